@@ -1,0 +1,252 @@
+"""Configuration: Flink's keys, typed, with defaults, from YAML, environment and ``-D``.
+
+Values are kept as text (what a user wrote); ``ConfigOption.read`` types them and names
+the key, the expected form and the value when they do not fit. Durations are written
+``200 ms``, ``10 s``, ``3 h`` (a bare number is milliseconds); sizes ``64 mb``.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+from penstock.errors import SpecError, nearest
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+T = TypeVar("T")
+
+_UNITS_MS = {
+    "": 1, "ms": 1, "milli": 1, "millis": 1, "millisecond": 1, "milliseconds": 1,
+    "s": 1000, "sec": 1000, "second": 1000, "seconds": 1000,
+    "m": 60_000, "min": 60_000, "minute": 60_000, "minutes": 60_000,
+    "h": 3_600_000, "hour": 3_600_000, "hours": 3_600_000,
+    "d": 86_400_000, "day": 86_400_000, "days": 86_400_000,
+}  # fmt: skip
+_UNITS_BYTES = {
+    "": 1, "b": 1, "bytes": 1, "k": 1024, "kb": 1024, "m": 1024**2, "mb": 1024**2,
+    "g": 1024**3, "gb": 1024**3, "t": 1024**4, "tb": 1024**4,
+}  # fmt: skip
+
+
+def _with_unit(text: str, units: Mapping[str, int]) -> int | None:
+    found = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([a-zA-Z]*)\s*", text)
+    if not found or found[2].lower() not in units:
+        return None
+    return round(float(found[1]) * units[found[2].lower()])
+
+
+def parse_duration_ms(text: str) -> int:
+    """``"10 s"`` → 10000. SpecError when it is no duration."""
+    value = _with_unit(str(text), _UNITS_MS)
+    if value is None:
+        raise SpecError("not a duration", expected="e.g. '200 ms', '10 s', '3 h'", got=repr(text))
+    return value
+
+
+def parse_bytes(text: str) -> int:
+    """``"64 mb"`` → 67108864. SpecError when it is no size."""
+    value = _with_unit(str(text), _UNITS_BYTES)
+    if value is None:
+        raise SpecError("not a size", expected="e.g. '64 mb', '1 gb'", got=repr(text))
+    return value
+
+
+def _parse_bool(text: str) -> bool:
+    lowered = str(text).strip().lower()
+    if lowered not in ("true", "false"):
+        raise SpecError("not a boolean", expected="true or false", got=repr(text))
+    return lowered == "true"
+
+
+def _parse_int(text: str) -> int:
+    try:
+        return int(str(text))
+    except ValueError:
+        raise SpecError("not a whole number", expected="e.g. 4", got=repr(text)) from None
+
+
+def one_of(*values: str) -> Callable[[str], str]:
+    def parse(text: str) -> str:
+        for value in values:
+            if str(text).lower() == value.lower():
+                return value
+        raise SpecError(
+            "not one of the known values",
+            expected=" | ".join(values),
+            got=repr(text),
+            remedy=nearest(str(text), values),
+        )
+
+    return parse
+
+
+@dataclass(frozen=True)
+class ConfigOption(Generic[T]):
+    key: str
+    default: T
+    parse: Callable[[str], T]
+    doc: str
+
+    def read(self, config: Mapping[str, Any]) -> T:
+        """The typed value, or the default. SpecError names the key."""
+        if self.key not in config:
+            return self.default
+        try:
+            return self.parse(config[self.key])
+        except SpecError as err:
+            err.where = f"configuration key '{self.key}'"
+            raise
+
+
+OPTIONS: dict[str, ConfigOption[Any]] = {}
+
+
+def _option(key: str, default: T, parse: Callable[[str], T], doc: str) -> ConfigOption[T]:
+    option = ConfigOption(key, default, parse, doc)
+    OPTIONS[key] = option
+    return option
+
+
+_str = str
+CLUSTER_ID = _option("cluster.id", "penstock", _str, "Prefix of every NATS subject.")
+NATS_URL = _option("nats.url", "nats://127.0.0.1:4222", _str, "NATS servers, comma separated.")
+REDIS_URL = _option("high-availability.redis.url", "redis://127.0.0.1:6379", _str, "Lease store.")
+STORAGE_URL = _option(
+    "high-availability.storageDir", "", _str, "Object store: file:///…, s3://bucket/prefix, memory:///."
+)
+STORAGE_OPTIONS_PREFIX = "storage.options."
+LEASE_TTL_MS = _option(
+    "high-availability.lease-duration", 5_000, parse_duration_ms, "Expiry of a leader's lease."
+)
+REST_PORT = _option("rest.port", 8081, _parse_int, "Port of the dispatcher's REST API; 0 = any.")
+REST_BIND = _option("rest.bind-address", "127.0.0.1", _str, "Address the REST API binds.")
+NUM_SLOTS = _option("taskmanager.numberOfTaskSlots", 1, _parse_int, "Slots a task manager offers.")
+TM_HOST = _option("taskmanager.host", "127.0.0.1", _str, "Advertised address of the data port.")
+TM_BIND = _option("taskmanager.bind-host", "127.0.0.1", _str, "Address the data port binds.")
+TM_DATA_PORT = _option("taskmanager.data.port", 0, _parse_int, "Data port; 0 = any.")
+TM_TMP_DIR = _option("io.tmp.dirs", "", _str, "Folder for local state and sockets; empty = a temporary one.")
+TM_MEMORY = _option(
+    "taskmanager.memory.process.size", 0, parse_bytes, "Memory of one task manager; 0 = what the machine has."
+)
+HEARTBEAT_INTERVAL_MS = _option("heartbeat.interval", 1_000, parse_duration_ms, "Between heartbeats.")
+HEARTBEAT_TIMEOUT_MS = _option(
+    "heartbeat.timeout", 10_000, parse_duration_ms, "Then a process counts as lost."
+)
+PARALLELISM = _option("parallelism.default", 1, _parse_int, "Parallelism of a job.")
+MAX_PARALLELISM = _option(
+    "pipeline.max-parallelism", -1, _parse_int, "Number of key groups; -1 = chosen at first submission."
+)
+WATERMARK_INTERVAL_MS = _option(
+    "pipeline.auto-watermark-interval", 200, parse_duration_ms, "Between watermarks."
+)
+RUNTIME_MODE = _option(
+    "execution.runtime-mode", "AUTOMATIC", one_of("STREAMING", "BATCH", "AUTOMATIC"), "How a job runs."
+)
+ENGINE = _option("execution.engine", "auto", one_of("auto", "streaming", "spark"), "Which engine.")
+BUFFER_TIMEOUT_MS = _option(
+    "execution.buffer-timeout", 5, parse_duration_ms, "Upper bound on how long an output waits; 0 = at once."
+)
+CHECKPOINT_INTERVAL_MS = _option(
+    "execution.checkpointing.interval", 10_000, parse_duration_ms, "Between checkpoints; 0 = none."
+)
+CHECKPOINT_TIMEOUT_MS = _option(
+    "execution.checkpointing.timeout", 600_000, parse_duration_ms, "Then a checkpoint is aborted."
+)
+CHECKPOINT_MIN_PAUSE_MS = _option(
+    "execution.checkpointing.min-pause", 0, parse_duration_ms, "Between two checkpoints."
+)
+CHECKPOINT_MODE = _option(
+    "execution.checkpointing.mode", "EXACTLY_ONCE", one_of("EXACTLY_ONCE", "AT_LEAST_ONCE"), "Alignment."
+)
+CHECKPOINT_DIR = _option(
+    "execution.checkpointing.dir", "", _str, "Where checkpoints go; empty = the storage folder."
+)
+CHECKPOINT_RETAINED = _option(
+    "execution.checkpointing.num-retained", 1, _parse_int, "Completed checkpoints kept."
+)
+CHECKPOINT_TOLERABLE_FAILURES = _option(
+    "execution.checkpointing.tolerable-failed-checkpoints", 0, _parse_int, "In a row, before the job fails."
+)
+STATE_BACKEND = _option(
+    "state.backend.type", "hashmap", one_of("hashmap", "leveldb"), "Where keyed state lives."
+)
+RESTART_STRATEGY = _option(
+    "restart-strategy.type",
+    "exponential-delay",
+    one_of("none", "fixed-delay", "exponential-delay", "failure-rate"),
+    "What happens after a failure.",
+)
+RESTART_FIXED_ATTEMPTS = _option("restart-strategy.fixed-delay.attempts", 1, _parse_int, "Restarts allowed.")
+RESTART_FIXED_DELAY_MS = _option(
+    "restart-strategy.fixed-delay.delay", 1_000, parse_duration_ms, "Before each."
+)
+RESTART_EXP_INITIAL_MS = _option(
+    "restart-strategy.exponential-delay.initial-backoff", 1_000, parse_duration_ms, "First delay."
+)
+RESTART_EXP_MAX_MS = _option(
+    "restart-strategy.exponential-delay.max-backoff", 60_000, parse_duration_ms, "Greatest delay."
+)
+RESTART_EXP_MULTIPLIER = _option(
+    "restart-strategy.exponential-delay.backoff-multiplier", 1.5, float, "Growth."
+)
+RESTART_EXP_RESET_MS = _option(
+    "restart-strategy.exponential-delay.reset-backoff-threshold",
+    3_600_000,
+    parse_duration_ms,
+    "Stable for so long: back to the first delay.",
+)
+RESTART_EXP_ATTEMPTS = _option(
+    "restart-strategy.exponential-delay.attempts-before-reset-backoff",
+    2**31 - 1,
+    _parse_int,
+    "Restarts allowed before a reset.",
+)
+RESTART_RATE_MAX = _option(
+    "restart-strategy.failure-rate.max-failures-per-interval", 1, _parse_int, "Failures allowed."
+)
+RESTART_RATE_INTERVAL_MS = _option(
+    "restart-strategy.failure-rate.failure-rate-interval", 60_000, parse_duration_ms, "In this time."
+)
+RESTART_RATE_DELAY_MS = _option(
+    "restart-strategy.failure-rate.delay", 1_000, parse_duration_ms, "Before each restart."
+)
+IDLE_TIMEOUT_MS = _option(
+    "table.exec.source.idle-timeout",
+    5_000,
+    parse_duration_ms,
+    "A caught-up split is idle after this; 0 = never.",
+)
+STATE_TTL_MS = _option(
+    "table.exec.state.ttl", 0, parse_duration_ms, "State of unwindowed SQL operators; 0 = kept."
+)
+LOCAL_TIME_ZONE = _option("table.local-time-zone", "UTC", _str, "Session time zone.")
+LATE_TABLE = _option(
+    "table.exec.late-data.table", "", _str, "Table that receives rows later than every window of theirs."
+)
+NETWORK_MEMORY = _option(
+    "taskmanager.memory.network.size", 64 * 1024**2, parse_bytes, "Network buffers of a slot."
+)
+PIPELINE_NAME = _option("pipeline.name", "", _str, "Name of the job.")
+OBJECT_REUSE_CHAINING = _option("pipeline.operator-chaining.enabled", True, _parse_bool, "Chain operators.")
+SLOT_REQUEST_NOTICE_MS = _option(
+    "slot.request.notice", 2_000, parse_duration_ms, "Then a waiting job says for what it waits."
+)
+
+
+def check_keys(config: Mapping[str, Any]) -> None:
+    """SpecError for an unknown key of a family we know (typos), with the nearest name."""
+    families = {k.split(".", 1)[0] for k in OPTIONS}
+    for key in config:
+        known = key in OPTIONS or key.startswith(
+            (STORAGE_OPTIONS_PREFIX, "metrics.", "spark.", "job.", "user.")
+        )
+        if not known and key.split(".", 1)[0] in families:
+            raise SpecError(
+                f"unknown configuration key '{key}'",
+                expected="a key of docs/configuration.md (your own: 'user.…')",
+                got=repr(key),
+                remedy=nearest(key, OPTIONS),
+            )

@@ -1,0 +1,1 @@
+"""Connectors: how data enters and leaves. ``base`` is the public interface."""

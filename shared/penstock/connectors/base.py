@@ -1,0 +1,266 @@
+"""The public connector interface: sources, sinks, and the factory that names them.
+
+A source is split into *splits*. An enumerator (a task of parallelism 1) discovers them
+and assigns each to a reader; a reader reads its splits in order, never blocks, and says
+where it stands. Both run on the slot's event loop: network clients may be asyncio.
+Blocking work that releases the interpreter's lock goes through ``SourceContext.run``.
+
+A sink writer takes batches, cuts an epoch at every barrier, and commits an epoch,
+repeatably, when its checkpoint is complete.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Literal
+
+import msgspec
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Mapping, Sequence
+
+    from penstock.ports import Store
+    from penstock.runtime.operator import MetricGroup
+    from penstock.types import Batch, Schema
+
+
+class Split(msgspec.Struct, frozen=True):
+    """A part of a source that one reader reads in order.
+
+    ``id`` is stable over restarts (a path, a stream and subject); ``position`` is None at
+    the start, else what ``SourceReader.snapshot`` gave.
+    """
+
+    id: str
+    payload: dict[str, Any] = {}
+    position: Any = None
+
+
+@dataclass(slots=True)
+class SourceContext:
+    """What an enumerator, reader or writer may use."""
+
+    job_id: str
+    uid: str
+    subtask_index: int
+    parallelism: int
+    attempt: int
+    options: Mapping[str, str]
+    #: Physical columns of the table.
+    schema: Schema
+    #: Columns to deliver: indices into ``schema``, then metadata keys.
+    projection: Sequence[int]
+    metadata: Sequence[str]
+    pushed: Mapping[str, Any]
+    config: Mapping[str, str]
+    metrics: MetricGroup
+    on_error: Literal["fail", "skip", "dead-letter"]
+    #: ``run(f)`` in the slot's one helper thread; only for calls that release the lock.
+    run: Callable[[Callable[[], Any]], Awaitable[Any]]
+    now_ms: Callable[[], int]
+    #: Counts a bad record and, by policy, raises, drops it or keeps it for dead letters:
+    #: ``bad_record(error, raw bytes or None, where)``.
+    bad_record: Callable[[Exception, bytes | None, str], None]
+    store: Store | None = None
+    #: Greatest number of rows a batch should have.
+    batch_rows: int = 16_384
+
+
+class SourceEnumerator(ABC):
+    """Discovers splits. ``assigned`` (ids) survives in checkpoints."""
+
+    @abstractmethod
+    async def discover(self, ctx: SourceContext, known: set[str]) -> Sequence[Split]:
+        """Splits not yet in ``known``. Called at start and, if unbounded, every
+        ``discovery_interval_ms``."""
+
+    #: None: discover once.
+    discovery_interval_ms: int | None = None
+
+    async def close(self) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Fetched:
+    """Rows of one split: projection columns then metadata columns, in the split's order.
+
+    ``times``: int64 µs record timestamps where the source has them, inside the batch.
+    """
+
+    split_id: str
+    batch: Batch
+
+
+class SourceReader(ABC):
+    """Reads assigned splits. All methods run on the data thread and return quickly."""
+
+    async def open(self, ctx: SourceContext) -> None:
+        """Connect. Raises ``BrokerError`` / ``ConnectorError`` with the remedy."""
+        self.ctx = ctx
+
+    @abstractmethod
+    def add_splits(self, splits: Sequence[Split]) -> None:
+        """Read these too, from their positions."""
+
+    @abstractmethod
+    def poll(self) -> Fetched | None:
+        """Rows that are there now (≤ ``batch_rows``), or None. Never waits."""
+
+    @abstractmethod
+    async def wait(self) -> None:
+        """Until ``poll`` may return something, a split finished or caught up."""
+
+    @abstractmethod
+    def finished_splits(self) -> set[str]:
+        """Ids of splits read to their end (bounded only)."""
+
+    def caught_up(self, split_id: str) -> bool:
+        """True when the split has nothing left to read at this moment: only then may it
+        be declared idle."""
+        return False
+
+    @abstractmethod
+    def snapshot(self) -> list[Split]:
+        """Every assigned split with its position after the last ``poll``ed row
+        (finished ones too)."""
+
+    def on_checkpoint_complete(self, checkpoint_id: int) -> None:
+        """Positions of that checkpoint are safe: what lies before may be released."""
+
+    def pending_records(self) -> int | None:
+        """Records known to lie ahead (lag), for metrics."""
+        return None
+
+    async def close(self) -> None: ...
+
+
+class SinkWriter(ABC):
+    """Writes batches; two-phase commit when ``exactly_once``.
+
+    ``write`` only buffers or hands over; back-pressure is ``ready()``.
+    """
+
+    async def open(self, ctx: SourceContext, restored: Sequence[bytes]) -> None:
+        """``restored``: committables of the checkpoint restored from. Commit them again
+        (idempotently) before writing anything, and abort what is newer."""
+        self.ctx = ctx
+
+    @abstractmethod
+    def write(self, batch: Batch) -> None:
+        """Take rows (with ``kinds`` when the sink takes changelogs)."""
+
+    def ready(self) -> bool:
+        """False: the task waits with ``wait_ready`` before the next ``write``."""
+        return True
+
+    async def wait_ready(self) -> None: ...
+
+    async def flush(self) -> None:
+        """Input ran empty: push out what is buffered, where the guarantee allows it."""
+
+    def begin_checkpoint(self, checkpoint_id: int) -> Awaitable[list[bytes]]:
+        """Cut the epoch *now*, synchronously; the awaitable gives its committables once
+        they are durable. Rows written after the call belong to the next epoch. Raising
+        from the awaitable declines the checkpoint and fails the task."""
+
+        async def nothing() -> list[bytes]:
+            await self.flush()
+            return []
+
+        return nothing()
+
+    async def commit(self, checkpoint_id: int) -> None:
+        """Everything up to this checkpoint's epoch becomes visible. Repeatable."""
+
+    async def close(self) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class TableInfo:
+    """What a planner needs to know of one table."""
+
+    schema: Schema
+    options: Mapping[str, str]
+    format: str | None = None
+
+
+class Connector(ABC):
+    """A named connector, registered in ``connectors.registry``.
+
+    Methods that check raise ``ConnectorError`` naming the option, what was expected and
+    the nearest known name. Nothing here may touch the network except ``validate_*``,
+    which the planner calls.
+    """
+
+    name: str
+    #: option → (description, default or None, required)
+    options: Mapping[str, tuple[str, str | None, bool]] = {}
+    #: metadata key → type, readable with ``METADATA FROM``.
+    metadata: Mapping[str, Any] = {}
+
+    def validate(self, table: TableInfo, *, role: Literal["source", "sink"]) -> None:
+        """Unknown or malformed options, unsupported role or schema."""
+
+    def is_bounded(self, table: TableInfo) -> bool:
+        return False
+
+    def push_down(
+        self, table: TableInfo, *, columns: Sequence[int], equals: Mapping[int, Any]
+    ) -> Mapping[str, Any]:
+        """What of ``column = constant`` the source applies itself (``SourceSpec.pushed``);
+        empty = nothing. ``columns``: those needed."""
+        return {}
+
+    def source_guarantee(self, table: TableInfo) -> str:
+        """``exactly-once`` (replayable), ``at-least-once`` or ``at-most-once``."""
+        return "exactly-once"
+
+    def sink_guarantee(self, table: TableInfo) -> str:
+        return "at-least-once"
+
+    def sink_modes(self, table: TableInfo) -> Sequence[str]:
+        """Changelog modes it accepts: ``append``, ``upsert``, ``retract``."""
+        return ("append",)
+
+    def enumerator(self, table: TableInfo) -> SourceEnumerator:
+        raise NotImplementedError
+
+    def reader(self, table: TableInfo) -> SourceReader:
+        raise NotImplementedError
+
+    def writer(self, table: TableInfo) -> SinkWriter:
+        raise NotImplementedError
+
+
+@dataclass(slots=True)
+class FormatContext:
+    """What a decoder knows: delivered columns and the policy for bad records."""
+
+    schema: Schema
+    projection: Sequence[int]
+    options: Mapping[str, str]
+    bad_record: Callable[[Exception, bytes | None, str], None]
+    extra: dict[str, Any] = field(default_factory=dict)
+
+
+class Decoder(ABC):
+    """Messages → columns of ``schema.select(projection)``."""
+
+    @abstractmethod
+    def decode(self, messages: Sequence[bytes], where: Callable[[int], str]) -> Batch:
+        """One record a message. ``where(i)`` names message i for errors."""
+
+    @abstractmethod
+    def decode_batch(self, data: bytes, where: str) -> Batch:
+        """Many records in one message or file part (JSON lines, CSV, Arrow IPC …)."""
+
+
+class Encoder(ABC):
+    @abstractmethod
+    def encode(self, batch: Batch) -> list[bytes]:
+        """One message a row."""
+
+    @abstractmethod
+    def encode_batch(self, batch: Batch) -> bytes:
+        """One message or file part for all rows."""

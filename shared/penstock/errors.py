@@ -1,0 +1,175 @@
+"""The one tree of errors.
+
+::
+
+    PenstockError                 code, expected, got, where, remedy, retryable
+    ├── UserError                 the user's program, spec, SQL or data
+    │   ├── SpecError             a malformed job spec or configuration value
+    │   ├── SqlError              parsing, naming or typing; carries line and column
+    │   ├── ConnectorError        an unknown connector, option, stream or file
+    │   ├── RecordError           a record that does not parse or fit its schema
+    │   ├── FunctionError         a user's function raised; the user's traceback first
+    │   └── UnsupportedError      valid, but this engine cannot run it (said at planning)
+    ├── ExternalError             something outside: broker, lease store, object store
+    │   ├── BrokerError
+    │   ├── LeaseStoreError
+    │   └── ObjectStoreError
+    └── InternalError             a broken invariant of ours
+        └── FencedError           the sender's epoch, attempt or token is old
+
+Each says what was expected, what was got, where, and what to do. ``to_dict`` and
+``from_dict`` carry an error across processes without pickle.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+__all__ = [
+    "BrokerError",
+    "ConnectorError",
+    "ExternalError",
+    "FencedError",
+    "FunctionError",
+    "InternalError",
+    "LeaseStoreError",
+    "ObjectStoreError",
+    "PenstockError",
+    "RecordError",
+    "SpecError",
+    "SqlError",
+    "UnsupportedError",
+    "UserError",
+    "error_from_dict",
+    "nearest",
+]
+
+
+class PenstockError(Exception):
+    """Base of all errors.
+
+    ``code`` is stable (``PS-SPEC``, ``PS-SQL`` ...), ``retryable`` tells a restart
+    strategy whether trying again may help.
+    """
+
+    code = "PS-ERROR"
+    domain = "internal"
+    retryable = False
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        expected: str | None = None,
+        got: str | None = None,
+        where: str | None = None,
+        remedy: str | None = None,
+        user_traceback: str | None = None,
+    ) -> None:
+        super().__init__(message)
+        self.message = message
+        self.expected = expected
+        self.got = got
+        self.where = where
+        self.remedy = remedy
+        self.user_traceback = user_traceback
+
+    def __str__(self) -> str:
+        lines = [self.user_traceback.rstrip()] if self.user_traceback else []
+        lines.append(f"[{self.code}] {self.message}")
+        for label, value in (
+            ("at", self.where),
+            ("expected", self.expected),
+            ("got", self.got),
+            ("do", self.remedy),
+        ):
+            if value:
+                lines.append(f"  {label + ':':<10}{value}")
+        return "\n".join(lines)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The error as plain JSON types, for messages and REST."""
+        fields = ("message", "expected", "got", "where", "remedy", "user_traceback")
+        out: dict[str, Any] = {"type": type(self).__name__, "code": self.code}
+        out.update({name: getattr(self, name) for name in fields if getattr(self, name)})
+        return out
+
+
+class UserError(PenstockError):
+    code, domain = "PS-USER", "user"
+
+
+class SpecError(UserError):
+    code = "PS-SPEC"
+
+
+class SqlError(UserError):
+    code = "PS-SQL"
+
+
+class ConnectorError(UserError):
+    code = "PS-CONNECTOR"
+
+
+class RecordError(UserError):
+    code = "PS-RECORD"
+
+
+class FunctionError(UserError):
+    code, retryable = "PS-FUNCTION", True
+
+
+class UnsupportedError(UserError):
+    code = "PS-UNSUPPORTED"
+
+
+class ExternalError(PenstockError):
+    code, domain, retryable = "PS-EXTERNAL", "external", True
+
+
+class BrokerError(ExternalError):
+    code = "PS-BROKER"
+
+
+class LeaseStoreError(ExternalError):
+    code = "PS-LEASES"
+
+
+class ObjectStoreError(ExternalError):
+    code = "PS-STORE"
+
+
+class InternalError(PenstockError):
+    code = "PS-INTERNAL"
+    retryable = True
+
+
+class FencedError(InternalError):
+    code, retryable = "PS-FENCED", False
+
+
+_BY_NAME = {
+    cls.__name__: cls
+    for cls in (
+        PenstockError, UserError, SpecError, SqlError, ConnectorError, RecordError,
+        FunctionError, UnsupportedError, ExternalError, BrokerError, LeaseStoreError,
+        ObjectStoreError, InternalError, FencedError,
+    )
+}  # fmt: skip
+
+
+def error_from_dict(data: dict[str, Any]) -> PenstockError:
+    """The inverse of ``to_dict``; an unknown type becomes a ``PenstockError``."""
+    cls = _BY_NAME.get(data.get("type", ""), PenstockError)
+    fields = ("expected", "got", "where", "remedy", "user_traceback")
+    return cls(data.get("message", "unknown error"), **{f: data.get(f) for f in fields})
+
+
+def nearest(name: str, known: Any, n: int = 3) -> str | None:
+    """A 'did you mean' phrase for ``name`` among ``known``, or None."""
+    import difflib
+
+    known = [str(k) for k in known]
+    lower = {k.lower(): k for k in known}
+    found = difflib.get_close_matches(name.lower(), lower, n=n, cutoff=0.5)
+    return "did you mean " + " or ".join(repr(lower[f]) for f in found) + "?" if found else None

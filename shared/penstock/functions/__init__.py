@@ -1,0 +1,1 @@
+"""Expressions, their types and their vectorised meaning: one definition for every engine."""

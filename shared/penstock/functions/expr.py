@@ -1,0 +1,125 @@
+"""The typed expression tree.
+
+Every node carries its ``type``; whoever builds a node (the SQL binder, the DataStream
+API, the optimiser) gets the type from ``penstock.functions.registry``. Function names
+are upper-case and Flink's: ``"+"``, ``"="``, ``"AND"``, ``"CASE"``, ``"CAST"``,
+``"SUBSTRING"`` … Operators, CASE (``[c1, v1, c2, v2, …, else]``), CAST and TRY_CAST (one
+argument; the target is ``type``), IS NULL and field access by index on ROW are all
+``Call``s or the nodes below. The tree is msgspec, so a plan is plain JSON.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Union
+
+import msgspec
+
+from penstock.types.logical import LogicalType
+
+
+class InputRef(msgspec.Struct, frozen=True, tag="ref", tag_field="e"):
+    """Column ``index`` of the operator's input (for a join: left columns, then right)."""
+
+    index: int
+    type: LogicalType
+
+
+class Literal(msgspec.Struct, frozen=True, tag="lit", tag_field="e"):
+    """A constant in *storage* form: unscaled int for DECIMAL(p <= 18), the decimal's text
+    for larger ones, µs for times, days for dates, base64 text for binaries; None = NULL."""
+
+    value: Any
+    type: LogicalType
+
+
+class Call(msgspec.Struct, frozen=True, tag="call", tag_field="e"):
+    function: str
+    args: tuple[Expr, ...]
+    type: LogicalType
+    #: Source position of the call in the user's SQL, 1-based; 0 = unknown.
+    line: int = 0
+    column: int = 0
+
+
+class FieldAccess(msgspec.Struct, frozen=True, tag="field", tag_field="e"):
+    """Field ``index`` of a ROW-typed expression."""
+
+    arg: Expr
+    index: int
+    type: LogicalType
+
+
+class PythonCall(msgspec.Struct, frozen=True, tag="py", tag_field="e"):
+    """A user's scalar function. ``function`` names an entry of the job's function table;
+    ``per`` is ``record`` or ``batch`` (Arrow arrays in, one Arrow array out)."""
+
+    function: str
+    args: tuple[Expr, ...]
+    type: LogicalType
+    per: str = "record"
+
+
+Expr = Union[InputRef, Literal, Call, FieldAccess, PythonCall]
+
+
+class AggregateCall(msgspec.Struct, frozen=True):
+    """One aggregate of an aggregation: COUNT(*) has no args.
+
+    ``args``: input column indices; ``filter``: index of a BOOLEAN input column or None.
+    """
+
+    function: str
+    args: tuple[int, ...]
+    type: LogicalType
+    distinct: bool = False
+    filter: int | None = None
+    ignore_nulls: bool = False
+    #: Constant trailing arguments (LISTAGG's separator, a percentile), storage form.
+    constants: tuple[Any, ...] = ()
+    #: A user's aggregate function: an entry of the job's function table.
+    python: str | None = None
+
+
+def children(expr: Expr) -> tuple[Expr, ...]:
+    match expr:
+        case Call(args=args) | PythonCall(args=args):
+            return args
+        case FieldAccess(arg=arg):
+            return (arg,)
+        case _:
+            return ()
+
+
+def transform(expr: Expr, visit: Any) -> Expr:
+    """Rebuild bottom-up: ``visit(node)`` returns the node to stand in its place."""
+    match expr:
+        case Call(args=args) | PythonCall(args=args):
+            new = tuple(transform(a, visit) for a in args)
+            if any(n is not a for n, a in zip(new, args, strict=True)):
+                expr = msgspec.structs.replace(expr, args=new)
+        case FieldAccess(arg=arg):
+            inner = transform(arg, visit)
+            if inner is not arg:
+                expr = msgspec.structs.replace(expr, arg=inner)
+    return visit(expr)
+
+
+def input_refs(expr: Expr) -> set[int]:
+    """Indices of the input columns the expression reads."""
+    if isinstance(expr, InputRef):
+        return {expr.index}
+    out: set[int] = set()
+    for child in children(expr):
+        out |= input_refs(child)
+    return out
+
+
+def shift_refs(expr: Expr, mapping: dict[int, int]) -> Expr:
+    """The expression over another input layout: old index → new index."""
+
+    def visit(node: Expr) -> Expr:
+        if isinstance(node, InputRef):
+            return InputRef(mapping[node.index], node.type)
+        return node
+
+    return transform(expr, visit)

@@ -1,0 +1,146 @@
+"""Job graph: chained vertices and the edges between them.
+
+``plan`` builds it; the jobmanager expands it to subtasks; a slot instantiates its
+operators. Everything in it is data: user functions are ``FunctionArtifact``s.
+"""
+
+from __future__ import annotations
+
+from typing import Union
+
+import msgspec
+
+from penstock.jobgraph.specs import OperatorSpec
+from penstock.types.logical import Schema
+
+
+class Forward(msgspec.Struct, frozen=True, tag="forward"):
+    """Subtask i to subtask i; both sides have one parallelism."""
+
+
+class Hash(msgspec.Struct, frozen=True, tag="hash"):
+    """By key group of the key columns (indices into the edge's schema)."""
+
+    keys: tuple[int, ...]
+
+
+class Rebalance(msgspec.Struct, frozen=True, tag="rebalance"):
+    """Round robin, batch by batch, over all subtasks."""
+
+
+class Rescale(msgspec.Struct, frozen=True, tag="rescale"):
+    """Round robin over the subtasks of one's own share (no all-to-all)."""
+
+
+class Broadcast(msgspec.Struct, frozen=True, tag="broadcast"):
+    """Every row to every subtask."""
+
+
+class Global(msgspec.Struct, frozen=True, tag="global"):
+    """Every row to subtask 0."""
+
+
+Partitioning = Union[Forward, Hash, Rebalance, Rescale, Broadcast, Global]
+
+
+class ChainInput(msgspec.Struct, frozen=True):
+    """Where one input of an operator comes from, inside its vertex.
+
+    ``gate``: index of the vertex's input gate (a job edge), or
+    ``operator``: position in ``JobVertex.operators`` of the one before it.
+    ``tag``: which output of that operator (None = main, else a side output).
+    """
+
+    gate: int | None = None
+    operator: int | None = None
+    tag: str | None = None
+
+
+class OperatorNode(msgspec.Struct, frozen=True, kw_only=True):
+    """One operator of a chain.
+
+    ``uid`` is stable over re-planning (kind + fingerprint, or the user's own);
+    ``inputs[i]`` may list several producers: they are unioned into input i.
+    """
+
+    uid: str
+    name: str
+    spec: OperatorSpec
+    inputs: tuple[tuple[ChainInput, ...], ...] = ()
+    output: Schema
+    side_outputs: dict[str, Schema] = {}
+
+
+class JobVertex(msgspec.Struct, frozen=True, kw_only=True):
+    """A chain (a small DAG in topological order) that runs as one task per subtask."""
+
+    id: str
+    name: str
+    operators: tuple[OperatorNode, ...]
+    parallelism: int
+    max_parallelism: int
+    slot_sharing_group: str = "default"
+
+
+class JobEdge(msgspec.Struct, frozen=True, kw_only=True):
+    """Output ``tag`` of operator ``source_operator`` of vertex ``source`` into gate
+    ``target_gate`` of vertex ``target``. Gates of a vertex are numbered 0 … n-1."""
+
+    id: str
+    source: str
+    source_operator: int
+    tag: str | None = None
+    target: str
+    target_gate: int
+    partitioning: Partitioning
+    schema: Schema
+
+
+class FunctionArtifact(msgspec.Struct, frozen=True, kw_only=True):
+    """A user's function or object. ``data`` is cloudpickle (small) or ``key`` an object
+    key of it; ``module`` + ``qualname`` instead when it is importable by name."""
+
+    data: bytes | None = None
+    key: str | None = None
+    module: str | None = None
+    qualname: str | None = None
+
+
+class JobGraph(msgspec.Struct, frozen=True, kw_only=True):
+    """A whole job, ready for scheduling.
+
+    ``vertices`` are in topological order. ``python_path``: folders (or artifact keys of
+    zips) put in front of ``sys.path`` in the slot, before any function is loaded.
+    ``plan``: text of the plans, for EXPLAIN and the dashboard.
+    """
+
+    name: str
+    vertices: tuple[JobVertex, ...]
+    edges: tuple[JobEdge, ...]
+    config: dict[str, str] = {}
+    functions: dict[str, FunctionArtifact] = {}
+    python_path: tuple[str, ...] = ()
+    bounded: bool = False
+    plan: str = ""
+
+    def vertex(self, vertex_id: str) -> JobVertex:
+        for vertex in self.vertices:
+            if vertex.id == vertex_id:
+                return vertex
+        raise KeyError(vertex_id)
+
+    def inputs_of(self, vertex_id: str) -> list[JobEdge]:
+        """Edges into a vertex, ordered by gate."""
+        found = [e for e in self.edges if e.target == vertex_id]
+        return sorted(found, key=lambda e: e.target_gate)
+
+    def outputs_of(self, vertex_id: str) -> list[JobEdge]:
+        return [e for e in self.edges if e.source == vertex_id]
+
+
+def encode_job_graph(graph: JobGraph) -> bytes:
+    return msgspec.json.encode(graph)
+
+
+def decode_job_graph(data: bytes) -> JobGraph:
+    return msgspec.json.decode(data, type=JobGraph)

@@ -1,0 +1,9 @@
+"""Messages between processes: tagged, frozen msgspec structs, one union a subject.
+
+``slot``     task manager ↔ slot process, and what is relayed to the job master
+``cluster``  dispatcher, job master, resource manager, task manager
+``states``   the life cycles they speak of
+
+Encoding is JSON on the bus (so that any NATS client can take part) and MessagePack on
+the socket between a task manager and its slots. Fields are only added, with defaults.
+"""

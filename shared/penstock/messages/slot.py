@@ -1,0 +1,262 @@
+"""Task manager ↔ slot process, and what passes through to the job master.
+
+A slot process serves one allocation of one job attempt. ``ToSlot`` goes down, and
+``FromSlot`` comes up, the slot's socketpair as length-prefixed MessagePack; the task
+manager relays ``FromSlot`` reports to the job's master unchanged.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Union
+
+import msgspec
+
+from penstock.jobgraph import JobGraph
+from penstock.messages.states import ExecutionState
+
+
+class _Msg(msgspec.Struct, frozen=True, kw_only=True, tag_field="type"):
+    pass
+
+
+# -- state handles -----------------------------------------------------------------------
+
+
+class StateHandle(msgspec.Struct, frozen=True, kw_only=True):
+    """One snapshot object of one subtask: ``key`` in the object store, or ``inline``
+    (≤ 64 KiB) the object itself. The object describes itself (``docs/state-format.md``)."""
+
+    vertex_id: str
+    subtask_index: int
+    checkpoint_id: int
+    key: str | None = None
+    inline: bytes | None = None
+    size_bytes: int = 0
+    #: Inclusive key-group range it holds.
+    key_groups: tuple[int, int] = (0, -1)
+
+
+class CheckpointMetrics(msgspec.Struct, frozen=True, kw_only=True):
+    alignment_ms: float = 0.0
+    start_delay_ms: float = 0.0
+    sync_ms: float = 0.0
+    async_ms: float = 0.0
+    size_bytes: int = 0
+    in_flight_bytes: int = 0
+    unaligned: bool = False
+
+
+# -- down -----------------------------------------------------------------------------------
+
+
+class SlotAddress(msgspec.Struct, frozen=True, kw_only=True):
+    """Where a slot takes data connections: its task manager's data port."""
+
+    allocation_id: str
+    taskmanager_id: str
+    host: str
+    port: int
+    unix_path: str | None = None
+
+
+class TaskDescriptor(msgspec.Struct, frozen=True, kw_only=True):
+    """One subtask to run. ``restore``: every handle of its vertex in the checkpoint."""
+
+    execution_id: str
+    vertex_id: str
+    subtask_index: int
+    attempt: int
+    restore: tuple[StateHandle, ...] = ()
+
+
+class StorageSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """How a slot reaches the object store (an obstore URL and options)."""
+
+    url: str
+    options: dict[str, str] = {}
+
+
+class Deploy(_Msg, frozen=True, kw_only=True, tag="deploy"):
+    """All subtasks of this slot. ``locations``: "vertex:subtask" → allocation id, for
+    every subtask of the job; ``slots``: allocation id → address. ``epoch``: fencing
+    token of the master; ``job_attempt``: 1 at first start; ``secret``: hex key for data
+    connection prefaces."""
+
+    job_id: str
+    job_attempt: int
+    epoch: int
+    allocation_id: str
+    job_graph: JobGraph
+    tasks: tuple[TaskDescriptor, ...]
+    locations: dict[str, str]
+    slots: dict[str, SlotAddress]
+    secret: str
+    storage: StorageSettings
+    restored_checkpoint_id: int = 0
+    config: dict[str, str] = {}
+
+
+class CancelTasks(_Msg, frozen=True, kw_only=True, tag="cancel-tasks"):
+    """Cancel these executions (empty: all), orderly; ``epoch`` fences."""
+
+    epoch: int
+    execution_ids: tuple[str, ...] = ()
+
+
+class TriggerCheckpoint(_Msg, frozen=True, kw_only=True, tag="trigger-checkpoint"):
+    """Start a checkpoint at these executions (those without a running upstream)."""
+
+    epoch: int
+    checkpoint_id: int
+    timestamp_ms: int
+    execution_ids: tuple[str, ...]
+    #: "checkpoint" | "savepoint" | "drain" (savepoint after MAX_WATERMARK) | "stop"
+    kind: str = "checkpoint"
+    unaligned: bool = False
+    aligned_timeout_ms: int = 0
+
+
+class CheckpointComplete(_Msg, frozen=True, kw_only=True, tag="checkpoint-complete"):
+    epoch: int
+    checkpoint_id: int
+
+
+class CheckpointAborted(_Msg, frozen=True, kw_only=True, tag="checkpoint-aborted"):
+    epoch: int
+    checkpoint_id: int
+
+
+class MasterChanged(_Msg, frozen=True, kw_only=True, tag="master-changed"):
+    """A new master adopted this slot: accept its epoch, refuse older ones."""
+
+    epoch: int
+
+
+class ReportMetrics(_Msg, frozen=True, kw_only=True, tag="report-metrics"):
+    """Send ``TaskMetricsReport`` now."""
+
+
+class DataConnection(_Msg, frozen=True, kw_only=True, tag="data-connection"):
+    """A data socket follows as a file descriptor (SCM_RIGHTS) with this message."""
+
+    preface: dict[str, Any]
+
+
+class ShutdownSlot(_Msg, frozen=True, kw_only=True, tag="shutdown"):
+    """Cancel all, close, exit 0."""
+
+
+ToSlot = Union[
+    Deploy, CancelTasks, TriggerCheckpoint, CheckpointComplete, CheckpointAborted,
+    MasterChanged, ReportMetrics, DataConnection, ShutdownSlot,
+]  # fmt: skip
+
+# -- up -------------------------------------------------------------------------------------
+
+
+class SlotReady(_Msg, frozen=True, kw_only=True, tag="slot-ready"):
+    allocation_id: str
+    pid: int
+
+
+class ErrorInfo(msgspec.Struct, frozen=True, kw_only=True):
+    """``error``: ``PenstockError.to_dict()``; ``user_traceback`` first, if there is one."""
+
+    error: dict[str, Any]
+    traceback: str = ""
+    operator: str | None = None
+    record: str | None = None
+
+
+class TaskStateChanged(_Msg, frozen=True, kw_only=True, tag="task-state"):
+    """``final``: with FINISHED, the task's last snapshot; later checkpoints use it."""
+
+    job_id: str
+    job_attempt: int
+    execution_id: str
+    vertex_id: str
+    subtask_index: int
+    state: ExecutionState
+    timestamp_ms: int
+    error: ErrorInfo | None = None
+    final: StateHandle | None = None
+
+
+class FinalCheckpointWanted(_Msg, frozen=True, kw_only=True, tag="final-checkpoint"):
+    """The execution has consumed all input and holds uncommitted output: it finishes
+    when the next checkpoint it takes part in is complete. The coordinator triggers one."""
+
+    job_id: str
+    job_attempt: int
+    execution_id: str
+
+
+class CheckpointAcknowledged(_Msg, frozen=True, kw_only=True, tag="checkpoint-ack"):
+    job_id: str
+    job_attempt: int
+    execution_id: str
+    vertex_id: str
+    subtask_index: int
+    checkpoint_id: int
+    handle: StateHandle
+    metrics: CheckpointMetrics = CheckpointMetrics()
+
+
+class CheckpointDeclined(_Msg, frozen=True, kw_only=True, tag="checkpoint-decline"):
+    job_id: str
+    job_attempt: int
+    execution_id: str
+    checkpoint_id: int
+    reason: str
+
+
+class OperatorMetrics(msgspec.Struct, frozen=True, kw_only=True):
+    uid: str
+    name: str
+    counters: dict[str, int] = {}
+    gauges: dict[str, float | None] = {}
+
+
+class TaskMetrics(msgspec.Struct, frozen=True, kw_only=True):
+    """Totals since the task started, except ``*_per_second`` (over the last interval).
+    Watermarks in µs, None = none yet. Times per second in ms (they add up to 1000)."""
+
+    execution_id: str
+    vertex_id: str
+    subtask_index: int
+    records_in: int = 0
+    records_out: int = 0
+    bytes_in: int = 0
+    bytes_out: int = 0
+    busy_ms_per_second: float = 0.0
+    idle_ms_per_second: float = 0.0
+    back_pressured_ms_per_second: float = 0.0
+    records_in_per_second: float = 0.0
+    records_out_per_second: float = 0.0
+    input_watermark: int | None = None
+    output_watermark: int | None = None
+    operators: tuple[OperatorMetrics, ...] = ()
+    #: Split or channel that holds the watermark back, in words.
+    watermark_holder: str | None = None
+
+
+class TaskMetricsReport(_Msg, frozen=True, kw_only=True, tag="metrics"):
+    job_id: str
+    job_attempt: int
+    allocation_id: str
+    tasks: tuple[TaskMetrics, ...]
+    rss_bytes: int = 0
+    cpu_seconds: float = 0.0
+
+
+class SlotLog(_Msg, frozen=True, kw_only=True, tag="log"):
+    """A warning or error for the task manager's log; also what user code printed."""
+
+    level: str
+    text: str
+
+
+FromSlot = Union[
+    SlotReady, TaskStateChanged, FinalCheckpointWanted, CheckpointAcknowledged,
+    CheckpointDeclined, TaskMetricsReport, SlotLog,
+]  # fmt: skip

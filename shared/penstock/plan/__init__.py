@@ -1,0 +1,1 @@
+"""Logical plan, optimiser, job graph. Knows no engine."""

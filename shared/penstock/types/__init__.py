@@ -1,0 +1,27 @@
+"""Types, columns and batches: what data is, everywhere in Penstock.
+
+``Batch``, ``Column`` and ``RowKind`` are loaded when first asked for, so that services,
+which only need logical types, start without NumPy and Arrow.
+"""
+
+from typing import TYPE_CHECKING, Any
+
+from penstock.types.logical import Field, LogicalType, RowType, Schema
+
+if TYPE_CHECKING:
+    from penstock.types.batch import Batch, RowKind
+    from penstock.types.column import Column
+
+__all__ = ["Batch", "Column", "Field", "LogicalType", "RowKind", "RowType", "Schema"]
+
+
+def __getattr__(name: str) -> Any:
+    if name in ("Batch", "RowKind"):
+        from penstock.types import batch
+
+        return getattr(batch, name)
+    if name == "Column":
+        from penstock.types.column import Column
+
+        return Column
+    raise AttributeError(name)

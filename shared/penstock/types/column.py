@@ -1,0 +1,386 @@
+"""``Column(values, valid | None)``: the one in-memory column.
+
+This module is the only one that knows Arrow's offsets and bitmaps. Fixed-width types
+are NumPy arrays (``values``) with a boolean mask (``valid``, True = not NULL, or None
+when nothing is NULL); what stands under an invalid slot is unspecified but of the right
+dtype. The rest are Arrow arrays, whose own validity is shown as ``valid`` too.
+
+Two Arrow mappings exist. ``to_arrow()`` is the *physical* one, zero-copy, for channels
+and snapshots (a DECIMAL(10,2) is int64). ``to_external_arrow()`` is what a person or
+another tool expects (decimal128, timestamp[us], date32): for connectors and results.
+"""
+
+from __future__ import annotations
+
+import pickle
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from penstock.errors import InternalError
+from penstock.types import logical as t
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+_NUMPY: dict[type, np.dtype] = {
+    t.BooleanType: np.dtype(np.bool_),
+    t.TinyIntType: np.dtype(np.int8),
+    t.SmallIntType: np.dtype(np.int16),
+    t.IntType: np.dtype(np.int32),
+    t.BigIntType: np.dtype(np.int64),
+    t.FloatType: np.dtype(np.float32),
+    t.DoubleType: np.dtype(np.float64),
+    t.DateType: np.dtype(np.int32),
+    t.TimeType: np.dtype(np.int64),
+    t.TimestampType: np.dtype(np.int64),
+    t.TimestampLtzType: np.dtype(np.int64),
+    t.YearMonthIntervalType: np.dtype(np.int32),
+    t.DayTimeIntervalType: np.dtype(np.int64),
+    t.NullType: np.dtype(np.bool_),
+    t.RawType: np.dtype(np.object_),
+}
+
+
+def numpy_dtype(type_: t.LogicalType) -> np.dtype | None:
+    """The dtype of a NumPy-backed type, None for an Arrow-backed one."""
+    if isinstance(type_, t.DecimalType):
+        small = type_.precision <= t.MAX_UNSCALED_INT64_PRECISION
+        return np.dtype(np.int64) if small else None
+    return _NUMPY.get(type(type_))
+
+
+def arrow_type(type_: t.LogicalType) -> pa.DataType:
+    """The physical Arrow type: what crosses channels and lies in snapshots."""
+    dtype = numpy_dtype(type_)
+    if dtype is not None:
+        return pa.binary() if dtype.hasobject else pa.from_numpy_dtype(dtype)
+    match type_:
+        case t.DecimalType(precision=p, scale=s):
+            return pa.decimal128(p, s)
+        case t.CharType() | t.VarCharType():
+            return pa.string()
+        case t.BinaryType() | t.VarBinaryType():
+            return pa.binary()
+        case t.ArrayType() | t.MapType() | t.MultisetType() | t.RowType():
+            return external_arrow_type(type_)
+    raise InternalError(f"no Arrow type for {type_}")
+
+
+def external_arrow_type(type_: t.LogicalType) -> pa.DataType:
+    """The Arrow type another tool expects."""
+    match type_:
+        case t.DecimalType(precision=p, scale=s):
+            return pa.decimal128(p, s)
+        case t.DateType():
+            return pa.date32()
+        case t.TimeType():
+            return pa.time64("us")
+        case t.TimestampType():
+            return pa.timestamp("us")
+        case t.TimestampLtzType():
+            return pa.timestamp("us", tz="UTC")
+        case t.YearMonthIntervalType():
+            return pa.int32()
+        case t.DayTimeIntervalType():
+            return pa.duration("us")
+        case t.ArrayType(element=e):
+            return pa.list_(external_arrow_type(e))
+        case t.MapType(key=k, value=v):
+            return pa.map_(external_arrow_type(k), external_arrow_type(v))
+        case t.MultisetType(element=e):
+            return pa.map_(external_arrow_type(e), pa.int32())
+        case t.RowType(fields=fields):
+            return pa.struct([pa.field(f.name, external_arrow_type(f.type)) for f in fields])
+        case t.NullType():
+            return pa.null()
+    return arrow_type(type_)
+
+
+class Column:
+    """One column of a batch. Immutable by convention: never write into its arrays.
+
+    ``values``: ndarray (fixed width, RAW) or pa.Array (the rest), length n.
+    ``valid``: bool ndarray of length n, or None when no value is NULL.
+    """
+
+    __slots__ = ("_valid", "_valid_known", "type", "values")
+
+    def __init__(
+        self,
+        type_: t.LogicalType,
+        values: np.ndarray | pa.Array,
+        valid: np.ndarray | None = None,
+    ) -> None:
+        self.type = type_
+        self.values = values
+        self._valid = valid
+        self._valid_known = isinstance(values, np.ndarray)
+
+    def __len__(self) -> int:
+        return len(self.values)
+
+    def __repr__(self) -> str:
+        return f"Column({self.type}, {self.to_pylist()[:8]}{'…' if len(self) > 8 else ''})"
+
+    @property
+    def is_numpy(self) -> bool:
+        return isinstance(self.values, np.ndarray)
+
+    @property
+    def valid(self) -> np.ndarray | None:
+        """Mask of non-NULL slots, or None when there is no NULL."""
+        if not self._valid_known:
+            values = self.values
+            if values.null_count:
+                mask = pc.is_valid(values)
+                self._valid = mask.to_numpy(zero_copy_only=False).astype(np.bool_, copy=False)
+            self._valid_known = True
+        return self._valid
+
+    @property
+    def null_count(self) -> int:
+        if isinstance(self.values, np.ndarray):
+            return 0 if self._valid is None else len(self._valid) - int(self._valid.sum())
+        return self.values.null_count
+
+    @property
+    def nbytes(self) -> int:
+        """Approximate bytes held by this slice."""
+        values = self.values
+        if isinstance(values, np.ndarray):
+            if values.dtype.hasobject:
+                return 64 * len(values)
+            return values.nbytes + (0 if self._valid is None else self._valid.nbytes)
+        return values.nbytes
+
+    # -- making -----------------------------------------------------------------
+
+    @classmethod
+    def of(cls, type_: t.LogicalType, values: Sequence[Any]) -> Column:
+        """From Python values (None = NULL). See ``to_pylist`` for the representation."""
+        return column_from_pylist(type_, values)
+
+    @classmethod
+    def nulls(cls, type_: t.LogicalType, n: int) -> Column:
+        dtype = numpy_dtype(type_)
+        if dtype is None:
+            return cls(type_, pa.nulls(n, arrow_type(type_)))
+        if dtype.hasobject:
+            return cls(type_, np.full(n, None, dtype=object), np.zeros(n, np.bool_))
+        return cls(type_, np.zeros(n, dtype), np.zeros(n, np.bool_))
+
+    @classmethod
+    def constant(cls, type_: t.LogicalType, value: Any, n: int) -> Column:
+        """n copies of a *storage* value (unscaled decimal, µs, str …); None = NULL."""
+        if value is None:
+            return cls.nulls(type_, n)
+        dtype = numpy_dtype(type_)
+        if dtype is None:
+            return cls(type_, pa.repeat(pa.scalar(value, arrow_type(type_)), n))
+        if dtype.hasobject:
+            out = np.empty(n, dtype=object)
+            out[:] = [value] * n
+            return cls(type_, out)
+        return cls(type_, np.full(n, value, dtype))
+
+    @classmethod
+    def from_arrow(cls, type_: t.LogicalType, array: pa.Array | pa.ChunkedArray) -> Column:
+        """From the physical or any external Arrow type that maps to ``type_``."""
+        if isinstance(array, pa.ChunkedArray):
+            array = array.combine_chunks() if array.num_chunks != 1 else array.chunk(0)
+        dtype = numpy_dtype(type_)
+        if dtype is None:
+            want = arrow_type(type_)
+            return cls(type_, array if array.type == want else array.cast(want))
+        if dtype.hasobject:
+            return cls(type_, *_raw_from_arrow(array))
+        return cls(type_, *_fixed_from_arrow(type_, array, dtype))
+
+    # -- reshaping --------------------------------------------------------------
+
+    def take(self, indices: np.ndarray) -> Column:
+        if isinstance(self.values, np.ndarray):
+            valid = self._valid
+            return Column(self.type, self.values[indices], None if valid is None else valid[indices])
+        return Column(self.type, self.values.take(pa.array(indices)))
+
+    def take_or_null(self, indices: np.ndarray) -> Column:
+        """Like ``take``; index -1 gives NULL (the padded side of an outer join)."""
+        missing = indices < 0
+        if not missing.any():
+            return self.take(indices)
+        if isinstance(self.values, np.ndarray):
+            if not len(self.values):
+                return Column.nulls(self.type, len(indices))
+            safe = np.where(missing, 0, indices)
+            valid = ~missing if self._valid is None else self._valid[safe] & ~missing
+            return Column(self.type, self.values[safe], valid)
+        return Column(self.type, self.values.take(pa.array(indices, mask=missing)))
+
+    def filter(self, mask: np.ndarray) -> Column:
+        return self.take(np.flatnonzero(mask))
+
+    def slice(self, offset: int, length: int) -> Column:
+        if isinstance(self.values, np.ndarray):
+            end = offset + length
+            valid = None if self._valid is None else self._valid[offset:end]
+            return Column(self.type, self.values[offset:end], valid)
+        return Column(self.type, self.values.slice(offset, length))
+
+    def cast_type(self, type_: t.LogicalType) -> Column:
+        """The same storage under another logical type of the same storage."""
+        return Column(type_, self.values, self.valid)
+
+    @staticmethod
+    def concat(columns: Sequence[Column]) -> Column:
+        first = columns[0]
+        if len(columns) == 1:
+            return first
+        if isinstance(first.values, np.ndarray):
+            valid = None
+            if any(c._valid is not None for c in columns):
+                valid = np.concatenate(
+                    [np.ones(len(c), np.bool_) if c._valid is None else c._valid for c in columns]
+                )
+            return Column(first.type, np.concatenate([c.values for c in columns]), valid)
+        return Column(first.type, pa.concat_arrays([c.values for c in columns]))
+
+    def child(self, index: int) -> Column:
+        """Field ``index`` of a ROW column; NULL where the row is."""
+        if not isinstance(self.type, t.RowType):
+            raise InternalError(f"child() of a {self.type}")
+        field = self.type.fields[index]
+        type_ = field.type.with_nullable(True) if self.type.nullable else field.type
+        return Column.from_arrow(type_, pc.struct_field(self.values, [index]))
+
+    # -- leaving ----------------------------------------------------------------
+
+    def to_arrow(self) -> pa.Array:
+        """Physical Arrow array; zero-copy except for the bitmap and booleans."""
+        values = self.values
+        if not isinstance(values, np.ndarray):
+            return values
+        if values.dtype.hasobject:
+            valid = self._valid
+            encoded = [
+                None if valid is not None and not valid[i] else pickle.dumps(v, protocol=5)
+                for i, v in enumerate(values)
+            ]
+            return pa.array(encoded, pa.binary())
+        mask = None if self._valid is None else ~self._valid
+        return pa.array(values, mask=mask)
+
+    def to_external_arrow(self) -> pa.Array:
+        want = external_arrow_type(self.type)
+        if isinstance(self.type, t.NullType):
+            return pa.nulls(len(self))
+        array = self.to_arrow()
+        if array.type == want:
+            return array
+        if isinstance(self.type, t.DecimalType):
+            return _unscaled_to_decimal(array, want)
+        return array.view(want)
+
+    def to_pylist(self) -> list[Any]:
+        """Python values: int, float, str, Decimal, date, time, datetime, timedelta, list …"""
+        if isinstance(self.values, np.ndarray) and self.values.dtype.hasobject:
+            if self._valid is None:
+                return self.values.tolist()
+            return [v if ok else None for v, ok in zip(self.values, self._valid, strict=True)]
+        return self.to_external_arrow().to_pylist()
+
+    def storage_list(self) -> list[Any]:
+        """Storage values (unscaled decimals, µs) as Python objects, None for NULL: fast."""
+        values = self.values
+        if isinstance(values, np.ndarray):
+            out = values.tolist()
+            if self._valid is not None:
+                for i in np.flatnonzero(~self._valid).tolist():
+                    out[i] = None
+            return out
+        return values.to_pylist()
+
+
+def column_from_pylist(type_: t.LogicalType, values: Iterable[Any]) -> Column:
+    values = list(values)
+    dtype = numpy_dtype(type_)
+    if dtype is not None and dtype.hasobject:
+        out = np.empty(len(values), dtype=object)
+        out[:] = values
+        valid = np.array([v is not None for v in values], np.bool_)
+        return Column(type_, out, None if valid.all() else valid)
+    external = external_arrow_type(type_)
+    if isinstance(type_, t.DecimalType):
+        quantum = Decimal(1).scaleb(-type_.scale)
+        values = [None if v is None else Decimal(str(v)).quantize(quantum) for v in values]
+    return Column.from_arrow(type_, pa.array(values, external))
+
+
+def _raw_from_arrow(array: pa.Array) -> tuple[np.ndarray, np.ndarray | None]:
+    items = array.to_pylist()
+    out = np.empty(len(items), dtype=object)
+    # A loop on purpose: assigning a list of equal-length tuples would make it 2-D.
+    for i, item in enumerate(items):
+        out[i] = None if item is None else pickle.loads(item)
+    valid = None
+    if array.null_count:
+        valid = np.array([item is not None for item in items], np.bool_)
+    return out, valid
+
+
+def _fixed_from_arrow(
+    type_: t.LogicalType, array: pa.Array, dtype: np.dtype
+) -> tuple[np.ndarray, np.ndarray | None]:
+    """Values and mask of a fixed-width array, without ``to_numpy``'s floats for NULLs."""
+    n = len(array)
+    if isinstance(type_, t.NullType):
+        return np.zeros(n, np.bool_), np.zeros(n, np.bool_)
+    array = _to_physical(type_, array)
+    valid = None
+    if array.null_count:
+        valid = pc.is_valid(array).to_numpy(zero_copy_only=False).astype(np.bool_, copy=False)
+    if dtype == np.bool_:
+        filled = pc.fill_null(array, False) if array.null_count else array
+        return filled.to_numpy(zero_copy_only=False).astype(np.bool_, copy=False), valid
+    buffer = array.buffers()[1]
+    if buffer is None or not n:
+        return np.zeros(n, dtype), valid
+    return np.frombuffer(buffer, dtype, n, array.offset * dtype.itemsize), valid
+
+
+def _to_physical(type_: t.LogicalType, array: pa.Array) -> pa.Array:
+    want = arrow_type(type_)
+    have = array.type
+    if have == want:
+        return array
+    if isinstance(type_, t.DecimalType) and pa.types.is_decimal(have):
+        return _decimal_to_unscaled(array, type_)
+    external = external_arrow_type(type_)
+    if have != external:
+        array = array.cast(external)
+    return array if external == want else array.view(want)
+
+
+def _decimal_to_unscaled(array: pa.Array, type_: t.DecimalType) -> pa.Array:
+    """decimal128 → int64 by its low word (two's complement, p <= 18 fits)."""
+    array = array.cast(pa.decimal128(type_.precision, type_.scale))
+    n = len(array)
+    words = np.frombuffer(array.buffers()[1], np.int64, 2 * n, array.offset * 16)[::2].copy()
+    mask = ~pc.is_valid(array).to_numpy(zero_copy_only=False) if array.null_count else None
+    return pa.array(words, mask=mask)
+
+
+def _unscaled_to_decimal(array: pa.Array, want: pa.DataType) -> pa.Array:
+    n = len(array)
+    low = np.frombuffer(array.buffers()[1], np.int64, n, array.offset * 8)
+    words = np.empty(2 * n, np.int64)
+    words[::2] = low
+    words[1::2] = low >> 63
+    bitmap = None
+    if array.null_count:
+        bitmap = pc.is_valid(array).buffers()[1]
+    return pa.Array.from_buffers(want, n, [bitmap, pa.py_buffer(words)])

@@ -1,0 +1,334 @@
+"""Logical types: SQL's types with Flink's names, nullability and limits.
+
+Every column, expression and state field has one. They are msgspec structs, so a plan
+that holds them is plain JSON. ``str(t)`` is the SQL text Flink prints
+(``DECIMAL(10, 2) NOT NULL``).
+
+Storage of a type inside a ``Column`` (see ``column.py``):
+
+==========================  =============================================
+BOOLEAN                     NumPy bool
+TINYINT … BIGINT            NumPy int8 … int64
+FLOAT, DOUBLE               NumPy float32, float64
+DECIMAL(p <= 18, s)         NumPy int64, unscaled
+DATE                        NumPy int32, days since 1970-01-01
+TIME(p)                     NumPy int64, µs since midnight
+TIMESTAMP(p), _LTZ(p)       NumPy int64, µs since the epoch (p > 6 is refused)
+INTERVAL YEAR TO MONTH      NumPy int32, months
+INTERVAL DAY TO SECOND      NumPy int64, µs
+CHAR, VARCHAR, STRING       Arrow string
+BINARY, VARBINARY, BYTES    Arrow binary
+DECIMAL(p > 18, s)          Arrow decimal128
+ARRAY, MAP, MULTISET, ROW   Arrow list, map, map<T, int32>, struct
+NULL                        NumPy bool, all invalid
+RAW                         NumPy object (any Python value; DataStream API only)
+==========================  =============================================
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Union
+
+import msgspec
+
+from penstock.errors import UserError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+MAX_VARCHAR = 2147483647
+MAX_DECIMAL_PRECISION = 38
+MAX_UNSCALED_INT64_PRECISION = 18
+
+
+class _Type(msgspec.Struct, frozen=True, tag_field="t"):
+    def with_nullable(self, nullable: bool) -> LogicalType:
+        return msgspec.structs.replace(self, nullable=nullable)  # type: ignore[return-value]
+
+    @property
+    def not_null(self) -> LogicalType:
+        return self.with_nullable(False)
+
+    def __str__(self) -> str:
+        return self.sql() + ("" if self.nullable else " NOT NULL")  # type: ignore[attr-defined]
+
+    def sql(self) -> str:
+        """The SQL text without nullability."""
+        return type(self).__name__.upper()
+
+
+class BooleanType(_Type, frozen=True, tag="bool"):
+    nullable: bool = True
+
+    def sql(self) -> str:
+        return "BOOLEAN"
+
+
+class TinyIntType(_Type, frozen=True, tag="i8"):
+    nullable: bool = True
+
+    def sql(self) -> str:
+        return "TINYINT"
+
+
+class SmallIntType(_Type, frozen=True, tag="i16"):
+    nullable: bool = True
+
+    def sql(self) -> str:
+        return "SMALLINT"
+
+
+class IntType(_Type, frozen=True, tag="i32"):
+    nullable: bool = True
+
+    def sql(self) -> str:
+        return "INT"
+
+
+class BigIntType(_Type, frozen=True, tag="i64"):
+    nullable: bool = True
+
+    def sql(self) -> str:
+        return "BIGINT"
+
+
+class FloatType(_Type, frozen=True, tag="f32"):
+    nullable: bool = True
+
+    def sql(self) -> str:
+        return "FLOAT"
+
+
+class DoubleType(_Type, frozen=True, tag="f64"):
+    nullable: bool = True
+
+    def sql(self) -> str:
+        return "DOUBLE"
+
+
+class DecimalType(_Type, frozen=True, tag="dec"):
+    precision: int = 10
+    scale: int = 0
+    nullable: bool = True
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.precision <= MAX_DECIMAL_PRECISION or not 0 <= self.scale <= self.precision:
+            raise UserError(
+                "not a decimal type",
+                expected="DECIMAL(p, s) with 1 <= p <= 38 and 0 <= s <= p",
+                got=f"DECIMAL({self.precision}, {self.scale})",
+            )
+
+    def sql(self) -> str:
+        return f"DECIMAL({self.precision}, {self.scale})"
+
+
+class CharType(_Type, frozen=True, tag="char"):
+    length: int = 1
+    nullable: bool = True
+
+    def sql(self) -> str:
+        return f"CHAR({self.length})"
+
+
+class VarCharType(_Type, frozen=True, tag="str"):
+    length: int = MAX_VARCHAR
+    nullable: bool = True
+
+    def sql(self) -> str:
+        return "STRING" if self.length == MAX_VARCHAR else f"VARCHAR({self.length})"
+
+
+class BinaryType(_Type, frozen=True, tag="binary"):
+    length: int = 1
+    nullable: bool = True
+
+    def sql(self) -> str:
+        return f"BINARY({self.length})"
+
+
+class VarBinaryType(_Type, frozen=True, tag="bytes"):
+    length: int = MAX_VARCHAR
+    nullable: bool = True
+
+    def sql(self) -> str:
+        return "BYTES" if self.length == MAX_VARCHAR else f"VARBINARY({self.length})"
+
+
+class DateType(_Type, frozen=True, tag="date"):
+    nullable: bool = True
+
+    def sql(self) -> str:
+        return "DATE"
+
+
+class TimeType(_Type, frozen=True, tag="time"):
+    precision: int = 0
+    nullable: bool = True
+
+    def sql(self) -> str:
+        return f"TIME({self.precision})"
+
+
+def _check_precision(kind: str, precision: int) -> None:
+    if not 0 <= precision <= 6:
+        raise UserError(
+            f"{kind}({precision}) is not supported",
+            expected=f"{kind}(p) with 0 <= p <= 6 (microseconds)",
+            got=f"p = {precision}",
+        )
+
+
+class TimestampType(_Type, frozen=True, tag="ts"):
+    precision: int = 6
+    nullable: bool = True
+
+    def __post_init__(self) -> None:
+        _check_precision("TIMESTAMP", self.precision)
+
+    def sql(self) -> str:
+        return f"TIMESTAMP({self.precision})"
+
+
+class TimestampLtzType(_Type, frozen=True, tag="tsltz"):
+    precision: int = 6
+    nullable: bool = True
+
+    def __post_init__(self) -> None:
+        _check_precision("TIMESTAMP_LTZ", self.precision)
+
+    def sql(self) -> str:
+        return f"TIMESTAMP_LTZ({self.precision})"
+
+
+class YearMonthIntervalType(_Type, frozen=True, tag="ym"):
+    nullable: bool = True
+
+    def sql(self) -> str:
+        return "INTERVAL YEAR TO MONTH"
+
+
+class DayTimeIntervalType(_Type, frozen=True, tag="ds"):
+    nullable: bool = True
+
+    def sql(self) -> str:
+        return "INTERVAL DAY TO SECOND(3)"
+
+
+class ArrayType(_Type, frozen=True, tag="array"):
+    element: LogicalType
+    nullable: bool = True
+
+    def sql(self) -> str:
+        return f"ARRAY<{self.element}>"
+
+
+class MapType(_Type, frozen=True, tag="map"):
+    key: LogicalType
+    value: LogicalType
+    nullable: bool = True
+
+    def sql(self) -> str:
+        return f"MAP<{self.key}, {self.value}>"
+
+
+class MultisetType(_Type, frozen=True, tag="multiset"):
+    element: LogicalType
+    nullable: bool = True
+
+    def sql(self) -> str:
+        return f"MULTISET<{self.element}>"
+
+
+class Field(msgspec.Struct, frozen=True):
+    name: str
+    type: LogicalType
+
+
+class RowType(_Type, frozen=True, tag="row"):
+    fields: tuple[Field, ...]
+    nullable: bool = True
+
+    def sql(self) -> str:
+        return "ROW<" + ", ".join(f"`{f.name}` {f.type}" for f in self.fields) + ">"
+
+
+class NullType(_Type, frozen=True, tag="null"):
+    nullable: bool = True
+
+    def sql(self) -> str:
+        return "NULL"
+
+
+class RawType(_Type, frozen=True, tag="raw"):
+    """Any Python value. Crosses processes and snapshots through ``serializer``.
+
+    ``pickle`` is the DataStream API's choice for a type that was not declared; a
+    registered serializer is named ``name:version``.
+    """
+
+    serializer: str = "pickle"
+    nullable: bool = True
+
+    def sql(self) -> str:
+        return f"RAW('{self.serializer}')"
+
+
+LogicalType = Union[
+    BooleanType, TinyIntType, SmallIntType, IntType, BigIntType, FloatType, DoubleType,
+    DecimalType, CharType, VarCharType, BinaryType, VarBinaryType, DateType, TimeType,
+    TimestampType, TimestampLtzType, YearMonthIntervalType, DayTimeIntervalType,
+    ArrayType, MapType, MultisetType, RowType, NullType, RawType,
+]  # fmt: skip
+
+INTEGERS = (TinyIntType, SmallIntType, IntType, BigIntType)
+STRINGS = (CharType, VarCharType)
+BINARIES = (BinaryType, VarBinaryType)
+TIMESTAMPS = (TimestampType, TimestampLtzType)
+INTERVALS = (YearMonthIntervalType, DayTimeIntervalType)
+
+
+class Schema(msgspec.Struct, frozen=True):
+    """Ordered named columns. ``rowtime`` names the event-time attribute, if any."""
+
+    fields: tuple[Field, ...]
+    rowtime: str | None = None
+
+    @classmethod
+    def of(cls, *pairs: tuple[str, LogicalType], rowtime: str | None = None) -> Schema:
+        return cls(tuple(Field(n, t) for n, t in pairs), rowtime)
+
+    @property
+    def names(self) -> list[str]:
+        return [f.name for f in self.fields]
+
+    @property
+    def types(self) -> list[LogicalType]:
+        return [f.type for f in self.fields]
+
+    def __len__(self) -> int:
+        return len(self.fields)
+
+    def index(self, name: str) -> int:
+        """Position of ``name``; KeyError if absent."""
+        for i, field in enumerate(self.fields):
+            if field.name == name:
+                return i
+        raise KeyError(name)
+
+    def select(self, indices: Iterable[int]) -> Schema:
+        fields = tuple(self.fields[i] for i in indices)
+        keeps = self.rowtime if any(f.name == self.rowtime for f in fields) else None
+        return Schema(fields, keeps)
+
+    def __str__(self) -> str:
+        return "(" + ", ".join(f"`{f.name}` {f.type}" for f in self.fields) + ")"
+
+
+def type_to_json(t: LogicalType) -> Any:
+    """A type as plain JSON, for manifests and snapshots."""
+    return msgspec.to_builtins(t)
+
+
+def type_from_json(data: Any) -> LogicalType:
+    return msgspec.convert(data, LogicalType)
