@@ -46,6 +46,55 @@ class CheckpointMetrics(msgspec.Struct, frozen=True, kw_only=True):
     unaligned: bool = False
 
 
+# -- task manager ↔ template ------------------------------------------------------------------
+#
+# MessagePack, one message a packet, over a SOCK_SEQPACKET socketpair.
+
+
+class ForkSlot(_Msg, frozen=True, kw_only=True, tag="fork-slot"):
+    """Fork a slot process. Two file descriptors come along by SCM_RIGHTS: the slot's
+    control channel (SOCK_STREAM: 4-byte big-endian length + MessagePack) and its fd
+    channel (SOCK_SEQPACKET: a MessagePack preface dict + one data socket a packet).
+
+    ``local_dir``: private folder of the slot (made when absent); ``log_path``: file that
+    its stdout and stderr are appended to.
+    """
+
+    allocation_id: str
+    local_dir: str
+    log_path: str
+
+
+ToTemplate = Union[ForkSlot]
+
+
+class TemplateReady(_Msg, frozen=True, kw_only=True, tag="template-ready"):
+    """Everything is imported; sent once at start."""
+
+    pid: int
+    import_ms: float
+
+
+class SlotForked(_Msg, frozen=True, kw_only=True, tag="slot-forked"):
+    allocation_id: str
+    pid: int
+
+
+class ForkFailed(_Msg, frozen=True, kw_only=True, tag="fork-failed"):
+    allocation_id: str
+    error: str
+
+
+class SlotExited(_Msg, frozen=True, kw_only=True, tag="slot-exited"):
+    """``status``: as ``os.waitpid`` gives it (``os.waitstatus_to_exitcode`` reads it)."""
+
+    pid: int
+    status: int
+
+
+FromTemplate = Union[TemplateReady, SlotForked, ForkFailed, SlotExited]
+
+
 # -- down -----------------------------------------------------------------------------------
 
 
