@@ -1,0 +1,42 @@
+# Every target makes what it needs. `make help` lists them.
+PYTHON ?= $(shell command -v python3.11 || command -v python3)
+VENV   := .venv
+BIN    := $(VENV)/bin
+STAMP  := $(VENV)/.installed
+
+.DEFAULT_GOAL := help
+.PHONY: help install demo test check bench lock clean
+
+help: ## list the targets
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 12
+
+install: $(STAMP) ## make .venv with everything Penstock needs
+
+$(STAMP): requirements.lock pyproject.toml
+	@$(PYTHON) -c 'import sys; v = sys.version_info; sys.exit(0 if v >= (3, 11) else f"Penstock needs Python 3.11 or newer, got {v[0]}.{v[1]} ($(PYTHON)). Set PYTHON=/path/to/python3.11")'
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps -e .
+	@touch $@
+
+demo: $(STAMP) ## run the main job on a cluster of its own: 328,521 real flights
+	$(BIN)/python -m examples.flights.demo
+
+test: $(STAMP) ## run all tests (real servers, a few minutes)
+	$(BIN)/python -m pytest
+
+check: $(STAMP) ## lint, types, import contract
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/lint-imports
+	$(BIN)/mypy shared/penstock services
+
+bench: $(STAMP) ## run the benchmarks (see bench/README.md)
+	$(BIN)/python -m bench
+
+lock: ## pin all dependencies anew (needs uv on the PATH)
+	uv pip compile --universal --generate-hashes --extra demo --extra dev --no-emit-index-url --no-header --quiet pyproject.toml -o requirements.lock
+
+clean: ## remove the environment, caches and results
+	rm -rf $(VENV) out build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,0 +1,231 @@
+"""The embedded cluster: everything Penstock needs on one machine, as separate processes.
+
+``EmbeddedCluster`` starts nats-server, Valkey, an object-store folder and the four
+services on free ports, waits until every slot is registered, restarts what dies, and
+leaves nothing behind. ``penstock up``, ``sql``, ``run`` and the tests use it.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import shutil
+import sys
+import tempfile
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import yaml
+
+from penstock.cli import servers
+from penstock.cli.processes import Child, ProcessSet
+from penstock.errors import ExternalError, SpecError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+    from types import TracebackType
+
+#: Reverse order of dependence: who speaks to users first, the servers last.
+STOP_ORDER = (("dispatcher", "jobmanager"), ("taskmanager",), ("resourcemanager",), ("nats", "valkey"))
+START_TIMEOUT_S = 60.0
+
+
+@dataclass
+class EmbeddedCluster:
+    """A context manager; ``rest_url`` is the way in.
+
+    ``data_dir`` None: a temporary folder, removed at the end; else it is kept, and jobs
+    and JetStream streams in it survive (one cluster at a time may use it).
+    """
+
+    taskmanagers: int = 1
+    slots: int = 2
+    jobmanagers: int = 1
+    dispatchers: int = 1
+    resourcemanagers: int = 1
+    rest_port: int = 0
+    nats_port: int = 0
+    data_dir: Path | None = None
+    config: Mapping[str, Any] = field(default_factory=dict)
+    restart: bool = True
+    on_event: Callable[[str], None] = lambda text: None
+
+    rest_url: str = field(default="", init=False)
+    nats_url: str = field(default="", init=False)
+    redis_url: str = field(default="", init=False)
+    storage_url: str = field(default="", init=False)
+
+    def __enter__(self) -> EmbeddedCluster:
+        self.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, err: BaseException | None, tb: TracebackType | None
+    ) -> None:
+        self.stop()
+
+    # -- life cycle ---------------------------------------------------------------
+
+    def start(self) -> None:
+        """Start all; returns when every slot is registered. ExternalError with the end of
+        the log of whatever did not come up."""
+        self.launch()
+        try:
+            self.wait_ready()
+        except BaseException:
+            self.stop()
+            raise
+
+    def launch(self) -> None:
+        """Start the processes without waiting for them."""
+        for name in ("taskmanagers", "slots", "jobmanagers", "dispatchers", "resourcemanagers"):
+            if getattr(self, name) < 1:
+                raise SpecError(f"{name} must be at least 1", got=str(getattr(self, name)))
+        for port, what in ((self.rest_port, "the REST API"), (self.nats_port, "NATS")):
+            if port:
+                servers.check_port(port, what)
+        self._make_folder()
+        nats_port = self.nats_port or servers.free_port()
+        redis_port = servers.free_port()
+        self._rest_ports = [
+            (self.rest_port if i == 0 and self.rest_port else servers.free_port())
+            for i in range(self.dispatchers)
+        ]
+        self.nats_url = f"nats://127.0.0.1:{nats_port}"
+        self.redis_url = f"redis://127.0.0.1:{redis_port}"
+        self.storage_url = (self.root / "store").as_uri()
+        self.rest_url = f"http://127.0.0.1:{self._rest_ports[0]}"
+        self._write_config()
+        env = {**os.environ, "PYTHONUNBUFFERED": "1", "OPENBLAS_NUM_THREADS": "1"}
+        self._processes = ProcessSet(env, self._restarted)
+        children = [
+            self._child("nats-0", servers.nats_command(nats_port, self.root / "nats", "penstock")),
+            self._child("valkey-0", servers.valkey_command(redis_port, self.root / "valkey")),
+        ]
+        children += [self._service("resourcemanager", i) for i in range(self.resourcemanagers)]
+        children += [self._service("taskmanager", i) for i in range(self.taskmanagers)]
+        children += [
+            self._service("dispatcher", i, f"-Drest.port={port}") for i, port in enumerate(self._rest_ports)
+        ]
+        children += [self._service("jobmanager", i) for i in range(self.jobmanagers)]
+        self._next_taskmanager = self.taskmanagers
+        self._processes.add(*children)
+
+    def stop(self) -> None:
+        """End every process and, unless ``data_dir`` was given, remove the folder."""
+        processes = getattr(self, "_processes", None)
+        if processes is not None:
+            processes.stop(STOP_ORDER)
+            self._processes = None
+        lock = getattr(self, "_lock_file", None)
+        if lock is not None:
+            lock.close()
+            (self.root / ".lock").unlink(missing_ok=True)
+            self._lock_file = None
+        if self.data_dir is None and getattr(self, "root", None):
+            shutil.rmtree(self.root, ignore_errors=True)
+
+    def wait_ready(self) -> None:
+        """Until all task managers have registered all their slots."""
+        import httpx
+
+        want = self.taskmanagers * self.slots
+        deadline = time.monotonic() + START_TIMEOUT_S
+        overview: dict[str, Any] = {}
+        with httpx.Client(base_url=self.rest_url, timeout=2.0) as client:
+            while time.monotonic() < deadline:
+                try:
+                    overview = client.get("/overview").json()
+                    if overview.get("slots-total", 0) >= want:
+                        return
+                except (httpx.HTTPError, ValueError):
+                    self._check_alive()
+                time.sleep(0.02)
+        raise ExternalError(
+            f"the cluster did not become ready within {START_TIMEOUT_S:.0f} s",
+            expected=f"{want} slots",
+            got=f"{overview.get('slots-total', 'no answer')}",
+            remedy=f"see the logs in {self.log_dir}\n{self._tails()}",
+        )
+
+    # -- changing it ----------------------------------------------------------------
+
+    def add_taskmanager(self) -> Child:
+        """One more task manager."""
+        child = self._service("taskmanager", self._next_taskmanager)
+        self._next_taskmanager += 1
+        self._processes.add(child)
+        return child
+
+    def child(self, name: str) -> Child:
+        """A process by name (``taskmanager-0``, ``nats-0``). KeyError if absent."""
+        for child in self._processes.children:
+            if child.name == name:
+                return child
+        raise KeyError(name)
+
+    @property
+    def children(self) -> list[Child]:
+        return list(self._processes.children)
+
+    @property
+    def log_dir(self) -> Path:
+        return self.root / "log"
+
+    # -- inside ------------------------------------------------------------------------
+
+    def _make_folder(self) -> None:
+        if self.data_dir is None:
+            self.root = Path(tempfile.mkdtemp(prefix="penstock-"))
+        else:
+            self.root = Path(self.data_dir).absolute()
+            self.root.mkdir(parents=True, exist_ok=True)
+        for name in ("log", "store", "nats", "valkey", "tmp"):
+            (self.root / name).mkdir(exist_ok=True)
+        self._lock_file = (self.root / ".lock").open("w")
+        try:
+            fcntl.flock(self._lock_file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            self._lock_file.close()
+            self._lock_file = None
+            raise ExternalError(
+                f"another cluster uses {self.root}",
+                remedy="stop it, or give this one another folder with --data",
+            ) from None
+
+    def _write_config(self) -> None:
+        config = {
+            "nats.url": self.nats_url,
+            "high-availability.redis.url": self.redis_url,
+            "high-availability.storageDir": self.storage_url,
+            "taskmanager.numberOfTaskSlots": self.slots,
+            "io.tmp.dirs": str(self.root / "tmp"),
+            **self.config,
+        }
+        self.config_file = self.root / "penstock.yaml"
+        self.config_file.write_text(yaml.safe_dump(config, sort_keys=True))
+
+    def _child(self, name: str, argv: list[str]) -> Child:
+        return Child(name, argv, self.root / "log" / f"{name}.log", restart=self.restart)
+
+    def _service(self, role: str, index: int, *more: str) -> Child:
+        argv = [sys.executable, "-m", f"services.{role}", "--config", str(self.config_file)]
+        return self._child(f"{role}-{index}", [*argv, *more])
+
+    def _restarted(self, child: Child, status: int) -> None:
+        how = f"signal {-status}" if status < 0 else f"exit code {status}"
+        self.on_event(f"{child.name} ended ({how}); starting it again (log: {child.log})")
+
+    def _check_alive(self) -> None:
+        for child in self._processes.children:
+            died_at_once = child.starts > 3
+            gone = child.process is not None and child.process.poll() is not None and not child.restart
+            if died_at_once or gone:
+                raise ExternalError(
+                    f"{child.name} does not stay up", remedy=f"its log ends with:\n{child.tail()}"
+                )
+
+    def _tails(self) -> str:
+        return "\n".join(f"-- {c.name}\n{c.tail(4)}" for c in self._processes.children)

@@ -1,0 +1,161 @@
+"""A supervised set of child processes: started together, restarted when they die, ended
+together, never outliving their parent."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import signal
+import subprocess
+import threading
+import time
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+    from pathlib import Path
+
+_PR_SET_PDEATHSIG = 1
+_LIBC = ctypes.CDLL(None, use_errno=True)
+
+
+def _die_with_parent() -> None:
+    """In the child, between fork and exec: SIGKILL when the parent's thread ends; and a
+    process group of its own, so that a terminal's Ctrl-C reaches only the parent, which
+    then ends its children in order."""
+    os.setpgid(0, 0)
+    _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+
+
+@dataclass
+class Child:
+    """One process. ``starts`` counts how often it was started."""
+
+    name: str
+    argv: Sequence[str]
+    log: Path
+    restart: bool = True
+    process: subprocess.Popen | None = None
+    starts: int = 0
+    started_at: float = 0.0
+    history: list[str] = field(default_factory=list)
+
+    @property
+    def pid(self) -> int | None:
+        return self.process.pid if self.process else None
+
+    def tail(self, lines: int = 12) -> str:
+        """The end of its log, for error messages."""
+        try:
+            text = self.log.read_text(errors="replace")
+        except FileNotFoundError:
+            return ""
+        return "\n".join(text.splitlines()[-lines:])
+
+
+class ProcessSet:
+    """Children owned by one thread (PR_SET_PDEATHSIG follows the thread that forks).
+
+    ``on_restart(child, status)`` is told of every unexpected end.
+    """
+
+    #: A child that ends sooner than this after its start is restarted only after a pause.
+    QUICK_DEATH_S = 2.0
+
+    def __init__(self, env: Mapping[str, str], on_restart: Callable[[Child, int], None]) -> None:
+        self._env = dict(env)
+        self._on_restart = on_restart
+        self._lock = threading.RLock()
+        self._stopping = threading.Event()
+        self._wake = threading.Event()
+        self._to_start: list[Child] = []
+        self.children: list[Child] = []
+        self._error: BaseException | None = None
+        self._thread = threading.Thread(target=self._run, name="penstock-processes", daemon=True)
+        self._thread.start()
+
+    def add(self, *children: Child) -> None:
+        """Start these now (on the owning thread); returns when they are started."""
+        with self._lock:
+            self.children.extend(children)
+            self._to_start.extend(children)
+        self._wake.set()
+        while any(c.process is None for c in children) and self._error is None:
+            time.sleep(0.001)
+        if self._error is not None:
+            raise self._error
+
+    def remove(self, child: Child, *, grace_s: float = 5.0) -> None:
+        """End one child for good."""
+        with self._lock:
+            child.restart = False
+            self.children.remove(child)
+        _end([child], grace_s)
+
+    def stop(self, order: Sequence[Sequence[str]], *, grace_s: float = 8.0) -> None:
+        """End all: groups of names in order, SIGTERM first, SIGKILL after ``grace_s``."""
+        self._stopping.set()
+        self._wake.set()
+        with self._lock:
+            children = list(self.children)
+        for names in order:
+            _end([c for c in children if c.name.rsplit("-", 1)[0] in names], grace_s)
+        _end(children, grace_s)
+        self._thread.join(timeout=grace_s)
+
+    def _run(self) -> None:
+        not_before: dict[str, float] = {}
+        while not self._stopping.is_set():
+            with self._lock:
+                starting, self._to_start = self._to_start, []
+            for child in starting:
+                try:
+                    self._start(child)
+                except BaseException as err:
+                    self._error = err
+                    return
+            with self._lock:
+                ended = [c for c in self.children if c.process and c.process.poll() is not None]
+            for child in ended:
+                if self._stopping.is_set() or not child.restart:
+                    continue
+                now = time.monotonic()
+                if child.name not in not_before:
+                    assert child.process is not None
+                    self._on_restart(child, child.process.returncode)
+                    quick = now - child.started_at < self.QUICK_DEATH_S
+                    not_before[child.name] = now + (1.0 if quick else 0.0)
+                if now >= not_before[child.name]:
+                    del not_before[child.name]
+                    self._start(child)
+            self._wake.wait(0.05)
+            self._wake.clear()
+
+    def _start(self, child: Child) -> None:
+        with child.log.open("ab") as log:
+            child.process = subprocess.Popen(
+                child.argv,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                env=self._env,
+                preexec_fn=_die_with_parent,
+            )
+        child.starts += 1
+        child.started_at = time.monotonic()
+
+
+def _end(children: Sequence[Child], grace_s: float) -> None:
+    alive = [c.process for c in children if c.process and c.process.poll() is None]
+    for process in alive:
+        process.send_signal(signal.SIGTERM)
+        # A stopped process (SIGSTOP) acts on SIGTERM only once it runs again.
+        process.send_signal(signal.SIGCONT)
+    deadline = time.monotonic() + grace_s
+    for process in alive:
+        try:
+            process.wait(max(0.0, deadline - time.monotonic()))
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
