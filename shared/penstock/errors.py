@@ -13,7 +13,8 @@
     ├── ExternalError             something outside: broker, lease store, object store
     │   ├── BrokerError
     │   ├── LeaseStoreError
-    │   └── ObjectStoreError
+    │   ├── ObjectStoreError
+    │   └── SnapshotError         a damaged, missing or unreadable snapshot object
     └── InternalError             a broken invariant of ours
         └── FencedError           the sender's epoch, attempt or token is old
 
@@ -36,6 +37,7 @@ __all__ = [
     "ObjectStoreError",
     "PenstockError",
     "RecordError",
+    "SnapshotError",
     "SpecError",
     "SqlError",
     "UnsupportedError",
@@ -137,6 +139,10 @@ class LeaseStoreError(ExternalError):
 
 class ObjectStoreError(ExternalError):
     code = "PS-STORE"
+
+
+class SnapshotError(ExternalError):
+    code, retryable = "PS-SNAPSHOT", False
 
 
 class InternalError(PenstockError):

@@ -80,12 +80,14 @@ class OperatorSnapshot:
 @dataclass(slots=True)
 class RestoredState:
     """What a snapshot gives back to one operator of one subtask (already filtered to its
-    key groups; lists dealt out; unions whole). ``checkpoint_id``: restored from."""
+    key groups; lists dealt out; unions whole). ``checkpoint_id``: restored from;
+    ``schemas``: ``KeyedBlock.schema`` of each keyed state, as it was written."""
 
     checkpoint_id: int
     keyed: dict[str, list[pa.RecordBatch]] = field(default_factory=dict)
     lists: dict[str, list[bytes]] = field(default_factory=dict)
     unions: dict[str, list[bytes]] = field(default_factory=dict)
+    schemas: dict[str, dict[str, Any]] = field(default_factory=dict)
 
 
 class MetricGroup:

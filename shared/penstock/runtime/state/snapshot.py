@@ -1,0 +1,427 @@
+"""The snapshot object: one per subtask and checkpoint, self-describing and versioned.
+
+``docs/state-format.md`` is the format's definition; in short::
+
+    magic · block … block · footer (JSON) · trailer (footer length, footer crc, version, magic)
+
+A block is an Arrow IPC stream, zstd-compressed as a whole, with a CRC-32 in the footer.
+Blocks of keyed state hold whole runs of rows in key-group order; the footer says which
+key groups, with how many rows each, so that a reader of any key-group range fetches only
+the blocks it needs. The pure half (``encode`` / ``parse`` / ``decode``) knows no I/O;
+``SnapshotReader`` and ``SnapshotSet`` fetch through an asynchronous ``read``.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import struct
+import zlib
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+import numpy as np
+import pyarrow as pa
+
+from penstock.errors import InternalError, SnapshotError
+from penstock.runtime.operator import KeyedBlock, OperatorSnapshot, RestoredState
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+    from penstock.messages.slot import StateHandle
+    from penstock.ports import Store
+
+MAGIC = b"PENSNAP\n"
+VERSION = 1
+#: footer length, footer crc, version, reserved, magic
+_TRAILER = struct.Struct("<IIHH8s")
+#: Blocks are cut at the first key-group boundary after so many bytes (uncompressed) …
+BLOCK_BYTES = 1 << 20
+#: … and inside a key group when one alone has more than this.
+MAX_BLOCK_BYTES = 16 << 20
+#: One read from the end that holds trailer and footer of nearly every object.
+_TAIL_BYTES = 64 * 1024
+_CODEC = "zstd"
+
+
+class BlockInfo(msgspec.Struct, kw_only=True, omit_defaults=True):
+    """Where a block lies and what is in it. ``groups``: [key group, rows] runs, ascending
+    (keyed state only); ``size``: uncompressed bytes; ``crc``: of the stored bytes."""
+
+    offset: int
+    length: int
+    size: int
+    crc: int
+    rows: int
+    groups: list[tuple[int, int]] = []
+
+
+class StateInfo(msgspec.Struct, kw_only=True, omit_defaults=True):
+    """One state of one operator. ``kind``: keyed | list | union."""
+
+    name: str
+    kind: str
+    blocks: list[BlockInfo] = []
+    schema: dict[str, Any] = {}
+
+
+class OperatorInfo(msgspec.Struct, kw_only=True):
+    uid: str
+    states: list[StateInfo] = []
+
+
+class Footer(msgspec.Struct, kw_only=True):
+    """The index. ``key_groups``: inclusive range of the subtask that wrote it."""
+
+    version: int
+    checkpoint_id: int
+    key_groups: tuple[int, int]
+    codec: str = _CODEC
+    meta: dict[str, Any] = {}
+    operators: list[OperatorInfo] = []
+
+    def states(self, uid: str) -> list[StateInfo]:
+        """States of one operator; empty when it has none here."""
+        for operator in self.operators:
+            if operator.uid == uid:
+                return operator.states
+        return []
+
+
+# -- writing -------------------------------------------------------------------------------
+
+
+def write_snapshot(
+    snapshots: Mapping[str, OperatorSnapshot],
+    *,
+    checkpoint_id: int,
+    key_groups: tuple[int, int],
+    meta: Mapping[str, Any] | None = None,
+) -> bytes:
+    """The object of one subtask. ``meta``: plain JSON (job, vertex, operator names …).
+
+    ``OperatorSnapshot.pending`` must have been awaited and merged into ``lists`` before.
+    Spends its time in Arrow and zstd, which release the lock: made for a helper thread.
+    """
+    writer = _Writer()
+    operators = [OperatorInfo(uid=uid, states=writer.operator(snap)) for uid, snap in snapshots.items()]
+    footer = Footer(
+        version=VERSION,
+        checkpoint_id=checkpoint_id,
+        key_groups=key_groups,
+        meta=dict(meta or {}),
+        operators=operators,
+    )
+    return writer.finish(msgspec.json.encode(footer))
+
+
+class _Writer:
+    def __init__(self) -> None:
+        self._parts: list[bytes] = [MAGIC]
+        self._at = len(MAGIC)
+
+    def operator(self, snapshot: OperatorSnapshot) -> list[StateInfo]:
+        states = [
+            StateInfo(name=name, kind="keyed", schema=block.schema, blocks=list(self._keyed(block)))
+            for name, block in snapshot.keyed.items()
+        ]
+        for kind, items_by_name in (("list", snapshot.lists), ("union", snapshot.unions)):
+            for name, items in items_by_name.items():
+                blocks = [self._items(items)] if items else []
+                states.append(StateInfo(name=name, kind=kind, blocks=blocks))
+        return states
+
+    def _keyed(self, block: KeyedBlock) -> Iterator[BlockInfo]:
+        if block.batch.num_rows != len(block.key_groups):
+            raise InternalError(
+                "keyed block with the wrong number of key groups",
+                expected=f"{block.batch.num_rows} (one a row)",
+                got=str(len(block.key_groups)),
+            )
+        for start, stop, groups in cut_blocks(block.key_groups, block.batch.nbytes):
+            yield self._add(block.batch.slice(start, stop - start), groups)
+
+    def _items(self, items: Sequence[bytes]) -> BlockInfo:
+        return self._add(pa.record_batch([pa.array(items, pa.large_binary())], names=["item"]), [])
+
+    def _add(self, batch: pa.RecordBatch, groups: list[tuple[int, int]]) -> BlockInfo:
+        raw = _ipc(batch)
+        stored = pa.compress(raw, codec=_CODEC, asbytes=True)
+        info = BlockInfo(
+            offset=self._at,
+            length=len(stored),
+            size=raw.size,
+            crc=zlib.crc32(stored),
+            rows=batch.num_rows,
+            groups=groups,
+        )
+        self._parts.append(stored)
+        self._at += len(stored)
+        return info
+
+    def finish(self, footer: bytes) -> bytes:
+        trailer = _TRAILER.pack(len(footer), zlib.crc32(footer), VERSION, 0, MAGIC)
+        return b"".join([*self._parts, footer, trailer])
+
+
+def cut_blocks(key_groups: np.ndarray, nbytes: int) -> Iterator[tuple[int, int, list[tuple[int, int]]]]:
+    """Row ranges [start, stop) of the blocks, with their (key group, rows) runs.
+
+    ``key_groups``: int32, ascending, one a row; ``nbytes``: of all rows together.
+    """
+    n = len(key_groups)
+    if not n:
+        return
+    change = np.flatnonzero(np.diff(key_groups))
+    if n > 1 and (np.diff(key_groups) < 0).any():
+        raise InternalError("keyed block is not sorted by key group")
+    starts = np.concatenate(([0], change + 1)).tolist()
+    stops = [*starts[1:], n]
+    rows_target = max(1, BLOCK_BYTES * n // max(nbytes, 1))
+    rows_limit = max(1, MAX_BLOCK_BYTES * n // max(nbytes, 1))
+    first, runs = 0, []
+    for start, stop in zip(starts, stops, strict=True):
+        group = int(key_groups[start])
+        while stop - start > rows_limit:
+            if runs:
+                yield first, start, runs
+            yield start, start + rows_limit, [(group, rows_limit)]
+            start += rows_limit
+            first, runs = start, []
+        runs.append((group, stop - start))
+        if stop - first >= rows_target:
+            yield first, stop, runs
+            first, runs = stop, []
+    if runs:
+        yield first, n, runs
+
+
+def _ipc(batch: pa.RecordBatch) -> pa.Buffer:
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, batch.schema) as writer:
+        writer.write_batch(batch)
+    return sink.getvalue()
+
+
+# -- reading: pure ---------------------------------------------------------------------------
+
+
+def parse_trailer(tail: bytes, name: str) -> tuple[int, int]:
+    """(footer length, footer crc) from the object's last bytes."""
+    if len(tail) < _TRAILER.size:
+        raise _corrupt(name, "trailer", f"{_TRAILER.size} bytes", f"{len(tail)} bytes: the object is cut off")
+    length, crc, version, _, magic = _TRAILER.unpack(tail[-_TRAILER.size :])
+    if magic != MAGIC:
+        raise _corrupt(name, "trailer", f"magic {MAGIC!r}", f"{magic!r}: cut off, or no snapshot")
+    if version > VERSION:
+        raise SnapshotError(
+            "the snapshot was written by a newer Penstock",
+            expected=f"format version <= {VERSION}",
+            got=f"version {version}",
+            where=f"snapshot object {name}",
+            remedy="run this job with the Penstock version that wrote it, or a later one",
+        )
+    return length, crc
+
+
+def parse_footer(data: bytes, crc: int, name: str) -> Footer:
+    if zlib.crc32(data) != crc:
+        raise _corrupt(name, "footer", f"crc {crc:08x}", f"crc {zlib.crc32(data):08x}")
+    try:
+        return msgspec.json.decode(data, type=Footer)
+    except msgspec.MsgspecError as err:
+        raise _corrupt(name, "footer", f"a version-{VERSION} footer", str(err)) from err
+
+
+def decode_block(stored: bytes | memoryview, info: BlockInfo, name: str, label: str) -> pa.RecordBatch:
+    """Rows of a block, after checking length and checksum. ``label`` names the block."""
+    if len(stored) != info.length:
+        raise _corrupt(name, label, f"{info.length} bytes", f"{len(stored)} bytes")
+    crc = zlib.crc32(stored)
+    if crc != info.crc:
+        raise _corrupt(name, label, f"crc {info.crc:08x}", f"crc {crc:08x}")
+    raw = pa.decompress(pa.py_buffer(stored), decompressed_size=info.size, codec=_CODEC)
+    with pa.ipc.open_stream(raw) as reader:
+        return reader.read_next_batch()
+
+
+def rows_in_range(info: BlockInfo, key_groups: tuple[int, int]) -> tuple[int, int]:
+    """Row range [start, stop) of a keyed block that falls into the inclusive range."""
+    first, last = key_groups
+    start = stop = at = 0
+    for group, rows in info.groups:
+        if group < first:
+            start = at + rows
+        if group <= last:
+            stop = at + rows
+        at += rows
+    return start, max(start, stop)
+
+
+def _corrupt(name: str, part: str, expected: str, got: str) -> SnapshotError:
+    return SnapshotError(
+        "a snapshot object is damaged",
+        expected=expected,
+        got=got,
+        where=f"snapshot object {name}, {part}",
+        remedy="restore from an earlier checkpoint or savepoint; this one cannot be used",
+    )
+
+
+# -- reading: fetching -------------------------------------------------------------------------
+
+Read = "Callable[[int, int], Awaitable[bytes]]"
+
+
+class SnapshotReader:
+    """Reads one object through ``await read(start, length)``; ``name`` is for errors."""
+
+    def __init__(self, read: Read, size: int, name: str, footer: Footer) -> None:
+        self._read = read
+        self.size = size
+        self.name = name
+        self.footer = footer
+
+    @classmethod
+    async def open(cls, read: Read, size: int, name: str) -> SnapshotReader:
+        """``size``: of the object in bytes. SnapshotError when it is damaged."""
+        tail_at = max(0, size - _TAIL_BYTES)
+        tail = await read(tail_at, size - tail_at)
+        length, crc = parse_trailer(tail, name)
+        at = size - _TRAILER.size - length
+        if at < len(MAGIC):
+            raise _corrupt(name, "footer", f"{length} bytes before the trailer", f"an object of {size} bytes")
+        if at >= tail_at:
+            data = tail[at - tail_at : at - tail_at + length]
+        else:
+            data = await read(at, length)
+        return cls(read, size, name, parse_footer(data, crc, name))
+
+    @classmethod
+    async def of_bytes(cls, data: bytes, name: str = "(inline)") -> SnapshotReader:
+        async def read(start: int, length: int) -> bytes:
+            return data[start : start + length]
+
+        return await cls.open(read, len(data), name)
+
+    @classmethod
+    async def of_handle(cls, handle: StateHandle, store: Store | None) -> SnapshotReader:
+        """Of a checkpoint's state handle: inline bytes or an object of ``store``."""
+        where = f"of {handle.vertex_id}:{handle.subtask_index} at checkpoint {handle.checkpoint_id}"
+        if handle.inline is not None:
+            return await cls.of_bytes(handle.inline, f"(inline, {where})")
+        key = handle.key
+        if key is None or store is None:
+            raise InternalError(f"state handle {where} has neither bytes nor a store to read from")
+
+        async def read(start: int, length: int) -> bytes:
+            try:
+                return await store.get_range(key, start, length)
+            except KeyError:
+                raise SnapshotError(
+                    "a snapshot object is missing",
+                    expected=f"an object of {handle.size_bytes} bytes {where}",
+                    got="no such object",
+                    where=f"snapshot object {key}",
+                    remedy="restore from an earlier checkpoint or savepoint",
+                ) from None
+
+        return await cls.open(read, handle.size_bytes, key)
+
+    async def keyed(self, uid: str, state: StateInfo, key_groups: tuple[int, int]) -> list[pa.RecordBatch]:
+        """Rows of a keyed state in the inclusive key-group range, in key-group order."""
+        wanted = [(i, b, rows_in_range(b, key_groups)) for i, b in enumerate(state.blocks)]
+        wanted = [(i, b, (start, stop)) for i, b, (start, stop) in wanted if stop > start]
+        batches = await self._blocks(uid, state, [(i, b) for i, b, _ in wanted])
+        return [
+            batch.slice(start, stop - start)
+            for batch, (_, _, (start, stop)) in zip(batches, wanted, strict=True)
+        ]
+
+    async def items(self, uid: str, state: StateInfo) -> list[bytes]:
+        """All items of a list or union state that this subtask wrote."""
+        batches = await self._blocks(uid, state, list(enumerate(state.blocks)))
+        return [item for batch in batches for item in batch.column(0).to_pylist()]
+
+    async def _blocks(
+        self, uid: str, state: StateInfo, blocks: Sequence[tuple[int, BlockInfo]]
+    ) -> list[pa.RecordBatch]:
+        """One ranged read: the blocks of a state stand next to one another."""
+        if not blocks:
+            return []
+        start = blocks[0][1].offset
+        end = blocks[-1][1].offset + blocks[-1][1].length
+        data = memoryview(await self._read(start, end - start))
+        return [
+            decode_block(
+                data[b.offset - start : b.offset - start + b.length],
+                b,
+                self.name,
+                f"block {i} of state '{state.name}' of operator '{uid}'",
+            )
+            for i, b in blocks
+        ]
+
+
+class SnapshotSet:
+    """All snapshot objects of one vertex at one checkpoint, opened once.
+
+    ``restore`` is called per operator; readers are ordered by subtask index.
+    """
+
+    def __init__(self, readers: Sequence[SnapshotReader], checkpoint_id: int) -> None:
+        self._readers = list(readers)
+        self.checkpoint_id = checkpoint_id
+
+    @classmethod
+    async def open(cls, handles: Iterable[StateHandle], store: Store | None) -> SnapshotSet:
+        ordered = sorted(handles, key=lambda h: h.subtask_index)
+        readers = await asyncio.gather(*(SnapshotReader.of_handle(h, store) for h in ordered))
+        return cls(readers, max((h.checkpoint_id for h in ordered), default=0))
+
+    def uids(self) -> set[str]:
+        return {op.uid for r in self._readers for op in r.footer.operators}
+
+    async def restore(
+        self, uid: str, *, key_groups: tuple[int, int], subtask_index: int, parallelism: int
+    ) -> RestoredState | None:
+        """What subtask ``subtask_index`` of ``parallelism`` gets of operator ``uid``; None
+        when the checkpoint knows no such operator.
+
+        List items are dealt out round robin in (subtask, index) order; unions are whole.
+        """
+        if uid not in self.uids():
+            return None
+        out = RestoredState(self.checkpoint_id)
+        lists: dict[str, list[bytes]] = {}
+        for reader in self._readers:
+            for state in reader.footer.states(uid):
+                if state.kind == "keyed":
+                    batches = await reader.keyed(uid, state, key_groups)
+                    out.keyed.setdefault(state.name, []).extend(batches)
+                    out.schemas.setdefault(state.name, state.schema)
+                elif state.kind == "list":
+                    lists.setdefault(state.name, []).extend(await reader.items(uid, state))
+                elif state.kind == "union":
+                    out.unions.setdefault(state.name, []).extend(await reader.items(uid, state))
+                else:
+                    raise _corrupt(
+                        reader.name, f"state '{state.name}'", "kind keyed | list | union", state.kind
+                    )
+        out.lists = {name: items[subtask_index::parallelism] for name, items in lists.items()}
+        return out
+
+
+async def restore(
+    handles: Iterable[StateHandle],
+    uid: str,
+    key_groups: tuple[int, int],
+    subtask_index: int,
+    parallelism: int,
+    store: Store | None = None,
+) -> RestoredState | None:
+    """``SnapshotSet`` for a single operator."""
+    opened = await SnapshotSet.open(handles, store)
+    return await opened.restore(
+        uid, key_groups=key_groups, subtask_index=subtask_index, parallelism=parallelism
+    )
