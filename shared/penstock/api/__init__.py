@@ -1,0 +1,1 @@
+"""The DataStream API and the client of a cluster."""

@@ -1,0 +1,160 @@
+"""A client of a cluster's REST API: submit, watch, cancel, fetch results.
+
+Synchronous, on httpx. Every failure is a ``PenstockError``: one that the cluster sent
+comes back as it was raised there; one of the connection names the address and the remedy.
+Reads are repeated while the dispatcher is away for a moment (``patience_s``).
+"""
+
+from __future__ import annotations
+
+import base64
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import httpx
+import tenacity
+
+from penstock.errors import ExternalError, PenstockError, error_from_dict
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from types import TracebackType
+
+TERMINAL = frozenset({"FINISHED", "FAILED", "CANCELED"})
+
+
+@dataclass(frozen=True)
+class ResultChunk:
+    """One object of a job's results: ``key`` orders it, ``data`` is an Arrow IPC stream."""
+
+    key: str
+    data: bytes
+
+
+class ClusterClient:
+    """``url``: a dispatcher's, such as ``http://127.0.0.1:8081``."""
+
+    def __init__(
+        self, url: str, *, patience_s: float = 20.0, transport: httpx.BaseTransport | None = None
+    ) -> None:
+        self.url = url.rstrip("/") if "://" in url else f"http://{url}".rstrip("/")
+        self._patience_s = patience_s
+        self._http = httpx.Client(base_url=self.url, timeout=30.0, transport=transport)
+
+    def __enter__(self) -> ClusterClient:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, err: BaseException | None, tb: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        self._http.close()
+
+    # -- jobs ------------------------------------------------------------------------
+
+    def submit(self, spec: dict[str, Any]) -> str:
+        """Submit a JobSpec; its job id. Give ``job_id`` in it to make repeats harmless."""
+        return self._call("POST", "/jobs", json=spec, timeout=120.0)["jobid"]
+
+    def job(self, job_id: str) -> dict[str, Any]:
+        """``GET /jobs/{id}`` (Flink's shape, plus ours)."""
+        return self._call("GET", f"/jobs/{job_id}")
+
+    def jobs(self) -> list[dict[str, Any]]:
+        return self._call("GET", "/jobs/overview")["jobs"]
+
+    def cancel(self, job_id: str) -> None:
+        self._call("PATCH", f"/jobs/{job_id}", params={"mode": "cancel"})
+
+    def exceptions(self, job_id: str) -> dict[str, Any]:
+        return self._call("GET", f"/jobs/{job_id}/exceptions")
+
+    def checkpoints(self, job_id: str) -> dict[str, Any]:
+        return self._call("GET", f"/jobs/{job_id}/checkpoints")
+
+    def wait(
+        self,
+        job_id: str,
+        *,
+        on_progress: Callable[[dict[str, Any]], None] = lambda job: None,
+        poll_s: float = 0.1,
+    ) -> dict[str, Any]:
+        """Until the job is over. Returns its details; raises its error when it failed."""
+        while True:
+            job = self.job(job_id)
+            on_progress(job)
+            if job["state"] in TERMINAL:
+                self.raise_if_failed(job_id, job)
+                return job
+            time.sleep(poll_s)
+
+    def raise_if_failed(self, job_id: str, job: dict[str, Any]) -> None:
+        if job["state"] != "FAILED":
+            return
+        root = self.exceptions(job_id).get("root-error")
+        if root:
+            raise error_from_dict(root)
+        raise PenstockError(f"job {job_id} failed", remedy=f"see {self.url}/jobs/{job_id}/exceptions")
+
+    def results(self, job_id: str, *, wait_ms: int = 1_000) -> Iterator[list[ResultChunk]]:
+        """Lists of chunks as they appear (empty ones while nothing is new), until the job
+        is over and everything was fetched."""
+        after = ""
+        while True:
+            reply = self._call("GET", f"/jobs/{job_id}/results", params={"after": after, "wait_ms": wait_ms})
+            chunks = [ResultChunk(c["key"], base64.b64decode(c["data"])) for c in reply["chunks"]]
+            if chunks:
+                after = chunks[-1].key
+            yield chunks
+            if not chunks and reply["status"] in TERMINAL:
+                return
+
+    # -- the cluster -------------------------------------------------------------------
+
+    def overview(self) -> dict[str, Any]:
+        return self._call("GET", "/overview")
+
+    def info(self) -> dict[str, Any]:
+        """Processes of the cluster, with their ids."""
+        return self._call("GET", "/cluster/info")
+
+    # -- inside -------------------------------------------------------------------------
+
+    def _call(self, method: str, path: str, **kwargs: Any) -> Any:
+        retry = tenacity.Retrying(
+            retry=tenacity.retry_if_exception_type((httpx.TransportError, _Unavailable)),
+            stop=tenacity.stop_after_delay(self._patience_s),
+            wait=tenacity.wait_exponential(0.05, max=1.0),
+            reraise=True,
+        )
+        try:
+            # Every request may be repeated: submissions carry a job id.
+            return retry(self._once, method, path, **kwargs)
+        except (httpx.TransportError, _Unavailable) as err:
+            raise ExternalError(
+                f"the cluster at {self.url} does not answer",
+                got=f"{type(err).__name__}: {err}",
+                remedy="start one with 'penstock up', or give another address with --cluster",
+            ) from err
+
+    def _once(self, method: str, path: str, **kwargs: Any) -> Any:
+        response = self._http.request(method, path, **kwargs)
+        if response.is_success:
+            return response.json() if response.content else {}
+        try:
+            body = response.json()
+        except ValueError:
+            body = {}
+        if response.status_code in (502, 503, 504):
+            raise _Unavailable(f"HTTP {response.status_code} {body.get('errors', '')}")
+        if isinstance(body.get("error"), dict):
+            raise error_from_dict(body["error"])
+        text = "; ".join(body.get("errors", [])) or response.text[:300]
+        raise ExternalError(f"{method} {path} failed", got=f"HTTP {response.status_code}: {text}")
+
+
+class _Unavailable(Exception):
+    """The dispatcher is up but cannot reach what it needs; worth another try."""
