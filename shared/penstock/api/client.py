@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import base64
 import time
+import uuid
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -56,7 +57,9 @@ class ClusterClient:
     # -- jobs ------------------------------------------------------------------------
 
     def submit(self, spec: dict[str, Any]) -> str:
-        """Submit a JobSpec; its job id. Give ``job_id`` in it to make repeats harmless."""
+        """Submit a JobSpec; its job id. One is chosen here when the spec has none, so that
+        a repeated request cannot start the job twice."""
+        spec = {**spec, "job_id": spec.get("job_id") or uuid.uuid4().hex}
         return self._call("POST", "/jobs", json=spec, timeout=120.0)["jobid"]
 
     def job(self, job_id: str) -> dict[str, Any]:

@@ -1,0 +1,118 @@
+"""``penstock list``, ``info`` and ``cancel``: looking at a cluster."""
+
+from __future__ import annotations
+
+import datetime as dt
+import json
+import sys
+import time
+from typing import Any
+
+from penstock.api.client import TERMINAL, ClusterClient
+from penstock.errors import SpecError, nearest
+
+
+def _table(headers: list[str], rows: list[list[Any]]) -> None:
+    from rich import box
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    for header in headers:
+        table.add_column(header, no_wrap=True)
+    for row in rows:
+        table.add_row(*("" if v is None else str(v) for v in row))
+    Console(soft_wrap=not sys.stdout.isatty()).print(table)
+
+
+def _when(ms: int | None) -> str:
+    if not ms or ms < 0:
+        return ""
+    return dt.datetime.fromtimestamp(ms / 1000).strftime("%Y-%m-%d %H:%M:%S")
+
+
+def find_job(client: ClusterClient, start: str) -> str:
+    """The full id of the one job whose id starts so. SpecError names the nearest."""
+    ids = [j["jid"] for j in client.jobs()]
+    found = [i for i in ids if i.startswith(start)]
+    if len(found) == 1 or start in found:
+        return start if start in found else found[0]
+    raise SpecError(
+        f"{'several jobs start' if found else 'no job starts'} with {start!r}",
+        expected="the id of a job, or enough of its start",
+        got=", ".join(found) or f"{len(ids)} other jobs",
+        remedy=nearest(start, ids) or "'penstock list' shows them",
+    )
+
+
+def list_jobs(url: str, format_: str) -> None:
+    with ClusterClient(url, patience_s=2) as client:
+        jobs = sorted(client.jobs(), key=lambda j: -j["start-time"])
+    if format_ == "json":
+        print(json.dumps(jobs, indent=2))
+        return
+    if not jobs:
+        print("no jobs")
+        return
+    rows = [
+        [j["jid"], j["name"], j["state"], _when(j["start-time"]), f"{j['duration'] / 1000:.1f} s"]
+        for j in jobs
+    ]
+    _table(["job id", "name", "state", "started", "duration"], rows)
+
+
+def cancel_job(url: str, start: str) -> None:
+    with ClusterClient(url, patience_s=2) as client:
+        job_id = find_job(client, start)
+        client.cancel(job_id)
+        while (state := client.job(job_id)["state"]) not in TERMINAL:
+            time.sleep(0.05)
+    print(f"job {job_id}: {state}")
+
+
+def show_cluster(url: str, format_: str) -> None:
+    with ClusterClient(url, patience_s=2) as client:
+        info = client.info()
+    if format_ == "json":
+        print(json.dumps(info, indent=2))
+        return
+    rows: list[list[Any]] = []
+    for process in info["processes"]:
+        rows.append(
+            [
+                process["role"],
+                process["id"],
+                process.get("pid"),
+                process.get("host"),
+                process.get("state", ""),
+            ]
+        )
+        for slot in process.get("slots", []):
+            job = f"{slot['state']}" + (f"  job {slot['job_id']}" if slot.get("job_id") else "")
+            rows.append([f"  slot {slot['index']}", slot.get("allocation_id"), slot.get("pid"), "", job])
+    _table(["role", "id", "pid", "host", "state"], rows)
+
+
+def show_job(url: str, start: str, format_: str) -> None:
+    with ClusterClient(url, patience_s=2) as client:
+        job = client.job(find_job(client, start))
+        checkpoints = client.checkpoints(job["jid"])
+        exceptions = client.exceptions(job["jid"])
+    if format_ == "json":
+        print(json.dumps({"job": job, "checkpoints": checkpoints, "exceptions": exceptions}, indent=2))
+        return
+    print(f"{job['name']}  {job['jid']}  {job['state']}  (started {_when(job['start-time'])})")
+    if job.get("waiting-for"):
+        print(f"waits: {job['waiting-for']}")
+    rows = [
+        [
+            v["name"][:60], v["parallelism"], v["status"],
+            v.get("metrics", {}).get("read-records"), v.get("metrics", {}).get("write-records"),
+        ]
+        for v in job["vertices"]
+    ]  # fmt: skip
+    _table(["vertex", "parallelism", "status", "records in", "records out"], rows)
+    counts = checkpoints.get("counts", {})
+    print("checkpoints: " + ", ".join(f"{v} {k}" for k, v in counts.items()))
+    if exceptions.get("root-exception"):
+        print(f"last failure:\n{exceptions['root-exception']}")

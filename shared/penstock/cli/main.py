@@ -1,0 +1,228 @@
+"""``penstock``: the command line. Thin: every command's work is in a module of its own,
+imported when the command runs, so that ``penstock --help`` stays quick."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from penstock import __version__
+from penstock.errors import PenstockError, SpecError
+
+app = typer.Typer(
+    name="penstock",
+    help="A stream processor with Flink's architecture and words, native to Python.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+)
+
+Cluster = Annotated[
+    str | None,
+    typer.Option(
+        "--cluster",
+        envvar="PENSTOCK_CLUSTER",
+        help="REST address of a running cluster (http://127.0.0.1:8081).",
+    ),
+]
+Config = Annotated[
+    list[str] | None, typer.Option("-D", metavar="KEY=VALUE", help="A configuration value; repeatable.")
+]
+Parallelism = Annotated[
+    int | None, typer.Option("-p", "--parallelism", min=1, help="Parallelism of the job.")
+]
+
+DEFAULT_CLUSTER = "http://127.0.0.1:8081"
+
+
+def parse_config(pairs: list[str] | None) -> dict[str, str]:
+    """``-D key=value`` pairs. SpecError for a malformed pair or an unknown key."""
+    from penstock.config import check_keys
+
+    config = {}
+    for pair in pairs or []:
+        key, equals, value = pair.partition("=")
+        if not equals or not key.strip():
+            raise SpecError("malformed -D", expected="-D key=value", got=f"-D {pair}")
+        config[key.strip()] = value.strip()
+    check_keys(config)
+    return config
+
+
+@app.command()
+def up(
+    taskmanagers: Annotated[int, typer.Option(min=1, help="Task managers to start.")] = 1,
+    slots: Annotated[int, typer.Option(min=1, help="Slots of each.")] = 2,
+    jobmanagers: Annotated[int, typer.Option(min=1, help="Job managers (one leads each job).")] = 1,
+    dispatchers: Annotated[int, typer.Option(min=1, help="Dispatchers.")] = 1,
+    resourcemanagers: Annotated[int, typer.Option(min=1, help="Resource managers (one leads).")] = 1,
+    port: Annotated[int, typer.Option(help="Port of the REST API and dashboard; 0 = any.")] = 8081,
+    nats_port: Annotated[int, typer.Option(help="Port of NATS; 0 = any.")] = 0,
+    data: Annotated[Path | None, typer.Option(help="Keep everything in this folder.")] = None,
+    config: Config = None,
+) -> None:
+    """Start a whole cluster on this machine; Ctrl-C stops it and leaves nothing behind."""
+    from penstock.cli.up import run_up
+
+    run_up(
+        taskmanagers=taskmanagers,
+        slots=slots,
+        jobmanagers=jobmanagers,
+        dispatchers=dispatchers,
+        resourcemanagers=resourcemanagers,
+        rest_port=port,
+        nats_port=nats_port,
+        data_dir=data,
+        config=parse_config(config),
+    )
+
+
+@app.command()
+def sql(
+    file: Annotated[Path | None, typer.Option("-f", "--file", help="Script to run to its end.")] = None,
+    init: Annotated[Path | None, typer.Option("-i", "--init", help="Script to run first.")] = None,
+    execute: Annotated[str | None, typer.Option("-e", "--execute", help="Statements, given here.")] = None,
+    python: Annotated[
+        Path | None, typer.Option("-py", "--python", help="Module whose functions SQL may call.")
+    ] = None,
+    cluster: Cluster = None,
+    engine: Annotated[str, typer.Option(help="auto, streaming or spark.")] = "auto",
+    parallelism: Parallelism = None,
+    config: Config = None,
+    format: Annotated[str, typer.Option("--format", help="table, json or csv.")] = "table",
+) -> None:
+    """Run SQL: a script with -f or -e, else an interactive shell."""
+    from penstock.cli.sql import run_sql
+
+    settings = parse_config(config)
+    settings["execution.engine"] = engine
+    if parallelism is not None:
+        settings["parallelism.default"] = str(parallelism)
+    parse_config([f"{k}={v}" for k, v in settings.items()])
+    run_sql(
+        file=file, text=execute, init=init, python=python, cluster=cluster, config=settings, format_=format
+    )
+
+
+@app.command()
+def run(
+    file: Annotated[Path, typer.Argument(help="A job: FILE.py, FILE.sql or a spec FILE.yaml / FILE.json.")],
+    args: Annotated[list[str] | None, typer.Argument(help="Arguments for a Python job.")] = None,
+    cluster: Cluster = None,
+    parallelism: Parallelism = None,
+    detached: Annotated[bool, typer.Option("-d", "--detached", help="Do not wait for its end.")] = False,
+    config: Config = None,
+    format: Annotated[str, typer.Option("--format", help="table, json or csv, for SELECT.")] = "table",
+) -> None:
+    """Run a job to its end on a cluster (or on one of its own)."""
+    from penstock.cli.run import run_file
+
+    settings = parse_config(config)
+    if parallelism is not None:
+        settings["parallelism.default"] = str(parallelism)
+    run_file(file, args=args or [], cluster=cluster, config=settings, detached=detached, format_=format)
+
+
+@app.command("list")
+def list_(cluster: Cluster = None, format: Annotated[str, typer.Option("--format")] = "table") -> None:
+    """List the jobs of a cluster."""
+    from penstock.cli.inspect import list_jobs
+
+    list_jobs(cluster or DEFAULT_CLUSTER, format)
+
+
+@app.command()
+def cancel(
+    job_id: Annotated[str, typer.Argument(help="Id of the job (or the start of it).")],
+    cluster: Cluster = None,
+) -> None:
+    """Cancel a job and wait until it is."""
+    from penstock.cli.inspect import cancel_job
+
+    cancel_job(cluster or DEFAULT_CLUSTER, job_id)
+
+
+@app.command()
+def info(
+    job_id: Annotated[str | None, typer.Argument(help="A job; none: the cluster.")] = None,
+    cluster: Cluster = None,
+    format: Annotated[str, typer.Option("--format", help="table or json.")] = "table",
+) -> None:
+    """Show the cluster's processes (services and slots, with their ids), or one job."""
+    from penstock.cli.inspect import show_cluster, show_job
+
+    if job_id is None:
+        show_cluster(cluster or DEFAULT_CLUSTER, format)
+    else:
+        show_job(cluster or DEFAULT_CLUSTER, job_id, format)
+
+
+@app.command()
+def health(
+    url: Annotated[str, typer.Argument(help="REST address of a dispatcher.")] = DEFAULT_CLUSTER,
+) -> None:
+    """Exit 0 when the dispatcher answers (for health checks)."""
+    from penstock.api.client import ClusterClient
+
+    with ClusterClient(url, patience_s=0) as client:
+        overview = client.overview()
+    typer.echo(f"ok: {overview['taskmanagers']} task managers, {overview['slots-total']} slots")
+
+
+def _version(show: bool) -> None:
+    if show:
+        typer.echo(f"penstock {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def root(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
+    ] = False,
+) -> None:
+    pass
+
+
+def _service(role: str) -> None:
+    @app.command(
+        role,
+        context_settings={
+            "allow_extra_args": True,
+            "ignore_unknown_options": True,
+            "help_option_names": [],
+        },
+        help=f"Run one {role} process (the options of 'python -m services.{role}').",
+    )
+    def run_service(ctx: typer.Context) -> None:
+        # A service is a process of its own: this one becomes it.
+        os.execv(sys.executable, [sys.executable, "-m", f"services.{role}", *ctx.args])
+
+
+for _role in ("dispatcher", "jobmanager", "resourcemanager", "taskmanager"):
+    _service(_role)
+
+
+def main() -> None:
+    """Entry point. Exit codes: 0 done, 1 an error (on stderr), 2 wrong usage, 130 Ctrl-C."""
+    from penstock.cli.output import print_error
+
+    try:
+        app()
+    except PenstockError as err:
+        print_error(err)
+        sys.exit(1)
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(1)
+    except KeyboardInterrupt:
+        sys.exit(130)
+
+
+if __name__ == "__main__":
+    main()
