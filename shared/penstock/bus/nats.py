@@ -1,0 +1,202 @@
+"""The transport on NATS. Reconnects for ever; while it is not connected every call
+raises ``BrokerError`` at once, so that callers retry by their own deadlines.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import TYPE_CHECKING, Any
+
+from penstock.errors import BrokerError
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    import nats.aio.client
+    import nats.aio.msg
+    import nats.aio.subscription
+
+    from penstock.ports import Transport
+
+    Handler = Callable[[str, bytes], Awaitable[bytes | None]]
+
+_log = logging.getLogger("penstock.bus")
+
+#: Handlers of one subscription that may run at once; beyond it messages wait in the client.
+MAX_RUNNING = 256
+#: Messages and bytes that wait in the client; beyond it they are dropped and logged.
+MAX_PENDING = 16_384
+MAX_PENDING_BYTES = 32 * 1024 * 1024
+
+_REMEDY = "start nats-server there, or set nats.url to where it runs"
+
+
+class NatsTransport:
+    """``await NatsTransport.connect(url)``."""
+
+    def __init__(self, client: nats.aio.client.Client, url: str) -> None:
+        self._nc = client
+        self.url = url
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    @property
+    def client(self) -> nats.aio.client.Client:
+        """The underlying client, for JetStream."""
+        return self._nc
+
+    @property
+    def connected(self) -> bool:
+        return bool(self._nc.is_connected)
+
+    @classmethod
+    async def connect(
+        cls,
+        url: str,
+        *,
+        name: str = "penstock",
+        deadline_s: float = 10.0,
+        on_connection: Callable[[bool], None] | None = None,
+    ) -> NatsTransport:
+        """Connect within ``deadline_s`` or raise BrokerError. ``url``: servers, comma
+        separated. ``on_connection(connected)`` is called at every change later."""
+        import nats.errors
+        from nats.aio.client import Client
+
+        servers = [part.strip() for part in url.split(",") if part.strip()]
+        loop = asyncio.get_running_loop()
+        until = loop.time() + deadline_s
+        last: list[str] = []
+
+        async def on_error(err: Exception) -> None:
+            last[:] = [f"{type(err).__name__}: {err}".rstrip(": ")]
+            if loop.time() > until or client.is_connected:
+                _log.warning("nats: %s", last[0])
+
+        async def on_disconnect() -> None:
+            _log.warning("nats: disconnected from %s; reconnecting", url)
+            if on_connection:
+                on_connection(False)
+
+        async def on_reconnect() -> None:
+            _log.warning("nats: connected again to %s", client.connected_url and client.connected_url.netloc)
+            if on_connection:
+                on_connection(True)
+
+        client = Client()
+        try:
+            # max_reconnect_attempts=-1 makes the first connect try for ever too: bounded here.
+            await asyncio.wait_for(
+                client.connect(
+                    servers=servers,
+                    name=name,
+                    connect_timeout=2,
+                    reconnect_time_wait=0.25,  # type: ignore[arg-type]
+                    max_reconnect_attempts=-1,
+                    ping_interval=5,
+                    max_outstanding_pings=2,
+                    error_cb=on_error,
+                    disconnected_cb=on_disconnect,
+                    reconnected_cb=on_reconnect,
+                ),
+                deadline_s,
+            )
+        except (TimeoutError, OSError, ValueError, nats.errors.Error) as err:
+            why = last[0] if last else f"{type(err).__name__} {err}".strip()
+            raise BrokerError(
+                f"cannot connect to NATS at {url} within {deadline_s:g} s: {why}",
+                expected="a nats-server that accepts connections",
+                where="nats.url",
+                remedy=_REMEDY,
+            ) from err
+        return cls(client, url)
+
+    def _check(self, subject: str) -> None:
+        if not self._nc.is_connected:
+            raise BrokerError(f"not connected to NATS at {self.url}", where=subject, remedy=_REMEDY)
+
+    async def request(self, subject: str, data: bytes, timeout_s: float = 2.0) -> bytes:
+        import nats.errors
+
+        self._check(subject)
+        try:
+            return bytes((await self._nc.request(subject, data, timeout=timeout_s)).data)
+        except nats.errors.NoRespondersError:
+            raise BrokerError(
+                f"nobody serves the subject {subject}",
+                where=subject,
+                remedy="is the service running, with the same cluster.id and nats.url?",
+            ) from None
+        except (TimeoutError, nats.errors.TimeoutError):
+            raise BrokerError(f"no answer within {timeout_s:g} s", where=subject) from None
+        except nats.errors.Error as err:
+            raise self._error(err, subject, len(data)) from err
+
+    async def publish(self, subject: str, data: bytes) -> None:
+        import nats.errors
+
+        self._check(subject)
+        try:
+            await self._nc.publish(subject, data)
+        except nats.errors.Error as err:
+            raise self._error(err, subject, len(data)) from err
+
+    def _error(self, err: Exception, subject: str, size: int) -> BrokerError:
+        import nats.errors
+
+        if isinstance(err, nats.errors.MaxPayloadError):
+            return BrokerError(
+                f"a message of {size} bytes is larger than the server takes",
+                expected=f"at most {self._nc.max_payload} bytes",
+                where=subject,
+                remedy="raise max_payload in the nats-server's configuration",
+            )
+        return BrokerError(f"NATS at {self.url}: {type(err).__name__} {err}", where=subject, remedy=_REMEDY)
+
+    async def serve(
+        self, subject: str, handler: Handler, *, queue: str | None = None
+    ) -> nats.aio.subscription.Subscription:
+        """Handlers of one subscription start in the order of arrival and then run side by
+        side, at most ``MAX_RUNNING``: a slow one does not hold up the rest."""
+        running = asyncio.Semaphore(MAX_RUNNING)
+
+        async def answer(msg: nats.aio.msg.Msg) -> None:
+            try:
+                reply = await handler(msg.subject, msg.data)
+                if msg.reply and reply is not None:
+                    await self._nc.publish(msg.reply, reply)
+            except Exception:
+                _log.exception("the handler of %s failed", msg.subject)
+            finally:
+                running.release()
+
+        async def take(msg: nats.aio.msg.Msg) -> None:
+            await running.acquire()
+            task = asyncio.get_running_loop().create_task(answer(msg))
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+
+        self._check(subject)
+        sub = await self._nc.subscribe(
+            subject,
+            queue=queue or "",
+            cb=take,
+            pending_msgs_limit=MAX_PENDING,
+            pending_bytes_limit=MAX_PENDING_BYTES,
+        )
+        await self._nc.flush()  # from here on the server knows the subscription
+        return sub
+
+    async def close(self) -> None:
+        for task in list(self._tasks):
+            task.cancel()
+        if not self._nc.is_closed:
+            await self._nc.close()
+
+
+if TYPE_CHECKING:
+    _port: type[Transport] = NatsTransport
+
+
+async def connect(url: str, **options: Any) -> NatsTransport:
+    return await NatsTransport.connect(url, **options)

@@ -1,0 +1,23 @@
+"""How processes keep: object storage, its conditional create, and the decision log.
+
+``open``    ``open_store(url, options)``: file://, s3:// (and what obstore knows), memory://
+``local``   a folder: atomic and durable (fsync of file and folder)
+``objects`` anything obstore reaches
+``memory``  within one process
+``probe``   refuses a store whose conditional create overwrites
+``log``     the decision log
+"""
+
+from penstock.store.log import DecisionLog, job_log, role_log
+from penstock.store.memory import MemoryStore
+from penstock.store.open import open_store
+from penstock.store.probe import probe_conditional_create
+
+__all__ = [
+    "DecisionLog",
+    "MemoryStore",
+    "job_log",
+    "open_store",
+    "probe_conditional_create",
+    "role_log",
+]

