@@ -170,6 +170,11 @@ class SinkWriter(ABC):
 
         return nothing()
 
+    async def finish(self) -> None:
+        """All input has been written: push out what is buffered. Called once, before the
+        last ``begin_checkpoint``; not called when the task fails or is cancelled."""
+        await self.flush()
+
     async def commit(self, checkpoint_id: int) -> None:
         """Everything up to this checkpoint's epoch becomes visible. Repeatable."""
 

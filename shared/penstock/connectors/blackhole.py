@@ -1,0 +1,80 @@
+"""``blackhole``: consumes every column, counts rows, keeps a checksum.
+
+The checksum does not depend on the order of rows nor on how they are cut into batches:
+see ``checksum``; retractions subtract. So two runs of
+one job may be compared by two numbers, ``sinkRows`` and ``sinkChecksum``.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from penstock.connectors.base import SinkWriter, TableInfo
+from penstock.connectors.checksum import MASK, rows_checksum
+from penstock.connectors.options import OptionSet
+from penstock.connectors.simple import DeclaredConnector
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Sequence
+
+    from penstock.connectors.base import SourceContext
+    from penstock.types import Batch
+
+OPTIONS = OptionSet("connector 'blackhole'", [])
+
+
+def batch_checksum(batch: Batch) -> int:
+    """Checksum of a batch modulo 2**64; rows that retract count negative."""
+    if not batch.columns:
+        return 0
+    signs = batch.signs()
+    if signs is None or signs.min(initial=1) > 0:
+        return rows_checksum(batch.columns, len(batch))
+    added, taken = batch.filter(signs > 0), batch.filter(signs < 0)
+    return rows_checksum(added.columns, len(added)) - rows_checksum(taken.columns, len(taken))
+
+
+class BlackholeWriter(SinkWriter):
+    """Rows and checksum survive in checkpoints, so that a restored run counts once."""
+
+    def __init__(self) -> None:
+        self.rows = 0
+        self.checksum = 0
+
+    async def open(self, ctx: SourceContext, restored: Sequence[bytes]) -> None:
+        self.ctx = ctx
+        for item in restored:
+            rows, checksum = item.decode().split(":")
+            self.rows += int(rows)
+            self.checksum = (self.checksum + int(checksum, 16)) & MASK
+        ctx.metrics.gauge("sinkRows", lambda: self.rows)
+        ctx.metrics.gauge("sinkChecksum", lambda: self.checksum)
+
+    def write(self, batch: Batch) -> None:
+        self.rows += len(batch)
+        self.checksum = (self.checksum + batch_checksum(batch)) & MASK
+
+    def begin_checkpoint(self, checkpoint_id: int) -> Awaitable[list[bytes]]:
+        item = f"{self.rows}:{self.checksum:x}".encode()
+
+        async def ready() -> list[bytes]:
+            return [item]
+
+        return ready()
+
+
+class BlackholeConnector(DeclaredConnector):
+    name = "blackhole"
+    roles = ("sink",)
+
+    def __init__(self) -> None:
+        super().__init__(OPTIONS)
+
+    def sink_modes(self, table: TableInfo) -> tuple[str, ...]:
+        return ("append", "upsert", "retract")
+
+    def sink_guarantee(self, table: TableInfo) -> str:
+        return "exactly-once"
+
+    def writer(self, table: TableInfo) -> BlackholeWriter:
+        return BlackholeWriter()

@@ -1,0 +1,129 @@
+"""Typed connector options: declared once, checked with errors that name the option."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from penstock.config import _parse_bool, _parse_int, one_of, parse_bytes, parse_duration_ms
+from penstock.errors import ConnectorError, SpecError, nearest
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+
+__all__ = [
+    "Option",
+    "OptionSet",
+    "boolean",
+    "bytes_size",
+    "character",
+    "choice",
+    "duration_ms",
+    "integer",
+    "number",
+    "text",
+]
+
+#: Known to every table, whatever its connector.
+COMMON = ("connector", "format")
+
+
+@dataclass(frozen=True, slots=True)
+class Option:
+    """One ``WITH`` option. ``parse`` types its text; ``default`` is already typed."""
+
+    key: str
+    parse: Callable[[str], Any]
+    default: Any = None
+    doc: str = ""
+    required: bool = False
+    #: Only for one role: ``source`` or ``sink``; None = both.
+    role: str | None = None
+
+
+class OptionSet:
+    """The options of one connector or format.
+
+    ``patterns``: prefixes of free-form keys (``fields.``, ``csv.``) checked by the owner.
+    """
+
+    def __init__(self, owner: str, options: Iterable[Option], *, prefixes: Iterable[str] = ()) -> None:
+        self.owner = owner
+        self.options = {o.key: o for o in options}
+        self.prefixes = tuple(prefixes)
+
+    def describe(self) -> dict[str, tuple[str, str | None, bool]]:
+        """The form of ``Connector.options``: key → (doc, default text, required)."""
+        return {
+            o.key: (o.doc, None if o.default is None else str(o.default), o.required)
+            for o in self.options.values()
+        }
+
+    def check(self, given: Mapping[str, str], *, role: str | None = None, also: Iterable[str] = ()) -> None:
+        """Unknown, missing and malformed options; ``also``: further known keys."""
+        known = {*self.options, *COMMON, *also}
+        for key in given:
+            if key not in known and not key.startswith(self.prefixes or ("\0",)):
+                raise ConnectorError(
+                    f"unknown option '{key}'",
+                    expected="one of " + ", ".join(sorted(known - {"connector"})),
+                    got=f"'{key}' = '{given[key]}'",
+                    where=self.owner,
+                    remedy=nearest(key, known) or f"remove '{key}'",
+                )
+        for option in self.options.values():
+            if option.required and option.key not in given and option.role in (None, role):
+                raise ConnectorError(
+                    f"option '{option.key}' is missing",
+                    expected=f"'{option.key}' = '…': {option.doc}",
+                    got="no such option",
+                    where=self.owner,
+                    remedy=f"add '{option.key}' to the table's WITH clause",
+                )
+            self.read_one(given, option.key)
+
+    def read_one(self, given: Mapping[str, str], key: str) -> Any:
+        """The typed value of one option, or its default."""
+        option = self.options[key]
+        if key not in given:
+            return option.default
+        try:
+            return option.parse(given[key])
+        except SpecError as err:
+            raise ConnectorError(
+                f"option '{key}': {err.message}",
+                expected=err.expected,
+                got=err.got,
+                where=self.owner,
+                remedy=err.remedy or f"write '{key}' as {err.expected}",
+            ) from None
+
+    def read(self, given: Mapping[str, str]) -> dict[str, Any]:
+        """All options, typed, with defaults."""
+        return {key: self.read_one(given, key) for key in self.options}
+
+
+text = str
+boolean = _parse_bool
+integer = _parse_int
+duration_ms = parse_duration_ms
+bytes_size = parse_bytes
+choice = one_of
+
+
+def number(value: str) -> float:
+    try:
+        return float(value)
+    except ValueError:
+        raise SpecError("not a number", expected="e.g. 0.5", got=repr(value)) from None
+
+
+_ESCAPES = {"\\t": "\t", "\\n": "\n", "\\r": "\r", "\\u0001": "\x01"}
+
+
+def character(value: str) -> str:
+    """One character; ``\\t`` and the like are understood."""
+    value = _ESCAPES.get(value, value)
+    if len(value) != 1:
+        raise SpecError("not one character", expected="e.g. ',' or '\\t'", got=repr(value))
+    return value

@@ -1,0 +1,71 @@
+"""``print``: one line a row, ``+I[1, a]``, on the slot's standard output (or error)."""
+
+from __future__ import annotations
+
+import datetime as dt
+import sys
+from typing import TYPE_CHECKING, Any
+
+from penstock.connectors.base import SinkWriter, TableInfo
+from penstock.connectors.options import Option, OptionSet, boolean, text
+from penstock.connectors.simple import DeclaredConnector
+
+if TYPE_CHECKING:
+    from penstock.types import Batch
+
+OPTIONS = OptionSet(
+    "connector 'print'",
+    [
+        Option("print-identifier", text, "", "Put before every line."),
+        Option("standard-error", boolean, False, "Write to standard error instead."),
+    ],
+)
+
+
+def format_value(value: Any) -> str:
+    """A value as Flink prints it: ISO time stamps, ``null``, nested rows in brackets."""
+    match value:
+        case None:
+            return "null"
+        case bool():
+            return "true" if value else "false"
+        case dt.datetime():
+            return value.replace(tzinfo=None).isoformat() + ("Z" if value.tzinfo else "")
+        case dict():
+            return "{" + ", ".join(f"{format_value(k)}={format_value(v)}" for k, v in value.items()) + "}"
+        case list():
+            return "[" + ", ".join(map(format_value, value)) + "]"
+        case bytes():
+            return value.hex()
+    return str(value)
+
+
+class PrintWriter(SinkWriter):
+    def __init__(self, options: dict[str, Any]) -> None:
+        self._identifier = options["print-identifier"]
+        self._standard_error = options["standard-error"]
+
+    def write(self, batch: Batch) -> None:
+        prefix = self._identifier
+        if self.ctx.parallelism > 1:
+            prefix = f"{prefix}:{self.ctx.subtask_index + 1}" if prefix else str(self.ctx.subtask_index + 1)
+        prefix = f"{prefix}> " if prefix else ""
+        lines = [f"{prefix}{k.short}[{', '.join(map(format_value, row))}]\n" for k, row in batch.rows()]
+        # Looked up now, not at import: the slot redirects its standard output.
+        stream = sys.stderr if self._standard_error else sys.stdout
+        stream.write("".join(lines))
+        stream.flush()
+
+
+class PrintConnector(DeclaredConnector):
+    name = "print"
+    roles = ("sink",)
+
+    def __init__(self) -> None:
+        super().__init__(OPTIONS)
+
+    def sink_modes(self, table: TableInfo) -> tuple[str, ...]:
+        return ("append", "upsert", "retract")
+
+    def writer(self, table: TableInfo) -> PrintWriter:
+        return PrintWriter(OPTIONS.read(table.options))

@@ -1,0 +1,36 @@
+"""What simple connectors share: an option set, roles, one fixed set of sink modes."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from penstock.connectors.base import Connector, TableInfo
+from penstock.connectors.options import OptionSet
+from penstock.errors import ConnectorError
+
+if TYPE_CHECKING:
+    from typing import Literal
+
+
+class DeclaredConnector(Connector):
+    """A connector whose options are an ``OptionSet`` and whose roles are listed."""
+
+    roles: tuple[str, ...] = ("source", "sink")
+
+    def __init__(self, options: OptionSet) -> None:
+        self.option_set = options
+        self.options = options.describe()
+
+    def validate(self, table: TableInfo, *, role: Literal["source", "sink"]) -> None:
+        self.check_role(role)
+        self.option_set.check(table.options, role=role)
+
+    def check_role(self, role: str) -> None:
+        if role not in self.roles:
+            raise ConnectorError(
+                f"connector '{self.name}' cannot be a {role}",
+                expected=f"a table used as {' or '.join(self.roles)}",
+                got=f"a table used as {role}",
+                where=f"connector '{self.name}'",
+                remedy="INSERT INTO it" if role == "source" else "read from it, or use another connector",
+            )
