@@ -154,14 +154,14 @@ class FencedError(InternalError):
     code, retryable = "PS-FENCED", False
 
 
-_BY_NAME = {
-    cls.__name__: cls
-    for cls in (
-        PenstockError, UserError, SpecError, SqlError, ConnectorError, RecordError,
-        FunctionError, UnsupportedError, ExternalError, BrokerError, LeaseStoreError,
-        ObjectStoreError, InternalError, FencedError,
-    )
-}  # fmt: skip
+def _tree(cls: type[PenstockError]) -> dict[str, type[PenstockError]]:
+    found = {cls.__name__: cls}
+    for sub in cls.__subclasses__():
+        found.update(_tree(sub))
+    return found
+
+
+_BY_NAME = _tree(PenstockError)
 
 
 def error_from_dict(data: dict[str, Any]) -> PenstockError:

@@ -13,7 +13,7 @@ another tool expects (decimal128, timestamp[us], date32): for connectors and res
 from __future__ import annotations
 
 import pickle
-from decimal import Decimal
+from decimal import ROUND_HALF_UP, Context, Decimal
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -315,8 +315,8 @@ def column_from_pylist(type_: t.LogicalType, values: Iterable[Any]) -> Column:
         return Column(type_, out, None if valid.all() else valid)
     external = external_arrow_type(type_)
     if isinstance(type_, t.DecimalType):
-        quantum = Decimal(1).scaleb(-type_.scale)
-        values = [None if v is None else Decimal(str(v)).quantize(quantum) for v in values]
+        quantum, exact = Decimal(1).scaleb(-type_.scale), Context(prec=76, rounding=ROUND_HALF_UP)
+        values = [None if v is None else Decimal(str(v)).quantize(quantum, context=exact) for v in values]
     return Column.from_arrow(type_, pa.array(values, external))
 
 

@@ -1,0 +1,62 @@
+import datetime as dt
+import io
+import json
+from decimal import Decimal
+
+import pytest
+
+from penstock.cli.output import json_of, text_of, write_rows
+from penstock.types import Schema, logical as t
+
+SCHEMA = Schema.of(
+    ("id", t.BigIntType()),
+    ("name", t.VarCharType()),
+    ("at", t.TimestampType(3)),
+    ("price", t.DecimalType(10, 2)),
+)
+ROWS = [(1, "a", dt.datetime(2024, 1, 2, 3, 4, 5, 6000), Decimal("1.50")), (2, None, None, None)]
+
+
+@pytest.mark.parametrize(
+    ("value", "type_", "text"),
+    [
+        (None, None, "NULL"),
+        (True, None, "TRUE"),
+        (dt.datetime(2024, 1, 2, 3, 4, 5, 678900), t.TimestampType(3), "2024-01-02 03:04:05.678"),
+        (dt.datetime(2024, 1, 2, 3, 4, 5), t.TimestampType(0), "2024-01-02 03:04:05"),
+        ([1, None], t.ArrayType(t.IntType()), "[1, NULL]"),
+        ([("k", 1)], t.MapType(t.VarCharType(), t.IntType()), "{k=1}"),
+        ({"a": 1, "b": None}, None, "(1, NULL)"),
+        (b"\x01\xff", None, "x'01ff'"),
+    ],
+)
+def test_text(value: object, type_: t.LogicalType | None, text: str) -> None:
+    assert text_of(value, type_) == text
+
+
+def test_json_of_nested_and_special_values() -> None:
+    assert json_of(float("nan")) == "nan"
+    assert json_of(Decimal("1.50")) == "1.50"
+    assert json_of([("k", 1)], t.MapType(t.VarCharType(), t.IntType())) == {"k": 1}
+
+
+def test_json_lines() -> None:
+    out = io.StringIO()
+    assert write_rows(SCHEMA, ROWS, "json", out) == 2
+    lines = [json.loads(line) for line in out.getvalue().splitlines()]
+    assert lines[0] == {"id": 1, "name": "a", "at": "2024-01-02 03:04:05.006", "price": "1.50"}
+    assert lines[1]["name"] is None
+
+
+def test_csv() -> None:
+    out = io.StringIO()
+    write_rows(SCHEMA, ROWS, "csv", out)
+    assert out.getvalue() == "id,name,at,price\n1,a,2024-01-02 03:04:05.006,1.50\n2,,,\n"
+
+
+def test_table_shows_headers_rows_and_their_number() -> None:
+    out = io.StringIO()
+    write_rows(SCHEMA, ROWS, "table", out)
+    text = out.getvalue()
+    assert "| id | name |" in text
+    assert "2 rows in set" in text
