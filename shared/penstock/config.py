@@ -250,3 +250,31 @@ def check_keys(config: Mapping[str, Any]) -> None:
                 got=repr(key),
                 remedy=nearest(key, OPTIONS),
             )
+
+
+def markdown() -> str:
+    """``docs/configuration.md``: every key, its default and meaning."""
+    lines = [
+        "# Configuration",
+        "",
+        "Made by `python -m penstock.config > docs/configuration.md`; a test holds it to the code.",
+        "",
+        "Keys are Flink's where Flink has one. A service reads them from the YAML file given with",
+        "`--config` (or named by `PENSTOCK_CONF`) and from `-D key=value`; a job from its spec's `config`,",
+        "from `SET 'key' = 'value'` in SQL, and from the CLI's `-D`. Durations: `200 ms`, `10 s`, `3 h`",
+        "(a bare number is milliseconds). Sizes: `64 mb`. Keys below `user.` are your own.",
+        "",
+        "| key | default | meaning |",
+        "|---|---|---|",
+    ]
+    for option in sorted(OPTIONS.values(), key=lambda o: o.key):
+        default = f"{option.default} ms" if option.parse is parse_duration_ms else option.default
+        shown = f"`{default}`" if default != "" else ""
+        lines.append(f"| `{option.key}` | {shown} | {option.doc} |")
+    return "\n".join(lines) + "\n"
+
+
+if __name__ == "__main__":
+    import sys
+
+    sys.stdout.write(markdown())
