@@ -6,8 +6,10 @@ ended by process id. They die with pytest, whatever ends it (PR_SET_PDEATHSIG).
 
 from __future__ import annotations
 
+import asyncio
 import ctypes
 import json
+import selectors
 import signal
 import socket
 import subprocess
@@ -20,7 +22,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Coroutine, Iterator, Sequence
+    from typing import Any
 
 _START_TIMEOUT_S = 20.0
 _PR_SET_PDEATHSIG = 1
@@ -156,3 +159,30 @@ def own_valkey(tmp_path: Path) -> Iterator[Callable[..., Server]]:
     yield start
     for server in servers:
         server.stop()
+
+
+class _VirtualTimeLoop(asyncio.SelectorEventLoop):
+    """Time jumps to the next timer whenever nothing is ready: hours pass in milliseconds."""
+
+    def __init__(self) -> None:
+        self._now = 1000.0
+        loop = self
+
+        class Selector(selectors.SelectSelector):
+            def select(self, timeout: float | None = None) -> Any:
+                if timeout is None:
+                    raise RuntimeError("deadlock: nothing is ready and no timer is set")
+                loop._now += max(0.0, timeout)
+                return super().select(0)
+
+        super().__init__(Selector())
+
+    def time(self) -> float:
+        return self._now
+
+
+@pytest.fixture
+def virtual_time() -> Iterator[Callable[[Coroutine[Any, Any, Any]], Any]]:
+    """Runs a coroutine on a loop of virtual time (no sockets or threads in it)."""
+    with asyncio.Runner(loop_factory=_VirtualTimeLoop) as runner:
+        yield runner.run

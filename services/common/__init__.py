@@ -1,0 +1,1 @@
+"""What the four services share: start and stop, actors, election, clock, processes."""

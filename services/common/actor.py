@@ -1,0 +1,273 @@
+"""Actors: a bounded mailbox and a pure core each, under a supervisor.
+
+The actor's loop takes one event at a time, gives it to the core, and carries out the
+effects: those of ``services.common.core`` itself, the rest by the shell's ``perform``,
+whose result (an event or None) goes back to the core. An awaitable result runs beside
+the loop; a plain one is handled at once, in order.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import itertools
+import logging
+from collections import deque
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from penstock.errors import InternalError
+from services.common.core import After, Answer, Asked, CancelTimer, EffectFailed, Tick
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from penstock.ports import Clock
+    from services.common.core import Core
+
+_log = logging.getLogger("penstock.actor")
+
+MAILBOX = 1024
+
+
+class Actor:
+    """``perform(effect)``: returns an event, None, or an awaitable of either.
+
+    ``tick_ms``: feed ``Tick()`` to the core this often (0 = never).
+    """
+
+    def __init__(
+        self,
+        name: str,
+        core: Core,
+        perform: Callable[[Any], Any],
+        clock: Clock,
+        *,
+        mailbox: int = MAILBOX,
+        tick_ms: int = 0,
+    ) -> None:
+        self.name = name
+        self.core = core
+        self._perform = perform
+        self._clock = clock
+        self._mailbox: asyncio.Queue[Any] = asyncio.Queue(mailbox)
+        self._tick_ms = tick_ms
+        self._tokens = itertools.count(1)
+        self._asked: dict[int, asyncio.Future[Any]] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._timers: dict[str, asyncio.Task[None]] = {}
+        self._stopped = False
+
+    # -- from outside -----------------------------------------------------------------
+
+    async def tell(self, event: Any) -> None:
+        """Put an event into the mailbox; waits while it is full."""
+        self._check()
+        await self._mailbox.put(event)
+
+    def try_tell(self, event: Any) -> bool:
+        """False when the mailbox is full: the event is not taken."""
+        self._check()
+        try:
+            self._mailbox.put_nowait(event)
+        except asyncio.QueueFull:
+            return False
+        return True
+
+    async def ask(self, message: Any) -> Any:
+        """Send ``Asked`` and wait for its ``Answer``. InternalError when the actor ends."""
+        self._check()
+        token = next(self._tokens)
+        reply: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        self._asked[token] = reply
+        try:
+            await self._mailbox.put(Asked(token, message))
+            return await reply
+        finally:
+            self._asked.pop(token, None)
+
+    def _check(self) -> None:
+        if self._stopped:
+            raise InternalError(f"the actor '{self.name}' has ended", where=self.name)
+
+    # -- the loop ---------------------------------------------------------------------
+
+    async def run(self) -> None:
+        """Until cancelled, or the core raises. Everything it started ends with it."""
+        ticking = asyncio.create_task(self._tick()) if self._tick_ms else None
+        try:
+            while True:
+                self._handle(await self._mailbox.get())
+        finally:
+            self._stopped = True
+            ended = InternalError(f"the actor '{self.name}' has ended", where=self.name)
+            for reply in self._asked.values():
+                if not reply.done():
+                    reply.set_exception(ended)
+            tasks = [*self._tasks, *self._timers.values(), *([ticking] if ticking else ())]
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+
+    def _handle(self, event: Any) -> None:
+        events = deque((event,))
+        while events:
+            for effect in self.core.step(events.popleft(), self._clock.now_ms()):
+                match effect:
+                    case Answer(token, reply):
+                        self._answer(token, reply)
+                    case After(delay_ms, later, key):
+                        self._start_timer(delay_ms, later, key)
+                    case CancelTimer(key):
+                        if timer := self._timers.pop(key, None):
+                            timer.cancel()
+                    case _:
+                        self._do(effect, events)
+
+    def _answer(self, token: int, reply: Any) -> None:
+        waiting = self._asked.get(token)
+        if waiting is None or waiting.done():
+            return  # the asker gave up
+        if isinstance(reply, BaseException):
+            waiting.set_exception(reply)
+        else:
+            waiting.set_result(reply)
+
+    def _do(self, effect: Any, events: deque[Any]) -> None:
+        try:
+            result = self._perform(effect)
+        except Exception as err:
+            _log.exception("%s: %s failed", self.name, type(effect).__name__)
+            events.append(EffectFailed(effect, err))
+            return
+        if inspect.isawaitable(result):
+            self._spawn(self._finish(effect, result))
+        elif result is not None:
+            events.append(result)
+
+    async def _finish(self, effect: Any, result: Awaitable[Any]) -> None:
+        try:
+            event = await result
+        except asyncio.CancelledError:
+            raise
+        except Exception as err:
+            _log.warning("%s: %s failed: %s", self.name, type(effect).__name__, err)
+            event = EffectFailed(effect, err)
+        if event is not None:
+            await self._mailbox.put(event)
+
+    def _spawn(self, coroutine: Any) -> asyncio.Task[None]:
+        task: asyncio.Task[None] = asyncio.get_running_loop().create_task(coroutine)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return task
+
+    def _start_timer(self, delay_ms: int, event: Any, key: str | None) -> None:
+        async def wait() -> None:
+            await self._clock.sleep(delay_ms / 1000)
+            if key is not None:
+                self._timers.pop(key, None)
+            await self._mailbox.put(event)
+
+        if key is None:
+            self._spawn(wait())
+            return
+        if old := self._timers.pop(key, None):
+            old.cancel()
+        self._timers[key] = asyncio.get_running_loop().create_task(wait())
+
+    async def _tick(self) -> None:
+        while True:
+            await self._clock.sleep(self._tick_ms / 1000)
+            await self._mailbox.put(Tick())
+
+
+# -- supervision ---------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class RestartPolicy:
+    """At most ``max_restarts`` within ``within_ms``, with growing pauses; then escalate."""
+
+    max_restarts: int = 5
+    within_ms: int = 60_000
+    first_backoff_ms: int = 50
+    max_backoff_ms: int = 5_000
+
+
+#: The child's failure is its supervisor's at once.
+ESCALATE = RestartPolicy(max_restarts=0)
+
+
+class Supervisor:
+    """Starts children, starts them again when they fail, or fails itself.
+
+    A child is a function that returns a new coroutine each time it is started (a new
+    actor with a new core: no broken state is kept). A child that returns is done.
+    """
+
+    def __init__(self, name: str, clock: Clock) -> None:
+        self.name = name
+        self._clock = clock
+        self._children: dict[str, asyncio.Task[None]] = {}
+        self._failure: asyncio.Event = asyncio.Event()
+        self._error: BaseException | None = None
+
+    @property
+    def children(self) -> list[str]:
+        return sorted(self._children)
+
+    def start(
+        self, name: str, run: Callable[[], Awaitable[None]], policy: RestartPolicy | None = None
+    ) -> None:
+        """InternalError when a child of that name runs already."""
+        if name in self._children:
+            raise InternalError(f"'{self.name}' has a child '{name}' already", where=self.name)
+        task = asyncio.get_running_loop().create_task(self._supervise(name, run, policy or RestartPolicy()))
+        self._children[name] = task
+
+        def forget(done: asyncio.Task[None]) -> None:
+            if self._children.get(name) is done:
+                del self._children[name]
+
+        task.add_done_callback(forget)
+
+    async def stop(self, name: str) -> None:
+        """Cancel a child and wait for its end; no error when it is not there."""
+        task = self._children.pop(name, None)
+        if task is not None:
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+
+    async def failed(self) -> BaseException:
+        """Waits until a child's failure escalates; returns it."""
+        await self._failure.wait()
+        assert self._error is not None
+        return self._error
+
+    async def close(self) -> None:
+        """End all children, the last started first."""
+        for name in reversed(list(self._children)):
+            await self.stop(name)
+
+    async def _supervise(self, name: str, run: Callable[[], Awaitable[None]], policy: RestartPolicy) -> None:
+        failures: deque[float] = deque()
+        while True:
+            try:
+                await run()
+                return
+            except asyncio.CancelledError:
+                raise
+            except Exception as err:
+                now = self._clock.monotonic_ms()
+                while failures and failures[0] < now - policy.within_ms:
+                    failures.popleft()
+                if len(failures) >= policy.max_restarts:
+                    _log.exception("%s/%s failed; giving up", self.name, name)
+                    self._error = self._error or err
+                    self._failure.set()
+                    return
+                pause_ms = min(policy.first_backoff_ms * 2 ** len(failures), policy.max_backoff_ms)
+                failures.append(now)
+                _log.exception("%s/%s failed; starting it again in %d ms", self.name, name, pause_ms)
+            await self._clock.sleep(pause_ms / 1000)

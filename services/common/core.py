@@ -1,0 +1,62 @@
+"""Vocabulary between a pure core and its actor. No clock, no loop, no I/O here.
+
+A core has one method, ``step(event, now_ms) -> effects``. The actor takes care of the
+effects named here; all others go to the shell's ``perform``.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Protocol
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+
+class Core(Protocol):
+    def step(self, event: Any, now_ms: int) -> Iterable[Any]:
+        """One event in, effects out, in order. Raises only on a broken invariant."""
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """Event: somebody sent ``message`` and waits for the ``Answer`` of this token."""
+
+    token: int
+    message: Any
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """Effect: the reply to an ``Asked``; an exception is raised at the asker."""
+
+    token: int
+    reply: Any
+
+
+@dataclass(frozen=True, slots=True)
+class After:
+    """Effect: feed ``event`` back after ``delay_ms``. With a ``key``, a later ``After`` of
+    the same key replaces it, and ``CancelTimer`` ends it."""
+
+    delay_ms: int
+    event: Any
+    key: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class CancelTimer:
+    key: str
+
+
+@dataclass(frozen=True, slots=True)
+class Tick:
+    """Event: the actor's period has passed (``tick_ms``)."""
+
+
+@dataclass(frozen=True, slots=True)
+class EffectFailed:
+    """Event: performing ``effect`` raised ``error``."""
+
+    effect: Any
+    error: Exception

@@ -1,0 +1,155 @@
+"""Leader election by lease. A lease says who should try to lead; what a leader decides
+is fenced by the decision log, never by the lease alone.
+
+A leader that cannot renew fences itself when its lease may have expired: ``ttl_ms`` after
+the *start* of the last renewal that succeeded, by its own monotonic clock.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+from typing import TYPE_CHECKING
+
+from penstock.errors import LeaseStoreError, PenstockError
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from penstock.ports import Clock, LeaseStore
+
+_log = logging.getLogger("penstock.election")
+
+
+class LeaderElection:
+    """Bids for the lease ``name`` until cancelled.
+
+    ``on_gained()`` is awaited first (append LeaderEpoch, read the log, begin to act); when
+    it raises, the lease is given back and the bidding goes on after a pause.
+    ``on_lost(reason)`` is awaited when the lease was lost: stop acting. Both run in the
+    election's own task, but renewals go on while ``on_gained`` runs.
+    """
+
+    def __init__(
+        self,
+        leases: LeaseStore,
+        name: str,
+        owner: str,
+        ttl_ms: int,
+        clock: Clock,
+        on_gained: Callable[[], Awaitable[None]],
+        on_lost: Callable[[str], Awaitable[None]],
+        *,
+        jitter: Callable[[], float] = random.random,
+    ) -> None:
+        self._leases = leases
+        self.name = name
+        self.owner = owner
+        self._ttl_ms = ttl_ms
+        self._clock = clock
+        self._on_gained = on_gained
+        self._on_lost = on_lost
+        self._jitter = jitter
+        self._valid_until_ms = 0.0
+        self._leading = False
+        self._resign = asyncio.Event()
+        self._store_down = False
+
+    def still_leading(self) -> bool:
+        """True while the lease cannot have expired. Ask before acting: a process that was
+        stopped for a while (SIGSTOP) learns here that it leads no more."""
+        return self._leading and self._clock.monotonic_ms() < self._valid_until_ms
+
+    def resign(self) -> None:
+        """Give the lease up (the work is done, or the log fenced this leader) and bid again."""
+        self._resign.set()
+
+    async def run(self) -> None:
+        try:
+            while True:
+                if await self._acquire():
+                    await self._lead()
+                else:
+                    await self._clock.sleep(self._ttl_ms / 4000 * (0.5 + self._jitter()))
+        finally:
+            await self._release()
+
+    async def _call(self, call: Callable[[str, str, int], Awaitable[bool]]) -> bool | None:
+        """None when the lease store does not answer."""
+        started_ms = self._clock.monotonic_ms()
+        try:
+            got = await call(self.name, self.owner, self._ttl_ms)
+        except LeaseStoreError as err:
+            if not self._store_down:
+                _log.warning("lease '%s': %s", self.name, err)
+            self._store_down = True
+            return None
+        if self._store_down:
+            _log.warning("lease '%s': the lease store answers again", self.name)
+        self._store_down = False
+        if got:
+            self._valid_until_ms = started_ms + self._ttl_ms
+        return got
+
+    async def _acquire(self) -> bool:
+        got = bool(await self._call(self._leases.acquire))
+        return got and self._clock.monotonic_ms() < self._valid_until_ms
+
+    async def _lead(self) -> None:
+        self._resign.clear()
+        self._leading = True
+        _log.info("lease '%s' gained by %s", self.name, self.owner)
+        gained: asyncio.Future[None] = asyncio.ensure_future(self._on_gained())
+        reason = "it ended"
+        try:
+            reason = await self._keep(gained)
+        finally:
+            self._leading = False
+            if not gained.done():
+                gained.cancel()
+            await asyncio.gather(gained, return_exceptions=True)
+            _log.warning("lease '%s' lost by %s: %s", self.name, self.owner, reason)
+            await self._on_lost(reason)
+        await self._release()
+        # Others first: what made this one lose may still hold.
+        await self._clock.sleep(self._ttl_ms / 4000 * (0.5 + self._jitter()))
+
+    async def _keep(self, gained: asyncio.Future[None]) -> str:
+        """Renew until lost; returns why."""
+        while True:
+            await self._pause(gained)
+            if self._resign.is_set():
+                return "resigned"
+            if gained.done() and (err := gained.exception()) is not None:
+                if not isinstance(err, PenstockError):
+                    _log.error("lease '%s': taking over failed", self.name, exc_info=err)
+                return f"taking over failed: {err}"
+            if self._clock.monotonic_ms() >= self._valid_until_ms:
+                return "it could not be renewed in time"
+            renewed = await self._call(self._leases.renew)
+            if renewed is False:  # a store that merely forgot (a wipe) gives it again at once
+                renewed = await self._call(self._leases.acquire)
+            if renewed is False:
+                return "another owner holds it"
+
+    async def _pause(self, gained: asyncio.Future[None]) -> None:
+        """A third of the expiry (less when it ends sooner or the store is down), cut short by ``resign`` and by a
+        failure to take over."""
+        left_ms = self._valid_until_ms - self._clock.monotonic_ms()
+        period_ms = max(1.0, min(self._ttl_ms / (10 if self._store_down else 3), left_ms))
+        waits = [asyncio.ensure_future(self._clock.sleep(period_ms / 1000))]
+        waits.append(asyncio.ensure_future(self._resign.wait()))
+        try:
+            pending: list[asyncio.Future[None]] = [] if gained.done() else [gained]
+            await asyncio.wait([*waits, *pending], return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for wait in waits:
+                wait.cancel()
+            await asyncio.gather(*waits, return_exceptions=True)
+
+    async def _release(self) -> None:
+        try:
+            await self._leases.release(self.name, self.owner)
+        except LeaseStoreError as err:
+            _log.warning("lease '%s' was not given back (it expires): %s", self.name, err)

@@ -1,0 +1,60 @@
+"""Logging of a service: structlog to stderr, a line an event, key=value or JSON.
+
+``PENSTOCK_LOG_FORMAT`` is ``text`` (default) or ``json``; ``PENSTOCK_LOG_LEVEL`` a level.
+Records of the standard ``logging`` (libraries, ``penstock.*``) take the same way.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import sys
+from typing import Any
+
+import structlog
+
+
+def configure(role: str, service_id: str) -> structlog.stdlib.BoundLogger:
+    """The service's logger; every line carries ``role`` and ``id``."""
+    level = logging.getLevelNamesMapping().get(
+        os.environ.get("PENSTOCK_LOG_LEVEL", "INFO").upper(), logging.INFO
+    )
+
+    def who(_: Any, __: str, event: dict[str, Any]) -> dict[str, Any]:
+        return {"role": role, "id": service_id, **event}
+
+    shared: list[Any] = [
+        structlog.stdlib.add_log_level,
+        structlog.processors.TimeStamper(fmt="iso", utc=True),
+        who,
+    ]
+    renderer: Any = (
+        structlog.processors.JSONRenderer(default=str)
+        if os.environ.get("PENSTOCK_LOG_FORMAT") == "json"
+        else structlog.processors.LogfmtRenderer(
+            key_order=["timestamp", "level", "role", "id", "event"], drop_missing=True
+        )
+    )
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(
+        structlog.stdlib.ProcessorFormatter(
+            foreign_pre_chain=shared,
+            processors=[
+                structlog.stdlib.ProcessorFormatter.remove_processors_meta,
+                structlog.processors.format_exc_info,
+                renderer,
+            ],
+        )
+    )
+    root = logging.getLogger()
+    root.handlers[:] = [handler]
+    root.setLevel(level)
+    logging.getLogger("nats").setLevel(logging.ERROR)  # our transport says what matters
+    structlog.configure(
+        processors=[*shared, structlog.stdlib.ProcessorFormatter.wrap_for_formatter],
+        wrapper_class=structlog.stdlib.BoundLogger,
+        logger_factory=structlog.stdlib.LoggerFactory(),
+        cache_logger_on_first_use=True,
+    )
+    logger: structlog.stdlib.BoundLogger = structlog.get_logger(f"penstock.{role}")
+    return logger

@@ -1,0 +1,177 @@
+"""Start and orderly stop of a service process.
+
+A service's ``__main__`` is ``run_service("taskmanager", build)``. ``build(context)`` makes
+the service; then ``start`` (its dict goes on the ready line of the log), until SIGTERM or
+SIGINT or a failure that the supervisor could not mend; then ``stop``.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import signal
+import sys
+import uuid
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Protocol
+
+from penstock import config as conf
+from penstock.bus.nats import NatsTransport
+from penstock.bus.subjects import Subjects
+from penstock.errors import PenstockError, SpecError
+from services.common import configuration, logs
+from services.common.actor import Supervisor
+from services.common.clock import SystemClock
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    import structlog
+
+    from penstock.ports import Clock, LeaseStore, Store, Transport
+
+#: A stop that takes longer is cut short, so that nothing hangs.
+STOP_TIMEOUT_S = 15.0
+
+
+class Service(Protocol):
+    async def start(self) -> Mapping[str, Any]:
+        """Ready when it returns; the mapping is shown on the ready line."""
+
+    async def stop(self) -> None:
+        """Orderly end; no new work is taken. Called also when ``start`` failed half-way."""
+
+
+@dataclass
+class ServiceContext:
+    """What a service is given. ``service_id``: unique among processes (role and 8 hex)."""
+
+    role: str
+    service_id: str
+    config: Mapping[str, str]
+    clock: Clock
+    transport: Transport
+    subjects: Subjects
+    supervisor: Supervisor
+    log: structlog.stdlib.BoundLogger
+    _closing: list[Any] = field(default_factory=list)
+    _store: asyncio.Task[Store] | None = None
+
+    async def store(self) -> Store:
+        """The cluster's object store, opened and probed once. SpecError when not configured."""
+        if self._store is None:
+            self._store = asyncio.ensure_future(self._open_store())
+        return await asyncio.shield(self._store)
+
+    async def _open_store(self) -> Store:
+        from penstock.store import open_store, probe_conditional_create
+
+        url = conf.STORAGE_URL.read(self.config)
+        if not url:
+            raise SpecError(
+                f"no object store is configured ({conf.STORAGE_URL.key})",
+                expected="file:///folder or s3://bucket/prefix",
+                remedy=f"-D {conf.STORAGE_URL.key}=file:///some/folder, the same for every service",
+            )
+        store = open_store(url, storage_options(self.config))
+        await probe_conditional_create(store, f"object store {url}")
+        return store
+
+    def leases(self) -> LeaseStore:
+        """The cluster's lease store (connects at first use)."""
+        from penstock.leases import open_leases
+
+        store: LeaseStore = open_leases(conf.REDIS_URL.read(self.config), prefix=self.subjects.cluster)
+        self._closing.append(store)
+        return store
+
+    async def close(self) -> None:
+        await self.supervisor.close()
+        for thing in self._closing:
+            await thing.close()
+        await self.transport.close()
+
+
+def storage_options(config: Mapping[str, str]) -> dict[str, str]:
+    """``storage.options.*`` without their prefix."""
+    prefix = conf.STORAGE_OPTIONS_PREFIX
+    return {key.removeprefix(prefix): value for key, value in config.items() if key.startswith(prefix)}
+
+
+def run_service(role: str, build: Callable[[ServiceContext], Service], argv: list[str] | None = None) -> int:
+    """Runs until told to stop; the process's exit code. Errors of ours are printed as
+    they are (place and remedy), others with their traceback."""
+    try:
+        config = configuration.parse_arguments(role, sys.argv[1:] if argv is None else argv)
+        service_id = config.get(f"{role}.id") or f"{role}-{uuid.uuid4().hex[:8]}"
+        log = logs.configure(role, service_id)
+        return asyncio.run(_run(role, service_id, config, log, build))
+    except PenstockError as err:
+        sys.stderr.write(f"{role} cannot run\n{err}\n")
+        return 1
+    except KeyboardInterrupt:
+        return 130
+
+
+async def _run(
+    role: str,
+    service_id: str,
+    config: Mapping[str, str],
+    log: structlog.stdlib.BoundLogger,
+    build: Callable[[ServiceContext], Service],
+) -> int:
+    stopping = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stopping.set)
+    subjects = Subjects(conf.CLUSTER_ID.read(config))
+    stop_wanted = asyncio.create_task(stopping.wait())
+    connecting = asyncio.create_task(
+        NatsTransport.connect(conf.NATS_URL.read(config), name=f"{subjects.cluster}-{service_id}")
+    )
+    await asyncio.wait([connecting, stop_wanted], return_when=asyncio.FIRST_COMPLETED)
+    if not connecting.done():
+        connecting.cancel()
+        return 0
+    clock = SystemClock()
+    context = ServiceContext(
+        role=role,
+        service_id=service_id,
+        config=config,
+        clock=clock,
+        transport=connecting.result(),
+        subjects=subjects,
+        supervisor=Supervisor(role, clock),
+        log=log,
+    )
+    service = build(context)
+    started = asyncio.ensure_future(service.start())
+    failed = asyncio.create_task(context.supervisor.failed())
+    error: BaseException | None = None
+    try:
+        await asyncio.wait([started, failed, stop_wanted], return_when=asyncio.FIRST_COMPLETED)
+        if started.done() and not started.cancelled() and (error := started.exception()) is None:
+            log.info("ready", pid=os.getpid(), **started.result())
+            await asyncio.wait([failed, stop_wanted], return_when=asyncio.FIRST_COMPLETED)
+        if failed.done():
+            error = failed.result()
+    finally:
+        if not started.done():
+            started.cancel()
+        log.info("stopping", reason=str(error) if error else "told to")
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(_stop(service, context), STOP_TIMEOUT_S)
+        failed.cancel()
+        stop_wanted.cancel()
+    if error is not None:
+        raise error
+    log.info("stopped")
+    return 0
+
+
+async def _stop(service: Service, context: ServiceContext) -> None:
+    try:
+        await service.stop()
+    finally:
+        await context.close()

@@ -1,0 +1,86 @@
+"""The real spawner: child processes and their ends, by pidfd."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import ctypes
+import os
+import signal
+from typing import TYPE_CHECKING
+
+from penstock.errors import ExternalError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from penstock.ports import Spawner
+
+_PR_SET_PDEATHSIG = 1
+
+
+def die_with_parent() -> None:
+    """In a new child, before exec: the kernel kills it when its parent ends."""
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+
+
+async def wait_pidfd(pid: int) -> bool:
+    """Returns when the process ends, be it a child or not; False when it had ended before
+    it could be watched."""
+    try:
+        fd = os.pidfd_open(pid)
+    except ProcessLookupError:
+        return False
+    loop = asyncio.get_running_loop()
+    ended: asyncio.Future[None] = loop.create_future()
+    loop.add_reader(fd, lambda: ended.done() or ended.set_result(None))
+    try:
+        await ended
+        return True
+    finally:
+        loop.remove_reader(fd)
+        os.close(fd)
+
+
+class SystemSpawner:
+    """Processes that die with this one. ``wait`` may be called once for each."""
+
+    def __init__(self) -> None:
+        self._processes: dict[int, asyncio.subprocess.Process] = {}
+
+    async def spawn(
+        self,
+        argv: Sequence[str],
+        env: dict[str, str],
+        *,
+        pass_fds: Sequence[int] = (),
+        stderr: int | None = None,
+    ) -> int:
+        try:
+            process = await asyncio.create_subprocess_exec(
+                *argv,
+                env=env,
+                stdin=asyncio.subprocess.DEVNULL,
+                stdout=stderr,
+                stderr=stderr,
+                pass_fds=tuple(pass_fds),
+                preexec_fn=die_with_parent,
+            )
+        except OSError as err:
+            raise ExternalError(f"cannot start {argv[0]}: {err.strerror}", where=" ".join(argv)) from err
+        self._processes[process.pid] = process
+        return process.pid
+
+    async def wait(self, pid: int) -> int:
+        try:
+            return await self._processes[pid].wait()
+        finally:
+            self._processes.pop(pid, None)
+
+    def kill(self, pid: int, signal: int) -> None:
+        with contextlib.suppress(ProcessLookupError):  # it ended meanwhile: what was wanted
+            os.kill(pid, signal)
+
+
+if TYPE_CHECKING:
+    _port: type[Spawner] = SystemSpawner
