@@ -173,6 +173,12 @@ CHECKPOINT_TOLERABLE_FAILURES = _option(
 STATE_BACKEND = _option(
     "state.backend.type", "hashmap", one_of("hashmap", "leveldb"), "Where keyed state lives."
 )
+LEVELDB_CACHE_ENTRIES = _option(
+    "state.backend.leveldb.cache-entries",
+    200_000,
+    _parse_int,
+    "Live values of keyed state that one operator keeps in memory.",
+)
 RESTART_STRATEGY = _option(
     "restart-strategy.type",
     "exponential-delay",

@@ -1,0 +1,286 @@
+"""Python values ↔ columns, fast: what user functions see of a batch.
+
+Python forms: int, float, bool, str, bytes, Decimal, date, time, datetime, timedelta;
+ARRAY → list, MAP and MULTISET → dict, ROW → a row (a named tuple), NULL → None.
+A record of a stream with the single column ``value`` is the bare value; of a stream with
+columns ``f0, f1, …`` (Flink's tuples) a plain tuple; else a row with the columns' names.
+"""
+
+from __future__ import annotations
+
+import pickle
+from collections import namedtuple
+from functools import lru_cache, partial
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+
+from penstock.errors import FunctionError
+from penstock.types import logical as t
+from penstock.types.column import Column, external_arrow_type, numpy_dtype
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
+    from penstock.types import Batch, Schema
+
+#: Types whose storage is already the Python value.
+_PLAIN = (*t.INTEGERS, t.FloatType, t.DoubleType, t.BooleanType, t.YearMonthIntervalType)
+
+
+# -- rows ----------------------------------------------------------------------------------
+
+
+@lru_cache(maxsize=1024)
+def row_class(names: tuple[str, ...]) -> type[tuple]:
+    """A named tuple class; names that are no identifiers are reached by position."""
+    base: Any = namedtuple("Row", names, rename=True)
+
+    def reduce(self: tuple) -> tuple[Any, ...]:
+        return make_row, (names, tuple(self))
+
+    def as_dict(self: tuple) -> dict[str, Any]:
+        """Column name → value."""
+        return dict(zip(names, self, strict=True))
+
+    return type("Row", (base,), {"__slots__": (), "__reduce__": reduce, "as_dict": as_dict, "names": names})
+
+
+def make_row(names: tuple[str, ...], values: Iterable[Any]) -> tuple:
+    return tuple.__new__(row_class(names), values)
+
+
+def is_bare(schema: Schema) -> bool:
+    """A stream of values, not of rows."""
+    return len(schema.fields) == 1 and schema.fields[0].name == "value"
+
+
+def is_tuple(schema: Schema) -> bool:
+    return all(f.name == f"f{i}" for i, f in enumerate(schema.fields))
+
+
+def records(batch: Batch, columns: int | None = None) -> list[Any]:
+    """The batch's rows as user functions see them. ``columns``: only so many leading ones
+    (what follows are hidden key columns)."""
+    schema, cols = batch.schema, batch.columns
+    if columns:
+        schema, cols = schema.select(range(columns)), cols[:columns]
+    if is_bare(schema):
+        return to_python(cols[0])
+    rows = zip(*map(to_python, cols), strict=True)
+    if is_tuple(schema):
+        return list(rows)
+    return list(map(partial(tuple.__new__, row_class(tuple(schema.names))), rows))
+
+
+def tuples(columns: Sequence[Column]) -> list[Any]:
+    """Keys: the bare value of one column, tuples of several; NaN is one object."""
+    lists = [_one_nan(c, to_python(c)) for c in columns]
+    return lists[0] if len(lists) == 1 else list(zip(*lists, strict=True))
+
+
+def _one_nan(column: Column, values: list[Any]) -> list[Any]:
+    # NaN differs from itself; dictionaries look at identity first, so one object serves.
+    array = column.values
+    if isinstance(array, np.ndarray) and array.dtype.kind == "f" and np.isnan(array).any():
+        return [_NAN if v != v else v for v in values]
+    return values
+
+
+_NAN = float("nan")
+
+
+# -- columns → Python -------------------------------------------------------------------------
+
+
+def to_python(column: Column) -> list[Any]:
+    """Values as Python objects (see the module), None for NULL."""
+    type_ = column.type
+    if isinstance(type_, _PLAIN) or isinstance(type_, t.RawType):
+        return column.storage_list()
+    if isinstance(type_, (*t.STRINGS, *t.BINARIES)):
+        return column.values.to_numpy(zero_copy_only=False).tolist()
+    convert = _from_external(type_)
+    values = column.to_pylist()
+    return values if convert is None else [None if v is None else convert(v) for v in values]
+
+
+@lru_cache(maxsize=1024)
+def _from_external(type_: t.LogicalType) -> Callable[[Any], Any] | None:
+    """What Arrow's ``to_pylist`` gives → our Python form; None when they are the same."""
+    match type_:
+        case t.ArrayType(element=element):
+            inner = _optional(_from_external(element))
+            return None if inner is None else lambda v: [inner(x) for x in v]
+        case t.MapType(key=key, value=value):
+            k, v = _optional(_from_external(key)), _optional(_from_external(value))
+            if k is None and v is None:
+                return dict
+            k, v = k or _same, v or _same
+            return lambda pairs: {k(a): v(b) for a, b in pairs}
+        case t.MultisetType():
+            return dict
+        case t.RawType():
+            return pickle.loads
+        case t.RowType(fields=fields):
+            names = tuple(f.name for f in fields)
+            converts = [_optional(_from_external(f.type)) or _same for f in fields]
+            return lambda d: make_row(names, (c(v) for c, v in zip(converts, d.values(), strict=True)))
+    return None
+
+
+def _optional(convert: Callable[[Any], Any] | None) -> Callable[[Any], Any] | None:
+    return None if convert is None else lambda v: None if v is None else convert(v)
+
+
+def _same(value: Any) -> Any:
+    return value
+
+
+# -- Python → columns ---------------------------------------------------------------------------
+
+
+def columns_of(schema: Schema, rows: Sequence[Any], where: str) -> list[Column]:
+    """Columns of records that a user function returned. FunctionError names the field,
+    its type and the (redacted) record that does not fit."""
+    n = len(rows)
+    if is_bare(schema):
+        return [_column(schema.fields[0], rows, where)]
+    if not n:
+        return [Column.nulls(f.type, 0) for f in schema.fields]
+    rows = _by_position(schema, rows, where)
+    try:
+        lists = list(zip(*rows, strict=True))
+    except (ValueError, TypeError):
+        lists = []
+    if len(lists) != len(schema):
+        bad = next((r for r in rows if not _fits(r, len(schema))), rows[0])
+        raise _mismatch(where, f"records of {len(schema)} fields: {schema}", bad)
+    return [_column(f, values, where) for f, values in zip(schema.fields, lists, strict=True)]
+
+
+def _by_position(schema: Schema, rows: Sequence[Any], where: str) -> Sequence[Any]:
+    """Dictionaries and rows with other field names are put in the schema's order."""
+    names = tuple(schema.names)
+    known = {tuple, list, row_class(names)}
+    kinds = set(map(type, rows)) - known
+    if not kinds:
+        return rows
+
+    def place(row: Any) -> Any:
+        if type(row) in known:
+            return row
+        by_name = row if isinstance(row, dict) else None
+        fields = getattr(type(row), "names", None) or getattr(type(row), "_fields", None)
+        if isinstance(row, tuple) and fields and set(fields) == set(names):
+            by_name = dict(zip(fields, row, strict=True))
+        if by_name is not None:
+            if not set(by_name) <= set(names):
+                raise _mismatch(where, f"fields {', '.join(names)}", row)
+            return tuple(by_name.get(name) for name in names)
+        return row
+
+    return [place(r) for r in rows]
+
+
+def _fits(row: Any, n: int) -> bool:
+    return isinstance(row, (tuple, list)) and len(row) == n
+
+
+def _column(field: t.Field, values: Sequence[Any], where: str) -> Column:
+    try:
+        return from_python(field.type, values)
+    except (pa.ArrowException, ArithmeticError, TypeError, ValueError, AttributeError) as err:
+        raise _mismatch(
+            where, f"{field.type} in '{field.name}' ({err})", _first_misfit(field.type, values)
+        ) from err
+
+
+def _first_misfit(type_: t.LogicalType, values: Sequence[Any]) -> Any:
+    for value in values:
+        try:
+            from_python(type_, [value])
+        except (pa.ArrowException, ArithmeticError, TypeError, ValueError, AttributeError):
+            return value
+    return values[0]
+
+
+def _mismatch(where: str, expected: str, got: Any) -> FunctionError:
+    return FunctionError(
+        "a user function returned a value that does not fit the declared output type",
+        expected=expected,
+        got=redact(got),
+        where=where,
+        remedy="return such a value, or declare another output_type",
+    )
+
+
+def from_python(type_: t.LogicalType, values: Sequence[Any]) -> Column:
+    """A column of Python values (see the module). Arrow's or Python's error on a misfit."""
+    dtype = numpy_dtype(type_)
+    if dtype is not None and dtype.hasobject:
+        return Column.of(type_, values)
+    convert = _to_external(type_)
+    if convert is not None:
+        values = [None if v is None else convert(v) for v in values]
+    if isinstance(type_, _PLAIN):
+        return Column.from_arrow(type_, pa.array(values, external_arrow_type(type_)))
+    return Column.of(type_, values)
+
+
+@lru_cache(maxsize=1024)
+def _to_external(type_: t.LogicalType) -> Callable[[Any], Any] | None:
+    """Our Python form → what ``pa.array`` takes; None when they are the same."""
+    match type_:
+        case t.ArrayType(element=element):
+            inner = _optional(_to_external(element))
+            return None if inner is None else lambda v: [inner(x) for x in v]
+        case t.MapType(key=key, value=value):
+            k = _optional(_to_external(key)) or _same
+            v = _optional(_to_external(value)) or _same
+            return lambda d: [(k(a), v(b)) for a, b in dict(d).items()]
+        case t.MultisetType():
+            return lambda d: list(dict(d).items())
+        case t.RawType():
+            return pickle.dumps
+        case t.RowType(fields=fields):
+            names = [f.name for f in fields]
+            converts = [_optional(_to_external(f.type)) or _same for f in fields]
+
+            def struct(row: Any) -> dict[str, Any]:
+                if isinstance(row, dict):
+                    row = [row[name] for name in names]
+                return {n: c(v) for n, c, v in zip(names, converts, row, strict=True)}
+
+            return struct
+    return None
+
+
+# -- for errors ----------------------------------------------------------------------------------
+
+
+def redact(record: Any, limit: int = 400) -> str:
+    """A record for an error message: its shape and numbers; of texts only the beginning
+    and length, so that no personal data reaches a log."""
+    text = _redact(record)
+    return text if len(text) <= limit else text[:limit] + "…"
+
+
+def _redact(value: Any) -> str:
+    match value:
+        case str() | bytes():
+            return f"{value[:2]!r}…({len(value)})" if len(value) > 2 else repr(value)
+        case tuple() if hasattr(value, "_fields"):
+            fields = getattr(type(value), "names", value._fields)  # type: ignore[attr-defined]
+            return "(" + ", ".join(f"{n}={_redact(v)}" for n, v in zip(fields, value, strict=True)) + ")"
+        case dict():
+            return "{" + ", ".join(f"{k!r}: {_redact(v)}" for k, v in list(value.items())[:20]) + "}"
+        case tuple() | list():
+            return "(" + ", ".join(_redact(v) for v in value[:20]) + ")"
+        case None | bool() | int() | float():
+            return repr(value)
+        case pa.RecordBatch() | pa.Array():
+            return f"{type(value).__name__} of {len(value)} rows"
+    text = str(value)
+    return f"{type(value).__name__}({text[:24]}{'…' if len(text) > 24 else ''})"
