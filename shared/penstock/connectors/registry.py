@@ -36,7 +36,13 @@ def register(connector: Connector) -> None:
 
 
 def get_connector(name: str) -> Connector:
-    """The connector, or ``ConnectorError`` with the nearest known name."""
+    """The connector, or ``ConnectorError`` with the nearest known name.
+
+    ``python:package.module:Class`` names one of the user's own, importable wherever the
+    job is planned and run.
+    """
+    if name not in _registered and name.startswith("python:"):
+        _registered[name] = _import_own(name)
     if name not in _registered:
         if name not in _BUILTIN:
             raise ConnectorError(
@@ -48,6 +54,23 @@ def get_connector(name: str) -> Connector:
         module, attribute = _BUILTIN[name].split(":")
         _registered[name] = getattr(importlib.import_module(module), attribute)()
     return _registered[name]
+
+
+def _import_own(name: str) -> Connector:
+    expected = "python:package.module:Class, a penstock.connectors.base.Connector"
+    module, _, attribute = name.removeprefix("python:").partition(":")
+    try:
+        made = getattr(importlib.import_module(module), attribute)()
+    except (ImportError, AttributeError, ValueError) as err:
+        raise ConnectorError(
+            f"connector '{name}' cannot be imported",
+            expected=expected,
+            got=f"{type(err).__name__}: {err}",
+            remedy="check the name, and that its module is installed or shipped with the job",
+        ) from err
+    if not isinstance(made, Connector):
+        raise ConnectorError(f"'{name}' is no connector", expected=expected, got=type(made).__name__)
+    return made
 
 
 def connector_of(options: Mapping[str, str], *, where: str | None = None) -> Connector:
