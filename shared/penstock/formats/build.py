@@ -1,0 +1,120 @@
+"""Python values → Arrow arrays, column by column, by logical type.
+
+The values are what a JSON decoder gives: int, float, str (also for dates, times, time
+stamps), bool, ``Decimal``, bytes, list, dict, or an object with one attribute a field for
+ROW. Raises ``pa.ArrowException``, ``ValueError``, ``OverflowError`` or ``TypeError`` when
+one does not fit; the caller then finds out which, record by record.
+"""
+
+from __future__ import annotations
+
+from decimal import ROUND_HALF_UP, Decimal
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from penstock.types import logical as t
+from penstock.types.column import Column, external_arrow_type
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+_STEP_US = {p: 10 ** (6 - p) for p in range(7)}
+
+
+def field_attribute(index: int) -> str:
+    """Attribute of the ``index``-th field of a decoded record."""
+    return f"f{index}"
+
+
+def build_column(type_: t.LogicalType, values: list[Any]) -> Column:
+    """One column of ``len(values)`` rows."""
+    column = Column.from_arrow(type_, build_array(type_, values))
+    if isinstance(type_, t.TIMESTAMPS) and type_.precision < 6:
+        step = _STEP_US[type_.precision]
+        return Column(type_, column.values - column.values % step, column.valid)
+    return column
+
+
+def build_array(type_: t.LogicalType, values: list[Any]) -> pa.Array:
+    match type_:
+        case t.TimestampType() | t.TimestampLtzType() | t.DateType() | t.TimeType():
+            return pa.array(values, pa.string()).cast(external_arrow_type(type_))
+        case t.DecimalType():
+            return _decimals(type_, values)
+        case t.DayTimeIntervalType():
+            return pc.multiply(pa.array(values, pa.int64()), pa.scalar(1000)).cast(pa.duration("us"))
+        case t.ArrayType(element=element):
+            offsets, mask, flat = _flatten(values)
+            return pa.ListArray.from_arrays(
+                offsets, build_array(element, flat), type=external_arrow_type(type_), mask=mask
+            )
+        case t.MapType(key=key, value=value):
+            return _maps(type_, key, value, values)
+        case t.MultisetType(element=element):
+            return _maps(type_, element, t.IntType(), values)
+        case t.RowType():
+            return _rows(type_, values)
+    return pa.array(values, external_arrow_type(type_))
+
+
+def _decimals(type_: t.DecimalType, values: list[Any]) -> pa.Array:
+    want = pa.decimal128(type_.precision, type_.scale)
+    try:
+        return pa.array(values, want)
+    except pa.ArrowInvalid:
+        quantum = Decimal(1).scaleb(-type_.scale)
+        rounded = [None if v is None else v.quantize(quantum, ROUND_HALF_UP) for v in values]
+        return pa.array(rounded, want)
+
+
+def _flatten(values: Sequence[Any]) -> tuple[pa.Array, pa.Array | None, list[Any]]:
+    """Offsets, NULL mask and the elements of all lists (or dict items), one after another."""
+    lengths = np.array([0 if v is None else len(v) for v in values], np.int32)
+    offsets = np.zeros(len(values) + 1, np.int32)
+    np.cumsum(lengths, out=offsets[1:])
+    mask = None
+    if any(v is None for v in values):
+        mask = pa.array([v is None for v in values])
+    flat = [item for v in values if v is not None for item in v]
+    return pa.array(offsets), mask, flat
+
+
+def _maps(type_: t.LogicalType, key: t.LogicalType, value: t.LogicalType, values: list[Any]) -> pa.Array:
+    pairs = [None if v is None else list(v.items()) for v in values]
+    offsets, mask, flat = _flatten(pairs)
+    if not isinstance(key, t.STRINGS):
+        flat = [(_map_key(key, k), v) for k, v in flat]
+    keys = build_array(key, [k for k, _ in flat])
+    items = build_array(value, [v for _, v in flat])
+    return pa.MapArray.from_arrays(offsets, keys, items, type=external_arrow_type(type_), mask=mask)
+
+
+def _map_key(type_: t.LogicalType, text: Any) -> Any:
+    """A JSON object's key is text, whatever the map's key type."""
+    match type_:
+        case t.TinyIntType() | t.SmallIntType() | t.IntType() | t.BigIntType():
+            return int(text)
+        case t.FloatType() | t.DoubleType():
+            return float(text)
+        case t.DecimalType():
+            return Decimal(text)
+        case t.BooleanType():
+            return {"true": True, "false": False}[text]
+    return text
+
+
+def _rows(type_: t.RowType, values: list[Any]) -> pa.Array:
+    mask = None
+    if any(v is None for v in values):
+        mask = pa.array([v is None for v in values])
+    children = []
+    for i, field in enumerate(type_.fields):
+        name = field_attribute(i)
+        children.append(build_array(field.type, [getattr(v, name, None) for v in values]))
+    if not children:
+        return pa.array([None if v is None else {} for v in values], pa.struct([]))
+    fields = [pa.field(f.name, c.type) for f, c in zip(type_.fields, children, strict=True)]
+    return pa.StructArray.from_arrays(children, fields=fields, mask=mask)

@@ -1,0 +1,198 @@
+"""JSON: one object a record, or JSON lines for many.
+
+The fast path decodes with msgspec into a struct of exactly the projected fields (others
+are skipped unread) and builds each column at once. When anything in a batch does not fit,
+the batch is decoded again record by record (``json_lenient``), as Flink converts (numbers
+in quotes, numbers as text …), and what still does not fit is a bad record.
+"""
+
+from __future__ import annotations
+
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+import pyarrow as pa
+
+from penstock.connectors.base import Decoder, FormatContext
+from penstock.connectors.options import Option, OptionSet, boolean, choice
+from penstock.errors import ConnectorError, RecordError
+from penstock.formats.base import Format, redact, unsupported_type
+from penstock.formats.build import build_column, field_attribute
+from penstock.formats.json_lenient import LenientConverter
+from penstock.types import logical as t
+from penstock.types.batch import Batch
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from penstock.formats.json_encode import JsonEncoder
+    from penstock.types.logical import Schema
+
+_FAST_PATH_ERRORS = (
+    msgspec.MsgspecError, pa.ArrowException, ValueError, OverflowError, TypeError, KeyError, ArithmeticError,
+)  # fmt: skip
+
+OPTIONS = OptionSet(
+    "format 'json'",
+    [
+        Option("json.ignore-parse-errors", boolean, False, "Skip records that do not parse; bad fields are NULL."),
+        Option("json.fail-on-missing-field", boolean, False, "A missing field is a bad record, not NULL."),
+        Option(
+            "json.timestamp-format.standard", choice("SQL", "ISO-8601"), "SQL",
+            "How time stamps are written: '2020-01-02 03:04:05.678' or '2020-01-02T03:04:05.678'; both are read.",
+        ),
+        Option("json.encode.decimal-as-plain-number", boolean, False, "Write decimals without an exponent."),
+        Option("json.encode.ignore-null-fields", boolean, False, "Leave NULL fields out."),
+    ],
+)  # fmt: skip
+
+
+def wire_type(type_: t.LogicalType, *, required: bool, path: str) -> Any:
+    """The Python type that msgspec decodes a column into."""
+    match type_:
+        case t.BooleanType():
+            out: Any = bool
+        case t.TinyIntType() | t.SmallIntType() | t.IntType() | t.BigIntType():
+            out = int
+        case t.YearMonthIntervalType() | t.DayTimeIntervalType():
+            out = int
+        case t.FloatType() | t.DoubleType():
+            out = float
+        case t.DecimalType():
+            out = Decimal
+        case t.CharType() | t.VarCharType() | t.DateType() | t.TimeType():
+            out = str
+        case t.TimestampType() | t.TimestampLtzType():
+            out = str
+        case t.BinaryType() | t.VarBinaryType():
+            out = bytes
+        case t.ArrayType(element=element):
+            out = list[wire_type(element, required=required, path=path)]  # type: ignore[misc]
+        case t.MapType(value=value):
+            out = dict[str, wire_type(value, required=required, path=path)]  # type: ignore[misc]
+        case t.MultisetType():
+            out = dict[str, int]
+        case t.RowType(fields=fields):
+            out = record_struct([(f.name, f.type) for f in fields], required=required, path=path)
+        case t.NullType():
+            return None
+        case _:
+            raise unsupported_type("json", path, type_)
+    return out | None
+
+
+def record_struct(
+    fields: Sequence[tuple[str, t.LogicalType]], *, required: bool, path: str = ""
+) -> type[msgspec.Struct]:
+    """A struct with attributes f0, f1 … under the columns' own JSON names."""
+    members: list[Any] = []
+    for i, (name, type_) in enumerate(fields):
+        wire = wire_type(type_, required=required, path=f"{path}.{name}" if path else name)
+        attribute = field_attribute(i)
+        members.append((attribute, wire) if required else (attribute, wire, None))
+    rename = {field_attribute(i): name for i, (name, _) in enumerate(fields)}
+    return msgspec.defstruct("Record", members, rename=rename, gc=False)
+
+
+class JsonDecoder(Decoder):
+    def __init__(self, ctx: FormatContext) -> None:
+        options = OPTIONS.read(ctx.options)
+        self._ignore_errors = options["json.ignore-parse-errors"]
+        self._fail_on_missing = options["json.fail-on-missing-field"]
+        if self._ignore_errors and self._fail_on_missing:
+            raise ConnectorError(
+                "'json.ignore-parse-errors' and 'json.fail-on-missing-field' exclude each other",
+                expected="at most one of them true",
+                got="both true",
+                where="format 'json'",
+                remedy="remove one of them",
+            )
+        self._bad_record = ctx.bad_record
+        self._schema = ctx.schema.select(ctx.projection)
+        fields = [(f.name, f.type) for f in self._schema.fields]
+        self._decode_one = msgspec.json.Decoder(record_struct(fields, required=self._fail_on_missing)).decode
+        self._columns = [(field_attribute(i), type_) for i, (_, type_) in enumerate(fields)]
+        self._lenient: LenientConverter | None = None
+
+    def decode(self, messages: Sequence[bytes], where: Callable[[int], str]) -> Batch:
+        if not self._columns:
+            return self._count_only(messages, where)
+        try:
+            decode_one = self._decode_one
+            return self._build([decode_one(m) for m in messages])
+        except _FAST_PATH_ERRORS:
+            return self._decode_leniently(messages, where)
+
+    def decode_batch(self, data: bytes, where: str) -> Batch:
+        lines = data.split(b"\n")
+        kept = [line for line in lines if line and not line.isspace()]
+
+        def where_line(index: int) -> str:
+            # Blank lines do not count as records but do as lines.
+            numbers = [i for i, line in enumerate(lines, 1) if line and not line.isspace()]
+            return f"{where}, line {numbers[index]}"
+
+        return self.decode(kept, where_line)
+
+    def _build(self, records: list[Any]) -> Batch:
+        columns = []
+        for attribute, type_ in self._columns:
+            column = build_column(type_, [getattr(r, attribute) for r in records])
+            if not type_.nullable and column.null_count:
+                raise ValueError("NULL in a NOT NULL column")
+            columns.append(column)
+        return Batch(self._schema, columns, num_rows=len(records))
+
+    def _count_only(self, messages: Sequence[bytes], where: Callable[[int], str]) -> Batch:
+        """No column is wanted (COUNT(*)): the records must still parse."""
+        good = 0
+        for i, message in enumerate(messages):
+            try:
+                self._decode_one(message)
+                good += 1
+            except msgspec.MsgspecError as err:
+                self._reject(err, message, where(i))
+        return Batch(self._schema, [], num_rows=good)
+
+    def _decode_leniently(self, messages: Sequence[bytes], where: Callable[[int], str]) -> Batch:
+        if self._lenient is None:
+            self._lenient = LenientConverter(
+                self._schema, fail_on_missing=self._fail_on_missing, null_on_error=self._ignore_errors
+            )
+        rows = []
+        for i, message in enumerate(messages):
+            try:
+                rows.append(self._lenient.convert(msgspec.json.decode(message)))
+            except (msgspec.MsgspecError, RecordError, UnicodeDecodeError) as err:
+                self._reject(err, message, where(i))
+        return self._lenient.to_batch(rows)
+
+    def _reject(self, err: Exception, message: bytes, where: str) -> None:
+        if self._ignore_errors:
+            return
+        if not isinstance(err, RecordError):
+            err = RecordError("the record is not JSON", expected="one JSON object", got=str(err))
+        err.where = f"{where}, {err.where}" if err.where else where
+        err.remedy = f"mend the record, or set 'on-error' to skip or dead-letter; it reads (redacted): {redact(message)}"
+        self._bad_record(err, bytes(message), where)
+
+
+class JsonFormat(Format):
+    name = "json"
+    options = OPTIONS
+    lines = True
+    extension = "json"
+
+    def check(self, schema: Schema, options: Mapping[str, str]) -> None:
+        super().check(schema, options)
+        for field in schema.fields:
+            wire_type(field.type, required=False, path=field.name)
+
+    def decoder(self, ctx: FormatContext) -> JsonDecoder:
+        return JsonDecoder(ctx)
+
+    def encoder(self, schema: Schema, options: Mapping[str, str]) -> JsonEncoder:
+        from penstock.formats.json_encode import JsonEncoder
+
+        return JsonEncoder(schema, OPTIONS.read(options))

@@ -1,0 +1,136 @@
+"""Columns → JSON objects, one a row."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from penstock.connectors.base import Encoder
+from penstock.formats.build import field_attribute
+from penstock.types import logical as t
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from penstock.types import Batch
+    from penstock.types.logical import Schema
+
+
+class JsonEncoder(Encoder):
+    """Time stamps as text by the chosen standard, decimals as exact numbers, bytes as
+    base64, NaN and infinities as the text Flink writes."""
+
+    def __init__(self, schema: Schema, options: Mapping[str, Any]) -> None:
+        self._iso = options["json.timestamp-format.standard"] == "ISO-8601"
+        skip_nulls = options["json.encode.ignore-null-fields"]
+        members: list[Any] = [(field_attribute(i), Any, None) for i in range(len(schema))]
+        rename = {field_attribute(i): f.name for i, f in enumerate(schema.fields)}
+        self._record = msgspec.defstruct("Record", members, rename=rename, gc=False, omit_defaults=skip_nulls)
+        self._encode = msgspec.json.Encoder(decimal_format="number").encode
+
+    def encode(self, batch: Batch) -> list[bytes]:
+        columns = [wire_values(c.type, c.to_external_arrow(), iso=self._iso) for c in batch.columns]
+        record, encode = self._record, self._encode
+        if not columns:
+            return [b"{}"] * len(batch)
+        return [encode(record(*row)) for row in zip(*columns, strict=True)]
+
+    def encode_batch(self, batch: Batch) -> bytes:
+        lines = self.encode(batch)
+        return b"\n".join(lines) + b"\n" if lines else b""
+
+
+def timestamps_as_text(array: pa.Array, *, iso: bool) -> pa.Array:
+    """``2020-01-02 03:04:05.678``: as many fraction digits as needed; LTZ in UTC with Z."""
+    zoned = array.type.tz is not None
+    text = array.cast(pa.timestamp("us")).cast(pa.string())
+    text = pc.utf8_rtrim(pc.utf8_rtrim(text, "0"), ".")
+    if iso:
+        text = pc.replace_substring(text, " ", "T")
+    if zoned:
+        text = pc.binary_join_element_wise(text, pa.scalar("Z"), pa.scalar(""))
+    return text
+
+
+def _number(value: float | None) -> float | str | None:
+    if value is None or math.isfinite(value):
+        return value
+    return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
+
+
+def wire_values(type_: t.LogicalType, array: pa.Array, *, iso: bool) -> list[Any]:
+    """What msgspec writes for each row of an external Arrow array."""
+    match type_:
+        case t.TimestampType() | t.TimestampLtzType():
+            return timestamps_as_text(array, iso=iso).to_pylist()
+        case t.TimeType():
+            return pc.utf8_rtrim(pc.utf8_rtrim(array.cast(pa.string()), "0"), ".").to_pylist()
+        case t.DateType():
+            return array.cast(pa.string()).to_pylist()
+        case t.FloatType() | t.DoubleType():
+            if array.null_count == len(array) or pc.all(pc.is_finite(array)).as_py():
+                return _floats(type_, array)
+            return [_number(v) for v in _floats(type_, array)]
+        case t.DayTimeIntervalType():
+            return [None if v is None else v // 1000 for v in array.cast(pa.int64()).to_pylist()]
+        case t.ArrayType(element=element):
+            return _grouped(array, wire_values(element, array.flatten(), iso=iso), list)
+        case t.MapType(key=key, value=value):
+            return _map_values(array, key, value, iso=iso)
+        case t.MultisetType(element=element):
+            return _map_values(array, element, t.IntType(), iso=iso)
+        case t.RowType(fields=fields):
+            names = [f.name for f in fields]
+            children = [
+                wire_values(f.type, child, iso=iso) for f, child in zip(fields, array.flatten(), strict=True)
+            ]
+            rows = [dict(zip(names, row, strict=True)) for row in zip(*children, strict=True)]
+            if array.null_count:
+                rows = [r if ok else None for r, ok in zip(rows, array.is_valid().to_pylist(), strict=True)]  # type: ignore[misc]
+            return rows
+    return array.to_pylist()
+
+
+def _map_values(array: pa.Array, key: t.LogicalType, value: t.LogicalType, *, iso: bool) -> list[Any]:
+    kept = array.drop_null()
+    start, end = (kept.offsets[0].as_py(), kept.offsets[-1].as_py()) if len(kept) else (0, 0)
+    keys = [_key_text(k) for k in wire_values(key, kept.keys[start:end], iso=iso)]
+    items = wire_values(value, kept.items[start:end], iso=iso)
+    return _grouped(array, list(zip(keys, items, strict=True)), dict)
+
+
+def _floats(type_: t.LogicalType, array: pa.Array) -> list[float | None]:
+    if isinstance(type_, t.FloatType):
+        # The shortest text of the float32, not of its double.
+        return [None if v is None else float(v) for v in array.cast(pa.string()).to_pylist()]
+    return array.to_pylist()
+
+
+def _key_text(key: Any) -> str:
+    if isinstance(key, bool):
+        return "true" if key else "false"
+    return str(key)
+
+
+def _grouped(array: pa.Array, flat: list[Any], make: Callable[[list[Any]], Any]) -> list[Any]:
+    """The flat items of a list or map array, regrouped by row."""
+    out: list[Any] = []
+    at = 0
+    lengths = pc.list_value_length(array) if pa.types.is_list(array.type) else _map_lengths(array)
+    for length in lengths.to_pylist():
+        if length is None:
+            out.append(None)
+        else:
+            out.append(make(flat[at : at + length]))
+            at += length
+    return out
+
+
+def _map_lengths(array: pa.Array) -> pa.Array:
+    offsets = array.offsets
+    lengths = pc.subtract(offsets[1:], offsets[:-1])
+    return pc.if_else(array.is_valid(), lengths, None)

@@ -1,0 +1,175 @@
+"""Record-by-record JSON conversion with Flink's latitude, naming what does not fit.
+
+Numbers in quotes become numbers, numbers and booleans become text in STRING columns,
+objects and arrays in STRING columns keep their JSON text, decimals are rounded half up.
+"""
+
+from __future__ import annotations
+
+import base64
+import datetime as dt
+from decimal import ROUND_HALF_UP, Decimal, InvalidOperation
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from penstock.errors import RecordError
+from penstock.formats.base import shorten
+from penstock.types import logical as t
+from penstock.types.batch import Batch
+from penstock.types.column import Column
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from penstock.types.logical import Schema
+
+_INT_BITS = {t.TinyIntType: 8, t.SmallIntType: 16, t.IntType: 32, t.BigIntType: 64}
+
+
+class LenientConverter:
+    """Parsed JSON objects → rows of Python values that ``Column.of`` takes."""
+
+    def __init__(self, schema: Schema, *, fail_on_missing: bool, null_on_error: bool) -> None:
+        self._schema = schema
+        self._fail_on_missing = fail_on_missing
+        self._null_on_error = null_on_error
+
+    def convert(self, record: Any) -> tuple[Any, ...]:
+        """One row; ``RecordError`` naming the column."""
+        if not isinstance(record, dict):
+            raise RecordError("the record is not an object", expected="one JSON object", got=shorten(record))
+        return tuple(self._field(record, f.name, f.type, f.name) for f in self._schema.fields)
+
+    def to_batch(self, rows: Sequence[tuple[Any, ...]]) -> Batch:
+        columns = [Column.of(f.type, [r[i] for r in rows]) for i, f in enumerate(self._schema.fields)]
+        return Batch(self._schema, columns, num_rows=len(rows))
+
+    def _field(self, record: dict[str, Any], name: str, type_: t.LogicalType, path: str) -> Any:
+        value = record.get(name)
+        if value is None:
+            if self._fail_on_missing and name not in record:
+                raise RecordError(f"field '{path}' is missing", expected=str(type_), where=f"column '{path}'")
+            if not type_.nullable:
+                raise RecordError(
+                    f"column '{path}' is NOT NULL",
+                    expected=str(type_),
+                    got="null" if name in record else "no such field",
+                    where=f"column '{path}'",
+                )
+            return None
+        return self._value(type_, value, path)
+
+    def _value(self, type_: t.LogicalType, value: Any, path: str) -> Any:
+        try:
+            return self._convert(type_, value, path)
+        except (ValueError, TypeError, OverflowError, InvalidOperation, KeyError) as err:
+            if self._null_on_error and type_.nullable:
+                return None
+            raise RecordError(
+                f"column '{path}' does not fit its type",
+                expected=str(type_),
+                got=shorten(value),
+                where=f"column '{path}'",
+            ) from err
+
+    def _convert(self, type_: t.LogicalType, value: Any, path: str) -> Any:
+        match type_:
+            case t.BooleanType():
+                if isinstance(value, bool):
+                    return value
+                return {"true": True, "false": False}[str(value).strip().lower()]
+            case t.TinyIntType() | t.SmallIntType() | t.IntType() | t.BigIntType():
+                return _integer(value, _INT_BITS[type(type_)])
+            case t.YearMonthIntervalType():
+                return _integer(value, 32)
+            case t.DayTimeIntervalType():
+                return dt.timedelta(milliseconds=_integer(value, 64))
+            case t.FloatType() | t.DoubleType():
+                if isinstance(value, bool):
+                    raise TypeError("a boolean is no number")
+                return float(value)
+            case t.DecimalType():
+                return _decimal(value, type_)
+            case t.CharType() | t.VarCharType():
+                return value if isinstance(value, str) else _text(value)
+            case t.BinaryType() | t.VarBinaryType():
+                return base64.b64decode(value, validate=True)
+            case t.DateType():
+                return dt.date.fromisoformat(value)
+            case t.TimeType():
+                return dt.time.fromisoformat(value)
+            case t.TimestampType(precision=p):
+                return _naive(dt.datetime.fromisoformat(value), p)
+            case t.TimestampLtzType(precision=p):
+                return _aware(dt.datetime.fromisoformat(value), p)
+            case t.ArrayType(element=element):
+                if not isinstance(value, list):
+                    raise TypeError("not a list")
+                return [
+                    None if v is None else self._value(element, v, f"{path}[{i}]")
+                    for i, v in enumerate(value)
+                ]
+            case t.MapType(key=key, value=item):
+                return [
+                    (
+                        self._value(key, k, f"{path} key"),
+                        None if v is None else self._value(item, v, f"{path}['{k}']"),
+                    )
+                    for k, v in _object(value).items()
+                ]
+            case t.MultisetType(element=element):
+                return [(self._value(element, k, path), _integer(v, 32)) for k, v in _object(value).items()]
+            case t.RowType(fields=fields):
+                record = _object(value)
+                return {f.name: self._field(record, f.name, f.type, f"{path}.{f.name}") for f in fields}
+            case t.NullType():
+                return None
+        raise TypeError(f"{type_} has no JSON form")
+
+
+def _object(value: Any) -> dict[str, Any]:
+    if not isinstance(value, dict):
+        raise TypeError("not an object")
+    return value
+
+
+def _integer(value: Any, bits: int) -> int:
+    if isinstance(value, bool):
+        raise TypeError("a boolean is no number")
+    out = int(value.strip()) if isinstance(value, str) else int(value)
+    if isinstance(value, float) and out != value:
+        raise ValueError("not a whole number")
+    if not -(1 << (bits - 1)) <= out < 1 << (bits - 1):
+        raise OverflowError(f"outside {bits} bits")
+    return out
+
+
+def _decimal(value: Any, type_: t.DecimalType) -> Decimal:
+    if isinstance(value, bool):
+        raise TypeError("a boolean is no number")
+    out = Decimal(str(value)).quantize(Decimal(1).scaleb(-type_.scale), ROUND_HALF_UP)
+    if len(out.as_tuple().digits) > type_.precision:
+        raise OverflowError("too many digits")
+    return out
+
+
+def _text(value: Any) -> str:
+    return msgspec.json.encode(value).decode()
+
+
+def _cut(value: dt.datetime, precision: int) -> dt.datetime:
+    step = 10 ** (6 - precision)
+    return value.replace(microsecond=value.microsecond // step * step)
+
+
+def _naive(value: dt.datetime, precision: int) -> dt.datetime:
+    if value.tzinfo is not None:
+        raise ValueError("TIMESTAMP has no time zone; declare the column TIMESTAMP_LTZ")
+    return _cut(value, precision)
+
+
+def _aware(value: dt.datetime, precision: int) -> dt.datetime:
+    if value.tzinfo is None:
+        raise ValueError("TIMESTAMP_LTZ needs a zone: 'Z' or '+hh:mm'")
+    return _cut(value.astimezone(dt.UTC), precision)

@@ -1,0 +1,88 @@
+"""Parquet: files only. Columns are matched by name; only projected ones are read."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from penstock.connectors.options import Option, OptionSet, choice, integer
+from penstock.errors import UnsupportedError
+from penstock.formats.base import Format, unsupported_type
+from penstock.types import logical as t
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from penstock.connectors.base import Decoder, Encoder, FormatContext
+    from penstock.types import Batch
+    from penstock.types.logical import Schema
+
+OPTIONS = OptionSet(
+    "format 'parquet'",
+    [
+        Option("parquet.compression", choice("snappy", "zstd", "gzip", "lz4", "none"), "zstd", "Of files written."),
+        Option("parquet.row-group-rows", integer, 131_072, "Rows a row group of files written."),
+    ],
+)  # fmt: skip
+
+
+class ParquetFileWriter:
+    """Appends batches to one open file. ``close`` writes the footer, not the file's end."""
+
+    def __init__(self, sink: Any, schema: Schema, options: Mapping[str, str]) -> None:
+        from penstock.types.column import external_arrow_type
+
+        typed = OPTIONS.read(options)
+        codec = typed["parquet.compression"]
+        self._group_rows = typed["parquet.row-group-rows"]
+        self._schema = pa.schema(
+            [pa.field(f.name, external_arrow_type(f.type), nullable=f.type.nullable) for f in schema.fields]
+        )
+        self._writer = pq.ParquetWriter(sink, self._schema, compression=None if codec == "none" else codec)
+        self._waiting: list[pa.RecordBatch] = []
+        self._rows = 0
+
+    def write(self, batch: Batch) -> None:
+        arrays = [c.to_external_arrow() for c in batch.columns]
+        self._waiting.append(pa.RecordBatch.from_arrays(arrays, schema=self._schema))
+        self._rows += len(batch)
+        if self._rows >= self._group_rows:
+            self._write_group()
+
+    def close(self) -> None:
+        self._write_group()
+        self._writer.close()
+
+    def _write_group(self) -> None:
+        if self._waiting:
+            self._writer.write_table(pa.Table.from_batches(self._waiting, self._schema))
+            self._waiting, self._rows = [], 0
+
+
+class ParquetFormat(Format):
+    name = "parquet"
+    options = OPTIONS
+    extension = "parquet"
+
+    def check(self, schema: Schema, options: Mapping[str, str]) -> None:
+        super().check(schema, options)
+        for field in schema.fields:
+            if isinstance(field.type, (t.RawType, t.NullType, t.MultisetType)):
+                raise unsupported_type("parquet", field.name, field.type)
+
+    def decoder(self, ctx: FormatContext) -> Decoder:
+        raise _files_only("read")
+
+    def encoder(self, schema: Schema, options: Mapping[str, str]) -> Encoder:
+        raise _files_only("write")
+
+
+def _files_only(verb: str) -> UnsupportedError:
+    return UnsupportedError(
+        f"cannot {verb} single messages as Parquet",
+        expected="a format for messages: json, csv, raw or arrow",
+        got="'format' = 'parquet'",
+        remedy="use 'arrow' for messages, or connector 'filesystem' for Parquet files",
+    )

@@ -1,0 +1,193 @@
+import datetime as dt
+from decimal import Decimal
+
+import pytest
+
+from penstock.connectors.base import FormatContext
+from penstock.errors import ConnectorError, RecordError, UnsupportedError
+from penstock.formats import get_format
+from penstock.types import Batch, Field, Schema
+from penstock.types import logical as t
+
+UTC = dt.UTC
+SCHEMA = Schema.of(
+    ("id", t.BigIntType()),
+    ("small", t.SmallIntType()),
+    ("name", t.VarCharType()),
+    ("price", t.DecimalType(10, 2)),
+    ("ratio", t.DoubleType()),
+    ("ok", t.BooleanType()),
+    ("day", t.DateType()),
+    ("at", t.TimestampType(3)),
+    ("instant", t.TimestampLtzType(6)),
+    ("clock", t.TimeType()),
+    ("data", t.VarBinaryType()),
+    ("tags", t.ArrayType(t.VarCharType())),
+    ("scores", t.MapType(t.VarCharType(), t.IntType())),
+    ("inner", t.RowType((Field("x", t.IntType()), Field("y", t.ArrayType(t.RowType((Field("z", t.DoubleType()),))))))),
+)  # fmt: skip
+ROW = (
+    7, -3, "ä\n", Decimal("12.34"), 0.5, True, dt.date(2013, 1, 2), dt.datetime(2013, 1, 2, 3, 4, 5, 678000),
+    dt.datetime(2013, 1, 2, 3, 4, 5, 123456, tzinfo=UTC), dt.time(1, 2, 3), b"\x00\xff", ["a", None],
+    [("k", 1), ("l", None)], {"x": 1, "y": [{"z": 1.5}, None]},
+)  # fmt: skip
+
+
+def decoder(schema=SCHEMA, projection=None, bad=None, **options):
+    found = [] if bad is None else bad
+
+    def bad_record(error, raw, where):
+        if bad is None:
+            raise error
+        found.append((error, raw, where))
+
+    projection = range(len(schema)) if projection is None else projection
+    return get_format("json").decoder(FormatContext(schema, projection, options, bad_record))
+
+
+def where(i):
+    return f"stream 's' sequence {i}"
+
+
+@pytest.mark.parametrize("standard", ["SQL", "ISO-8601"])
+def test_a_row_of_every_type_survives_both_ways(standard):
+    batch = Batch.of(SCHEMA, [ROW, (None,) * len(ROW)])
+    encoder = get_format("json").encoder(SCHEMA, {"json.timestamp-format.standard": standard})
+    messages = encoder.encode(batch)
+    assert decoder().decode(messages, where).to_pylist() == batch.to_pylist()
+    assert decoder().decode_batch(encoder.encode_batch(batch), "f").to_pylist() == batch.to_pylist()
+
+
+def test_written_text():
+    encoder = get_format("json").encoder(SCHEMA, {"json.encode.ignore-null-fields": "true"})
+    (line,) = encoder.encode(Batch.of(SCHEMA, [ROW]))
+    assert line.decode() == (
+        '{"id":7,"small":-3,"name":"ä\\n","price":12.34,"ratio":0.5,"ok":true,"day":"2013-01-02",'
+        '"at":"2013-01-02 03:04:05.678","instant":"2013-01-02 03:04:05.123456Z","clock":"01:02:03",'
+        '"data":"AP8=","tags":["a",null],"scores":{"k":1,"l":null},"inner":{"x":1,"y":[{"z":1.5},null]}}'
+    )
+    assert encoder.encode(Batch.of(SCHEMA, [(None,) * len(ROW)])) == [b"{}"]
+
+
+def test_only_projected_fields_are_read():
+    schema = Schema.of(("a", t.IntType()), ("b", t.IntType()), ("c", t.VarCharType()))
+    batch = decoder(schema, [2, 0]).decode([b'{"a":1,"b":"not a number","c":"x"}'], where)
+    assert batch.schema.names == ["c", "a"]
+    assert batch.to_pylist() == [("x", 1)]
+    assert len(decoder(schema, []).decode([b"{}", b'{"a":1}'], where)) == 2
+
+
+@pytest.mark.parametrize(
+    ("type_", "text", "want"),
+    [
+        (t.IntType(), '"12"', 12),
+        (t.BigIntType(), "3.0", 3),
+        (t.DoubleType(), '"1e3"', 1000.0),
+        (t.DoubleType(), "5", 5.0),
+        (t.DecimalType(5, 1), "1.25", Decimal("1.3")),
+        (t.DecimalType(38, 3), "12345678901234567890123.456", Decimal("12345678901234567890123.456")),
+        (t.VarCharType(), "12", "12"),
+        (t.VarCharType(), "true", "true"),
+        (t.VarCharType(), '{"a":[1]}', '{"a":[1]}'),
+        (t.BooleanType(), '"TRUE"', True),
+        (t.TimestampType(3), '"2020-01-02T03:04:05.123456"', dt.datetime(2020, 1, 2, 3, 4, 5, 123000)),
+        (t.TimestampLtzType(3), '"2020-01-02T03:04:05+01:00"', dt.datetime(2020, 1, 2, 2, 4, 5, tzinfo=UTC)),
+        (t.IntType(), "null", None),
+    ],
+)
+def test_latitude(type_, text, want):
+    schema = Schema.of(("v", type_))
+    assert decoder(schema).decode([b'{"v":%s}' % text.encode()], where).to_pylist() == [(want,)]
+
+
+@pytest.mark.parametrize(
+    ("type_", "text", "says"),
+    [
+        (t.TinyIntType(), "200", "TINYINT"),
+        (t.IntType(), "1.5", "INT"),
+        (t.IntType(), "true", "INT"),
+        (t.BigIntType(), '"seven"', "BIGINT"),
+        (t.DecimalType(3, 1), "1000", "DECIMAL(3, 1)"),
+        (t.DateType(), '"2020-13-01"', "DATE"),
+        (t.TimestampType(3), '"2020-01-01 00:00:00Z"', "TIMESTAMP(3)"),
+        (t.TimestampLtzType(3), '"2020-01-01 00:00:00"', "TIMESTAMP_LTZ(3)"),
+        (t.VarBinaryType(), '"%%"', "BYTES"),
+        (t.BigIntType(nullable=False), "null", "NOT NULL"),
+        (t.RowType((Field("a", t.IntType()),)), "[1]", "ROW"),
+    ],
+)
+def test_a_bad_value_is_named(type_, text, says):
+    schema = Schema.of(("w", t.IntType()), ("v", type_))
+    bad = []
+    messages = [b'{"w":1,"v":null}', b'{"w":2,"secret":"pa55word","v":%s}' % text.encode(), b'{"w":3}']
+    if not type_.nullable:
+        messages = [messages[1]]
+    batch = decoder(schema, bad=bad).decode(messages, where)
+    assert [r[0] for r in batch.to_pylist()] == ([1, 3] if type_.nullable else [])
+    ((error, raw, place),) = bad
+    assert isinstance(error, RecordError)
+    assert raw == messages[-2 if type_.nullable else 0]
+    assert place == where(1 if type_.nullable else 0)
+    assert says in str(error)
+    assert place in str(error)
+    assert "column 'v'" in str(error)
+    assert "pa55word" not in str(error)
+    assert "xx99xxxx" in str(error)
+
+
+@pytest.mark.parametrize("message", [b"", b"{", b"[1]", b"17", b'{"v":1} {"v":2}', b"\xff"])
+def test_what_is_no_object_is_a_bad_record(message):
+    bad = []
+    batch = decoder(Schema.of(("v", t.IntType())), bad=bad).decode([b'{"v":1}', message], where)
+    assert batch.to_pylist() == [(1,)]
+    assert len(bad) == 1
+    with pytest.raises(RecordError):
+        decoder(Schema.of(("v", t.IntType()))).decode([message], where)
+
+
+def test_lines_are_numbered_with_blank_ones():
+    bad = []
+    batch = decoder(Schema.of(("v", t.IntType())), bad=bad).decode_batch(
+        b'{"v":1}\n\n{"v":"x"}\n{"v":3}\n', "a.json"
+    )
+    assert batch.to_pylist() == [(1,), (3,)]
+    assert bad[0][2] == "a.json, line 3"
+
+
+def test_ignore_parse_errors_gives_null_or_skips():
+    got = decoder(
+        Schema.of(("v", t.IntType()), ("w", t.VarCharType())), **{"json.ignore-parse-errors": "true"}
+    ).decode([b'{"v":"x","w":"a"}', b"{nonsense", b'{"v":2}'], where)
+    assert got.to_pylist() == [(None, "a"), (2, None)]
+
+
+def test_fail_on_missing_field():
+    schema = Schema.of(("v", t.IntType()))
+    option = {"json.fail-on-missing-field": "true"}
+    assert decoder(schema, **option).decode([b'{"v":null}'], where).to_pylist() == [(None,)]
+    with pytest.raises(RecordError, match="field 'v' is missing"):
+        decoder(schema, **option).decode([b"{}"], where)
+    with pytest.raises(ConnectorError, match="exclude each other"):
+        decoder(schema, **option, **{"json.ignore-parse-errors": "true"})
+
+
+def test_floats_that_json_cannot_hold():
+    schema = Schema.of(("v", t.DoubleType()), ("f", t.FloatType()))
+    batch = Batch.of(schema, [(float("nan"), 0.1), (float("-inf"), 2.5)])
+    messages = get_format("json").encoder(schema, {}).encode(batch)
+    assert messages == [b'{"v":"NaN","f":0.1}', b'{"v":"-Infinity","f":2.5}']
+    back = decoder(schema).decode(messages, where).to_pylist()
+    assert back[1][0] == float("-inf")
+    assert back[0][0] != back[0][0]
+
+
+def test_options_and_types_are_checked():
+    json = get_format("json")
+    with pytest.raises(ConnectorError, match="ignore-parse-error'"):
+        json.check(SCHEMA, {"json.ignore-parse-error": "true"})
+    with pytest.raises(ConnectorError, match=r"json\.timestamp-format\.standard"):
+        json.check(SCHEMA, {"json.timestamp-format.standard": "sqll"})
+    with pytest.raises(UnsupportedError, match="column 'r'"):
+        json.check(Schema.of(("r", t.RawType())), {})
+    with pytest.raises(ConnectorError, match="'json'"):
+        get_format("jsn")
