@@ -1,0 +1,120 @@
+"""The main job on the real cluster, against a batch recomputation by DuckDB."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import duckdb
+import pyarrow as pa
+import pyarrow.dataset as ds
+import pytest
+
+from examples.flights.dataset import load
+from penstock.api.client import ClusterClient
+
+pytestmark = pytest.mark.cluster
+
+BATCH = """
+WITH f AS (
+  SELECT origin, dep_delay,
+         strptime(time_hour, '%Y-%m-%dT%H:%M:%SZ') + to_minutes("minute") AS t
+  FROM flights
+), w AS (
+  SELECT origin, dep_delay, time_bucket(INTERVAL 15 MINUTE, t) - to_minutes(15 * k) AS window_start
+  FROM f, range(4) AS r(k)
+), a AS (
+  SELECT origin, window_start, window_start + INTERVAL 1 HOUR AS window_end,
+         count(*) AS departures, avg(dep_delay) AS mean_delay, max(dep_delay) AS worst_delay
+  FROM w GROUP BY origin, window_start
+)
+SELECT a.origin, a.window_start, a.window_end, departures, mean_delay, worst_delay,
+       temp, wind_speed, precip, visib
+FROM a LEFT JOIN (SELECT *, strptime(time_hour, '%Y-%m-%dT%H:%M:%SZ') AS h FROM weather) o
+  ON o.origin = a.origin AND o.h = date_trunc('hour', window_start)
+ORDER BY a.origin, a.window_start
+"""
+
+
+def batch_answer(limit: int | None = None) -> pa.Table:
+    data = load()
+    connection = duckdb.connect()
+    connection.execute("SET TimeZone = 'UTC'")
+    connection.register("flights", data.flights if limit is None else data.flights.slice(0, limit))
+    connection.register("weather", data.weather)
+    return connection.execute(BATCH).to_arrow_table()
+
+
+def assert_same(got: pa.Table, want: pa.Table) -> None:
+    assert got.num_rows == want.num_rows
+    for name in want.column_names:
+        mine, theirs = got[name].to_pylist(), want[name].to_pylist()
+        wrong = [(i, a, b) for i, (a, b) in enumerate(zip(mine, theirs, strict=True)) if a != b]
+        assert not wrong, f"{name}: {len(wrong)} of {len(mine)} differ, first {wrong[:3]}"
+
+
+def test_nothing_late_equals_batch(make_cluster, flights_run) -> None:
+    cluster = make_cluster(taskmanagers=2, slots=2)
+    run = flights_run(cluster)
+    run.submit()
+    run.replay()
+    run.wait()
+    assert run.replayed == 328_521
+    assert_same(run.board(), batch_answer())
+    assert not list((run.out / "late").glob("*.parquet"))
+
+
+def test_on_time_and_late_make_all(make_cluster, flights_run) -> None:
+    cluster = make_cluster(taskmanagers=2, slots=2)
+    run = flights_run(cluster, delay="'1' HOUR")
+    run.submit()
+    run.replay()
+    run.wait()
+    late = ds.dataset(run.out / "late", format="parquet").to_table()
+    with ClusterClient(cluster.rest_url) as client:
+        on_time = client.accumulators(run.job_id)["window rows on time"]
+    assert late.num_rows > 1_000
+    assert on_time + late.num_rows == run.replayed
+    # A late row is a whole input row, as it came.
+    assert set(late["origin"].to_pylist()) <= {"EWR", "JFK", "LGA"}
+    assert late["scheduled"].null_count == 0
+
+
+def test_stream_and_files_hold_the_same(make_cluster, flights_run, tmp_path: Path) -> None:
+    import asyncio
+
+    import msgspec
+    import nats
+
+    cluster = make_cluster(taskmanagers=1, slots=2)
+    run = flights_run(cluster, limit=20_000)
+    run.submit()
+    run.replay()
+    run.wait()
+
+    async def read() -> list[dict]:
+        client = await nats.connect(cluster.nats_url)
+        try:
+            stream = client.jetstream()
+            count = (await stream.stream_info("BOARD")).state.messages
+            subscription = await stream.subscribe("board.*", ordered_consumer=True)
+            return [msgspec.json.decode((await subscription.next_msg()).data) for _ in range(count)]
+        finally:
+            await client.close()
+
+    rows = asyncio.run(read())
+    table = run.board()
+    assert len(rows) == table.num_rows
+    streamed = {(r["origin"], r["window_start"]): r["departures"] for r in rows}
+    filed = {
+        (o, s.isoformat(" ", "milliseconds")): d
+        for o, s, d in zip(
+            table["origin"].to_pylist(),
+            table["window_start"].to_pylist(),
+            table["departures"].to_pylist(),
+            strict=True,
+        )
+    }
+    # The stream prints no more digits than it needs.
+    assert {(o, s[:19]): d for (o, s), d in streamed.items()} == {
+        (o, s[:19]): d for (o, s), d in filed.items()
+    }
