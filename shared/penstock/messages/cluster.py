@@ -222,6 +222,8 @@ class CheckpointDetails(msgspec.Struct, kw_only=True):
     path: str | None = None
     failure: str | None = None
     subtasks: list[dict[str, Any]] = []
+    #: ``command_id`` of the TriggerSavepoint that asked for it.
+    trigger_id: str | None = None
 
 
 class JobDetails(_Msg, frozen=True, kw_only=True, tag="job-details-reply"):

@@ -1,0 +1,1 @@
+"""Job masters: the execution graph, scheduling, checkpoints and failover of a job."""

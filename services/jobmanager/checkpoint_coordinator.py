@@ -1,0 +1,548 @@
+"""The checkpoint coordinator: triggers, collects acknowledgements, completes, retains.
+
+Pure; one checkpoint in flight. The life of one::
+
+    ACKNOWLEDGING → STORING (manifest object) → LOGGING (decision log) → COMPLETED
+          └──────────────┴→ FAILED
+
+From LOGGING there is no way back: the entry may be in the log already. Reports that are
+late, repeated or of an unknown checkpoint get an ``Ack`` as their answer.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections import deque
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from penstock.errors import InternalError
+from penstock.messages.cluster import CheckpointCompleted, CheckpointDetails, SlotCommand
+from penstock.messages.layout import manifest_key
+from penstock.messages.manifest import CheckpointManifest, VertexState
+from penstock.messages.slot import (
+    CheckpointAborted,
+    CheckpointAcknowledged,
+    CheckpointComplete,
+    CheckpointDeclined,
+    StateHandle,
+    TriggerCheckpoint,
+)
+from penstock.messages.states import ExecutionState
+from services.jobmanager.checkpoint_decider import At, CheckpointConfig, Now, Schedule, decide
+from services.jobmanager.effects import AppendLog, Command, DeleteObjects, Effect, Notify, StoreManifest
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from services.jobmanager.execution_graph import Execution, ExecutionGraph
+
+HISTORY = 10
+
+
+class Ack(enum.Enum):
+    """What became of an acknowledgement."""
+
+    SUCCESS = "success"
+    DUPLICATE = "duplicate"
+    UNKNOWN = "unknown"  # no such execution in this checkpoint
+    DISCARDED = "discarded"  # the checkpoint is over; its object may be deleted
+
+
+class Phase(enum.Enum):
+    ACKNOWLEDGING = "acknowledging"
+    STORING = "storing"
+    LOGGING = "logging"
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """A savepoint or checkpoint that somebody asked for."""
+
+    trigger_id: str
+    kind: str
+    directory: str | None = None
+
+
+@dataclass(slots=True)
+class Pending:
+    checkpoint_id: int
+    kind: str
+    trigger_ms: int
+    phase: Phase = Phase.ACKNOWLEDGING
+    request: Request | None = None
+    #: execution ids that must acknowledge (or have finished)
+    expected: dict[str, tuple[str, int]] = field(default_factory=dict)
+    handles: dict[str, StateHandle | None] = field(default_factory=dict)
+    #: those of ``handles`` that came by acknowledgement: their barrier went on downstream
+    acknowledged: set[str] = field(default_factory=set)
+    triggered: set[str] = field(default_factory=set)
+    subtasks: list[dict[str, Any]] = field(default_factory=list)
+    manifest: CheckpointManifest | None = None
+
+    @property
+    def size_bytes(self) -> int:
+        return sum(h.size_bytes for h in self.handles.values() if h)
+
+    def own_keys(self) -> frozenset[str]:
+        """Objects written for this checkpoint (not the final snapshots it reuses)."""
+        return frozenset(h.key for e, h in self.handles.items() if h and h.key and e in self.acknowledged)
+
+
+@dataclass(frozen=True, slots=True)
+class Completed:
+    checkpoint_id: int
+    manifest_key: str
+    manifest: CheckpointManifest
+    kind: str = "checkpoint"
+
+
+class CheckpointCoordinator:
+    """``completed``: retained ones of earlier masters, oldest first; ``first_id``: above
+    the highest id ever seen."""
+
+    def __init__(
+        self,
+        job_name: str,
+        graph: ExecutionGraph,
+        config: CheckpointConfig,
+        *,
+        epoch: int,
+        first_id: int = 1,
+        completed: Iterable[Completed] = (),
+    ) -> None:
+        self.config = config
+        self.next_id = first_id
+        self.pending: Pending | None = None
+        self.retained: deque[Completed] = deque(completed)
+        self.schedule = Schedule()
+        self.failures_in_row = 0
+        self.counts = {"completed": 0, "failed": 0, "in_progress": 0, "restored": 0, "total": 0}
+        self.history: deque[CheckpointDetails] = deque(maxlen=HISTORY)
+        self._job_name = job_name
+        self._graph = graph
+        self._epoch = epoch
+        self._requests: deque[Request] = deque()
+        self._stopping = False
+        #: set when more checkpoints failed in a row than are tolerated
+        self.job_failure: str | None = None
+
+    # -- deciding ------------------------------------------------------------------------
+
+    @property
+    def last_completed(self) -> Completed | None:
+        """The newest one to restore from."""
+        return self.retained[-1] if self.retained else None
+
+    @property
+    def settled(self) -> bool:
+        """False while an entry may be on its way into the log."""
+        return self.pending is None or self.pending.phase is not Phase.LOGGING
+
+    def request(self, request: Request) -> str | None:
+        """Queue a savepoint; a reason when it is refused."""
+        if self._stopping:
+            return "the job is being stopped with a savepoint already"
+        self._requests.append(request)
+        return None
+
+    def step(self, now_ms: int) -> tuple[list[Effect], int | None]:
+        """Trigger or time out; the effects and when to look again (None: on an event)."""
+        pending = self.pending
+        if pending is not None:
+            if pending.phase is not Phase.ACKNOWLEDGING:
+                return [], None
+            deadline = pending.trigger_ms + self.config.timeout_ms
+            if now_ms < deadline:
+                return self._trigger_orphans(), deadline
+            missing = [e for e in pending.expected if e not in pending.handles]
+            effects = self._fail(
+                f"expired after {self.config.timeout_ms} ms; {len(missing)} of {len(pending.expected)} "
+                f"subtasks had not acknowledged, the first is {missing[0]}",
+                now_ms,
+            )
+            return effects, now_ms
+        self._look(now_ms)
+        match decide(self.config, self.schedule, now_ms):
+            case Now(reason):
+                return self._start(reason, now_ms), now_ms + self.config.timeout_ms
+            case At(ms):
+                return [], ms
+            case _:
+                return [], None
+
+    def _look(self, now_ms: int) -> None:
+        """Bring the schedule up to date with the execution graph."""
+        schedule, graph = self.schedule, self._graph
+        ready = len(graph) > 0 and graph.all_running_or_finished and not self._stopping
+        if not ready:
+            schedule.ready_since_ms = None
+        elif schedule.ready_since_ms is None:
+            schedule.ready_since_ms = now_ms
+        schedule.any_running = graph.count(ExecutionState.RUNNING) > 0
+        schedule.final_wanted = ready and any(e.wants_final_checkpoint for e in graph)
+        schedule.requested = bool(self._requests)
+        schedule.in_flight = self.pending is not None
+
+    # -- starting ------------------------------------------------------------------------
+
+    def _start(self, reason: str, now_ms: int) -> list[Effect]:
+        request = self._requests.popleft() if reason == "requested" else None
+        kind = request.kind if request else "checkpoint"
+        checkpoint_id, self.next_id = self.next_id, self.next_id + 1
+        pending = Pending(checkpoint_id, kind, now_ms, request=request)
+        for execution in self._graph:
+            pending.expected[execution.execution_id] = (execution.vertex_id, execution.subtask_index)
+            if execution.state is ExecutionState.FINISHED:
+                pending.handles[execution.execution_id] = execution.final
+        self.pending = pending
+        self.schedule.last_trigger_ms = now_ms
+        self._stopping = kind in ("stop", "drain")
+        self.counts["total"] += 1
+        self.counts["in_progress"] += 1
+        return self._trigger(self._trigger_set())
+
+    def _trigger_set(self) -> list[Execution]:
+        """Running executions that no barrier will reach: all their upstream finished."""
+        return [
+            e
+            for e in self._graph
+            if e.state is ExecutionState.RUNNING
+            and all(u.state is ExecutionState.FINISHED for u in self._graph.upstream(e))
+        ]
+
+    def _trigger_orphans(self) -> list[Effect]:
+        """When a triggered task finished without taking part, nobody sends a barrier on to
+        the tasks behind it: those whose upstream finished so are triggered themselves."""
+        pending = self.pending
+        assert pending is not None
+        return self._trigger(
+            [
+                e
+                for e in self._trigger_set()
+                if e.execution_id not in pending.triggered
+                and e.execution_id not in pending.handles
+                and not any(u.execution_id in pending.acknowledged for u in self._graph.upstream(e))
+            ]
+        )
+
+    def _trigger(self, executions: list[Execution]) -> list[Effect]:
+        pending = self.pending
+        assert pending is not None
+        by_slot: dict[tuple[str, str], list[str]] = {}
+        for e in executions:
+            assert e.taskmanager_id is not None
+            assert e.allocation_id is not None
+            by_slot.setdefault((e.taskmanager_id, e.allocation_id), []).append(e.execution_id)
+            pending.triggered.add(e.execution_id)
+        return [
+            Command(
+                taskmanager_id,
+                SlotCommand(
+                    command_id=f"{self._epoch}-trigger-{pending.checkpoint_id}-{execution_ids[0]}",
+                    allocation_id=allocation_id,
+                    command=TriggerCheckpoint(
+                        epoch=self._epoch,
+                        checkpoint_id=pending.checkpoint_id,
+                        timestamp_ms=pending.trigger_ms,
+                        execution_ids=tuple(execution_ids),
+                        kind=pending.kind,
+                    ),
+                ),
+            )
+            for (taskmanager_id, allocation_id), execution_ids in by_slot.items()
+        ]
+
+    # -- answers of tasks ----------------------------------------------------------------
+
+    def acknowledge(self, ack: CheckpointAcknowledged, now_ms: int) -> tuple[Ack, list[Effect]]:
+        pending = self.pending
+        if pending is None or pending.checkpoint_id != ack.checkpoint_id:
+            return Ack.DISCARDED, self._discard(ack.handle)
+        if ack.execution_id not in pending.expected:
+            return Ack.UNKNOWN, self._discard(ack.handle)
+        if ack.execution_id in pending.acknowledged or pending.phase is not Phase.ACKNOWLEDGING:
+            return Ack.DUPLICATE, []
+        pending.handles[ack.execution_id] = ack.handle
+        pending.acknowledged.add(ack.execution_id)
+        pending.subtasks.append(
+            {
+                "vertex_id": ack.vertex_id,
+                "subtask_index": ack.subtask_index,
+                "ack_ms": now_ms,
+                "size_bytes": ack.handle.size_bytes,
+                "alignment_ms": ack.metrics.alignment_ms,
+                "start_delay_ms": ack.metrics.start_delay_ms,
+                "sync_ms": ack.metrics.sync_ms,
+                "async_ms": ack.metrics.async_ms,
+                "unaligned": ack.metrics.unaligned,
+            }
+        )
+        return Ack.SUCCESS, self._maybe_store(now_ms)
+
+    def _discard(self, handle: StateHandle) -> list[Effect]:
+        """Delete the object of a late acknowledgement, unless something retained names it."""
+        if handle.key is None or handle.key in self._named():
+            return []
+        return [DeleteObjects(frozenset({handle.key}))]
+
+    def decline(self, decline: CheckpointDeclined, now_ms: int) -> list[Effect]:
+        pending = self.pending
+        if (
+            pending is None
+            or pending.checkpoint_id != decline.checkpoint_id
+            or pending.phase is not Phase.ACKNOWLEDGING
+            or decline.execution_id not in pending.expected
+        ):
+            return []
+        vertex_id, index = pending.expected[decline.execution_id]
+        return self._fail(f"declined by subtask {index} of vertex {vertex_id}: {decline.reason}", now_ms)
+
+    def trigger_failed(self, checkpoint_id: int, reason: str, now_ms: int) -> list[Effect]:
+        """A trigger command did not reach its slot."""
+        pending = self.pending
+        if pending is None or pending.checkpoint_id != checkpoint_id:
+            return []
+        return self._fail(reason, now_ms) if pending.phase is Phase.ACKNOWLEDGING else []
+
+    def task_finished(self, execution: Execution, now_ms: int) -> list[Effect]:
+        """Its final snapshot stands for the acknowledgement that will not come."""
+        pending = self.pending
+        if pending is None or pending.phase is not Phase.ACKNOWLEDGING:
+            return []
+        if execution.execution_id in pending.expected:
+            pending.handles.setdefault(execution.execution_id, execution.final)
+        return self._maybe_store(now_ms)
+
+    # -- completing ----------------------------------------------------------------------
+
+    def _maybe_store(self, now_ms: int) -> list[Effect]:
+        pending = self.pending
+        assert pending is not None
+        if len(pending.handles) < len(pending.expected):
+            return []
+        by_vertex: dict[str, list[StateHandle]] = {}
+        for execution_id, (vertex_id, _) in pending.expected.items():
+            handle = pending.handles[execution_id]
+            if handle is not None:
+                by_vertex.setdefault(vertex_id, []).append(handle)
+        pending.phase = Phase.STORING
+        pending.manifest = CheckpointManifest(
+            job_id=self._graph.job_id,
+            job_name=self._job_name,
+            checkpoint_id=pending.checkpoint_id,
+            kind=pending.kind,
+            timestamp_ms=pending.trigger_ms,
+            job_attempt=self._graph.job_attempt,
+            epoch=self._epoch,
+            vertices=tuple(
+                VertexState(
+                    vertex_id=vertex.id,
+                    name=vertex.name,
+                    uids=tuple(node.uid for node in vertex.operators),
+                    parallelism=vertex.parallelism,
+                    max_parallelism=vertex.max_parallelism,
+                    handles=tuple(by_vertex.get(vertex.id, ())),
+                )
+                for vertex in self._graph.job_graph.vertices
+            ),
+        )
+        return [StoreManifest(self._manifest_key(pending), pending.manifest)]
+
+    def _manifest_key(self, pending: Pending) -> str:
+        if pending.request is not None and pending.request.directory:
+            folder = pending.request.directory.strip("/")
+            return f"{folder}/savepoint-{self._graph.job_id[:6]}-{pending.checkpoint_id}/manifest"
+        return manifest_key(self._graph.job_id, pending.checkpoint_id)
+
+    def manifest_stored(self, checkpoint_id: int, now_ms: int) -> list[Effect]:
+        pending = self.pending
+        if pending is None or pending.checkpoint_id != checkpoint_id or pending.phase is not Phase.STORING:
+            return []
+        pending.phase = Phase.LOGGING
+        return [
+            AppendLog(
+                CheckpointCompleted(
+                    epoch=self._epoch,
+                    checkpoint_id=checkpoint_id,
+                    manifest_key=self._manifest_key(pending),
+                    timestamp_ms=now_ms,
+                    kind=pending.kind,
+                )
+            )
+        ]
+
+    def manifest_not_stored(self, checkpoint_id: int, reason: str, now_ms: int) -> list[Effect]:
+        pending = self.pending
+        if pending is None or pending.checkpoint_id != checkpoint_id or pending.phase is not Phase.STORING:
+            return []
+        return self._fail(reason, now_ms)
+
+    def logged(self, entry: CheckpointCompleted, now_ms: int) -> list[Effect]:
+        """The checkpoint is true now: tell everybody, and forget what it replaces."""
+        pending = self.pending
+        if pending is None or pending.checkpoint_id != entry.checkpoint_id or pending.manifest is None:
+            raise InternalError("a logged checkpoint is not the one in flight", got=str(entry))
+        self.retained.append(
+            Completed(pending.checkpoint_id, entry.manifest_key, pending.manifest, pending.kind)
+        )
+        self.failures_in_row = 0
+        self.counts["completed"] += 1
+        self._end("COMPLETED", now_ms, path=entry.manifest_key)
+        effects = self._to_slots(
+            CheckpointComplete(epoch=self._epoch, checkpoint_id=entry.checkpoint_id), "complete"
+        )
+        effects.append(
+            Notify("checkpoint", {"job_id": self._graph.job_id, "checkpoint_id": entry.checkpoint_id})
+        )
+        return effects + self._subsume()
+
+    def _named(self) -> set[str]:
+        named = {key for c in self.retained for key in c.manifest.object_keys()}
+        if self.pending is not None:
+            named |= {h.key for h in self.pending.handles.values() if h and h.key}
+        return named | {e.final.key for e in self._graph if e.final is not None and e.final.key}
+
+    def _subsume(self) -> list[Effect]:
+        """Drop the oldest periodic checkpoints beyond ``num_retained``; savepoints stay."""
+        periodic = [c for c in self.retained if c.kind == "checkpoint"]
+        dropped = periodic[: -self.config.num_retained]
+        if not dropped:
+            return []
+        self.retained = deque(c for c in self.retained if c not in dropped)
+        named = self._named()
+        keys = {c.manifest_key for c in dropped}
+        keys |= {key for c in dropped for key in c.manifest.object_keys() if key not in named}
+        return [DeleteObjects(frozenset(keys))]
+
+    # -- ending --------------------------------------------------------------------------
+
+    def _fail(self, reason: str, now_ms: int) -> list[Effect]:
+        """The one in flight failed: that counts against the tolerated failures, unless
+        somebody asked for it (who is told)."""
+        pending = self.pending
+        assert pending is not None
+        counted = pending.request is None
+        effects = self._abort(reason, now_ms)
+        if counted:
+            self.failures_in_row += 1
+            if self.failures_in_row > self.config.tolerable_failures:
+                self.job_failure = (
+                    f"checkpoint {pending.checkpoint_id} {reason} "
+                    f"({self.failures_in_row} in a row failed, {self.config.tolerable_failures} are tolerated)"
+                )
+        return effects
+
+    def _abort(self, reason: str, now_ms: int) -> list[Effect]:
+        pending = self.pending
+        assert pending is not None
+        self.counts["failed"] += 1
+        self._stopping = False
+        own = pending.own_keys()
+        self._end("FAILED", now_ms, failure=reason)
+        effects = self._to_slots(
+            CheckpointAborted(epoch=self._epoch, checkpoint_id=pending.checkpoint_id), "abort"
+        )
+        named = self._named()
+        leftover = frozenset(key for key in own if key not in named)
+        return [*effects, DeleteObjects(leftover)] if leftover else effects
+
+    def abandon(self, reason: str, now_ms: int) -> list[Effect]:
+        """The job stops or restarts: what is in flight is over (what is being logged will
+        still be true). Counts of failures start anew."""
+        self.failures_in_row = 0
+        self.job_failure = None
+        self._stopping = False
+        self.schedule = Schedule(last_trigger_ms=self.schedule.last_trigger_ms)
+        while self._requests:
+            self._refuse(self._requests.popleft(), reason, now_ms)
+        if self.pending is None or not self.settled:
+            return []
+        return self._abort(reason, now_ms)
+
+    def _refuse(self, request: Request, reason: str, now_ms: int) -> None:
+        self.history.append(
+            CheckpointDetails(
+                id=0,
+                status="FAILED",
+                kind=request.kind,
+                trigger_timestamp_ms=now_ms,
+                end_timestamp_ms=now_ms,
+                failure=reason,
+                trigger_id=request.trigger_id,
+            )
+        )
+
+    def _end(self, status: str, now_ms: int, *, path: str | None = None, failure: str | None = None) -> None:
+        assert self.pending is not None
+        details = self._details(self.pending, status)
+        details.end_timestamp_ms, details.path, details.failure = now_ms, path, failure
+        self.history.append(details)
+        self.pending = None
+        self.counts["in_progress"] -= 1
+        self.schedule.last_end_ms = now_ms
+        self.schedule.last_failed = status == "FAILED"
+
+    def _to_slots(self, command: CheckpointComplete | CheckpointAborted, word: str) -> list[Effect]:
+        slots = {
+            (e.taskmanager_id, e.allocation_id)
+            for e in self._graph
+            if not e.state.terminal and e.taskmanager_id and e.allocation_id
+        }
+        return [
+            Command(
+                taskmanager_id,
+                SlotCommand(
+                    command_id=f"{self._epoch}-{word}-{command.checkpoint_id}-{allocation_id}",
+                    allocation_id=allocation_id,
+                    command=command,
+                ),
+            )
+            for taskmanager_id, allocation_id in sorted(slots)
+        ]
+
+    # -- showing -------------------------------------------------------------------------
+
+    def _details(self, pending: Pending, status: str) -> CheckpointDetails:
+        return CheckpointDetails(
+            id=pending.checkpoint_id,
+            status=status,
+            trigger_timestamp_ms=pending.trigger_ms,
+            kind=pending.kind,
+            size_bytes=pending.size_bytes,
+            acknowledged=len(pending.handles),
+            total=len(pending.expected),
+            subtasks=pending.subtasks,
+            trigger_id=pending.request.trigger_id if pending.request else None,
+        )
+
+    def details(self) -> list[CheckpointDetails]:
+        """Newest first; the one in flight on top."""
+        now = [self._details(self.pending, "IN_PROGRESS")] if self.pending else []
+        waiting = [
+            CheckpointDetails(
+                id=0, status="IN_PROGRESS", kind=r.kind, trigger_timestamp_ms=0, trigger_id=r.trigger_id
+            )
+            for r in self._requests
+        ]
+        return waiting + now + list(reversed(self.history))
+
+    def validate_state(self) -> None:
+        problems = []
+        pending = self.pending
+        if pending is not None:
+            if pending.checkpoint_id >= self.next_id:
+                problems.append("the checkpoint in flight has an id not yet given")
+            if not set(pending.handles) <= set(pending.expected):
+                problems.append("a snapshot of an execution that does not take part")
+            if pending.phase is not Phase.ACKNOWLEDGING and len(pending.handles) != len(pending.expected):
+                problems.append("stored before every subtask acknowledged")
+        ids = [c.checkpoint_id for c in self.retained]
+        if ids != sorted(set(ids)):
+            problems.append(f"retained checkpoints are out of order: {ids}")
+        if sum(c.kind == "checkpoint" for c in self.retained) > self.config.num_retained:
+            problems.append(f"more than {self.config.num_retained} retained: {ids}")
+        if self.counts["in_progress"] != (pending is not None):
+            problems.append(f"counts {self.counts} do not fit")
+        if problems:
+            raise InternalError("checkpoint coordinator: " + "; ".join(problems))

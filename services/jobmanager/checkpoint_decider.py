@@ -1,0 +1,86 @@
+"""When to start a checkpoint. Pure: one function of what is known and the time."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from penstock import config as keys
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+#: Before a final checkpoint is tried again after it failed.
+FINAL_RETRY_MS = 200
+
+
+@dataclass(frozen=True, slots=True)
+class CheckpointConfig:
+    """``interval_ms`` 0: no periodic checkpoints (those that sinks ask for remain)."""
+
+    interval_ms: int
+    timeout_ms: int
+    min_pause_ms: int
+    tolerable_failures: int
+    num_retained: int
+    mode: str = "EXACTLY_ONCE"
+
+    @classmethod
+    def of(cls, config: Mapping[str, Any]) -> CheckpointConfig:
+        return cls(
+            interval_ms=keys.CHECKPOINT_INTERVAL_MS.read(config),
+            timeout_ms=keys.CHECKPOINT_TIMEOUT_MS.read(config),
+            min_pause_ms=keys.CHECKPOINT_MIN_PAUSE_MS.read(config),
+            tolerable_failures=keys.CHECKPOINT_TOLERABLE_FAILURES.read(config),
+            num_retained=max(1, keys.CHECKPOINT_RETAINED.read(config)),
+            mode=keys.CHECKPOINT_MODE.read(config),
+        )
+
+
+@dataclass(slots=True)
+class Schedule:
+    """What the decision hangs on besides the configuration. Times in ms."""
+
+    #: all tasks have been running (or finished) since then; None = they are not
+    ready_since_ms: int | None = None
+    last_trigger_ms: int | None = None
+    #: end of the last checkpoint, completed or not
+    last_end_ms: int | None = None
+    last_failed: bool = False
+    in_flight: bool = False
+    final_wanted: bool = False
+    requested: bool = False
+    any_running: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Now:
+    """Start one. ``reason``: periodic | requested | final."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class At:
+    """Not before this time."""
+
+    ms: int
+
+
+def decide(config: CheckpointConfig, schedule: Schedule, now_ms: int) -> Now | At | None:
+    """Start one now, look again later, or (None) wait for something to happen."""
+    if schedule.in_flight or schedule.ready_since_ms is None or not schedule.any_running:
+        return None
+    if schedule.requested:
+        return Now("requested")
+    if schedule.final_wanted:
+        again = (schedule.last_end_ms or 0) + FINAL_RETRY_MS if schedule.last_failed else now_ms
+        return Now("final") if again <= now_ms else At(again)
+    if config.interval_ms <= 0:
+        return None
+    since = schedule.last_trigger_ms
+    since = schedule.ready_since_ms if since is None else max(since, schedule.ready_since_ms)
+    due = since + config.interval_ms
+    if schedule.last_end_ms is not None:
+        due = max(due, schedule.last_end_ms + config.min_pause_ms)
+    return Now("periodic") if due <= now_ms else At(due)

@@ -1,0 +1,190 @@
+"""What goes into a job master's core (events) and what comes out (effects).
+
+``Asked`` (a ``ToJobMaster``), ``Answer`` and ``After`` are the actor's own. Every effect
+that can fail comes back as an event. ``AppendLog`` effects are carried out one after
+another, in order.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, Union
+
+from penstock.messages.cluster import JobDetails, LogEntry, ToTaskManager
+from penstock.messages.manifest import CheckpointManifest
+from penstock.messages.states import JobStatus
+from services.common.core import After, Answer, Asked
+
+# -- events ------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Begin:
+    """First of all."""
+
+
+@dataclass(frozen=True, slots=True)
+class Wakeup:
+    """The time of ``core.wakeup_ms`` has come."""
+
+
+@dataclass(frozen=True, slots=True)
+class CommandDone:
+    command: Command
+    reply: Any
+
+
+@dataclass(frozen=True, slots=True)
+class CommandLost:
+    """Not answered in spite of repeats."""
+
+    command: Command
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Declared:
+    """The resource manager's answer to ``Declare``."""
+
+    allocated: int
+    missing: int
+    total: int
+    free: int
+
+
+@dataclass(frozen=True, slots=True)
+class Allocations:
+    """The job's slots as the resource manager knows them: (task manager id, allocation id)."""
+
+    found: tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class LogAppended:
+    entry: LogEntry
+    number: int
+
+
+@dataclass(frozen=True, slots=True)
+class ManifestStored:
+    checkpoint_id: int
+
+
+@dataclass(frozen=True, slots=True)
+class ManifestNotStored:
+    checkpoint_id: int
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class ManifestLoaded:
+    key: str
+    manifest: CheckpointManifest
+
+
+@dataclass(frozen=True, slots=True)
+class ManifestUnreadable:
+    key: str
+    error: dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Archived:
+    """The job's details are kept, its slots given back: nothing left to do."""
+
+
+@dataclass(frozen=True, slots=True)
+class Deposed:
+    """A newer epoch is in the log, or the lease is somebody else's."""
+
+    reason: str
+
+
+Event = Union[
+    Asked, Begin, Wakeup, CommandDone, CommandLost, Declared, Allocations, LogAppended, ManifestStored,
+    ManifestNotStored, ManifestLoaded, ManifestUnreadable, Archived, Deposed,
+]  # fmt: skip
+
+# -- effects -----------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    """To a task manager, repeated until answered → CommandDone or CommandLost."""
+
+    taskmanager_id: str
+    message: ToTaskManager
+
+
+@dataclass(frozen=True, slots=True)
+class Declare:
+    """Tell the resource manager how many slots the job needs → Declared."""
+
+    needed: int
+
+
+@dataclass(frozen=True, slots=True)
+class FindAllocations:
+    """Ask the resource manager which slots are the job's → Allocations."""
+
+
+@dataclass(frozen=True, slots=True)
+class AppendLog:
+    """→ LogAppended or Deposed."""
+
+    entry: LogEntry
+
+
+@dataclass(frozen=True, slots=True)
+class StoreManifest:
+    """→ ManifestStored or ManifestNotStored."""
+
+    key: str
+    manifest: CheckpointManifest
+
+
+@dataclass(frozen=True, slots=True)
+class LoadManifest:
+    """→ ManifestLoaded or ManifestUnreadable."""
+
+    key: str
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteObjects:
+    """Best effort: what is left over is found again by prefix at the job's end."""
+
+    keys: frozenset[str] = frozenset()
+    prefixes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Archive:
+    """→ Archived."""
+
+    details: JobDetails
+    #: job's prefixes to empty, now that it is over
+    delete_prefixes: tuple[str, ...] = ()
+    keep: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class Notify:
+    """An event for whoever listens; never the truth."""
+
+    subject: str
+    data: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Stop:
+    """The master is done: globally terminal, or SUSPENDED when deposed."""
+
+    status: JobStatus
+    reason: str = ""
+
+
+Effect = Union[
+    Answer, After, Command, Declare, FindAllocations, AppendLog, StoreManifest, LoadManifest,
+    DeleteObjects, Archive, Notify, Stop,
+]  # fmt: skip

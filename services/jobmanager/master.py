@@ -1,0 +1,802 @@
+"""The job master's core: one job, from accepted to over. Pure: ``step(event, now_ms)``
+answers effects; ``wakeup_ms`` says when to come back without an event.
+
+::
+
+    restoring ─→ waiting for slots ─→ announcing ─→ deployed ─→ closing ─→ archiving ─→ gone
+     (manifests)   (job CREATED)      (Restored       │  ↑      (Terminal
+                        ↑               in the log)   │  │       in the log)
+                        └───── backing off ←──────────┘  └ stopping (FAILING, CANCELLING)
+                              (job RESTARTING)
+
+The job's own status (``JobStatus``) moves by ``JOB_TRANSITIONS``. It becomes globally
+terminal only when the Terminal entry is in the log.
+"""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, assert_never
+
+from penstock.errors import InternalError, ObjectStoreError, PenstockError, SpecError
+from penstock.messages import cluster as msg
+from penstock.messages import slot as slot_msg
+from penstock.messages.manifest import handles_by_vertex
+from penstock.messages.states import JOB_TRANSITIONS, ExecutionState, JobStatus
+from services.jobmanager import effects as fx
+from services.jobmanager.checkpoint_coordinator import CheckpointCoordinator, Completed, Request
+from services.jobmanager.checkpoint_decider import CheckpointConfig
+from services.jobmanager.exceptions import ExceptionHistory
+from services.jobmanager.execution_graph import ExecutionGraph, Update
+from services.jobmanager.restart import FailureHandler, GiveUp, Restart
+from services.jobmanager.scheduler import assign, deployments
+from services.jobmanager.slots import SlotPool, slots_needed, waiting_for
+
+if TYPE_CHECKING:
+    from penstock.jobgraph import JobGraph
+    from penstock.messages.slot import ErrorInfo, StateHandle, StorageSettings
+
+_E = ExecutionState
+_J = JobStatus
+
+#: How often the need for slots is declared again (it is also the job's heartbeat).
+DECLARE_MS = 2_000
+DECLARE_WAITING_MS = 500
+#: The resource manager counts more slots as ours than we hold, for so long: find them.
+SURPLUS_MS = 1_500
+#: Tasks that were told to cancel get so long; then their processes are ended.
+CANCEL_GRACE_MS = 10_000
+#: Before a restart the others are cancelled; it does not wait longer than this for them.
+RESTART_GRACE_MS = 2_000
+
+
+class Stage(enum.Enum):
+    RESTORING = "restoring"
+    WAITING = "waiting for slots"
+    ANNOUNCING = "announcing"
+    DEPLOYED = "deployed"
+    BACKING_OFF = "backing off"
+    STOPPING = "stopping"
+    CLOSING = "closing"
+    ARCHIVING = "archiving"
+    GONE = "gone"
+
+
+#: Stages in which the job claims its slots.
+_CLAIMING = (Stage.WAITING, Stage.ANNOUNCING, Stage.DEPLOYED, Stage.BACKING_OFF)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Inherited:
+    """What the decision log says of the job, before this master."""
+
+    job_attempt: int = 0
+    highest_checkpoint_id: int = 0
+    #: (id, manifest key, kind) of checkpoints that may be restored, oldest first
+    completed: tuple[tuple[int, str, str], ...] = ()
+    accepted_ms: int = 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings:
+    """``config``: the job's, over the cluster's. ``secret``: hex, made anew per master."""
+
+    jobmanager_id: str
+    epoch: int
+    storage: StorageSettings
+    config: dict[str, str]
+    secret: str
+
+
+@dataclass
+class _Waiting:
+    """When things are due, in ms; None = not."""
+
+    declare_ms: int = 0
+    restart_ms: int | None = None
+    restart_latest_ms: int | None = None
+    stop_latest_ms: int | None = None
+    coordinator_ms: int | None = None
+    cluster_total: int | None = None
+    cluster_free: int | None = None
+    since_ms: int | None = None
+    timer_ms: int | None = None
+    #: since when the resource manager counts more slots as ours than we hold
+    surplus_ms: int | None = None
+    loading: dict[str, Completed | None] = field(default_factory=dict)
+
+
+class JobMasterCore:
+    def __init__(
+        self, job_id: str, job_graph: JobGraph, settings: Settings, inherited: Inherited, now_ms: int
+    ) -> None:
+        self.job_id = job_id
+        self.job_graph = job_graph
+        self.settings = settings
+        self.status = _J.INITIALIZING
+        self.stage = Stage.RESTORING
+        self.timestamps: dict[str, int] = {_J.INITIALIZING.value: now_ms}
+        self.start_ms = inherited.accepted_ms or now_ms
+        self.end_ms: int | None = None
+        self.graph = ExecutionGraph(job_id, job_graph)
+        self.pool = SlotPool(slots_needed(job_graph))
+        self.coordinator = CheckpointCoordinator(
+            job_graph.name,
+            self.graph,
+            CheckpointConfig.of(settings.config),
+            epoch=settings.epoch,
+            first_id=inherited.highest_checkpoint_id + 1,
+        )
+        self.failures = FailureHandler(settings.config)
+        self.exceptions = ExceptionHistory()
+        self.job_attempt = inherited.job_attempt
+        self.restored_checkpoint_id = 0
+        self.restarts = 0
+        self._restore: dict[str, tuple[StateHandle, ...]] = {}
+        self._inherited = inherited
+        self._due = _Waiting()
+        self._final: tuple[JobStatus, dict[str, Any] | None] | None = None
+        self._commands = 0
+
+    # -- the step ------------------------------------------------------------------------
+
+    def step(self, event: fx.Event, now_ms: int) -> list[fx.Effect]:
+        if self.stage is Stage.GONE:
+            return self._refuse(event, "the job is over")
+        effects = self._handle(event, now_ms)
+        effects += self._progress(now_ms)
+        return effects + self._set_timer(now_ms)
+
+    def _begin(self, now_ms: int) -> list[fx.Effect]:
+        """First of all: load what may be restored; give back what an earlier master held."""
+        orphans: list[fx.Effect] = [fx.FindAllocations()] if self.job_attempt else []
+        keys = [key for _, key, _ in self._inherited.completed]
+        path = self.settings.config.get("execution.state-recovery.path") or self.settings.config.get(
+            "execution.savepoint.path"
+        )
+        if not keys and path:
+            keys = [path if path.endswith("/manifest") else path.rstrip("/") + "/manifest"]
+        if not keys:
+            self._set_status(_J.CREATED, now_ms)
+            return orphans + self._wait_for_slots(now_ms)
+        self._due.loading = dict.fromkeys(keys)
+        return orphans + [fx.LoadManifest(key) for key in keys]
+
+    def _set_timer(self, now_ms: int) -> list[fx.Effect]:
+        """One timer, moved when what is due next has moved."""
+        wakeup_ms = self.wakeup_ms
+        if wakeup_ms is None or wakeup_ms == self._due.timer_ms:
+            return []
+        self._due.timer_ms = wakeup_ms
+        return [fx.After(max(0, wakeup_ms - now_ms), fx.Wakeup(), "wakeup")]
+
+    def _handle(self, event: fx.Event, now_ms: int) -> list[fx.Effect]:
+        match event:
+            case fx.Asked(token, message):
+                return self._received(token, message, now_ms)
+            case fx.Begin():
+                return self._begin(now_ms)
+            case fx.Wakeup():
+                self._due.timer_ms = None
+                return []
+            case fx.CommandDone(command, reply):
+                return self._command_done(command, reply, now_ms)
+            case fx.CommandLost(command, reason):
+                return self._command_lost(command, reason, now_ms)
+            case fx.Declared():
+                return self._declared(event, now_ms)
+            case fx.Allocations(found):
+                return self._allocations(found)
+            case fx.LogAppended(entry, _):
+                return self._logged(entry, now_ms)
+            case fx.ManifestStored(checkpoint_id):
+                return self.coordinator.manifest_stored(checkpoint_id, now_ms)
+            case fx.ManifestNotStored(checkpoint_id, reason):
+                return self.coordinator.manifest_not_stored(checkpoint_id, reason, now_ms)
+            case fx.ManifestLoaded(key, manifest):
+                return self._loaded(
+                    key, Completed(manifest.checkpoint_id, key, manifest, manifest.kind), now_ms
+                )
+            case fx.ManifestUnreadable(key, error):
+                self._note(error, now_ms, task=f"checkpoint {key}")
+                return self._loaded(key, None, now_ms)
+            case fx.Archived():
+                return self._gone(self.status, "")
+            case fx.Deposed(reason):
+                return self._deposed(reason, now_ms)
+            case _:
+                assert_never(event)
+
+    @property
+    def wakeup_ms(self) -> int | None:
+        """When ``Wakeup`` is wanted next."""
+        due = self._due
+        if self.stage is Stage.GONE:
+            return None
+        times = [due.restart_ms, due.stop_latest_ms, due.coordinator_ms]
+        if self.stage in _CLAIMING:
+            times.append(due.declare_ms)
+        return min((t for t in times if t is not None), default=None)
+
+    def _refuse(self, event: fx.Event, reason: str) -> list[fx.Effect]:
+        if not isinstance(event, fx.Asked):
+            return []
+        if isinstance(event.message, msg.RequestJobDetails):
+            from services.jobmanager.details import job_details
+
+            return [fx.Answer(event.token, job_details(self))]
+        return [fx.Answer(event.token, msg.Refused(reason=reason))]
+
+    def _progress(self, now_ms: int) -> list[fx.Effect]:
+        """Whatever has become possible, or due, with what is known now."""
+        effects: list[fx.Effect] = []
+        if self.stage in _CLAIMING and now_ms >= self._due.declare_ms:
+            effects += self._declare(now_ms)
+        stage = None
+        while stage is not self.stage:  # one thing may make the next possible
+            stage = self.stage
+            match stage:
+                case Stage.WAITING:
+                    effects += self._announce(now_ms) if self.pool.missing == 0 else []
+                case Stage.DEPLOYED:
+                    effects += self._run(now_ms)
+                case Stage.BACKING_OFF:
+                    effects += self._maybe_restart(now_ms)
+                case Stage.STOPPING:
+                    effects += self._maybe_stopped(now_ms)
+        return effects
+
+    # -- life cycle ----------------------------------------------------------------------
+
+    def _set_status(self, status: JobStatus, now_ms: int) -> None:
+        if status is self.status:
+            return
+        if status not in JOB_TRANSITIONS[self.status]:
+            raise InternalError(
+                "no such transition of a job",
+                expected=", ".join(sorted(s.value for s in JOB_TRANSITIONS[self.status])),
+                got=f"{self.status.value} → {status.value}",
+                where=self.job_id,
+            )
+        self.status = status
+        self.timestamps[status.value] = now_ms
+
+    def _loaded(self, key: str, completed: Completed | None, now_ms: int) -> list[fx.Effect]:
+        """One manifest is read (None: unreadable). When all are, go on."""
+        due = self._due
+        if self.stage is not Stage.RESTORING or key not in due.loading:
+            return []
+        if completed is None:
+            del due.loading[key]
+        else:
+            due.loading[key] = completed
+        if any(c is None for c in due.loading.values()):
+            return []
+        found = sorted((c for c in due.loading.values() if c), key=lambda c: c.checkpoint_id)
+        self._set_status(_J.CREATED, now_ms)
+        if not found:
+            # Starting from nothing would silently lose what the checkpoints held.
+            latest = self.exceptions.latest
+            return self._stop(_J.FAILED, latest["error"] if latest else None, now_ms)
+        from_log = {key for _, key, _ in self._inherited.completed}
+        if from_log:
+            self.coordinator.retained.extend(found)
+        try:
+            self._choose_restore(found[-1])
+        except PenstockError as err:
+            self._note(err.to_dict(), now_ms)
+            return self._stop(_J.FAILED, err.to_dict(), now_ms)
+        return self._wait_for_slots(now_ms)
+
+    def _choose_restore(self, completed: Completed | None) -> None:
+        if completed is None:
+            return
+        vertices = [(v.id, tuple(n.uid for n in v.operators)) for v in self.job_graph.vertices]
+        restore, left = handles_by_vertex(completed.manifest, vertices)
+        lenient = self.settings.config.get("execution.state-recovery.ignore-unclaimed-state", "false")
+        if left and lenient.lower() != "true":
+            raise SpecError(
+                "the snapshot holds state of operators that this job does not have",
+                expected="an operator with the same uid for every part of the snapshot",
+                got=", ".join(left),
+                where=completed.manifest_key,
+                remedy="restore the program it was taken from, or allow it to be dropped with "
+                "execution.state-recovery.ignore-unclaimed-state (-n)",
+            )
+        self._restore = restore
+        self.restored_checkpoint_id = completed.checkpoint_id
+        self.coordinator.next_id = max(self.coordinator.next_id, completed.checkpoint_id + 1)
+
+    def _wait_for_slots(self, now_ms: int) -> list[fx.Effect]:
+        self.stage = Stage.WAITING
+        self.job_attempt += 1
+        self.graph.new_attempt(self.job_attempt, now_ms)
+        self.graph.transition_all(self.graph, _E.SCHEDULED, now_ms)
+        self._due.since_ms = now_ms
+        return self._declare(now_ms)
+
+    def _declare(self, now_ms: int) -> list[fx.Effect]:
+        pause = DECLARE_WAITING_MS if self.pool.missing else DECLARE_MS
+        self._due.declare_ms = now_ms + pause
+        return [fx.Declare(self.pool.needed)]
+
+    def _declared(self, answer: fx.Declared, now_ms: int) -> list[fx.Effect]:
+        due = self._due
+        due.cluster_total, due.cluster_free = answer.total, answer.free
+        if answer.allocated <= len(self.pool.all()):
+            due.surplus_ms = None
+        elif due.surplus_ms is None:
+            due.surplus_ms = now_ms
+        elif now_ms - due.surplus_ms >= SURPLUS_MS:
+            due.surplus_ms = None
+            return [fx.FindAllocations()]
+        return []
+
+    def _allocations(self, found: tuple[tuple[str, str], ...]) -> list[fx.Effect]:
+        """Give back slots that count as ours and that we do not hold (an earlier master's,
+        or an offer that was lost): the resource manager would not give us others."""
+        return [
+            self._free(taskmanager_id, allocation_id)
+            for taskmanager_id, allocation_id in found
+            if self.pool.get(allocation_id) is None
+        ]
+
+    def _announce(self, now_ms: int) -> list[fx.Effect]:
+        """All slots are here: say in the log from where this attempt starts."""
+        self.stage = Stage.ANNOUNCING
+        return [
+            fx.AppendLog(
+                msg.Restored(
+                    epoch=self.settings.epoch,
+                    job_attempt=self.job_attempt,
+                    checkpoint_id=self.restored_checkpoint_id,
+                    timestamp_ms=now_ms,
+                )
+            )
+        ]
+
+    def _deploy(self, now_ms: int) -> list[fx.Effect]:
+        if self.pool.missing:  # one was lost meanwhile
+            self.stage = Stage.WAITING
+            return []
+        self.stage = Stage.DEPLOYED
+        self._due.since_ms = None
+        self._set_status(_J.RUNNING, now_ms)
+        if self.restored_checkpoint_id:
+            self.coordinator.counts["restored"] += 1
+        assign(self.graph, self.pool)
+        messages = deployments(
+            self.graph,
+            self.pool,
+            epoch=self.settings.epoch,
+            job_secret=self.settings.secret,
+            storage=self.settings.storage,
+            config=self.settings.config,
+            restored_checkpoint_id=self.restored_checkpoint_id,
+            restore=self._restore,
+        )
+        self.graph.transition_all(self.graph, _E.DEPLOYING, now_ms)
+        return [
+            fx.Command(
+                self._taskmanager_of(deploy.allocation_id),
+                msg.DeploySlot(
+                    command_id=self._command_id("deploy"), allocation_id=deploy.allocation_id, deploy=deploy
+                ),
+            )
+            for deploy in messages
+        ]
+
+    def _run(self, now_ms: int) -> list[fx.Effect]:
+        """Checkpoints, and the end."""
+        if self.graph.all_finished:
+            if not self.coordinator.settled:
+                return []
+            effects = self.coordinator.abandon("the job finished", now_ms)
+            return effects + self._close(_J.FINISHED, None, now_ms)
+        effects, self._due.coordinator_ms = self.coordinator.step(now_ms)
+        if self.coordinator.job_failure is not None:
+            reason, self.coordinator.job_failure = self.coordinator.job_failure, None
+            error = ObjectStoreError(
+                reason,
+                expected="checkpoints that complete",
+                remedy="see what the subtasks say, or raise execution.checkpointing.timeout or "
+                "execution.checkpointing.tolerable-failed-checkpoints",
+            )
+            effects += self._fail(slot_msg.ErrorInfo(error=error.to_dict()), now_ms)
+        return effects
+
+    # -- failure and restart -------------------------------------------------------------
+
+    def _note(self, error: dict[str, Any], now_ms: int, *, task: str | None = None) -> None:
+        self.exceptions.add(slot_msg.ErrorInfo(error=error), now_ms, job_attempt=self.job_attempt, task=task)
+
+    def _fail(
+        self, info: ErrorInfo, now_ms: int, *, task: str | None = None, location: str | None = None
+    ) -> list[fx.Effect]:
+        """Something of the running attempt failed: restart, or fail the job."""
+        first = self.stage in (Stage.WAITING, Stage.ANNOUNCING, Stage.DEPLOYED)
+        self.exceptions.add(
+            info, now_ms, job_attempt=self.job_attempt, task=task, location=location, concurrent=not first
+        )
+        if not first:
+            return []
+        decision = self.failures.decide(info.error, self.restored_checkpoint_id, now_ms)
+        effects = self.coordinator.abandon("the job failed", now_ms)
+        self._due.coordinator_ms = None
+        match decision:
+            case Restart(delay_ms):
+                self._set_status(_J.RESTARTING, now_ms)
+                self.stage = Stage.BACKING_OFF
+                self._due.restart_ms = now_ms + delay_ms
+                self._due.restart_latest_ms = now_ms + max(delay_ms, RESTART_GRACE_MS)
+                return effects + self._cancel_tasks(now_ms)
+            case GiveUp(reason):
+                entry = self.exceptions.latest
+                if entry is not None:
+                    entry["not_restarted"] = reason
+                return effects + self._stop(_J.FAILED, info.error, now_ms)
+
+    def _maybe_restart(self, now_ms: int) -> list[fx.Effect]:
+        due = self._due
+        assert due.restart_ms is not None
+        assert due.restart_latest_ms is not None
+        if now_ms < due.restart_ms or not self.coordinator.settled:
+            return []
+        if not self.graph.all_terminal:
+            if now_ms < due.restart_latest_ms:
+                due.restart_ms = due.restart_latest_ms
+                return []
+            # Their processes are ended by the new deployment; nobody waits for them.
+            self.graph.transition_all(list(self.graph), _E.CANCELED, now_ms)
+        due.restart_ms = due.restart_latest_ms = None
+        self.restarts += 1
+        self._choose_restore(self.coordinator.last_completed)
+        self._set_status(_J.CREATED, now_ms)
+        return self._wait_for_slots(now_ms)
+
+    def _cancel_tasks(self, now_ms: int) -> list[fx.Effect]:
+        """Tell every slot with live tasks to cancel them."""
+        live = [e for e in self.graph if not e.state.terminal]
+        slots = {(e.taskmanager_id, e.allocation_id) for e in live if e.allocation_id}
+        effects: list[fx.Effect] = []
+        for execution in live:
+            deployed = execution.allocation_id is not None and self.pool.get(execution.allocation_id)
+            self.graph.transition(execution, _E.CANCELING if deployed else _E.CANCELED, now_ms)
+        for taskmanager_id, allocation_id in sorted(slots):
+            if taskmanager_id is None or allocation_id is None or self.pool.get(allocation_id) is None:
+                continue
+            effects.append(
+                fx.Command(
+                    taskmanager_id,
+                    msg.SlotCommand(
+                        command_id=self._command_id("cancel"),
+                        allocation_id=allocation_id,
+                        command=slot_msg.CancelTasks(epoch=self.settings.epoch),
+                    ),
+                )
+            )
+        return effects
+
+    def _slot_lost(self, allocation_id: str, reason: str, now_ms: int) -> list[fx.Effect]:
+        held = self.pool.remove(allocation_id)
+        # The allocation is given back even if only its process died: a task manager that
+        # still counts it as ours would leave us waiting for a slot that nobody gives.
+        effects: list[fx.Effect] = []
+        if held is not None:
+            effects.append(self._free(held.taskmanager_id, held.allocation_id))
+        lost = [e for e in self.graph.in_allocation(allocation_id) if not e.state.terminal]
+        # A task that was being cancelled is as good as cancelled when its process is gone.
+        canceling = [e for e in lost if e.state is _E.CANCELING]
+        self.graph.transition_all(canceling, _E.CANCELED, now_ms)
+        failed = self.graph.transition_all([e for e in lost if e not in canceling], _E.FAILED, now_ms)
+        self._due.declare_ms = now_ms
+        if not failed:
+            return effects
+        error = InternalError(
+            f"slot lost: {reason}",
+            where=f"task manager {held.taskmanager_id}" if held else f"allocation {allocation_id}",
+            remedy="the job restarts from its last checkpoint; see the task manager's log for why",
+        ).to_dict()
+        error["lost"] = True
+        info = slot_msg.ErrorInfo(error=error)
+        first = failed[0]
+        return effects + self._fail(info, now_ms, task=self._task_name(first), location=first.taskmanager_id)
+
+    def _free(self, taskmanager_id: str, allocation_id: str) -> fx.Command:
+        return fx.Command(
+            taskmanager_id,
+            msg.FreeSlot(
+                command_id=self._command_id("free"),
+                job_id=self.job_id,
+                allocation_id=allocation_id,
+                epoch=self.settings.epoch,
+            ),
+        )
+
+    def _task_name(self, execution: Any) -> str:
+        vertex = self.job_graph.vertex(execution.vertex_id)
+        return f"{vertex.name} ({execution.subtask_index + 1}/{vertex.parallelism})"
+
+    # -- the end -------------------------------------------------------------------------
+
+    def _stop(self, status: JobStatus, error: dict[str, Any] | None, now_ms: int) -> list[fx.Effect]:
+        """Cancel what runs, then close with ``status`` (FAILED or CANCELED)."""
+        self._due.restart_ms = self._due.coordinator_ms = None
+        self._set_status(_J.FAILING if status is _J.FAILED else _J.CANCELLING, now_ms)
+        self.stage = Stage.STOPPING
+        self._final = (status, error)
+        self._due.stop_latest_ms = now_ms + CANCEL_GRACE_MS
+        return self.coordinator.abandon("the job stops", now_ms) + self._cancel_tasks(now_ms)
+
+    def _maybe_stopped(self, now_ms: int) -> list[fx.Effect]:
+        due = self._due
+        assert self._final is not None
+        assert due.stop_latest_ms is not None
+        if not self.coordinator.settled:
+            return []
+        if not self.graph.all_terminal:
+            if now_ms < due.stop_latest_ms:
+                return []
+            self.graph.transition_all(list(self.graph), _E.CANCELED, now_ms)
+        return self._close(*self._final, now_ms)
+
+    def _close(self, status: JobStatus, error: dict[str, Any] | None, now_ms: int) -> list[fx.Effect]:
+        self.stage = Stage.CLOSING
+        self._due.stop_latest_ms = self._due.coordinator_ms = None
+        return [
+            fx.AppendLog(
+                msg.Terminal(epoch=self.settings.epoch, status=status, timestamp_ms=now_ms, error=error)
+            )
+        ]
+
+    def _closed(self, entry: msg.Terminal, now_ms: int) -> list[fx.Effect]:
+        """The end is in the log: give everything back and keep the details."""
+        from services.jobmanager.details import job_details
+
+        self._set_status(entry.status, now_ms)
+        self.end_ms = entry.timestamp_ms
+        self.stage = Stage.ARCHIVING
+        effects: list[fx.Effect] = [
+            self._free(held.taskmanager_id, held.allocation_id) for held in self.pool.all()
+        ]
+        # A failed or cancelled job can be resumed from its last checkpoint; of a finished
+        # one only savepoints are of use.
+        finished = entry.status is _J.FINISHED
+        kept = [c for c in self.coordinator.retained if c.kind != "checkpoint" or not finished]
+        keep = {c.manifest_key for c in kept} | {key for c in kept for key in c.manifest.object_keys()}
+        return [
+            *effects,
+            fx.Declare(0),
+            fx.Notify(
+                "job", {"job_id": self.job_id, "name": self.job_graph.name, "status": self.status.value}
+            ),
+            fx.Archive(
+                job_details(self),
+                delete_prefixes=(f"jobs/{self.job_id}/checkpoints/",) if finished else (),
+                keep=frozenset(keep),
+            ),
+        ]
+
+    def _gone(self, status: JobStatus, reason: str) -> list[fx.Effect]:
+        self.stage = Stage.GONE
+        return [fx.Stop(status, reason)]
+
+    def _deposed(self, reason: str, now_ms: int) -> list[fx.Effect]:
+        """Another master leads (or may): say nothing more to anybody."""
+        if not self.status.terminal:
+            self._set_status(_J.SUSPENDED, now_ms)
+        return self._gone(self.status, reason)
+
+    # -- messages ------------------------------------------------------------------------
+
+    def _received(self, token: int, message: msg.ToJobMaster, now_ms: int) -> list[fx.Effect]:
+        ack: Any = msg.Ack()
+        match message:
+            case msg.RequestJobDetails():
+                from services.jobmanager.details import job_details
+
+                return [fx.Answer(token, job_details(self))]
+            case msg.OfferSlots():
+                return [fx.Answer(token, msg.OfferReply(accepted=self._offered(message)))]
+            case msg.SlotReport():
+                effects: list[fx.Effect] = []
+                for report in message.reports:
+                    effects += self._report(report, message, now_ms)
+            case msg.SlotLost():
+                effects = self._slot_lost(message.allocation_id, message.reason, now_ms)
+            case msg.TaskManagerLost():
+                effects = []
+                for held in self.pool.of_taskmanager(message.taskmanager_id):
+                    effects += self._slot_lost(held.allocation_id, message.reason, now_ms)
+            case msg.CancelJob():
+                ack, effects = self._cancel(now_ms)
+            case msg.TriggerSavepoint():
+                ack, effects = self._savepoint(message), []
+            case msg.SlotsUnavailable():
+                self._due.cluster_total, self._due.cluster_free = message.total, message.free
+                effects = []
+            case _:
+                assert_never(message)
+        return [fx.Answer(token, ack), *effects]
+
+    def _offered(self, offer: msg.OfferSlots) -> tuple[str, ...]:
+        if self.stage in (Stage.STOPPING, Stage.CLOSING, Stage.ARCHIVING):
+            held = self.pool.addresses()
+            return tuple(s.allocation_id for s in offer.slots if s.allocation_id in held)
+        return self.pool.offer(offer)
+
+    def _report(self, report: slot_msg.FromSlot, relay: msg.SlotReport, now_ms: int) -> list[fx.Effect]:
+        match report:
+            case slot_msg.TaskStateChanged():
+                return self._task_state(report, now_ms)
+            case slot_msg.FinalCheckpointWanted():
+                execution = self.graph.get(report.execution_id)
+                if execution is not None and not execution.state.terminal:
+                    execution.wants_final_checkpoint = True
+                return []
+            case slot_msg.CheckpointAcknowledged():
+                return self.coordinator.acknowledge(report, now_ms)[1]
+            case slot_msg.CheckpointDeclined():
+                return self.coordinator.decline(report, now_ms)
+            case slot_msg.TaskMetricsReport():
+                for metrics in report.tasks:
+                    execution = self.graph.get(metrics.execution_id)
+                    if execution is not None:
+                        execution.metrics = metrics
+                return []
+            case slot_msg.SlotReady() | slot_msg.SlotLog():
+                return []
+            case _:
+                assert_never(report)
+
+    def _task_state(self, report: slot_msg.TaskStateChanged, now_ms: int) -> list[fx.Effect]:
+        answer = self.graph.report(report)
+        if answer is Update.ILLEGAL:
+            execution = self.graph.get(report.execution_id)
+            assert execution is not None
+            return self._inconsistent(execution, report, now_ms)
+        if answer is not Update.APPLIED:
+            return []
+        execution = self.graph.get(report.execution_id)
+        assert execution is not None
+        if report.state is _E.FINISHED:
+            return self.coordinator.task_finished(execution, now_ms)
+        if report.state in (_E.FAILED, _E.CANCELED) and self.stage is Stage.DEPLOYED:
+            info = report.error
+            if info is None:
+                error = InternalError(f"a task was {report.state.value} that nobody stopped")
+                info = slot_msg.ErrorInfo(error=error.to_dict())
+            return self._fail(
+                info, now_ms, task=self._task_name(execution), location=execution.taskmanager_id
+            )
+        if report.error is not None and report.state is _E.FAILED:
+            self.exceptions.add(
+                report.error,
+                now_ms,
+                job_attempt=self.job_attempt,
+                task=self._task_name(execution),
+                location=execution.taskmanager_id,
+                concurrent=True,
+            )
+        return []
+
+    def _inconsistent(
+        self, execution: Any, report: slot_msg.TaskStateChanged, now_ms: int
+    ) -> list[fx.Effect]:
+        error = InternalError(
+            "a task reports a state that it cannot be in",
+            expected=f"a state that follows {execution.state.value}",
+            got=report.state.value,
+            where=report.execution_id,
+        )
+        self.graph.transition(execution, _E.FAILED, now_ms)
+        return self._fail(slot_msg.ErrorInfo(error=error.to_dict()), now_ms, task=self._task_name(execution))
+
+    def _cancel(self, now_ms: int) -> tuple[Any, list[fx.Effect]]:
+        if self.stage in (Stage.CLOSING, Stage.ARCHIVING) or self.status in (_J.CANCELLING, _J.FAILING):
+            return msg.Ack(), []
+        if self.status is _J.INITIALIZING:
+            self._set_status(_J.CREATED, now_ms)
+        return msg.Ack(), self._stop(_J.CANCELED, None, now_ms)
+
+    def _savepoint(self, message: msg.TriggerSavepoint) -> Any:
+        if self.stage is not Stage.DEPLOYED:
+            return msg.Refused(
+                reason=f"a {message.kind} needs a running job; this one is {self.status.value}"
+            )
+        reason = self.coordinator.request(Request(message.command_id, message.kind, message.directory))
+        return msg.Refused(reason=reason) if reason else msg.Ack()
+
+    # -- answers to effects --------------------------------------------------------------
+
+    def _logged(self, entry: msg.LogEntry, now_ms: int) -> list[fx.Effect]:
+        match entry:
+            case msg.Restored():
+                return self._deploy(now_ms) if self.stage is Stage.ANNOUNCING else []
+            case msg.CheckpointCompleted():
+                return self.coordinator.logged(entry, now_ms)
+            case msg.Terminal():
+                return self._closed(entry, now_ms)
+            case _:
+                return []
+
+    def _command_done(self, command: fx.Command, reply: Any, now_ms: int) -> list[fx.Effect]:
+        match reply:
+            case msg.Refused(reason=reason, fenced=True):
+                return self._deposed(reason, now_ms)
+            case msg.Refused(reason=reason):
+                return self._command_lost(command, reason, now_ms)
+            case msg.Failed(error=error):
+                return self._command_failed(command, error, now_ms)
+            case _:
+                return []
+
+    def _command_failed(self, command: fx.Command, error: dict[str, Any], now_ms: int) -> list[fx.Effect]:
+        """The task manager raised: for a deployment that fails the attempt."""
+        message = command.message
+        if isinstance(message, msg.DeploySlot) and self._is_current(message):
+            executions = self.graph.in_allocation(message.allocation_id)
+            self.graph.transition_all(executions, _E.FAILED, now_ms)
+            return self._fail(slot_msg.ErrorInfo(error=error), now_ms, location=command.taskmanager_id)
+        return self._command_lost(command, str(error.get("message")), now_ms)
+
+    def _command_lost(self, command: fx.Command, reason: str, now_ms: int) -> list[fx.Effect]:
+        message = command.message
+        match message:
+            case msg.DeploySlot() if self._is_current(message):
+                return self._slot_lost(message.allocation_id, f"cannot deploy: {reason}", now_ms)
+            case msg.SlotCommand(command=slot_msg.TriggerCheckpoint(checkpoint_id=checkpoint_id)):
+                return self.coordinator.trigger_failed(
+                    checkpoint_id, f"could not be triggered at {command.taskmanager_id}: {reason}", now_ms
+                )
+            case _:
+                # Cancelling and freeing have their own time limits; a completed checkpoint
+                # that a slot did not hear of is repeated with the next one.
+                return []
+
+    def _is_current(self, message: msg.DeploySlot) -> bool:
+        deploy = message.deploy
+        return (
+            deploy is not None
+            and deploy.job_attempt == self.job_attempt
+            and self.stage is Stage.DEPLOYED
+            and self.pool.get(message.allocation_id) is not None
+        )
+
+    def _taskmanager_of(self, allocation_id: str) -> str:
+        held = self.pool.get(allocation_id)
+        assert held is not None
+        return held.taskmanager_id
+
+    def _command_id(self, word: str) -> str:
+        self._commands += 1
+        return f"{self.job_id}-{self.settings.epoch}-{word}-{self._commands}"
+
+    # -- showing -------------------------------------------------------------------------
+
+    @property
+    def waiting_for(self) -> str | None:
+        if self.stage is Stage.WAITING and self.pool.missing:
+            return waiting_for(
+                self.job_graph, self.pool.missing, total=self._due.cluster_total, free=self._due.cluster_free
+            )
+        return None
+
+    def validate_state(self) -> None:
+        """InternalError when an invariant is broken; called after every step in tests."""
+        self.graph.validate_state()
+        self.coordinator.validate_state()
+        problems = []
+        if self.status.globally_terminal and self.stage not in (Stage.ARCHIVING, Stage.GONE):
+            problems.append(f"{self.status.value} while {self.stage.value}")
+        if self.stage is Stage.DEPLOYED and self.status is not _J.RUNNING:
+            problems.append(f"deployed and {self.status.value}")
+        if self.stage is Stage.DEPLOYED and self.graph.count(_E.FAILED, _E.CANCELED):
+            problems.append("a failed task was not noticed")
+        if self.coordinator.pending and self.stage not in (Stage.DEPLOYED,) and self.coordinator.settled:
+            problems.append(f"a checkpoint in flight while {self.stage.value}")
+        if len(self.pool.all()) > self.pool.needed:
+            problems.append("more slots than needed")
+        if problems:
+            raise InternalError("job master: " + "; ".join(problems))

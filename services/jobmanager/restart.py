@@ -1,0 +1,158 @@
+"""Restart strategies: whether and when to restart after a failure. Pure.
+
+``decide(now_ms)`` is called once per failure of a running job and answers the delay in
+ms before the restart, or None: give up. ``none``, ``fixed-delay``, ``failure-rate`` and
+``exponential-delay`` behave as Flink's.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Protocol
+
+from penstock import config as keys
+from penstock.errors import error_from_dict
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+#: A failure that repeats itself so often from the same checkpoint is no accident.
+SAME_FAILURES = 3
+
+
+class RestartStrategy(Protocol):
+    def decide(self, now_ms: int) -> int | None: ...
+
+    def describe(self) -> str:
+        """For error messages: what the strategy allows."""
+
+
+class NoRestart:
+    def decide(self, now_ms: int) -> int | None:
+        return None
+
+    def describe(self) -> str:
+        return "restart-strategy.type is 'none'"
+
+
+@dataclass
+class FixedDelay:
+    attempts: int
+    delay_ms: int
+    used: int = 0
+
+    def decide(self, now_ms: int) -> int | None:
+        if self.used >= self.attempts:
+            return None
+        self.used += 1
+        return self.delay_ms
+
+    def describe(self) -> str:
+        return f"fixed-delay allows {self.attempts} restarts"
+
+
+@dataclass
+class FailureRate:
+    max_failures: int
+    interval_ms: int
+    delay_ms: int
+    failures: deque[int] = field(default_factory=deque)
+
+    def decide(self, now_ms: int) -> int | None:
+        while self.failures and self.failures[0] <= now_ms - self.interval_ms:
+            self.failures.popleft()
+        self.failures.append(now_ms)
+        return self.delay_ms if len(self.failures) <= self.max_failures else None
+
+    def describe(self) -> str:
+        return f"failure-rate allows {self.max_failures} failures in {self.interval_ms} ms"
+
+
+@dataclass
+class ExponentialDelay:
+    initial_ms: int
+    max_ms: int
+    multiplier: float
+    reset_ms: int
+    attempts: int
+    used: int = 0
+    next_ms: float = 0.0
+    restarted_ms: int | None = None
+
+    def decide(self, now_ms: int) -> int | None:
+        stable = self.restarted_ms is not None and now_ms - self.restarted_ms >= self.reset_ms
+        if self.restarted_ms is None or stable:
+            self.used, self.next_ms = 0, float(self.initial_ms)
+        if self.used >= self.attempts:
+            return None
+        delay_ms = round(min(self.next_ms, self.max_ms))
+        self.used += 1
+        self.next_ms = min(self.next_ms * self.multiplier, float(self.max_ms))
+        self.restarted_ms = now_ms + delay_ms
+        return delay_ms
+
+    def describe(self) -> str:
+        return f"exponential-delay allows {self.attempts} restarts"
+
+
+def strategy_of(config: Mapping[str, Any]) -> RestartStrategy:
+    """The strategy that the job's configuration names."""
+    kind = keys.RESTART_STRATEGY.read(config)
+    if kind == "none":
+        return NoRestart()
+    if kind == "fixed-delay":
+        return FixedDelay(keys.RESTART_FIXED_ATTEMPTS.read(config), keys.RESTART_FIXED_DELAY_MS.read(config))
+    if kind == "failure-rate":
+        return FailureRate(
+            keys.RESTART_RATE_MAX.read(config),
+            keys.RESTART_RATE_INTERVAL_MS.read(config),
+            keys.RESTART_RATE_DELAY_MS.read(config),
+        )
+    return ExponentialDelay(
+        keys.RESTART_EXP_INITIAL_MS.read(config),
+        keys.RESTART_EXP_MAX_MS.read(config),
+        keys.RESTART_EXP_MULTIPLIER.read(config),
+        keys.RESTART_EXP_RESET_MS.read(config),
+        keys.RESTART_EXP_ATTEMPTS.read(config),
+    )
+
+
+@dataclass(frozen=True)
+class Restart:
+    delay_ms: int
+
+
+@dataclass(frozen=True)
+class GiveUp:
+    reason: str
+
+
+class FailureHandler:
+    """Decides about a failure: errors that cannot go away are not retried; else the
+    strategy decides. With the default strategy (nobody asked for restarts without end) an
+    identical error of the user's or ours that comes ``SAME_FAILURES`` times in a row from
+    the same checkpoint ends the job, so that a raising function is an answer in seconds.
+    """
+
+    def __init__(self, config: Mapping[str, Any]) -> None:
+        self.strategy = strategy_of(config)
+        self._explicit = keys.RESTART_STRATEGY.key in config
+        self._last: tuple[Any, ...] | None = None
+        self._same = 0
+
+    def decide(self, error: dict[str, Any], restored_checkpoint_id: int, now_ms: int) -> Restart | GiveUp:
+        known = error_from_dict(error)
+        if known.domain == "user" and not known.retryable:
+            return GiveUp("trying again cannot help: the error is in the program or its data")
+        signature = (error.get("type"), error.get("message"), error.get("where"), restored_checkpoint_id)
+        self._same = self._same + 1 if signature == self._last else 1
+        self._last = signature
+        deterministic = not error.get("lost") and known.domain != "external"
+        if deterministic and not self._explicit and self._same >= SAME_FAILURES:
+            return GiveUp(
+                f"the same failure came {self._same} times in a row from the same checkpoint "
+                "(set restart-strategy.type to retry as that strategy says)"
+            )
+        delay_ms = self.strategy.decide(now_ms)
+        return GiveUp(self.strategy.describe()) if delay_ms is None else Restart(delay_ms)

@@ -1,0 +1,79 @@
+"""Deploy messages: every slot gets all of its tasks, and where all the others run. Pure."""
+
+from __future__ import annotations
+
+import hashlib
+from typing import TYPE_CHECKING
+
+from penstock.messages.slot import Deploy, StateHandle, StorageSettings, TaskDescriptor
+from services.jobmanager.slots import locations
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from services.jobmanager.execution_graph import ExecutionGraph
+    from services.jobmanager.slots import SlotPool
+
+
+def attempt_secret(job_secret: str, job_attempt: int) -> str:
+    """The key of this attempt's data connections (hex): one attempt cannot speak to
+    another."""
+    return hashlib.sha256(f"{job_secret}:{job_attempt}".encode()).hexdigest()
+
+
+def assign(graph: ExecutionGraph, pool: SlotPool) -> None:
+    """Give every execution of the new attempt its slot."""
+    placed = pool.place(graph.job_graph)
+    for vertex, executions in graph.vertices():
+        for execution in executions:
+            held = placed[vertex.slot_sharing_group, execution.subtask_index]
+            execution.allocation_id = held.allocation_id
+            execution.taskmanager_id = held.taskmanager_id
+
+
+def deployments(
+    graph: ExecutionGraph,
+    pool: SlotPool,
+    *,
+    epoch: int,
+    job_secret: str,
+    storage: StorageSettings,
+    config: dict[str, str],
+    restored_checkpoint_id: int,
+    restore: Mapping[str, tuple[StateHandle, ...]],
+) -> list[Deploy]:
+    """One ``Deploy`` per slot that has tasks. ``restore``: vertex id → its handles."""
+    job_graph = graph.job_graph
+    by_slot: dict[str, list[TaskDescriptor]] = {}
+    for vertex, executions in graph.vertices():
+        handles = restore.get(vertex.id, ())
+        for execution in executions:
+            assert execution.allocation_id is not None
+            by_slot.setdefault(execution.allocation_id, []).append(
+                TaskDescriptor(
+                    execution_id=execution.execution_id,
+                    vertex_id=vertex.id,
+                    subtask_index=execution.subtask_index,
+                    attempt=execution.attempt,
+                    restore=handles,
+                )
+            )
+    where = locations(job_graph, pool.place(job_graph))
+    addresses = {a: address for a, address in pool.addresses().items() if a in by_slot}
+    return [
+        Deploy(
+            job_id=graph.job_id,
+            job_attempt=graph.job_attempt,
+            epoch=epoch,
+            allocation_id=allocation_id,
+            job_graph=job_graph,
+            tasks=tuple(tasks),
+            locations=where,
+            slots=addresses,
+            secret=attempt_secret(job_secret, graph.job_attempt),
+            storage=storage,
+            restored_checkpoint_id=restored_checkpoint_id,
+            config=config,
+        )
+        for allocation_id, tasks in by_slot.items()
+    ]

@@ -1,0 +1,146 @@
+"""The job's slots: how many it needs, which it holds, and what runs where. Pure.
+
+``SlotPool`` keeps the allocations that task managers offered; ``place`` puts subtask i of
+every vertex of a slot sharing group into that group's slot i.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from penstock.messages.slot import SlotAddress
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from penstock.jobgraph import JobGraph
+    from penstock.messages.cluster import OfferSlots
+
+#: (slot sharing group, number in the group)
+Place = tuple[str, int]
+
+
+def group_parallelism(graph: JobGraph) -> dict[str, int]:
+    """Slots that each slot sharing group needs: its greatest parallelism."""
+    needed: dict[str, int] = {}
+    for vertex in graph.vertices:
+        group = vertex.slot_sharing_group
+        needed[group] = max(needed.get(group, 0), vertex.parallelism)
+    return needed
+
+
+def slots_needed(graph: JobGraph) -> int:
+    return sum(group_parallelism(graph).values())
+
+
+@dataclass(frozen=True, slots=True)
+class HeldSlot:
+    address: SlotAddress
+    slot_index: int
+
+    @property
+    def allocation_id(self) -> str:
+        return self.address.allocation_id
+
+    @property
+    def taskmanager_id(self) -> str:
+        return self.address.taskmanager_id
+
+
+class SlotPool:
+    """Allocations this job holds, at most ``needed``."""
+
+    def __init__(self, needed: int) -> None:
+        self.needed = needed
+        self._held: dict[str, HeldSlot] = {}
+        #: where each allocation was last used, so that a restart finds its local files
+        self._last_place: dict[str, Place] = {}
+
+    def offer(self, offer: OfferSlots) -> tuple[str, ...]:
+        """Take what is needed; the accepted allocation ids. An offer repeated is accepted
+        again; what is not accepted the task manager gives back."""
+        accepted = []
+        for slot in offer.slots:
+            if slot.allocation_id not in self._held:
+                if len(self._held) >= self.needed:
+                    continue
+                address = SlotAddress(
+                    allocation_id=slot.allocation_id,
+                    taskmanager_id=offer.taskmanager_id,
+                    host=offer.host,
+                    port=offer.data_port,
+                    unix_path=offer.unix_path,
+                )
+                self._held[slot.allocation_id] = HeldSlot(address, slot.slot_index)
+            accepted.append(slot.allocation_id)
+        return tuple(accepted)
+
+    def remove(self, allocation_id: str) -> HeldSlot | None:
+        self._last_place.pop(allocation_id, None)
+        return self._held.pop(allocation_id, None)
+
+    def of_taskmanager(self, taskmanager_id: str) -> list[HeldSlot]:
+        return [held for held in self._held.values() if held.taskmanager_id == taskmanager_id]
+
+    def get(self, allocation_id: str) -> HeldSlot | None:
+        return self._held.get(allocation_id)
+
+    def all(self) -> list[HeldSlot]:
+        return list(self._held.values())
+
+    def addresses(self) -> dict[str, SlotAddress]:
+        return {allocation_id: held.address for allocation_id, held in self._held.items()}
+
+    @property
+    def missing(self) -> int:
+        return self.needed - len(self._held)
+
+    def place(self, graph: JobGraph) -> dict[Place, HeldSlot]:
+        """A held slot for every place of the graph. Call when ``missing`` is 0.
+
+        Slots go back to the place they had; the others by task manager and index, so
+        that neighbours of one group share a process tree and a host.
+        """
+        places = [(g, i) for g, n in group_parallelism(graph).items() for i in range(n)]
+        chosen: dict[Place, HeldSlot] = {}
+        for allocation_id, place in self._last_place.items():
+            if place in places and allocation_id in self._held:
+                chosen[place] = self._held[allocation_id]
+        used = {held.allocation_id for held in chosen.values()}
+        free = iter(
+            sorted(
+                (held for held in self._held.values() if held.allocation_id not in used),
+                key=lambda held: (held.taskmanager_id, held.slot_index),
+            )
+        )
+        for place in places:
+            if place not in chosen:
+                chosen[place] = next(free)
+        self._last_place = {held.allocation_id: place for place, held in chosen.items()}
+        return {place: chosen[place] for place in places}
+
+
+def locations(graph: JobGraph, placed: Mapping[Place, HeldSlot]) -> dict[str, str]:
+    """``"vertex:subtask"`` → allocation id, for every subtask."""
+    return {
+        f"{vertex.id}:{index}": placed[vertex.slot_sharing_group, index].allocation_id
+        for vertex in graph.vertices
+        for index in range(vertex.parallelism)
+    }
+
+
+def waiting_for(graph: JobGraph, missing: int, *, total: int | None, free: int | None) -> str:
+    """A sentence that says for what the job waits and what would help."""
+    groups = group_parallelism(graph)
+    needed = sum(groups.values())
+    of_groups = ""
+    if len(groups) > 1:
+        of_groups = " (" + ", ".join(f"{n} of group '{g}'" for g, n in groups.items()) + ")"
+    have = "" if total is None else f"; the cluster has {total}, {free} of them free"
+    noun = "slot is" if missing == 1 else "slots are"
+    return (
+        f"{missing} of {needed} {noun} missing{of_groups}{have}. "
+        "Add a task manager or slots (taskmanager.numberOfTaskSlots), lower the parallelism, "
+        "or wait for another job to end."
+    )

@@ -1,0 +1,58 @@
+"""Where a job's objects lie in the object store.
+
+::
+
+    jobs/<job>/log/<n>                      decision log (the truth)
+    jobs/<job>/spec  …/graph                JobSpec and JobGraph, as JSON
+    jobs/<job>/checkpoints/<id>/manifest    … and beside it the snapshots it names
+    jobs/<job>/results/<attempt>-<seq>      rows of a SELECT
+    jobs/<job>/deploy/<n>                   deployments too large for a message
+    jobs/<job>/archive                      JobDetails of an ended job
+    active-jobs/<job>                       accepted and not ended (an index, not the truth)
+    ended-jobs/<job>                        one line on an ended job, for lists
+"""
+
+from __future__ import annotations
+
+ACTIVE_PREFIX = "active-jobs/"
+ENDED_PREFIX = "ended-jobs/"
+
+
+def job_prefix(job_id: str) -> str:
+    return f"jobs/{job_id}/"
+
+
+def spec_key(job_id: str) -> str:
+    return f"jobs/{job_id}/spec"
+
+
+def graph_key(job_id: str) -> str:
+    return f"jobs/{job_id}/graph"
+
+
+def archive_key(job_id: str) -> str:
+    return f"jobs/{job_id}/archive"
+
+
+def checkpoints_prefix(job_id: str) -> str:
+    return f"jobs/{job_id}/checkpoints/"
+
+
+def manifest_key(job_id: str, checkpoint_id: int) -> str:
+    return f"jobs/{job_id}/checkpoints/{checkpoint_id}/manifest"
+
+
+def results_prefix(job_id: str) -> str:
+    return f"jobs/{job_id}/results/"
+
+
+def deploy_key(job_id: str, command_id: str) -> str:
+    return f"jobs/{job_id}/deploy/{command_id}"
+
+
+def active_key(job_id: str) -> str:
+    return f"{ACTIVE_PREFIX}{job_id}"
+
+
+def ended_key(job_id: str) -> str:
+    return f"{ENDED_PREFIX}{job_id}"

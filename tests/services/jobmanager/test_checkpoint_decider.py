@@ -1,0 +1,38 @@
+from __future__ import annotations
+
+import pytest
+
+from services.jobmanager.checkpoint_decider import At, CheckpointConfig, Now, Schedule, decide
+
+READY = {"ready_since_ms": 1000, "any_running": True}
+
+
+@pytest.mark.parametrize(
+    ("interval_ms", "pause_ms", "schedule", "now_ms", "expected"),
+    [
+        (500, 0, {}, 9000, None),  # tasks are not running
+        (500, 0, READY | {"any_running": False}, 9000, None),  # all finished
+        (500, 0, READY | {"in_flight": True}, 9000, None),
+        (500, 0, READY, 1100, At(1500)),
+        (500, 0, READY, 1500, Now("periodic")),
+        (500, 0, READY | {"last_trigger_ms": 2000}, 2100, At(2500)),
+        (500, 0, READY | {"last_trigger_ms": 200}, 1100, At(1500)),  # of an earlier attempt
+        (500, 900, READY | {"last_trigger_ms": 2000, "last_end_ms": 2300}, 2600, At(3200)),
+        (500, 900, READY | {"last_trigger_ms": 2000, "last_end_ms": 2300}, 3200, Now("periodic")),
+        (0, 0, READY, 9000, None),
+        (0, 0, READY | {"final_wanted": True}, 1000, Now("final")),
+        (500, 900, READY | {"final_wanted": True, "last_end_ms": 1000}, 1000, Now("final")),
+        (500, 0, READY | {"final_wanted": True, "last_end_ms": 1000, "last_failed": True}, 1000, At(1200)),
+        (0, 0, READY | {"requested": True}, 1000, Now("requested")),
+        (0, 0, {"requested": True, "any_running": True}, 1000, None),
+    ],
+)
+def test_decide(interval_ms, pause_ms, schedule, now_ms, expected):
+    config = CheckpointConfig(interval_ms, 60_000, pause_ms, 0, 1)
+    assert decide(config, Schedule(**schedule), now_ms) == expected
+
+
+def test_config_reads_flinks_keys():
+    prefix = "execution.checkpointing."
+    config = CheckpointConfig.of({prefix + "interval": "2 s", prefix + "num-retained": "0"})
+    assert (config.interval_ms, config.num_retained) == (2000, 1)

@@ -1,0 +1,255 @@
+from __future__ import annotations
+
+import pytest
+
+from penstock.messages import cluster as msg
+from penstock.messages import slot as slot_msg
+from penstock.messages.states import ExecutionState, JobStatus
+from services.jobmanager import effects as fx
+from services.jobmanager.master import Inherited, Stage
+from tests.services.jobmanager.graphs import diamond, pipeline
+from tests.services.jobmanager.simulated import Cluster, Faults
+
+FAST = {
+    "execution.checkpointing.interval": "300 ms",
+    "execution.checkpointing.tolerable-failed-checkpoints": "2",
+    "restart-strategy.type": "fixed-delay",
+    "restart-strategy.fixed-delay.attempts": "100000",
+    "restart-strategy.fixed-delay.delay": "50 ms",
+}
+
+
+def running(cluster: Cluster) -> bool:
+    return cluster.core.graph.count(ExecutionState.RUNNING) == len(cluster.core.graph)
+
+
+def of(cluster: Cluster, kind: type) -> list:
+    return [entry for entry in cluster.log if isinstance(entry, kind)]
+
+
+def test_a_bounded_job_runs_and_finishes():
+    cluster = Cluster(pipeline(), seed=1, config=FAST)
+    cluster.run()
+    assert cluster.stopped == fx.Stop(JobStatus.FINISHED)
+    assert next(type(e).__name__ for e in cluster.log) == "Restored"
+    assert of(cluster, msg.Terminal)[0].status is JobStatus.FINISHED
+    details = cluster.archived.details
+    assert details.status is JobStatus.FINISHED
+    assert details.attempt == 1
+    assert {s.state for v in details.vertices for s in v.subtasks} == {ExecutionState.FINISHED}
+    assert not cluster.allocations, "every slot was given back"
+    assert details.result_schema["fields"][0]["name"] == "v"
+
+
+def test_the_final_checkpoint_comes_without_periodic_ones():
+    cluster = Cluster(pipeline(), seed=2, config={"execution.checkpointing.interval": "0"})
+    cluster.run()
+    assert cluster.stopped.status is JobStatus.FINISHED
+    assert len(of(cluster, msg.CheckpointCompleted)) >= 1
+
+
+def test_subtask_i_of_every_vertex_shares_slot_i():
+    cluster = Cluster(pipeline(), seed=3, config=FAST, unbounded=True)
+    cluster.run(until=lambda: running(cluster))
+    deploys = [c.message.deploy for c in cluster.sent if isinstance(c.message, msg.DeploySlot)]
+    placed = [{(t.vertex_id, t.subtask_index) for t in d.tasks} for d in deploys]
+    assert {("enumerate", 0), ("read", 0), ("sum", 0), ("sink", 0)} in placed
+    assert {("read", 1), ("sum", 1)} in placed
+    assert len(deploys[0].locations) == 6
+    assert set(deploys[0].slots) == {d.allocation_id for d in deploys}
+    assert deploys[0].secret == deploys[1].secret
+    assert bytes.fromhex(deploys[0].secret)
+
+
+def test_it_waits_for_slots_and_says_for_what():
+    cluster = Cluster(pipeline(p=3), seed=4, taskmanagers=1, slots=2)
+    cluster.run(until=lambda: cluster.now_ms > 1_003_000)
+    details = cluster.ask(msg.RequestJobDetails(job_id="job"))
+    assert details.status is JobStatus.CREATED
+    assert details.waiting_for.startswith("1 of 3 slot is missing; the cluster has 2, 0 of them free")
+    cluster.free.append(("tm9", 0))
+    cluster.total += 1
+    cluster.run()
+    assert cluster.stopped.status is JobStatus.FINISHED
+
+
+def test_a_lost_slot_restarts_the_job_from_its_last_checkpoint():
+    cluster = Cluster(pipeline(), seed=5, config=FAST, unbounded=True)
+    cluster.run(until=lambda: len(of(cluster, msg.CheckpointCompleted)) == 3)
+    before = max(e.checkpoint_id for e in of(cluster, msg.CheckpointCompleted))
+    cluster.lose(next(iter(cluster.allocations)))
+    cluster.run(until=lambda: cluster.core.job_attempt == 2 and running(cluster))
+    restored = of(cluster, msg.Restored)[-1]
+    assert (restored.job_attempt, restored.checkpoint_id >= before) == (2, True)
+    details = cluster.ask(msg.RequestJobDetails(job_id="job"))
+    assert details.attempt == 2
+    assert details.restored_checkpoint_id == restored.checkpoint_id
+    assert "SIGKILL" in details.exceptions[0]["exception"]
+    deploys = [c.message.deploy for c in cluster.sent if isinstance(c.message, msg.DeploySlot)]
+    assert all(t.restore for t in deploys[-1].tasks)
+    cluster.run(until=lambda: cluster.core.coordinator.counts["completed"] > 5)
+    ids = [e.checkpoint_id for e in of(cluster, msg.CheckpointCompleted)]
+    assert ids == sorted(set(ids)), "checkpoint ids only grow"
+
+
+def test_a_lost_task_manager_fails_all_its_slots_at_once():
+    cluster = Cluster(pipeline(), seed=6, config=FAST, unbounded=True)
+    cluster.run(until=lambda: running(cluster))
+    lost = next(iter(cluster.allocations.values()))[0]
+    cluster.lose_taskmanager(lost)
+    cluster.run(until=lambda: cluster.core.stage is Stage.BACKING_OFF)
+    assert not cluster.core.pool.of_taskmanager(lost)
+    cluster.run(until=lambda: cluster.core.job_attempt == 2 and running(cluster))
+
+
+def test_cancel_stops_the_tasks_and_gives_the_slots_back():
+    cluster = Cluster(pipeline(), seed=7, config=FAST, unbounded=True)
+    cluster.run(until=lambda: running(cluster))
+    assert cluster.ask(msg.CancelJob(command_id="c", job_id="job")) == msg.Ack()
+    assert cluster.ask(msg.CancelJob(command_id="c", job_id="job")) == msg.Ack(), "repeats are answered"
+    assert cluster.core.status is JobStatus.CANCELLING
+    cluster.run()
+    assert cluster.stopped.status is JobStatus.CANCELED
+    assert not cluster.allocations
+
+
+@pytest.mark.parametrize("stage", [Stage.WAITING, Stage.ANNOUNCING, Stage.BACKING_OFF])
+def test_cancel_at_any_stage(stage):
+    cluster = Cluster(pipeline(), seed=8, config=FAST, unbounded=True)
+    if stage is Stage.BACKING_OFF:
+        cluster.run(until=lambda: running(cluster))
+        cluster.lose(next(iter(cluster.allocations)))
+    cluster.run(until=lambda: cluster.core.stage is stage)
+    cluster.ask(msg.CancelJob(command_id="c", job_id="job"))
+    cluster.run()
+    assert cluster.stopped.status is JobStatus.CANCELED
+
+
+def fail_a_task(cluster: Cluster, error: dict) -> None:
+    task = next(t for t in cluster.tasks.values() if t.state is ExecutionState.RUNNING)
+    info = slot_msg.ErrorInfo(error=error, traceback="Traceback of ours", operator="sum")
+    cluster.set_state(task, ExecutionState.FAILED, error=info)
+
+
+def test_an_error_of_the_data_is_not_retried():
+    cluster = Cluster(pipeline(), seed=9, unbounded=True)
+    cluster.run(until=lambda: running(cluster))
+    fail_a_task(cluster, {"type": "RecordError", "message": "not JSON", "user_traceback": "user's line 3"})
+    cluster.run()
+    assert cluster.stopped.status is JobStatus.FAILED
+    entry = cluster.archived.details.exceptions[0]
+    assert entry["exception"].startswith("user's line 3\n[PS-RECORD] not JSON")
+    assert entry["operator"] == "sum"
+    assert "cannot help" in entry["not_restarted"]
+    assert of(cluster, msg.Terminal)[0].error["message"] == "not JSON"
+
+
+def test_a_function_that_always_raises_fails_the_job_after_three_tries():
+    cluster = Cluster(pipeline(), seed=10, unbounded=True, config={"execution.checkpointing.interval": "0"})
+    for attempt in (1, 2, 3):
+        cluster.run(until=lambda a=attempt: cluster.core.job_attempt == a and running(cluster))
+        fail_a_task(cluster, {"type": "FunctionError", "message": "boom"})
+    cluster.run()
+    assert cluster.stopped.status is JobStatus.FAILED
+    assert cluster.core.job_attempt == 3
+
+
+def test_the_restart_strategy_is_kept():
+    config = FAST | {"restart-strategy.fixed-delay.attempts": "1"}
+    cluster = Cluster(pipeline(), seed=11, unbounded=True, config=config)
+    for attempt in (1, 2):
+        cluster.run(until=lambda a=attempt: cluster.core.job_attempt == a and running(cluster))
+        fail_a_task(cluster, {"type": "FunctionError", "message": f"boom {attempt}"})
+    cluster.run()
+    assert cluster.stopped.status is JobStatus.FAILED
+    assert cluster.core.job_attempt == 2
+    messages = [e["error"]["message"] for e in cluster.archived.details.exceptions]
+    assert messages == ["boom 2", "boom 1"]
+
+
+def test_a_fenced_master_says_nothing_more():
+    cluster = Cluster(pipeline(), seed=12, unbounded=True, config=FAST)
+    cluster.run(until=lambda: running(cluster))
+    cluster.apply(fx.Deposed("epoch 7 is newer than ours, 2"))
+    assert cluster.stopped == fx.Stop(JobStatus.SUSPENDED, "epoch 7 is newer than ours, 2")
+    sent = len(cluster.sent)
+    assert isinstance(cluster.ask(msg.CancelJob(command_id="c", job_id="job")), msg.Refused)
+    assert len(cluster.sent) == sent
+
+
+def test_stop_with_savepoint_is_retained_and_named():
+    cluster = Cluster(pipeline(), seed=13, unbounded=True, config=FAST)
+    assert isinstance(cluster.ask(msg.TriggerSavepoint(command_id="early", job_id="job")), msg.Refused), (
+        "not running yet"
+    )
+    cluster.run(until=lambda: running(cluster))
+    reply = cluster.ask(msg.TriggerSavepoint(command_id="s1", job_id="job", directory="backup"))
+    assert reply == msg.Ack()
+    cluster.run(until=lambda: len(of(cluster, msg.CheckpointCompleted)) == 4)
+    savepoint = next(e for e in of(cluster, msg.CheckpointCompleted) if e.kind == "savepoint")
+    assert savepoint.manifest_key.startswith("backup/savepoint-")
+    assert savepoint.manifest_key in cluster.manifests, "later checkpoints do not subsume it"
+    assert cluster.manifests[savepoint.manifest_key].object_keys() <= cluster.objects
+    shown = cluster.ask(msg.RequestJobDetails(job_id="job")).checkpoints
+    assert [c.status for c in shown if c.trigger_id == "s1"] == ["COMPLETED"]
+
+
+def test_a_new_master_restores_what_the_log_says():
+    first = Cluster(pipeline(), seed=14, unbounded=True, config=FAST)
+    first.run(until=lambda: len(of(first, msg.CheckpointCompleted)) == 2)
+    last = of(first, msg.CheckpointCompleted)[-1]
+    inherited = Inherited(
+        job_attempt=1,
+        highest_checkpoint_id=last.checkpoint_id + 3,
+        completed=((last.checkpoint_id, last.manifest_key, "checkpoint"),),
+    )
+    second = Cluster(pipeline(), seed=15, unbounded=True, config=FAST, inherited=inherited, after=first)
+    assert second.core.stage is Stage.RESTORING
+    second.run(until=lambda: second.core.coordinator.counts["completed"] == 1)
+    assert of(second, msg.Restored)[0].checkpoint_id == last.checkpoint_id
+    assert of(second, msg.Restored)[0].job_attempt == 2
+    assert of(second, msg.CheckpointCompleted)[0].checkpoint_id > last.checkpoint_id + 3
+    assert last.manifest_key not in second.manifests, "the newer one replaced it"
+
+
+def test_an_unreadable_checkpoint_is_never_started_from_nothing():
+    inherited = Inherited(job_attempt=1, highest_checkpoint_id=1, completed=((1, "k1", "checkpoint"),))
+    cluster = Cluster(pipeline(), seed=16, inherited=inherited)
+    cluster.run()
+    assert cluster.stopped.status is JobStatus.FAILED
+    assert cluster.archived.details.exceptions[0]["error"]["message"] == "gone"
+    assert not of(cluster, msg.Restored)
+
+
+def test_slots_that_count_as_ours_and_are_not_held_are_given_back():
+    cluster = Cluster(pipeline(), seed=17, config=FAST)
+    # A former master's: the resource manager counts them as the job's, nobody offers them.
+    cluster.allocations = {"old1": ("tm0", 0), "old2": ("tm0", 1)}
+    cluster.free = []
+    cluster.run()
+    assert cluster.stopped.status is JobStatus.FINISHED
+
+
+@pytest.mark.parametrize("seed", range(120))
+def test_random_faults(seed):
+    """Whatever happens, every invariant holds after each step, and once the faults end the
+    job does."""
+    faults = Faults(
+        task_failure=0.02,
+        slot_lost=0.01,
+        taskmanager_lost=0.005,
+        decline=0.03,
+        duplicate=0.2,
+        store=0.1,
+        lost_command=0.05,
+    )
+    graph = [pipeline(), diamond(), pipeline(p=4)][seed % 3]
+    config = FAST | {"execution.checkpointing.num-retained": str(1 + seed % 3)}
+    cluster = Cluster(graph, seed=seed, faults=faults, taskmanagers=3, slots=2, config=config)
+    cluster.run()
+    assert cluster.stopped.status is JobStatus.FINISHED
+    restored = [e.checkpoint_id for e in of(cluster, msg.Restored)]
+    completed = [e.checkpoint_id for e in of(cluster, msg.CheckpointCompleted)]
+    assert set(restored) <= set(completed) | {0}
+    assert restored == sorted(restored)
+    assert completed == sorted(set(completed))

@@ -1,0 +1,77 @@
+from __future__ import annotations
+
+import pytest
+
+from penstock.errors import ConnectorError, FunctionError, InternalError
+from services.jobmanager.restart import FailureHandler, GiveUp, Restart, strategy_of
+
+P = "restart-strategy."
+
+
+@pytest.mark.parametrize(
+    ("config", "failures_ms", "delays"),
+    [
+        ({P + "type": "none"}, [0], [None]),
+        (
+            {P + "type": "fixed-delay", P + "fixed-delay.attempts": "2", P + "fixed-delay.delay": "3 s"},
+            [0, 10, 20],
+            [3000, 3000, None],
+        ),
+        (
+            {
+                P + "type": "failure-rate",
+                P + "failure-rate.max-failures-per-interval": "2",
+                P + "failure-rate.failure-rate-interval": "1 min",
+                P + "failure-rate.delay": "5 s",
+            },
+            [0, 1000, 61_000, 61_500, 61_600],
+            [5000, 5000, 5000, 5000, None],
+        ),
+        (
+            {
+                P + "type": "exponential-delay",
+                P + "exponential-delay.initial-backoff": "1 s",
+                P + "exponential-delay.max-backoff": "3 s",
+                P + "exponential-delay.backoff-multiplier": "2",
+                P + "exponential-delay.reset-backoff-threshold": "1 min",
+            },
+            [0, 1000, 5000, 9000, 9000 + 3000 + 60_000],
+            [1000, 2000, 3000, 3000, 1000],
+        ),
+        (
+            {
+                P + "type": "exponential-delay",
+                P + "exponential-delay.attempts-before-reset-backoff": "2",
+            },
+            [0, 1, 2],
+            [1000, 1500, None],
+        ),
+    ],
+)
+def test_strategies(config, failures_ms, delays):
+    strategy = strategy_of(config)
+    assert [strategy.decide(ms) for ms in failures_ms] == delays
+    assert strategy.describe()
+
+
+def test_what_cannot_help_is_not_tried():
+    handler = FailureHandler({P + "type": "fixed-delay"})
+    decision = handler.decide(ConnectorError("no such stream").to_dict(), 0, 0)
+    assert isinstance(decision, GiveUp)
+
+
+def test_the_same_failure_from_the_same_checkpoint_ends_it_unless_retries_were_asked_for():
+    error = FunctionError("boom").to_dict()
+    default, asked = FailureHandler({}), FailureHandler({P + "type": "exponential-delay"})
+    assert [type(default.decide(error, 7, ms)) for ms in (0, 1, 2)] == [Restart, Restart, GiveUp]
+    assert {type(asked.decide(error, 7, ms)) for ms in range(10)} == {Restart}
+
+
+@pytest.mark.parametrize("change", ["checkpoint", "message", "lost"])
+def test_failures_that_differ_are_retried(change):
+    handler = FailureHandler({})
+    for n in range(10):
+        error = InternalError(f"slot {n if change == 'message' else 0}").to_dict()
+        if change == "lost":
+            error["lost"] = True
+        assert isinstance(handler.decide(error, n if change == "checkpoint" else 0, n), Restart)
