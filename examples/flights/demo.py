@@ -58,13 +58,25 @@ class Board:
 
     def render(self, state: str, total: int) -> Group:
         table = Table(box=box.ROUNDED, title="Departures from New York, the last hour of schedule")
-        for name in ("airport", "window", "departures", "mean delay", "worst", "°F", "wind mph", "rain in", "visibility"):
+        for name in (
+            "airport",
+            "window",
+            "departures",
+            "mean delay",
+            "worst",
+            "°F",
+            "wind mph",
+            "rain in",
+            "visibility",
+        ):
             table.add_column(name, justify="left" if name in ("airport", "window") else "right", no_wrap=True)
         for airport in AIRPORTS:
             row = self.latest.get(airport)
             cells = _cells(row) if row else ["…"] + [""] * 7
             table.add_row(f"{airport} {NAMES[airport]}", *cells)
-        line = f"{self.published:>9,} of {total:,} flights replayed   {self.windows:>8,} windows   job {state}"
+        line = (
+            f"{self.published:>9,} of {total:,} flights replayed   {self.windows:>8,} windows   job {state}"
+        )
         return Group(table, Text(line))
 
 
