@@ -55,6 +55,8 @@ class ServiceContext:
     subjects: Subjects
     supervisor: Supervisor
     log: structlog.stdlib.BoundLogger
+    #: Called with False when the broker's connection is lost, with True when it is back.
+    connection_listeners: list[Callable[[bool], None]] = field(default_factory=list)
     _closing: list[Any] = field(default_factory=list)
     _store: asyncio.Task[Store] | None = None
 
@@ -127,8 +129,18 @@ async def _run(
         loop.add_signal_handler(number, stopping.set)
     subjects = Subjects(conf.CLUSTER_ID.read(config))
     stop_wanted = asyncio.create_task(stopping.wait())
+    listeners: list[Callable[[bool], None]] = []
+
+    def connection_changed(connected: bool) -> None:
+        for listener in listeners:
+            listener(connected)
+
     connecting = asyncio.create_task(
-        NatsTransport.connect(conf.NATS_URL.read(config), name=f"{subjects.cluster}-{service_id}")
+        NatsTransport.connect(
+            conf.NATS_URL.read(config),
+            name=f"{subjects.cluster}-{service_id}",
+            on_connection=connection_changed,
+        )
     )
     await asyncio.wait([connecting, stop_wanted], return_when=asyncio.FIRST_COMPLETED)
     if not connecting.done():
@@ -144,6 +156,7 @@ async def _run(
         subjects=subjects,
         supervisor=Supervisor(role, clock),
         log=log,
+        connection_listeners=listeners,
     )
     service = build(context)
     started = asyncio.ensure_future(service.start())

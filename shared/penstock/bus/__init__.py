@@ -7,6 +7,7 @@
 """
 
 from penstock.bus.envelope import (
+    NobodyServesError,
     RefusedError,
     decode,
     encode,
@@ -20,6 +21,7 @@ from penstock.bus.subjects import Subjects, verb_of
 __all__ = [
     "MemoryBus",
     "MemoryTransport",
+    "NobodyServesError",
     "RefusedError",
     "Subjects",
     "decode",

@@ -48,6 +48,11 @@ class RefusedError(InternalError):
     code, retryable = "PS-REFUSED", False
 
 
+class NobodyServesError(BrokerError):
+    """The broker knows nobody on that subject: the process is gone, not there yet, or
+    cut off. Known at once, while a mere time-out says nothing."""
+
+
 @functools.lru_cache(maxsize=256)
 def _decoder(type_: Any) -> msgspec.json.Decoder[Any]:
     return msgspec.json.Decoder(type_)

@@ -12,6 +12,7 @@ import itertools
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from penstock.bus.envelope import NobodyServesError
 from penstock.bus.subjects import matches
 from penstock.errors import BrokerError
 
@@ -90,7 +91,7 @@ class MemoryTransport:
         self._check(subject)
         reply: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
         if not self.bus.deliver(subject, data, reply):
-            raise BrokerError(f"nobody serves the subject {subject}", where=subject)
+            raise NobodyServesError(f"nobody serves the subject {subject}", where=subject)
         try:
             return await asyncio.wait_for(reply, timeout_s)
         except TimeoutError:

@@ -8,6 +8,7 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING, Any
 
+from penstock.bus.envelope import NobodyServesError
 from penstock.errors import BrokerError
 
 if TYPE_CHECKING:
@@ -91,7 +92,7 @@ class NatsTransport:
                     servers=servers,
                     name=name,
                     connect_timeout=2,
-                    reconnect_time_wait=0.25,  # type: ignore[arg-type]
+                    reconnect_time_wait=0.1,  # type: ignore[arg-type]
                     max_reconnect_attempts=-1,
                     ping_interval=5,
                     max_outstanding_pings=2,
@@ -122,7 +123,7 @@ class NatsTransport:
         try:
             return bytes((await self._nc.request(subject, data, timeout=timeout_s)).data)
         except nats.errors.NoRespondersError:
-            raise BrokerError(
+            raise NobodyServesError(
                 f"nobody serves the subject {subject}",
                 where=subject,
                 remedy="is the service running, with the same cluster.id and nats.url?",

@@ -1,0 +1,66 @@
+"""Which waiting job gets which free slots.
+
+- In order of arrival.
+- All of what a job misses or nothing: no two jobs hold half of what each needs.
+- A job that does not fit now is passed over, so that small jobs use what is free; but
+  once a job that *could* fit has waited ``STARVATION_MS``, those behind it wait too.
+- Slots are spread: each from the task manager with the most free slots, then with the
+  fewest slots of this job.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+STARVATION_MS = 30_000
+
+
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """A job that misses slots, ``needed`` in all; ``since_ms``: when it began to wait."""
+
+    job_id: str
+    missing: int
+    needed: int
+    since_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class Grant:
+    job_id: str
+    taskmanager_id: str
+    slot_index: int
+
+
+def assign(
+    waiting: Iterable[Waiting],
+    free: Mapping[str, list[int]],
+    held: Mapping[tuple[str, str], int],
+    total: int,
+    now_ms: int,
+) -> list[Grant]:
+    """``waiting`` in order of arrival; ``free``: task manager → free slot indices;
+    ``held``: (task manager, job) → slots it has there; ``total``: slots of the cluster."""
+    left = {manager: sorted(indices) for manager, indices in free.items() if indices}
+    count = sum(map(len, left.values()))
+    grants: list[Grant] = []
+    for job in waiting:
+        if job.missing > count:
+            if job.needed <= total and now_ms - job.since_ms >= STARVATION_MS:
+                break
+            continue
+        mine: dict[str, int] = {}
+        for _ in range(job.missing):
+            manager = min(
+                left, key=lambda m: (-len(left[m]), held.get((m, job.job_id), 0) + mine.get(m, 0), m)
+            )
+            grants.append(Grant(job.job_id, manager, left[manager].pop(0)))
+            mine[manager] = mine.get(manager, 0) + 1
+            if not left[manager]:
+                del left[manager]
+        count -= job.missing
+    return grants

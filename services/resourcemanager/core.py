@@ -1,0 +1,338 @@
+"""The pure core of the leading resource manager.
+
+It starts empty: task managers report all their slots with every heartbeat and job masters
+repeat what they need, so that a new leader knows everything after one interval of each.
+Until then (``settle_ms``) it grants nothing: a slot it does not know of yet may be held.
+"""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Union, assert_never
+
+from penstock.messages.cluster import (
+    Ack,
+    AllocateSlot,
+    ClusterOverview,
+    DeclareReply,
+    DeclareSlots,
+    DeregisterTaskManager,
+    Refused,
+    RegisterReply,
+    RegisterTaskManager,
+    RequestClusterOverview,
+    SlotsUnavailable,
+    TaskManagerDetails,
+    TaskManagerLost,
+)
+from services.common.core import Answer, Asked, EffectFailed, Tick
+from services.resourcemanager.assignment import Waiting, assign
+from services.resourcemanager.registry import Commanded, Registry
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+# -- effects -----------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class SendAllocate:
+    """→ ``AllocateAnswered`` or ``EffectFailed``."""
+
+    taskmanager_id: str
+    message: AllocateSlot
+
+
+@dataclass(frozen=True, slots=True)
+class NotifyJob:
+    """Tell a job's master; ``until_answered``: repeat (it must know), else once."""
+
+    job_id: str
+    message: Union[TaskManagerLost, SlotsUnavailable]
+    until_answered: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Probe:
+    """Ask whether anybody is there. → ``Probed``."""
+
+    taskmanager_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class Abdicate:
+    reason: str
+
+
+# -- events ------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class AllocateAnswered:
+    allocation_id: str
+    refused: Refused | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Probed:
+    """``gone``: the broker knows nobody there (a time-out says nothing)."""
+
+    taskmanager_id: str
+    gone: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Connection:
+    """Our own connection to the broker went or came back."""
+
+    connected: bool
+
+
+Effect = Union[Answer, SendAllocate, NotifyJob, Probe, Abdicate]
+Event = Union[Asked, Tick, AllocateAnswered, Probed, Connection, EffectFailed]
+
+#: Probes in a row that must find nobody before a task manager counts as lost.
+PROBES = 2
+#: A job that waits is told again after this, also when nothing changed.
+NOTICE_AGAIN_MS = 10_000
+
+
+@dataclass(slots=True)
+class Job:
+    """``waiting_since_ms``: when it began to miss slots, or None."""
+
+    epoch: int
+    needed: int
+    heard_ms: int
+    waiting_since_ms: int | None = None
+    #: (missing, total, free) as last told, and when
+    told: tuple[int, int, int] | None = None
+    told_ms: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    heartbeat_interval_ms: int = 1_000
+    heartbeat_timeout_ms: int = 10_000
+    notice_ms: int = 2_000
+    settle_ms: int = 0
+
+
+class ResourceManagerCore:
+    """``epoch``: the fencing token of this leader."""
+
+    def __init__(self, resourcemanager_id: str, epoch: int, settings: Settings, now_ms: int) -> None:
+        self.id = resourcemanager_id
+        self.epoch = epoch
+        self.settings = settings
+        self.registry = Registry(grace_ms=3 * settings.heartbeat_interval_ms)
+        #: In order of arrival (a dict keeps it).
+        self.jobs: dict[str, Job] = {}
+        self._grants_from_ms = now_ms + settings.settle_ms
+        self._connected = True
+        self._last_tick_ms = now_ms
+        #: Silence before this moment was (perhaps) ours, not theirs.
+        self._listening_since_ms = now_ms
+        self._probes_from_ms = now_ms
+        self._numbers = itertools.count(1)
+
+    def step(self, event: Event, now_ms: int) -> Iterator[Effect]:
+        match event:
+            case Asked(token, message):
+                yield from self._asked(token, message, now_ms)
+            case AllocateAnswered(allocation_id, refused):
+                yield from self._answered(allocation_id, refused, now_ms)
+            case Probed(taskmanager_id, gone):
+                yield from self._probed(taskmanager_id, gone)
+            case Connection(connected):
+                self._connected = connected
+                if connected:
+                    # The others come back in their own time: no hasty verdict.
+                    self._listening_since_ms = now_ms
+                    self._probes_from_ms = now_ms + self.settings.heartbeat_timeout_ms
+            case EffectFailed(SendAllocate() as effect, _):
+                # Whether it arrived is not known: the next report will tell.
+                self.registry.withdraw(effect.message.allocation_id)
+            case EffectFailed():
+                pass  # a notice that could not be delivered; the shell logged it
+            case Tick():
+                yield from self._tick(now_ms)
+            case _:
+                assert_never(event)
+        yield from self._assign(now_ms)
+        yield from self._notices(now_ms)
+
+    # -- requests ---------------------------------------------------------------------
+
+    def _asked(self, token: int, message: Any, now_ms: int) -> Iterator[Effect]:
+        match message:
+            case RegisterTaskManager():
+                _, lost = self.registry.update(message, now_ms)
+                yield Answer(token, RegisterReply(resourcemanager_id=self.id, epoch=self.epoch))
+                yield from self._tell_lost(lost, message.taskmanager_id, "it was started again")
+            case DeregisterTaskManager(taskmanager_id=taskmanager_id, reason=reason):
+                yield Answer(token, Ack())
+                yield from self._lose(taskmanager_id, f"it left: {reason}")
+            case DeclareSlots():
+                yield from self._declare(token, message, now_ms)
+            case RequestClusterOverview():
+                yield Answer(token, self.overview())
+            case _:
+                assert_never(message)
+
+    def _declare(self, token: int, message: DeclareSlots, now_ms: int) -> Iterator[Effect]:
+        known = self.jobs.get(message.job_id)
+        if known is not None and message.epoch < known.epoch:
+            reason = f"epoch {message.epoch} of job {message.job_id} is old: {known.epoch} is known"
+            yield Answer(token, Refused(reason=reason, fenced=True))
+            return
+        if message.needed <= 0:
+            self.jobs.pop(message.job_id, None)
+        elif known is None:
+            self.jobs[message.job_id] = Job(message.epoch, message.needed, now_ms)
+        else:
+            known.epoch, known.needed, known.heard_ms = message.epoch, message.needed, now_ms
+        yield from self._assign(now_ms)
+        allocated = self.registry.of_job(message.job_id)
+        yield Answer(
+            token,
+            DeclareReply(
+                allocated=allocated,
+                missing=max(0, message.needed - allocated),
+                total=self.registry.total,
+                free=self.registry.free,
+            ),
+        )
+
+    def overview(self) -> ClusterOverview:
+        managers = [
+            TaskManagerDetails(
+                id=manager_id,
+                host=manager.report.host,
+                pid=manager.report.pid,
+                data_port=manager.report.data_port,
+                last_heartbeat_ms=manager.last_heartbeat_ms,
+                slots=list(manager.slots()),
+                details=manager.report.details,
+            )
+            for manager_id, manager in sorted(self.registry.taskmanagers.items())
+        ]
+        return ClusterOverview(
+            taskmanagers=managers,
+            slots_total=self.registry.total,
+            slots_free=self.registry.free,
+            resourcemanager_id=self.id,
+            epoch=self.epoch,
+        )
+
+    # -- answers to our commands ------------------------------------------------------
+
+    def _answered(self, allocation_id: str, refused: Refused | None, now_ms: int) -> Iterator[Effect]:
+        if refused is None:
+            command = self.registry.commanded(allocation_id)
+            if command is not None:
+                command.acknowledged_ms = now_ms
+            return
+        self.registry.withdraw(allocation_id)
+        if refused.fenced:
+            yield Abdicate(refused.reason)
+
+    def _probed(self, taskmanager_id: str, gone: bool) -> Iterator[Effect]:
+        manager = self.registry.taskmanagers.get(taskmanager_id)
+        if manager is None:
+            return
+        manager.probing = False
+        manager.missed_probes = manager.missed_probes + 1 if gone else 0
+        if manager.missed_probes >= PROBES:
+            yield from self._lose(taskmanager_id, "its connection to the broker is gone")
+
+    # -- time -------------------------------------------------------------------------
+
+    def _tick(self, now_ms: int) -> Iterator[Effect]:
+        settings = self.settings
+        if now_ms - self._last_tick_ms > settings.heartbeat_interval_ms:
+            self._listening_since_ms = now_ms  # this process stood still: heartbeats wait unread
+        self._last_tick_ms = now_ms
+        if not self._connected:
+            return
+        for manager_id, manager in list(self.registry.taskmanagers.items()):
+            silent_ms = now_ms - max(manager.last_heartbeat_ms, self._listening_since_ms)
+            if silent_ms > settings.heartbeat_timeout_ms:
+                yield from self._lose(manager_id, f"no heartbeat for {silent_ms} ms")
+            elif (
+                silent_ms > 1.2 * settings.heartbeat_interval_ms
+                and now_ms >= self._probes_from_ms
+                and not manager.probing
+            ):
+                manager.probing = True
+                yield Probe(manager_id)
+        for job_id, job in list(self.jobs.items()):
+            if now_ms - max(job.heard_ms, self._listening_since_ms) > settings.heartbeat_timeout_ms:
+                del self.jobs[job_id]  # its master is gone; what it holds, it keeps
+
+    def _lose(self, taskmanager_id: str, reason: str) -> Iterator[Effect]:
+        yield from self._tell_lost(self.registry.remove(taskmanager_id), taskmanager_id, reason)
+
+    def _tell_lost(self, jobs: set[str], taskmanager_id: str, reason: str) -> Iterator[Effect]:
+        for job_id in sorted(jobs):
+            message = TaskManagerLost(
+                command_id=self._command_id(),
+                job_id=job_id,
+                taskmanager_id=taskmanager_id,
+                reason=f"task manager {taskmanager_id} is lost: {reason}",
+            )
+            yield NotifyJob(job_id, message, until_answered=True)
+
+    # -- assignment -------------------------------------------------------------------
+
+    def _command_id(self) -> str:
+        return f"rm-{self.epoch}-{next(self._numbers)}"
+
+    def _assign(self, now_ms: int) -> Iterator[Effect]:
+        waiting = []
+        for job_id, job in self.jobs.items():
+            missing = job.needed - self.registry.of_job(job_id)
+            if missing <= 0:
+                job.waiting_since_ms = job.told = None
+                continue
+            if job.waiting_since_ms is None:
+                job.waiting_since_ms = now_ms
+            waiting.append(Waiting(job_id, missing, job.needed, job.waiting_since_ms))
+        if not waiting or now_ms < self._grants_from_ms:
+            return
+        managers = self.registry.taskmanagers
+        # No new work for one that does not answer.
+        free = {m: manager.free() for m, manager in managers.items() if not manager.missed_probes}
+        held = {(m, job.job_id): managers[m].of_job(job.job_id) for m in free for job in waiting}
+        for grant in assign(waiting, free, held, self.registry.total, now_ms):
+            # The epoch is this leader's alone, so the id is unique in the cluster.
+            allocation_id = f"a{self.epoch}-{next(self._numbers)}"
+            self.registry.command(
+                Commanded(grant.taskmanager_id, grant.slot_index, grant.job_id, allocation_id)
+            )
+            yield SendAllocate(
+                grant.taskmanager_id,
+                AllocateSlot(
+                    command_id=self._command_id(),
+                    epoch=self.epoch,
+                    slot_index=grant.slot_index,
+                    job_id=grant.job_id,
+                    allocation_id=allocation_id,
+                ),
+            )
+
+    def _notices(self, now_ms: int) -> Iterator[Effect]:
+        for job_id, job in self.jobs.items():
+            since = job.waiting_since_ms
+            if since is None or now_ms - since < self.settings.notice_ms:
+                continue
+            missing = job.needed - self.registry.of_job(job_id)
+            if missing <= 0:
+                continue
+            now = (missing, self.registry.total, self.registry.free)
+            if now == job.told and now_ms - job.told_ms < NOTICE_AGAIN_MS:
+                continue
+            job.told, job.told_ms = now, now_ms
+            message = SlotsUnavailable(job_id=job_id, missing=now[0], total=now[1], free=now[2])
+            yield NotifyJob(job_id, message, until_answered=False)

@@ -1,0 +1,180 @@
+"""The shell of the resource manager: bids for the role's lease, and while it leads runs
+the core as an actor on the bus.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Union
+
+from penstock import config as conf
+from penstock.bus import NobodyServesError, request, serve_typed
+from penstock.errors import BrokerError
+from penstock.messages.cluster import (
+    Ack,
+    Refused,
+    RegisterTaskManager,
+    RequestTaskManagerDetails,
+    ToResourceManager,
+)
+from penstock.store import role_log
+from services.common.actor import ESCALATE, Actor
+from services.common.election import LeaderElection
+from services.resourcemanager.core import (
+    Abdicate,
+    AllocateAnswered,
+    Connection,
+    NotifyJob,
+    Probe,
+    Probed,
+    ResourceManagerCore,
+    SendAllocate,
+    Settings,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from penstock.ports import Subscription
+    from services.common.main import ServiceContext
+
+ROLE = "resourcemanager"
+TICK_MS = 100
+#: A command to a task manager or a notice to a master is repeated for so long.
+COMMAND_DEADLINE_S = 10.0
+NOTICE_DEADLINE_S = 60.0
+
+
+class ResourceManagerService:
+    def __init__(self, context: ServiceContext) -> None:
+        self._context = context
+        self._actor: Actor | None = None
+        self._subscription: Subscription | None = None
+        config = context.config
+        self._settings = Settings(
+            heartbeat_interval_ms=conf.HEARTBEAT_INTERVAL_MS.read(config),
+            heartbeat_timeout_ms=conf.HEARTBEAT_TIMEOUT_MS.read(config),
+            notice_ms=conf.SLOT_REQUEST_NOTICE_MS.read(config),
+        )
+        self._election: LeaderElection | None = None
+        context.connection_listeners.append(self._connection)
+
+    async def start(self) -> Mapping[str, Any]:
+        context = self._context
+        await context.store()
+        self._election = LeaderElection(
+            context.leases(),
+            ROLE,
+            context.service_id,
+            conf.LEASE_TTL_MS.read(context.config),
+            context.clock,
+            self._gained,
+            self._lost,
+        )
+        context.supervisor.start("election", self._election.run, ESCALATE)
+        return {}
+
+    async def stop(self) -> None:
+        await self._context.supervisor.stop("election")
+
+    # -- leadership -------------------------------------------------------------------
+
+    async def _gained(self) -> None:
+        context = self._context
+        log = role_log(await context.store(), ROLE)
+        epoch = await log.lead(context.service_id, context.clock.now_ms())
+        # After an earlier leader, one round of heartbeats before the first grant.
+        earlier = epoch > 1
+        settings = Settings(
+            heartbeat_interval_ms=self._settings.heartbeat_interval_ms,
+            heartbeat_timeout_ms=self._settings.heartbeat_timeout_ms,
+            notice_ms=self._settings.notice_ms,
+            settle_ms=self._settings.heartbeat_interval_ms * 3 // 2 if earlier else 0,
+        )
+        core = ResourceManagerCore(context.service_id, epoch, settings, context.clock.now_ms())
+        self._actor = Actor(ROLE, core, self._perform, context.clock, tick_ms=TICK_MS)
+        # A core that raises is a broken invariant: the process ends, a standby takes over.
+        context.supervisor.start("core", self._actor.run, ESCALATE)
+        self._subscription = await serve_typed(
+            context.transport, context.subjects.resourcemanager_all, ToResourceManager, self._serve
+        )
+        context.log.info("leading", epoch=epoch)
+
+    async def _lost(self, reason: str) -> None:
+        if self._subscription is not None:
+            subscription, self._subscription = self._subscription, None
+            try:
+                await subscription.unsubscribe()
+            except BrokerError as err:
+                self._context.log.warning("unsubscribing failed", error=str(err))
+        await self._context.supervisor.stop("core")
+        self._actor = None
+
+    async def _serve(self, message: Any) -> Any:
+        # Resumed after a stop, or cut off from the lease store: silence, so that the
+        # sender asks again and reaches the leader.
+        if self._actor is None or self._election is None or not self._election.still_leading():
+            return None
+        return await self._actor.ask(message)
+
+    def _connection(self, connected: bool) -> None:
+        if self._actor is not None and not self._actor.try_tell(Connection(connected)):
+            self._context.log.warning("the mailbox is full", dropped=f"Connection({connected})")
+
+    # -- effects ----------------------------------------------------------------------
+
+    def _perform(self, effect: Any) -> Any:
+        if self._election is None or not self._election.still_leading():
+            # Resumed after a stop: what the clock made the core decide is void.
+            return None
+        match effect:
+            case SendAllocate():
+                return self._allocate(effect)
+            case NotifyJob():
+                return self._notify(effect)
+            case Probe(taskmanager_id):
+                return self._probe(taskmanager_id)
+            case Abdicate(reason):
+                self._context.log.warning("abdicating", reason=reason)
+                if self._election is not None:
+                    self._election.resign()
+                return None
+            case _:
+                raise TypeError(f"unknown effect {effect!r}")
+
+    async def _allocate(self, effect: SendAllocate) -> AllocateAnswered:
+        reply = await request(
+            self._context.transport,
+            self._context.subjects.to_taskmanager(effect.taskmanager_id, effect.message),
+            effect.message,
+            Union[Ack, Refused],
+            deadline_s=COMMAND_DEADLINE_S,
+        )
+        return AllocateAnswered(effect.message.allocation_id, reply if isinstance(reply, Refused) else None)
+
+    async def _notify(self, effect: NotifyJob) -> None:
+        self._context.log.info("notice", job=effect.job_id, message=str(effect.message))
+        await request(
+            self._context.transport,
+            self._context.subjects.to_job(effect.job_id, effect.message),
+            effect.message,
+            Union[Ack, Refused],
+            deadline_s=NOTICE_DEADLINE_S if effect.until_answered else 2.0,
+            retry=effect.until_answered,
+        )
+
+    async def _probe(self, taskmanager_id: str) -> Probed:
+        message = RequestTaskManagerDetails()
+        try:
+            await request(
+                self._context.transport,
+                self._context.subjects.to_taskmanager(taskmanager_id, message),
+                message,
+                RegisterTaskManager,
+                timeout_s=1.0,
+                retry=False,
+            )
+        except NobodyServesError:
+            return Probed(taskmanager_id, gone=True)
+        except BrokerError:
+            return Probed(taskmanager_id, gone=False)  # slow, or we are cut off: says nothing
+        return Probed(taskmanager_id, gone=False)
