@@ -68,6 +68,7 @@ class CsvDecoder(Decoder):
         self._table = ctx.schema
         self._schema = ctx.schema.select(ctx.projection)
         self._bad_record = ctx.bad_record
+        self._extra = ctx.extra
         self._header: list[str] | None = ctx.extra.get("header")
         self._null = self._options["csv.null-literal"]
         self._ignore = self._options["csv.ignore-parse-errors"]
@@ -75,6 +76,13 @@ class CsvDecoder(Decoder):
     @property
     def has_header(self) -> bool:
         return self._options["csv.header"]
+
+    @property
+    def quote(self) -> bytes | None:
+        """The character between which a line end ends no record."""
+        if self._options["csv.disable-quote-character"]:
+            return None
+        return self._options["csv.quote-character"].encode()
 
     def set_header(self, line: bytes, where: str) -> None:
         """Column order of the file that follows, from its first line."""
@@ -102,13 +110,12 @@ class CsvDecoder(Decoder):
 
     def decode_batch(self, data: bytes, where: str) -> Batch:
         cells = self._parse_or_none(data, None)
-        lines: list[bytes] = []
+        first = self._extra.get("lines_before", 0) + 1
         if cells is None:
-            lines = [line for line in data.splitlines() if line.strip()]
-            return (
-                self.decode(lines, lambda i: f"{where}, line {i + 1}") if lines else Batch.empty(self._schema)
-            )
-        return self._convert(cells, None, lambda i: f"{where}, record {i + 1}")
+            # A record of another width: one line a record, to find it.
+            numbered = [(i, line) for i, line in enumerate(data.splitlines(), first) if line.strip()]
+            return self.decode([line for _, line in numbered], lambda i: f"{where}, line {numbered[i][0]}")
+        return self._convert(cells, None, lambda i: f"{where}, line {first + i}")
 
     # -- cells ----------------------------------------------------------------------
 

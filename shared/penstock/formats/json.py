@@ -109,6 +109,7 @@ class JsonDecoder(Decoder):
                 remedy="remove one of them",
             )
         self._bad_record = ctx.bad_record
+        self._extra = ctx.extra
         self._schema = ctx.schema.select(ctx.projection)
         fields = [(f.name, f.type) for f in self._schema.fields]
         self._decode_one = msgspec.json.Decoder(record_struct(fields, required=self._fail_on_missing)).decode
@@ -131,7 +132,7 @@ class JsonDecoder(Decoder):
         def where_line(index: int) -> str:
             # Blank lines do not count as records but do as lines.
             numbers = [i for i, line in enumerate(lines, 1) if line and not line.isspace()]
-            return f"{where}, line {numbers[index]}"
+            return f"{where}, line {self._extra.get('lines_before', 0) + numbers[index]}"
 
         return self.decode(kept, where_line)
 

@@ -25,6 +25,7 @@ class RawDecoder(Decoder):
         self._schema = ctx.schema.select(ctx.projection)
         self._text = isinstance(ctx.schema.fields[0].type, t.STRINGS)
         self._bad_record = ctx.bad_record
+        self._extra = ctx.extra
 
     def decode(self, messages: Sequence[bytes], where: Callable[[int], str]) -> Batch:
         if self._text:
@@ -40,7 +41,8 @@ class RawDecoder(Decoder):
         lines = data.split(b"\n")
         if lines and not lines[-1]:
             lines.pop()
-        return self.decode(lines, lambda i: f"{where}, line {i + 1}")
+        first = self._extra.get("lines_before", 0) + 1
+        return self.decode(lines, lambda i: f"{where}, line {first + i}")
 
     def _valid_text(self, messages: Sequence[bytes], where: Callable[[int], str]) -> Sequence[bytes]:
         kept = []

@@ -1,0 +1,84 @@
+"""Options and checks of the ``filesystem`` connector."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Literal
+
+from penstock.connectors.base import SinkWriter, SourceEnumerator, SourceReader, TableInfo
+from penstock.connectors.options import Option, OptionSet, bytes_size, choice, duration_ms, text
+from penstock.connectors.simple import DeclaredConnector
+from penstock.errors import ConnectorError
+from penstock.formats import get_format
+from penstock.types import logical as t
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from typing import Any
+
+OPTIONS = OptionSet(
+    "connector 'filesystem'",
+    [
+        Option("path", text, None, "A file, a folder, a glob, or such a URL (file:, s3:, gs:, az:).", required=True),
+        Option("source.split-size", bytes_size, 64 << 20, "Files of lines are cut into parts of about this size."),
+        Option("source.monitor-interval", duration_ms, None, "Look for new files this often: an unbounded source.", role="source"),
+        Option("sink.rolling-policy.file-size", bytes_size, 128 << 20, "A file is closed at about this size.", role="sink"),
+        Option("sink.delivery-guarantee", choice("exactly-once"), "exactly-once", "Files show once their checkpoint completed.", role="sink"),
+    ],
+    prefixes=("fs.", "json.", "csv.", "parquet.", "arrow."),
+)  # fmt: skip
+
+#: Metadata columns. ``file.path``: the file's name; ``row``: its number in the file part.
+METADATA: Mapping[str, Any] = {
+    "file.path": t.VarCharType(nullable=False),
+    "row": t.BigIntType(nullable=False),
+}
+
+
+class FilesystemConnector(DeclaredConnector):
+    name = "filesystem"
+    metadata = METADATA
+
+    def __init__(self) -> None:
+        super().__init__(OPTIONS)
+
+    def validate(self, table: TableInfo, *, role: Literal["source", "sink"]) -> None:
+        super().validate(table, role=role)
+        get_format(table.options.get("format"), where="connector 'filesystem'").check(
+            table.schema, table.options
+        )
+        if role == "source" and "source.monitor-interval" not in table.options:
+            self._check_there(table)
+
+    def _check_there(self, table: TableInfo) -> None:
+        from penstock.connectors.filesystem.paths import open_files
+
+        files, path = open_files(table.options["path"], table.options)
+        if not files.list(path):
+            raise ConnectorError(
+                f"no file at '{table.options['path']}'",
+                expected="an existing file, a folder with files, or a glob that matches some",
+                got="nothing there",
+                where="connector 'filesystem', option 'path'",
+                remedy="check the path; it must be readable on every task manager",
+            )
+
+    def is_bounded(self, table: TableInfo) -> bool:
+        return "source.monitor-interval" not in table.options
+
+    def sink_guarantee(self, table: TableInfo) -> str:
+        return "exactly-once"
+
+    def enumerator(self, table: TableInfo) -> SourceEnumerator:
+        from penstock.connectors.filesystem.source import FileEnumerator
+
+        return FileEnumerator(table)
+
+    def reader(self, table: TableInfo) -> SourceReader:
+        from penstock.connectors.filesystem.source import FileReader
+
+        return FileReader(table)
+
+    def writer(self, table: TableInfo) -> SinkWriter:
+        from penstock.connectors.filesystem.sink import FileSink
+
+        return FileSink(table)

@@ -1,0 +1,236 @@
+"""Reading one split of a file: an async iterator of blocks of rows.
+
+A block knows how to become a batch (on the data thread, where decoding text belongs) and
+where it starts, so that a position is ``{"at": start of block, "skip": rows taken from
+there, "row": rows of the split so far}``. Bytes are fetched in the helper thread.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable, Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from penstock.connectors.base import FormatContext
+from penstock.errors import ConnectorError, RecordError
+from penstock.formats import get_format
+from penstock.formats.arrow import columns_by_name
+from penstock.types.batch import Batch
+
+if TYPE_CHECKING:
+    from penstock.connectors.base import SourceContext, TableInfo
+    from penstock.connectors.filesystem.paths import Files
+
+BLOCK_BYTES = 512 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """Some rows of a split. ``at``: where reading may resume (byte offset, row group)."""
+
+    at: int
+    decode: Callable[[], Batch]
+
+
+class PartReader:
+    """Opens one file; subclasses give its blocks from ``at`` on."""
+
+    def __init__(self, ctx: SourceContext, table: TableInfo, files: Files, payload: dict[str, Any]) -> None:
+        self._ctx = ctx
+        self._files = files
+        self._payload = payload
+        self._path: str = payload["path"]
+        self._options = table.options
+        self._schema = ctx.schema.select(ctx.projection)
+        self._format_name = table.options["format"]
+        #: ``lines_before``: lines of the file before the block that is being decoded.
+        self._extra: dict[str, Any] = {}
+
+    def blocks(self, at: int | None) -> AsyncIterator[Block]:
+        raise NotImplementedError
+
+    def _open(self) -> Any:
+        try:
+            return self._files.open_input(self._path)
+        except OSError as err:
+            raise ConnectorError(
+                f"cannot read '{self._path}'",
+                expected="a readable file that stays until the job ends",
+                got=str(err),
+                remedy="restore the file, or start the job anew without its state",
+            ) from err
+
+    def _decoder(self) -> Any:
+        ctx = self._ctx
+        return get_format(self._format_name).decoder(
+            FormatContext(ctx.schema, ctx.projection, self._options, ctx.bad_record, self._extra)
+        )
+
+
+class LineReader(PartReader):
+    """Bytes [start, end) of a file of lines: those lines that *begin* in it."""
+
+    async def blocks(self, at: int | None) -> AsyncIterator[Block]:
+        run, start, end = self._ctx.run, self._payload["start"], self._payload["end"]
+        handle = await run(self._open)
+        decoder = self._decoder()
+        quote = getattr(decoder, "quote", None)
+        try:
+            header = b""
+            if getattr(decoder, "has_header", False):
+                header = await run(handle.readline)
+                decoder.set_header(header, self._path)
+                start = max(start, len(header))
+            offset = start if at is None else max(at, start)
+            if at is None and self._payload["start"] > 0:
+                offset = await run(lambda: _next_line(handle, start))
+            # Line numbers are known only when all of the file before was read.
+            lines = len(header.splitlines()) if offset == start and self._payload["start"] == 0 else None
+            while offset < end:
+                data = await run(lambda o=offset: _whole_lines(handle, o, end, quote))
+                if not data:
+                    return
+                where = self._path if lines is not None else f"{self._path} from byte {offset}"
+                yield Block(offset, lambda d=data, w=where, n=lines: self._decode(decoder, d, w, n))
+                offset += len(data)
+                if lines is not None:
+                    lines += data.count(b"\n")
+        finally:
+            await run(handle.close)
+
+    def _decode(self, decoder: Any, data: bytes, where: str, lines_before: int | None) -> Batch:
+        self._extra["lines_before"] = lines_before or 0
+        return decoder.decode_batch(data, where)
+
+
+def _next_line(handle: Any, start: int) -> int:
+    """Offset of the first line that begins at or after ``start``."""
+    handle.seek(start - 1)
+    while chunk := handle.read(64 * 1024):
+        found = chunk.find(b"\n")
+        if found >= 0:
+            return handle.tell() - len(chunk) + found + 1
+    return handle.tell()
+
+
+def _whole_lines(handle: Any, offset: int, end: int, quote: bytes | None) -> bytes:
+    """About ``BLOCK_BYTES`` of whole records from ``offset`` (a record's start) on; those
+    that begin at or after ``end`` are another split's. With ``quote``, a line end between
+    quotes ends no record."""
+    handle.seek(offset)
+    data = bytes(handle.read(min(BLOCK_BYTES, end - offset)))
+    while True:
+        cut = _record_end(data, quote)
+        at_end = offset + len(data) >= end
+        if cut and (not at_end or cut == len(data)):
+            return data[:cut]
+        chunk = bytes(handle.read(64 * 1024))
+        if not chunk:
+            return data
+        if at_end:  # only the rest of the record that has begun
+            for at in _line_ends(chunk):
+                if quote is None or (data.count(quote) + chunk[:at].count(quote)) % 2 == 0:
+                    return data + chunk[:at]
+        data += chunk
+
+
+def _line_ends(chunk: bytes) -> Iterator[int]:
+    at = chunk.find(b"\n")
+    while at >= 0:
+        yield at + 1
+        at = chunk.find(b"\n", at + 1)
+
+
+def _record_end(data: bytes, quote: bytes | None) -> int:
+    """Just behind the last record that is whole in ``data``; 0 when none is."""
+    cut = data.rfind(b"\n") + 1
+    while quote is not None and cut and data.count(quote, 0, cut) % 2:
+        cut = data.rfind(b"\n", 0, cut - 1) + 1
+    return cut
+
+
+class ParquetReader(PartReader):
+    """Row groups [first, last) of a Parquet file, only the projected columns."""
+
+    async def blocks(self, at: int | None) -> AsyncIterator[Block]:
+        run = self._ctx.run
+        handle = await run(self._open)
+        try:
+            file = await run(lambda: self._open_parquet(handle))
+            columns = self._columns(file)
+            for group in range(self._payload["first"] if at is None else at, self._payload["last"]):
+                batches = await run(
+                    lambda g=group: file.iter_batches(
+                        self._ctx.batch_rows, row_groups=[g], columns=columns, use_threads=False
+                    )
+                )
+                while (rows := await run(lambda b=batches: next(b, None))) is not None:
+                    yield Block(group, lambda r=rows: self._to_batch(r))
+        finally:
+            await run(handle.close)
+
+    def _open_parquet(self, handle: Any) -> pq.ParquetFile:
+        try:
+            return pq.ParquetFile(handle)
+        except (pa.ArrowException, OSError) as err:
+            raise ConnectorError(
+                f"'{self._path}' is no Parquet file", expected="a Parquet file", got=str(err),
+                remedy="check 'format' and 'path'",
+            ) from err  # fmt: skip
+
+    def _columns(self, file: pq.ParquetFile) -> list[str]:
+        # Raises, naming the column, when the file does not have it.
+        empty = file.schema_arrow.empty_table()
+        try:
+            columns_by_name(self._schema, empty, self._path)
+        except RecordError as err:
+            raise ConnectorError(
+                err.message, expected=err.expected, got=err.got, where=err.where, remedy=err.remedy
+            ) from None
+        return self._schema.names
+
+    def _to_batch(self, rows: pa.RecordBatch) -> Batch:
+        return Batch(self._schema, columns_by_name(self._schema, rows, self._path), num_rows=rows.num_rows)
+
+
+class ArrowReader(PartReader):
+    """An Arrow IPC file or stream, record batch by record batch."""
+
+    async def blocks(self, at: int | None) -> AsyncIterator[Block]:
+        run = self._ctx.run
+        handle = await run(self._open)
+        try:
+            batches = await run(lambda: self._batches(handle))
+            index = 0
+            while (rows := await run(lambda: next(batches, None))) is not None:
+                if index >= (at or 0):
+                    yield Block(index, lambda r=rows: self._to_batch(r))
+                index += 1
+        finally:
+            await run(handle.close)
+
+    def _batches(self, handle: Any) -> Any:
+        magic = handle.read(6)
+        handle.seek(0)
+        try:
+            if magic == b"ARROW1":
+                reader = pa.ipc.open_file(handle)
+                return (reader.get_batch(i) for i in range(reader.num_record_batches))
+            return iter(pa.ipc.open_stream(handle))
+        except (pa.ArrowException, OSError) as err:
+            raise ConnectorError(
+                f"'{self._path}' is no Arrow IPC file", expected="an Arrow IPC file or stream", got=str(err),
+                remedy="check 'format' and 'path'",
+            ) from err  # fmt: skip
+
+    def _to_batch(self, rows: pa.RecordBatch) -> Batch:
+        return Batch(self._schema, columns_by_name(self._schema, rows, self._path), num_rows=rows.num_rows)
+
+
+def part_reader(ctx: SourceContext, table: TableInfo, files: Files, payload: dict[str, Any]) -> PartReader:
+    """The reader for the table's format."""
+    kind = {"parquet": ParquetReader, "arrow": ArrowReader}.get(table.options["format"], LineReader)
+    return kind(ctx, table, files, payload)

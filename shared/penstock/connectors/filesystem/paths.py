@@ -1,0 +1,274 @@
+"""Where files live: a small port over local disk and object storage.
+
+A path is plain (``/data/x``), ``file:///data/x``, or a URL that obstore knows
+(``s3://bucket/prefix``, ``gs://…``, ``az://…``). Hidden names (a part that begins with
+``.`` or ``_``) are never listed: uncommitted output lies there.
+"""
+
+from __future__ import annotations
+
+import glob
+import os
+import re
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+from typing import TYPE_CHECKING, Any, BinaryIO
+from urllib.parse import unquote, urlsplit
+
+from penstock.errors import ConnectorError, ObjectStoreError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+_GLOB = re.compile(r"[*?\[]")
+
+
+@dataclass(frozen=True, slots=True)
+class FileInfo:
+    path: str
+    size: int
+
+
+class Files(ABC):
+    """Calls block and release the interpreter's lock; run them in the helper thread."""
+
+    @abstractmethod
+    def list(self, pattern: str) -> list[FileInfo]:
+        """The file, the files below a folder, or those a glob matches, sorted by path."""
+
+    @abstractmethod
+    def open_input(self, path: str) -> BinaryIO:
+        """A seekable file for reading."""
+
+    @abstractmethod
+    def open_output(self, path: str) -> Any:
+        """A new file with ``write(bytes)`` and ``close()``; folders are made."""
+
+    @abstractmethod
+    def sync(self, path: str) -> None:
+        """What was written and closed survives a crash of the machine."""
+
+    @abstractmethod
+    def rename(self, source: str, target: str) -> bool:
+        """Move, replacing nothing. False when ``source`` is absent (already moved)."""
+
+    @abstractmethod
+    def exists(self, path: str) -> bool: ...
+
+    @abstractmethod
+    def delete(self, path: str) -> None:
+        """An absent file is no error."""
+
+
+def join(folder: str, *names: str) -> str:
+    return "/".join([folder.rstrip("/"), *names])
+
+
+def _hidden(relative: PurePosixPath) -> bool:
+    return any(part.startswith((".", "_")) for part in relative.parts)
+
+
+class LocalFiles(Files):
+    def list(self, pattern: str) -> list[FileInfo]:
+        if _GLOB.search(pattern):
+            root = Path(_GLOB.split(pattern)[0]).parent
+            found = [Path(p) for p in glob.glob(pattern, recursive=True)]
+        else:
+            root = Path(pattern)
+            if root.is_file():
+                return [FileInfo(str(root), root.stat().st_size)]
+            found = list(root.rglob("*")) if root.is_dir() else []
+        files = [p for p in found if p.is_file() and not _hidden(PurePosixPath(p.relative_to(root)))]
+        return [FileInfo(str(p), p.stat().st_size) for p in sorted(files)]
+
+    def open_input(self, path: str) -> BinaryIO:
+        return open(path, "rb")
+
+    def open_output(self, path: str) -> Any:
+        Path(path).parent.mkdir(parents=True, exist_ok=True)
+        return open(path, "wb")
+
+    def sync(self, path: str) -> None:
+        for target in (path, str(Path(path).parent)):
+            handle = os.open(target, os.O_RDONLY)
+            try:
+                os.fsync(handle)
+            finally:
+                os.close(handle)
+
+    def rename(self, source: str, target: str) -> bool:
+        if not os.path.exists(source):
+            return False
+        Path(target).parent.mkdir(parents=True, exist_ok=True)
+        os.rename(source, target)
+        self.sync(target)
+        return True
+
+    def exists(self, path: str) -> bool:
+        return os.path.exists(path)
+
+    def delete(self, path: str) -> None:
+        Path(path).unlink(missing_ok=True)
+
+
+class ObjectFiles(Files):
+    """Files in an object store; a path stays the whole URL."""
+
+    def __init__(self, root: str, options: Mapping[str, str]) -> None:
+        from obstore.store import from_url
+
+        parts = urlsplit(root)
+        self._root = f"{parts.scheme}://{parts.netloc}"
+        try:
+            self._store = from_url(self._root, config=dict(options) or None)  # type: ignore[call-overload]
+        except Exception as err:
+            raise ConnectorError(
+                f"cannot use object storage at '{root}'",
+                expected="a URL such as s3://bucket/folder and 'fs.<key>' options",
+                got=str(err),
+                remedy="check the URL, the 'fs.…' options and the environment's credentials",
+            ) from err
+
+    def _key(self, path: str) -> str:
+        return path.removeprefix(self._root).lstrip("/")
+
+    def list(self, pattern: str) -> list[FileInfo]:
+        import obstore
+
+        key = self._key(pattern)
+        prefix = _GLOB.split(key)[0].rpartition("/")[0] if _GLOB.search(key) else key
+        matches = re.compile(_glob_regex(key)) if _GLOB.search(key) else None
+        out = []
+        try:
+            if matches is None and self.exists(pattern):
+                return [FileInfo(pattern, obstore.head(self._store, key)["size"])]
+            for page in obstore.list(self._store, prefix=prefix or None):
+                for entry in page:
+                    path = entry["path"]
+                    relative = PurePosixPath(path).relative_to(prefix) if prefix else PurePosixPath(path)
+                    if not _hidden(relative) and (matches is None or matches.fullmatch(path)):
+                        out.append(FileInfo(f"{self._root}/{path}", entry["size"]))
+        except OSError as err:
+            raise _store_error(pattern, err) from err
+        return sorted(out, key=lambda f: f.path)
+
+    def open_input(self, path: str) -> BinaryIO:
+        import obstore
+
+        try:
+            return _Readable(obstore.open_reader(self._store, self._key(path)))  # type: ignore[return-value]
+        except OSError as err:
+            raise _store_error(path, err) from err
+
+    def open_output(self, path: str) -> Any:
+        import obstore
+
+        return obstore.open_writer(self._store, self._key(path))
+
+    def sync(self, path: str) -> None:
+        """A closed object is durable."""
+
+    def rename(self, source: str, target: str) -> bool:
+        import obstore
+
+        if not self.exists(source):
+            return False
+        try:
+            obstore.copy(self._store, self._key(source), self._key(target))
+            obstore.delete(self._store, self._key(source))
+        except OSError as err:
+            raise _store_error(source, err) from err
+        return True
+
+    def exists(self, path: str) -> bool:
+        import obstore
+
+        try:
+            obstore.head(self._store, self._key(path))
+        except FileNotFoundError:
+            return False
+        except OSError as err:
+            raise _store_error(path, err) from err
+        return True
+
+    def delete(self, path: str) -> None:
+        import obstore
+
+        if self.exists(path):
+            obstore.delete(self._store, self._key(path))
+
+
+class _Readable:
+    """obstore's reader as the file object that pyarrow asks for."""
+
+    def __init__(self, reader: Any) -> None:
+        self._reader = reader
+        self.closed = False
+
+    def read(self, size: int = -1) -> bytes:
+        return bytes(self._reader.read(None if size < 0 else size))
+
+    def seek(self, offset: int, whence: int = 0) -> int:
+        return self._reader.seek(offset, whence)
+
+    def tell(self) -> int:
+        return self._reader.tell()
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def writable(self) -> bool:
+        return False
+
+    def flush(self) -> None:
+        """Nothing is buffered for writing."""
+
+    def close(self) -> None:
+        self.closed = True
+
+
+def _glob_regex(pattern: str) -> str:
+    out = ""
+    for part in re.split(r"(\*\*/?|\*|\?|\[[^\]]*\])", pattern):
+        match part:
+            case "**" | "**/":
+                out += ".*"
+            case "*":
+                out += "[^/]*"
+            case "?":
+                out += "[^/]"
+            case _ if part.startswith("["):
+                out += part.replace("[!", "[^")
+            case _:
+                out += re.escape(part)
+    return out
+
+
+def _store_error(path: str, err: Exception) -> ObjectStoreError:
+    return ObjectStoreError(
+        "object storage failed",
+        got=str(err),
+        where=path,
+        remedy="check that the bucket exists, the credentials and the connection",
+    )
+
+
+def local_path(path: str) -> str | None:
+    """The path on this machine's disk, None for object storage."""
+    parts = urlsplit(path)
+    if not parts.scheme:
+        return path
+    return unquote(parts.path) if parts.scheme == "file" else None
+
+
+def open_files(path: str, options: Mapping[str, str]) -> tuple[Files, str]:
+    """The port for ``path`` and the path as that port takes it."""
+    local = local_path(path)
+    if local is not None:
+        return LocalFiles(), os.path.abspath(os.path.expanduser(local))
+    settings = {k.removeprefix("fs."): v for k, v in options.items() if k.startswith("fs.")}
+    return ObjectFiles(path, settings), path

@@ -1,0 +1,234 @@
+"""The filesystem source: discovers files, cuts big ones, reads its splits in order."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+import numpy as np
+
+from penstock.connectors.base import Fetched, SourceEnumerator, SourceReader, Split, TableInfo
+from penstock.connectors.filesystem.connector import METADATA, OPTIONS
+from penstock.connectors.filesystem.parts import Block, part_reader
+from penstock.connectors.filesystem.paths import FileInfo, Files, open_files
+from penstock.errors import ConnectorError
+from penstock.types import Batch, Column, Field, Schema
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from penstock.connectors.base import SourceContext
+
+#: Batches read ahead of ``poll``.
+_AHEAD = 3
+
+
+class FileEnumerator(SourceEnumerator):
+    """Files in order of their paths; ids are path, size and part, so that a file that
+    grew under its name is noticed as another."""
+
+    def __init__(self, table: TableInfo) -> None:
+        self._table = table
+        self._options = OPTIONS.read(table.options)
+        self.discovery_interval_ms = self._options["source.monitor-interval"]
+
+    async def discover(self, ctx: SourceContext, known: set[str]) -> Sequence[Split]:
+        def look() -> list[Split]:
+            files, path = open_files(self._options["path"], self._table.options)
+            found = files.list(path)
+            if not found and self.discovery_interval_ms is None:
+                raise ConnectorError(
+                    f"no file at '{path}'",
+                    expected="an existing file, a folder with files, or a glob that matches some",
+                    got="nothing there",
+                    where=f"operator {ctx.uid}, option 'path'",
+                    remedy="check the path; it must be readable on every task manager",
+                )
+            out: list[Split] = []
+            order = len(known)
+            for info in found:
+                for payload in self._parts(files, info):
+                    split_id = f"{info.path}#{payload.get('start', payload.get('first', 0))}"
+                    if split_id not in known:
+                        out.append(Split(split_id, {**payload, "order": order}))
+                        order += 1
+            return out
+
+        return await ctx.run(look)
+
+    def _parts(self, files: Files, info: FileInfo) -> list[dict[str, Any]]:
+        size: int = self._options["source.split-size"]
+        kind = self._table.options["format"]
+        if kind == "parquet":
+            return _row_group_parts(files, info, size)
+        if kind in ("json", "raw") and size and info.size > size:
+            count = -(-info.size // size)
+            edges = [info.size * i // count for i in range(count + 1)]
+            return [{"path": info.path, "start": a, "end": b} for a, b in zip(edges, edges[1:], strict=False)]
+        return [{"path": info.path, "start": 0, "end": info.size}]
+
+
+def _row_group_parts(files: Files, info: FileInfo, size: int) -> list[dict[str, Any]]:
+    """Runs of row groups of about ``size`` bytes."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    handle = files.open_input(info.path)
+    try:
+        meta = pq.ParquetFile(handle).metadata
+    except (pa.ArrowException, OSError) as err:
+        raise ConnectorError(
+            f"'{info.path}' is no Parquet file", expected="a Parquet file", got=str(err),
+            remedy="check 'format' and 'path'",
+        ) from err  # fmt: skip
+    finally:
+        handle.close()
+    parts, first, taken = [], 0, 0
+    for group in range(meta.num_row_groups):
+        taken += meta.row_group(group).total_byte_size
+        if taken >= size or group == meta.num_row_groups - 1:
+            parts.append({"path": info.path, "first": first, "last": group + 1})
+            first, taken = group + 1, 0
+    return parts
+
+
+@dataclass(slots=True)
+class _State:
+    """A split and where it stands: ``row`` rows delivered; to resume, read from block
+    ``at`` and leave out the first ``skip`` rows. ``drop``: how many are still to be left
+    out after a restore."""
+
+    split: Split
+    at: int | None = None
+    skip: int = 0
+    row: int = 0
+    done: bool = False
+    drop: int = 0
+
+    def position(self) -> dict[str, Any]:
+        return {"at": self.at, "skip": self.skip, "row": self.row, "done": self.done}
+
+    def enter(self, at: int, batch: Batch) -> Batch:
+        """The rows of the block at ``at`` that are to be delivered."""
+        if self.drop:
+            dropped = min(self.drop, len(batch))
+            self.drop -= dropped
+            return batch.slice(dropped)
+        if at != self.at:
+            self.at, self.skip = at, 0
+        return batch
+
+
+def _restored(split: Split) -> _State:
+    position = split.position
+    if position is None:
+        return _State(split)
+    skip = position["skip"]
+    return _State(split, position["at"], skip, position["row"], position["done"], skip)
+
+
+class FileReader(SourceReader):
+    def __init__(self, table: TableInfo) -> None:
+        self._table = table
+        self._states: dict[str, _State] = {}
+        self._queue: deque[_State] = deque()
+        self._ready: deque[tuple[_State, Block | None]] = deque()  # None: the split's end
+        self._pending: tuple[_State, Batch] | None = None
+        self._event = asyncio.Event()
+        self._room = asyncio.Event()
+        self._task: asyncio.Task[None] | None = None
+        self._failure: BaseException | None = None
+
+    async def open(self, ctx: SourceContext) -> None:
+        self.ctx = ctx
+        self._files, _ = await ctx.run(lambda: open_files(self._table.options["path"], self._table.options))
+        fields = [Field(key, METADATA[key]) for key in ctx.metadata]
+        self._schema = Schema((*ctx.schema.select(ctx.projection).fields, *fields))
+
+    def add_splits(self, splits: Sequence[Split]) -> None:
+        for split in splits:
+            state = _restored(split)
+            self._states[split.id] = state
+            if not state.done:
+                self._queue.append(state)
+        self._event.set()
+        if self._queue and (self._task is None or self._task.done()):
+            self._task = asyncio.create_task(self._read_ahead())
+
+    async def _read_ahead(self) -> None:
+        try:
+            while self._queue:
+                state = self._queue.popleft()
+                reader = part_reader(self.ctx, self._table, self._files, state.split.payload)
+                async for block in reader.blocks(state.at):
+                    await self._offer(state, block)
+                await self._offer(state, None)
+        except Exception as err:
+            self._failure = err
+            self._event.set()
+
+    async def _offer(self, state: _State, block: Block | None) -> None:
+        while len(self._ready) >= _AHEAD:
+            self._room.clear()
+            await self._room.wait()
+        self._ready.append((state, block))
+        self._event.set()
+
+    def poll(self) -> Fetched | None:
+        if self._pending is None and not self._next_block():
+            return None
+        state, batch = self._pending  # type: ignore[misc]
+        rows = batch.slice(0, self.ctx.batch_rows)
+        self._pending = (state, batch.slice(len(rows))) if len(rows) < len(batch) else None
+        out = self._with_metadata(state, rows)
+        state.skip += len(rows)
+        state.row += len(rows)
+        return Fetched(state.split.id, out)
+
+    def _next_block(self) -> bool:
+        """Decode blocks until one has rows to deliver; False when none is there now."""
+        while self._ready:
+            state, block = self._ready.popleft()
+            self._room.set()
+            if block is None:
+                state.done = True
+                continue
+            batch = state.enter(block.at, block.decode())
+            if len(batch):
+                self._pending = (state, batch)
+                return True
+        if self._failure is not None:
+            raise self._failure
+        self._event.clear()
+        return False
+
+    def _with_metadata(self, state: _State, rows: Batch) -> Batch:
+        columns = list(rows.columns)
+        for key in self.ctx.metadata:
+            if key == "row":
+                numbers = np.arange(state.row, state.row + len(rows), dtype=np.int64)
+                columns.append(Column(METADATA[key], numbers))
+            else:
+                columns.append(Column.constant(METADATA[key], state.split.payload["path"], len(rows)))
+        return Batch(self._schema, columns, num_rows=len(rows))
+
+    async def wait(self) -> None:
+        if self._pending is None and not self._ready and self._failure is None:
+            await self._event.wait()
+
+    def finished_splits(self) -> set[str]:
+        return {s.split.id for s in self._states.values() if s.done}
+
+    def caught_up(self, split_id: str) -> bool:
+        return self._states[split_id].done
+
+    def snapshot(self) -> list[Split]:
+        return [msgspec.structs.replace(s.split, position=s.position()) for s in self._states.values()]
+
+    async def close(self) -> None:
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
