@@ -170,13 +170,17 @@ class SinkWriter(ABC):
 
         return nothing()
 
-    async def finish(self) -> None:
-        """All input has been written: push out what is buffered. Called once, before the
-        last ``begin_checkpoint``; not called when the task fails or is cancelled."""
-        await self.flush()
-
     async def commit(self, checkpoint_id: int) -> None:
         """Everything up to this checkpoint's epoch becomes visible. Repeatable."""
+
+    def needs_commit(self) -> bool:
+        """True: something written waits for ``commit``. At the end of its input the task
+        then finishes only after one more checkpoint is complete."""
+        return type(self).commit is not SinkWriter.commit
+
+    async def finish(self) -> None:
+        """All input has ended, all is committed; the last call before the final state is
+        taken (``begin_checkpoint``, unless there was a final checkpoint) and ``close``."""
 
     async def close(self) -> None: ...
 
