@@ -1,0 +1,73 @@
+"""The partial state of each aggregate, as columns.
+
+Known to the planner, which types the exchange between a local and a global aggregation,
+and to the runtime, which keeps, merges and snapshots the same columns.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from penstock.types import logical as t
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from penstock.functions.expr import AggregateCall
+
+_LONG = t.BigIntType(False)
+_DOUBLE = t.DoubleType(False)
+_FLAG = t.BooleanType(False)
+
+SUMS = ("SUM", "SUM0", "$SUM0", "AVG")
+EXTREMES = ("MIN", "MAX")
+VARIANCES = ("STDDEV_POP", "STDDEV_SAMP", "STDDEV", "VAR_POP", "VAR_SAMP", "VARIANCE")
+
+
+def sum_cells(type_: t.LogicalType) -> tuple[t.LogicalType, ...]:
+    """An exact sum: one DOUBLE, one BIGINT, or 32-bit limbs (low to high) of a DECIMAL."""
+    match type_:
+        case t.FloatType() | t.DoubleType():
+            return (_DOUBLE,)
+        case t.DecimalType(precision=p):
+            return (_LONG,) * (2 if p <= t.MAX_UNSCALED_INT64_PRECISION else 4)
+    return (_LONG,)
+
+
+def is_ordered_fixed(type_: t.LogicalType) -> bool:
+    """Whether values order by an int64 code of theirs."""
+    if isinstance(type_, t.DecimalType):
+        return type_.precision <= t.MAX_UNSCALED_INT64_PRECISION
+    return isinstance(
+        type_,
+        (
+            t.BooleanType, *t.INTEGERS, t.FloatType, t.DoubleType, t.DateType, t.TimeType,
+            *t.TIMESTAMPS, *t.INTERVALS,
+        ),
+    )  # fmt: skip
+
+
+def accumulator_types(
+    call: AggregateCall, arg_types: Sequence[t.LogicalType]
+) -> tuple[t.LogicalType, ...] | None:
+    """Columns of the partial state of ``call``; None if it cannot be split in two phases.
+
+    ``arg_types``: types of ``call.args``.
+    """
+    if call.distinct or call.python is not None:
+        return None
+    function = call.function.upper()
+    if function == "COUNT":
+        return (_LONG,)
+    if function in SUMS:
+        return (*sum_cells(arg_types[0]), _LONG)
+    if function in EXTREMES:
+        if is_ordered_fixed(arg_types[0]):
+            return (_LONG, _FLAG)
+        if isinstance(arg_types[0], (*t.STRINGS, *t.BINARIES)):
+            return (arg_types[0].with_nullable(True),)
+        return None
+    if function in VARIANCES and not isinstance(arg_types[0], t.DecimalType):
+        cell = sum_cells(arg_types[0])
+        return (*cell, *cell, _LONG)
+    return None

@@ -1,0 +1,174 @@
+"""All aggregates of one aggregation, by slot: filters, NULLs, DISTINCT, state, results."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import msgspec
+import numpy as np
+
+from penstock.errors import UnsupportedError
+from penstock.functions.accumulators import EXTREMES, SUMS, VARIANCES, is_ordered_fixed
+from penstock.runtime.kernels.accumulators import Accumulator, cell_accumulator
+from penstock.types import logical as t
+from penstock.types.column import Column
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+    from typing import Any
+
+    from penstock.functions.expr import AggregateCall
+
+
+def make_accumulator(
+    call: AggregateCall,
+    arg_types: Sequence[t.LogicalType],
+    *,
+    retracts: bool = False,
+    function: Callable[[str], Any] | None = None,
+) -> Accumulator:
+    """The accumulator of one call. ``function`` loads a user's aggregate function."""
+    name = call.function.upper()
+    if call.python is not None:
+        from penstock.runtime.kernels.sequences import PythonAggregate
+
+        if function is None:
+            raise UnsupportedError("a Python aggregate needs the job's function table", got=call.python)
+        return PythonAggregate(function(call.python), call.type)
+    if name == "APPROX_COUNT_DISTINCT" or (call.distinct and name not in EXTREMES):
+        from penstock.runtime.kernels.multisets import Distinct
+
+        plain = msgspec.structs.replace(
+            call, distinct=False, function="COUNT" if name == "APPROX_COUNT_DISTINCT" else call.function
+        )
+        return Distinct(make_accumulator(plain, arg_types, retracts=retracts, function=function), arg_types)
+    if name in EXTREMES and retracts:
+        from penstock.runtime.kernels.multisets import RetractableExtreme
+
+        inner = make_accumulator(call, arg_types)
+        return RetractableExtreme(inner, arg_types[0])
+    if name in EXTREMES and not is_ordered_fixed(arg_types[0]):
+        from penstock.runtime.kernels.multisets import VariableExtreme
+
+        return VariableExtreme(name, arg_types[0])
+    if name == "COUNT" or name in SUMS or name in EXTREMES or name in VARIANCES:
+        return cell_accumulator(call, arg_types)
+    from penstock.runtime.kernels.sequences import sequence_accumulator
+
+    return sequence_accumulator(call, arg_types, retracts=retracts)
+
+
+class AggregateSet:
+    """Accumulators of ``calls`` over an input of ``input_types``."""
+
+    def __init__(
+        self,
+        calls: Sequence[AggregateCall],
+        input_types: Sequence[t.LogicalType],
+        *,
+        retracts: bool = False,
+        function: Callable[[str], Any] | None = None,
+    ) -> None:
+        self.calls = list(calls)
+        self._input_types = list(input_types)
+        self._retracts, self._function = retracts, function
+        self.accumulators = [
+            make_accumulator(c, [input_types[i] for i in c.args], retracts=retracts, function=function)
+            for c in calls
+        ]
+
+    def fresh(self) -> AggregateSet:
+        """An empty set of the same calls (scratch for merging panes)."""
+        return AggregateSet(self.calls, self._input_types, retracts=self._retracts, function=self._function)
+
+    @property
+    def columnar(self) -> bool:
+        """Whether every partial state is a set of columns (two phases, plain snapshots)."""
+        return all(a.types for a in self.accumulators)
+
+    @property
+    def partial_types(self) -> list[t.LogicalType]:
+        return [x for a in self.accumulators for x in a.types]
+
+    def reset(self, slots: np.ndarray, high: int) -> None:
+        for a in self.accumulators:
+            a.reset(slots, high)
+
+    def release(self, slots: np.ndarray) -> None:
+        for a in self.accumulators:
+            a.release(slots)
+
+    def add(self, slots: np.ndarray, columns: Sequence[Column], signs: np.ndarray | None) -> None:
+        """Add input rows (all input columns) to their slots."""
+        for call, accumulator in zip(self.calls, self.accumulators, strict=True):
+            keep = _counted_rows(call, accumulator, columns)
+            args = [columns[i] for i in call.args]
+            if keep is None:
+                accumulator.add(slots, args, signs)
+            elif len(keep):
+                args = [a.take(keep) for a in args]
+                accumulator.add(slots[keep], args, None if signs is None else signs[keep])
+
+    def absorb(self, slots: np.ndarray, other: AggregateSet, other_slots: np.ndarray) -> None:
+        for mine, theirs in zip(self.accumulators, other.accumulators, strict=True):
+            mine.absorb(slots, theirs, other_slots)
+
+    def partials(self, slots: np.ndarray) -> list[Column]:
+        return [c for a in self.accumulators for c in a.partials(slots)]
+
+    def merge(self, slots: np.ndarray, partials: Sequence[Column]) -> None:
+        at = 0
+        for a in self.accumulators:
+            a.merge(slots, partials[at : at + len(a.types)])
+            at += len(a.types)
+
+    @property
+    def nbytes(self) -> int:
+        return sum(a.nbytes for a in self.accumulators)
+
+    def state_tables(
+        self, slots: np.ndarray
+    ) -> Iterator[tuple[str, np.ndarray | None, list[Column], list[str]]]:
+        """The whole state as tables: (name, positions in ``slots`` or None = one row each,
+        columns, their names)."""
+        labels = [f"agg{i}.{j}" for i, a in enumerate(self.accumulators) for j in range(len(a.types))]
+        yield "cells", None, self.partials(slots), labels
+        for i, a in enumerate(self.accumulators):
+            for name, types, _ in a.tables():
+                positions, columns = a.dump_table(name, slots)
+                yield f"agg{i}.{name}", positions, columns, [f"value{j}" for j in range(len(types))]
+
+    def state_loaders(
+        self,
+    ) -> list[tuple[str, list[t.LogicalType], Callable[[np.ndarray, Sequence[Column]], None]]]:
+        """(table name, types of its columns, load(slots, columns)), ``cells`` first."""
+        loaders: list[Any] = [("cells", self.partial_types, self.merge)]
+        for i, a in enumerate(self.accumulators):
+            loaders += [(f"agg{i}.{name}", list(types), load) for name, types, load in a.tables()]
+        return loaders
+
+    def results(self, slots: np.ndarray) -> list[Column]:
+        return [
+            _as(call.type, a.result(slots)) for call, a in zip(self.calls, self.accumulators, strict=True)
+        ]
+
+
+def _as(type_: t.LogicalType, column: Column) -> Column:
+    return column if column.type == type_ else column.cast_type(type_)
+
+
+def _counted_rows(
+    call: AggregateCall, accumulator: Accumulator, columns: Sequence[Column]
+) -> np.ndarray | None:
+    """Rows that an aggregate sees: FILTER is TRUE and no argument is NULL; None = all."""
+    mask: np.ndarray | None = None
+    if call.filter is not None:
+        column = columns[call.filter]
+        mask = column.values if column.valid is None else column.values & column.valid
+    if call.args and not accumulator.keeps_nulls:
+        # COUNT(a, b) and COUNT(DISTINCT a, b) skip a row with any NULL.
+        for index in call.args:
+            valid = columns[index].valid
+            if valid is not None:
+                mask = valid if mask is None else mask & valid
+    return None if mask is None or mask.all() else np.flatnonzero(mask)

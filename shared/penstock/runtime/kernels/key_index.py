@@ -1,0 +1,413 @@
+"""Key columns → dense slots: a vectorised open-addressing table.
+
+One table an operator and subtask. The table holds slot numbers; keys lie dense in slot
+order beside it, so that state columns are plain arrays indexed by slot. A lookup probes
+all rows of a batch together, in as many rounds as the longest probe.
+
+* One whole-number key column (the fast path) compares the key itself, any other key its
+  64-bit hash and then, column by column, the key.
+* Growing never stops the world: the old table stays readable while every later call
+  moves a bounded number of its slots into the new one.
+* Slots are freed when their state is purged, and used again.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow.compute as pc
+
+from penstock.runtime.kernels.hashing import hash_columns
+from penstock.runtime.kernels.store import RowStore, Slots, grown
+from penstock.types import logical as t
+from penstock.types.column import Column, numpy_dtype
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from penstock.types.logical import LogicalType
+
+#: Arrow-backed types that ``pc.equal`` compares.
+_SCALAR_ARROW = (*t.STRINGS, *t.BINARIES, t.DecimalType)
+_EMPTY = -1
+_TOMBSTONE = -2
+_FIRST_BITS = 11
+#: Slots moved from the old table per call, beyond twice the batch's rows.
+_MIGRATE = 8192
+_S32 = np.uint64(32)
+_INT_SEED = np.uint64(0x9E3779B97F4A7C15)
+
+
+class _Table:
+    """int32 slot numbers at 2^bits positions; position = hash's high bits."""
+
+    __slots__ = ("capacity", "mask", "shift", "slots", "used")
+
+    def __init__(self, bits: int) -> None:
+        self.capacity = 1 << bits
+        self.slots = np.full(self.capacity, _EMPTY, np.int32)
+        self.mask = self.capacity - 1
+        self.shift = np.uint64(64 - bits)
+        self.used = 0  # positions that are not empty, tombstones included
+
+    def home(self, hashes: np.ndarray) -> np.ndarray:
+        return (hashes >> self.shift).view(np.int64)
+
+
+class KeyIndex:
+    """See the module. ``types``: the key columns'; none at all means one global key."""
+
+    def __init__(self, types: Sequence[LogicalType]) -> None:
+        self.types = list(types)
+        dtype = numpy_dtype(self.types[0]) if len(self.types) == 1 else None
+        self._whole = dtype is not None and dtype.kind in "iub"
+        self._table = _Table(_FIRST_BITS)
+        self._old: _Table | None = None
+        self._pending = np.empty(0, np.int64)  # slots still to be moved from the old table
+        self._in_old = np.zeros(0, np.bool_)
+        if self._whole:
+            self._slots = Slots()
+            self._ints = np.zeros(1024, np.int64)
+            self._null_slot = -1
+        else:
+            self._rows = RowStore(self.types)
+            self._slots = self._rows.slots
+            self._hashes = np.zeros(1024, np.uint64)
+
+    def __len__(self) -> int:
+        return self._slots.count
+
+    @property
+    def high(self) -> int:
+        """One above the highest slot ever given out: the length state columns need."""
+        return self._slots.high
+
+    @property
+    def nbytes(self) -> int:
+        own = self._ints.nbytes if self._whole else self._hashes.nbytes + self._rows.nbytes
+        return own + self._table.slots.nbytes + (self._old.slots.nbytes if self._old else 0)
+
+    # -- finding ---------------------------------------------------------------------
+
+    def lookup(self, columns: Sequence[Column], n: int) -> np.ndarray:
+        """int64 slot of each row's key, -1 where it is unknown."""
+        if not self.types:
+            return np.full(n, 0 if self._slots.count else -1, np.int64)
+        if self._whole:
+            keys, valid = _ints(columns[0])
+            out = self._find(keys, _hash_ints(keys), None)
+            if valid is not None:
+                out[~valid] = self._null_slot
+            return out
+        return self._find(None, hash_columns(columns), columns)
+
+    def upsert(self, columns: Sequence[Column], n: int) -> tuple[np.ndarray, np.ndarray]:
+        """(int64 slot of each row's key, the slots that are new, in order of first sight
+        within probing rounds)."""
+        if not self.types:
+            new = np.empty(0, np.int64)
+            if not self._slots.count:
+                new = self._rows.append([], 1)
+            return np.zeros(n, np.int64), new
+        self._make_room(n)
+        if self._whole:
+            return self._upsert_ints(columns[0])
+        hashes = hash_columns(columns)
+        out = self._find(None, hashes, columns)
+        missing = np.flatnonzero(out < 0)
+        if not len(missing):
+            return out, missing
+        return out, self._insert(out, missing, None, hashes, columns)
+
+    def upsert_ints(self, keys: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """``upsert`` of a non-null int64 array, for an index over one whole number."""
+        self._make_room(len(keys))
+        hashes = _hash_ints(keys)
+        out = self._find(keys, hashes, None)
+        missing = np.flatnonzero(out < 0)
+        if not len(missing):
+            return out, missing
+        return out, self._insert(out, missing, keys, hashes, None)
+
+    def lookup_ints(self, keys: np.ndarray) -> np.ndarray:
+        return self._find(keys, _hash_ints(keys), None)
+
+    def keys(self, slots: np.ndarray) -> list[Column]:
+        """The key columns of slots."""
+        if not self._whole:
+            return self._rows.take(slots)
+        type_ = self.types[0]
+        dtype = numpy_dtype(type_)
+        assert dtype is not None
+        valid = None
+        if self._null_slot >= 0:
+            mask = slots != self._null_slot
+            valid = None if mask.all() else mask
+        return [Column(type_, self._ints[slots].astype(dtype), valid)]
+
+    def ints(self, slots: np.ndarray) -> np.ndarray:
+        """The int64 keys of slots of an index over one whole number."""
+        return self._ints[slots]
+
+    def live_slots(self) -> np.ndarray:
+        """All slots in use, ascending."""
+        live = np.ones(self._slots.high, np.bool_)
+        live[self._slots._free[: self._slots._free_count]] = False
+        return np.flatnonzero(live)
+
+    # -- freeing ---------------------------------------------------------------------
+
+    def free(self, slots: np.ndarray) -> None:
+        """Forget the keys of these slots (each once); the numbers will be used again."""
+        if not len(slots):
+            return
+        if self.types:
+            placed = slots
+            if self._whole and self._null_slot >= 0 and (slots == self._null_slot).any():
+                placed = slots[slots != self._null_slot]
+                self._null_slot = -1
+            hashes = _hash_ints(self._ints[placed]) if self._whole else self._hashes[placed]
+            if self._old is not None:
+                moved = ~self._in_old_mask(placed)
+                self._erase(self._old, placed[~moved], hashes[~moved])
+                self._in_old[placed[~moved]] = False
+                placed, hashes = placed[moved], hashes[moved]
+            self._erase(self._table, placed, hashes)
+        if self._whole:
+            self._slots.free(slots)
+        else:
+            self._rows.free(slots)
+
+    def _erase(self, table: _Table, slots: np.ndarray, hashes: np.ndarray) -> None:
+        position = table.home(hashes)
+        while len(slots):
+            here = table.slots[position] == slots
+            table.slots[position[here]] = _TOMBSTONE
+            slots, position = slots[~here], (position[~here] + 1) & table.mask
+
+    # -- probing ---------------------------------------------------------------------
+
+    def _upsert_ints(self, column: Column) -> tuple[np.ndarray, np.ndarray]:
+        keys, valid = _ints(column)
+        if valid is None:
+            return self.upsert_ints(keys)
+        out = np.empty(len(keys), np.int64)
+        out[valid], new = self.upsert_ints(keys[valid])
+        if self._null_slot < 0:
+            self._null_slot = int(self._slots.allocate(1)[0])
+            new = np.append(new, self._null_slot)
+        self._ints = grown(self._ints, self._slots.high)
+        out[~valid] = self._null_slot
+        return out, new
+
+    def _find(
+        self, keys: np.ndarray | None, hashes: np.ndarray, columns: Sequence[Column] | None
+    ) -> np.ndarray:
+        out = self._probe(self._table, keys, hashes, columns)
+        if self._old is not None:
+            missing = np.flatnonzero(out < 0)
+            if len(missing):
+                out[missing] = self._probe(
+                    self._old,
+                    None if keys is None else keys[missing],
+                    hashes[missing],
+                    None if columns is None else [c.take(missing) for c in columns],
+                )
+        return out
+
+    def _probe(
+        self,
+        table: _Table,
+        keys: np.ndarray | None,
+        hashes: np.ndarray,
+        columns: Sequence[Column] | None,
+    ) -> np.ndarray:
+        position = table.home(hashes)
+        # -1 and -2 read the last entries of the key array: harmless, masked just after.
+        slots = table.slots[position].astype(np.int64)
+        if keys is not None:
+            match = self._ints[slots] == keys
+            match &= slots >= 0
+        else:
+            match = self._hashes[slots] == hashes
+            match &= slots >= 0
+            self._confirm(match, slots, columns)
+        out = np.where(match, slots, -1)
+        rest = np.flatnonzero(~match & (slots != _EMPTY))
+        position = position[rest]
+        while len(rest):
+            position = (position + 1) & table.mask
+            slots = table.slots[position].astype(np.int64)
+            match = slots >= 0
+            if keys is not None:
+                match &= self._ints[slots] == keys[rest]
+            else:
+                match &= self._hashes[slots] == hashes[rest]
+                if columns is not None and match.any():
+                    hit = np.flatnonzero(match)
+                    match[hit] = self._equal(slots[hit], [c.take(rest[hit]) for c in columns])
+            out[rest[match]] = slots[match]
+            go_on = ~match & (slots != _EMPTY)
+            rest, position = rest[go_on], position[go_on]
+        return out
+
+    def _confirm(self, match: np.ndarray, slots: np.ndarray, columns: Sequence[Column] | None) -> None:
+        if columns is None:
+            return
+        hit = np.flatnonzero(match)
+        if len(hit) == len(match):
+            match &= self._equal(slots, columns)
+        elif len(hit):
+            match[hit] = self._equal(slots[hit], [c.take(hit) for c in columns])
+
+    def _equal(self, slots: np.ndarray, columns: Sequence[Column]) -> np.ndarray:
+        out: np.ndarray | None = None
+        for mine, other in zip(self._rows.take(slots), columns, strict=True):
+            same = equal_or_both_null(mine, other)
+            out = same if out is None else out & same
+        assert out is not None
+        return out
+
+    # -- inserting -------------------------------------------------------------------
+
+    def _insert(
+        self,
+        out: np.ndarray,
+        missing: np.ndarray,
+        keys: np.ndarray | None,
+        hashes: np.ndarray,
+        columns: Sequence[Column] | None,
+    ) -> np.ndarray:
+        """Give slots to the missing rows' keys (rows may share one); returns new slots."""
+        table = self._table
+        rows, position = missing, table.home(hashes[missing])
+        new: list[np.ndarray] = []
+        claim = np.arange(len(out), dtype=np.int32)
+        claim = -3 - claim
+        while len(rows):
+            at = table.slots[position]
+            free = np.flatnonzero(at == _EMPTY)
+            if len(free):
+                # Rows race for a free position; the last writer wins it.
+                table.slots[position[free]] = claim[rows[free]]
+                won = free[table.slots[position[free]] == claim[rows[free]]]
+                winners = rows[won]
+                slots = self._new_slots(winners, keys, hashes, columns)
+                table.slots[position[won]] = slots
+                table.used += len(won)
+                new.append(slots)
+                at = table.slots[position]
+            slots = at.astype(np.int64)
+            match = slots >= 0
+            if keys is not None:
+                match &= self._ints[slots] == keys[rows]
+            else:
+                match &= self._hashes[slots] == hashes[rows]
+                if columns is not None and match.any():
+                    hit = np.flatnonzero(match)
+                    match[hit] = self._equal(slots[hit], [c.take(rows[hit]) for c in columns])
+            out[rows[match]] = slots[match]
+            rows = rows[~match]
+            position = (position[~match] + 1) & table.mask
+        return np.concatenate(new) if new else np.empty(0, np.int64)
+
+    def _new_slots(
+        self,
+        rows: np.ndarray,
+        keys: np.ndarray | None,
+        hashes: np.ndarray,
+        columns: Sequence[Column] | None,
+    ) -> np.ndarray:
+        if keys is not None:
+            slots = self._slots.allocate(len(rows))
+            self._ints = grown(self._ints, self._slots.high)
+            self._ints[slots] = keys[rows]
+            return slots
+        assert columns is not None
+        slots = self._rows.append([c.take(rows) for c in columns], len(rows))
+        self._hashes = grown(self._hashes, self._slots.high)
+        self._hashes[slots] = hashes[rows]
+        return slots
+
+    # -- growing ---------------------------------------------------------------------
+
+    def _make_room(self, n: int) -> None:
+        """Keep the load at most one half, moving a bounded number of slots."""
+        if self._old is not None:
+            self._migrate(2 * n + _MIGRATE)
+        need = self._table.used + len(self._pending) + n
+        if 2 * need <= self._table.capacity:
+            return
+        while self._old is not None:
+            self._migrate(1 << 62)
+        live = self._slots.count
+        bits = max(_FIRST_BITS, (4 * (live + n) - 1).bit_length())
+        self._old, self._table = self._table, _Table(bits)
+        self._pending = self.live_slots()
+        if self._whole and self._null_slot >= 0:
+            self._pending = self._pending[self._pending != self._null_slot]
+        self._in_old = np.zeros(self._slots.high, np.bool_)
+        self._in_old[self._pending] = True
+        self._migrate(2 * n + _MIGRATE)
+
+    def _migrate(self, budget: int) -> None:
+        slots, self._pending = self._pending[:budget], self._pending[budget:]
+        slots = slots[self._in_old[slots]]
+        self._in_old[slots] = False
+        hashes = _hash_ints(self._ints[slots]) if self._whole else self._hashes[slots]
+        table = self._table
+        position = table.home(hashes)
+        table.used += len(slots)
+        while len(slots):
+            free = np.flatnonzero(table.slots[position] == _EMPTY)
+            table.slots[position[free]] = slots[free]
+            placed = table.slots[position] == slots
+            slots, position = slots[~placed], (position[~placed] + 1) & table.mask
+        if not len(self._pending):
+            self._old = None
+
+    def _in_old_mask(self, slots: np.ndarray) -> np.ndarray:
+        known = slots < len(self._in_old)
+        out = np.zeros(len(slots), np.bool_)
+        out[known] = self._in_old[slots[known]]
+        return out
+
+
+def equal_or_both_null(a: Column, b: Column) -> np.ndarray:
+    """IS NOT DISTINCT FROM, row by row; −0.0 equals 0.0 and NaN equals NaN."""
+    va, vb = a.valid, b.valid
+    if isinstance(a.values, np.ndarray) and isinstance(b.values, np.ndarray):
+        same = np.asarray(a.values == b.values, np.bool_)
+        if a.values.dtype.kind == "f":
+            same |= np.isnan(a.values) & np.isnan(b.values)
+    elif isinstance(a.type, _SCALAR_ARROW):
+        same = _arrow_equal(a, b)
+    else:
+        same = np.array(
+            [x == y for x, y in zip(a.values.to_pylist(), b.values.to_pylist(), strict=True)], np.bool_
+        )
+    if va is None and vb is None:
+        return same
+    va = np.ones(len(same), np.bool_) if va is None else va
+    vb = np.ones(len(same), np.bool_) if vb is None else vb
+    return np.where(va & vb, same, va == vb)
+
+
+def _arrow_equal(a: Column, b: Column) -> np.ndarray:
+    same = pc.equal(a.values, b.values)
+    if same.null_count:
+        same = pc.fill_null(same, False)
+    return same.to_numpy(zero_copy_only=False).astype(np.bool_, copy=False)
+
+
+def _ints(column: Column) -> tuple[np.ndarray, np.ndarray | None]:
+    return column.values.astype(np.int64, copy=False), column.valid
+
+
+def _hash_ints(keys: np.ndarray) -> np.ndarray:
+    """Spreads keys over the table; private to it, so it may be cheap: Fibonacci hashing
+    keeps runs of near keys apart without the full mixing that partitioning needs."""
+    h = keys.view(np.uint64) ^ (keys.view(np.uint64) >> _S32)
+    h *= _INT_SEED
+    return h

@@ -1,0 +1,63 @@
+"""Keyed rows into snapshots and back."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+
+from penstock.runtime.kernels.hashing import HASH_VERSION, hash_columns, key_groups
+from penstock.runtime.kernels.sorting import stable_argsort
+from penstock.runtime.operator import KeyedBlock
+from penstock.types.column import Column
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from penstock.types.logical import LogicalType
+
+
+def keyed_block(
+    keys: Sequence[Column],
+    payload: Sequence[Column],
+    names: Sequence[str],
+    *,
+    n: int,
+    max_parallelism: int,
+    kind: str,
+) -> KeyedBlock:
+    """A snapshot block of n rows, sorted by the key group of ``keys``.
+
+    The batch holds keys and payload under ``names``; all arrays are private copies.
+    Without key columns everything lies in key group 0.
+    """
+    hashes = hash_columns(keys) if keys else np.zeros(n, np.uint64)
+    groups = key_groups(hashes, max_parallelism)
+    order = stable_argsort(groups)
+    columns = [c.take(order) for c in (*keys, *payload)]
+    schema = {
+        "kind": kind,
+        "hash_version": HASH_VERSION,
+        "columns": {name: str(c.type) for name, c in zip(names, columns, strict=True)},
+        "key_columns": list(names[: len(keys)]),
+    }
+    if columns:
+        batch = pa.RecordBatch.from_arrays([c.to_arrow() for c in columns], names=list(names))
+    else:
+        batch = pa.RecordBatch.from_arrays([pa.nulls(n)], names=["__rows"])
+    return KeyedBlock(batch=batch, key_groups=groups[order], schema=schema)
+
+
+def restored_columns(
+    batches: Sequence[pa.RecordBatch], types: Sequence[LogicalType]
+) -> tuple[list[Column], int]:
+    """The columns (in the order of ``keyed_block``) of all restored batches, and rows."""
+    batches = [b for b in batches if b.num_rows]
+    n = sum(b.num_rows for b in batches)
+    if not n:
+        return [Column.nulls(x, 0) for x in types], 0
+    columns = [
+        Column.concat([Column.from_arrow(x, b.column(i)) for b in batches]) for i, x in enumerate(types)
+    ]
+    return columns, n

@@ -1,0 +1,395 @@
+"""Aggregation per key and window.
+
+``WindowAggregateOperator(spec)`` picks the operator: panes (here), the local phase of two
+(``window_local``), or sessions (``session_aggregate``).
+
+Rows are aggregated into *cells*, one per key and pane, whose accumulators are arrays; a
+window is merged from its panes' cells when the watermark passes its end, and a pane is
+dropped once no window will need it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from penstock.runtime.kernels.aggregates import AggregateSet
+from penstock.runtime.kernels.key_index import KeyIndex
+from penstock.runtime.kernels.keyed_state import keyed_block, restored_columns
+from penstock.runtime.kernels.sorting import group_bounds, stable_argsort
+from penstock.runtime.kernels.store import grown
+from penstock.runtime.kernels.windows import ROWTIME_STEP_US, Panes
+from penstock.runtime.operator import MAX_WATERMARK, MIN_WATERMARK, Operator, OperatorSnapshot, SideBatch
+from penstock.runtime.operators.emitting import (
+    clamp_watermark,
+    event_times,
+    pieces,
+    restored_watermark,
+    watermark_state,
+)
+from penstock.types import logical as t
+from penstock.types.batch import Batch
+from penstock.types.column import Column
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from penstock.jobgraph.specs import WindowAggregateSpec
+    from penstock.runtime.operator import OperatorContext, Output, RestoredState
+
+_LONG = t.BigIntType(False)
+_PANE_BITS = 32
+_PANE_MASK = (1 << _PANE_BITS) - 1
+
+
+def WindowAggregateOperator(spec: WindowAggregateSpec) -> Operator:
+    """The operator for ``spec`` (a class in all but its constructor)."""
+    if spec.window.kind == "session" and spec.windowed_input is None:
+        from penstock.runtime.operators.session_aggregate import SessionAggregateOperator
+
+        return SessionAggregateOperator(spec)
+    if spec.phase == "local":
+        from penstock.runtime.operators.window_local import LocalWindowAggregateOperator
+
+        return LocalWindowAggregateOperator(spec)
+    return PaneAggregateOperator(spec)
+
+
+class _Pane:
+    """``start``; ``end`` of the pane; ``last_end`` of the windows that hold it; cells as a
+    list of slot arrays."""
+
+    __slots__ = ("cells", "end", "last_end", "start")
+
+    def __init__(self, start: int, end: int, last_end: int) -> None:
+        self.start, self.end, self.last_end = start, end, last_end
+        self.cells: list[np.ndarray] = []
+
+    def all_cells(self) -> np.ndarray:
+        if len(self.cells) > 1:
+            self.cells = [np.concatenate(self.cells)]
+        return self.cells[0]
+
+
+class PaneAggregateOperator(Operator):
+    """Phases ``single`` and ``global``; windows of panes, or windows the input carries."""
+
+    def __init__(self, spec: WindowAggregateSpec) -> None:
+        self.spec = spec
+        self._windowed = spec.windowed_input
+        self._panes = None if self._windowed else Panes(spec.window)
+        self._processing_time = spec.window.time is None and not self._windowed and spec.phase == "single"
+
+    # -- life --------------------------------------------------------------------------
+
+    def open(self, ctx: OperatorContext, restored: RestoredState | None) -> None:
+        super().open(ctx, restored)
+        spec, schema = self.spec, ctx.input_schemas[0]
+        self._key_types = [schema.types[i] for i in spec.keys]
+        self._keys = KeyIndex(self._key_types)
+        self._cells_of_key = np.zeros(1024, np.int64)
+        self._pane_index = KeyIndex([_LONG, _LONG] if self._windowed else [_LONG])
+        self._live: dict[int, _Pane] = {}
+        self._cells = KeyIndex([_LONG])
+        self._aggregates = AggregateSet(
+            spec.aggregates,
+            self._aggregate_input_types(schema),
+            retracts=spec.retracts,
+            function=ctx.function,
+        )
+        self._watermark = restored_watermark(restored)
+        self._next_end = MAX_WATERMARK
+        if restored is not None:
+            self._restore(restored)
+        ctx.metrics.gauge("numKeysInState", lambda: len(self._keys))
+        ctx.metrics.gauge(
+            "stateBytes", lambda: self._keys.nbytes + self._cells.nbytes + self._aggregates.nbytes
+        )
+
+    def _aggregate_input_types(self, schema: t.Schema) -> list[t.LogicalType]:
+        if self.spec.phase != "global":
+            return schema.types
+        # A global phase sees accumulators; a call's argument types are not in its schema,
+        # so the plan gives them.
+        return list(self.spec.local_types)
+
+    # -- input -------------------------------------------------------------------------
+
+    def process(self, input_index: int, batch: Batch) -> Iterator[Output]:
+        panes, ends = self._assign(batch)
+        late = self._late_rows(panes, ends)
+        if late is not None:
+            self.ctx.metrics.inc("numLateRecordsDropped", int(late.sum()))
+            if self.spec.late_tag is not None:
+                yield SideBatch(self.spec.late_tag, batch.filter(late))
+            kept = np.flatnonzero(~late)
+            if not len(kept):
+                return
+            batch, panes = batch.take(kept), panes[kept]
+            ends = None if ends is None else ends[kept]
+        self.ctx.metrics.inc("numRecordsAccepted", batch.num_rows)
+        slots, key_slots, pane_ids = self._cell_slots([batch.columns[i] for i in self.spec.keys], panes, ends)
+        if self.spec.phase == "global":
+            self._aggregates.merge(slots, batch.columns[len(self.spec.keys) + 1 :])
+        else:
+            self._aggregates.add(slots, batch.columns, batch.signs())
+        if self.spec.allowed_lateness_us:
+            yield from self._fire_again(key_slots, pane_ids)
+
+    def _assign(self, batch: Batch) -> tuple[np.ndarray, np.ndarray | None]:
+        """(pane starts, None), or (window starts, window ends) of windowed input."""
+        if self._windowed:
+            start, end = self._windowed
+            return event_times(batch, start, self.ctx), event_times(batch, end, self.ctx)
+        assert self._panes is not None
+        if self.spec.phase == "global":
+            return batch.columns[len(self.spec.keys)].values - self._panes.length_us, None
+        if self._processing_time:
+            now_us = np.full(batch.num_rows, self.ctx.now_ms() * 1000, np.int64)
+            return self._panes.pane_of(now_us), None
+        time = self.spec.window.time
+        assert time is not None
+        return self._panes.pane_of(event_times(batch, time, self.ctx)), None
+
+    def _late_rows(self, panes: np.ndarray, ends: np.ndarray | None) -> np.ndarray | None:
+        """True where every window of the row has closed (or it has none); None = nowhere."""
+        if self._processing_time:
+            return None
+        # Closed: end - 1 + lateness <= watermark.
+        limit = clamp_watermark(self._watermark + 1 - self.spec.allowed_lateness_us)
+        if self._watermark == MIN_WATERMARK:
+            limit = MIN_WATERMARK
+        if ends is None:
+            assert self._panes is not None
+            if (
+                int(self._panes.last_end_of(panes.min())) > limit
+                and self._panes.slide_us <= self._panes.size_us
+            ):
+                return None
+            ends = self._panes.last_end_of(panes)
+            late = (ends <= limit) | (ends <= panes)
+        else:
+            late = ends <= limit
+        return late if late.any() else None
+
+    def _cell_slots(
+        self, keys: Sequence[Column], panes: np.ndarray, ends: np.ndarray | None
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """(cell, key slot, pane id) of each row; new ones are made ready."""
+        n = len(panes)
+        key_slots, _ = self._keys.upsert(keys, n)
+        self._cells_of_key = grown(self._cells_of_key, self._keys.high)
+        if ends is None:
+            pane_ids, new_panes = self._pane_index.upsert_ints(panes)
+        else:
+            pane_ids, new_panes = self._pane_index.upsert([Column(_LONG, panes), Column(_LONG, ends)], n)
+        if len(new_panes):
+            self._add_panes(new_panes)
+        cells, new = self._cells.upsert_ints((key_slots << _PANE_BITS) | pane_ids)
+        if len(new):
+            self._aggregates.reset(new, self._cells.high)
+            packed = self._cells.ints(new)
+            np.add.at(self._cells_of_key, packed >> _PANE_BITS, 1)
+            of = packed & _PANE_MASK
+            order = stable_argsort(of)
+            bounds = group_bounds(of[order])
+            for low, high in zip(bounds[:-1].tolist(), bounds[1:].tolist(), strict=True):
+                chosen = order[low:high]
+                self._live[int(of[chosen[0]])].cells.append(new[chosen])
+        return cells, key_slots, pane_ids
+
+    def _add_panes(self, ids: np.ndarray) -> None:
+        columns = [c.values.tolist() for c in self._pane_index.keys(ids)]
+        for i, pane_id in enumerate(ids.tolist()):
+            start = columns[0][i]
+            if self._panes is None:
+                end = columns[1][i]
+                pane = _Pane(start, end, end)
+                first: int | None = end
+            else:
+                pane = _Pane(
+                    start, start + self._panes.length_us, int(self._panes.last_end_of(np.int64(start)))
+                )
+                first = self._panes.first_end_after(start, self._fired_to())
+            self._live[pane_id] = pane
+            if first is not None and first < self._next_end:
+                self._next_end = first
+                if self._processing_time:
+                    self.ctx.wake_at(-(-first // 1000))
+
+    # -- firing ------------------------------------------------------------------------
+
+    def _fired_to(self) -> int:
+        """Windows that end at or before this have fired."""
+        return self._watermark + 1 if self._watermark < MAX_WATERMARK else MAX_WATERMARK
+
+    def on_watermark(self, watermark: int) -> Iterator[Output]:
+        if not self._processing_time:
+            yield from self._advance(watermark)
+
+    def on_processing_time(self, now_ms: int) -> Iterator[Output]:
+        if self._processing_time:
+            yield from self._advance(now_ms * 1000 - 1)
+
+    def finish(self) -> Iterator[Output]:
+        yield from self._advance(MAX_WATERMARK)
+
+    def _advance(self, watermark: int) -> Iterator[Output]:
+        before = self._fired_to()
+        if watermark <= self._watermark:
+            return
+        if self._next_end - 1 > watermark:
+            self._watermark = watermark
+            self._purge()
+            return
+        limit = min(watermark + 1, MAX_WATERMARK)
+        for end, start in self._windows_to_fire(before, limit):
+            yield from self._fire(start, end, None)
+        self._watermark = watermark
+        self._purge()
+        self._next_end = self._find_next_end()
+        if self._processing_time and self._next_end < MAX_WATERMARK:
+            self.ctx.wake_at(-(-self._next_end // 1000))
+
+    def _windows_to_fire(self, after: int, to: int) -> list[tuple[int, int]]:
+        """(end, start) of non-empty windows with after < end <= to, ascending."""
+        if self._panes is None:
+            return sorted({(p.end, p.start) for p in self._live.values() if after < p.end <= to})
+        ends: set[int] = set()
+        for pane in self._live.values():
+            ends.update(self._panes.ends_between(pane.start, after, to))
+        return [(end, self._panes.start_of(end)) for end in sorted(ends)]
+
+    def _find_next_end(self) -> int:
+        after = self._fired_to()
+        if self._panes is None:
+            return min((p.end for p in self._live.values() if p.end > after), default=MAX_WATERMARK)
+        firsts = (self._panes.first_end_after(p.start, after) for p in self._live.values())
+        return min((f for f in firsts if f is not None), default=MAX_WATERMARK)
+
+    def _fire(self, start: int, end: int, only_keys: np.ndarray | None) -> Iterator[Output]:
+        """Emit a window, of all keys or of the given key slots (ascending)."""
+        if self._panes is None:
+            panes = [p for p in self._live.values() if p.start == start and p.end == end]
+        else:
+            panes = sorted((p for p in self._live.values() if start <= p.start < end), key=lambda p: p.start)
+        if not panes:
+            return
+        cells = panes[0].all_cells() if len(panes) == 1 else np.concatenate([p.all_cells() for p in panes])
+        key_slots = self._cells.ints(cells) >> _PANE_BITS
+        if only_keys is not None:
+            chosen = np.isin(key_slots, only_keys)
+            cells, key_slots = cells[chosen], key_slots[chosen]
+        if len(panes) == 1:
+            for part in pieces(np.arange(len(cells))):
+                yield self._window_batch(start, end, key_slots[part], self._aggregates.results(cells[part]))
+            return
+        local, keys = _dense(key_slots, self._keys.high)
+        merged = self._aggregates.fresh()
+        merged.reset(np.arange(len(keys)), len(keys))
+        merged.absorb(local, self._aggregates, cells)
+        for part in pieces(np.arange(len(keys))):
+            yield self._window_batch(start, end, keys[part], merged.results(part))
+
+    def _fire_again(self, key_slots: np.ndarray, pane_ids: np.ndarray) -> Iterator[Output]:
+        """Late but allowed rows: emit their keys' already fired windows anew."""
+        touched: dict[tuple[int, int], list[np.ndarray]] = {}
+        fired = self._fired_to()
+        for pane_id in np.unique(pane_ids).tolist():
+            pane = self._live[pane_id]
+            if pane.end > fired:
+                continue
+            keys = key_slots[pane_ids == pane_id]
+            if self._panes is None:
+                windows = [(pane.end, pane.start)]
+            else:
+                ends = self._panes.ends_between(pane.start, fired - self.spec.allowed_lateness_us, fired)
+                windows = [(end, self._panes.start_of(end)) for end in ends]
+            for window in windows:
+                touched.setdefault(window, []).append(keys)
+        for (end, start), keys_of in sorted(touched.items()):
+            yield from self._fire(start, end, np.unique(np.concatenate(keys_of)))
+
+    def _window_batch(self, start: int, end: int, key_slots: np.ndarray, results: list[Column]) -> Batch:
+        schema = self.ctx.output_schema
+        n = len(key_slots)
+        columns = [*self._keys.keys(key_slots), *results]
+        bounds = {"start": start, "end": end, "time": end - ROWTIME_STEP_US}
+        for name in self.spec.window_columns:
+            columns.append(Column(schema.types[len(columns)], np.full(n, bounds[name], np.int64)))
+        columns = [_typed(c, f.type) for c, f in zip(columns, schema.fields, strict=True)]
+        times = np.full(n, end - 1, np.int64) if self.spec.window.time == -1 else None
+        return Batch(schema, columns, times=times, num_rows=n)
+
+    def _purge(self) -> None:
+        """Drop panes that no window will need again, and keys without a pane."""
+        lateness = self.spec.allowed_lateness_us
+        limit = clamp_watermark(self._watermark + 1 - lateness)
+        if self._watermark == MAX_WATERMARK:
+            limit = MAX_WATERMARK
+        gone = [i for i, p in self._live.items() if p.last_end <= limit]
+        if not gone:
+            return
+        for pane_id in gone:
+            cells = self._live.pop(pane_id).all_cells()
+            key_slots = self._cells.ints(cells) >> _PANE_BITS
+            self._aggregates.release(cells)
+            self._cells.free(cells)
+            # A pane has each key once, so plain fancy indexing counts right.
+            self._cells_of_key[key_slots] -= 1
+            self._keys.free(key_slots[self._cells_of_key[key_slots] == 0])
+        self._pane_index.free(np.array(gone, np.int64))
+
+    # -- state -------------------------------------------------------------------------
+
+    def snapshot(self, checkpoint_id: int) -> OperatorSnapshot:
+        cells = self._cells.live_slots()
+        packed = self._cells.ints(cells)
+        keys = self._keys.keys(packed >> _PANE_BITS)
+        window = self._pane_index.keys(packed & _PANE_MASK)
+        window_names = ["window_start", "window_end"] if self._windowed else ["pane_start"]
+        names = [f"key{i}" for i in range(len(keys))] + window_names
+        keyed = {}
+        for name, chosen, columns, labels in self._aggregates.state_tables(cells):
+            rows_keys = [c.take(chosen) for c in keys] if chosen is not None else keys
+            rows_window = [c.take(chosen) for c in window] if chosen is not None else window
+            keyed[name] = keyed_block(
+                rows_keys,
+                [*rows_window, *columns],
+                [*names, *labels],
+                n=len(cells) if chosen is None else len(chosen),
+                max_parallelism=self.ctx.max_parallelism,
+                kind="window-aggregate",
+            )
+        return OperatorSnapshot(keyed=keyed, unions=watermark_state(self._watermark))
+
+    def _restore(self, restored: RestoredState) -> None:
+        window_types = [_LONG, _LONG] if self._windowed else [_LONG]
+        for name, types, put in self._aggregates.state_loaders():
+            all_types = [*self._key_types, *window_types, *types]
+            columns, n = restored_columns(restored.keyed.get(name, []), all_types)
+            if not n:
+                continue
+            k, w = len(self._key_types), len(window_types)
+            starts = columns[k].values
+            ends = columns[k + 1].values if self._windowed else None
+            slots, _, _ = self._cell_slots(columns[:k], starts, ends)
+            put(slots, columns[k + w :])
+
+
+def _dense(key_slots: np.ndarray, high: int) -> tuple[np.ndarray, np.ndarray]:
+    """(position of each row's key among the distinct ones, the distinct ones ascending)."""
+    if len(key_slots) * 8 < high:
+        keys, local = np.unique(key_slots, return_inverse=True)
+        return local, keys
+    seen = np.zeros(high, np.bool_)
+    seen[key_slots] = True
+    keys = np.flatnonzero(seen)
+    position = np.empty(high, np.int64)
+    position[keys] = np.arange(len(keys))
+    return position[key_slots], keys
+
+
+def _typed(column: Column, type_: t.LogicalType) -> Column:
+    return column if column.type == type_ else column.cast_type(type_)
