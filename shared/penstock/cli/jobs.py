@@ -1,0 +1,191 @@
+"""Running planned jobs from the command line: a cluster to run on, progress, results."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import sys
+import time
+from typing import TYPE_CHECKING, Any
+
+from penstock.api.client import TERMINAL, ClusterClient
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from penstock.cli.embedded import EmbeddedCluster
+    from penstock.types.logical import Schema
+
+#: How often a live table is drawn anew.
+REFRESH_S = 0.2
+#: Rows of a live table; a terminal shows no more.
+LIVE_ROWS = 40
+
+
+class ClusterAccess:
+    """The cluster named by its address, or one of our own, started when first needed."""
+
+    def __init__(self, url: str | None, *, slots: int, config: dict[str, str] | None = None) -> None:
+        self._url = url
+        self._slots = slots
+        self._config = config or {}
+        self._embedded: EmbeddedCluster | None = None
+        self._ready = False
+        self._client: ClusterClient | None = None
+
+    def __enter__(self) -> ClusterAccess:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._client is not None:
+            self._client.close()
+        if self._embedded is not None:
+            self._embedded.stop()
+
+    def prepare(self) -> None:
+        """Start the processes now, without waiting: planning goes on meanwhile."""
+        if self._url is None and self._embedded is None:
+            from penstock.cli.embedded import EmbeddedCluster
+
+            self._embedded = EmbeddedCluster(
+                taskmanagers=1,
+                slots=self._slots,
+                config=self._config,
+                on_event=lambda text: print(text, file=sys.stderr),
+            )
+            self._embedded.launch()
+
+    @property
+    def client(self) -> ClusterClient:
+        """Connected to a cluster that is ready."""
+        self.prepare()
+        if self._embedded is not None and not self._ready:
+            with status("starting a cluster …"):
+                self._embedded.wait_ready()
+            self._url, self._ready = self._embedded.rest_url, True
+        if self._client is None:
+            assert self._url is not None
+            self._client = ClusterClient(self._url)
+        return self._client
+
+
+@contextlib.contextmanager
+def status(text: str) -> Iterator[None]:
+    """A spinner on a terminal's stderr, nothing elsewhere."""
+    if not sys.stderr.isatty():
+        yield
+        return
+    from rich.console import Console
+
+    with Console(stderr=True).status(text):
+        yield
+
+
+def follow_job(client: ClusterClient, job_id: str, name: str) -> dict[str, Any]:
+    """Wait for a job's end, with a line of progress on a terminal; raises its error."""
+    shown = sys.stderr.isatty()
+    started = time.monotonic()
+
+    def progress(job: dict[str, Any]) -> None:
+        if shown:
+            sys.stderr.write(f"\r\x1b[K{progress_line(job, name, time.monotonic() - started)}")
+            sys.stderr.flush()
+
+    try:
+        return client.wait(job_id, on_progress=progress)
+    finally:
+        if shown:
+            sys.stderr.write("\r\x1b[K")
+
+
+def progress_line(job: dict[str, Any], name: str, seconds: float) -> str:
+    """``name RUNNING 12 s, 1,234,567 records in`` or what it waits for."""
+    if job.get("waiting-for"):
+        return f"{name}: waits for {job['waiting-for']}"
+    records = max((v.get("metrics", {}).get("write-records", 0) or 0 for v in job["vertices"]), default=0)
+    return f"{name}: {job['state']} {seconds:.0f} s, {records:,} records"
+
+
+class Results:
+    """A SELECT's rows, from a running or finished job."""
+
+    def __init__(
+        self, client: ClusterClient, job_id: str, schema: Schema, keys: Sequence[int] | None
+    ) -> None:
+        from penstock.connectors.collect import MaterializedResult
+
+        self._client = client
+        self.job_id = job_id
+        self.schema = schema
+        self._result = MaterializedResult(keys)
+
+    def final(self) -> list[tuple[Any, ...]]:
+        """All rows, once the job is over; raises its error when it failed."""
+        for _ in self._chunks():
+            pass
+        self._client.raise_if_failed(self.job_id, self._client.job(self.job_id))
+        return self._result.rows()
+
+    def live(self, title: str) -> None:
+        """Draw the current rows until the job is over; Ctrl-C cancels it."""
+        from rich.console import Console
+        from rich.live import Live
+
+        from penstock.cli.output import make_table
+
+        console = Console()
+        drawn = 0.0
+        try:
+            with Live(console=console, refresh_per_second=1 / REFRESH_S) as live:
+                for chunk in self._chunks():
+                    if time.monotonic() - drawn >= REFRESH_S or chunk is None:
+                        rows = self._result.rows()
+                        live.update(
+                            make_table(self.schema, rows[-LIVE_ROWS:], f"{title}: {len(rows):,} rows")
+                        )
+                        drawn = time.monotonic()
+                rows = self._result.rows()
+                live.update(make_table(self.schema, rows[-LIVE_ROWS:], f"{title}: {len(rows):,} rows"))
+        except KeyboardInterrupt:
+            self.cancel()
+        else:
+            self._client.raise_if_failed(self.job_id, self._client.job(self.job_id))
+
+    def changes(self) -> Iterator[tuple[int, tuple[Any, ...]]]:
+        """(kind, row) as they come, for an unbounded query whose output is a program's."""
+        seen = 0
+        for _ in self._chunks():
+            log = self._result.changelog
+            yield from log[seen:]
+            seen = len(log)
+        self._client.raise_if_failed(self.job_id, self._client.job(self.job_id))
+
+    def cancel(self) -> None:
+        self._client.cancel(self.job_id)
+        while self._client.job(self.job_id)["state"] not in TERMINAL:
+            time.sleep(0.05)
+
+    def _chunks(self) -> Iterator[Any]:
+        """Chunks as they come; None when a poll brought nothing."""
+        from penstock.connectors.collect import ResultReader
+
+        pages = self._client.results(self.job_id)
+
+        async def fetch(after: str) -> list[tuple[str, bytes]]:
+            return [(c.key, c.data) for c in next(pages, [])]
+
+        reader = ResultReader(fetch)
+        while not reader.ended:
+            chunks = asyncio.run(reader.poll())
+            for chunk in chunks:
+                self._result.add(chunk)
+                yield chunk
+            if not chunks:
+                yield None
+                if self._client.job(self.job_id)["state"] in TERMINAL and not reader.ended:
+                    remaining = asyncio.run(reader.poll())
+                    for chunk in remaining:
+                        self._result.add(chunk)
+                        yield chunk
+                    if not remaining:
+                        return
