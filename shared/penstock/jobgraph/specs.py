@@ -12,7 +12,7 @@ from typing import Any, Literal, Union
 import msgspec
 
 from penstock.functions.expr import AggregateCall, Expr
-from penstock.types.logical import Schema
+from penstock.types.logical import LogicalType, Schema
 
 
 class _Spec(msgspec.Struct, frozen=True, kw_only=True, tag_field="op"):
@@ -112,7 +112,8 @@ class AssignWatermarksSpec(_Spec, frozen=True, kw_only=True, tag="watermark"):
 
 class WindowSpec(msgspec.Struct, frozen=True, kw_only=True):
     """A window assigner. Times in µs; window [start, end); slide divides nothing: panes
-    are gcd(size, slide). ``time``: index of the time column; None = processing time."""
+    are gcd(size, slide). ``time``: index of the time column; -1 = the records' own event
+    times (``Batch.times``); None = processing time."""
 
     kind: Literal["tumble", "hop", "cumulate", "session", "global"]
     time: int | None = None
@@ -163,6 +164,8 @@ class WindowAggregateSpec(_Spec, frozen=True, kw_only=True, tag="window-aggregat
     allowed_lateness_us: int = 0
     windowed_input: tuple[int, int] | None = None
     retracts: bool = False
+    #: ``global`` only: types of the columns that ``aggregates`` index (the local input's).
+    local_types: tuple[LogicalType, ...] = ()
 
 
 class GroupAggregateSpec(_Spec, frozen=True, kw_only=True, tag="group-aggregate"):
@@ -181,6 +184,8 @@ class GroupAggregateSpec(_Spec, frozen=True, kw_only=True, tag="group-aggregate"
     phase: Literal["single", "local", "global"] = "single"
     bounded_final: bool = False
     ttl_ms: int = 0
+    #: ``global`` only: types of the columns that ``aggregates`` index (the local input's).
+    local_types: tuple[LogicalType, ...] = ()
 
 
 class JoinSpec(_Spec, frozen=True, kw_only=True, tag="join"):
@@ -342,6 +347,15 @@ class PythonSpec(_Spec, frozen=True, kw_only=True, tag="python"):
     on_error: Literal["fail", "skip", "dead-letter"] = "fail"
 
 
+class RecordTimeSpec(_Spec, frozen=True, kw_only=True, tag="record-time"):
+    """Between the records' ``times`` and a column: ``append`` adds ``times`` as the last
+    column; ``assign`` sets ``times`` from ``column`` (and drops it)."""
+
+    kind: Literal["append", "assign"]
+    column: int | None = None
+    drop: bool = False
+
+
 class TableFunctionSpec(_Spec, frozen=True, kw_only=True, tag="table-function"):
     """LATERAL TABLE(f(args)), UNNEST: input columns then the function's."""
 
@@ -362,6 +376,11 @@ class KeyedProcessSpec(_Spec, frozen=True, kw_only=True, tag="keyed-process"):
     keys: tuple[tuple[int, ...], ...]
     per: Literal["record", "batch"] = "record"
     on_error: Literal["fail", "skip", "dead-letter"] = "fail"
+    #: Leading columns of each input that make the record (those after them are computed
+    #: keys); empty = all.
+    record_columns: tuple[int, ...] = ()
+    #: Side outputs that are read.
+    tags: tuple[str, ...] = ()
 
 
 class KeyedWindowSpec(_Spec, frozen=True, kw_only=True, tag="keyed-window"):
@@ -377,6 +396,12 @@ class KeyedWindowSpec(_Spec, frozen=True, kw_only=True, tag="keyed-window"):
     trigger: str | None = None
     allowed_lateness_us: int = 0
     late_tag: str | None = None
+    #: True: by the records' ``times``; False: by processing time. (``window.time`` is unused.)
+    event_time: bool = True
+    #: Leading columns that make the record; 0 = all.
+    record_columns: int = 0
+    tags: tuple[str, ...] = ()
+    on_error: Literal["fail", "skip", "dead-letter"] = "fail"
 
 
 OperatorSpec = Union[
@@ -384,6 +409,6 @@ OperatorSpec = Union[
     AssignWatermarksSpec, WindowTableSpec, ExpandSpec, WindowAggregateSpec,
     GroupAggregateSpec, JoinSpec, WindowJoinSpec, TemporalJoinSpec, LookupJoinSpec,
     TopNSpec, DeduplicateSpec, OverSpec, SortSpec, LimitSpec, TemporalSortSpec,
-    MaterializeSpec, NormalizeSpec, SetOperationSpec, PythonSpec, TableFunctionSpec,
+    MaterializeSpec, NormalizeSpec, SetOperationSpec, PythonSpec, RecordTimeSpec, TableFunctionSpec,
     KeyedProcessSpec, KeyedWindowSpec,
 ]  # fmt: skip
