@@ -101,8 +101,5 @@ class Panes:
         rows = np.repeat(np.arange(len(times)), counts)
         at = np.arange(len(rows)) - np.repeat(np.cumsum(counts) - counts, counts)
         ends = first[rows] + at * self.slide_us
-        if self.cumulate:
-            starts = (last - self.size_us)[rows]
-        else:
-            starts = ends - self.size_us
+        starts = (last - self.size_us)[rows] if self.cumulate else ends - self.size_us
         return rows, starts, ends

@@ -1,0 +1,246 @@
+"""The join of two append-only streams within a bounded distance of event time."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from penstock.errors import UnsupportedError
+from penstock.runtime.kernels.key_index import KeyIndex
+from penstock.runtime.kernels.keyed_state import keyed_block, restored_columns
+from penstock.runtime.kernels.store import grown
+from penstock.runtime.kernels.timed_rows import TimedRows
+from penstock.runtime.operator import MAX_WATERMARK, MIN_WATERMARK, Operator, OperatorSnapshot
+from penstock.runtime.operators.calc import compile_condition
+from penstock.runtime.operators.emitting import (
+    RECORD_TIMES,
+    clamp_watermark,
+    pieces,
+    restored_watermark,
+    watermark_state,
+)
+from penstock.runtime.operators.joining import joined, matchable_rows, null_columns, take_all
+from penstock.types import logical as t
+from penstock.types.batch import Batch
+from penstock.types.column import Column
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from penstock.jobgraph.specs import JoinSpec
+    from penstock.runtime.operator import OperatorContext, Output, RestoredState
+
+LEFT, RIGHT = 0, 1
+#: Rows probed at a time: bounds the pairs of one step.
+_PROBE_ROWS = 4096
+
+
+class IntervalJoinOperator(Operator):
+    """right.time BETWEEN left.time + low AND left.time + high, and equal keys.
+
+    A row is kept as long as the watermark lets a partner come; an outer row without one is
+    padded when it is dropped. A row so late that no partner can come any more still meets
+    those that are kept. The output's watermark is held back by the interval.
+    """
+
+    def __init__(self, spec: JoinSpec) -> None:
+        assert spec.interval is not None
+        self.spec = spec
+        self._times = spec.interval[:2]
+        self._low, self._high = spec.interval[2:]
+        self._keys_of = (spec.left_keys, spec.right_keys)
+        #: Which sides' rows come out without a partner.
+        self._pads = (spec.kind in ("left", "full", "anti"), spec.kind in ("right", "full"))
+
+    def open(self, ctx: OperatorContext, restored: RestoredState | None) -> None:
+        super().open(ctx, restored)
+        left, right = ctx.input_schemas
+        self._schemas = (left, right)
+        self._condition = compile_condition(self.spec.condition, ctx)
+        self._pair_schema = t.Schema((*left.fields, *right.fields))
+        self._keys = KeyIndex([left.types[i].with_nullable(True) for i in self.spec.left_keys])
+        self._rows_of_key = np.zeros(1024, np.int64)
+        span = self._high - self._low
+        self._sides = (TimedRows(left.types, span), TimedRows(right.types, span))
+        self._watermark = restored_watermark(restored)
+        if restored is not None:
+            self._restore(restored)
+        ctx.metrics.gauge("numRowsInState", lambda: len(self._sides[0]) + len(self._sides[1]))
+        ctx.metrics.gauge("stateBytes", lambda: self._sides[0].nbytes + self._sides[1].nbytes)
+
+    # -- input -------------------------------------------------------------------------
+
+    def process(self, input_index: int, batch: Batch) -> Iterator[Output]:
+        if batch.kinds is not None and batch.kinds.any():
+            raise UnsupportedError(
+                "an interval join needs append-only inputs",
+                expected="rows of kind +I",
+                got="an updating input",
+                where=self.ctx.name,
+                remedy="aggregate or deduplicate by window before the join, or use a regular join",
+            )
+        for at in range(0, batch.num_rows, _PROBE_ROWS):
+            yield from self._process(input_index, batch.slice(at, _PROBE_ROWS))
+
+    def _process(self, side: int, batch: Batch) -> Iterator[Output]:
+        times, timed = self._event_times(side, batch)
+        usable = matchable_rows(batch, self._keys_of[side], self.spec.null_safe)
+        if timed is not None:
+            usable = timed if usable is None else usable & timed
+        if usable is not None:
+            yield from self._unmatched(side, batch.filter(~usable))
+            kept = np.flatnonzero(usable)
+            if not len(kept):
+                return
+            batch, times = batch.take(kept), times[kept]
+        n = batch.num_rows
+        key_slots, _ = self._keys.upsert([batch.columns[i] for i in self._keys_of[side]], n)
+        self._rows_of_key = grown(self._rows_of_key, self._keys.high)
+        low, high = (self._low, self._high) if side == LEFT else (-self._high, -self._low)
+        other = self._sides[1 - side]
+        rows, entries = other.probe(key_slots, times + low, times + high)
+        rows, entries, outputs = self._matches(side, batch, rows, entries)
+        matched = np.zeros(n, np.bool_)
+        matched[rows] = True
+        fresh = np.empty(0, np.int64)
+        if self.spec.kind in ("semi", "anti") and side == RIGHT:
+            fresh = np.unique(entries[~other.matched[entries]])
+        other.matched[entries] = True
+        yield from outputs
+        if self.spec.kind == "semi":
+            if side == LEFT:
+                yield from self._left_only(batch.filter(matched).columns, int(matched.sum()))
+            elif len(fresh):
+                yield from self._left_only(other.rows.take(fresh), len(fresh))
+        # Rows whose last possible partner is already behind the watermark are not kept.
+        keep = times + high > self._watermark if self._watermark > MIN_WATERMARK else np.ones(n, np.bool_)
+        if not keep.all():
+            yield from self._unmatched(side, batch.filter(~keep & ~matched))
+        kept = np.flatnonzero(keep)
+        np.add.at(self._rows_of_key, key_slots[kept], 1)
+        kept_batch = batch if len(kept) == n else batch.take(kept)
+        self._sides[side].add(key_slots[kept], times[kept], kept_batch.columns, matched[kept])
+        unused = key_slots[self._rows_of_key[key_slots] == 0]
+        if len(unused):
+            self._keys.free(np.unique(unused))
+
+    def _matches(
+        self, side: int, batch: Batch, rows: np.ndarray, entries: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray, list[Batch]]:
+        """The pairs that satisfy the residual condition, and their output batches."""
+        emits = self.spec.kind not in ("semi", "anti")
+        if self._condition is None and not emits:
+            return rows, entries, []
+        outputs, kept = [], []
+        for part in pieces(np.arange(len(rows))):
+            mine = take_all(batch.columns, rows[part])
+            theirs = self._sides[1 - side].rows.take(entries[part])
+            left, right = (mine, theirs) if side == LEFT else (theirs, mine)
+            if self._condition is not None:
+                mask = self._condition(Batch(self._pair_schema, [*left, *right], num_rows=len(part)))
+                kept.append(part[mask])
+                if not mask.all():
+                    chosen = np.flatnonzero(mask)
+                    left, right = take_all(left, chosen), take_all(right, chosen)
+                if not mask.any():
+                    continue
+            if emits:
+                outputs.append(joined(self.ctx.output_schema, left, right))
+        if self._condition is not None and len(rows):
+            chosen = np.concatenate(kept)
+            rows, entries = rows[chosen], entries[chosen]
+        return rows, entries, outputs
+
+    def _event_times(self, side: int, batch: Batch) -> tuple[np.ndarray, np.ndarray | None]:
+        index = self._times[side]
+        if index == RECORD_TIMES:
+            assert batch.times is not None
+            return batch.times, None
+        column = batch.columns[index]
+        return column.values, column.valid
+
+    # -- output ------------------------------------------------------------------------
+
+    def _unmatched(self, side: int, batch: Batch) -> Iterator[Output]:
+        """Rows without a partner, padded if their side is an outer one."""
+        if not self._pads[side] or not batch.num_rows:
+            return
+        if self.spec.kind == "anti":
+            yield from self._left_only(batch.columns, batch.num_rows)
+            return
+        padding = null_columns(self._schemas[1 - side], batch.num_rows)
+        pair = (batch.columns, padding) if side == LEFT else (padding, batch.columns)
+        yield joined(self.ctx.output_schema, *pair)
+
+    def _left_only(self, columns: list[Column] | tuple[Column, ...], n: int) -> Iterator[Output]:
+        if n:
+            yield joined(self.ctx.output_schema, columns, ())
+
+    # -- time --------------------------------------------------------------------------
+
+    def on_watermark(self, watermark: int) -> Iterator[Output]:
+        if watermark <= self._watermark:
+            return
+        self._watermark = watermark
+        for side, reach in ((LEFT, self._high), (RIGHT, -self._low)):
+            # Useless once time + reach <= watermark: later partners have times above it.
+            limit = MAX_WATERMARK if watermark == MAX_WATERMARK else clamp_watermark(watermark - reach)
+            rows = self._sides[side]
+            gone = rows.expired(limit)
+            if not len(gone):
+                continue
+            if self._pads[side]:
+                alone = gone[~rows.matched[gone]]
+                for part in pieces(alone):
+                    columns = rows.rows.take(part)
+                    yield from self._unmatched(side, Batch(self._schemas[side], columns, num_rows=len(part)))
+            key_slots = rows.key_slots[gone]
+            np.subtract.at(self._rows_of_key, key_slots, 1)
+            rows.free(gone)
+            touched = np.unique(key_slots)
+            self._keys.free(touched[self._rows_of_key[touched] == 0])
+
+    def output_watermark(self, watermark: int) -> int:
+        if watermark in (MIN_WATERMARK, MAX_WATERMARK):
+            return watermark
+        return clamp_watermark(watermark - max(self._high, -self._low, 0))
+
+    # -- state -------------------------------------------------------------------------
+
+    def snapshot(self, checkpoint_id: int) -> OperatorSnapshot:
+        keyed = {}
+        for name, side in (("left", LEFT), ("right", RIGHT)):
+            rows = self._sides[side]
+            entries = rows.live()
+            columns = rows.rows.take(entries)
+            keys = [columns[i] for i in self._keys_of[side]]
+            payload = [*columns, Column(t.BooleanType(False), rows.matched[entries])]
+            keyed[name] = keyed_block(
+                keys,
+                payload,
+                [*(f"key{i}" for i in range(len(keys))), *_row_names(self._schemas[side]), "matched"],
+                n=len(entries),
+                max_parallelism=self.ctx.max_parallelism,
+                kind="interval-join",
+            )
+        return OperatorSnapshot(keyed=keyed, unions=watermark_state(self._watermark))
+
+    def _restore(self, restored: RestoredState) -> None:
+        for name, side in (("left", LEFT), ("right", RIGHT)):
+            schema = self._schemas[side]
+            key_types = [schema.types[i] for i in self._keys_of[side]]
+            types = [*key_types, *schema.types, t.BooleanType(False)]
+            columns, n = restored_columns(restored.keyed.get(name, []), types)
+            if not n:
+                continue
+            key_slots, _ = self._keys.upsert(columns[: len(key_types)], n)
+            self._rows_of_key = grown(self._rows_of_key, self._keys.high)
+            np.add.at(self._rows_of_key, key_slots, 1)
+            rows = columns[len(key_types) : -1]
+            times = rows[self._times[side]].values
+            self._sides[side].add(key_slots, times, rows, columns[-1].values)
+
+
+def _row_names(schema: t.Schema) -> list[str]:
+    return [f"{i}.{name}" for i, name in enumerate(schema.names)]
