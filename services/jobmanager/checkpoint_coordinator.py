@@ -299,11 +299,12 @@ class CheckpointCoordinator:
         return self._fail(f"declined by subtask {index} of vertex {vertex_id}: {decline.reason}", now_ms)
 
     def trigger_failed(self, checkpoint_id: int, reason: str, now_ms: int) -> list[Effect]:
-        """A trigger command did not reach its slot."""
+        """A trigger command did not reach its slot. Not counted: the bus or the slot is
+        gone, and if it is the slot the job learns that otherwise."""
         pending = self.pending
         if pending is None or pending.checkpoint_id != checkpoint_id:
             return []
-        return self._fail(reason, now_ms) if pending.phase is Phase.ACKNOWLEDGING else []
+        return self._abort(reason, now_ms) if pending.phase is Phase.ACKNOWLEDGING else []
 
     def task_finished(self, execution: Execution, now_ms: int) -> list[Effect]:
         """Its final snapshot stands for the acknowledgement that will not come."""

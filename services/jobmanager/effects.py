@@ -10,10 +10,10 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, Union
 
-from penstock.messages.cluster import JobDetails, LogEntry, ToTaskManager
+from penstock.messages.cluster import DeploySlot, FreeSlot, JobDetails, LogEntry, SlotCommand
 from penstock.messages.manifest import CheckpointManifest
 from penstock.messages.states import JobStatus
-from services.common.core import After, Answer, Asked
+from services.common.core import After, Answer, Asked, EffectFailed
 
 # -- events ------------------------------------------------------------------------------
 
@@ -50,6 +50,14 @@ class Declared:
     missing: int
     total: int
     free: int
+
+
+@dataclass(frozen=True, slots=True)
+class NotDeclared:
+    """No resource manager answered."""
+
+    needed: int
+    reason: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,8 +109,8 @@ class Deposed:
 
 
 Event = Union[
-    Asked, Begin, Wakeup, CommandDone, CommandLost, Declared, Allocations, LogAppended, ManifestStored,
-    ManifestNotStored, ManifestLoaded, ManifestUnreadable, Archived, Deposed,
+    Asked, Begin, Wakeup, CommandDone, CommandLost, Declared, NotDeclared, Allocations, LogAppended, ManifestStored,
+    ManifestNotStored, ManifestLoaded, ManifestUnreadable, Archived, Deposed, EffectFailed,
 ]  # fmt: skip
 
 # -- effects -----------------------------------------------------------------------------
@@ -113,12 +121,12 @@ class Command:
     """To a task manager, repeated until answered → CommandDone or CommandLost."""
 
     taskmanager_id: str
-    message: ToTaskManager
+    message: Union[FreeSlot, DeploySlot, SlotCommand]
 
 
 @dataclass(frozen=True, slots=True)
 class Declare:
-    """Tell the resource manager how many slots the job needs → Declared."""
+    """Tell the resource manager how many slots the job needs → Declared or NotDeclared."""
 
     needed: int
 

@@ -138,6 +138,9 @@ class JobMasterCore:
         self._due = _Waiting()
         self._final: tuple[JobStatus, dict[str, Any] | None] | None = None
         self._commands = 0
+        self._archived = False
+        #: commands that give slots back and are not answered yet; None = not sent yet
+        self._given_back: set[str] | None = None
 
     # -- the step ------------------------------------------------------------------------
 
@@ -186,6 +189,8 @@ class JobMasterCore:
                 return self._command_lost(command, reason, now_ms)
             case fx.Declared():
                 return self._declared(event, now_ms)
+            case fx.NotDeclared(needed):
+                return self._give_back() if needed == 0 else []
             case fx.Allocations(found):
                 return self._allocations(found)
             case fx.LogAppended(entry, _):
@@ -202,9 +207,12 @@ class JobMasterCore:
                 self._note(error, now_ms, task=f"checkpoint {key}")
                 return self._loaded(key, None, now_ms)
             case fx.Archived():
-                return self._gone(self.status, "")
+                self._archived = True
+                return []
             case fx.Deposed(reason):
                 return self._deposed(reason, now_ms)
+            case fx.EffectFailed(effect, error):
+                raise InternalError(f"{type(effect).__name__} failed: {error}", where=self.job_id) from error
             case _:
                 assert_never(event)
 
@@ -245,6 +253,8 @@ class JobMasterCore:
                     effects += self._maybe_restart(now_ms)
                 case Stage.STOPPING:
                     effects += self._maybe_stopped(now_ms)
+                case Stage.ARCHIVING:
+                    effects += self._maybe_gone()
         return effects
 
     # -- life cycle ----------------------------------------------------------------------
@@ -324,6 +334,8 @@ class JobMasterCore:
     def _declared(self, answer: fx.Declared, now_ms: int) -> list[fx.Effect]:
         due = self._due
         due.cluster_total, due.cluster_free = answer.total, answer.free
+        if self.stage is Stage.ARCHIVING:
+            return self._give_back()
         if answer.allocated <= len(self.pool.all()):
             due.surplus_ms = None
         elif due.surplus_ms is None:
@@ -551,22 +563,20 @@ class JobMasterCore:
         ]
 
     def _closed(self, entry: msg.Terminal, now_ms: int) -> list[fx.Effect]:
-        """The end is in the log: give everything back and keep the details."""
+        """The end is in the log: give everything back and keep the details.
+
+        First the need for slots, then the slots: else they would come straight back."""
         from services.jobmanager.details import job_details
 
         self._set_status(entry.status, now_ms)
         self.end_ms = entry.timestamp_ms
         self.stage = Stage.ARCHIVING
-        effects: list[fx.Effect] = [
-            self._free(held.taskmanager_id, held.allocation_id) for held in self.pool.all()
-        ]
         # A failed or cancelled job can be resumed from its last checkpoint; of a finished
         # one only savepoints are of use.
         finished = entry.status is _J.FINISHED
         kept = [c for c in self.coordinator.retained if c.kind != "checkpoint" or not finished]
         keep = {c.manifest_key for c in kept} | {key for c in kept for key in c.manifest.object_keys()}
         return [
-            *effects,
             fx.Declare(0),
             fx.Notify(
                 "job", {"job_id": self.job_id, "name": self.job_graph.name, "status": self.status.value}
@@ -577,6 +587,17 @@ class JobMasterCore:
                 keep=frozenset(keep),
             ),
         ]
+
+    def _give_back(self) -> list[fx.Effect]:
+        if self._given_back is not None:
+            return []
+        frees = [self._free(held.taskmanager_id, held.allocation_id) for held in self.pool.all()]
+        self._given_back = {free.message.command_id for free in frees}
+        return list(frees)
+
+    def _maybe_gone(self) -> list[fx.Effect]:
+        done = self._archived and self._given_back is not None and not self._given_back
+        return self._gone(self.status, "") if done else []
 
     def _gone(self, status: JobStatus, reason: str) -> list[fx.Effect]:
         self.stage = Stage.GONE
@@ -722,6 +743,7 @@ class JobMasterCore:
                 return []
 
     def _command_done(self, command: fx.Command, reply: Any, now_ms: int) -> list[fx.Effect]:
+        self._answered(command)
         match reply:
             case msg.Refused(reason=reason, fenced=True):
                 return self._deposed(reason, now_ms)
@@ -741,7 +763,12 @@ class JobMasterCore:
             return self._fail(slot_msg.ErrorInfo(error=error), now_ms, location=command.taskmanager_id)
         return self._command_lost(command, str(error.get("message")), now_ms)
 
+    def _answered(self, command: fx.Command) -> None:
+        if self._given_back is not None:
+            self._given_back.discard(command.message.command_id)
+
     def _command_lost(self, command: fx.Command, reason: str, now_ms: int) -> list[fx.Effect]:
+        self._answered(command)
         message = command.message
         match message:
             case msg.DeploySlot() if self._is_current(message):

@@ -250,6 +250,18 @@ class JobDetails(_Msg, frozen=True, kw_only=True, tag="job-details-reply"):
     result_schema: Any = None
 
 
+class JobOverview(msgspec.Struct, frozen=True, kw_only=True):
+    """One line on a job, for lists. ``tasks``: execution state → number of subtasks."""
+
+    job_id: str
+    name: str
+    status: JobStatus
+    start_ms: int
+    end_ms: int | None = None
+    attempt: int = 0
+    tasks: dict[str, int] = {}
+
+
 # -- to the resource manager ----------------------------------------------------------------------
 
 

@@ -1,0 +1,76 @@
+"""What a new master takes over from the decision log. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from penstock.messages.cluster import CheckpointCompleted, JobAccepted, Restored, Terminal
+from penstock.messages.layout import checkpoints_prefix
+from services.jobmanager.master import Inherited
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from penstock.messages.cluster import LogEntry
+
+#: Keys of the cluster's configuration that apply to its jobs unless they say otherwise.
+#: (Others, such as the store's credentials, are none of a job's business.)
+JOB_FAMILIES = (
+    "execution.", "state.", "restart-strategy.", "pipeline.", "table.", "parallelism.", "metrics.",
+    "taskmanager.memory.", "user.",
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Story:
+    """A job's log, read. ``accepted`` None: nobody accepted such a job."""
+
+    accepted: JobAccepted | None
+    terminal: Terminal | None
+    inherited: Inherited
+
+
+def read_story(entries: Iterable[tuple[int, LogEntry]], num_retained: int) -> Story:
+    accepted: JobAccepted | None = None
+    terminal: Terminal | None = None
+    attempt = highest = 0
+    completed: list[CheckpointCompleted] = []
+    for _, entry in entries:
+        match entry:
+            case JobAccepted():
+                accepted = accepted or entry
+            case Restored():
+                attempt = max(attempt, entry.job_attempt)
+                highest = max(highest, entry.checkpoint_id)
+            case CheckpointCompleted():
+                completed.append(entry)
+                highest = max(highest, entry.checkpoint_id)
+            case Terminal():
+                terminal = terminal or entry
+    # Periodic ones beyond those retained are deleted; savepoints stay.
+    periodic = [c for c in completed if c.kind == "checkpoint"][-max(1, num_retained) :]
+    usable = [c for c in completed if c.kind != "checkpoint" or c in periodic]
+    return Story(
+        accepted=accepted,
+        terminal=terminal,
+        inherited=Inherited(
+            job_attempt=attempt,
+            highest_checkpoint_id=highest,
+            completed=tuple((c.checkpoint_id, c.manifest_key, c.kind) for c in usable),
+            accepted_ms=accepted.timestamp_ms if accepted else 0,
+        ),
+    )
+
+
+def highest_listed(job_id: str, keys: Iterable[str]) -> int:
+    """The highest checkpoint id of which some object exists: of one that a former master
+    had in flight the log says nothing."""
+    prefix = checkpoints_prefix(job_id)
+    numbers = (key.removeprefix(prefix).split("/", 1)[0] for key in keys)
+    return max((int(n) for n in numbers if n.isdigit()), default=0)
+
+
+def job_config(cluster: Mapping[str, str], job: Mapping[str, str]) -> dict[str, str]:
+    """The job's own configuration over what the cluster says for all jobs."""
+    return {k: v for k, v in cluster.items() if k.startswith(JOB_FAMILIES)} | dict(job)

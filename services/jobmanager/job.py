@@ -1,0 +1,244 @@
+"""One job at one jobmanager: bids for its lease, and while it leads runs its master.
+
+A master that cannot renew its lease *pauses*: what it decides waits. When it gets the
+lease back and the log holds no newer epoch, it goes on where it was (a lease store that
+was away has cost nothing); otherwise a new master begins from the log.
+"""
+
+from __future__ import annotations
+
+import secrets
+from typing import TYPE_CHECKING, Any
+
+from penstock import config as conf
+from penstock.bus import serve_typed
+from penstock.errors import BrokerError, FencedError, PenstockError
+from penstock.jobgraph.graph import decode_job_graph
+from penstock.messages.cluster import JobDetails, ToJobMaster
+from penstock.messages.layout import archive_key, checkpoints_prefix
+from penstock.messages.slot import StorageSettings
+from penstock.messages.states import JobStatus
+from penstock.store import job_log
+from services.common.actor import Actor
+from services.common.election import LeaderElection
+from services.common.main import storage_options
+from services.jobmanager import effects as fx
+from services.jobmanager.inheritance import highest_listed, job_config, read_story
+from services.jobmanager.master import JobMasterCore, Settings
+from services.jobmanager.performer import Performer, archive
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from penstock.messages.cluster import Terminal
+    from penstock.ports import LeaseStore, Store, Subscription
+    from penstock.store import DecisionLog
+    from services.common.main import ServiceContext
+    from services.jobmanager.inheritance import Story
+
+
+class _Reign:
+    """A master at work, with what it needs."""
+
+    def __init__(self, log: DecisionLog, core: JobMasterCore, actor: Actor, performer: Performer) -> None:
+        self.log = log
+        self.core = core
+        self.actor = actor
+        self.performer = performer
+        self.subscription: Subscription | None = None
+
+
+class Job:
+    """``on_over(job_id, ended)``: the job is globally terminal; or (not ``ended``) nobody
+    accepted it yet."""
+
+    def __init__(
+        self,
+        context: ServiceContext,
+        leases: LeaseStore,
+        store: Store,
+        job_id: str,
+        on_over: Callable[[str, bool], None],
+    ) -> None:
+        self._context = context
+        self._store = store
+        self.job_id = job_id
+        self._on_over = on_over
+        self._reign: _Reign | None = None
+        self.election = LeaderElection(
+            leases,
+            f"job-{job_id}",
+            context.service_id,
+            conf.LEASE_TTL_MS.read(context.config),
+            context.clock,
+            self._gained,
+            self._lost,
+        )
+
+    async def run(self) -> None:
+        try:
+            await self.election.run()
+        finally:
+            await self._end_reign()
+
+    # -- leadership ----------------------------------------------------------------------
+
+    async def _gained(self) -> None:
+        if self._reign is not None:
+            if await self._still_ours(self._reign):
+                self._context.log.info("goes on", job=self.job_id, epoch=self._reign.log.epoch)
+                self._reign.performer.may_act.set()
+                return
+            await self._end_reign()
+        log = job_log(self._store, self.job_id)
+        await log.read()
+        if not log.entries:
+            self._context.log.warning("no such job was accepted", job=self.job_id)
+            self._on_over(self.job_id, False)
+            return
+        if self._story(log).terminal is None:
+            await log.lead(self._context.service_id, self._context.clock.now_ms())
+        story = self._story(log)
+        if story.terminal is not None:
+            await self._tidy(story, story.terminal)
+            self._on_over(self.job_id, True)
+            return
+        await self._begin_reign(log, story)
+
+    def _story(self, log: DecisionLog) -> Story:
+        return read_story(log.entries, conf.CHECKPOINT_RETAINED.read(self._context.config))
+
+    async def _still_ours(self, reign: _Reign) -> bool:
+        try:
+            await reign.log.read()
+            reign.log.check()
+        except FencedError:
+            return False
+        return True
+
+    async def _begin_reign(self, log: DecisionLog, story: Story) -> None:
+        context = self._context
+        assert story.accepted is not None
+        graph = decode_job_graph(await self._store.get(story.accepted.job_graph_key))
+        config = job_config(context.config, graph.config)
+        story = read_story(log.entries, conf.CHECKPOINT_RETAINED.read(config))
+        inherited = story.inherited
+        if inherited.job_attempt:
+            listed = await self._store.list(checkpoints_prefix(self.job_id))
+            highest = highest_listed(self.job_id, (key for key, _ in listed))
+            if highest > inherited.highest_checkpoint_id:
+                from dataclasses import replace
+
+                inherited = replace(inherited, highest_checkpoint_id=highest)
+        performer = Performer(
+            job_id=self.job_id,
+            epoch=log.epoch,
+            transport=context.transport,
+            subjects=context.subjects,
+            store=self._store,
+            log=log,
+            clock=context.clock,
+            logger=context.log,
+            on_stop=self._stopped,
+        )
+        settings = Settings(
+            jobmanager_id=context.service_id,
+            epoch=log.epoch,
+            storage=StorageSettings(
+                url=conf.STORAGE_URL.read(context.config), options=storage_options(context.config)
+            ),
+            config=config,
+            secret=secrets.token_hex(32),
+        )
+        core = JobMasterCore(self.job_id, graph, settings, inherited, context.clock.now_ms())
+        actor = Actor(f"job-{self.job_id}", core, performer.perform, context.clock)
+        reign = self._reign = _Reign(log, core, actor, performer)
+        performer.may_act.set()
+        context.supervisor.start(self._actor_name, lambda: self._run_master(reign))
+        await actor.tell(fx.Begin())
+        reign.subscription = await serve_typed(
+            context.transport, context.subjects.job_all(self.job_id), ToJobMaster, self._serve
+        )
+        context.log.info(
+            "leads", job=self.job_id, name=graph.name, epoch=log.epoch, attempt=inherited.job_attempt + 1
+        )
+
+    @property
+    def _actor_name(self) -> str:
+        return f"master-{self.job_id}"
+
+    async def _run_master(self, reign: _Reign) -> None:
+        """A core that raises has lost its way: a new master begins from the log."""
+        try:
+            await reign.actor.run()
+        except Exception:
+            self._context.log.exception("the job master failed; another takes over", job=self.job_id)
+            if self._reign is reign:
+                reign.performer.may_act.clear()
+                reign.log.epoch = 0  # never resumed
+                self.election.resign()
+
+    async def _end_reign(self) -> None:
+        reign, self._reign = self._reign, None
+        if reign is None:
+            return
+        if reign.subscription is not None:
+            try:
+                await reign.subscription.unsubscribe()
+            except BrokerError as err:
+                self._context.log.warning("unsubscribing failed", job=self.job_id, error=err.message)
+        await self._context.supervisor.stop(self._actor_name)
+
+    async def _lost(self, reason: str) -> None:
+        if self._reign is not None:
+            self._context.log.warning("pauses", job=self.job_id, reason=reason)
+            self._reign.performer.may_act.clear()
+
+    def _stopped(self, status: JobStatus, reason: str) -> None:
+        """The master's last word."""
+        if status.globally_terminal:
+            self._context.log.info("over", job=self.job_id, status=status.value)
+            self._on_over(self.job_id, True)
+            return
+        self._context.log.warning("deposed", job=self.job_id, reason=reason)
+        if self._reign is not None:
+            self._reign.log.epoch = 0  # never resumed
+        self.election.resign()
+
+    async def _tidy(self, story: Story, terminal: Terminal) -> None:
+        """The job ended, but its master did before it had kept the details."""
+        try:
+            await self._store.get(archive_key(self.job_id))
+        except KeyError:
+            assert story.accepted is not None
+            details = JobDetails(
+                job_id=self.job_id,
+                name=story.accepted.name,
+                status=terminal.status,
+                attempt=story.inherited.job_attempt,
+                epoch=terminal.epoch,
+                start_ms=story.accepted.timestamp_ms,
+                end_ms=terminal.timestamp_ms,
+                exceptions=[{"timestamp_ms": terminal.timestamp_ms, "error": terminal.error, "exception": ""}]
+                if terminal.error
+                else [],
+            )
+            await archive(self._store, details)
+        else:
+            from penstock.messages.layout import active_key
+
+            await self._store.delete([active_key(self.job_id)])
+
+    # -- messages ------------------------------------------------------------------------
+
+    async def _serve(self, message: Any) -> Any:
+        # Resumed after a stop, or cut off from the lease store: silence, so that the
+        # sender asks again and reaches whoever leads.
+        reign = self._reign
+        if reign is None or not self.election.still_leading() or not reign.performer.may_act.is_set():
+            return None
+        try:
+            return await reign.actor.ask(message)
+        except PenstockError as err:
+            self._context.log.warning("not answered", job=self.job_id, error=err.message)
+            return None

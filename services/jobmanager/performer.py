@@ -1,0 +1,271 @@
+"""Carries out what a job master decides: bus, log and object store. No decisions here."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import defaultdict
+from typing import TYPE_CHECKING, Any, Union
+
+import msgspec
+
+from penstock.bus import encode, request
+from penstock.bus.envelope import MAX_MESSAGE_BYTES
+from penstock.errors import FencedError, ObjectStoreError, PenstockError
+from penstock.messages import layout
+from penstock.messages.cluster import (
+    Ack,
+    ClusterOverview,
+    DeclareReply,
+    DeclareSlots,
+    DeploySlot,
+    Failed,
+    Refused,
+    RequestClusterOverview,
+)
+from penstock.messages.manifest import decode_manifest, encode_manifest
+from services.jobmanager import effects as fx
+from services.jobmanager.details import job_overview
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from penstock.bus import Subjects
+    from penstock.messages.states import JobStatus
+    from penstock.ports import Clock, Store, Transport
+    from penstock.store import DecisionLog
+
+#: A command is repeated for so long before it counts as lost.
+COMMAND_DEADLINE_S = 10.0
+#: That the job needs no more slots is said for so long.
+LAST_WORD_S = 5.0
+#: The manifest of a checkpoint is tried for so long.
+STORE_DEADLINE_S = 30.0
+FIRST_PAUSE_S = 0.1
+LONGEST_PAUSE_S = 2.0
+
+
+class Performer:
+    """``may_act``: cleared while the lease may be somebody else's; effects then wait.
+    ``on_stop(status, reason)`` when the master is done."""
+
+    def __init__(
+        self,
+        *,
+        job_id: str,
+        epoch: int,
+        transport: Transport,
+        subjects: Subjects,
+        store: Store,
+        log: DecisionLog,
+        clock: Clock,
+        logger: Any,
+        on_stop: Callable[[JobStatus, str], None],
+    ) -> None:
+        self._job_id = job_id
+        self._epoch = epoch
+        self._transport = transport
+        self._subjects = subjects
+        self._store = store
+        self._log = log
+        self._clock = clock
+        self._logger = logger
+        self._on_stop = on_stop
+        self.may_act = asyncio.Event()
+        self._appending = asyncio.Lock()
+        # Commands to one slot go one after another: a cancel must not overtake a deploy.
+        self._slots: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
+
+    def perform(self, effect: fx.Effect) -> Awaitable[fx.Event | None] | None:
+        match effect:
+            case fx.Stop(status, reason):
+                self._on_stop(status, reason)
+                return None
+            case _:
+                return self._when_allowed(effect)
+
+    async def _when_allowed(self, effect: Any) -> Any:
+        await self.may_act.wait()
+        match effect:
+            case fx.Command():
+                return await self._command(effect)
+            case fx.Declare(needed):
+                return await self._declare(needed)
+            case fx.FindAllocations():
+                return await self._find_allocations()
+            case fx.AppendLog(entry):
+                return await self._append(entry)
+            case fx.StoreManifest():
+                return await self._store_manifest(effect)
+            case fx.LoadManifest(key):
+                return await self._load_manifest(key)
+            case fx.DeleteObjects(keys):
+                return await self._delete(keys)
+            case fx.Archive():
+                return await self._archive(effect)
+            case fx.Notify(subject, data):
+                return await self._notify(subject, data)
+            case _:
+                raise TypeError(f"unknown effect {effect!r}")
+
+    # -- bus -----------------------------------------------------------------------------
+
+    async def _command(self, command: fx.Command) -> fx.Event:
+        message = command.message
+        async with self._slots[message.allocation_id]:
+            deploy_key, deploy = None, b""
+            sent = message
+            if isinstance(message, DeploySlot) and len(encode(message)) > MAX_MESSAGE_BYTES:
+                deploy = msgspec.msgpack.encode(message.deploy)
+                deploy_key = layout.deploy_key(self._job_id, message.command_id)
+                sent = msgspec.structs.replace(message, deploy=None, deploy_key=deploy_key)
+            try:
+                if deploy_key is not None:
+                    await self._store.put(deploy_key, deploy)
+                reply = await request(
+                    self._transport,
+                    self._subjects.to_taskmanager(command.taskmanager_id, sent),
+                    sent,
+                    Union[Ack, Refused, Failed],
+                    deadline_s=COMMAND_DEADLINE_S,
+                )
+            except PenstockError as err:
+                self._logger.warning(
+                    "command lost", job=self._job_id, to=command.taskmanager_id,
+                    what=type(message).__name__, error=err.message,
+                )  # fmt: skip
+                return fx.CommandLost(command, err.message)
+            if deploy_key is not None:
+                await self._delete(frozenset({deploy_key}))
+            return fx.CommandDone(command, reply)
+
+    async def _declare(self, needed: int) -> fx.Event:
+        message = DeclareSlots(job_id=self._job_id, epoch=self._epoch, needed=needed)
+        try:
+            # A need is declared again in a moment; the last word is repeated here.
+            reply = await request(
+                self._transport,
+                self._subjects.to_resourcemanager(message),
+                message,
+                Union[DeclareReply, Refused],
+                timeout_s=1.0,
+                deadline_s=LAST_WORD_S,
+                retry=needed == 0,
+            )
+        except PenstockError as err:
+            self._logger.debug("no resource manager", job=self._job_id, error=err.message)
+            return fx.NotDeclared(needed, err.message)
+        if isinstance(reply, Refused):
+            return fx.Deposed(reply.reason) if reply.fenced else fx.NotDeclared(needed, reply.reason)
+        return fx.Declared(reply.allocated, reply.missing, reply.total, reply.free)
+
+    async def _find_allocations(self) -> fx.Event | None:
+        message = RequestClusterOverview()
+        try:
+            overview = await request(
+                self._transport, self._subjects.to_resourcemanager(message), message, ClusterOverview
+            )
+        except PenstockError as err:
+            self._logger.warning("no resource manager", job=self._job_id, error=err.message)
+            return None
+        return fx.Allocations(
+            tuple(
+                (manager.id, slot.allocation_id)
+                for manager in overview.taskmanagers
+                for slot in manager.slots
+                if slot.job_id == self._job_id and slot.allocation_id is not None
+            )
+        )
+
+    async def _notify(self, subject: str, data: dict[str, Any]) -> None:
+        try:
+            await self._transport.publish(
+                self._subjects.event(subject, self._job_id), msgspec.json.encode(data)
+            )
+        except PenstockError as err:
+            self._logger.debug("nobody was notified", job=self._job_id, error=err.message)
+
+    # -- log and store -------------------------------------------------------------------
+
+    async def _until_done(self, call: Callable[[], Awaitable[Any]], deadline_s: float | None) -> Any:
+        """Repeat while the store fails; ObjectStoreError when ``deadline_s`` is over."""
+        until = None if deadline_s is None else self._clock.monotonic_ms() + deadline_s * 1000
+        pause = FIRST_PAUSE_S
+        while True:
+            try:
+                return await call()
+            except ObjectStoreError as err:
+                if until is not None and self._clock.monotonic_ms() >= until:
+                    raise
+                self._logger.warning("the object store failed; again", job=self._job_id, error=err.message)
+            await self._clock.sleep(pause)
+            pause = min(2 * pause, LONGEST_PAUSE_S)
+
+    async def _append(self, entry: Any) -> fx.Event:
+        """For ever: whether a failed try was written is not known, so there is no way back."""
+        async with self._appending:
+            try:
+                number = await self._until_done(lambda: self._log.append(entry), None)
+            except FencedError as err:
+                return fx.Deposed(err.message)
+        self._logger.info("decided", job=self._job_id, n=number, entry=type(entry).__name__)
+        return fx.LogAppended(entry, number)
+
+    async def _store_manifest(self, effect: fx.StoreManifest) -> fx.Event:
+        data = encode_manifest(effect.manifest)
+        checkpoint_id = effect.manifest.checkpoint_id
+        try:
+            await self._until_done(lambda: self._store.put(effect.key, data), STORE_DEADLINE_S)
+        except ObjectStoreError as err:
+            return fx.ManifestNotStored(checkpoint_id, f"could not be stored: {err.message}")
+        return fx.ManifestStored(checkpoint_id)
+
+    async def _load_manifest(self, key: str) -> fx.Event:
+        try:
+            data = await self._until_done(lambda: self._store.get(key), STORE_DEADLINE_S)
+            return fx.ManifestLoaded(key, decode_manifest(data, key))
+        except KeyError:
+            error = ObjectStoreError(
+                "a checkpoint's manifest is not there",
+                expected="an object",
+                where=key,
+                remedy="restore from another checkpoint or savepoint; was the storage folder changed?",
+            )
+            return fx.ManifestUnreadable(key, error.to_dict())
+        except ObjectStoreError as err:
+            return fx.ManifestUnreadable(key, err.to_dict())
+
+    async def _delete(self, keys: frozenset[str]) -> None:
+        try:
+            await self._store.delete(sorted(keys))
+        except ObjectStoreError as err:
+            self._logger.warning(
+                "objects were left over", job=self._job_id, keys=len(keys), error=err.message
+            )
+
+    async def _delete_below(self, prefix: str, keep: frozenset[str] = frozenset()) -> None:
+        try:
+            keys = frozenset(key for key, _ in await self._store.list(prefix)) - keep
+        except ObjectStoreError as err:
+            self._logger.warning("objects were left over", job=self._job_id, error=err.message)
+            return
+        if keys:
+            await self._delete(keys)
+
+    async def _archive(self, effect: fx.Archive) -> fx.Event:
+        await archive(self._store, effect.details, self._until_done)
+        for prefix in effect.delete_prefixes:
+            await self._delete_below(prefix, effect.keep)
+        await self._delete_below(f"{layout.job_prefix(self._job_id)}deploy/")
+        return fx.Archived()
+
+
+async def archive(store: Store, details: Any, until_done: Any = None) -> None:
+    """Keep the details of an ended job, and take it off the list of active ones."""
+    job_id = details.job_id
+
+    async def write() -> None:
+        await store.put(layout.archive_key(job_id), msgspec.json.encode(details))
+        await store.put(layout.ended_key(job_id), msgspec.json.encode(job_overview(details)))
+        await store.delete([layout.active_key(job_id)])
+
+    await (until_done(write, None) if until_done else write())
