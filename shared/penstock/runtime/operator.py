@@ -140,6 +140,8 @@ class OperatorContext:
     store: Store | None = None
     #: ``record_error(error, record)`` for skip / dead-letter policies: counts and keeps.
     report_error: Callable[[BaseException, Any], None] | None = None
+    #: ``run(f)`` in the slot's one helper thread; only for calls that release the lock.
+    run: Callable[[Callable[[], Any]], Awaitable[Any]] | None = None
 
 
 class Operator(ABC):

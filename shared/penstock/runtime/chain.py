@@ -1,0 +1,357 @@
+"""A chain: the operators of one vertex, driven as a small DAG within one task.
+
+Everything that makes output is a generator of ``None``: each ``yield`` is a point where
+the task may look at the clock and at the credit of its outputs before it pulls on.
+Watermarks are kept per operator: the lowest over its inputs' producers.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from penstock.errors import InternalError, PenstockError
+from penstock.runtime.drivers import SinkDriver, SourceDriver
+from penstock.runtime.elements import ACTIVE, IDLE, Watermark
+from penstock.runtime.factory import make_operator
+from penstock.runtime.operator import (
+    MAX_WATERMARK,
+    MIN_WATERMARK,
+    MetricGroup,
+    Operator,
+    OperatorContext,
+    OperatorSnapshot,
+    Output,
+    SideBatch,
+)
+from penstock.runtime.watermarks import WatermarkValve
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+
+    from penstock.jobgraph import JobVertex, OperatorNode
+    from penstock.runtime.operator import RestoredState
+    from penstock.runtime.outputs import EdgeWriter
+    from penstock.types.batch import Batch
+    from penstock.types.logical import Schema
+
+
+class ChainNode:
+    """One operator in its chain.
+
+    A *slot* is one producer of one input; slots are numbered over all inputs.
+    ``outputs[tag]``: (edges, [(node, slot, input index)]), tag None = main output.
+    """
+
+    __slots__ = (
+        "ended", "idle", "input_of_slot", "metrics", "node", "operator", "output_watermark", "outputs",
+        "slots_left", "valve", "wake_ms",
+    )  # fmt: skip
+
+    def __init__(self, node: OperatorNode, operator: Operator) -> None:
+        self.node = node
+        self.operator = operator
+        self.metrics = MetricGroup()
+        self.input_of_slot = [i for i, producers in enumerate(node.inputs) for _ in producers]
+        self.slots_left = [len(producers) for producers in node.inputs]
+        self.valve = WatermarkValve(len(self.input_of_slot))
+        self.outputs: dict[str | None, tuple[list[EdgeWriter], list[tuple[ChainNode, int, int]]]] = {}
+        self.output_watermark = MIN_WATERMARK
+        self.ended = False
+        #: Idleness it declared itself (``makes_watermarks``).
+        self.idle = False
+        #: Earliest processing time it asked for (ms), or None.
+        self.wake_ms: int | None = None
+
+    @property
+    def makes_watermarks(self) -> bool:
+        """Its output's watermark comes from itself, not from its inputs."""
+        return isinstance(self.operator, SourceDriver) or hasattr(self.operator, "current_watermark")
+
+
+class Chain:
+    """``edges``: (operator index, tag, writer) of every output edge of the vertex."""
+
+    def __init__(
+        self,
+        vertex: JobVertex,
+        edges: list[tuple[int, str | None, EdgeWriter]],
+        *,
+        make: Callable[[Any], Operator] = make_operator,
+    ) -> None:
+        self.vertex = vertex
+        self.nodes = [ChainNode(node, make(node.spec)) for node in vertex.operators]
+        #: gate → [(node, slot, input index)]
+        self.gates: dict[int, list[tuple[ChainNode, int, int]]] = {}
+        self._connect(edges)
+        self.sources = [n for n in self.nodes if isinstance(n.operator, SourceDriver)]
+        self.sinks = [n.operator for n in self.nodes if isinstance(n.operator, SinkDriver)]
+
+    def _connect(self, edges: list[tuple[int, str | None, EdgeWriter]]) -> None:
+        for node in self.nodes:
+            slot = 0
+            for input_index, producers in enumerate(node.node.inputs):
+                for source in producers:
+                    target = (node, slot, input_index)
+                    if source.gate is not None:
+                        self.gates.setdefault(source.gate, []).append(target)
+                    elif source.operator is not None:
+                        outputs = self.nodes[source.operator].outputs
+                        outputs.setdefault(source.tag, ([], []))[1].append(target)
+                    else:
+                        raise InternalError(f"input {input_index} of '{node.node.uid}' comes from nowhere")
+                    slot += 1
+        for operator, tag, writer in edges:
+            self.nodes[operator].outputs.setdefault(tag, ([], []))[0].append(writer)
+
+    # -- life ----------------------------------------------------------------------
+
+    def open(
+        self,
+        context: Callable[[ChainNode], OperatorContext],
+        restored: Mapping[str, RestoredState],
+    ) -> None:
+        """Last operator first, so that everything downstream is ready."""
+        for node in reversed(self.nodes):
+            with _blame(node):
+                node.operator.open(context(node), restored.get(node.node.uid))
+
+    def close(self) -> list[BaseException]:
+        """Close every operator whatever the others do; what they raised."""
+        errors: list[BaseException] = []
+        for node in self.nodes:
+            try:
+                node.operator.close()
+            except Exception as err:
+                errors.append(err)
+        return errors
+
+    def input_schemas(self, node: ChainNode, gate_schemas: Sequence[Schema]) -> list[Schema]:
+        """Schema of each input of an operator, from its first producer."""
+        out = []
+        for producers in node.node.inputs:
+            source = producers[0]
+            if source.gate is not None:
+                out.append(gate_schemas[source.gate])
+            elif source.operator is not None:
+                before = self.nodes[source.operator].node
+                out.append(before.output if source.tag is None else before.side_outputs[source.tag])
+        return out
+
+    # -- data ----------------------------------------------------------------------
+
+    def process(self, gate: int, batch: Batch) -> Iterator[None]:
+        """Rows of an input gate."""
+        for node, _, input_index in self.gates.get(gate, ()):
+            yield from self._feed(node, input_index, batch)
+
+    def emit(self, node: ChainNode, outputs: Iterator[Output]) -> Iterator[None]:
+        """Pass on what an operator's generator makes."""
+        routes = node.outputs
+        main = routes.get(None)
+        counters = node.metrics.counters
+        counters.setdefault("numRecordsOut", 0)
+        try:
+            for out in outputs:
+                if type(out) is SideBatch:
+                    route, batch = routes.get(out.tag), out.batch
+                else:
+                    route, batch = main, out
+                if not batch.num_rows:
+                    continue
+                counters["numRecordsOut"] += batch.num_rows
+                if route is not None:
+                    edges, targets = route
+                    for target, _, input_index in targets:
+                        yield from self._feed(target, input_index, batch)
+                    for edge in edges:
+                        edge.write(batch)
+                yield
+        except Exception as err:
+            raise blamed(err, node) from None
+
+    def _feed(self, node: ChainNode, input_index: int, batch: Batch) -> Iterator[None]:
+        counters = node.metrics.counters
+        counters["numRecordsIn"] = counters.get("numRecordsIn", 0) + batch.num_rows
+        return self.emit(node, node.operator.process(input_index, batch))
+
+    # -- time ----------------------------------------------------------------------
+
+    def watermark(self, gate: int, value: int) -> Iterator[None]:
+        for node, slot, _ in self.gates.get(gate, ()):
+            node.valve.advance(slot, value)
+            yield from self._advance(node)
+
+    def status(self, gate: int, idle: bool) -> Iterator[None]:
+        for node, slot, _ in self.gates.get(gate, ()):
+            node.valve.set_idle(slot, idle)
+            yield from self._advance(node)
+
+    def made_watermark(self, node: ChainNode, watermark: int, idle: bool) -> Iterator[None]:
+        """A source (or watermark assigner) says where its output stands."""
+        if node.idle and not idle:
+            node.idle = False
+            yield from self._forward_status(node, False)
+        if watermark > node.output_watermark:
+            yield from self._forward_watermark(node, watermark)
+        if idle and not node.idle:
+            node.idle = True
+            yield from self._forward_status(node, True)
+
+    def fire_timers(self, now_ms: int) -> Iterator[None]:
+        """Processing time has come to ``now_ms``; operators in topological order."""
+        for node in self.nodes:
+            if node.wake_ms is not None and node.wake_ms <= now_ms and not node.ended:
+                node.wake_ms = None
+                yield from self.emit(node, node.operator.on_processing_time(now_ms))
+                if node.makes_watermarks and not isinstance(node.operator, SourceDriver):
+                    operator: Any = node.operator
+                    yield from self.made_watermark(node, operator.current_watermark(), operator.idle())
+
+    def next_wake_ms(self) -> int | None:
+        times = [n.wake_ms for n in self.nodes if n.wake_ms is not None and not n.ended]
+        return min(times, default=None)
+
+    def _advance(self, node: ChainNode) -> Iterator[None]:
+        risen, idle = node.valve.take_changes()
+        if isinstance(node.operator, SourceDriver):
+            if idle is True or risen is not None:
+                node.operator.inputs_idle()
+            return
+        if node.makes_watermarks:
+            idle = None  # it judges idleness itself
+        if idle is False:
+            yield from self._forward_status(node, False)
+        if risen is not None:
+            yield from self.emit(node, node.operator.on_watermark(risen))
+            out = node.operator.output_watermark(risen)
+            if out > node.output_watermark:
+                yield from self._forward_watermark(node, out)
+        if idle is True:
+            yield from self._forward_status(node, True)
+
+    def _forward_watermark(self, node: ChainNode, value: int) -> Iterator[None]:
+        node.output_watermark = value
+        element = Watermark(value)
+        for edges, targets in node.outputs.values():
+            for target, slot, _ in targets:
+                target.valve.advance(slot, value)
+                yield from self._advance(target)
+            for edge in edges:
+                edge.emit(element)
+        yield
+
+    def _forward_status(self, node: ChainNode, idle: bool) -> Iterator[None]:
+        for edges, targets in node.outputs.values():
+            for target, slot, _ in targets:
+                target.valve.set_idle(slot, idle)
+                yield from self._advance(target)
+            for edge in edges:
+                edge.emit(IDLE if idle else ACTIVE)
+        yield
+
+    # -- ends ----------------------------------------------------------------------
+
+    def end_gate(self, gate: int) -> Iterator[None]:
+        """A gate has ended: its consumers, and whatever ends with them."""
+        for node, slot, input_index in self.gates.get(gate, ()):
+            yield from self._end_slot(node, slot, input_index)
+
+    def end_source(self, node: ChainNode) -> Iterator[None]:
+        """A source has delivered its last row: event time ends with it."""
+        yield from self.made_watermark(node, MAX_WATERMARK, False)
+        yield from self._finish(node)
+
+    def _end_slot(self, node: ChainNode, slot: int, input_index: int) -> Iterator[None]:
+        node.valve.end(slot)
+        yield from self._advance(node)
+        node.slots_left[input_index] -= 1
+        if node.slots_left[input_index]:
+            return
+        yield from self.emit(node, node.operator.end_input(input_index))
+        # A source lives on after its assignments have ended.
+        if not any(node.slots_left) and not isinstance(node.operator, SourceDriver):
+            yield from self._finish(node)
+
+    def _finish(self, node: ChainNode) -> Iterator[None]:
+        yield from self.emit(node, node.operator.finish())
+        node.ended = True
+        for _, targets in node.outputs.values():
+            for target, slot, input_index in targets:
+                yield from self._end_slot(target, slot, input_index)
+        yield
+
+    @property
+    def ended(self) -> bool:
+        return all(node.ended for node in self.nodes)
+
+    # -- checkpoints -----------------------------------------------------------------
+
+    def prepare_checkpoint(self, checkpoint_id: int) -> Iterator[None]:
+        """Outputs that belong before the barrier, upstream operators first."""
+        for node in self.nodes:
+            if not node.ended:
+                yield from self.emit(node, node.operator.prepare_checkpoint(checkpoint_id))
+
+    def watermarks(self) -> dict[str, int]:
+        """Uid → watermark it has reached (input; a source's: output)."""
+        return {
+            n.node.uid: n.output_watermark if n.makes_watermarks else n.valve.watermark for n in self.nodes
+        }
+
+    def restore_watermarks(self, values: Mapping[str, int]) -> Iterator[None]:
+        """Take event time up where the checkpoint left it, before any row: a row that
+        was late then must be late now."""
+        for node in self.nodes:
+            value = values.get(node.node.uid, MIN_WATERMARK)
+            if value == MIN_WATERMARK:
+                continue
+            if not node.makes_watermarks:
+                node.valve.preset(value)
+                yield from self.emit(node, node.operator.on_watermark(value))
+                value = node.operator.output_watermark(value)
+            node.output_watermark = max(node.output_watermark, value)
+            for edges, _ in node.outputs.values():
+                for edge in edges:
+                    edge.emit(Watermark(node.output_watermark))
+        yield
+
+    def snapshot(self, checkpoint_id: int) -> dict[str, OperatorSnapshot]:
+        """Uid → state at the barrier, upstream operators first."""
+        out: dict[str, OperatorSnapshot] = {}
+        for node in self.nodes:
+            with _blame(node):
+                out[node.node.uid] = node.operator.snapshot(checkpoint_id)
+        return out
+
+    def checkpoint_complete(self, checkpoint_id: int) -> None:
+        for node in self.nodes:
+            with _blame(node):
+                node.operator.on_checkpoint_complete(checkpoint_id)
+
+    def checkpoint_aborted(self, checkpoint_id: int) -> None:
+        for node in self.nodes:
+            with _blame(node):
+                node.operator.on_checkpoint_aborted(checkpoint_id)
+
+
+# -- whose fault it was ------------------------------------------------------------------
+
+
+def blamed(err: Exception, node: ChainNode) -> Exception:
+    """The error, marked with the operator it was raised in (the innermost one)."""
+    if not hasattr(err, "penstock_operator"):
+        err.penstock_operator = node.node.name  # type: ignore[attr-defined]
+        if isinstance(err, PenstockError) and err.where is None:
+            err.where = f"operator '{node.node.name}' ({node.node.uid})"
+    return err
+
+
+class _blame:
+    def __init__(self, node: ChainNode) -> None:
+        self._node = node
+
+    def __enter__(self) -> None: ...
+
+    def __exit__(self, kind: Any, err: BaseException | None, traceback: Any) -> None:
+        if isinstance(err, Exception):
+            blamed(err, self._node)

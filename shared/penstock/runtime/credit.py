@@ -1,0 +1,98 @@
+"""Credit: how many bytes a sender may have on its way to a receiver.
+
+A receiver opens with one exclusive fragment per channel and lends more from a pool that
+all channels of the slot share. A sender may send while its credit is above zero (one
+element may overdraw it), so a channel holds at most its window and one element.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+#: A channel's own credit, always there.
+EXCLUSIVE_BYTES = 256 * 1024
+#: The most one channel may have: little in flight keeps barriers fast.
+MAX_WINDOW_BYTES = 2 * 1024 * 1024
+#: The slot-wide pool (``taskmanager.memory.network.size``).
+POOL_BYTES = 64 * 1024 * 1024
+
+
+class CreditPool:
+    """Bytes that channels of one slot may borrow beyond their exclusive fragments."""
+
+    __slots__ = ("free", "total")
+
+    def __init__(self, total: int = POOL_BYTES) -> None:
+        self.total = total
+        self.free = total
+
+    def take(self, n: int) -> bool:
+        if n > self.free:
+            return False
+        self.free -= n
+        return True
+
+    def give(self, n: int) -> None:
+        self.free += n
+
+    @property
+    def scarce(self) -> bool:
+        """Under a quarter left: those who borrowed give back."""
+        return self.free * 4 < self.total
+
+
+class ReceiveWindow:
+    """The receiver's account of one channel.
+
+    ``size``: bytes that may be outstanding in all. ``outstanding``: credit the sender
+    still has, as far as is known here. ``grant(n)`` tells the sender of more.
+    """
+
+    __slots__ = ("_exclusive", "_grant", "_maximum", "_pool", "_returned", "outstanding", "size")
+
+    def __init__(
+        self,
+        pool: CreditPool,
+        grant: Callable[[int], None],
+        *,
+        exclusive: int = EXCLUSIVE_BYTES,
+        maximum: int = MAX_WINDOW_BYTES,
+    ) -> None:
+        self._pool = pool
+        self._grant = grant
+        self._exclusive = exclusive
+        self._maximum = maximum
+        self._returned = 0
+        self.size = exclusive
+        self.outstanding = exclusive
+
+    def received(self, n: int) -> None:
+        """``n`` bytes arrived. A sender that used up its credit gets more, if there is."""
+        self.outstanding -= n
+        if self.outstanding <= 0 and self.size < self._maximum and self._pool.take(self._exclusive):
+            self.size += self._exclusive
+            self.outstanding += self._exclusive
+            self._grant(self._exclusive)
+
+    def consumed(self, n: int) -> None:
+        """``n`` bytes left the queue: granted again, in quarters of the window."""
+        self._returned += n
+        if self._returned * 4 < self.size:
+            return
+        if self.size > self._exclusive and self._pool.scarce:
+            back = min(self.size - self._exclusive, self._returned)
+            self.size -= back
+            self._returned -= back
+            self._pool.give(back)
+        granted, self._returned = self._returned, 0
+        if granted:
+            self.outstanding += granted
+            self._grant(granted)
+
+    def close(self) -> None:
+        """The channel is over: what it borrowed goes back."""
+        self._pool.give(self.size - self._exclusive)
+        self.size = self._exclusive

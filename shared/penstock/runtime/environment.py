@@ -1,0 +1,108 @@
+"""What the tasks of a slot share, and what operators and connectors are given of it."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from penstock.connectors.base import SourceContext
+from penstock.errors import InternalError
+from penstock.runtime.credit import CreditPool
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+    from pathlib import Path
+
+    from penstock.ports import Store
+    from penstock.runtime.operator import OperatorContext
+    from penstock.types.logical import Schema
+
+
+def wall_clock_ms() -> int:
+    return time.time_ns() // 1_000_000
+
+
+class Helper:
+    """The slot's one helper thread, for long calls that release the interpreter's lock."""
+
+    def __init__(self) -> None:
+        self._pool: ThreadPoolExecutor | None = None
+
+    async def run(self, call: Callable[[], Any]) -> Any:
+        if self._pool is None:
+            self._pool = ThreadPoolExecutor(1, thread_name_prefix="penstock-helper")
+        return await asyncio.get_running_loop().run_in_executor(self._pool, call)
+
+    def close(self) -> None:
+        if self._pool is not None:
+            self._pool.shutdown(wait=False, cancel_futures=True)
+
+
+def _log(level: str, text: str) -> None:
+    logging.getLogger("penstock.runtime").log(logging.getLevelName(level.upper()), text)
+
+
+@dataclass(slots=True)
+class Environment:
+    """Shared by all tasks of one slot and job attempt.
+
+    ``function``: loads an entry of the job's function table. ``run``: the helper thread.
+    """
+
+    job_id: str
+    job_name: str
+    job_attempt: int
+    config: Mapping[str, str]
+    local_dir: Path
+    store: Store | None
+    function: Callable[[str], Any]
+    helper: Helper = field(default_factory=Helper)
+    now_ms: Callable[[], int] = wall_clock_ms
+    credits: CreditPool = field(default_factory=CreditPool)
+    #: ``log(level, text)``: for the task manager's log.
+    log: Callable[[str, str], None] = _log
+
+
+def source_context(
+    ctx: OperatorContext,
+    *,
+    schema: Schema,
+    options: Mapping[str, str],
+    projection: Sequence[int] = (),
+    metadata: Sequence[str] = (),
+    pushed: Mapping[str, Any] | None = None,
+    on_error: Any = "fail",
+    bad_record: Callable[[Exception, bytes | None, str], None] | None = None,
+    parallelism: int | None = None,
+) -> SourceContext:
+    """A connector's view of an operator's context."""
+
+    def fail(err: Exception, record: bytes | None, where: str) -> None:
+        raise InternalError(f"a bad record where none can be: {err}", where=where)
+
+    if ctx.run is None:
+        raise InternalError("the operator's context has no helper thread", where=ctx.name)
+
+    return SourceContext(
+        job_id=ctx.job_id,
+        uid=ctx.uid,
+        subtask_index=ctx.subtask_index,
+        parallelism=ctx.parallelism if parallelism is None else parallelism,
+        attempt=ctx.attempt,
+        options=options,
+        schema=schema,
+        projection=projection,
+        metadata=metadata,
+        pushed=pushed or {},
+        config=ctx.config,
+        metrics=ctx.metrics,
+        on_error=on_error,
+        run=ctx.run,
+        now_ms=ctx.now_ms,
+        bad_record=bad_record or fail,
+        store=ctx.store,
+    )

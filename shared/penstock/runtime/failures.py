@@ -1,0 +1,52 @@
+"""How a task tells of its failure: the user's own traceback first, then ours."""
+
+from __future__ import annotations
+
+import sysconfig
+import traceback
+from pathlib import Path
+from typing import Any
+
+import penstock
+from penstock.errors import InternalError, PenstockError
+from penstock.messages.slot import ErrorInfo
+
+_OURS = str(Path(penstock.__file__).parent)
+_LIBRARIES = tuple({sysconfig.get_path(name) for name in ("stdlib", "purelib", "platlib")})
+
+
+def error_info(err: BaseException, *, task: str) -> ErrorInfo:
+    """``err`` as data, with the operator it was raised in."""
+    operator = getattr(err, "penstock_operator", None)
+    details = _details(err, operator or task)
+    user = details.get("user_traceback")
+    full = "".join(traceback.format_exception(err))
+    return ErrorInfo(
+        error=details,
+        traceback=f"{user}\n\n{full}" if user else full,
+        operator=operator,
+        record=getattr(err, "penstock_record", None),
+    )
+
+
+def _details(err: BaseException, where: str) -> dict[str, Any]:
+    if isinstance(err, PenstockError):
+        out = err.to_dict()
+        out.setdefault("where", where)
+        return out
+    wrapped = InternalError(
+        f"{type(err).__name__}: {err}" if str(err) else type(err).__name__,
+        where=where,
+        user_traceback=user_traceback(err),
+    )
+    return wrapped.to_dict()
+
+
+def user_traceback(err: BaseException) -> str | None:
+    """The frames of code that is neither ours nor a library's, or None without any."""
+    frames = traceback.extract_tb(err.__traceback__)
+    users = [f for f in frames if not f.filename.startswith((_OURS, *_LIBRARIES))]
+    if not users:
+        return None
+    lines = ["Traceback (most recent call last):\n", *traceback.format_list(users)]
+    return "".join([*lines, *traceback.format_exception_only(err)]).rstrip()

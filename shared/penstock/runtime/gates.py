@@ -1,0 +1,298 @@
+"""Input gates: the queues of a task's channels, merged into one sequence of events.
+
+``InputGates`` is a pure core: channels push elements in, ``poll`` gives the next event.
+It aligns barriers over all channels of all gates, merges watermarks and idleness per
+gate, and concatenates small batches so that an operator's fixed cost is paid once.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Union
+
+from penstock.errors import InternalError
+from penstock.runtime.elements import Barrier, Control, Element, EndOfInput, Watermark, WatermarkStatus
+from penstock.runtime.watermarks import WatermarkValve
+from penstock.types.batch import Batch
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from penstock.runtime.credit import ReceiveWindow
+
+#: Batches are concatenated while the result is below this; larger ones pass uncopied.
+MERGE_ROWS = 8_192
+
+
+@dataclass(frozen=True, slots=True)
+class GateBatch:
+    gate: int
+    batch: Batch
+
+
+@dataclass(frozen=True, slots=True)
+class GateWatermark:
+    gate: int
+    value: int
+
+
+@dataclass(frozen=True, slots=True)
+class GateStatus:
+    gate: int
+    idle: bool
+
+
+@dataclass(frozen=True, slots=True)
+class GateEnded:
+    gate: int
+
+
+@dataclass(frozen=True, slots=True)
+class BarrierAligned:
+    """Every live channel has delivered the barrier. ``alignment_ms``: since the first."""
+
+    barrier: Barrier
+    alignment_ms: float
+
+
+GateEvent = Union[GateBatch, GateWatermark, GateStatus, GateEnded, BarrierAligned]
+
+
+class InputChannel:
+    """The receiving end of one channel. ``name`` is for people (``producer → gate``)."""
+
+    __slots__ = ("_gates", "aligned", "ended", "gate", "index", "listed", "name", "queue", "window")
+
+    def __init__(self, gates: InputGates, gate: int, index: int, name: str) -> None:
+        self._gates = gates
+        self.gate = gate
+        self.index = index
+        self.name = name
+        self.queue: deque[tuple[Element, int]] = deque()
+        self.window: ReceiveWindow | None = None
+        #: Barrier delivered, others awaited: nothing is taken from it.
+        self.aligned = False
+        self.ended = False
+        #: Stands in the gates' list of channels with something to take.
+        self.listed = False
+
+    def push(self, element: Element, nbytes: int) -> None:
+        """Append an element that cost the sender ``nbytes`` of credit."""
+        if self.ended:
+            raise InternalError(f"data after the end of channel {self.name}")
+        self.queue.append((element, nbytes))
+        self._gates.bytes_in += nbytes
+        if not self.listed and not self.aligned:
+            self._gates._list(self)
+        # Last: new credit may bring the next element before this call returns.
+        if self.window is not None:
+            self.window.received(nbytes)
+
+    def _popped(self, nbytes: int) -> None:
+        if self.window is not None:
+            self.window.consumed(nbytes)
+
+
+class InputGates:
+    """All gates of one task.
+
+    ``names[g]``: one name per channel of gate g. ``exactly_once``: a channel that has
+    delivered its barrier waits for the others. ``on_ready``: called when ``poll`` has
+    something again after it had nothing.
+    """
+
+    def __init__(
+        self,
+        names: Sequence[Sequence[str]],
+        *,
+        exactly_once: bool = True,
+        on_ready: Callable[[], None] = lambda: None,
+    ) -> None:
+        self.channels = [
+            [InputChannel(self, g, i, name) for i, name in enumerate(gate)] for g, gate in enumerate(names)
+        ]
+        self.on_ready = on_ready
+        self._exactly_once = exactly_once
+        self._valves = [WatermarkValve(len(gate)) for gate in names]
+        self._live = [len(gate) for gate in names]
+        self._ready: deque[InputChannel] = deque()
+        self._events: deque[GateEvent] = deque()
+        self._aligning: Barrier | None = None
+        self._delivered: set[InputChannel] = set()
+        self._align_start = 0.0
+        #: Barriers up to this id are over: completed, aborted or overtaken.
+        self._last_id = 0
+        self.bytes_in = 0
+        for gate, live in enumerate(self._live):
+            if not live:
+                self._events.append(GateEnded(gate))
+
+    # -- what a task asks ------------------------------------------------------------
+
+    @property
+    def all_ended(self) -> bool:
+        return not any(self._live)
+
+    @property
+    def aligning(self) -> Barrier | None:
+        return self._aligning
+
+    @property
+    def has_events(self) -> bool:
+        return bool(self._events or self._ready)
+
+    def poll(self, max_rows: int) -> GateEvent | None:
+        """The next event, or None when the input has run empty. A batch has at most
+        ``max_rows`` rows; the rest of what was cut stays queued."""
+        while True:
+            if self._events:
+                return self._events.popleft()
+            if not self._ready:
+                return None
+            channel = self._ready[0]
+            if isinstance(channel.queue[0][0], Batch):
+                return GateBatch(channel.gate, self._gather(channel.gate, max_rows))
+            self._ready.popleft()
+            channel.listed = False
+            element, nbytes = channel.queue.popleft()
+            self._control(channel, element)  # type: ignore[arg-type]
+            channel._popped(nbytes)
+            if channel.queue and not channel.aligned and not channel.listed:
+                self._list(channel, notify=False)
+
+    def queued_bytes(self) -> int:
+        return sum(n for gate in self.channels for c in gate for _, n in c.queue)
+
+    def watermark_holder(self) -> str | None:
+        """Name of the channel whose watermark is lowest, when more than one counts."""
+        for gate, valve in zip(self.channels, self._valves, strict=True):
+            holder = valve.holder()
+            if holder is not None:
+                return gate[holder].name
+        return None
+
+    def abort(self, checkpoint_id: int) -> None:
+        """The checkpoint is over without us: stop aligning, ignore its barriers."""
+        if self._aligning is not None and self._aligning.checkpoint_id <= checkpoint_id:
+            self._release()
+        self._last_id = max(self._last_id, checkpoint_id)
+
+    # -- inside ----------------------------------------------------------------------
+
+    def _list(self, channel: InputChannel, *, notify: bool = True) -> None:
+        first = not self._ready and not self._events
+        channel.listed = True
+        self._ready.append(channel)
+        if notify and first:
+            self.on_ready()
+
+    def _gather(self, gate: int, max_rows: int) -> Batch:
+        parts: list[Batch] = []
+        rows = 0
+        enough = min(max_rows, MERGE_ROWS)
+        for _ in range(len(self._ready)):
+            channel = self._ready.popleft()
+            queue = channel.queue
+            while channel.gate == gate and queue and rows < enough:
+                batch, nbytes = queue[0]
+                if not isinstance(batch, Batch):
+                    break
+                take = max_rows - rows
+                if batch.num_rows > take:
+                    if parts and batch.num_rows >= MERGE_ROWS:
+                        rows = enough  # cutting a large batch only to copy it gains nothing
+                        break
+                    cost = nbytes * take // batch.num_rows
+                    queue[0] = (batch.slice(take), nbytes - cost)
+                    batch, nbytes = batch.slice(0, take), cost
+                elif parts and rows + batch.num_rows > 2 * MERGE_ROWS:
+                    rows = enough
+                    break
+                else:
+                    queue.popleft()
+                parts.append(batch)
+                rows += batch.num_rows
+                channel._popped(nbytes)
+            if queue:
+                self._ready.append(channel)
+            else:
+                channel.listed = False
+            if rows >= enough:
+                break
+        return Batch.concat(parts)
+
+    def _control(self, channel: InputChannel, element: Control) -> None:
+        match element:
+            case Watermark(value=value):
+                valve = self._valves[channel.gate]
+                valve.advance(channel.index, value)
+                self._tell(channel.gate)
+            case WatermarkStatus(idle=idle):
+                self._valves[channel.gate].set_idle(channel.index, idle)
+                self._tell(channel.gate)
+            case Barrier():
+                self._barrier(channel, element)
+            case EndOfInput():
+                self._end(channel)
+
+    def _tell(self, gate: int) -> None:
+        valve = self._valves[gate]
+        risen, idle = valve.take_changes()
+        if idle is False:
+            self._events.append(GateStatus(gate, False))
+        if risen is not None:
+            self._events.append(GateWatermark(gate, risen))
+        if idle is True:
+            self._events.append(GateStatus(gate, True))
+
+    def _end(self, channel: InputChannel) -> None:
+        if channel.queue:
+            raise InternalError(f"data after the end of channel {channel.name}")
+        channel.ended = True
+        if channel.window is not None:
+            channel.window.close()
+            channel.window = None
+        gate = channel.gate
+        self._live[gate] -= 1
+        self._valves[gate].end(channel.index)
+        self._tell(gate)
+        self._delivered.discard(channel)
+        self._check_aligned()
+        if not self._live[gate]:
+            self._events.append(GateEnded(gate))
+
+    def _barrier(self, channel: InputChannel, barrier: Barrier) -> None:
+        if barrier.checkpoint_id <= self._last_id:
+            return
+        current = self._aligning
+        if current is None or barrier.checkpoint_id > current.checkpoint_id:
+            # A newer barrier means that the coordinator has given the older one up.
+            self._release()
+            self._aligning = barrier
+            self._align_start = time.perf_counter()
+        elif barrier.checkpoint_id < current.checkpoint_id:
+            return
+        self._delivered.add(channel)
+        channel.aligned = self._exactly_once
+        self._check_aligned()
+
+    def _check_aligned(self) -> None:
+        barrier = self._aligning
+        if barrier is None or len(self._delivered) < sum(self._live):
+            return
+        took = (time.perf_counter() - self._align_start) * 1000
+        self._last_id = barrier.checkpoint_id
+        self._events.append(BarrierAligned(barrier, took))
+        self._release()
+
+    def _release(self) -> None:
+        self._aligning = None
+        for channel in self._delivered:
+            channel.aligned = False
+            if channel.queue and not channel.listed:
+                self._list(channel, notify=False)
+        self._delivered.clear()
+        if self._ready:
+            self.on_ready()

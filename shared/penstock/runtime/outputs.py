@@ -1,0 +1,200 @@
+"""Output side of a task: rows accumulate per channel and leave within their credit.
+
+A channel collects rows up to 16k or 1 MiB. What is full, or must go (input ran empty, a
+control element follows, the buffer timeout passed), is sent while there is credit, else
+it waits and the task counts as blocked: it makes nothing more until credit arrives. So
+what an output holds is bounded by one threshold and the pieces of one operator output.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from typing import TYPE_CHECKING
+
+from penstock.runtime.elements import CONTROL_BYTES, Control, Element
+from penstock.types.batch import Batch
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
+    from penstock.runtime.partitioners import Partitioner
+
+TARGET_ROWS = 16_384
+MAX_ROWS = 65_536
+TARGET_BYTES = 1024 * 1024
+
+#: Hands an element to the receiver and returns what it costs in credit.
+Push = "Callable[[Element], int]"
+
+
+class OutputChannel:
+    """The sending end of one channel. ``credit``: bytes the receiver will take."""
+
+    __slots__ = ("_bytes", "_outputs", "_parts", "_push", "_queue", "_rows", "_since", "_wanted", "credit")
+
+    def __init__(self, outputs: Outputs, push: Push, credit: int) -> None:
+        self._outputs = outputs
+        self._push = push
+        self.credit = credit
+        self._queue: deque[Element] = deque()
+        self._parts: list[Batch] = []
+        self._rows = 0
+        self._bytes = 0
+        self._since = 0.0
+        #: A flush was asked for while there was no credit.
+        self._wanted = False
+
+    @property
+    def blocked(self) -> bool:
+        return bool(self._queue)
+
+    @property
+    def held(self) -> bool:
+        """Rows are accumulated here that nothing has asked to leave yet."""
+        return bool(self._parts)
+
+    def append(self, batch: Batch) -> None:
+        nbytes = batch.nbytes
+        if batch.num_rows > MAX_ROWS or nbytes > 2 * TARGET_BYTES:
+            self._append_pieces(batch, nbytes)
+            return
+        if self._parts and (
+            self._rows + batch.num_rows > 2 * TARGET_ROWS or self._bytes + nbytes > 2 * TARGET_BYTES
+        ):
+            self._seal()
+        if not self._parts:
+            self._since = time.perf_counter()
+        self._parts.append(batch)
+        self._rows += batch.num_rows
+        self._bytes += nbytes
+        if self._rows >= TARGET_ROWS or self._bytes >= TARGET_BYTES:
+            self._seal()
+            self._drain()
+
+    def emit(self, element: Control) -> None:
+        """After all rows so far, whatever the credit."""
+        self._seal()
+        self._queue.append(element)
+        self._drain()
+
+    def flush(self) -> None:
+        """Send what is accumulated, or as soon as there is credit."""
+        if not self._parts:
+            return
+        if self.credit > 0 and not self._queue:
+            self._seal()
+            self._drain()
+        else:
+            self._wanted = True
+
+    def flush_older_than(self, since: float) -> None:
+        if self._parts and self._since <= since:
+            self.flush()
+
+    def add_credit(self, n: int) -> None:
+        self.credit += n
+        if self.credit <= 0:
+            return
+        if self._queue:
+            self._drain()
+            if not self._queue:
+                self._outputs._unblocked(self)
+        if self._wanted and self.credit > 0 and not self._queue:
+            self._seal()
+            self._drain()
+
+    def _append_pieces(self, batch: Batch, nbytes: int) -> None:
+        per_row = max(1, nbytes // batch.num_rows)
+        step = max(1, min(MAX_ROWS, TARGET_BYTES // per_row))
+        self._seal()
+        for start in range(0, batch.num_rows, step):
+            self._queue.append(batch.slice(start, step))
+        self._drain()
+
+    def _seal(self) -> None:
+        if self._parts:
+            self._queue.append(Batch.concat(self._parts))
+            self._parts = []
+            self._rows = self._bytes = 0
+        self._wanted = False
+
+    def _drain(self) -> None:
+        queue = self._queue
+        while queue and self.credit > 0:
+            element = queue.popleft()
+            cost = self._push(element)
+            self.credit -= cost
+            self._outputs.bytes_out += cost
+        if queue:
+            self._outputs._blocked(self)
+
+
+class EdgeWriter:
+    """All channels of one output edge of a subtask."""
+
+    __slots__ = ("_partitioner", "channels", "records_out")
+
+    def __init__(self, partitioner: Partitioner, channels: Sequence[OutputChannel]) -> None:
+        self._partitioner = partitioner
+        self.channels = list(channels)
+        self.records_out = 0
+
+    def write(self, batch: Batch) -> None:
+        self.records_out += batch.num_rows
+        for channel, rows in self._partitioner.partition(batch):
+            self.channels[channel].append(rows)
+
+    def emit(self, element: Control) -> None:
+        """To every channel."""
+        for channel in self.channels:
+            channel.emit(element)
+
+
+class Outputs:
+    """All edges of a task. ``blocked``: some channel waits for credit.
+
+    ``on_unblocked`` is called when the last of them got it.
+    """
+
+    def __init__(self, on_unblocked: Callable[[], None] = lambda: None) -> None:
+        self.edges: list[EdgeWriter] = []
+        self.on_unblocked = on_unblocked
+        self._waiting: set[OutputChannel] = set()
+        self.bytes_out = 0
+
+    @property
+    def blocked(self) -> bool:
+        return bool(self._waiting)
+
+    def channels(self) -> Iterable[OutputChannel]:
+        return (channel for edge in self.edges for channel in edge.channels)
+
+    def flush(self) -> None:
+        for edge in self.edges:
+            for channel in edge.channels:
+                if channel.held:
+                    channel.flush()
+
+    def flush_older_than(self, since: float) -> None:
+        """Those whose first row came before ``since`` (``time.perf_counter``)."""
+        for edge in self.edges:
+            for channel in edge.channels:
+                channel.flush_older_than(since)
+
+    def emit(self, element: Control) -> None:
+        for edge in self.edges:
+            edge.emit(element)
+
+    def _blocked(self, channel: OutputChannel) -> None:
+        self._waiting.add(channel)
+
+    def _unblocked(self, channel: OutputChannel) -> None:
+        self._waiting.discard(channel)
+        if not self._waiting:
+            self.on_unblocked()
+
+
+def element_bytes(element: Element) -> int:
+    """What an element costs where it is passed by reference."""
+    return element.nbytes + CONTROL_BYTES if isinstance(element, Batch) else CONTROL_BYTES

@@ -1,0 +1,95 @@
+"""Partitioners: which channel of an edge each row goes to.
+
+``partition(batch)`` yields (channel index, rows); rows of one channel keep their order.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol
+
+import numpy as np
+
+from penstock.errors import InternalError
+from penstock.jobgraph import Broadcast, Forward, Global, Hash, Rebalance, Rescale
+from penstock.runtime.kernels.hashing import hash_columns, key_groups, subtask_of_key_group
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from penstock.jobgraph import Partitioning
+    from penstock.types.batch import Batch
+
+
+class Partitioner(Protocol):
+    def partition(self, batch: Batch) -> Iterable[tuple[int, Batch]]: ...
+
+
+class ToOne:
+    """All rows to one channel: forward and global edges."""
+
+    def partition(self, batch: Batch) -> Iterable[tuple[int, Batch]]:
+        return ((0, batch),)
+
+
+class ToAll:
+    """Every row to every channel (by reference)."""
+
+    def __init__(self, channels: int) -> None:
+        self._channels = channels
+
+    def partition(self, batch: Batch) -> Iterable[tuple[int, Batch]]:
+        return [(i, batch) for i in range(self._channels)]
+
+
+class RoundRobin:
+    """Batch by batch in turn. ``start`` differs per producer so that they spread out."""
+
+    def __init__(self, channels: int, start: int) -> None:
+        self._channels = channels
+        self._next = start % channels
+
+    def partition(self, batch: Batch) -> Iterable[tuple[int, Batch]]:
+        channel = self._next
+        self._next = (channel + 1) % self._channels
+        return ((channel, batch),)
+
+
+class ByKeyGroup:
+    """By the key group of the key columns: one ``take``, then slices without a copy."""
+
+    def __init__(self, keys: tuple[int, ...], channels: int, max_parallelism: int) -> None:
+        self._keys = keys
+        self._channels = channels
+        self._max_parallelism = max_parallelism
+        self._dtype = np.uint8 if channels <= 256 else np.uint16
+
+    def partition(self, batch: Batch) -> Iterable[tuple[int, Batch]]:
+        if self._channels == 1:
+            return ((0, batch),)
+        hashes = hash_columns([batch.columns[k] for k in self._keys])
+        groups = key_groups(hashes, self._max_parallelism)
+        targets = subtask_of_key_group(groups, self._channels, self._max_parallelism).astype(self._dtype)
+        counts = np.bincount(targets, minlength=self._channels)
+        used = np.flatnonzero(counts)
+        if len(used) == 1:
+            return ((int(used[0]), batch),)
+        # A stable sort of small unsigned ints is a radix sort: linear.
+        ordered = batch.take(np.argsort(targets, kind="stable"))
+        ends = np.cumsum(counts)
+        return [(i, ordered.slice(int(ends[i] - counts[i]), int(counts[i]))) for i in used.tolist()]
+
+
+def make_partitioner(
+    partitioning: Partitioning, *, subtask_index: int, channels: int, max_parallelism: int
+) -> Partitioner:
+    """``channels``: how many this producer has; ``max_parallelism``: of the consumer."""
+    match partitioning:
+        case Forward() | Global():
+            return ToOne()
+        case Hash(keys=keys):
+            return ByKeyGroup(keys, channels, max_parallelism)
+        case Rebalance() | Rescale():
+            return RoundRobin(channels, subtask_index)
+        case Broadcast():
+            return ToAll(channels)
+    raise InternalError(f"no partitioner for {partitioning!r}")

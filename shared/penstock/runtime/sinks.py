@@ -1,0 +1,100 @@
+"""Sinks: a connector's writer driven by the task, with two-phase commit.
+
+State: list ``committables``, what the writer's epoch needs to be committed again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from penstock.connectors.base import SinkWriter, TableInfo
+from penstock.connectors.registry import get_connector
+from penstock.runtime.badrecords import BadRecords
+from penstock.runtime.drivers import SinkDriver
+from penstock.runtime.environment import source_context
+from penstock.runtime.operator import OperatorSnapshot
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from penstock.jobgraph.specs import SinkSpec
+    from penstock.runtime.operator import OperatorContext, Output, RestoredState
+    from penstock.types.batch import Batch
+
+
+class SinkOperator(SinkDriver):
+    def __init__(self, spec: SinkSpec) -> None:
+        self._spec = spec
+        self._writer: SinkWriter | None = None
+        self._restored: list[bytes] = []
+        #: Flushes, pre-commits and commits of one writer never overlap.
+        self._turn = asyncio.Lock()
+
+    def open(self, ctx: OperatorContext, restored: RestoredState | None) -> None:
+        super().open(ctx, restored)
+        self._bad = BadRecords(ctx, self._spec.on_error)
+        if restored is not None:
+            self._restored = restored.lists.get("committables", [])
+
+    async def start(self) -> None:
+        spec = self._spec
+        connector = get_connector(spec.connector)
+        writer = connector.writer(TableInfo(spec.schema, spec.options))
+        context = source_context(
+            self.ctx,
+            schema=spec.schema,
+            options=spec.options,
+            on_error=spec.on_error,
+            bad_record=self._bad.record,
+            pushed={"mode": spec.mode, "keys": list(spec.keys)},
+        )
+        await writer.open(context, self._restored)
+        self._writer = writer
+        self.has_flush = type(writer).flush is not SinkWriter.flush
+
+    @property
+    def writer(self) -> SinkWriter:
+        assert self._writer is not None, "the sink was used before start()"
+        return self._writer
+
+    def process(self, input_index: int, batch: Batch) -> Iterator[Output]:
+        self.writer.write(batch.with_columns(self._spec.schema, batch.columns))
+        return iter(())
+
+    def ready(self) -> bool:
+        return self.writer.ready()
+
+    async def wait_ready(self) -> None:
+        await self.writer.wait_ready()
+
+    async def flush(self) -> None:
+        async with self._turn:
+            await self.writer.flush()
+
+    def snapshot(self, checkpoint_id: int) -> OperatorSnapshot:
+        # The call cuts the epoch now; only its completion waits.
+        cut = self.writer.begin_checkpoint(checkpoint_id)
+
+        async def durable() -> dict[str, list[bytes]]:
+            async with self._turn:
+                committables = await cut
+            await self._bad.flush()
+            return {"committables": list(committables)}
+
+        return OperatorSnapshot(pending=durable())
+
+    async def commit(self, checkpoint_id: int) -> None:
+        async with self._turn:
+            await self.writer.commit(checkpoint_id)
+
+    def wants_final_checkpoint(self) -> bool:
+        return self.writer.needs_commit()
+
+    async def complete(self) -> None:
+        async with self._turn:
+            await self.writer.finish()
+
+    async def stop(self) -> None:
+        if self._writer is not None:
+            await self._writer.close()

@@ -1,0 +1,85 @@
+"""Where a task's time goes, and its figures for the reporter."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+from penstock.messages.slot import OperatorMetrics, TaskMetrics
+from penstock.runtime.operator import MIN_WATERMARK
+
+if TYPE_CHECKING:
+    from penstock.runtime.task import Task
+
+STATES = ("busy", "idle", "back-pressured")
+
+
+class TaskClock:
+    """Seconds spent busy, idle and back-pressured; they add up to the time that passed."""
+
+    __slots__ = ("_at", "_last", "_last_at", "_records", "_state", "seconds")
+
+    def __init__(self) -> None:
+        self.seconds = dict.fromkeys(STATES, 0.0)
+        self._state = "idle"
+        self._at = self._last_at = time.perf_counter()
+        self._last = dict(self.seconds)
+        self._records = (0, 0)
+
+    def enter(self, state: str, now: float | None = None) -> None:
+        now = time.perf_counter() if now is None else now
+        self.seconds[self._state] += now - self._at
+        self._state = state
+        self._at = now
+
+    def rates(self, records_in: int, records_out: int) -> tuple[dict[str, float], float, float]:
+        """(ms a second in each state, records in and out a second) since the last call."""
+        self.enter(self._state)
+        took = max(self._at - self._last_at, 1e-6)
+        ms = {s: (self.seconds[s] - self._last[s]) * 1000 / took for s in STATES}
+        rates = ((records_in - self._records[0]) / took, (records_out - self._records[1]) / took)
+        self._last, self._last_at = dict(self.seconds), self._at
+        self._records = (records_in, records_out)
+        return ms, *rates
+
+
+def collect_metrics(task: Task) -> TaskMetrics:
+    """The task's totals and the rates since it was last asked."""
+    records_out = sum(edge.records_out for edge in task.outputs.edges)
+    if not task.outputs.edges:
+        records_out = sum(n.metrics.counters.get("numRecordsIn", 0) for n in task.chain.nodes[-1:])
+    ms, in_rate, out_rate = task.clock.rates(task.records_in, records_out)
+    nodes = task.chain.nodes
+    operators = []
+    for node in nodes:
+        gauges: dict[str, float | None] = {name: read() for name, read in node.metrics.gauges.items()}
+        gauges["currentInputWatermark"] = _shown(node.valve.watermark)
+        gauges["currentOutputWatermark"] = _shown(node.output_watermark)
+        counters = dict(node.metrics.counters)
+        operators.append(
+            OperatorMetrics(uid=node.node.uid, name=node.node.name, counters=counters, gauges=gauges)
+        )
+    inputs = [n.valve.watermark for n in nodes if not n.makes_watermarks]
+    outputs = [n.output_watermark for n in nodes]
+    return TaskMetrics(
+        execution_id=task.descriptor.execution_id,
+        vertex_id=task.vertex.id,
+        subtask_index=task.descriptor.subtask_index,
+        records_in=task.records_in,
+        records_out=records_out,
+        bytes_in=task.gates.bytes_in,
+        bytes_out=task.outputs.bytes_out,
+        busy_ms_per_second=ms["busy"],
+        idle_ms_per_second=ms["idle"],
+        back_pressured_ms_per_second=ms["back-pressured"],
+        records_in_per_second=in_rate,
+        records_out_per_second=out_rate,
+        input_watermark=_shown(min(inputs)) if inputs else None,
+        output_watermark=_shown(min(outputs)) if outputs else None,
+        operators=tuple(operators),
+        watermark_holder=task.watermark_holder(),
+    )
+
+
+def _shown(watermark: int) -> int | None:
+    return None if watermark == MIN_WATERMARK else watermark

@@ -1,0 +1,375 @@
+"""Runs a job graph in this process: real tasks, one slot, a memory store, and the part
+of the job master that checkpoints need.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import tempfile
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from penstock.connectors.collect import MaterializedResult, decode_chunk, results_prefix
+from penstock.errors import InternalError, PenstockError, error_from_dict
+from penstock.messages.slot import CheckpointMetrics, StateHandle, TaskDescriptor, TaskMetrics
+from penstock.messages.states import ExecutionState
+from penstock.runtime.artifacts import load_functions
+from penstock.runtime.credit import CreditPool
+from penstock.runtime.deployment import Deployment
+from penstock.runtime.elements import Barrier
+from penstock.runtime.environment import Environment
+from penstock.store.memory import MemoryStore
+from penstock.testing.graphs import with_parallelism
+from penstock.types import RowKind
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from penstock.jobgraph import JobGraph
+    from penstock.messages.slot import ErrorInfo
+    from penstock.ports import Store
+    from penstock.runtime.task import Task
+
+Row = "tuple[Any, ...]"
+
+
+@dataclass(frozen=True, slots=True)
+class Checkpoint:
+    """A completed checkpoint: vertex id → handles of its subtasks."""
+
+    checkpoint_id: int
+    handles: Mapping[str, tuple[StateHandle, ...]]
+    metrics: Mapping[str, CheckpointMetrics] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class RunResult:
+    """``rows``: the collect sink's final rows, its changelog materialised (upsert sinks:
+    by the sink's keys); ``changelog``: (kind, row) as they came; ``metrics``: by
+    "vertex:subtask"; ``counters``: summed over all operators."""
+
+    rows: list[tuple[Any, ...]]
+    changelog: list[tuple[RowKind, tuple[Any, ...]]]
+    metrics: dict[str, TaskMetrics]
+    checkpoints: list[Checkpoint]
+    store: Store
+
+    @property
+    def counters(self) -> dict[str, int]:
+        out: dict[str, int] = {}
+        for task in self.metrics.values():
+            for operator in task.operators:
+                for name, value in operator.counters.items():
+                    out[name] = out.get(name, 0) + value
+        return out
+
+    def gauge(self, name: str) -> list[float]:
+        """Values of a gauge over all operators that have it."""
+        found = [o.gauges.get(name) for t in self.metrics.values() for o in t.operators]
+        return [v for v in found if v is not None]
+
+
+@dataclass(slots=True)
+class _InFlight:
+    checkpoint_id: int
+    kind: str
+    acks: dict[str, StateHandle]
+    metrics: dict[str, CheckpointMetrics]
+    done: asyncio.Future[Checkpoint]
+
+
+class JobHarness:
+    """One attempt of a job. Use within a running event loop::
+
+        async with JobHarness(graph) as job:
+            checkpoint = await job.checkpoint()
+            result = await job.wait()
+
+    Leaving the block cancels what still runs. ``restore``: start from that checkpoint.
+    """
+
+    def __init__(
+        self,
+        graph: JobGraph,
+        *,
+        parallelism: int | None = None,
+        store: Store | None = None,
+        restore: Checkpoint | None = None,
+        job_id: str = "test-job",
+        attempt: int | None = None,
+        config: Mapping[str, str] | None = None,
+        checkpoint_interval_s: float | None = None,
+        credit_pool_bytes: int = CreditPool().total,
+    ) -> None:
+        self.graph = graph if parallelism is None else with_parallelism(graph, parallelism)
+        self.store: Store = store or MemoryStore()
+        self.restored = restore
+        self.job_id = job_id
+        self.attempt = attempt if attempt is not None else (2 if restore else 1)
+        self.states: dict[str, list[ExecutionState]] = {}
+        self.checkpoints: list[Checkpoint] = []
+        self.pool_bytes = credit_pool_bytes
+        self._config = {**self.graph.config, **(config or {})}
+        self._interval_s = checkpoint_interval_s
+        self._final: dict[str, StateHandle] = {}
+        self._in_flight: _InFlight | None = None
+        self._next_id = (restore.checkpoint_id if restore else 0) + 1
+        self._want_final = False
+        self._end_metrics: dict[str, TaskMetrics] = {}
+        self._ended: asyncio.Future[None]
+        self._folder = tempfile.TemporaryDirectory(prefix="penstock-test-")
+        self._periodic: asyncio.Task[None] | None = None
+
+    async def __aenter__(self) -> JobHarness:
+        await self.start()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    async def start(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._ended = self._loop.create_future()
+        folder = Path(self._folder.name)
+        self.environment = Environment(
+            job_id=self.job_id,
+            job_name=self.graph.name,
+            job_attempt=self.attempt,
+            config=self._config,
+            local_dir=folder,
+            store=self.store,
+            function=await load_functions(self.graph, self.store, folder),
+            credits=CreditPool(self.pool_bytes),
+        )
+        handles = self.restored.handles if self.restored else {}
+        descriptors = [
+            TaskDescriptor(
+                execution_id=f"{vertex.id}:{index}",
+                vertex_id=vertex.id,
+                subtask_index=index,
+                attempt=self.attempt,
+                restore=handles.get(vertex.id, ()),
+            )
+            for vertex in self.graph.vertices
+            for index in range(vertex.parallelism)
+        ]
+        self.deployment = Deployment(self.graph, descriptors, environment=self.environment, listener=self)
+        self.deployment.start()
+        if self._interval_s is not None:
+            self._periodic = self._loop.create_task(self._checkpoint_periodically(self._interval_s))
+
+    async def close(self) -> None:
+        """Kill the attempt: cancel what runs, without a last word."""
+        if self._periodic is not None:
+            self._periodic.cancel()
+        await asyncio.gather(*(task.cancel() for task in self.deployment.tasks.values()))
+        self.environment.helper.close()
+        self._folder.cleanup()
+
+    async def wait(self, timeout_s: float = 20.0) -> RunResult:
+        """Until the job has finished. Raises what failed it (as ``PenstockError``)."""
+        try:
+            await asyncio.wait_for(asyncio.shield(self._ended), timeout_s)
+        except TimeoutError:
+            raise InternalError("the job did not end in time", got=self.describe()) from None
+        return await self.result()
+
+    async def checkpoint(self, kind: str = "checkpoint", timeout_s: float = 30.0) -> Checkpoint:
+        """Trigger a checkpoint and wait until it is complete and told to all tasks."""
+        deadline = time.monotonic() + timeout_s
+        while self._in_flight is not None or not self._all_running():
+            if self._ended.done() or time.monotonic() > deadline:
+                self._ended.done() and self._ended.result()
+                raise InternalError("no checkpoint could be started", got=self.describe())
+            await asyncio.sleep(0.001)
+        done = self._trigger(kind)
+        try:
+            return await asyncio.wait_for(asyncio.shield(done), timeout_s)
+        except TimeoutError:
+            raise InternalError("the checkpoint did not complete", got=self.describe()) from None
+
+    async def stop(self, *, drain: bool = False) -> Checkpoint:
+        """Stop with a savepoint; the job then finishes."""
+        checkpoint = await self.checkpoint("drain" if drain else "stop")
+        await asyncio.wait_for(asyncio.shield(self._ended), 30.0)
+        return checkpoint
+
+    async def until(self, condition: Any, timeout_s: float = 30.0) -> None:
+        """Wait for ``condition()`` to hold, failing early when the job fails."""
+        deadline = time.monotonic() + timeout_s
+        while not condition():
+            if self._ended.done():
+                self._ended.result()
+            if time.monotonic() > deadline:
+                raise InternalError("the condition did not come true", got=self.describe())
+            await asyncio.sleep(0.001)
+
+    def metrics(self) -> dict[str, TaskMetrics]:
+        live = {name: task.metrics() for name, task in self.deployment.tasks.items()}
+        return {**live, **self._end_metrics}
+
+    async def result(self) -> RunResult:
+        prefix = results_prefix(self.job_id)
+        found = MaterializedResult(self._result_keys())
+        for key, _ in await self.store.list(prefix):
+            found.add(decode_chunk(key, await self.store.get(key)))
+        changelog = [(RowKind(kind), row) for kind, row in found.changelog]
+        return RunResult(found.rows(), changelog, self.metrics(), self.checkpoints, self.store)
+
+    def describe(self) -> str:
+        """Every task's state in a line, for failed tests."""
+        tasks = self.deployment.tasks
+        lines = [f"{name} {t.vertex.name}: {t.state.value}" for name, t in tasks.items()]
+        if self._in_flight is not None:
+            missing = sorted(set(tasks) - set(self._in_flight.acks) - set(self._final))
+            lines.append(f"checkpoint {self._in_flight.checkpoint_id} waits for {missing}")
+        return "; ".join(lines)
+
+    # -- the listener -------------------------------------------------------------------
+
+    def state_changed(
+        self, task: Task, state: ExecutionState, error: ErrorInfo | None, final: StateHandle | None
+    ) -> None:
+        name = task.descriptor.execution_id
+        self.states.setdefault(name, []).append(state)
+        if state.terminal:
+            self._end_metrics[name] = task.metrics()
+        if state is ExecutionState.FAILED and not self._ended.done():
+            assert error is not None
+            self._ended.set_exception(_as_error(error))
+            self._ended.exception()  # a test that never waits is not told off by asyncio
+        if state is ExecutionState.FINISHED:
+            assert final is not None
+            self._final[name] = final
+            if len(self._final) == len(self.deployment.tasks) and not self._ended.done():
+                self._ended.set_result(None)
+            # Tasks behind it may have waited for a trigger of their own.
+            self._loop.call_soon(self._continue)
+
+    def acknowledged(
+        self, task: Task, checkpoint_id: int, handle: StateHandle, metrics: CheckpointMetrics
+    ) -> None:
+        flight = self._in_flight
+        if flight is not None and flight.checkpoint_id == checkpoint_id:
+            flight.acks[task.descriptor.execution_id] = handle
+            flight.metrics[task.descriptor.execution_id] = metrics
+            self._loop.call_soon(self._continue)
+
+    def declined(self, task: Task, checkpoint_id: int, reason: str) -> None:
+        flight = self._in_flight
+        if flight is not None and flight.checkpoint_id == checkpoint_id:
+            self._in_flight = None
+            for other in self.deployment.tasks.values():
+                other.checkpoint_aborted(checkpoint_id)
+            # A task was just ending: once more, a little later, as a job master would.
+            self._loop.call_later(0.002, self._again, flight)
+
+    def _again(self, flight: _InFlight) -> None:
+        if self._ended.done() or flight.done.done():
+            return
+        if self._in_flight is not None:
+            self._loop.call_later(0.002, self._again, flight)
+            return
+        self._trigger(flight.kind, flight.done)
+
+    def final_checkpoint_wanted(self, task: Task) -> None:
+        self._want_final = True
+        self._loop.call_soon(self._continue)
+
+    # -- the coordinator ------------------------------------------------------------------
+
+    def _all_running(self) -> bool:
+        states = (ExecutionState.RUNNING, ExecutionState.FINISHED)
+        return all(t.state in states for t in self.deployment.tasks.values())
+
+    def _trigger(
+        self, kind: str, done: asyncio.Future[Checkpoint] | None = None
+    ) -> asyncio.Future[Checkpoint]:
+        checkpoint_id, self._next_id = self._next_id, self._next_id + 1
+        done = done or self._loop.create_future()
+        self._in_flight = _InFlight(checkpoint_id, kind, {}, {}, done)
+        self._want_final = False
+        self._triggered: set[str] = set()
+        barrier = Barrier(checkpoint_id, self.environment.now_ms(), kind)
+        for name in self._starters():
+            self._triggered.add(name)
+            self.deployment.tasks[name].trigger_checkpoint(barrier)
+        self._loop.call_soon(self._continue)
+        return done
+
+    def _starters(self) -> list[str]:
+        """Running tasks all of whose upstream tasks are finished."""
+        out = []
+        for vertex in self.graph.vertices:
+            upstream = [
+                f"{edge.source}:{i}"
+                for edge in self.graph.inputs_of(vertex.id)
+                for i in range(self.graph.vertex(edge.source).parallelism)
+            ]
+            for index in range(vertex.parallelism):
+                name = f"{vertex.id}:{index}"
+                if name not in self._final and all(u in self._final for u in upstream):
+                    out.append(name)
+        return out
+
+    def _continue(self) -> None:
+        flight = self._in_flight
+        if flight is None:
+            if self._want_final and not self._ended.done():
+                self._trigger("checkpoint")
+            return
+        barrier = Barrier(flight.checkpoint_id, self.environment.now_ms(), flight.kind)
+        for name in self._starters():
+            if name not in self._triggered and name not in flight.acks:
+                self._triggered.add(name)
+                self.deployment.tasks[name].trigger_checkpoint(barrier)
+        handles = {**self._final, **flight.acks}
+        if len(handles) < len(self.deployment.tasks):
+            return
+        self._in_flight = None
+        by_vertex = {
+            v.id: tuple(handles[f"{v.id}:{i}"] for i in range(v.parallelism)) for v in self.graph.vertices
+        }
+        checkpoint = Checkpoint(flight.checkpoint_id, by_vertex, flight.metrics)
+        self.checkpoints.append(checkpoint)
+        for task in self.deployment.tasks.values():
+            task.checkpoint_complete(flight.checkpoint_id)
+        if not flight.done.done():
+            flight.done.set_result(checkpoint)
+        self._loop.call_soon(self._continue)
+
+    async def _checkpoint_periodically(self, interval_s: float) -> None:
+        while True:
+            await asyncio.sleep(interval_s)
+            if self._in_flight is None and self._all_running() and not self._ended.done():
+                self._trigger("checkpoint")
+
+    def _result_keys(self) -> tuple[int, ...] | None:
+        from penstock.jobgraph.specs import SinkSpec
+
+        for vertex in self.graph.vertices:
+            for node in vertex.operators:
+                spec = node.spec
+                if isinstance(spec, SinkSpec) and spec.connector == "collect" and spec.mode == "upsert":
+                    return spec.keys
+        return None
+
+
+def _as_error(info: ErrorInfo) -> PenstockError:
+    error = error_from_dict(info.error)
+    error.add_note(info.traceback)
+    return error
+
+
+async def run_graph_async(graph: JobGraph, *, timeout_s: float = 30.0, **options: Any) -> RunResult:
+    """``run_graph`` within a running event loop."""
+    async with JobHarness(graph, **options) as job:
+        return await job.wait(timeout_s)
+
+
+def run_graph(graph: JobGraph, *, timeout_s: float = 30.0, **options: Any) -> RunResult:
+    """Run a bounded job to its end. ``options``: those of ``JobHarness``
+    (``parallelism``, ``store``, ``restore``, ``config``, ``checkpoint_interval_s`` …)."""
+    return asyncio.run(run_graph_async(graph, timeout_s=timeout_s, **options))
