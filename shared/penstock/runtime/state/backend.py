@@ -126,13 +126,13 @@ class KeyedStateBackend(ABC):
     def _put_all(self, state: Registered, rows: Iterable[tuple[Any, Any]]) -> None:
         """Bulk load at restore."""
 
-    def begin_batch(self, keys: Sequence[Any], groups: Sequence[int] | None = None) -> None:
+    def begin_batch(self, keys: Sequence[Any], groups: Sequence[int] | None = None) -> None:  # noqa: B027
         """These keys come next; ``groups``: their key groups, where known."""
 
-    def end_batch(self) -> None:
+    def end_batch(self) -> None:  # noqa: B027
         """A good moment to write back and evict."""
 
-    def close(self) -> None:
+    def close(self) -> None:  # noqa: B027
         """Release files."""
 
     # -- snapshots -------------------------------------------------------------------------

@@ -97,7 +97,7 @@ _NAN = float("nan")
 def to_python(column: Column) -> list[Any]:
     """Values as Python objects (see the module), None for NULL."""
     type_ = column.type
-    if isinstance(type_, _PLAIN) or isinstance(type_, t.RawType):
+    if isinstance(type_, (*_PLAIN, t.RawType)):
         return column.storage_list()
     if isinstance(type_, (*t.STRINGS, *t.BINARIES)):
         return column.values.to_numpy(zero_copy_only=False).tolist()
@@ -224,6 +224,12 @@ def from_python(type_: t.LogicalType, values: Sequence[Any]) -> Column:
     convert = _to_external(type_)
     if convert is not None:
         values = [None if v is None else convert(v) for v in values]
+    if isinstance(type_, t.INTEGERS):
+        # Given a whole-number type, Arrow would silently cut 1.5 to 1: let it look first.
+        array = pa.array(values)
+        if not (pa.types.is_integer(array.type) or pa.types.is_null(array.type)):
+            raise TypeError(f"{array.type} values for {type_}")
+        return Column.from_arrow(type_, array.cast(external_arrow_type(type_)))
     if isinstance(type_, _PLAIN):
         return Column.from_arrow(type_, pa.array(values, external_arrow_type(type_)))
     return Column.of(type_, values)

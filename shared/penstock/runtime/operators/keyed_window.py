@@ -1,0 +1,507 @@
+"""Windows with a Python reduce, aggregate or process function, per key.
+
+Contents live in keyed state under (key, window); the window's end is a timer of that
+entry. Windows are (start, end) in µs; users see ms. Sessions merge: the key's open windows
+are a small list of their own. Built-in aggregates do not come here (``WindowAggregate``).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from penstock.config import LEVELDB_CACHE_ENTRIES, STATE_BACKEND
+from penstock.errors import UnsupportedError
+from penstock.runtime.kernels.hashing import hash_columns, key_groups
+from penstock.runtime.operator import MAX_WATERMARK, MIN_WATERMARK, Operator, OperatorSnapshot, SideBatch
+from penstock.runtime.operators.keyed_process import OUTPUT_ROWS, Emitter
+from penstock.runtime.operators.process_context import to_ms
+from penstock.runtime.operators.user_code import RuntimeContext, UserFunction
+from penstock.runtime.operators.window_functions import GLOBAL_END, TimeWindow, TriggerResult, WindowCall
+from penstock.runtime.state.backend import make_backend
+from penstock.runtime.state.blocks import KeySpace
+from penstock.runtime.state.descriptors import ListStateDescriptor, ValueStateDescriptor
+from penstock.runtime.state.states import Scope
+from penstock.runtime.state.values import records, tuples
+from penstock.types import logical as t
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from penstock.jobgraph.specs import KeyedWindowSpec, WindowSpec
+    from penstock.runtime.operator import OperatorContext, Output, RestoredState
+    from penstock.types import Batch
+
+Window = tuple[int, int]
+_MS = 1_000
+#: A window fires when the watermark reaches its last microsecond.
+_LAST_US = 1
+
+
+def window_starts(window: WindowSpec, times: np.ndarray) -> np.ndarray:
+    """(n, k) int64 starts of the k windows of each time (µs), latest first. Sliding windows
+    whose size is no multiple of the slide: starts whose window is over are in it too."""
+    slide = window.slide_us if window.kind == "hop" else window.size_us
+    last = times - np.mod(times - window.offset_us, slide)
+    count = -(-window.size_us // slide)
+    return last[:, None] - np.arange(count, dtype=np.int64) * slide
+
+
+class KeyedWindowOperator(Operator):
+    def __init__(self, spec: KeyedWindowSpec) -> None:
+        if spec.window.kind not in ("tumble", "hop", "session", "global"):
+            raise UnsupportedError(
+                f"a Python function over {spec.window.kind} windows",
+                expected="tumble, hop, session or global",
+                remedy="use a built-in aggregate in SQL for cumulating windows",
+            )
+        self._spec = spec
+
+    # -- life ---------------------------------------------------------------------------------
+
+    def open(self, ctx: OperatorContext, restored: RestoredState | None) -> None:
+        super().open(ctx, restored)
+        spec = self._spec
+        schema = ctx.input_schemas[0]
+        space = KeySpace(tuple(schema.fields[i].type for i in spec.keys), ctx.max_parallelism)
+        self._backend = backend = make_backend(
+            STATE_BACKEND.read(ctx.config),
+            space,
+            now_ms=ctx.now_ms,
+            uid=ctx.uid,
+            local_dir=ctx.local_dir,
+            undo=spec.on_error != "fail",
+            cache_entries=LEVELDB_CACHE_ENTRIES.read(ctx.config),
+        )
+        backend.timer_namespaces = True
+        if restored is not None:
+            backend.restore(restored)
+        self._watermark = MIN_WATERMARK
+        self._function = UserFunction(ctx, spec.function, spec.on_error)
+        call: WindowCall = self._function.object
+        self._trigger = call.trigger
+        self._emit = Emitter(ctx.output_schema, self._function.where, spec.tags)
+        self._scope = Scope()
+        self._contents = _Contents(spec.kind, call, backend, self._scope)
+        self._sessions = None
+        if spec.window.kind == "session":
+            pairs = t.ArrayType(t.ArrayType(t.BigIntType()))
+            self._sessions = backend.state(ValueStateDescriptor("session-windows", pairs))
+        self._window_function = call.window_function
+        if self._window_function is None and spec.kind == "process":
+            self._window_function = call.function
+        parts = [p for p in (call.function, call.window_function) if p is not None]
+        self._function.open(RuntimeContext(ctx, backend), *parts)
+        self._context = WindowContext(self)
+        if backend.processing_timers.next_time is not None:
+            ctx.wake_at(backend.processing_timers.next_time)
+
+    def close(self) -> None:
+        if hasattr(self, "_function"):
+            self._function.close()
+        if hasattr(self, "_backend"):
+            self._backend.close()
+
+    # -- records ---------------------------------------------------------------------------------
+
+    def process(self, input_index: int, batch: Batch) -> Iterator[Output]:
+        if batch.kinds is not None and batch.kinds.any():
+            raise UnsupportedError(
+                "a Python window over an updating stream",
+                expected="an append-only input",
+                where=f"operator '{self.ctx.name}'",
+            )
+        spec = self._spec
+        times = self._times(batch)
+        columns = [batch.columns[i] for i in spec.keys]
+        keys = tuples(columns)
+        groups = key_groups(hash_columns(columns), self.ctx.max_parallelism)
+        self._backend.begin_batch(keys, groups.tolist())
+        rows = records(batch, spec.record_columns or None)
+        late: list[int] = []
+        assign = self._assigner(times)
+        for i, (key, row, time) in enumerate(zip(keys, rows, times.tolist(), strict=True)):
+            self._guarded(
+                lambda i=i, key=key, row=row, time=time: self._element(assign(i), key, row, time, late, i),
+                row,
+            )
+            if len(self._emit.items) >= OUTPUT_ROWS:
+                yield from self._emit.flush()
+        yield from self._emit.flush()
+        if late:
+            self.ctx.metrics.inc("numLateRecords", len(late))
+            if spec.late_tag is None:
+                self.ctx.metrics.inc("numLateRecordsDropped", len(late))
+            else:
+                width = spec.record_columns or len(batch.columns)
+                yield SideBatch(spec.late_tag, batch.take(np.array(late)).select(range(width)))
+        self._backend.end_batch()
+
+    def _times(self, batch: Batch) -> np.ndarray:
+        if not self._spec.event_time:
+            return np.full(batch.num_rows, self.ctx.now_ms() * _MS, np.int64)
+        if batch.times is None:
+            if self._spec.window.kind == "global":
+                return np.zeros(batch.num_rows, np.int64)
+            raise UnsupportedError(
+                "records without event time reach an event-time window",
+                expected="assign_timestamps_and_watermarks(…) with a timestamp assigner before it",
+                where=f"operator '{self.ctx.name}'",
+            )
+        return batch.times
+
+    def _assigner(self, times: np.ndarray) -> Callable[[int], list[Window]]:
+        """Row number → its windows."""
+        window = self._spec.window
+        match window.kind:
+            case "global":
+                return lambda i: [(-(2**63), GLOBAL_END)]
+            case "session":
+                ends = (times + window.gap_us).tolist()
+                starts = times.tolist()
+                return lambda i: [(starts[i], ends[i])]
+        size = window.size_us
+        rows = window_starts(window, times).tolist()
+        stamps = times.tolist()
+        return lambda i: [(s, s + size) for s in rows[i] if s + size > stamps[i]]
+
+    def _element(
+        self, windows: list[Window], key: Any, row: Any, time: int, late: list[int], index: int
+    ) -> None:
+        taken = False
+        for window in windows:
+            if self._is_late(window) and self._sessions is None:
+                continue
+            if self._sessions is not None:
+                merged = self._merge(key, window)
+                if merged is None:
+                    continue
+                window = merged
+            taken = True
+            self._scope.key = (key, window)
+            self._contents.add(row)
+            result = self._on_element(row, time, window)
+            self._apply(result, key, window)
+            self._register(key, window, self._cleanup_time(window))
+        if not taken:
+            late.append(index)
+
+    def _is_late(self, window: Window) -> bool:
+        return self._spec.event_time and self._cleanup_time(window) <= self._watermark
+
+    def _cleanup_time(self, window: Window) -> int:
+        if window[1] == GLOBAL_END:
+            return MAX_WATERMARK
+        lateness = self._spec.allowed_lateness_us if self._spec.event_time else 0
+        return window[1] - _LAST_US + lateness
+
+    def _register(self, key: Any, window: Window, time: int) -> None:
+        """A timer of (key, window) at ``time`` µs."""
+        backend = self._backend
+        if time == MAX_WATERMARK:
+            return
+        if self._spec.event_time:
+            backend.event_timers.register(time, (key, window), backend.journal)
+        else:
+            # Rounded up: the window is over when the clock shows its end.
+            time_ms = -(-(time + _LAST_US) // _MS)
+            backend.processing_timers.register(time_ms, (key, window), backend.journal)
+            self.ctx.wake_at(time_ms)
+
+    def _on_element(self, row: Any, time: int, window: Window) -> TriggerResult:
+        if self._trigger is not None:
+            return self._trigger.on_element(row, time // _MS, _user(window), self._context)
+        end = window[1] - _LAST_US
+        if self._spec.event_time and window[1] != GLOBAL_END:
+            if end <= self._watermark:
+                return TriggerResult.FIRE
+            if self._spec.allowed_lateness_us:
+                self._register(self._scope.key[0], window, end)
+        return TriggerResult.CONTINUE
+
+    # -- sessions -------------------------------------------------------------------------------------
+
+    def _merge(self, key: Any, new: Window) -> Window | None:
+        """The session that ``new`` belongs to, after merging what it touches; None: late."""
+        sessions = self._sessions
+        self._backend.scope.key = key
+        known: list[Window] = [tuple(w) for w in sessions.value() or ()]
+        touched = [w for w in known if w[0] <= new[1] and new[0] <= w[1]]
+        merged = (min([new[0], *(w[0] for w in touched)]), max([new[1], *(w[1] for w in touched)]))
+        if self._is_late(merged):
+            return None
+        if touched == [merged]:
+            return merged
+        contents = []
+        for window in touched:
+            self._scope.key = (key, window)
+            contents.append(self._contents.take())
+            self._forget_timers(key, window)
+            if self._trigger is not None:
+                self._trigger.clear(_user(window), self._context)
+        self._scope.key = (key, merged)
+        self._contents.merge([c for c in contents if c is not None])
+        kept = [w for w in known if w not in touched]
+        sessions.update([list(w) for w in [*kept, merged]])
+        return merged
+
+    def _forget_timers(self, key: Any, window: Window) -> None:
+        backend, entry = self._backend, (key, window)
+        end = window[1] - _LAST_US
+        backend.event_timers.delete(end, entry, backend.journal)
+        backend.event_timers.delete(self._cleanup_time(window), entry, backend.journal)
+        backend.processing_timers.delete(-(-window[1] // _MS), entry, backend.journal)
+
+    # -- firing ------------------------------------------------------------------------------------------
+
+    def _apply(self, result: TriggerResult, key: Any, window: Window) -> None:
+        if result.fires:
+            self._fire(key, window)
+        if result.purges:
+            self._scope.key = (key, window)
+            self._contents.clear()
+
+    def _fire(self, key: Any, window: Window) -> None:
+        self._scope.key = (key, window)
+        if self._contents.is_empty():
+            return
+        emit = self._emit
+        value = self._contents.result()
+        stamp = None if window[1] == GLOBAL_END else window[1] - _MS
+        emit.side_time = stamp
+        if self._window_function is None:
+            emit.items.append(value)
+        else:
+            self._backend.scope.key = key
+            elements = value if self._spec.kind == "process" else [value]
+            context = self._context
+            context.current = window
+            result = self._window_function.process(key, context, elements)
+            if result is not None:
+                emit.items.extend(result)
+        emit.stamp(stamp)
+
+    def _clear(self, key: Any, window: Window) -> None:
+        """The window is over for good."""
+        self._scope.key = (key, window)
+        self._contents.clear()
+        if self._trigger is not None:
+            self._trigger.clear(_user(window), self._context)
+        clear = getattr(self._window_function, "clear", None)
+        if clear is not None:
+            self._context.current = window
+            clear(self._context)
+        if self._sessions is not None:
+            self._backend.scope.key = key
+            left = [w for w in self._sessions.value() or () if tuple(w) != window]
+            self._sessions.update(left or None)
+
+    def _guarded(self, action: Callable[[], None], record: Any) -> None:
+        """Run user code under the error policy, undoing everything of it when it fails."""
+        journal, emit = self._backend.journal, self._emit
+        if journal is None:
+            try:
+                action()
+            except Exception as err:
+                self._function.failed(err, record, "window function")
+            return
+        mark = emit.mark()
+        try:
+            action()
+        except Exception as err:
+            journal.rollback()
+            emit.undo(mark)
+            self._function.failed(err, record, "window function")
+        journal.commit()
+
+    def on_watermark(self, watermark: int) -> Iterator[Output]:
+        self._watermark = watermark
+        for time, (key, window) in self._backend.event_timers.due(watermark):
+            self._guarded(lambda time=time, key=key, window=window: self._on_timer(time, key, window), window)
+            if len(self._emit.items) >= OUTPUT_ROWS:
+                yield from self._emit.flush()
+        yield from self._emit.flush()
+        self._backend.end_batch()
+
+    def _on_timer(self, time: int, key: Any, window: Window) -> None:
+        self._scope.key = (key, window)
+        end = window[1] - _LAST_US
+        if self._trigger is not None:
+            # A trigger's own timers are in ms; its "max timestamp" is the window's last one.
+            at_ms = (window[1] - _MS) // _MS if time == end else time // _MS
+            self._apply(self._trigger.on_event_time(at_ms, _user(window), self._context), key, window)
+        elif time == end:
+            self._fire(key, window)
+        if time >= self._cleanup_time(window):
+            self._clear(key, window)
+
+    def on_processing_time(self, now_ms: int) -> Iterator[Output]:
+        queue = self._backend.processing_timers
+        for time_ms, (key, window) in queue.due(now_ms):
+            self._guarded(
+                lambda time_ms=time_ms, key=key, window=window: self._on_clock(time_ms, key, window), window
+            )
+            if len(self._emit.items) >= OUTPUT_ROWS:
+                yield from self._emit.flush()
+        yield from self._emit.flush()
+        if queue.next_time is not None:
+            self.ctx.wake_at(queue.next_time)
+        self._backend.end_batch()
+
+    def _on_clock(self, time_ms: int, key: Any, window: Window) -> None:
+        self._scope.key = (key, window)
+        over = not self._spec.event_time and time_ms * _MS >= window[1]
+        if self._trigger is not None:
+            result = self._trigger.on_processing_time(time_ms, _user(window), self._context)
+            self._apply(result, key, window)
+        elif over:
+            self._fire(key, window)
+        if over:
+            self._clear(key, window)
+
+    def finish(self) -> Iterator[Output]:
+        """Processing-time windows that are still open at the end of a bounded input fire:
+        time goes on to its end there."""
+        if not self._spec.event_time:
+            for time_ms, (key, window) in self._backend.processing_timers.due(MAX_WATERMARK):
+                self._guarded(
+                    lambda time_ms=time_ms, key=key, window=window: self._on_clock(time_ms, key, window),
+                    window,
+                )
+        yield from self._emit.flush()
+
+    # -- checkpoints ------------------------------------------------------------------------------------
+
+    def snapshot(self, checkpoint_id: int) -> OperatorSnapshot:
+        return OperatorSnapshot(keyed=self._backend.snapshot())
+
+
+class _Contents:
+    """What a window holds: one accumulator, or all elements. ``scope.key`` says which."""
+
+    def __init__(self, kind: str, call: WindowCall, backend: Any, scope: Scope) -> None:
+        self._kind = kind
+        self._function = call.function
+        if kind == "process":
+            desc: Any = ListStateDescriptor("window-contents", call.state_type)
+        else:
+            desc = ValueStateDescriptor("window-contents", call.state_type)
+        self._state = backend.state(desc, scope=scope, namespaced=True)
+        self._reduce = getattr(call.function, "reduce", call.function)
+
+    def add(self, row: Any) -> None:
+        state = self._state
+        if self._kind == "process":
+            state.add(row)
+            return
+        accumulator = state.value()
+        if self._kind == "reduce":
+            state.update(row if accumulator is None else self._reduce(accumulator, row))
+        else:
+            if accumulator is None:
+                accumulator = self._function.create_accumulator()
+            state.update(self._function.add(row, accumulator))
+
+    def is_empty(self) -> bool:
+        return not self._state.get() if self._kind == "process" else self._state.value() is None
+
+    def result(self) -> Any:
+        if self._kind == "process":
+            return self._state.get()
+        value = self._state.value()
+        return self._function.get_result(value) if self._kind == "aggregate" else value
+
+    def take(self) -> Any:
+        """Contents, removed; None when empty."""
+        found = (self._state.get() or None) if self._kind == "process" else self._state.value()
+        self._state.clear()
+        return found
+
+    def merge(self, contents: Sequence[Any]) -> None:
+        if not contents:
+            return
+        merged = contents[0]
+        for other in contents[1:]:
+            if self._kind == "process":
+                merged = merged + other
+            elif self._kind == "reduce":
+                merged = self._reduce(merged, other)
+            else:
+                merged = self._function.merge(merged, other)
+        self._state.update(merged)
+
+    def clear(self) -> None:
+        self._state.clear()
+
+
+def _user(window: Window) -> TimeWindow:
+    """Windows as users see them: ms."""
+    if window[1] == GLOBAL_END:
+        return TimeWindow(*window)
+    return TimeWindow(window[0] // _MS, window[1] // _MS)
+
+
+class WindowContext:
+    """``context`` of a ProcessWindowFunction, and ``ctx`` of a trigger."""
+
+    def __init__(self, operator: KeyedWindowOperator) -> None:
+        self._operator = operator
+        self.current: Window = (0, 0)
+
+    def window(self) -> TimeWindow:
+        return _user(self.current)
+
+    def current_watermark(self) -> int:
+        return to_ms(self._operator._watermark)
+
+    get_current_watermark = current_watermark
+
+    def current_processing_time(self) -> int:
+        return self._operator.ctx.now_ms()
+
+    get_current_processing_time = current_processing_time
+
+    def window_state(self) -> _States:
+        """State of this key and window; clear it in ``clear``."""
+        return _States(self._operator, windowed=True)
+
+    def global_state(self) -> _States:
+        """State of this key, over all windows."""
+        return _States(self._operator, windowed=False)
+
+    def get_partitioned_state(self, descriptor: Any) -> Any:
+        return self.window_state().get_state(descriptor)
+
+    def register_event_time_timer(self, time: int) -> None:
+        operator = self._operator
+        key, window = operator._scope.key
+        at = window[1] - _LAST_US if time == _user(window).max_timestamp() else time * _MS
+        operator._backend.event_timers.register(at, (key, window), operator._backend.journal)
+
+    def register_processing_time_timer(self, time: int) -> None:
+        operator = self._operator
+        key, window = operator._scope.key
+        if not operator._spec.event_time and time == _user(window).max_timestamp():
+            time += 1
+        operator._backend.processing_timers.register(time, (key, window), operator._backend.journal)
+        operator.ctx.wake_at(time)
+
+    def output(self, tag: Any, value: Any) -> None:
+        self._operator._emit.side_output(tag, value)
+
+
+class _States:
+    """A keyed state store as window functions see it."""
+
+    def __init__(self, operator: KeyedWindowOperator, *, windowed: bool) -> None:
+        self._operator = operator
+        self._windowed = windowed
+
+    def get_state(self, descriptor: Any) -> Any:
+        operator = self._operator
+        if not self._windowed:
+            return operator._backend.state(descriptor)
+        return operator._backend.state(descriptor, scope=operator._scope, namespaced=True)
+
+    get_list_state = get_map_state = get_reducing_state = get_aggregating_state = get_state
