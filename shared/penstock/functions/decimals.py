@@ -1,0 +1,157 @@
+"""Exact decimal arithmetic on unscaled integers.
+
+An unscaled vector is an int64 array when every value fits, else an object array of Python
+ints: the same NumPy expressions serve both. Each operation first bounds its result by the
+operands' extremes, so that the fast path is taken exactly when nothing can overflow.
+Rounding is HALF_UP (away from zero); a value beyond the precision becomes NULL, as in Flink.
+"""
+
+from __future__ import annotations
+
+from decimal import Context, Decimal
+from typing import TYPE_CHECKING, Any, Union
+
+import numpy as np
+import pyarrow as pa
+
+from penstock.functions.vector import Scalar
+from penstock.types import logical as t
+from penstock.types.column import Column, arrow_type, numpy_dtype
+
+if TYPE_CHECKING:
+    from penstock.functions.vector import Vector
+
+Unscaled = Union[np.ndarray, int]
+_INT64_LIMIT = 1 << 63
+_WORD = (1 << 64) - 1
+_CONTEXT = Context(prec=100)
+
+
+def is_wide(type_: t.LogicalType) -> bool:
+    """True for a DECIMAL that Arrow stores (p > 18)."""
+    return isinstance(type_, t.DecimalType) and type_.precision > t.MAX_UNSCALED_INT64_PRECISION
+
+
+def scale_of(type_: t.LogicalType) -> int:
+    return type_.scale if isinstance(type_, t.DecimalType) else 0
+
+
+def unscaled(vector: Vector) -> Unscaled:
+    """Unscaled values of an exact number (integers have scale 0); a Python int for a Scalar."""
+    if isinstance(vector, Scalar):
+        if vector.value is None:
+            return 0
+        if is_wide(vector.type):
+            return int(Decimal(vector.value).scaleb(scale_of(vector.type), _CONTEXT))
+        return int(vector.value)
+    values = vector.values
+    if isinstance(values, np.ndarray):
+        return values if values.dtype == np.int64 else values.astype(np.int64)
+    return _words_to_ints(values)
+
+
+def _words_to_ints(array: pa.Array) -> np.ndarray:
+    """decimal128 → int64 where all fit, else Python ints."""
+    n = len(array)
+    words = np.frombuffer(array.buffers()[1], np.int64, 2 * n, array.offset * 16)
+    low, high = words[::2], words[1::2]
+    if (high == low >> 63).all():
+        return np.ascontiguousarray(low)
+    return (high.astype(object) << 64) | low.view(np.uint64).astype(object)
+
+
+def from_unscaled(type_: t.DecimalType, values: np.ndarray, valid: np.ndarray | None) -> Column:
+    """A column of ``type_``; values beyond its precision become NULL."""
+    limit = 10**type_.precision
+    if bound(values) >= limit:
+        fits = np.asarray((values < limit) & (values > -limit), np.bool_)
+        if not fits.all():
+            valid = fits if valid is None else valid & fits
+            values = np.where(fits, values, 0)
+    if numpy_dtype(type_) is not None:
+        return Column(type_, np.asarray(values, np.int64), valid)
+    n = len(values)
+    words = np.empty(2 * n, np.int64)
+    if values.dtype == np.int64:
+        words[::2] = values
+        words[1::2] = values >> 63
+    else:
+        words[::2] = (values & _WORD).astype(np.uint64).view(np.int64)
+        words[1::2] = (values >> 64).astype(np.int64)
+    bitmap = None
+    if valid is not None:
+        bitmap = pa.py_buffer(np.packbits(valid, bitorder="little"))
+    return Column(type_, pa.Array.from_buffers(arrow_type(type_), n, [bitmap, pa.py_buffer(words)]))
+
+
+def bound(values: Unscaled) -> int:
+    """Largest magnitude among the values."""
+    if isinstance(values, int):
+        return abs(values)
+    if not len(values):
+        return 0
+    return max(abs(int(values.max())), abs(int(values.min())))
+
+
+def widen(values: Unscaled, limit: int) -> Unscaled:
+    """The values as Python ints when a result of magnitude ``limit`` would overflow int64."""
+    if limit < _INT64_LIMIT or isinstance(values, int) or values.dtype == object:
+        return values
+    return values.astype(object)
+
+
+def multiply(a: Unscaled, b: Unscaled) -> Unscaled:
+    limit = bound(a) * bound(b)
+    return widen(a, limit) * widen(b, limit)
+
+
+def scale_up(values: Unscaled, digits: int) -> Unscaled:
+    return values if digits <= 0 else multiply(values, 10**digits)
+
+
+def align(a: Unscaled, scale_a: int, b: Unscaled, scale_b: int) -> tuple[Unscaled, Unscaled, int]:
+    """Both at the larger scale."""
+    scale = max(scale_a, scale_b)
+    return scale_up(a, scale - scale_a), scale_up(b, scale - scale_b), scale
+
+
+def add(a: Unscaled, b: Unscaled, sign: int = 1) -> Unscaled:
+    limit = bound(a) + bound(b)
+    a, b = widen(a, limit), widen(b, limit)
+    return a + b if sign > 0 else a - b
+
+
+def divide_half_up(a: Any, b: Any) -> Any:
+    """a / b rounded half up; b has no zeros."""
+    limit = 2 * (bound(a) + bound(b))
+    a, b = widen(a, limit), widen(b, limit)
+    magnitude_a, magnitude_b = abs(a), abs(b)
+    out = (2 * magnitude_a + magnitude_b) // (2 * magnitude_b)
+    return np.where((a < 0) != (b < 0), -out, out)
+
+
+def truncate_quotient(a: Any, b: Any) -> Any:
+    """a / b towards zero; b has no zeros."""
+    out = abs(a) // abs(b)
+    return np.where((a < 0) != (b < 0), -out, out)
+
+
+def rescale(values: Any, scale: int, target: int) -> Any:
+    """To another scale, half up."""
+    if target >= scale:
+        return scale_up(values, target - scale)
+    return divide_half_up(values, 10 ** (scale - target))
+
+
+def to_double(vector: Vector) -> Any:
+    """Nearest doubles of an exact number."""
+    values, scale = unscaled(vector), scale_of(vector.type)
+    if isinstance(values, int):
+        return float(Decimal(values).scaleb(-scale, _CONTEXT))
+    if not scale:
+        return values.astype(np.float64)
+    if values.dtype != object and bound(values) < 1 << 53 and scale <= 22:
+        # Both operands are exact doubles, so one division rounds once.
+        return values / 10.0**scale
+    power = 10**scale
+    return np.array([int(v) / power for v in values], np.float64)

@@ -1,0 +1,304 @@
+"""Compiling expressions to closures over batches.
+
+``compile_expr`` walks the tree once. What is constant is computed then; a sub-expression
+that occurs several times is computed once a batch; CASE, COALESCE, AND, OR evaluate an
+argument that can fail or is dear only on the rows that need it. A plain column costs
+nothing. Errors of a row are ``RecordError`` with the position of the call in the SQL text.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+import numpy as np
+
+from penstock.errors import InternalError, PenstockError
+from penstock.functions.expr import (
+    Call,
+    Expr,
+    FieldAccess,
+    InputRef,
+    Literal,
+    PythonCall,
+    children,
+    transform,
+)
+from penstock.functions.python_calls import python_kernel
+from penstock.functions.registry import is_deterministic, lookup
+from penstock.functions.rewrites import rewrite
+from penstock.functions.vector import Scalar, as_column
+from penstock.types.column import Column
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from penstock.functions.vector import Vector
+    from penstock.types.batch import Batch
+
+    FunctionLoader = Callable[[str], Any]
+    Run = Callable[["Frame"], Vector]
+
+
+class Frame:
+    """The rows an expression is evaluated on: a batch, or some rows of a parent frame."""
+
+    __slots__ = ("_columns", "_parent", "_rows", "memo", "n")
+
+    def __init__(
+        self, columns: Sequence[Column], n: int, parent: Frame | None = None, rows: np.ndarray | None = None
+    ) -> None:
+        self._columns = columns
+        self.n = n
+        self._parent = parent
+        self._rows = rows
+        #: Results of shared sub-expressions by their number.
+        self.memo: dict[int, Vector] = {}
+
+    def column(self, index: int) -> Column:
+        if self._parent is None:
+            return self._columns[index]
+        # Column i shares the memo with sub-expressions under a number of its own.
+        found = self.memo.get(~index)
+        if found is None:
+            found = self.memo[~index] = self._parent.column(index).take(self._rows)
+        return found  # type: ignore[return-value]
+
+    def select(self, rows: np.ndarray) -> Frame:
+        """These rows only (ascending indices)."""
+        return self if len(rows) == self.n else Frame((), len(rows), self, rows)
+
+    def shared(self, number: int) -> Vector | None:
+        """A shared result, taken from the parent when it has been computed there."""
+        found = self.memo.get(number)
+        if found is None and self._parent is not None:
+            found = self._parent.shared(number)
+            if found is not None and isinstance(found, Column):
+                found = found.take(self._rows)
+            if found is not None:
+                self.memo[number] = found
+        return found
+
+
+class Node:
+    """A compiled sub-expression. ``constant`` is its value where it has but one.
+
+    ``fails``: it may raise for some rows; ``costly``: worth running on few rows.
+    """
+
+    __slots__ = ("constant", "costly", "fails", "run", "type")
+
+    def __init__(
+        self,
+        type_: Any,
+        run: Run,
+        *,
+        fails: bool = False,
+        costly: bool = False,
+        constant: Scalar | None = None,
+    ) -> None:
+        self.type = type_
+        self.run = run
+        self.fails = fails
+        self.costly = costly
+        self.constant = constant
+
+    @property
+    def eager(self) -> bool:
+        """Evaluating it on rows that do not need it does no harm."""
+        return not (self.fails or self.costly)
+
+
+def compile_expr(expr: Expr, functions: FunctionLoader | None = None) -> Callable[[Batch], Column]:
+    """Batch → Column of the expression; ``functions(name)`` loads a user's function."""
+    if isinstance(expr, InputRef):
+        index = expr.index
+        return lambda batch: batch.columns[index]
+    evaluate = compile_projection([expr], functions)
+    return lambda batch: evaluate(batch)[0]
+
+
+def compile_projection(
+    exprs: Sequence[Expr], functions: FunctionLoader | None = None
+) -> Callable[[Batch], list[Column]]:
+    """Several expressions over the same batch, sharing common sub-expressions."""
+    compiler = _Compiler(exprs, functions)
+    nodes = [compiler.compile(e) for e in compiler.exprs]
+    if all(isinstance(e, InputRef) for e in compiler.exprs):
+        indices = [e.index for e in compiler.exprs]  # type: ignore[union-attr]
+        return lambda batch: [batch.columns[i] for i in indices]
+    runs = [node.run for node in nodes]
+
+    def evaluate(batch: Batch) -> list[Column]:
+        n = batch.num_rows
+        frame = Frame(batch.columns, n)
+        with np.errstate(all="ignore"):
+            return [as_column(run(frame), n) for run in runs]
+
+    return evaluate
+
+
+def compile_predicate(expr: Expr, functions: FunctionLoader | None = None) -> Callable[[Batch], np.ndarray]:
+    """Batch → bool mask of the rows where the expression is TRUE (NULL counts as FALSE)."""
+    compiler = _Compiler([expr], functions)
+    run = compiler.compile(compiler.exprs[0]).run
+
+    def evaluate(batch: Batch) -> np.ndarray:
+        n = batch.num_rows
+        with np.errstate(all="ignore"):
+            out = run(Frame(batch.columns, n))
+        return true_mask(out, n)
+
+    return evaluate
+
+
+def true_mask(vector: Vector, n: int) -> np.ndarray:
+    """Where a BOOLEAN is TRUE."""
+    if isinstance(vector, Scalar):
+        return np.full(n, bool(vector.value), np.bool_)
+    valid = vector.valid
+    return vector.values if valid is None else vector.values & valid  # type: ignore[return-value]
+
+
+def evaluate_constant(expr: Expr) -> Scalar | None:
+    """The value of an expression without inputs (errors propagate); None if it has some."""
+    node = _Compiler([expr], None).compile(rewrite(expr))
+    if node.constant is None and not _has_inputs(expr):
+        return _as_scalar(node.run(Frame((), 1)), expr)
+    return node.constant
+
+
+class _Compiler:
+    def __init__(self, exprs: Sequence[Expr], functions: FunctionLoader | None) -> None:
+        self.functions = functions
+        # Positions differ between equal calls; they are put aside for finding equals.
+        self.exprs = [rewrite(e) for e in exprs]
+        self.counts: Counter[Expr] = Counter()
+        for expr in self.exprs:
+            self._count(_without_position(expr))
+        self.numbers: dict[Expr, int] = {}
+
+    def _count(self, expr: Expr) -> None:
+        if isinstance(expr, (InputRef, Literal)):
+            return
+        self.counts[expr] += 1
+        if self.counts[expr] == 1:
+            for child in children(expr):
+                self._count(child)
+
+    def compile(self, expr: Expr) -> Node:
+        match expr:
+            case InputRef(index=index):
+                return Node(expr.type, lambda frame: frame.column(index))
+            case Literal():
+                scalar = Scalar.of_literal(expr)
+                return Node(expr.type, lambda frame: scalar, constant=scalar)
+            case FieldAccess():
+                return self._share(expr, self._field(expr))
+            case PythonCall():
+                return self._share(expr, self._python(expr))
+            case Call():
+                return self._share(expr, self._call(expr))
+        raise InternalError(f"not an expression: {expr!r}")
+
+    def _call(self, call: Call) -> Node:
+        definition = lookup(call.function)
+        nodes = [self.compile(a) for a in call.args]
+        fails = definition.fails(call) if callable(definition.fails) else definition.fails
+        fails = fails or any(node.fails for node in nodes)
+        costly = definition.costly or any(node.costly for node in nodes)
+        if definition.form is not None:
+            run = definition.form(call, nodes)
+        elif definition.bind is not None:
+            run = _kernel_run(call, definition.bind(call), [node.run for node in nodes])
+        else:
+            raise InternalError(f"{definition.name} has no kernel")
+        node = Node(call.type, run, fails=fails, costly=costly)
+        if definition.deterministic and all(n.constant is not None for n in nodes):
+            return _fold(call, node)
+        return node
+
+    def _field(self, expr: FieldAccess) -> Node:
+        inner = self.compile(expr.arg)
+        index, type_ = expr.index, expr.type
+
+        def run(frame: Frame) -> Vector:
+            return as_column(inner.run(frame), frame.n).child(index).cast_type(type_)
+
+        return Node(type_, run, fails=inner.fails, costly=inner.costly)
+
+    def _python(self, expr: PythonCall) -> Node:
+        kernel = python_kernel(expr, self.functions)
+        runs = [self.compile(a).run for a in expr.args]
+
+        def run(frame: Frame) -> Vector:
+            return kernel([arg(frame) for arg in runs], frame.n)
+
+        return Node(expr.type, run, fails=True, costly=True)
+
+    def _share(self, expr: Expr, node: Node) -> Node:
+        """Compute once a frame what occurs more than once."""
+        key = _without_position(expr)
+        if node.constant is not None or self.counts[key] < 2 or not is_deterministic(expr):
+            return node
+        number = self.numbers.setdefault(key, len(self.numbers))
+        inner = node.run
+
+        def run(frame: Frame) -> Vector:
+            found = frame.shared(number)
+            if found is None:
+                found = frame.memo[number] = inner(frame)
+            return found
+
+        return Node(node.type, run, fails=node.fails, costly=node.costly)
+
+
+def _kernel_run(call: Call, kernel: Any, runs: list[Run]) -> Run:
+    def run(frame: Frame) -> Vector:
+        args = [arg(frame) for arg in runs]
+        n = frame.n
+        if args and not any(isinstance(a, Column) for a in args):
+            args = [as_column(a, n) for a in args]
+        try:
+            return kernel(args, n)
+        except PenstockError as error:
+            if error.where is None:
+                error.where = position(call)
+            raise
+
+    return run
+
+
+def position(call: Call) -> str:
+    """Where a call stands, for error messages."""
+    return f"{call.function}, line {call.line}, column {call.column}" if call.line else call.function
+
+
+def _fold(call: Call, node: Node) -> Node:
+    """The node's constant; an error is kept for the run, where the row may never come."""
+    try:
+        with np.errstate(all="ignore"):
+            scalar = _as_scalar(node.run(Frame((), 1)), call)
+    except PenstockError:
+        return node
+    return Node(call.type, lambda frame: scalar, constant=scalar)
+
+
+def _as_scalar(vector: Vector, expr: Expr) -> Scalar:
+    if isinstance(vector, Scalar):
+        return vector
+    return Scalar(expr.type, vector.storage_list()[0])
+
+
+def _has_inputs(expr: Expr) -> bool:
+    return isinstance(expr, (InputRef, PythonCall)) or any(_has_inputs(c) for c in children(expr))
+
+
+def _without_position(expr: Expr) -> Expr:
+    def visit(node: Expr) -> Expr:
+        if isinstance(node, Call) and (node.line or node.column):
+            return msgspec.structs.replace(node, line=0, column=0)
+        return node
+
+    return transform(expr, visit)

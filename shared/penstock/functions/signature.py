@@ -1,0 +1,248 @@
+"""What the registry knows of a function, and how a family module declares one.
+
+``resolve`` runs while planning: argument expressions → types to cast them to and the
+result type. ``bind`` runs once when an expression is compiled: ``Call`` → kernel.
+``form`` replaces ``bind`` for functions that evaluate an argument on some rows only.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, NoReturn
+
+from penstock.errors import SqlError
+from penstock.functions.expr import Literal
+from penstock.functions.vector import Scalar, column_from_storage, is_null, merge_valid, storage_values
+from penstock.types import logical as t
+from penstock.types.column import Column, numpy_dtype
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from penstock.functions.expr import Call, Expr
+    from penstock.functions.vector import Vector
+
+FUNCTIONS: dict[str, FunctionDef] = {}
+STRING = t.VarCharType()
+
+
+@dataclass(frozen=True, slots=True)
+class FunctionDef:
+    """``fails``: may raise for some values, so a branch with it runs only on the rows that
+    need it. ``costly``: worth running on fewer rows. Not ``deterministic``: neither folded
+    nor shared."""
+
+    name: str
+    resolve: Callable[[Resolution], tuple[Sequence[t.LogicalType], t.LogicalType]]
+    bind: Callable[[Call], Any] | None = None
+    form: Callable[..., Any] | None = None
+    fails: bool = False
+    costly: bool = False
+    deterministic: bool = True
+
+
+@dataclass(slots=True)
+class Resolution:
+    """One call being resolved."""
+
+    name: str
+    args: Sequence[Expr]
+    type: t.LogicalType | None = None
+    zone: str = "UTC"
+    line: int = 0
+    column: int = 0
+    #: Literals that the family wants appended to the arguments (a session time zone).
+    extra: list[Expr] = field(default_factory=list)
+
+    @property
+    def types(self) -> list[t.LogicalType]:
+        return [a.type for a in self.args]
+
+    @property
+    def any_nullable(self) -> bool:
+        return any(a.type.nullable for a in self.args)
+
+    @property
+    def where(self) -> str | None:
+        return f"line {self.line}, column {self.column}" if self.line else None
+
+    def fail(self, expected: str, message: str | None = None) -> NoReturn:
+        got = f"{self.name}({', '.join(str(x) for x in self.types)})"
+        raise SqlError(
+            message or f"cannot apply {self.name} to these arguments",
+            expected=expected,
+            got=got,
+            where=self.where,
+        )
+
+    def constant(self, index: int, what: str) -> Any:
+        """Value of an argument that must be a literal."""
+        arg = self.args[index]
+        if not isinstance(arg, Literal):
+            self.fail(f"argument {index + 1} ({what}) to be a literal")
+        return arg.value
+
+    def count(self, low: int, high: int | None = None) -> None:
+        n, high = len(self.args), low if high is None else high
+        if not low <= n <= high:
+            wanted = str(low) if low == high else f"{low} to {high}"
+            self.fail(f"{wanted} arguments", f"wrong number of arguments to {self.name}: {n}")
+
+
+# -- parameters: what is accepted, and what it is cast to --------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Param:
+    """``accept(type)`` → the type the argument is cast to, or None if it does not fit."""
+
+    label: str
+    accept: Callable[[t.LogicalType], t.LogicalType | None]
+
+
+def _kinds(label: str, kinds: tuple[type, ...], null: t.LogicalType) -> Param:
+    def accept(type_: t.LogicalType) -> t.LogicalType | None:
+        if isinstance(type_, t.NullType):
+            return null
+        return type_ if isinstance(type_, kinds) else None
+
+    return Param(label, accept)
+
+
+def _to(label: str, kinds: tuple[type, ...], target: t.LogicalType) -> Param:
+    def accept(type_: t.LogicalType) -> t.LogicalType | None:
+        return target if isinstance(type_, (*kinds, t.NullType)) else None
+
+    return Param(label, accept)
+
+
+NUMERICS = (*t.INTEGERS, t.FloatType, t.DoubleType, t.DecimalType)
+STR = _kinds("a string", t.STRINGS, STRING)
+BIN = _kinds("a binary string", t.BINARIES, t.VarBinaryType())
+BOOL = _kinds("a boolean", (t.BooleanType,), t.BooleanType())
+NUM = _kinds("a number", NUMERICS, t.IntType())
+INTEGER = _kinds("an integer", t.INTEGERS, t.IntType())
+ARRAY = _kinds("an array", (t.ArrayType,), t.ArrayType(t.NullType()))
+MAP = _kinds("a map", (t.MapType,), t.MapType(t.NullType(), t.NullType()))
+STR_OR_BIN = _kinds("a string or binary string", (*t.STRINGS, *t.BINARIES), STRING)
+AS_INT = _to("an integer", t.INTEGERS, t.IntType())
+AS_BIGINT = _to("an integer", t.INTEGERS, t.BigIntType())
+AS_DOUBLE = _to("a number", NUMERICS, t.DoubleType())
+ANY = Param("any value", lambda type_: type_)
+
+
+def resolver(
+    params: Sequence[Param],
+    result: t.LogicalType | Callable[[list[t.LogicalType]], t.LogicalType],
+    *,
+    optional: int = 0,
+    variadic: Param | None = None,
+    nullable: bool | None = None,
+) -> Callable[[Resolution], tuple[list[t.LogicalType], t.LogicalType]]:
+    """The usual resolution: each argument fits its parameter; the result is NULL when an
+    argument is (``nullable`` None), may always be NULL (True) or never is (False)."""
+
+    def resolve(call: Resolution) -> tuple[list[t.LogicalType], t.LogicalType]:
+        n = len(call.args)
+        if n < len(params) - optional or (variadic is None and n > len(params)):
+            call.count(len(params) - optional, len(params) if variadic is None else 255)
+        targets = []
+        for i, type_ in enumerate(call.types):
+            param = params[i] if i < len(params) else variadic
+            target = param.accept(type_)  # type: ignore[union-attr]
+            if target is None:
+                labels = [p.label for p in params] + ([f"{variadic.label} …"] if variadic else [])
+                call.fail(f"{call.name}({', '.join(labels)})")
+            targets.append(target.with_nullable(type_.nullable))  # type: ignore[union-attr]
+        out = result(targets) if callable(result) else result
+        return targets, out.with_nullable(call.any_nullable if nullable is None else nullable)
+
+    return resolve
+
+
+# -- kernels -----------------------------------------------------------------------
+
+
+def strict(call: Call, kernel: Callable[..., Any]) -> Any:
+    """NULL in, NULL out: ``kernel(*values)`` sees arrays (or scalars) only, gives an array."""
+    type_ = call.type
+    fixed = numpy_dtype(type_) is not None
+
+    def run(args: Sequence[Vector], n: int) -> Vector:
+        for arg in args:
+            if is_null(arg):
+                return Scalar(type_, None)
+        out = kernel(*[a.values for a in args])
+        if not fixed or not hasattr(out, "dtype"):
+            return Column.from_arrow(type_, out)
+        return Column(type_, out, merge_valid(args))
+
+    return run
+
+
+def rowwise(call: Call, function: Callable[..., Any], *, nulls: bool = False) -> Any:
+    """``function(*values)`` per row on storage values; None = NULL.
+
+    Called only where no argument is NULL, unless ``nulls``.
+    """
+    type_ = call.type
+
+    def run(args: Sequence[Vector], n: int) -> Vector:
+        columns = [storage_values(a, n) for a in args]
+        if nulls:
+            out = [function(*row) for row in zip(*columns, strict=True)] if args else [function()] * n
+        else:
+            out = [None if None in row else function(*row) for row in _rows(columns, n)]
+        return column_from_storage(type_, out)
+
+    return run
+
+
+def _rows(columns: list[Any], n: int) -> Any:
+    # ``None in row`` compares with ``==``; storage values never raise on that.
+    return zip(*columns, strict=False) if columns else [()] * n
+
+
+def define(
+    name: str,
+    params: Sequence[Param],
+    result: t.LogicalType | Callable[[list[t.LogicalType]], t.LogicalType],
+    bind: Callable[[Call], Any],
+    *,
+    optional: int = 0,
+    variadic: Param | None = None,
+    nullable: bool | None = None,
+    **traits: bool,
+) -> None:
+    """Register a function of the usual kind."""
+    resolve = resolver(params, result, optional=optional, variadic=variadic, nullable=nullable)
+    register(FunctionDef(name, resolve, bind, **traits))
+
+
+def define_values(name: str, params: Sequence[Param], result: Any, kernel: Any, **options: Any) -> None:
+    """Register a strict vectorised function: ``kernel(*values) -> array``."""
+    define(name, params, result, lambda call: strict(call, kernel), **options)
+
+
+def define_rows(name: str, params: Sequence[Param], result: Any, function: Any, **options: Any) -> None:
+    """Register a strict function of Python storage values, called row by row."""
+    options.setdefault("costly", True)
+    define(name, params, result, lambda call: rowwise(call, function), **options)
+
+
+def register(definition: FunctionDef) -> None:
+    FUNCTIONS[definition.name] = definition
+
+
+def alias(name: str, of: str) -> None:
+    """Another name for a function; calls keep the canonical one."""
+    FUNCTIONS[name] = FUNCTIONS[of]
+
+
+def literal_value(call: Call, index: int) -> Any:
+    """Value of a literal argument, or None when it is no literal (or absent)."""
+    if index < len(call.args):
+        arg = call.args[index]
+        if isinstance(arg, Literal):
+            return arg.value
+    return None

@@ -1,0 +1,92 @@
+"""Session time zones: offsets by zoneinfo, looked up once per quarter hour that occurs.
+
+Local times follow Java: in a gap the time moves forward by the gap's length, in an overlap
+the earlier offset counts.
+"""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, datetime, timedelta, timezone, tzinfo
+from functools import lru_cache
+from typing import Any
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+
+import numpy as np
+
+from penstock.errors import SqlError
+
+_BUCKET_US = 900_000_000
+_DAY_US = 86_400_000_000
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_UTC_NAMES = frozenset({"UTC", "Z", "GMT", "Etc/UTC", "UTC+00:00", "GMT+00:00"})
+_OFFSET = re.compile(r"(?:UTC|GMT)?([+-])(\d{1,2})(?::?(\d{2}))?$")
+
+
+def is_utc(zone: str) -> bool:
+    return zone in _UTC_NAMES
+
+
+@lru_cache(maxsize=256)
+def find_zone(zone: str) -> tzinfo | None:
+    """The zone of a region name or of a fixed offset (``GMT+08:00``), or None."""
+    match = _OFFSET.match(zone)
+    if match:
+        sign, hours, minutes = match.groups()
+        offset = timedelta(hours=int(hours), minutes=int(minutes or 0))
+        return timezone(-offset if sign == "-" else offset)
+    try:
+        return ZoneInfo("UTC" if is_utc(zone) else zone)
+    except (ZoneInfoNotFoundError, ValueError, OSError):
+        return None
+
+
+def require_zone(zone: str) -> tzinfo:
+    found = find_zone(zone)
+    if found is None:
+        raise SqlError(
+            f"unknown time zone {zone!r}",
+            expected="a region such as 'America/New_York', 'UTC', or an offset such as 'GMT+08:00'",
+            got=repr(zone),
+            remedy="set table.local-time-zone to one of these",
+        )
+    return found
+
+
+@lru_cache(maxsize=65536)
+def _bucket_offset_us(zone: str, bucket: int) -> int:
+    try:
+        moment = _EPOCH + timedelta(microseconds=bucket * _BUCKET_US)
+    except OverflowError:
+        moment = _EPOCH
+    offset = moment.astimezone(require_zone(zone)).utcoffset()
+    assert offset is not None
+    return int(offset.total_seconds() * 1_000_000)
+
+
+def offset_us(instants_us: Any, zone: str) -> np.ndarray:
+    """Offset of the zone from UTC at each instant, in µs."""
+    buckets = np.floor_divide(np.asarray(instants_us, np.int64), _BUCKET_US)
+    distinct, inverse = np.unique(buckets, return_inverse=True)
+    offsets = np.array([_bucket_offset_us(zone, b) for b in distinct.tolist()], np.int64)
+    return offsets[inverse.reshape(buckets.shape)] if len(offsets) else np.zeros(buckets.shape, np.int64)
+
+
+def local_us(instants_us: Any, zone: str) -> Any:
+    """Wall-clock µs in the zone at UTC instants."""
+    if is_utc(zone):
+        return instants_us
+    return instants_us + offset_us(instants_us, zone)
+
+
+def instant_us(wall_us: Any, zone: str) -> Any:
+    """UTC instants of wall-clock µs in the zone."""
+    if is_utc(zone):
+        return wall_us
+    wall_us = np.asarray(wall_us, np.int64)
+    before = offset_us(wall_us - _DAY_US, zone)
+    after = offset_us(wall_us + _DAY_US, zone)
+    with_before, with_after = wall_us - before, wall_us - after
+    before_holds = offset_us(with_before, zone) == before
+    after_holds = offset_us(with_after, zone) == after
+    return np.where(before_holds | ~after_holds, with_before, with_after)
