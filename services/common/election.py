@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from penstock.errors import LeaseStoreError, PenstockError
 
@@ -138,7 +138,7 @@ class LeaderElection:
         failure to take over."""
         left_ms = self._valid_until_ms - self._clock.monotonic_ms()
         period_ms = max(1.0, min(self._ttl_ms / (10 if self._store_down else 3), left_ms))
-        waits = [asyncio.ensure_future(self._clock.sleep(period_ms / 1000))]
+        waits: list[asyncio.Future[Any]] = [asyncio.ensure_future(self._clock.sleep(period_ms / 1000))]
         waits.append(asyncio.ensure_future(self._resign.wait()))
         try:
             pending: list[asyncio.Future[None]] = [] if gained.done() else [gained]

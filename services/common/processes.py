@@ -1,4 +1,4 @@
-"""The real spawner: child processes and their ends, by pidfd."""
+"""The real spawner: child processes that die with this one."""
 
 from __future__ import annotations
 
@@ -17,29 +17,12 @@ if TYPE_CHECKING:
     from penstock.ports import Spawner
 
 _PR_SET_PDEATHSIG = 1
+_libc = ctypes.CDLL(None)  # loaded here: after a fork as little as possible is done
 
 
 def die_with_parent() -> None:
     """In a new child, before exec: the kernel kills it when its parent ends."""
-    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-
-
-async def wait_pidfd(pid: int) -> bool:
-    """Returns when the process ends, be it a child or not; False when it had ended before
-    it could be watched."""
-    try:
-        fd = os.pidfd_open(pid)
-    except ProcessLookupError:
-        return False
-    loop = asyncio.get_running_loop()
-    ended: asyncio.Future[None] = loop.create_future()
-    loop.add_reader(fd, lambda: ended.done() or ended.set_result(None))
-    try:
-        await ended
-        return True
-    finally:
-        loop.remove_reader(fd)
-        os.close(fd)
+    _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
 class SystemSpawner:

@@ -131,6 +131,18 @@ TM_TMP_DIR = _option("io.tmp.dirs", "", _str, "Folder for local state and socket
 TM_MEMORY = _option(
     "taskmanager.memory.process.size", 0, parse_bytes, "Memory of one task manager; 0 = what the machine has."
 )
+TM_SLOT_TIMEOUT_MS = _option(
+    "taskmanager.slot.timeout",
+    10_000,
+    parse_duration_ms,
+    "An allocated slot that no master takes is free again.",
+)
+TM_MASTER_TIMEOUT_MS = _option(
+    "taskmanager.master.timeout",
+    900_000,
+    parse_duration_ms,
+    "Slots of a job with no master so long are ended.",
+)
 HEARTBEAT_INTERVAL_MS = _option("heartbeat.interval", 1_000, parse_duration_ms, "Between heartbeats.")
 HEARTBEAT_TIMEOUT_MS = _option(
     "heartbeat.timeout", 10_000, parse_duration_ms, "Then a process counts as lost."
@@ -231,6 +243,12 @@ STATE_TTL_MS = _option(
 LOCAL_TIME_ZONE = _option("table.local-time-zone", "UTC", _str, "Session time zone.")
 LATE_TABLE = _option(
     "table.exec.late-data.table", "", _str, "Table that receives rows later than every window of theirs."
+)
+JOIN_UNBOUNDED_STATE = _option(
+    "table.exec.join.unbounded-state",
+    "refuse",
+    one_of("refuse", "allow"),
+    "A join without window, time bound or TTL over unbounded input.",
 )
 NETWORK_MEMORY = _option(
     "taskmanager.memory.network.size", 64 * 1024**2, parse_bytes, "Network buffers of a slot."

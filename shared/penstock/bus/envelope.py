@@ -110,7 +110,7 @@ async def request(
         return await transport.request(subject, data, left)
 
     data = encode(message)
-    reply = await tenacity.AsyncRetrying(
+    reply: bytes = await tenacity.AsyncRetrying(
         retry=tenacity.retry_if_exception_type(BrokerError),
         stop=out_of_time,
         wait=tenacity.wait_exponential(multiplier=FIRST_PAUSE_S, max=LONGEST_PAUSE_S),

@@ -15,7 +15,7 @@ _TOKEN = re.compile(r"[A-Za-z0-9_\-]+")
 
 def verb_of(message: Any) -> str:
     """The tag of a message or message class, which is the last token of its subject."""
-    cls = message if isinstance(message, type) else type(message)
+    cls: Any = message if isinstance(message, type) else type(message)
     return str(cls.__struct_config__.tag)
 
 

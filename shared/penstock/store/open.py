@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote, urlsplit
 
 from penstock.errors import ObjectStoreError, SpecError
@@ -40,10 +40,10 @@ def open_store(url: str, options: Mapping[str, str] | None = None) -> Store:
 
     from penstock.store.objects import ObstoreStore
 
-    config = dict(options or {})
-    client = {"allow_http": True} if config.pop("allow_http", "false").lower() == "true" else None
+    config: Any = dict(options or {})
+    client: Any = {"allow_http": True} if config.pop("allow_http", "false").lower() == "true" else None
     try:
-        store = from_url(url, config=config or None, client_options=client)  # type: ignore[call-overload]
+        store = from_url(url, config=config or None, client_options=client)
     except (obstore.exceptions.BaseError, ValueError, TypeError) as err:
         raise ObjectStoreError(
             f"cannot open the object store {url}: {err}",

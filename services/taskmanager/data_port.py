@@ -1,0 +1,142 @@
+"""The data port: where slots of other processes connect.
+
+Each connection opens with a preface that names the slot it is for. This process reads and
+checks it and passes the socket on; no record ever goes through here.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import os
+import socket
+from typing import TYPE_CHECKING, Any
+
+from penstock.errors import ExternalError, PenstockError
+from penstock.messages.preface import recv_preface, verify
+from services.taskmanager.slot_table import Admission
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from services.taskmanager.slot import SlotProcess
+    from services.taskmanager.slot_table import SlotTable
+
+_log = logging.getLogger("penstock.taskmanager.data_port")
+
+PREFACE_TIMEOUT_S = 5.0
+#: For a slot that is allocated but not there yet: its peer may be deployed a little earlier.
+SLOT_TIMEOUT_S = 30.0
+MAX_PENDING = 4096
+_BACKLOG = 1024
+
+
+class DataPort:
+    """``table`` is only read here; ``changed`` is notified whenever it changes.
+    ``process_of``: the process that runs in an allocation."""
+
+    def __init__(self, table: SlotTable, process_of: Callable[[str], SlotProcess | None]) -> None:
+        self._table = table
+        self._process_of = process_of
+        self._listening: list[socket.socket] = []
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._changed = asyncio.Event()
+        self.port = 0
+        self.unix_path: str | None = None
+
+    def open(self, host: str, port: int, unix_path: Path) -> None:
+        """Bind and listen. ExternalError when the address is taken."""
+        family = socket.AF_INET6 if ":" in host else socket.AF_INET
+        tcp = socket.socket(family, socket.SOCK_STREAM)
+        try:
+            tcp.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            tcp.bind((host, port))
+        except OSError as err:
+            tcp.close()
+            raise ExternalError(
+                f"cannot open the data port {host}:{port}: {err.strerror or err}",
+                remedy="set taskmanager.data.port to a free port (0 = any) and "
+                "taskmanager.bind-host to an address of this host",
+            ) from err
+        unix = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        unix.bind(str(unix_path))
+        self.port, self.unix_path = int(tcp.getsockname()[1]), str(unix_path)
+        for sock in (tcp, unix):
+            sock.listen(_BACKLOG)
+            sock.setblocking(False)
+            self._listening.append(sock)
+
+    async def run(self) -> None:
+        """Accept until cancelled."""
+        await asyncio.gather(*(self._accept(sock) for sock in self._listening))
+
+    def notify(self) -> None:
+        """The slot table changed."""
+        self._changed.set()
+        self._changed = asyncio.Event()
+
+    def close(self) -> None:
+        for task in list(self._tasks):
+            task.cancel()
+        for sock in self._listening:
+            sock.close()
+        if self.unix_path:
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(self.unix_path)
+
+    async def _accept(self, listening: socket.socket) -> None:
+        loop = asyncio.get_running_loop()
+        while True:
+            try:
+                sock, _ = await loop.sock_accept(listening)
+            except OSError as err:
+                _log.warning("cannot accept a data connection: %s", err)
+                await asyncio.sleep(0.1)  # out of descriptors: others will be given back
+                continue
+            if len(self._tasks) >= MAX_PENDING:
+                _log.warning("refused a data connection: %d are waiting already", MAX_PENDING)
+                sock.close()
+                continue
+            sock.setblocking(False)
+            if sock.family != socket.AF_UNIX:
+                sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            task = loop.create_task(self._serve(sock))
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+
+    async def _serve(self, sock: socket.socket) -> None:
+        try:
+            await self._admit(sock)
+        except TimeoutError:
+            _log.warning("refused a data connection: no preface within %g s", PREFACE_TIMEOUT_S)
+        except (PenstockError, OSError) as err:
+            _log.warning("refused a data connection: %s", err)
+        finally:
+            sock.close()  # the slot has its own copy
+
+    async def _admit(self, sock: socket.socket) -> None:
+        loop = asyncio.get_running_loop()
+        preface = await asyncio.wait_for(recv_preface(loop, sock), PREFACE_TIMEOUT_S)
+        until = loop.time() + SLOT_TIMEOUT_S
+        while True:
+            changed = self._changed
+            admission, reason = self._table.admit(preface)
+            process = self._process_of(preface["target_allocation"])
+            if admission is Admission.PASS and process is not None:
+                break
+            if admission is Admission.REFUSE or loop.time() >= until:
+                raise ExternalError(reason or "the slot's process is gone", where=_name(preface))
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(changed.wait(), until - loop.time())
+        if not verify(preface, process.deploy.secret):
+            raise ExternalError("the preface's signature is wrong", where=_name(preface))
+        await process.pass_connection(preface, sock)
+
+
+def _name(preface: dict[str, Any]) -> str:
+    return (
+        f"job {preface['job_id']} attempt {preface['job_attempt']}, from slot "
+        f"{preface['source_allocation']} to slot {preface['target_allocation']}"
+    )

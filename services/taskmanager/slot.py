@@ -1,0 +1,198 @@
+"""One slot process: what goes down and comes up its control channel, the sockets passed
+to it, and its end.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import os
+import signal
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from penstock.errors import ExternalError
+from penstock.messages.slot import FromSlot, ShutdownSlot
+from services.taskmanager.packets import send_packet
+from services.taskmanager.template import describe_status
+
+if TYPE_CHECKING:
+    import socket
+    from collections.abc import AsyncIterator
+
+    from penstock.messages.slot import Deploy
+    from services.taskmanager.template import ForkedSlot, Template
+
+_log = logging.getLogger("penstock.taskmanager.slot")
+_encoder = msgspec.msgpack.Encoder()
+_decoder: msgspec.msgpack.Decoder[FromSlot] = msgspec.msgpack.Decoder(FromSlot)
+
+#: Between ShutdownSlot and SIGKILL.
+END_GRACE_S = 1.0
+#: A slot that does not read its control channel for so long gets no more commands.
+SEND_TIMEOUT_S = 5.0
+#: What it reported before its death is read for so long (a helper process of the user's may
+#: hold the channel open).
+DRAIN_TIMEOUT_S = 2.0
+_MAX_FRAME_BYTES = 64 * 1024 * 1024
+_LAST_WORDS_BYTES = 2000
+
+_TICKS_PER_S = os.sysconf("SC_CLK_TCK")
+_PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
+
+
+class SlotProcess:
+    """``number``: as in the slot table's ``Fork``."""
+
+    def __init__(
+        self,
+        number: int,
+        deploy: Deploy,
+        forked: ForkedSlot,
+        template: Template,
+        local_dir: Path,
+        log_path: Path,
+    ) -> None:
+        self.number = number
+        self.deploy = deploy
+        self.pid = forked.pid
+        self.local_dir = local_dir
+        self.log_path = log_path
+        self._template = template
+        self._control = forked.control
+        self._fds = forked.fds
+        self._sending = asyncio.Lock()
+        self._passing = asyncio.Lock()
+        self._reader: asyncio.StreamReader
+        self._writer: asyncio.StreamWriter | None = None
+        self._gone = asyncio.Event()
+        self._pidfd: int | None = None
+
+    async def start(self) -> None:
+        """Watch it, open the channel, send Deploy."""
+        loop = asyncio.get_running_loop()
+        try:
+            self._pidfd = os.pidfd_open(self.pid)
+            loop.add_reader(self._pidfd, self._died)
+        except ProcessLookupError:
+            self._gone.set()  # dead before it could be watched
+        self._reader, self._writer = await asyncio.open_unix_connection(sock=self._control)
+        await self.send(self.deploy)
+
+    def _died(self) -> None:
+        assert self._pidfd is not None
+        asyncio.get_running_loop().remove_reader(self._pidfd)
+        self._gone.set()
+
+    # -- down -------------------------------------------------------------------------
+
+    async def send(self, message: Any) -> None:
+        """One message; ExternalError when the slot is gone or does not read."""
+        data = _encoder.encode(message)
+        writer = self._writer
+        assert writer is not None, "send before start"
+        async with self._sending:
+            writer.write(len(data).to_bytes(4, "big") + data)
+            try:
+                await asyncio.wait_for(writer.drain(), SEND_TIMEOUT_S)
+            except TimeoutError:
+                raise ExternalError(
+                    f"the slot's process {self.pid} has not read its commands for {SEND_TIMEOUT_S:g} s",
+                    where=self.deploy.allocation_id,
+                ) from None
+            except OSError as err:
+                raise ExternalError(
+                    f"the slot's process {self.pid} is gone: {err}", where=self.deploy.allocation_id
+                ) from err
+
+    async def pass_connection(self, preface: dict[str, Any], sock: socket.socket) -> None:
+        """Hand a data socket over; ExternalError when the slot does not take it."""
+        async with self._passing:
+            try:
+                await asyncio.wait_for(
+                    send_packet(self._fds, _encoder.encode(preface), [sock.fileno()]), SEND_TIMEOUT_S
+                )
+            except (OSError, TimeoutError) as err:
+                raise ExternalError(
+                    f"the slot's process {self.pid} does not take a data connection: {err or 'time-out'}",
+                    where=self.deploy.allocation_id,
+                ) from err
+
+    async def end(self) -> None:
+        """Orderly within the grace, then SIGKILL. Returns when it is gone."""
+        if not self._gone.is_set():
+            try:
+                await self.send(ShutdownSlot())
+                await asyncio.wait_for(self._gone.wait(), END_GRACE_S)
+            except (ExternalError, TimeoutError):
+                self.kill()
+        await self._gone.wait()
+
+    def kill(self) -> None:
+        if self._pidfd is not None:
+            # By pidfd: the number may be another process's by now.
+            with contextlib.suppress(ProcessLookupError):
+                signal.pidfd_send_signal(self._pidfd, signal.SIGKILL)
+
+    # -- up ---------------------------------------------------------------------------
+
+    async def reports(self) -> AsyncIterator[tuple[FromSlot, int]]:
+        """(report, its encoded size) until the slot closes its end. A slot that speaks
+        nonsense is killed."""
+        while True:
+            try:
+                length = int.from_bytes(await self._reader.readexactly(4), "big")
+                if length > _MAX_FRAME_BYTES:
+                    raise msgspec.DecodeError(f"a frame of {length} bytes")
+                report = _decoder.decode(await self._reader.readexactly(length))
+            except (asyncio.IncompleteReadError, ConnectionError):
+                return
+            except msgspec.DecodeError as err:
+                _log.error("slot process %d sent a malformed report and is killed: %s", self.pid, err)
+                self.kill()
+                return
+            yield report, length
+
+    async def gone(self) -> None:
+        await self._gone.wait()
+
+    async def last_words(self) -> str:
+        """How it ended, in words; call after ``gone``."""
+        status = await self._template.exit_status(self.pid, 1.0)
+        reason = f"the slot's process {self.pid} ended with {describe_status(status)}"
+        lines = await asyncio.to_thread(self._tail)
+        return f"{reason}; the end of its log:\n{lines}" if lines else reason
+
+    def _tail(self) -> str:
+        try:
+            with self.log_path.open("rb") as file:
+                size = file.seek(0, os.SEEK_END)
+                file.seek(max(0, size - _LAST_WORDS_BYTES))
+                return file.read().decode(errors="replace").strip()
+        except OSError:
+            return ""
+
+    def close(self) -> None:
+        if self._pidfd is not None:
+            asyncio.get_running_loop().remove_reader(self._pidfd)
+            os.close(self._pidfd)
+            self._pidfd = None
+        if self._writer is not None:
+            self._writer.close()  # and the socket with it
+        else:
+            self._control.close()
+        self._fds.close()
+
+    def usage(self) -> dict[str, Any]:
+        """``rss_bytes`` and ``cpu_seconds`` of the process; empty when it is gone."""
+        try:
+            stat = Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()
+        except OSError:
+            return {}
+        return {
+            "rss_bytes": int(stat[21]) * _PAGE_BYTES,
+            "cpu_seconds": (int(stat[11]) + int(stat[12])) / _TICKS_PER_S,
+        }

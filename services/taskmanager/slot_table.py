@@ -1,0 +1,537 @@
+"""The pure core of a task manager: its slots.
+
+A slot (``SlotState``)::
+
+    FREE → ALLOCATED → FORKING → ACTIVE → ENDING → FREE
+             │  ↑         │        │        └→ FORKING    (deployed again: next attempt)
+             │  └─────────┴────────┘ fork failed
+             └→ FREE: freed, not taken by a master, or its process died (any state)
+
+ALLOCATED: given to a job by the resource manager and offered to the job's master.
+FORKING, ACTIVE, ENDING: there is, or will be in a moment, or was, a process.
+Whoever commands carries an epoch: the resource manager's for AllocateSlot, the job
+master's for the rest. The highest one seen counts, older ones are refused.
+"""
+
+from __future__ import annotations
+
+import enum
+import itertools
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Union
+
+from penstock.errors import InternalError
+from penstock.messages.cluster import (
+    Ack,
+    AllocateSlot,
+    DeploySlot,
+    FreeSlot,
+    Refused,
+    RequestTaskManagerDetails,
+    SlotCommand,
+    SlotOffer,
+    SlotStatus,
+)
+from services.common.core import Answer, Asked, EffectFailed, Tick
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from penstock.messages.slot import Deploy
+
+
+class SlotState(enum.Enum):
+    FREE = "free"
+    ALLOCATED = "allocated"
+    FORKING = "forking"
+    ACTIVE = "active"
+    ENDING = "ending"
+
+    @property
+    def reported(self) -> str:
+        """As in ``SlotStatus``."""
+        return self.value if self in (SlotState.FREE, SlotState.ALLOCATED) else "active"
+
+
+_S = SlotState
+SLOT_TRANSITIONS: dict[SlotState, frozenset[SlotState]] = {
+    _S.FREE: frozenset({_S.ALLOCATED}),
+    _S.ALLOCATED: frozenset({_S.FORKING, _S.FREE}),
+    _S.FORKING: frozenset({_S.ACTIVE, _S.ALLOCATED, _S.ENDING, _S.FREE}),
+    _S.ACTIVE: frozenset({_S.ENDING, _S.FREE}),
+    _S.ENDING: frozenset({_S.FORKING, _S.FREE}),
+}
+
+# -- effects -----------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Offer:
+    """Offer these to the job's master, until answered. → ``OfferAnswered``."""
+
+    job_id: str
+    slots: tuple[SlotOffer, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Fork:
+    """Fork a process and send it ``deploy``. → ``Forked`` or EffectFailed. ``process``
+    numbers the processes of this task manager."""
+
+    process: int
+    slot_index: int
+    deploy: Deploy
+
+
+@dataclass(frozen=True, slots=True)
+class Deliver:
+    """Send a command to a slot's process. → ``Delivered``."""
+
+    token: int
+    process: int
+    command: Any
+
+
+@dataclass(frozen=True, slots=True)
+class End:
+    """End a process, orderly at first. → ``Ended``."""
+
+    process: int
+
+
+@dataclass(frozen=True, slots=True)
+class ReportLost:
+    """Tell the master, after all that the process reported, that it is gone."""
+
+    process: int
+    job_id: str
+    allocation_id: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class ReportSlots:
+    """The slots changed: tell the resource manager now."""
+
+
+# -- events ------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class OfferAnswered:
+    """``accepted`` of those in ``offer``; the others are not wanted."""
+
+    offer: Offer
+    accepted: frozenset[str]
+
+
+@dataclass(frozen=True, slots=True)
+class Forked:
+    process: int
+    pid: int
+
+
+@dataclass(frozen=True, slots=True)
+class Delivered:
+    """``problem``: why not, or None."""
+
+    token: int
+    problem: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """A process is gone, asked to or not; ``reason`` in words."""
+
+    process: int
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class MasterHeard:
+    """The job's master answered something."""
+
+    job_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class OfferAgain:
+    """The bus was away: masters may have changed, offers may be lost."""
+
+
+Effect = Union[Answer, Offer, Fork, Deliver, End, ReportLost, ReportSlots]
+Event = Union[Asked, Tick, OfferAnswered, Forked, Delivered, Ended, MasterHeard, OfferAgain, EffectFailed]
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """``slot_timeout_ms``: an allocation that no master accepts is given up after it.
+    ``master_timeout_ms``: so are all slots of a job whose master was not heard so long.
+    ``offer_interval_ms``: between repeated offers of what a job holds here, so that both
+    sides agree on it."""
+
+    slot_timeout_ms: int = 10_000
+    master_timeout_ms: int = 900_000
+    offer_interval_ms: int = 15_000
+
+
+@dataclass(slots=True)
+class Slot:
+    index: int
+    state: SlotState = SlotState.FREE
+    job_id: str | None = None
+    allocation_id: str | None = None
+    allocated_ms: int = 0
+    #: a master took the offer
+    accepted: bool = False
+    #: what runs, or is being forked
+    deploy: Deploy | None = None
+    process: int = 0
+    pid: int | None = None
+    #: deployment that follows when the process has ended
+    next: Deploy | None = None
+    #: tokens of DeploySlot requests that wait for the fork
+    waiting: list[int] = field(default_factory=list)
+
+    def to(self, state: SlotState) -> None:
+        if state not in SLOT_TRANSITIONS[self.state]:
+            raise InternalError(
+                f"slot {self.index} cannot become {state.name}",
+                expected=" or ".join(s.name for s in SLOT_TRANSITIONS[self.state]),
+                got=f"{self.state.name} → {state.name}",
+                where=f"allocation {self.allocation_id} of job {self.job_id}",
+            )
+        self.state = state
+
+
+@dataclass(slots=True)
+class Job:
+    """What this task manager knows of a job that has slots here."""
+
+    epoch: int = 0
+    heard_ms: int = 0
+    offered_ms: int = 0
+
+
+class Admission(enum.Enum):
+    """What to do with a data connection."""
+
+    PASS = "pass"
+    WAIT = "wait"
+    REFUSE = "refuse"
+
+
+class SlotTable:
+    def __init__(self, slots: int, settings: Settings) -> None:
+        self.slots = [Slot(index) for index in range(slots)]
+        self.settings = settings
+        self.resourcemanager_epoch = 0
+        self.jobs: dict[str, Job] = {}
+        self._processes = itertools.count(1)
+
+    # -- what the shell asks ----------------------------------------------------------
+
+    def of_allocation(self, allocation_id: str) -> Slot | None:
+        for slot in self.slots:
+            if slot.allocation_id == allocation_id:
+                return slot
+        return None
+
+    def of_process(self, process: int) -> Slot | None:
+        for slot in self.slots:
+            if slot.process == process and slot.state not in (_S.FREE, _S.ALLOCATED):
+                return slot
+        return None
+
+    def report(self) -> list[SlotStatus]:
+        return [
+            SlotStatus(
+                index=slot.index,
+                state=slot.state.reported,
+                job_id=slot.job_id,
+                allocation_id=slot.allocation_id,
+                pid=slot.pid,
+            )
+            for slot in self.slots
+        ]
+
+    def admit(self, preface: dict[str, Any]) -> tuple[Admission, str]:
+        """What becomes of a data connection with this (not yet verified) preface."""
+        slot = self.of_allocation(preface["target_allocation"])
+        if slot is None or slot.job_id != preface["job_id"]:
+            return Admission.REFUSE, f"no slot here has allocation {preface['target_allocation']}"
+        attempt, epoch = preface["job_attempt"], preface["epoch"]
+        deploy = slot.next or slot.deploy
+        if deploy is None or attempt > deploy.job_attempt:
+            return Admission.WAIT, "the slot is not deployed yet"
+        if attempt < deploy.job_attempt or epoch < deploy.epoch:
+            return Admission.REFUSE, (
+                f"attempt {attempt} (epoch {epoch}) is old: {deploy.job_attempt} ({deploy.epoch}) runs"
+            )
+        if slot.state is not _S.ACTIVE:
+            return Admission.WAIT, "the slot is being started"
+        return Admission.PASS, ""
+
+    # -- events -----------------------------------------------------------------------
+
+    def step(self, event: Event, now_ms: int) -> Iterator[Effect]:
+        match event:
+            case Asked(token, AllocateSlot() as message):
+                yield from self._allocate(token, message, now_ms)
+            case Asked(token, DeploySlot() as message):
+                yield from self._deploy(token, message, now_ms)
+            case Asked(token, FreeSlot() as message):
+                yield from self._free(token, message, now_ms)
+            case Asked(token, SlotCommand() as message):
+                yield from self._command(token, message, now_ms)
+            case Asked(token, RequestTaskManagerDetails()):
+                yield Answer(token, self.report())
+            case Forked():
+                yield from self._forked(event, now_ms)
+            case Ended():
+                yield from self._ended(event, now_ms)
+            case Delivered(token, problem):
+                yield Answer(token, Refused(reason=problem) if problem else Ack())
+            case OfferAnswered():
+                yield from self._offer_answered(event, now_ms)
+            case MasterHeard(job_id):
+                if job_id in self.jobs:
+                    self.jobs[job_id].heard_ms = now_ms
+            case OfferAgain():
+                for job_id in list(self.jobs):
+                    yield from self._offer(job_id, now_ms)
+            case Tick():
+                yield from self._tick(now_ms)
+            case EffectFailed(effect, error):
+                yield from self._effect_failed(effect, error, now_ms)
+            case _:
+                raise InternalError(f"unknown event {event!r}")
+
+    def _allocate(self, token: int, message: AllocateSlot, now_ms: int) -> Iterator[Effect]:
+        if message.epoch < self.resourcemanager_epoch:
+            yield Answer(token, self._old("resource manager", message.epoch, self.resourcemanager_epoch))
+            return
+        self.resourcemanager_epoch = message.epoch
+        slot = self.slots[message.slot_index] if 0 <= message.slot_index < len(self.slots) else None
+        if slot is None:
+            yield Answer(token, Refused(reason=f"there is no slot {message.slot_index}"))
+        elif slot.allocation_id == message.allocation_id:
+            yield Answer(token, Ack())
+        elif slot.state is not _S.FREE:
+            reason = f"slot {slot.index} has allocation {slot.allocation_id} of job {slot.job_id}"
+            yield Answer(token, Refused(reason=reason))
+            yield ReportSlots()
+        else:
+            slot.to(_S.ALLOCATED)
+            slot.job_id, slot.allocation_id = message.job_id, message.allocation_id
+            slot.allocated_ms, slot.accepted = now_ms, False
+            self.jobs.setdefault(message.job_id, Job(heard_ms=now_ms))
+            yield Answer(token, Ack())
+            yield ReportSlots()
+            yield self._offer_of(message.job_id, [slot])
+
+    def _deploy(self, token: int, message: DeploySlot, now_ms: int) -> Iterator[Effect]:
+        deploy = message.deploy
+        slot = self.of_allocation(message.allocation_id)
+        if deploy is None or slot is None or slot.job_id != deploy.job_id:
+            reason = f"no slot here has allocation {message.allocation_id} of this job"
+            yield Answer(token, Refused(reason=reason))
+            return
+        if (refused := self._heard(deploy.job_id, deploy.epoch, now_ms)) is not None:
+            yield Answer(token, refused)
+            return
+        slot.accepted = True
+        planned = slot.next or slot.deploy
+        if planned is not None and deploy.job_attempt < planned.job_attempt:
+            reason = f"attempt {deploy.job_attempt} is old: {planned.job_attempt} is deployed"
+            yield Answer(token, Refused(reason=reason))
+            return
+        if planned is not None and deploy.job_attempt == planned.job_attempt:
+            if slot.state is _S.ACTIVE:  # a repeat
+                yield Answer(token, Ack())
+            else:
+                slot.waiting.append(token)
+            return
+        yield from self._give_up_waiting(slot, "a newer attempt is being deployed")
+        slot.waiting = [token]
+        if slot.state is _S.ALLOCATED:
+            yield self._fork(slot, deploy)
+        else:
+            slot.next = deploy
+            yield from self._end(slot)
+        yield ReportSlots()
+
+    def _fork(self, slot: Slot, deploy: Deploy) -> Fork:
+        slot.to(_S.FORKING)
+        slot.deploy, slot.next, slot.pid = deploy, None, None
+        slot.process = next(self._processes)
+        return Fork(slot.process, slot.index, deploy)
+
+    def _end(self, slot: Slot) -> Iterator[Effect]:
+        """A slot that is being forked is ended once its process is there."""
+        if slot.state is _S.ACTIVE:
+            slot.to(_S.ENDING)
+            yield End(slot.process)
+
+    def _free(self, token: int, message: FreeSlot, now_ms: int) -> Iterator[Effect]:
+        slot = self.of_allocation(message.allocation_id)
+        if slot is None or slot.job_id != message.job_id:
+            yield Answer(token, Ack())  # it is free already
+            return
+        if (refused := self._heard(message.job_id, message.epoch, now_ms)) is not None:
+            yield Answer(token, refused)
+            return
+        yield Answer(token, Ack())
+        yield from self._release(slot, "the slot was given back")
+
+    def _release(self, slot: Slot, reason: str) -> Iterator[Effect]:
+        """Towards FREE, by way of ending its process if there is one."""
+        yield from self._give_up_waiting(slot, reason)
+        slot.next = None
+        if slot.state is _S.ALLOCATED:
+            self._clear(slot)
+            yield ReportSlots()
+        elif slot.state is _S.FORKING:
+            slot.to(_S.ENDING)  # its process is ended as soon as it is there
+        else:
+            yield from self._end(slot)
+
+    def _clear(self, slot: Slot) -> None:
+        slot.to(_S.FREE)
+        job_id = slot.job_id
+        slot.job_id = slot.allocation_id = slot.deploy = slot.next = slot.pid = None
+        slot.accepted, slot.waiting, slot.process = False, [], 0
+        if job_id is not None and not any(s.job_id == job_id for s in self.slots):
+            self.jobs.pop(job_id, None)
+
+    def _give_up_waiting(self, slot: Slot, reason: str) -> Iterator[Effect]:
+        waiting, slot.waiting = slot.waiting, []
+        for token in waiting:
+            yield Answer(token, Refused(reason=reason))
+
+    def _command(self, token: int, message: SlotCommand, now_ms: int) -> Iterator[Effect]:
+        slot = self.of_allocation(message.allocation_id)
+        if slot is None or slot.job_id is None:
+            yield Answer(token, Refused(reason=f"no slot here has allocation {message.allocation_id}"))
+            return
+        if (refused := self._heard(slot.job_id, message.command.epoch, now_ms)) is not None:
+            yield Answer(token, refused)
+        elif slot.state is not _S.ACTIVE:
+            yield Answer(token, Refused(reason=f"no process runs in slot {slot.index} ({slot.state.value})"))
+        else:
+            yield Deliver(token, slot.process, message.command)
+
+    def _heard(self, job_id: str, epoch: int, now_ms: int) -> Refused | None:
+        """A master of ``epoch`` speaks: None when it may."""
+        job = self.jobs.setdefault(job_id, Job())
+        if epoch < job.epoch:
+            return self._old(f"master of job {job_id}", epoch, job.epoch)
+        job.epoch, job.heard_ms = epoch, now_ms
+        return None
+
+    @staticmethod
+    def _old(who: str, epoch: int, newest: int) -> Refused:
+        return Refused(reason=f"epoch {epoch} of the {who} is old: {newest} is known", fenced=True)
+
+    # -- processes --------------------------------------------------------------------
+
+    def _forked(self, event: Forked, now_ms: int) -> Iterator[Effect]:
+        slot = self.of_process(event.process)
+        if slot is None:
+            yield End(event.process)
+            return
+        slot.pid = event.pid
+        if slot.state is _S.ENDING or slot.next is not None:  # freed or superseded meanwhile
+            if slot.state is _S.FORKING:
+                slot.to(_S.ENDING)
+            yield End(event.process)
+            return
+        slot.to(_S.ACTIVE)
+        waiting, slot.waiting = slot.waiting, []
+        for token in waiting:
+            yield Answer(token, Ack())
+        yield ReportSlots()
+
+    def _ended(self, event: Ended, now_ms: int) -> Iterator[Effect]:
+        slot = self.of_process(event.process)
+        if slot is None:
+            return
+        assert slot.job_id is not None
+        assert slot.allocation_id is not None
+        slot.pid = None
+        if slot.state is _S.ENDING and slot.next is not None:
+            yield self._fork(slot, slot.next)
+        elif slot.state is _S.ENDING:
+            yield from self._give_up_waiting(slot, "the slot was given back")
+            self._clear(slot)
+        else:
+            yield from self._give_up_waiting(slot, event.reason)
+            yield ReportLost(event.process, slot.job_id, slot.allocation_id, event.reason)
+            self._clear(slot)
+        yield ReportSlots()
+
+    def _effect_failed(self, effect: Any, error: Exception, now_ms: int) -> Iterator[Effect]:
+        match effect:
+            case Fork(process=process):
+                slot = self.of_process(process)
+                if slot is None:
+                    return
+                if slot.state is _S.ENDING:
+                    yield from self._ended(Ended(process, str(error)), now_ms)
+                    return
+                waiting, slot.waiting = slot.waiting, []
+                slot.to(_S.ALLOCATED)
+                slot.deploy = None
+                if slot.next is not None:
+                    slot.waiting = waiting
+                    yield self._fork(slot, slot.next)
+                else:
+                    for token in waiting:
+                        yield Answer(token, error)
+                yield ReportSlots()
+            case Deliver(token=token):
+                yield Answer(token, Refused(reason=str(error)))
+            case _:
+                return  # an offer: made again by Tick
+
+    # -- masters ----------------------------------------------------------------------
+
+    def _offer_of(self, job_id: str, slots: list[Slot]) -> Offer:
+        offers = tuple(
+            SlotOffer(allocation_id=slot.allocation_id or "", slot_index=slot.index) for slot in slots
+        )
+        return Offer(job_id, offers)
+
+    def _offer(self, job_id: str, now_ms: int) -> Iterator[Effect]:
+        """All that the job holds here."""
+        self.jobs[job_id].offered_ms = now_ms
+        held = [slot for slot in self.slots if slot.job_id == job_id and slot.state is not _S.ENDING]
+        if held:
+            yield self._offer_of(job_id, held)
+
+    def _offer_answered(self, event: OfferAnswered, now_ms: int) -> Iterator[Effect]:
+        job = self.jobs.get(event.offer.job_id)
+        if job is not None:
+            job.heard_ms = now_ms
+        for offered in event.offer.slots:
+            slot = self.of_allocation(offered.allocation_id)
+            if slot is None or slot.job_id != event.offer.job_id:
+                continue
+            if offered.allocation_id in event.accepted:
+                slot.accepted = True
+            else:
+                yield from self._release(slot, "the job's master does not want the slot")
+
+    def _tick(self, now_ms: int) -> Iterator[Effect]:
+        for slot in self.slots:
+            offered = slot.state is _S.ALLOCATED and not slot.accepted
+            if offered and now_ms - slot.allocated_ms > self.settings.slot_timeout_ms:
+                yield from self._release(slot, "no master took the slot")
+        for job_id, job in list(self.jobs.items()):
+            silent_ms = now_ms - job.heard_ms
+            if silent_ms > self.settings.master_timeout_ms:
+                for slot in self.slots:
+                    if slot.job_id == job_id and slot.state is not _S.ENDING:
+                        yield from self._release(slot, f"the job has had no master for {silent_ms} ms")
+            elif now_ms - job.offered_ms > self.settings.offer_interval_ms:
+                yield from self._offer(job_id, now_ms)

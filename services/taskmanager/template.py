@@ -1,0 +1,180 @@
+"""The template: a child process that has only imported, from which slots are forked.
+
+This process must not fork slots itself: it has threads, sockets and a running loop.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import os
+import signal
+import socket
+import sys
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from penstock.errors import ExternalError
+from penstock.messages.slot import ForkFailed, ForkSlot, FromTemplate, SlotExited, SlotForked, TemplateReady
+from services.taskmanager.packets import send_packet
+
+if TYPE_CHECKING:
+    from services.common.processes import SystemSpawner
+
+_log = logging.getLogger("penstock.taskmanager.template")
+_encoder = msgspec.msgpack.Encoder()
+_decoder: msgspec.msgpack.Decoder[FromTemplate] = msgspec.msgpack.Decoder(FromTemplate)
+
+READY_TIMEOUT_S = 60.0
+FORK_TIMEOUT_S = 10.0
+_MAX_PACKET_BYTES = 64 * 1024
+
+
+@dataclass(frozen=True)
+class ForkedSlot:
+    """A new slot process and our ends of its two channels."""
+
+    pid: int
+    control: socket.socket
+    fds: socket.socket
+
+
+class Template:
+    """``run`` is a supervised child: it returns never, and raises when the process ends."""
+
+    def __init__(self, spawner: SystemSpawner, argv: list[str] | None = None) -> None:
+        self._spawner = spawner
+        self._argv = argv or [sys.executable, "-m", "penstock.runtime.template"]
+        self._sock: socket.socket | None = None
+        self._ready = asyncio.Event()
+        self._forks: dict[str, asyncio.Future[int]] = {}
+        self._exits: dict[int, asyncio.Future[int]] = {}
+        self.pid: int | None = None
+
+    async def run(self) -> None:
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        ours.setblocking(False)
+        pid = None
+        try:
+            with theirs:
+                env = {**os.environ, "OPENBLAS_NUM_THREADS": "1", "PYTHONUNBUFFERED": "1"}
+                pid = await self._spawner.spawn(
+                    [*self._argv, str(theirs.fileno())], env, pass_fds=[theirs.fileno()]
+                )
+            self._sock, self.pid = ours, pid
+            await self._read(ours)
+            status = await self._spawner.wait(pid)
+            pid = None
+            raise ExternalError(
+                f"the template process ended with {describe_status(status)}",
+                where=" ".join(self._argv),
+                remedy="see the task manager's log above for its last words",
+            )
+        finally:
+            self._sock = self.pid = None
+            self._ready.clear()
+            ours.close()
+            gone = ExternalError("the template process ended")
+            for waiting in (*self._forks.values(), *self._exits.values()):
+                if not waiting.done():
+                    waiting.set_exception(gone)
+                    waiting.exception()  # somebody may have stopped waiting
+            self._forks.clear()
+            self._exits.clear()
+            if pid is not None:
+                # Its slots die with it.
+                self._spawner.kill(pid, signal.SIGKILL)
+                await self._spawner.wait(pid)
+
+    async def _read(self, sock: socket.socket) -> None:
+        loop = asyncio.get_running_loop()
+        while data := await self._recv(loop, sock):
+            message = _decoder.decode(data)
+            match message:
+                case TemplateReady(import_ms=import_ms):
+                    _log.info("template ready: pid=%s import_ms=%.0f", message.pid, import_ms)
+                    self._ready.set()
+                case SlotForked(allocation_id=allocation_id, pid=pid):
+                    self._exits[pid] = loop.create_future()
+                    if (fork := self._forks.get(allocation_id)) and not fork.done():
+                        fork.set_result(pid)
+                    else:
+                        _log.warning("nobody waits for the slot of %s: ending pid %d", allocation_id, pid)
+                        self._spawner.kill(pid, signal.SIGKILL)
+                case ForkFailed(allocation_id=allocation_id, error=error):
+                    if (fork := self._forks.get(allocation_id)) and not fork.done():
+                        fork.set_exception(ExternalError(f"the template cannot fork: {error}"))
+                case SlotExited(pid=pid, status=status):
+                    if (ended := self._exits.get(pid)) and not ended.done():
+                        ended.set_result(os.waitstatus_to_exitcode(status))
+
+    @staticmethod
+    async def _recv(loop: asyncio.AbstractEventLoop, sock: socket.socket) -> bytes:
+        try:
+            return await loop.sock_recv(sock, _MAX_PACKET_BYTES)
+        except ConnectionError:
+            return b""
+
+    async def fork(self, allocation_id: str, local_dir: str, log_path: str) -> ForkedSlot:
+        """A slot process. Waits for the template to be ready (also after it died and is
+        started again). ExternalError when it cannot."""
+        try:
+            await asyncio.wait_for(self._ready.wait(), READY_TIMEOUT_S)
+        except TimeoutError:
+            raise ExternalError(
+                f"the template process was not ready within {READY_TIMEOUT_S:.0f} s",
+                remedy="see the task manager's log for why it does not start",
+            ) from None
+        sock = self._sock
+        if sock is None:
+            raise ExternalError("the template process ended")
+        pid: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+        self._forks[allocation_id] = pid
+        with contextlib.ExitStack() as ends:
+            control, control_theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
+            ends.enter_context(control_theirs)
+            fds, fds_theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+            ends.enter_context(fds_theirs)
+            control.setblocking(False)
+            fds.setblocking(False)
+            order = ForkSlot(allocation_id=allocation_id, local_dir=local_dir, log_path=log_path)
+            try:
+                await send_packet(
+                    sock, _encoder.encode(order), [control_theirs.fileno(), fds_theirs.fileno()]
+                )
+                return ForkedSlot(await asyncio.wait_for(pid, FORK_TIMEOUT_S), control, fds)
+            except BaseException as err:
+                control.close()
+                fds.close()
+                if isinstance(err, (OSError, TimeoutError)):
+                    raise ExternalError(f"the template does not answer: {err or 'time-out'}") from err
+                raise
+            finally:
+                self._forks.pop(allocation_id, None)
+
+    async def exit_status(self, pid: int, timeout_s: float) -> int | None:
+        """Exit code of a slot (negative: signal); None when it does not come in time."""
+        ended = self._exits.get(pid)
+        if ended is None:
+            return None
+        try:
+            return await asyncio.wait_for(asyncio.shield(ended), timeout_s)
+        except (TimeoutError, ExternalError):
+            return None
+        finally:
+            if ended.done():
+                self._exits.pop(pid, None)
+
+
+def describe_status(code: int | None) -> str:
+    """An exit code in words."""
+    if code is None:
+        return "an unknown status"
+    if code >= 0:
+        return f"exit code {code}"
+    with contextlib.suppress(ValueError):
+        return f"signal {signal.Signals(-code).name}"
+    return f"signal {-code}"
