@@ -136,7 +136,7 @@ def start_replay(
 def balance(client: ClusterClient, job_id: str, flights: int, out: Path) -> tuple[int, int]:
     """(on time, late); PenstockError when they do not add up to all flights."""
     late = ds.dataset(out / "late", format="parquet").count_rows() if any(out.glob("late/*")) else 0
-    accepted = client.accumulators(job_id)["window rows on time"]
+    accepted = client.accumulators(job_id)["numRecordsAccepted"]
     if accepted + late != flights:
         raise PenstockError(
             "flights were lost or counted twice",

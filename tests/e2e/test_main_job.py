@@ -71,7 +71,7 @@ def test_on_time_and_late_make_all(make_cluster, flights_run) -> None:
     run.wait()
     late = ds.dataset(run.out / "late", format="parquet").to_table()
     with ClusterClient(cluster.rest_url) as client:
-        on_time = client.accumulators(run.job_id)["window rows on time"]
+        on_time = client.accumulators(run.job_id)["numRecordsAccepted"]
     assert late.num_rows > 1_000
     assert on_time + late.num_rows == run.replayed
     # A late row is a whole input row, as it came.

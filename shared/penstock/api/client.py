@@ -78,6 +78,11 @@ class ClusterClient:
     def checkpoints(self, job_id: str) -> dict[str, Any]:
         return self._call("GET", f"/jobs/{job_id}/checkpoints")
 
+    def accumulators(self, job_id: str) -> dict[str, int]:
+        """Counters of the job's operators, added up over subtasks, by name."""
+        reply = self._call("GET", f"/jobs/{job_id}/accumulators")
+        return {a["name"]: int(a["value"]) for a in reply["user-task-accumulators"]}
+
     def wait(
         self,
         job_id: str,
