@@ -73,7 +73,7 @@ if TYPE_CHECKING:
 
 _FAMILIES = (
     "arithmetic", "comparison", "casts", "conditional", "strings", "regex", "temporal",
-    "clock", "math", "hash", "collection",
+    "clock", "math", "hash", "collection", "json",
 )  # fmt: skip
 
 
