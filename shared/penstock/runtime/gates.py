@@ -90,6 +90,11 @@ class InputChannel:
         if self.window is not None:
             self.window.received(nbytes)
 
+    @property
+    def end_queued(self) -> bool:
+        """Its end has arrived, though it was not taken yet."""
+        return bool(self.queue) and isinstance(self.queue[-1][0], EndOfInput)
+
     def _popped(self, nbytes: int) -> None:
         if self.window is not None:
             self.window.consumed(nbytes)

@@ -249,6 +249,11 @@ class Task:
             run=env.helper.run,
         )
 
+    @property
+    def scheduled(self) -> bool:
+        """A step is due."""
+        return self._scheduled
+
     # -- steps -------------------------------------------------------------------------
 
     def wake(self) -> None:

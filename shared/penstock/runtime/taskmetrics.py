@@ -17,24 +17,24 @@ STATES = ("busy", "idle", "back-pressured")
 class TaskClock:
     """Seconds spent busy, idle and back-pressured; they add up to the time that passed."""
 
-    __slots__ = ("_at", "_last", "_last_at", "_records", "_state", "seconds")
+    __slots__ = ("_at", "_last", "_last_at", "_records", "seconds", "state")
 
     def __init__(self) -> None:
         self.seconds = dict.fromkeys(STATES, 0.0)
-        self._state = "idle"
+        self.state = "idle"
         self._at = self._last_at = time.perf_counter()
         self._last = dict(self.seconds)
         self._records = (0, 0)
 
     def enter(self, state: str, now: float | None = None) -> None:
         now = time.perf_counter() if now is None else now
-        self.seconds[self._state] += now - self._at
-        self._state = state
+        self.seconds[self.state] += now - self._at
+        self.state = state
         self._at = now
 
     def rates(self, records_in: int, records_out: int) -> tuple[dict[str, float], float, float]:
         """(ms a second in each state, records in and out a second) since the last call."""
-        self.enter(self._state)
+        self.enter(self.state)
         took = max(self._at - self._last_at, 1e-6)
         ms = {s: (self.seconds[s] - self._last[s]) * 1000 / took for s in STATES}
         rates = ((records_in - self._records[0]) / took, (records_out - self._records[1]) / took)

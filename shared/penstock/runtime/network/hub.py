@@ -1,0 +1,322 @@
+"""The network of one slot: a connection per other slot it sends to or receives from.
+
+The producer's side opens a connection, sends the preface, and waits for the HELLO of the
+target slot (its task manager may have to fork it first); until then elements wait,
+bounded by the channels' credit. Both sides report a connection that breaks while any of
+its channels is open.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from typing import TYPE_CHECKING, Any
+
+from penstock.errors import ExternalError, InternalError
+from penstock.messages.preface import encode_preface
+from penstock.runtime.deployment import ChannelId
+from penstock.runtime.elements import CONTROL_BYTES, Element, EndOfInput
+from penstock.runtime.network.connection import FrameProtocol
+from penstock.runtime.network.frames import (
+    CREDIT,
+    HEADER_BYTES,
+    HELLO,
+    ElementDecoder,
+    decode_credit,
+    encode_credit,
+    encode_element,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from penstock.messages.slot import SlotAddress
+    from penstock.runtime.gates import InputChannel
+    from penstock.types.logical import Schema
+
+#: How long a slot tries to reach another one of the same deployment.
+CONNECT_TIMEOUT_S = 30.0
+_RETRY_S = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5)
+
+
+class NetworkHub:
+    """``on_lost(error)``: a connection with open channels broke. ``preface``: the fields
+    that every connection of this job attempt opens with."""
+
+    def __init__(
+        self,
+        *,
+        allocation_id: str,
+        job_id: str,
+        job_attempt: int,
+        epoch: int,
+        secret: str,
+        addresses: Mapping[str, SlotAddress],
+        on_lost: Callable[[ExternalError], None],
+    ) -> None:
+        self.allocation_id = allocation_id
+        self._job_id = job_id
+        self._job_attempt = job_attempt
+        self._epoch = epoch
+        self._secret = secret
+        self._addresses = addresses
+        self._on_lost = on_lost
+        self._outgoing: dict[str, Outgoing] = {}
+        self._incoming: dict[str, Incoming] = {}
+        self.closed = False
+
+    # -- RemoteChannels --------------------------------------------------------------------
+
+    def sender(
+        self, allocation_id: str, channel: ChannelId, schema: Schema
+    ) -> tuple[Callable[[Element], int], Callable[[Callable[[int], None]], None]]:
+        connection = self._outgoing.get(allocation_id)
+        if connection is None:
+            connection = self._outgoing[allocation_id] = Outgoing(self, allocation_id)
+        return connection.channel(channel)
+
+    def receiver(
+        self, allocation_id: str, channel: ChannelId, schema: Schema, target: InputChannel
+    ) -> Callable[[int], None]:
+        connection = self._incoming.get(allocation_id)
+        if connection is None:
+            connection = self._incoming[allocation_id] = Incoming(self, allocation_id)
+        return connection.channel(channel, schema, target)
+
+    # -- life --------------------------------------------------------------------------------
+
+    def connect(self) -> None:
+        """Open all outgoing connections (after every channel is made)."""
+        for connection in self._outgoing.values():
+            connection.connect()
+
+    async def accept(self, sock: socket.socket, preface: Mapping[str, Any]) -> None:
+        """A verified socket from the task manager. Refused (closed) when it is not of
+        this job attempt or of no producer of ours."""
+        source = preface.get("source_allocation", "")
+        mine = (
+            preface.get("job_id") == self._job_id
+            and preface.get("job_attempt") == self._job_attempt
+            and preface.get("target_allocation") == self.allocation_id
+        )
+        connection = self._incoming.get(source)
+        if not mine or connection is None:
+            sock.close()
+            raise InternalError(
+                "a data connection that does not belong to this slot was refused",
+                expected=f"job {self._job_id}, attempt {self._job_attempt}, slot {self.allocation_id}",
+                got=str({k: v for k, v in preface.items() if k != "mac"}),
+            )
+        await connection.attach(sock)
+
+    def close(self) -> None:
+        self.closed = True
+        for connection in (*self._outgoing.values(), *self._incoming.values()):
+            connection.close()
+
+    # -- used by the connections ---------------------------------------------------------------
+
+    def lost(self, what: str, reason: object) -> None:
+        if not self.closed:
+            self._on_lost(
+                ExternalError(
+                    f"the data connection {what} broke",
+                    got=str(reason or "closed by the other side"),
+                    remedy="the other slot or its host probably died: the job restarts from its checkpoint",
+                )
+            )
+
+    def preface(self, target: str) -> bytes:
+        return encode_preface(
+            job_id=self._job_id,
+            job_attempt=self._job_attempt,
+            epoch=self._epoch,
+            source_allocation=self.allocation_id,
+            target_allocation=target,
+            secret=self._secret,
+        )
+
+    def address(self, allocation_id: str) -> SlotAddress:
+        found = self._addresses.get(allocation_id)
+        if found is None:
+            raise InternalError(f"the deployment has no address of slot {allocation_id}")
+        return found
+
+
+class Outgoing:
+    """To one slot: elements out, credit in."""
+
+    def __init__(self, hub: NetworkHub, target: str) -> None:
+        self._hub = hub
+        self._target = target
+        self._credit: dict[tuple[int, int, int], Callable[[int], None]] = {}
+        self._open: set[tuple[int, int, int]] = set()
+        self._waiting: list[tuple[int, int, int, int, int, bytes | memoryview]] = []
+        self._protocol: FrameProtocol | None = None
+        self._ready = False
+        self._hello: asyncio.Future[None] | None = None
+        self._task: asyncio.Task[None] | None = None
+
+    def channel(
+        self, channel: ChannelId
+    ) -> tuple[Callable[[Element], int], Callable[[Callable[[int], None]], None]]:
+        key = (channel.edge, channel.producer, channel.consumer)
+        self._open.add(key)
+
+        def push(element: Element) -> int:
+            type_, flags, payload = encode_element(element)
+            if self._ready:
+                assert self._protocol is not None
+                self._protocol.send(type_, flags, *key, payload)
+            else:
+                self._waiting.append((type_, flags, *key, payload))
+            if isinstance(element, EndOfInput):
+                self._open.discard(key)
+            return max(CONTROL_BYTES, HEADER_BYTES + len(payload))
+
+        def bind(add_credit: Callable[[int], None]) -> None:
+            self._credit[key] = add_credit
+
+        return push, bind
+
+    def connect(self) -> None:
+        self._task = asyncio.get_running_loop().create_task(self._connect())
+
+    async def _connect(self) -> None:
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + CONNECT_TIMEOUT_S
+        attempt = 0
+        while not self._hub.closed:
+            try:
+                await asyncio.wait_for(self._try(), max(0.1, deadline - loop.time()))
+                return
+            except (OSError, TimeoutError) as err:
+                self._protocol = None
+                if loop.time() >= deadline:
+                    self._hub.lost(f"to slot {self._target} could not be opened and", err)
+                    return
+            await asyncio.sleep(_RETRY_S[min(attempt, len(_RETRY_S) - 1)])
+            attempt += 1
+
+    async def _try(self) -> None:
+        loop = asyncio.get_running_loop()
+        sock = await open_socket(self._hub.address(self._target))
+        self._hello = loop.create_future()
+        protocol = self._protocol = FrameProtocol(self._frame, self._lost)
+        try:
+            await loop.sock_sendall(sock, self._hub.preface(self._target))
+            if sock.family == socket.AF_UNIX:
+                await loop.create_unix_connection(lambda: protocol, sock=sock)
+            else:
+                await loop.create_connection(lambda: protocol, sock=sock)
+        except BaseException:
+            sock.close()
+            raise
+        await self._hello
+
+    def _frame(
+        self, type_: int, flags: int, edge: int, producer: int, consumer: int, payload: bytes | bytearray
+    ) -> None:
+        if type_ == CREDIT:
+            self._credit[(edge, producer, consumer)](decode_credit(payload))
+        elif type_ == HELLO:
+            self._ready = True
+            assert self._protocol is not None
+            waiting, self._waiting = self._waiting, []
+            for frame in waiting:
+                self._protocol.send(*frame)
+            if self._hello is not None and not self._hello.done():
+                self._hello.set_result(None)
+        else:
+            raise InternalError(f"a frame of type {type_} against the stream")
+
+    def _lost(self, reason: Exception | None) -> None:
+        if self._hello is not None and not self._hello.done():
+            self._hello.set_exception(ConnectionResetError(str(reason or "refused by the other side")))
+        elif self._open:
+            self._hub.lost(f"to slot {self._target}", reason)
+
+    def close(self) -> None:
+        if self._task is not None:
+            self._task.cancel()
+        if self._protocol is not None:
+            self._protocol.close()
+
+
+class Incoming:
+    """From one slot: elements in, credit out."""
+
+    def __init__(self, hub: NetworkHub, source: str) -> None:
+        self._hub = hub
+        self._source = source
+        self._channels: dict[tuple[int, int, int], tuple[InputChannel, ElementDecoder]] = {}
+        self._protocol: FrameProtocol | None = None
+
+    def channel(self, channel: ChannelId, schema: Schema, target: InputChannel) -> Callable[[int], None]:
+        key = (channel.edge, channel.producer, channel.consumer)
+        self._channels[key] = (target, ElementDecoder(schema))
+
+        def grant(n: int) -> None:
+            if self._protocol is not None:
+                self._protocol.send(CREDIT, 0, *key, encode_credit(n))
+
+        return grant
+
+    async def attach(self, sock: socket.socket) -> None:
+        if self._protocol is not None:
+            sock.close()
+            raise InternalError(f"a second data connection from slot {self._source} was refused")
+        sock.setblocking(False)
+        _tune(sock)
+        protocol = self._protocol = FrameProtocol(self._frame, self._lost)
+        await asyncio.get_running_loop().connect_accepted_socket(lambda: protocol, sock)
+        protocol.send(HELLO, 0, 0, 0, 0)
+
+    def _frame(
+        self, type_: int, flags: int, edge: int, producer: int, consumer: int, payload: bytes | bytearray
+    ) -> None:
+        found = self._channels.get((edge, producer, consumer))
+        if found is None:
+            raise InternalError(f"a frame for unknown channel {edge}:{producer}→{consumer}")
+        channel, decoder = found
+        element = decoder.decode(type_, flags, payload)
+        channel.push(element, max(CONTROL_BYTES, HEADER_BYTES + len(payload)))
+
+    def _lost(self, reason: Exception | None) -> None:
+        self._protocol = None
+        # What arrived is still good; only channels whose end did not arrive are cut.
+        if any(not c.ended and not c.end_queued for c, _ in self._channels.values()):
+            self._hub.lost(f"from slot {self._source}", reason)
+
+    def close(self) -> None:
+        if self._protocol is not None:
+            self._protocol.close()
+
+
+async def open_socket(address: SlotAddress) -> socket.socket:
+    """Connected, non-blocking: the Unix socket where there is one that answers, else TCP."""
+    loop = asyncio.get_running_loop()
+    if address.unix_path:
+        sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        sock.setblocking(False)
+        try:
+            await loop.sock_connect(sock, address.unix_path)
+            return sock
+        except OSError:
+            sock.close()  # no such path here, or a stale one: TCP reaches it
+    found = await loop.getaddrinfo(address.host, address.port, type=socket.SOCK_STREAM)
+    family, kind, proto, _, where = found[0]
+    sock = socket.socket(family, kind, proto)
+    sock.setblocking(False)
+    try:
+        await loop.sock_connect(sock, where)
+    except BaseException:
+        sock.close()
+        raise
+    _tune(sock)
+    return sock
+
+
+def _tune(sock: socket.socket) -> None:
+    if sock.family != socket.AF_UNIX:
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)

@@ -1,0 +1,459 @@
+"""A slot process: one allocation of one job attempt, on one data thread.
+
+Orders come from the task manager over the control channel, data sockets over the fd
+channel. The loop is uvloop; tasks run in steps on it. The cyclic collector runs when the
+loop is idle. Losing the control channel means that the task manager is gone: the slot
+ends.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import gc
+import os
+import resource
+import socket
+import sys
+import time
+import traceback
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from penstock.config import NETWORK_MEMORY
+from penstock.errors import FencedError, InternalError, PenstockError
+from penstock.messages.slot import (
+    CancelTasks,
+    CheckpointAborted,
+    CheckpointAcknowledged,
+    CheckpointComplete,
+    CheckpointDeclined,
+    CheckpointMetrics,
+    DataConnection,
+    Deploy,
+    FinalCheckpointWanted,
+    MasterChanged,
+    ReportMetrics,
+    ShutdownSlot,
+    SlotLog,
+    SlotReady,
+    StateHandle,
+    TaskMetricsReport,
+    TaskStateChanged,
+    ToSlot,
+    TriggerCheckpoint,
+)
+from penstock.messages.states import ExecutionState
+from penstock.runtime.artifacts import load_functions
+from penstock.runtime.credit import CreditPool
+from penstock.runtime.deployment import Deployment
+from penstock.runtime.elements import Barrier
+from penstock.runtime.environment import Environment, wall_clock_ms
+from penstock.runtime.failures import error_info
+from penstock.runtime.network.hub import NetworkHub
+from penstock.store.open import open_store
+
+if TYPE_CHECKING:
+    from penstock.messages.slot import ErrorInfo, FromSlot
+    from penstock.runtime.task import Task
+
+#: Between two metric reports.
+REPORT_S = 1.0
+#: Control messages are small; a Deploy may hold a large plan.
+MAX_MESSAGE_BYTES = 256 * 1024 * 1024
+#: Metrics are dropped while so much waits for the task manager to read.
+MAX_UNREAD_BYTES = 8 * 1024 * 1024
+_SWITCH_INTERVAL_S = 2e-4
+
+
+class ControlChannel:
+    """Length-prefixed MessagePack to and from the task manager."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._reader = reader
+        self._writer = writer
+        self._encode = msgspec.msgpack.Encoder().encode
+        self._decode = msgspec.msgpack.Decoder(ToSlot).decode
+
+    @classmethod
+    async def open(cls, sock: socket.socket) -> ControlChannel:
+        sock.setblocking(False)
+        return cls(*await asyncio.open_unix_connection(sock=sock))
+
+    def send(self, message: FromSlot) -> None:
+        data = self._encode(message)
+        self._writer.write(len(data).to_bytes(4, "big") + data)
+
+    @property
+    def unread_bytes(self) -> int:
+        return self._writer.transport.get_write_buffer_size()
+
+    async def receive(self) -> Any | None:
+        """The next order; None when the task manager has closed the channel."""
+        try:
+            length = int.from_bytes(await self._reader.readexactly(4), "big")
+            if length > MAX_MESSAGE_BYTES:
+                raise InternalError(f"a control message of {length} bytes")
+            return self._decode(await self._reader.readexactly(length))
+        except (asyncio.IncompleteReadError, ConnectionResetError):
+            return None
+
+    async def close(self) -> None:
+        with contextlib.suppress(ConnectionError):
+            await self._writer.drain()
+        self._writer.close()
+
+
+class Slot:
+    """Takes orders, runs tasks, reports. ``run`` returns the process's exit code."""
+
+    def __init__(
+        self, control: ControlChannel, fd_channel: socket.socket, allocation_id: str, local_dir: Path
+    ) -> None:
+        self._control = control
+        self._fd_channel = fd_channel
+        self._allocation_id = allocation_id
+        self._local_dir = local_dir
+        self._epoch = 0
+        self._deploy: Deploy | None = None
+        self._environment: Environment | None = None
+        self._deployment: Deployment | None = None
+        self._network: NetworkHub | None = None
+        #: Data sockets that came before the deployment they belong to.
+        self._early: list[tuple[socket.socket, dict[str, Any]]] = []
+        self._background: set[asyncio.Task[Any]] = set()
+
+    async def run(self) -> int:
+        loop = asyncio.get_running_loop()
+        loop.set_exception_handler(self._loop_error)
+        self._fd_channel.setblocking(False)
+        loop.add_reader(self._fd_channel.fileno(), self._receive_sockets)
+        self._control.send(SlotReady(allocation_id=self._allocation_id, pid=os.getpid()))
+        reports = self._spawn(self._report_periodically())
+        try:
+            while (message := await self._control.receive()) is not None:
+                if isinstance(message, ShutdownSlot):
+                    break
+                try:
+                    await self._handle(message)
+                except FencedError as err:
+                    self.log("warning", str(err))
+        finally:
+            reports.cancel()
+            await self._shutdown()
+        return 0
+
+    # -- orders ------------------------------------------------------------------------------
+
+    async def _handle(self, message: Any) -> None:
+        match message:
+            case Deploy():
+                await self._on_deploy(message)
+            case CancelTasks(epoch=epoch, execution_ids=wanted):
+                self._fence(epoch, "cancel")
+                for name, task in self._tasks().items():
+                    if not wanted or name in wanted:
+                        self._spawn(task.cancel())
+            case TriggerCheckpoint():
+                self._fence(message.epoch, f"checkpoint {message.checkpoint_id}")
+                self._trigger(message)
+            case CheckpointComplete(epoch=epoch, checkpoint_id=checkpoint_id):
+                self._fence(epoch, f"completion of checkpoint {checkpoint_id}")
+                for task in self._tasks().values():
+                    task.checkpoint_complete(checkpoint_id)
+            case CheckpointAborted(epoch=epoch, checkpoint_id=checkpoint_id):
+                self._fence(epoch, f"abort of checkpoint {checkpoint_id}")
+                for task in self._tasks().values():
+                    task.checkpoint_aborted(checkpoint_id)
+            case MasterChanged(epoch=epoch):
+                self._fence(epoch, "a new master")
+            case ReportMetrics():
+                self._report()
+            case DataConnection():
+                raise InternalError("data sockets come over the fd channel")
+            case _:
+                raise InternalError(f"unknown order {message!r}")
+
+    def _fence(self, epoch: int, what: str) -> None:
+        if epoch < self._epoch:
+            raise FencedError(
+                f"an order of an old master was refused ({what})",
+                expected=f"epoch {self._epoch} or later",
+                got=f"epoch {epoch}",
+            )
+        self._epoch = epoch
+
+    async def _on_deploy(self, deploy: Deploy) -> None:
+        if self._deploy is not None:
+            # A repeat of the command that made this slot; anything else is not for it.
+            if deploy.job_attempt != self._deploy.job_attempt or deploy.job_id != self._deploy.job_id:
+                raise FencedError(
+                    "a slot process serves one attempt of one job",
+                    expected=f"{self._deploy.job_id} attempt {self._deploy.job_attempt}",
+                    got=f"{deploy.job_id} attempt {deploy.job_attempt}",
+                )
+            return
+        self._fence(deploy.epoch, "deployment")
+        self._deploy = deploy
+        try:
+            await self._deploy_tasks(deploy)
+        except Exception as err:
+            info = error_info(err, task=f"slot {self._allocation_id}")
+            for task in deploy.tasks:
+                self._send_state(task.execution_id, task.vertex_id, task.subtask_index, info)
+
+    async def _deploy_tasks(self, deploy: Deploy) -> None:
+        config = {**deploy.job_graph.config, **deploy.config}
+        store = open_store(deploy.storage.url, deploy.storage.options)
+        self._local_dir.mkdir(parents=True, exist_ok=True)
+        self._environment = Environment(
+            job_id=deploy.job_id,
+            job_name=deploy.job_graph.name,
+            job_attempt=deploy.job_attempt,
+            config=config,
+            local_dir=self._local_dir,
+            store=store,
+            function=await load_functions(deploy.job_graph, store, self._local_dir),
+            credits=CreditPool(NETWORK_MEMORY.read(config)),
+            log=self.log,
+        )
+        self._network = NetworkHub(
+            allocation_id=self._allocation_id,
+            job_id=deploy.job_id,
+            job_attempt=deploy.job_attempt,
+            epoch=deploy.epoch,
+            secret=deploy.secret,
+            addresses=deploy.slots,
+            on_lost=self._connection_lost,
+        )
+        self._deployment = Deployment(
+            deploy.job_graph,
+            deploy.tasks,
+            environment=self._environment,
+            listener=self,
+            allocation_id=self._allocation_id,
+            locations=deploy.locations,
+            network=self._network,
+        )
+        self._network.connect()
+        for sock, preface in self._early:
+            self._accept(sock, preface)
+        self._early.clear()
+        self._deployment.start()
+
+    def _trigger(self, message: TriggerCheckpoint) -> None:
+        barrier = Barrier(message.checkpoint_id, message.timestamp_ms, message.kind)
+        tasks = self._tasks()
+        for execution_id in message.execution_ids:
+            task = tasks.get(execution_id)
+            if task is None:
+                self._decline(execution_id, message.checkpoint_id, "no such execution in this slot")
+            elif message.unaligned:
+                self._decline(execution_id, message.checkpoint_id, "unaligned checkpoints are not supported")
+            else:
+                task.trigger_checkpoint(barrier)
+
+    # -- data sockets ---------------------------------------------------------------------------
+
+    def _receive_sockets(self) -> None:
+        while True:
+            try:
+                data, fds, _, _ = socket.recv_fds(self._fd_channel, 65536, 4)
+            except BlockingIOError:
+                return
+            except OSError as err:
+                self.log("warning", f"the channel for data sockets broke: {err}")
+                data, fds = b"", []
+            if not data:
+                asyncio.get_running_loop().remove_reader(self._fd_channel.fileno())
+                return
+            preface = msgspec.msgpack.decode(data)
+            for fd in fds:
+                self._accept(socket.socket(fileno=fd), preface)
+
+    def _accept(self, sock: socket.socket, preface: dict[str, Any]) -> None:
+        if self._network is None:
+            self._early.append((sock, preface))
+        else:
+            self._spawn(self._accept_now(sock, preface))
+
+    async def _accept_now(self, sock: socket.socket, preface: dict[str, Any]) -> None:
+        assert self._network is not None
+        try:
+            await self._network.accept(sock, preface)
+        except PenstockError as err:
+            self.log("warning", str(err))
+
+    def _connection_lost(self, err: PenstockError) -> None:
+        for task in self._tasks().values():
+            if not task.state.terminal:
+                self._spawn(task.fail(err))
+
+    # -- what tasks tell ---------------------------------------------------------------------------
+
+    def state_changed(
+        self, task: Task, state: ExecutionState, error: ErrorInfo | None, final: StateHandle | None
+    ) -> None:
+        if state is ExecutionState.DEPLOYING:
+            return
+        d = task.descriptor
+        self._send_state(d.execution_id, d.vertex_id, d.subtask_index, error, state, final)
+        if state.terminal:
+            self._report()
+
+    def _send_state(
+        self,
+        execution_id: str,
+        vertex_id: str,
+        subtask_index: int,
+        error: ErrorInfo | None,
+        state: ExecutionState = ExecutionState.FAILED,
+        final: StateHandle | None = None,
+    ) -> None:
+        deploy = self._deploy
+        assert deploy is not None
+        self._control.send(
+            TaskStateChanged(
+                job_id=deploy.job_id,
+                job_attempt=deploy.job_attempt,
+                execution_id=execution_id,
+                vertex_id=vertex_id,
+                subtask_index=subtask_index,
+                state=state,
+                timestamp_ms=wall_clock_ms(),
+                error=error,
+                final=final,
+            )
+        )
+
+    def acknowledged(
+        self, task: Task, checkpoint_id: int, handle: StateHandle, metrics: CheckpointMetrics
+    ) -> None:
+        assert self._deploy is not None
+        self._control.send(
+            CheckpointAcknowledged(
+                job_id=self._deploy.job_id,
+                job_attempt=self._deploy.job_attempt,
+                execution_id=task.descriptor.execution_id,
+                vertex_id=task.descriptor.vertex_id,
+                subtask_index=task.descriptor.subtask_index,
+                checkpoint_id=checkpoint_id,
+                handle=handle,
+                metrics=metrics,
+            )
+        )
+
+    def declined(self, task: Task, checkpoint_id: int, reason: str) -> None:
+        self._decline(task.descriptor.execution_id, checkpoint_id, reason)
+
+    def _decline(self, execution_id: str, checkpoint_id: int, reason: str) -> None:
+        if self._deploy is None:
+            return
+        self._control.send(
+            CheckpointDeclined(
+                job_id=self._deploy.job_id,
+                job_attempt=self._deploy.job_attempt,
+                execution_id=execution_id,
+                checkpoint_id=checkpoint_id,
+                reason=reason,
+            )
+        )
+
+    def final_checkpoint_wanted(self, task: Task) -> None:
+        assert self._deploy is not None
+        self._control.send(
+            FinalCheckpointWanted(
+                job_id=self._deploy.job_id,
+                job_attempt=self._deploy.job_attempt,
+                execution_id=task.descriptor.execution_id,
+            )
+        )
+
+    def log(self, level: str, text: str) -> None:
+        print(f"{level}: {text}", file=sys.stderr, flush=True)  # noqa: T201  the slot's own log
+        self._control.send(SlotLog(level=level, text=text))
+
+    # -- figures --------------------------------------------------------------------------------
+
+    async def _report_periodically(self) -> None:
+        while True:
+            await asyncio.sleep(REPORT_S)
+            self._report()
+            if self._is_idle():
+                gc.collect()
+
+    def _is_idle(self) -> bool:
+        return all(task.clock.state != "busy" and not task.scheduled for task in self._tasks().values())
+
+    def _report(self) -> None:
+        if self._deploy is None or self._control.unread_bytes > MAX_UNREAD_BYTES:
+            return
+        self._control.send(
+            TaskMetricsReport(
+                job_id=self._deploy.job_id,
+                job_attempt=self._deploy.job_attempt,
+                allocation_id=self._allocation_id,
+                tasks=tuple(task.metrics() for task in self._tasks().values()),
+                rss_bytes=rss_bytes(),
+                cpu_seconds=time.process_time(),
+            )
+        )
+
+    # -- the end ---------------------------------------------------------------------------------
+
+    async def _shutdown(self) -> None:
+        if self._network is not None:
+            self._network.close()
+        await asyncio.gather(*(t.cancel() for t in self._tasks().values()), return_exceptions=True)
+        for task in list(self._background):
+            task.cancel()
+        if self._environment is not None:
+            self._environment.helper.close()
+        for sock, _ in self._early:
+            sock.close()
+        await self._control.close()
+
+    def _tasks(self) -> dict[str, Task]:
+        return self._deployment.tasks if self._deployment is not None else {}
+
+    def _spawn(self, coroutine: Any) -> asyncio.Task[Any]:
+        task = asyncio.get_running_loop().create_task(coroutine)
+        self._background.add(task)
+        task.add_done_callback(self._background.discard)
+        return task
+
+    def _loop_error(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        """An error that nobody awaited: it belongs to no task, so all of them fail."""
+        err = context.get("exception")
+        self.log("error", f"{context.get('message')}: {err!r}")
+        if isinstance(err, Exception):
+            traceback.print_exception(err)
+            for task in self._tasks().values():
+                self._spawn(task.fail(err))
+
+
+def rss_bytes() -> int:
+    """Resident memory of this process, the template's shared pages included."""
+    try:
+        pages = int(Path("/proc/self/statm").read_text().split()[1])
+    except OSError:
+        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+    return pages * resource.getpagesize()
+
+
+def main(control: socket.socket, fd_channel: socket.socket, allocation_id: str, local_dir: str) -> int:
+    """Run a slot in this process, which does nothing else; its exit code."""
+    import uvloop
+
+    sys.setswitchinterval(_SWITCH_INTERVAL_S)
+    # Young collections are short; full ones wait for an idle moment (``_report_periodically``).
+    gc.set_threshold(50_000, 20, 1_000_000)
+
+    async def run() -> int:
+        channel = await ControlChannel.open(control)
+        return await Slot(channel, fd_channel, allocation_id, Path(local_dir)).run()
+
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        return runner.run(run())

@@ -1,0 +1,204 @@
+"""The template: a process that only imports, and forks slots.
+
+``python -m penstock.runtime.template <fd>``; ``fd`` is a SOCK_SEQPACKET socket on which
+the task manager sends ``ForkSlot`` with two descriptors and receives ``FromTemplate``.
+
+It has one thread and stays that way: no kernel is run, no store opened, no loop made, no
+user module imported here, because libraries that started threads hang in a forked child
+(measured). When its socket closes it exits; slots die with it (PR_SET_PDEATHSIG).
+"""
+
+from __future__ import annotations
+
+import os
+
+# Before NumPy is imported: its BLAS would start threads here.
+os.environ["OPENBLAS_NUM_THREADS"] = "1"
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+
+import contextlib
+import ctypes
+import gc
+import importlib
+import importlib.util
+import pkgutil
+import select
+import signal
+import socket
+import sys
+import time
+import traceback
+from pathlib import Path
+
+import msgspec
+
+from penstock.messages.slot import ForkFailed, ForkSlot, SlotExited, SlotForked, TemplateReady
+
+#: Imported before the first fork, so that slots share them. Optional ones may be absent.
+PRELOAD = (
+    "numpy",
+    "pyarrow",
+    "pyarrow.compute",
+    "pyarrow.csv",
+    "pyarrow.dataset",
+    "pyarrow.ipc",
+    "pyarrow.json",
+    "pyarrow.parquet",
+    "uvloop",
+    "plyvel",
+    "obstore",
+    "obstore.store",
+    "cloudpickle",
+    "nats",
+    "zoneinfo",
+    "penstock.runtime.slot",
+    "penstock.functions.evaluate",
+)
+OPTIONAL = ("polars",)
+PRELOAD_PACKAGES = ("penstock.runtime", "penstock.connectors", "penstock.formats", "penstock.functions")
+
+_PR_SET_PDEATHSIG = 1
+
+
+def preload() -> None:
+    """Import what slots need. Importing is all that happens here."""
+    for name in PRELOAD:
+        importlib.import_module(name)
+    for name in OPTIONAL:
+        if importlib.util.find_spec(name) is not None:
+            importlib.import_module(name)
+    for package_name in PRELOAD_PACKAGES:
+        package = importlib.import_module(package_name)
+        for module in pkgutil.walk_packages(package.__path__, package_name + "."):
+            if module.name != __spec__.name:  # type: ignore[name-defined]
+                importlib.import_module(module.name)
+
+
+def die_with_parent(parent_pid: int) -> None:
+    """SIGKILL for this process when its parent ends; exits if that happened already."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    if libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL) != 0:
+        raise OSError(ctypes.get_errno(), "prctl(PR_SET_PDEATHSIG) failed")
+    if os.getppid() != parent_pid:
+        os._exit(1)
+
+
+class Template:
+    def __init__(self, sock: socket.socket) -> None:
+        self._sock = sock
+        self._wakeup_read, self._wakeup_write = os.pipe()
+        self._children: set[int] = set()
+
+    def serve(self, import_ms: float) -> None:
+        """Until the task manager closes its end."""
+        for fd in (self._wakeup_read, self._wakeup_write):
+            os.set_blocking(fd, False)
+        signal.set_wakeup_fd(self._wakeup_write)
+        signal.signal(signal.SIGCHLD, lambda *_: None)
+        # Ctrl-C reaches the whole foreground group: the task manager decides what ends.
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+        gc.collect()
+        gc.freeze()
+        self._send(TemplateReady(pid=os.getpid(), import_ms=import_ms))
+        poll = select.poll()
+        poll.register(self._sock, select.POLLIN)
+        poll.register(self._wakeup_read, select.POLLIN)
+        while True:
+            ready = dict(poll.poll())
+            if self._wakeup_read in ready:
+                with contextlib.suppress(BlockingIOError):
+                    os.read(self._wakeup_read, 4096)
+                self._reap()
+            if self._sock.fileno() in ready and not self._take_order():
+                return
+
+    def _take_order(self) -> bool:
+        data, fds, _, _ = socket.recv_fds(self._sock, 65536, 8)
+        if not data:
+            return False
+        order = msgspec.msgpack.decode(data, type=ForkSlot)
+        try:
+            if len(fds) != 2:
+                raise ValueError(f"fork-slot needs 2 file descriptors, got {len(fds)}")
+            pid = self._fork(order, fds)
+        except (OSError, ValueError) as err:
+            self._send(ForkFailed(allocation_id=order.allocation_id, error=str(err)))
+        else:
+            self._children.add(pid)
+            self._send(SlotForked(allocation_id=order.allocation_id, pid=pid))
+        finally:
+            for fd in fds:
+                os.close(fd)
+        return True
+
+    def _fork(self, order: ForkSlot, fds: list[int]) -> int:
+        parent = os.getpid()
+        pid = os.fork()
+        if pid:
+            return pid
+        # -- the child: whatever happens, it never returns into the template's loop
+        code = 1
+        try:
+            die_with_parent(parent)
+            self._become_child(order)
+            from penstock.runtime import slot
+
+            control, fd_channel = (socket.socket(fileno=os.dup(fd)) for fd in fds)
+            for fd in fds:
+                os.close(fd)
+            code = slot.main(control, fd_channel, order.allocation_id, order.local_dir)
+        except BaseException:
+            traceback.print_exc()
+        finally:
+            with contextlib.suppress(Exception):
+                sys.stdout.flush()
+                sys.stderr.flush()
+            os._exit(code)
+
+    def _become_child(self, order: ForkSlot) -> None:
+        signal.set_wakeup_fd(-1)
+        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        self._sock.close()
+        os.close(self._wakeup_read)
+        os.close(self._wakeup_write)
+        Path(order.log_path).parent.mkdir(parents=True, exist_ok=True)
+        log = os.open(order.log_path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+        os.dup2(log, 1)
+        os.dup2(log, 2)
+        os.close(log)
+        sys.stdout = open(1, "w", buffering=1, encoding="utf-8", errors="replace", closefd=False)  # noqa: SIM115
+        sys.stderr = open(2, "w", buffering=1, encoding="utf-8", errors="replace", closefd=False)  # noqa: SIM115
+        Path(order.local_dir).mkdir(parents=True, exist_ok=True)
+
+    def _reap(self) -> None:
+        while self._children:
+            try:
+                pid, status = os.waitpid(-1, os.WNOHANG)
+            except ChildProcessError:
+                return
+            if not pid:
+                return
+            self._children.discard(pid)
+            self._send(SlotExited(pid=pid, status=status))
+
+    def _send(self, message: msgspec.Struct) -> None:
+        # The task manager gone: the next recv ends the loop.
+        with contextlib.suppress(BrokenPipeError, ConnectionResetError):
+            self._sock.send(msgspec.msgpack.encode(message))
+
+
+def main(argv: list[str]) -> int:
+    if len(argv) != 2 or not argv[1].isdigit():
+        print(f"usage: {argv[0]} <fd of a SOCK_SEQPACKET socket>", file=sys.stderr)  # noqa: T201
+        return 2
+    die_with_parent(os.getppid())
+    sock = socket.socket(fileno=int(argv[1]))
+    started = time.perf_counter()
+    preload()
+    Template(sock).serve((time.perf_counter() - started) * 1000)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv))
