@@ -1,6 +1,8 @@
 """Doubles and drivers shared by the connector tests."""
 
 import asyncio
+import importlib.util
+from pathlib import Path
 
 import pytest
 
@@ -9,6 +11,11 @@ from penstock.connectors.registry import get_connector, validate_table
 from penstock.runtime.operator import MetricGroup
 from penstock.store.memory import MemoryStore
 from penstock.types import Batch
+
+_spec = importlib.util.spec_from_file_location("nats_server", Path(__file__).with_name("nats_server.py"))
+_module = importlib.util.module_from_spec(_spec)
+_spec.loader.exec_module(_module)
+NatsServer = _module.NatsServer
 
 
 class Harness:
@@ -28,11 +35,25 @@ class Harness:
                 raise error
             self.bad.append((error, raw, where))
 
-        defaults = dict(
-            job_id="job-1", uid="op-1", subtask_index=0, parallelism=1, attempt=1, options=options, schema=schema,
-            projection=tuple(range(len(schema))), metadata=(), pushed={}, config={}, metrics=MetricGroup(),
-            on_error=self.on_error, run=run, now_ms=lambda: 0, bad_record=bad_record, store=self.store,
-        )  # fmt: skip
+        defaults = {
+            "job_id": "job-1",
+            "uid": "op-1",
+            "subtask_index": 0,
+            "parallelism": 1,
+            "attempt": 1,
+            "options": options,
+            "schema": schema,
+            "projection": tuple(range(len(schema))),
+            "metadata": (),
+            "pushed": {},
+            "config": {},
+            "metrics": MetricGroup(),
+            "on_error": self.on_error,
+            "run": run,
+            "now_ms": lambda: 0,
+            "bad_record": bad_record,
+            "store": self.store,
+        }
         return SourceContext(**{**defaults, **kw})
 
     def connector(self, schema, options, role="source"):
@@ -85,6 +106,24 @@ class Harness:
 @pytest.fixture
 def harness():
     return Harness()
+
+
+@pytest.fixture(scope="session")
+def shared_nats(tmp_path_factory):
+    """One nats-server for the tests that leave it as they found it."""
+    server = NatsServer(tmp_path_factory.mktemp("nats"))
+    server.start()
+    yield server
+    server.stop()
+
+
+@pytest.fixture
+def own_nats(tmp_path):
+    """A nats-server for one test, which may kill it."""
+    server = NatsServer(tmp_path / "nats")
+    server.start()
+    yield server
+    server.stop()
 
 
 def rows_of(fetched):

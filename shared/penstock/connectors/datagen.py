@@ -1,0 +1,355 @@
+"""``datagen``: made-up rows, as Flink's connector of that name makes them.
+
+Per field ``fields.<name>.kind`` = ``random`` (default) or ``sequence``, with ``min``,
+``max``, ``length``, ``start``, ``end``, ``null-rate``, ``max-past``. Random values are a
+function of the table's ``seed``, the split and the row's number, so a restart makes the
+same rows again. The source is bounded when ``number-of-rows`` is set or some field is a
+sequence (with the shortest sequence).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal
+
+import msgspec
+import numpy as np
+import pyarrow as pa
+
+from penstock.connectors.base import Fetched, SourceEnumerator, SourceReader, Split, TableInfo
+from penstock.connectors.options import (
+    Option,
+    OptionSet,
+    boolean,
+    choice,
+    duration_ms,
+    integer,
+    number,
+)  # fmt: skip
+from penstock.connectors.simple import DeclaredConnector
+from penstock.errors import ConnectorError, nearest
+from penstock.types import Batch, Column
+from penstock.types import logical as t
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from penstock.connectors.base import SourceContext
+    from penstock.types.logical import LogicalType, Schema
+
+OPTIONS = OptionSet(
+    "connector 'datagen'",
+    [
+        Option("rows-per-second", integer, 10_000, "Pace of all readers together; 0 = as fast as can be."),
+        Option("number-of-rows", integer, None, "Then the source ends; default: never, unless a field is a sequence."),
+        Option("seed", integer, 42, "Of the random values."),
+    ],
+    prefixes=("fields.",),
+)  # fmt: skip
+
+_FIELD_OPTIONS = {
+    "kind": Option("kind", choice("random", "sequence"), "random"),
+    "min": Option("min", number),
+    "max": Option("max", number),
+    "length": Option("length", integer, 100),
+    "var-len": Option("var-len", boolean, False),
+    "start": Option("start", integer),
+    "end": Option("end", integer),
+    "null-rate": Option("null-rate", number, 0.0),
+    "max-past": Option("max-past", duration_ms, 0),
+}
+_INT_RANGE = {t.TinyIntType: 7, t.SmallIntType: 15, t.IntType: 31, t.BigIntType: 63}
+#: Rows are made in blocks of this many, each from its own seed.
+BLOCK_ROWS = 4_096
+#: Paced readers make rows in steps of this long.
+_STEP_MS = 20
+_HEX = np.frombuffer(b"0123456789abcdef", np.uint8)
+
+
+@dataclass(frozen=True, slots=True)
+class FieldSpec:
+    name: str
+    type: LogicalType
+    settings: dict[str, Any]
+
+    @property
+    def is_sequence(self) -> bool:
+        return self.settings["kind"] == "sequence"
+
+
+def field_specs(table: TableInfo) -> list[FieldSpec]:
+    """The checked ``fields.<name>.<setting>`` options of every column."""
+    texts: dict[str, dict[str, str]] = {name: {} for name in table.schema.names}
+    for key, value in table.options.items():
+        if not key.startswith("fields."):
+            continue
+        name, _, setting = key.removeprefix("fields.").rpartition(".")
+        if name not in texts:
+            raise _bad(key, value, "a column: " + ", ".join(texts), nearest(name, texts))
+        if setting not in _FIELD_OPTIONS:
+            raise _bad(key, value, " | ".join(_FIELD_OPTIONS), nearest(setting, _FIELD_OPTIONS))
+        texts[name][setting] = value
+    out = []
+    for field in table.schema.fields:
+        options = OptionSet(f"connector 'datagen', field '{field.name}'", _FIELD_OPTIONS.values())
+        spec = FieldSpec(field.name, field.type, options.read(texts[field.name]))
+        _check(spec)
+        out.append(spec)
+    return out
+
+
+def _bad(key: str, value: str, expected: str, remedy: str | None) -> ConnectorError:
+    return ConnectorError(
+        f"unknown option '{key}'", expected=f"'fields.<column>.<setting>' with {expected}",
+        got=f"'{key}' = '{value}'", where="connector 'datagen'", remedy=remedy or "remove it",
+    )  # fmt: skip
+
+
+def _check(spec: FieldSpec) -> None:
+    settings = spec.settings
+    where = f"connector 'datagen', field '{spec.name}'"
+    if spec.is_sequence:
+        if settings["start"] is None or settings["end"] is None:
+            raise ConnectorError(
+                f"sequence '{spec.name}' lacks its start or end",
+                expected=f"'fields.{spec.name}.start' and 'fields.{spec.name}.end'",
+                got=f"start = {settings['start']}, end = {settings['end']}", where=where, remedy="set both",
+            )  # fmt: skip
+        if not isinstance(spec.type, (*t.INTEGERS, t.FloatType, t.DoubleType, t.DecimalType, *t.STRINGS)):
+            raise _unsupported(spec, "sequence")
+    elif not isinstance(spec.type, _RANDOM):
+        raise _unsupported(spec, "random")
+
+
+def _unsupported(spec: FieldSpec, kind: str) -> ConnectorError:
+    return ConnectorError(
+        f"datagen makes no {kind} values of type {spec.type}",
+        expected="a number, string, boolean, date, time or time stamp",
+        got=f"'{spec.name}' {spec.type}",
+        where="connector 'datagen'",
+        remedy="declare the column as a computed one over simple columns",
+    )
+
+
+_RANDOM = (
+    t.BooleanType, *t.INTEGERS, t.FloatType, t.DoubleType, t.DecimalType, *t.STRINGS, *t.BINARIES,
+    *t.TIMESTAMPS, t.DateType, t.TimeType,
+)  # fmt: skip
+
+
+def total_rows(table: TableInfo) -> int | None:
+    """Rows of all readers together; None = without end."""
+    ends = [s.settings["end"] - s.settings["start"] + 1 for s in field_specs(table) if s.is_sequence]
+    given = OPTIONS.read_one(table.options, "number-of-rows")
+    if given is not None:
+        ends.append(given)
+    return max(0, min(ends)) if ends else None
+
+
+class RowMaker:
+    """Rows [first, first + n) of one split. ``stride``: splits; row i is row
+    i * stride + index of the table (what sequences count)."""
+
+    def __init__(self, specs: Sequence[FieldSpec], seed: int, index: int, stride: int) -> None:
+        self._specs = specs
+        self._seed = seed
+        self._index = index
+        self._stride = stride
+
+    def block(self, schema: Schema, block: int, now_ms: int) -> Batch:
+        """``BLOCK_ROWS`` rows, a function of the seed and the block's number (and of the
+        clock, for time stamps)."""
+        rng = np.random.default_rng([self._seed, self._index, block])
+        rows = np.arange(block * BLOCK_ROWS, (block + 1) * BLOCK_ROWS, dtype=np.int64)
+        columns = [self._column(spec, rng, rows, now_ms) for spec in self._specs]
+        return Batch(schema, columns, num_rows=BLOCK_ROWS)
+
+    def _column(self, spec: FieldSpec, rng: np.random.Generator, rows: np.ndarray, now_ms: int) -> Column:
+        if spec.is_sequence:
+            numbers = rows * self._stride + self._index + spec.settings["start"]
+            return _from_numbers(spec.type, numbers)
+        column = _random(spec, rng, len(rows), now_ms)
+        rate = spec.settings["null-rate"]
+        if rate <= 0:
+            return column
+        valid = rng.random(len(rows)) >= rate
+        if column.is_numpy:
+            return Column(spec.type, column.values, valid)
+        return column.take_or_null(np.where(valid, np.arange(len(rows)), -1))
+
+
+def _from_numbers(type_: LogicalType, numbers: np.ndarray) -> Column:
+    if isinstance(type_, t.STRINGS):
+        return Column(type_, pa.array(numbers).cast(pa.string()))
+    if isinstance(type_, t.DecimalType):
+        return Column.from_arrow(type_, pa.array(numbers).cast(pa.decimal128(38, 0)).cast(pa.decimal128(38, type_.scale)).cast(pa.decimal128(type_.precision, type_.scale)))  # fmt: skip
+    from penstock.types.column import numpy_dtype
+
+    return Column(type_, numbers.astype(numpy_dtype(type_)))
+
+
+def _random(spec: FieldSpec, rng: np.random.Generator, n: int, now_ms: int) -> Column:
+    type_, settings = spec.type, spec.settings
+    low, high = settings["min"], settings["max"]
+    match type_:
+        case t.BooleanType():
+            return Column(type_, rng.random(n) < 0.5)
+        case t.TinyIntType() | t.SmallIntType() | t.IntType() | t.BigIntType():
+            bits = _INT_RANGE[type(type_)]
+            first = -(1 << bits) if low is None else int(low)
+            last = (1 << bits) - 1 if high is None else int(high)
+            return _from_numbers(type_, rng.integers(first, last, n, dtype=np.int64, endpoint=True))
+        case t.FloatType() | t.DoubleType():
+            width = np.finfo(np.float32 if isinstance(type_, t.FloatType) else np.float64).max / 4
+            first, last = (-width if low is None else low), (width if high is None else high)
+            values = first + rng.random(n) * (last - first)
+            return Column(type_, values.astype(np.float32 if isinstance(type_, t.FloatType) else np.float64))
+        case t.DecimalType(precision=p, scale=s):
+            limit = 10 ** min(p, 18) - 1
+            first = -limit if low is None else round(low * 10**s)
+            last = limit if high is None else round(high * 10**s)
+            unscaled = rng.integers(first, last, n, dtype=np.int64, endpoint=True)
+            if p <= 18:
+                return Column(type_, unscaled)
+            small = Column(t.DecimalType(18, min(s, 18)), unscaled).to_external_arrow()
+            return Column.from_arrow(type_, small.cast(pa.decimal128(p, s)))
+        case t.TimestampType() | t.TimestampLtzType():
+            past = rng.integers(0, settings["max-past"], n, endpoint=True)
+            return Column(type_, (now_ms - past) * 1000)
+        case t.DateType():
+            past = rng.integers(0, settings["max-past"], n, endpoint=True)
+            return Column(type_, ((now_ms - past) // 86_400_000).astype(np.int32))
+        case t.TimeType():
+            return Column(type_, rng.integers(0, 86_400, n, dtype=np.int64) * 1_000_000)
+    return _random_text(type_, rng, n, settings)
+
+
+def _random_text(type_: LogicalType, rng: np.random.Generator, n: int, settings: dict[str, Any]) -> Column:
+    length = settings["length"]
+    if isinstance(type_, (t.CharType, t.VarCharType)):
+        length = min(length, type_.length)
+    lengths = rng.integers(1, length, n, endpoint=True) if settings["var-len"] else np.full(n, length)
+    offsets = np.zeros(n + 1, np.int32)
+    np.cumsum(lengths, out=offsets[1:])
+    data = _HEX[rng.integers(0, 16, int(offsets[-1]), dtype=np.uint8)]
+    kind = pa.string() if isinstance(type_, t.STRINGS) else pa.binary()
+    array = pa.Array.from_buffers(kind, n, [None, pa.py_buffer(offsets), pa.py_buffer(data)])
+    return Column(type_, array)
+
+
+class DatagenEnumerator(SourceEnumerator):
+    """One split a reader; each takes its share of the rows."""
+
+    def __init__(self, table: TableInfo) -> None:
+        self._table = table
+
+    async def discover(self, ctx: SourceContext, known: set[str]) -> Sequence[Split]:
+        if known:
+            return []
+        count, total = ctx.parallelism, total_rows(self._table)
+        return [
+            Split(
+                f"part-{i}",
+                {
+                    "index": i,
+                    "of": count,
+                    "rows": None if total is None else (total - i + count - 1) // count,
+                },
+            )
+            for i in range(count)
+        ]
+
+
+@dataclass(slots=True)
+class _State:
+    split: Split
+    maker: RowMaker
+    row: int
+    rows: int | None
+    #: When the first row of this attempt was made, for pacing.
+    started_ms: int
+    first: int
+
+    @property
+    def done(self) -> bool:
+        return self.rows is not None and self.row >= self.rows
+
+
+class DatagenReader(SourceReader):
+    def __init__(self, table: TableInfo) -> None:
+        options = OPTIONS.read(table.options)
+        self._pace: int = options["rows-per-second"]
+        self._seed: int = options["seed"]
+        self._specs = field_specs(table)
+        self._states: dict[str, _State] = {}
+        self._added = asyncio.Event()
+
+    def add_splits(self, splits: Sequence[Split]) -> None:
+        specs = [self._specs[i] for i in self.ctx.projection]
+        for split in splits:
+            maker = RowMaker(specs, self._seed, split.payload["index"], split.payload["of"])
+            row = split.position or 0
+            state = _State(split, maker, row, split.payload["rows"], self.ctx.now_ms(), row)
+            self._states[split.id] = state
+        self._added.set()
+
+    def poll(self) -> Fetched | None:
+        for state in list(self._states.values()):
+            count = min(self._due(state), self.ctx.batch_rows, BLOCK_ROWS - state.row % BLOCK_ROWS)
+            if count <= 0:
+                continue
+            schema = self.ctx.schema.select(self.ctx.projection)
+            block, offset = divmod(state.row, BLOCK_ROWS)
+            batch = state.maker.block(schema, block, self.ctx.now_ms()).slice(offset, count)
+            state.row += count
+            # The next poll begins with another split.
+            self._states[state.split.id] = self._states.pop(state.split.id)
+            return Fetched(state.split.id, batch)
+        return None
+
+    def _due(self, state: _State) -> int:
+        """Rows that may be made now."""
+        left = 1 << 62 if state.rows is None else state.rows - state.row
+        if not self._pace:
+            return left
+        elapsed_ms = self.ctx.now_ms() - state.started_ms + _STEP_MS
+        allowed = elapsed_ms * self._pace // (1000 * state.split.payload["of"]) - (state.row - state.first)
+        return max(0, min(left, allowed))
+
+    async def wait(self) -> None:
+        if all(s.done for s in self._states.values()):
+            self._added.clear()
+            await self._added.wait()
+        elif not any(self._due(s) for s in self._states.values()):
+            await asyncio.sleep(_STEP_MS / 1000)
+
+    def finished_splits(self) -> set[str]:
+        return {s.split.id for s in self._states.values() if s.done}
+
+    def caught_up(self, split_id: str) -> bool:
+        return not self._due(self._states[split_id])
+
+    def snapshot(self) -> list[Split]:
+        return [msgspec.structs.replace(s.split, position=s.row) for s in self._states.values()]
+
+
+class DatagenConnector(DeclaredConnector):
+    name = "datagen"
+    roles = ("source",)
+
+    def __init__(self) -> None:
+        super().__init__(OPTIONS)
+
+    def validate(self, table: TableInfo, *, role: Literal["source", "sink"]) -> None:
+        super().validate(table, role=role)
+        field_specs(table)
+
+    def is_bounded(self, table: TableInfo) -> bool:
+        return total_rows(table) is not None
+
+    def enumerator(self, table: TableInfo) -> SourceEnumerator:
+        return DatagenEnumerator(table)
+
+    def reader(self, table: TableInfo) -> SourceReader:
+        return DatagenReader(table)

@@ -1,0 +1,217 @@
+"""A connection to NATS, and what JetStream answers, as our errors."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from penstock.config import NATS_URL
+from penstock.connectors.nats.subjects import overlaps
+from penstock.errors import BrokerError, ConnectorError, PenstockError, nearest
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Mapping
+
+    from nats.aio.client import Client
+
+_log = logging.getLogger("penstock.connectors.nats")
+
+CONNECT_TIMEOUT_S = 5.0
+API_TIMEOUT_S = 5.0
+
+#: Headers that Penstock's own messages carry.
+END_HEADER = "Penstock-End-Of-Stream"
+BATCH_HEADER = "Penstock-Batch"
+TRANSACTION_HEADER = "Penstock-Transaction"
+
+_STREAM_NOT_FOUND = 10059
+_JETSTREAM_NOT_ENABLED = (10039, 10076)
+
+
+def server_url(options: Mapping[str, Any], config: Mapping[str, str]) -> str:
+    return options.get("url") or NATS_URL.read(config)
+
+
+async def connect(
+    url: str, name: str, *, on_reconnect: Callable[[], Awaitable[None]] | None = None
+) -> Client:
+    """A client that reconnects for ever once it was connected; ``BrokerError`` when the
+    first connection fails."""
+    import nats.errors
+    from nats.aio.client import Client
+
+    last: list[str] = []
+
+    async def on_error(err: Exception) -> None:
+        text = str(err) or type(err).__name__
+        if not last or last[0] != text:
+            _log.warning("nats at %s: %s", url, text)
+        last[:] = [text]
+
+    client = Client()
+    servers = [part.strip() for part in url.split(",") if part.strip()]
+    try:
+        await asyncio.wait_for(
+            client.connect(
+                servers=servers,
+                name=name,
+                connect_timeout=2,
+                reconnect_time_wait=0.2,  # type: ignore[arg-type]
+                max_reconnect_attempts=-1,
+                ping_interval=5,
+                max_outstanding_pings=2,
+                pending_size=16 * 1024 * 1024,
+                error_cb=on_error,
+                reconnected_cb=on_reconnect,
+            ),
+            CONNECT_TIMEOUT_S,
+        )
+    except (TimeoutError, OSError, ValueError, nats.errors.Error) as err:
+        why = last[0] if last else f"{type(err).__name__} {err}".strip()
+        try:
+            await asyncio.wait_for(client.close(), 1)
+        except (TimeoutError, OSError, nats.errors.Error) as closing:
+            _log.debug("closing a client that never connected: %s", closing)
+        raise BrokerError(
+            f"cannot connect to NATS at {url}",
+            expected="a nats-server with JetStream that accepts connections",
+            got=why,
+            where="connector 'nats', option 'url'",
+            remedy="start one there (nats-server -js -sd DIR), or set 'url' (or nats.url) to where it runs",
+        ) from err
+    return client
+
+
+class JetStreamError(Exception):
+    """An error that the JetStream API answered."""
+
+    def __init__(self, code: int, err_code: int, description: str) -> None:
+        super().__init__(f"{description} (code {code}, err_code {err_code})")
+        self.code = code
+        self.err_code = err_code
+        self.description = description
+
+
+class JetStreamApi:
+    """Requests to ``$JS.API``; answers as plain dicts."""
+
+    def __init__(self, client: Client, url: str) -> None:
+        self.client = client
+        self.url = url
+
+    async def request(self, verb: str, body: Mapping[str, Any] | None = None) -> dict[str, Any]:
+        """``JetStreamError`` for an answer that says so, ``BrokerError`` for no answer."""
+        import nats.errors
+
+        subject = f"$JS.API.{verb}"
+        try:
+            data = msgspec.json.encode(body) if body is not None else b""
+            reply = await self.client.request(subject, data, timeout=API_TIMEOUT_S)
+        except nats.errors.NoRespondersError as err:
+            raise self._no_jetstream() from err
+        except (TimeoutError, nats.errors.Error, OSError) as err:
+            raise BrokerError(
+                f"NATS at {self.url} does not answer",
+                expected=f"a reply to {subject} within {API_TIMEOUT_S:g} s",
+                got=f"{type(err).__name__} {err}".strip(),
+                where="connector 'nats'",
+                remedy="check that the server runs and its JetStream is healthy",
+            ) from err
+        answer = msgspec.json.decode(reply.data)
+        if error := answer.get("error"):
+            if error.get("err_code") in _JETSTREAM_NOT_ENABLED:
+                raise self._no_jetstream()
+            raise JetStreamError(error.get("code", 0), error.get("err_code", 0), error.get("description", ""))
+        return answer
+
+    def _no_jetstream(self) -> BrokerError:
+        return BrokerError(
+            f"NATS at {self.url} has no JetStream",
+            expected="a nats-server with JetStream enabled",
+            got="nobody answers the JetStream API",
+            where="connector 'nats'",
+            remedy="start it with JetStream: nats-server -js -sd DIR",
+        )
+
+    async def stream_names(self, subject: str | None = None) -> list[str]:
+        answer = await self.request("STREAM.NAMES", {"subject": subject} if subject else {})
+        return answer.get("streams") or []
+
+    async def stream_info(self, stream: str, *, subjects: str | None = None) -> dict[str, Any]:
+        """Configuration and state; with ``subjects`` the state's ``subjects`` map too."""
+        try:
+            if subjects is None:
+                return await self.request(f"STREAM.INFO.{stream}")
+            return await self._with_subjects(stream, subjects)
+        except JetStreamError as err:
+            if err.err_code != _STREAM_NOT_FOUND:
+                raise self.refused(f"STREAM.INFO of '{stream}'", err) from err
+            known = await self.stream_names()
+            raise ConnectorError(
+                f"there is no stream '{stream}' on {self.url}",
+                expected="an existing JetStream stream",
+                got="streams: " + (", ".join(known) or "none"),
+                where="connector 'nats', option 'stream'",
+                remedy=nearest(stream, known) or f"create it: nats stream add {stream}",
+            ) from err
+
+    async def _with_subjects(self, stream: str, subjects: str) -> dict[str, Any]:
+        found: dict[str, int] = {}
+        while True:
+            body = {"subjects_filter": subjects, "offset": len(found)}
+            info = await self.request(f"STREAM.INFO.{stream}", body)
+            page = info["state"].get("subjects") or {}
+            found.update(page)
+            if not page or len(found) >= info.get("total", 0):
+                info["state"]["subjects"] = found
+                return info
+
+    async def find_stream(self, subject: str) -> str:
+        """The one stream that listens on ``subject``."""
+        names = await self.stream_names(subject)
+        if len(names) == 1:
+            return names[0]
+        known = await self.stream_names()
+        raise ConnectorError(
+            f"{'several streams listen' if names else 'no stream listens'} on subject '{subject}' at {self.url}",
+            expected="one stream that captures the subject",
+            got="streams: " + (", ".join(names or known) or "none"),
+            where="connector 'nats', option 'subject'",
+            remedy="say which with 'stream' = '…'"
+            + ("" if names else ", or let a sink make it: 'stream.create' = 'true'"),
+        )
+
+    async def last_message(self, stream: str, subject: str) -> dict[str, Any] | None:
+        """``{"seq", "data" (base64), "hdrs" …}`` of the last message on a subject."""
+        try:
+            answer = await self.request(f"STREAM.MSG.GET.{stream}", {"last_by_subj": subject})
+        except JetStreamError as err:
+            if err.code == 404:
+                return None
+            raise self.refused(f"the last message of '{subject}'", err) from err
+        return answer["message"]
+
+    def refused(self, what: str, err: JetStreamError) -> PenstockError:
+        return BrokerError(
+            f"JetStream at {self.url} refused {what}",
+            got=str(err),
+            where="connector 'nats'",
+            remedy="see the description; check the account's permissions and limits",
+        )
+
+
+def check_subject(stream: str, info: Mapping[str, Any], subject: str) -> None:
+    """ConnectorError when nothing in the stream can match ``subject``."""
+    config = info["config"]
+    subjects = config.get("subjects") or []
+    if subjects and not any(overlaps(s, subject) for s in subjects):
+        raise ConnectorError(
+            f"stream '{stream}' has no subject that matches '{subject}'",
+            expected="a filter over " + ", ".join(subjects),
+            got=repr(subject),
+            where="connector 'nats', option 'subject'",
+            remedy=nearest(subject, subjects) or "use a subject of the stream",
+        )

@@ -1,0 +1,304 @@
+"""Ordered reading of one (stream, filter subject) by pull requests, with bounded prefetch.
+
+The server keeps an ephemeral consumer without acknowledgements. Messages come in answer
+to pull requests, never more than ``prefetch`` ahead. A gap in the consumer's own
+numbering, silence where a heartbeat was due, or a reconnect makes a new consumer that
+starts behind the last message received: nothing is lost, repeated or reordered.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import msgspec
+
+from penstock.connectors.nats.client import JetStreamApi, JetStreamError
+from penstock.errors import BrokerError, ConnectorError, PenstockError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from nats.aio.msg import Msg
+
+_log = logging.getLogger("penstock.connectors.nats")
+
+PULL_EXPIRES_S = 30.0
+HEARTBEAT_S = 5.0
+#: Attempts to make the consumer again (with growing pauses, about a minute) before failing.
+MAX_ATTEMPTS = 12
+_NS = 1_000_000_000
+
+
+class Message(NamedTuple):
+    """``time_ns``: when the server stored it."""
+
+    sequence: int
+    time_ns: int
+    subject: str
+    data: bytes
+    headers: dict[str, str] | None
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """Where to read from: behind ``after`` (restored or received), else from ``sequence``,
+    else from ``time_ms``, else the first message there is."""
+
+    after: int | None = None
+    sequence: int | None = None
+    time_ms: int | None = None
+
+    def policy(self) -> dict[str, Any]:
+        if self.after is not None or self.sequence is not None:
+            first = self.after + 1 if self.after is not None else self.sequence
+            return {"deliver_policy": "by_start_sequence", "opt_start_seq": max(1, first or 0)}
+        if self.time_ms is not None:
+            seconds, ms = divmod(self.time_ms, 1000)
+            import datetime as dt
+
+            stamp = dt.datetime.fromtimestamp(seconds, dt.UTC).strftime("%Y-%m-%dT%H:%M:%S")
+            return {"deliver_policy": "by_start_time", "opt_start_time": f"{stamp}.{ms:03d}Z"}
+        return {"deliver_policy": "all"}
+
+
+def parse_reply(reply: str) -> tuple[int, int, int, int]:
+    """(stream sequence, consumer sequence, time ns, pending) of a delivery's reply subject,
+    in its form of 9 tokens or that of 11 and more (with domain and account)."""
+    tokens = reply.split(".")
+    at = 5 if len(tokens) < 11 else 7
+    return int(tokens[at]), int(tokens[at + 1]), int(tokens[at + 2]), int(tokens[at + 3])
+
+
+class OrderedConsumer:
+    """``messages``: received, not yet taken. ``pending``: how many more the server has
+    (None: not known yet). ``failure``: reading cannot go on."""
+
+    def __init__(
+        self, api: JetStreamApi, stream: str, subject: str, start: Start, *,
+        prefetch: int, prefetch_bytes: int, wake: Callable[[], None],
+    ) -> None:  # fmt: skip
+        self._api = api
+        self.stream = stream
+        self.subject = subject
+        self._start = start
+        self._received = start.after
+        self._prefetch = max(1, prefetch)
+        self._prefetch_bytes = prefetch_bytes
+        self._wake = wake
+        self.messages: deque[Message] = deque()
+        self.pending: int | None = None
+        self.failure: PenstockError | None = None
+        self._name: str | None = None
+        self._subscription: Any = None
+        self._generation = 0
+        self._outstanding = 0
+        self._delivered = 0
+        self._heard = 0.0
+        self._reset = asyncio.Event()
+        self._closed = False
+        self._reset.set()
+        self._task = asyncio.create_task(self._supervise())
+
+    # -- for the reader -----------------------------------------------------------------
+
+    def taken(self) -> None:
+        """Messages were taken: ask for more when half of the prefetch is free."""
+        if self._name and len(self.messages) + self._outstanding <= self._prefetch // 2:
+            self._ask()
+
+    def reconnected(self) -> None:
+        """The connection is new: what was under way is lost."""
+        self._reset.set()
+
+    @property
+    def caught_up(self) -> bool:
+        return not self.messages and self.pending == 0
+
+    async def last_sequence_passed(self) -> int | None:
+        """A stream sequence up to which nothing of this filter is left to read, or None
+        when there is something. Costs two requests."""
+        if not self.caught_up or self._name is None:
+            return None
+        generation, delivered = self._generation, self._delivered
+        info = await self._api.stream_info(self.stream)
+        try:
+            mine = await self._api.request(f"CONSUMER.INFO.{self.stream}.{self._name}")
+        except JetStreamError:
+            self._reset.set()
+            return None
+        unchanged = self._generation == generation and self._delivered == delivered
+        if mine["num_pending"] or not unchanged or mine["delivered"]["consumer_seq"] != delivered:
+            return None
+        return info["state"]["last_seq"]
+
+    async def close(self) -> None:
+        self._closed = True
+        self._task.cancel()
+        await asyncio.gather(self._task, return_exceptions=True)
+        await self._drop()
+
+    # -- inside -------------------------------------------------------------------------
+
+    async def _supervise(self) -> None:
+        """Makes the consumer whenever ``_reset`` is set; watches for silence."""
+        attempt = 0
+        loop = asyncio.get_running_loop()
+        while True:
+            try:
+                await asyncio.wait_for(self._reset.wait(), HEARTBEAT_S)
+            except TimeoutError:
+                if self._outstanding and loop.time() - self._heard > 3 * HEARTBEAT_S:
+                    self._reset.set()
+                continue
+            if not self._api.client.is_connected:
+                await asyncio.sleep(0.2)
+                continue
+            self._reset.clear()
+            try:
+                await self._create()
+                attempt = 0
+            except ConnectorError as err:
+                self._fail(err)
+                return
+            except (PenstockError, JetStreamError) as err:
+                attempt += 1
+                if attempt >= MAX_ATTEMPTS:
+                    self._fail(
+                        err if isinstance(err, PenstockError) else self._api.refused("a consumer", err)
+                    )
+                    return
+                _log.warning("nats: reading %s of %s: %s; trying again", self.subject, self.stream, err)
+                self._reset.set()
+                await asyncio.sleep(min(10.0, 0.1 * 2**attempt))
+
+    def _fail(self, err: PenstockError) -> None:
+        self.failure = err
+        self._wake()
+
+    async def _create(self) -> None:
+        await self._drop()
+        self._generation += 1
+        start = self._start if self._received is None else Start(after=self._received)
+        await self._check_not_purged(start)
+        config: dict[str, Any] = {
+            "ack_policy": "none",
+            "replay_policy": "instant",
+            "max_deliver": 1,
+            "mem_storage": True,
+            "num_replicas": 1,
+            "inactive_threshold": 300 * _NS,
+            **start.policy(),
+        }
+        if self.subject != ">":
+            config["filter_subject"] = self.subject
+        body = {"stream_name": self.stream, "config": config}
+        created = await self._api.request(f"CONSUMER.CREATE.{self.stream}", body)
+        self._delivered = 0
+        self._outstanding = 0
+        self.pending = created.get("num_pending", 0)
+        inbox = self._api.client.new_inbox()
+        generation = self._generation
+
+        async def receive(msg: Msg) -> None:
+            if generation == self._generation:
+                self._receive(msg)
+
+        self._inbox = inbox
+        self._subscription = await self._api.client.subscribe(
+            inbox, cb=receive, pending_msgs_limit=4 * self._prefetch + 1024, pending_bytes_limit=0
+        )
+        self._name = created["name"]
+        self._heard = asyncio.get_running_loop().time()
+        self._ask()
+        self._wake()
+
+    async def _check_not_purged(self, start: Start) -> None:
+        wanted = start.sequence if start.after is None else start.after + 1
+        state = (await self._api.stream_info(self.stream))["state"]
+        if wanted is not None and wanted < state["first_seq"]:
+            raise ConnectorError(
+                f"stream '{self.stream}' no longer has the position that is needed",
+                expected=f"messages from sequence {wanted} on",
+                got=f"the first one left is {state['first_seq']}: older ones were purged or expired",
+                where=f"connector 'nats', subject '{self.subject}'",
+                remedy="raise the stream's limits; to go on without what is lost, start without this "
+                "state or with 'scan.startup.mode' = 'earliest'",
+            )
+
+    async def _drop(self) -> None:
+        """Forget the server's consumer; it goes away by itself if this fails."""
+        name, self._name = self._name, None
+        subscription, self._subscription = self._subscription, None
+        self._outstanding = 0
+        try:
+            if subscription is not None:
+                await subscription.unsubscribe()
+            if name is not None and self._api.client.is_connected:
+                await self._api.request(f"CONSUMER.DELETE.{self.stream}.{name}")
+        except Exception as err:
+            _log.debug("nats: dropping consumer %s: %s", name, err)
+
+    def _ask(self) -> None:
+        count = self._prefetch - len(self.messages) - self._outstanding
+        if count <= 0 or self._name is None:
+            return
+        body = {
+            "batch": count,
+            "max_bytes": self._prefetch_bytes,
+            "expires": int(PULL_EXPIRES_S * _NS),
+            "idle_heartbeat": int(HEARTBEAT_S * _NS),
+        }
+        self._outstanding += count
+        subject = f"$JS.API.CONSUMER.MSG.NEXT.{self.stream}.{self._name}"
+        task = asyncio.ensure_future(
+            self._api.client.publish(subject, msgspec.json.encode(body), reply=self._inbox)
+        )
+        task.add_done_callback(self._asked)
+
+    def _asked(self, task: asyncio.Future[None]) -> None:
+        if not task.cancelled() and task.exception() is not None and not self._closed:
+            _log.debug("nats: pull request: %s", task.exception())
+            self._reset.set()
+
+    def _receive(self, msg: Msg) -> None:
+        self._heard = asyncio.get_running_loop().time()
+        headers = msg.headers
+        if not msg.reply or not msg.reply.startswith("$JS.ACK."):
+            self._status(headers or {})
+            return
+        sequence, delivered, time_ns, pending = parse_reply(msg.reply)
+        if delivered != self._delivered + 1:
+            self._generation += 1  # nothing more of this consumer counts
+            self._reset.set()
+            return
+        self._delivered = delivered
+        self._received = sequence
+        self._outstanding -= 1
+        self.pending = pending
+        self.messages.append(Message(sequence, time_ns, msg.subject, msg.data, headers))
+        self._wake()
+
+    def _status(self, headers: dict[str, str]) -> None:
+        """100: heartbeat. 404, 408, 409: a pull request ended before it was filled."""
+        code = headers.get("Status", "")
+        if code == "100":
+            return
+        if code == "503" or "Consumer Deleted" in headers.get("Description", ""):
+            self._reset.set()
+            return
+        self._outstanding = max(0, self._outstanding - int(headers.get("Nats-Pending-Messages", "0")))
+        if "Nats-Pending-Messages" not in headers:
+            self._outstanding = 0
+        self.taken()
+
+
+def broker_gone(url: str) -> BrokerError:
+    return BrokerError(
+        f"the connection to NATS at {url} is closed",
+        where="connector 'nats'",
+        remedy="check that the server runs",
+    )

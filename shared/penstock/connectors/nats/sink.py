@@ -1,0 +1,200 @@
+"""The at-least-once JetStream sink: rows are published at once, acknowledgements bounded.
+
+A checkpoint is acknowledged when every row before its barrier is stored. After a failure
+rows since the last checkpoint are published again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from penstock.connectors.base import SinkWriter, TableInfo
+from penstock.connectors.nats.client import JetStreamApi, connect, server_url
+from penstock.connectors.nats.connector import OPTIONS
+from penstock.connectors.nats.encoding import MessageEncoder, OutMessage
+from penstock.connectors.nats.streams import sink_stream
+from penstock.errors import BrokerError, PenstockError
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Sequence
+
+    from nats.aio.msg import Msg
+
+    from penstock.connectors.base import SourceContext
+    from penstock.types import Batch
+
+#: Without an acknowledgement for so long, a message is published again …
+RETRY_S = 5.0
+#: … and after so long the task fails.
+GIVE_UP_S = 60.0
+#: Rows that may wait in front of the in-flight window before ``ready`` says no.
+_MAX_QUEUED = 8_192
+
+
+class AtLeastOnceWriter(SinkWriter):
+    def __init__(self, table: TableInfo) -> None:
+        self._table = table
+        self._options = OPTIONS.read(table.options)
+        self._queue: deque[OutMessage] = deque()
+        #: number → (message, first sent, last sent)
+        self._in_flight: dict[int, tuple[OutMessage, float, float]] = {}
+        self._number = 0
+        self._changed = asyncio.Event()
+        self._work = asyncio.Event()
+        self._failure: PenstockError | None = None
+        self._tasks: list[asyncio.Task[None]] = []
+
+    async def open(self, ctx: SourceContext, restored: Sequence[bytes]) -> None:
+        self.ctx = ctx
+        self._encoder = MessageEncoder(self._table, self._options, ctx)
+        url = server_url(self._options, ctx.config)
+        client = await connect(url, f"penstock sink {ctx.uid} {ctx.subtask_index}")
+        self._api = JetStreamApi(client, url)
+        self._stream = await sink_stream(self._api, self._options, self._encoder.template.wildcard)
+        self._encoder.max_payload = client.max_payload
+        self._inbox = client.new_inbox()
+        await client.subscribe(f"{self._inbox}.*", cb=self._acknowledged, pending_bytes_limit=0)
+        self._tasks = [asyncio.create_task(self._publish()), asyncio.create_task(self._retry())]
+
+    def write(self, batch: Batch) -> None:
+        self._check()
+        self._queue.extend(self._encoder.encode(batch))
+        self._work.set()
+
+    def ready(self) -> bool:
+        return len(self._queue) < _MAX_QUEUED or self._failure is not None
+
+    async def wait_ready(self) -> None:
+        while not self.ready():
+            self._changed.clear()
+            await self._changed.wait()
+        self._check()
+
+    def begin_checkpoint(self, checkpoint_id: int) -> Awaitable[list[bytes]]:
+        last = self._number + len(self._queue)
+
+        async def stored() -> list[bytes]:
+            await self._until_stored(last)
+            return []
+
+        return stored()
+
+    async def finish(self) -> None:
+        await self._until_stored(self._number + len(self._queue))
+
+    async def close(self) -> None:
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        if self._tasks:
+            await self._api.client.close()
+
+    # -- inside -------------------------------------------------------------------------
+
+    def _check(self) -> None:
+        if self._failure is not None:
+            raise self._failure
+
+    def _fail(self, err: PenstockError) -> None:
+        self._failure = err
+        self._changed.set()
+
+    async def _until_stored(self, last: int) -> None:
+        """Until the first ``last`` messages are acknowledged."""
+
+        def open_ones() -> bool:
+            # Insertion order is publication order: the first key is the oldest.
+            oldest = next(iter(self._in_flight), None)
+            return self._number < last or (oldest is not None and oldest < last)
+
+        while open_ones():
+            self._check()
+            self._changed.clear()
+            await self._changed.wait()
+        self._check()
+
+    async def _publish(self) -> None:
+        loop = asyncio.get_running_loop()
+        window: int = self._options["sink.max-in-flight"]
+        try:
+            while True:
+                while self._queue and len(self._in_flight) < window:
+                    message, number = self._queue.popleft(), self._number
+                    self._number += 1
+                    now = loop.time()
+                    self._in_flight[number] = (message, now, now)
+                    await self._send(number, message)
+                self._changed.set()
+                self._work.clear()
+                if not self._queue or len(self._in_flight) >= window:
+                    await self._work.wait()
+        except PenstockError as err:
+            self._fail(err)
+
+    async def _send(self, number: int, message: OutMessage) -> None:
+        import nats.errors
+
+        try:
+            await self._api.client.publish(
+                message.subject, message.data, reply=f"{self._inbox}.{number}", headers=message.headers
+            )
+        except (nats.errors.OutboundBufferLimitError, nats.errors.ConnectionReconnectingError):
+            return  # not connected now; ``_retry`` sends it again
+        except nats.errors.Error as err:
+            raise BrokerError(
+                f"cannot publish to NATS at {self._api.url}",
+                got=f"{type(err).__name__} {err}".strip(),
+                where=f"subject '{message.subject}'",
+                remedy="check the server and the account's permissions",
+            ) from err
+
+    async def _acknowledged(self, msg: Msg) -> None:
+        number = int(msg.subject.rsplit(".", 1)[1])
+        if (msg.headers or {}).get("Status") == "503":
+            return  # no stream listens at this moment (a leader is elected): ``_retry``
+        if b'"error"' in msg.data and (error := msgspec.json.decode(msg.data).get("error")):
+            if error.get("code") == 503:
+                return
+            self._fail(self._refused(number, error))
+            return
+        self._in_flight.pop(number, None)
+        self._work.set()
+        self._changed.set()
+
+    def _refused(self, number: int, error: dict) -> BrokerError:
+        message = self._in_flight.get(number)
+        return BrokerError(
+            f"stream '{self._stream}' refused a message",
+            got=f"{error.get('description')} (err_code {error.get('err_code')})",
+            where=f"subject '{message[0].subject}'" if message else f"stream '{self._stream}'",
+            remedy="check the stream's limits (max_bytes, max_msgs with discard new, max_msg_size)",
+        )
+
+    async def _retry(self) -> None:
+        loop = asyncio.get_running_loop()
+        try:
+            while True:
+                await asyncio.sleep(RETRY_S / 5)
+                # The oldest message decides for all: acknowledgements come in order.
+                self._changed.set()
+                now = loop.time()
+                for number, (message, first, last) in list(self._in_flight.items()):
+                    if now - first > GIVE_UP_S:
+                        raise BrokerError(
+                            f"stream '{self._stream}' at {self._api.url} does not acknowledge",
+                            expected=f"an acknowledgement within {GIVE_UP_S:g} s",
+                            got=f"{len(self._in_flight)} messages without one",
+                            where=f"subject '{message.subject}'",
+                            remedy="check that the server runs and the stream has a leader",
+                        )
+                    if now - last < RETRY_S:
+                        break
+                    if self._api.client.is_connected and number in self._in_flight:
+                        self._in_flight[number] = (message, first, now)
+                        await self._send(number, message)
+        except PenstockError as err:
+            self._fail(err)

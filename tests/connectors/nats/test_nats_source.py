@@ -1,0 +1,282 @@
+import asyncio
+import json
+import time
+
+import pytest
+
+from penstock.errors import BrokerError, ConnectorError, RecordError
+from penstock.formats import get_format
+from penstock.types import Batch, Schema
+from penstock.types import logical as t
+
+pytestmark = pytest.mark.cluster
+
+SCHEMA = Schema.of(("n", t.BigIntType()))
+END = {"Penstock-End-Of-Stream": "true"}
+
+
+@pytest.fixture
+async def stream(shared_nats):
+    """A fresh stream over ``<name>.>``: (name, publish(subject suffix, data, headers))."""
+    client = await shared_nats.client()
+    js = client.jetstream()
+    name = f"S{time.time_ns()}"
+    await js.add_stream(name=name, subjects=[f"{name}.>"])
+
+    async def publish(suffix, data, headers=None):
+        data = data if isinstance(data, bytes) else json.dumps(data).encode()
+        return (await js.publish(f"{name}.{suffix}", data, headers=headers)).seq
+
+    publish.js = js
+    yield name, publish
+    await js.delete_stream(name)
+    await client.close()
+
+
+def options(server, stream, **more):
+    return {"connector": "nats", "url": server.url, "stream": stream, "format": "json", **more}
+
+
+def rows(fetched):
+    return [r for f in fetched for r in f.batch.to_pylist()]
+
+
+async def test_reads_to_the_end_with_metadata(harness, shared_nats, stream):
+    name, publish = stream
+    before_ms = time.time_ns() // 1_000_000
+    for i in range(10):
+        await publish(f"a.{i % 2}", {"n": i}, {"k": "v"} if i == 3 else None)
+    opts = options(shared_nats, name, **{"scan.bounded.mode": "latest"})
+    harness.connector(SCHEMA, opts)
+    splits = await harness.splits(SCHEMA, opts)
+    assert [s.id for s in splits] == [f"{name}:{name}.a.0", f"{name}:{name}.a.1"]
+    reader = await harness.reader(
+        SCHEMA, opts, splits, metadata=("sequence", "subject", "timestamp", "headers")
+    )
+    fetched = await harness.read(reader)
+    got = sorted(rows(fetched))
+    assert [r[:3] for r in got] == [(i, i + 1, f"{name}.a.{i % 2}") for i in range(10)]
+    assert dict(got[3][4]) == {"k": "v"}
+    assert all(r[3].timestamp() * 1000 >= before_ms - 1 for r in got)
+    assert fetched[0].batch.times is not None
+    assert reader.finished_splits() == {s.id for s in splits}
+    await reader.close()
+
+
+@pytest.mark.parametrize(
+    ("more", "want"),
+    [
+        ({}, [1, 2, 3, 4, 5]),
+        ({"scan.startup.mode": "sequence", "scan.startup.sequence": "3"}, [3, 4, 5]),
+        ({"scan.bounded.mode": "sequence", "scan.bounded.sequence": "2"}, [1, 2]),
+        ({"scan.startup.mode": "latest"}, []),
+        ({"scan.split": "filter"}, [1, 2, 3, 4, 5]),
+        ({"scan.split": "subject"}, [1, 2, 3, 4, 5]),
+    ],
+)
+async def test_start_and_end(harness, shared_nats, stream, more, want):
+    name, publish = stream
+    for i in range(1, 6):
+        await publish("a", {"n": i})
+    opts = options(shared_nats, name, **{"scan.bounded.mode": "latest", **more})
+    assert [r[0] for r in await harness.read_all(SCHEMA, opts)] == want
+
+
+async def test_starts_at_a_time(harness, shared_nats, stream):
+    name, publish = stream
+    await publish("a", {"n": 1})
+    await asyncio.sleep(0.05)
+    now_ms = time.time_ns() // 1_000_000
+    await publish("a", {"n": 2})
+    more = {
+        "scan.startup.mode": "timestamp",
+        "scan.startup.timestamp-millis": str(now_ms),
+        "scan.bounded.mode": "latest",
+    }
+    assert await harness.read_all(SCHEMA, options(shared_nats, name, **more)) == [(2,)]
+
+
+async def test_a_marker_for_every_subject_ends_the_split(harness, shared_nats, stream):
+    name, publish = stream
+    opts = options(shared_nats, name, subject=f"{name}.f.*", **{"scan.bounded.mode": "marker"})
+    reader = await harness.reader(SCHEMA, opts)
+    await publish("f.a", {"n": 1})
+    await publish("f.b", {"n": 2})
+    await publish("f.a", b"", END)
+    assert rows(await harness.read(reader, rows=2)) == [(1,), (2,)]
+    assert not reader.finished_splits()
+    splits = reader.snapshot()
+    await reader.close()
+    reader = await harness.reader(SCHEMA, opts, splits)
+    await publish("f.b", {"n": 3})
+    await publish("f.b", b"", END)
+    assert rows(await harness.read(reader)) == [(3,)]
+    await reader.close()
+    single = options(shared_nats, name, subject=f"{name}.f.b", **{"scan.bounded.mode": "marker"})
+    assert await harness.read_all(SCHEMA, single) == [(2,), (3,)]
+
+
+async def test_positions_resume_exactly_even_inside_a_batch_message(harness, shared_nats, stream):
+    name, publish = stream
+    want = []
+    for m in range(20):
+        part = [(m * 100 + i,) for i in range(37)]
+        want += part
+        if m % 2:
+            data = get_format("json").encoder(SCHEMA, {}).encode_batch(Batch.of(SCHEMA, part))
+            await publish("a", data, {"Penstock-Batch": "true"})
+        else:
+            for (n,) in part:
+                await publish("a", {"n": n})
+    opts = options(shared_nats, name, **{"scan.bounded.mode": "latest"})
+    splits, got = None, []
+    while len(got) < len(want):
+        reader = await harness.reader(SCHEMA, opts, splits, batch_rows=23)
+        got += rows(await harness.read(reader, rows=60))
+        splits = reader.snapshot()
+        await reader.close()
+    assert got == want
+
+
+@pytest.mark.parametrize("format_", ["json", "arrow", "csv"])
+async def test_messages_that_carry_batches(harness, shared_nats, stream, format_):
+    name, publish = stream
+    encoder = get_format(format_).encoder(SCHEMA, {})
+    for m in range(3):
+        await publish("a", encoder.encode_batch(Batch.of(SCHEMA, [(m * 10 + i,) for i in range(10)])))
+    opts = options(
+        shared_nats, name, **{"scan.bounded.mode": "latest", "message.batch": "true", "format": format_}
+    )
+    reader = await harness.reader(SCHEMA, opts, metadata=("sequence",))
+    assert rows(await harness.read(reader)) == [(i, i // 10 + 1) for i in range(30)]
+    await reader.close()
+
+
+async def test_more_than_the_prefetch(harness, shared_nats, stream):
+    name, publish = stream
+    futures = [await publish.js.publish_async(f"{name}.a", b'{"n":%d}' % i) for i in range(3_000)]
+    await asyncio.gather(*futures)
+    opts = options(shared_nats, name, **{"scan.bounded.mode": "latest", "scan.prefetch": "100"})
+    assert [r[0] for r in await harness.read_all(SCHEMA, opts)] == list(range(3_000))
+
+
+async def test_waits_for_new_messages_and_knows_when_it_caught_up(harness, shared_nats, stream):
+    name, publish = stream
+    await publish("a", {"n": 1})
+    reader = await harness.reader(SCHEMA, options(shared_nats, name))
+    assert rows(await harness.read(reader, rows=1)) == [(1,)]
+    (split,) = reader.snapshot()
+    assert reader.poll() is None
+    assert reader.caught_up(split.id)
+    assert reader.pending_records() == 0
+    waiting = asyncio.create_task(harness.read(reader, rows=1))
+    await publish("b", {"n": 2})
+    assert rows(await waiting) == [(2,)]
+    await reader.close()
+
+
+async def test_new_subjects_become_new_splits(harness, shared_nats, stream):
+    name, publish = stream
+    await publish("a", {"n": 1})
+    opts = options(
+        shared_nats, name, subject=f"{name}.*", **{"scan.split": "subject", "scan.startup.mode": "latest"}
+    )
+    first = await harness.splits(SCHEMA, opts)
+    await publish("b", {"n": 2})
+    second = await harness.splits(SCHEMA, opts, known=[s.id for s in first])
+    assert [s.id for s in second] == [f"{name}:{name}.b"]
+    assert "start" in first[0].payload
+    assert "start" not in second[0].payload
+
+
+async def test_a_purged_position_fails_at_once(harness, shared_nats, stream):
+    name, publish = stream
+    for i in range(1, 6):
+        await publish("a", {"n": i})
+    opts = options(shared_nats, name)
+    reader = await harness.reader(SCHEMA, opts, batch_rows=2)
+    assert rows(await harness.read(reader, rows=2)) == [(1,), (2,)]
+    splits = reader.snapshot()
+    await reader.close()
+    await publish.js.purge_stream(name, seq=5)
+    reader = await harness.reader(SCHEMA, opts, splits)
+    with pytest.raises(ConnectorError, match="no longer has the position") as caught:
+        await harness.read(reader, rows=1)
+    assert "from sequence 3 on" in str(caught.value)
+    assert "first one left is 5" in str(caught.value)
+    await reader.close()
+
+
+async def test_a_bad_record_names_its_sequence(harness, shared_nats, stream):
+    name, publish = stream
+    await publish("a", {"n": 1})
+    await publish("a", b'{"n":"x"}')
+    await publish("a", {"n": 3})
+    opts = options(shared_nats, name, **{"scan.bounded.mode": "latest"})
+    with pytest.raises(RecordError, match=r"stream sequence 2, subject .*, column 'n'"):
+        await harness.read_all(SCHEMA, opts)
+    harness.on_error = "skip"
+    reader = await harness.reader(SCHEMA, opts, metadata=("sequence",))
+    assert rows(await harness.read(reader)) == [(1, 1), (3, 3)]
+    assert len(harness.bad) == 1
+    await reader.close()
+
+
+async def test_what_is_not_there_is_named(harness, shared_nats, stream):
+    name, _ = stream
+    with pytest.raises(ConnectorError, match=f"no stream '{name}x'") as caught:
+        await harness.splits(SCHEMA, options(shared_nats, name + "x"))
+    assert f"'{name}'" in caught.value.remedy
+    with pytest.raises(ConnectorError, match=r"has no subject that matches 'other\.a'"):
+        await harness.splits(SCHEMA, options(shared_nats, name, subject="other.a"))
+    without = options(shared_nats, name, subject="nobody.here")
+    del without["stream"]
+    with pytest.raises(ConnectorError, match="no stream listens"):
+        await harness.splits(SCHEMA, without)
+    absent = options(shared_nats, name, url="nats://127.0.0.1:1")
+    with pytest.raises(BrokerError, match=r"cannot connect to NATS at nats://127\.0\.0\.1:1") as broker:
+        await harness.splits(SCHEMA, absent)
+    assert "nats-server -js" in broker.value.remedy
+
+
+async def test_survives_a_server_that_is_killed(harness, own_nats):
+    client = await own_nats.client()
+    js = client.jetstream()
+    await js.add_stream(name="S", subjects=["s"])
+    for i in range(100):
+        await js.publish("s", b'{"n":%d}' % i)
+    await client.close()
+    reader = await harness.reader(SCHEMA, options(own_nats, "S"), batch_rows=7)
+    got = rows(await harness.read(reader, rows=50))
+    own_nats.kill()
+    own_nats.start()
+    client = await own_nats.client()
+    js = client.jetstream()
+    async with asyncio.timeout(20):
+        while True:
+            try:
+                await js.publish("s", b'{"n":100}')
+                break
+            except Exception:
+                await asyncio.sleep(0.1)
+    got += rows(await harness.read(reader, rows=101 - len(got)))
+    assert [r[0] for r in got] == list(range(101))
+    await reader.close()
+    await client.close()
+
+
+@pytest.mark.parametrize(
+    ("more", "says"),
+    [
+        ({"scan.startup.mode": "sequence"}, "scan.startup.sequence"),
+        ({"scan.bounded.sequence": "4"}, "scan.bounded.sequence"),
+        ({"scan.startup.mode": "erliest"}, "did you mean 'earliest'"),
+        ({"format": "parquet"}, "for files"),
+        ({"subject": "a..b"}, "no NATS subject"),
+    ],
+)
+def test_options_are_checked(harness, more, says):
+    opts = {"connector": "nats", "stream": "S", "format": "json", **more}
+    with pytest.raises(ConnectorError) as caught:
+        harness.connector(SCHEMA, opts)
+    assert says in str(caught.value)
