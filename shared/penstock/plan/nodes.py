@@ -32,7 +32,8 @@ class MetadataColumn(msgspec.Struct, frozen=True):
 class TableRef(msgspec.Struct, frozen=True, kw_only=True):
     """A catalog table as a plan needs it. ``physical``: the connector's own columns;
     ``metadata``: appended after them; ``computed``: expressions over (physical, metadata)
-    that give ``schema``; ``watermark`` is over ``schema``'s columns."""
+    that give ``schema``; ``watermark`` is over ``schema``'s columns. ``guarantee``,
+    ``sink_modes``, ``nested_projection``: what the connector says of itself."""
 
     name: str
     connector: str
@@ -44,6 +45,10 @@ class TableRef(msgspec.Struct, frozen=True, kw_only=True):
     watermark: WatermarkSpec | None = None
     primary_key: tuple[str, ...] = ()
     bounded: bool = False
+    guarantee: str = ""
+    sink_modes: tuple[str, ...] = ("append",)
+    #: The source delivers a ROW column with fewer fields when asked to.
+    nested_projection: bool = False
 
 
 class Scan(_Node, frozen=True, kw_only=True, tag="scan"):

@@ -1,0 +1,97 @@
+"""Changelog modes: which edges carry updates, and who needs the −U rows."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+from penstock.errors import UnsupportedError
+from penstock.plan import nodes as n
+from penstock.plan.rewriting import walk
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from penstock.plan.properties import Analysis
+
+Mode = Literal["append", "upsert", "retract"]
+
+
+@dataclass(frozen=True, slots=True)
+class SinkMode:
+    """What a sink receives; ``materialize``: an upsert materialiser on its key comes first."""
+
+    mode: Mode
+    keys: tuple[int, ...] = ()
+    materialize: bool = False
+
+
+class ChangelogModes:
+    """Modes for a whole plan. ``before(node)``: somebody needs the node's −U rows."""
+
+    def __init__(self, sinks: Sequence[n.Sink], analysis: Analysis) -> None:
+        self._analysis = analysis
+        self._before: dict[int, bool] = {}
+        self.sinks = {id(s): sink_mode(s, analysis) for s in sinks}
+        order = walk(sinks)
+        for node in reversed(order):
+            wanted = self._before.get(id(node), False)
+            if isinstance(node, n.Sink):
+                wanted = self.sinks[id(node)].mode == "retract" or self.sinks[id(node)].materialize
+            for child in n.inputs_of(node):
+                self._before[id(child)] = self._before.get(id(child), False) or _asks_before(node, wanted)
+
+    def before(self, node: n.Node) -> bool:
+        return self._before.get(id(node), False)
+
+    def mode(self, node: n.Node) -> Mode:
+        """The changelog mode of the node's output edge."""
+        known = self._analysis.of(node)
+        if not known.updating:
+            return "append"
+        return "retract" if self.before(node) or not known.unique else "upsert"
+
+
+def _asks_before(node: n.Node, wanted: bool) -> bool:
+    match node:
+        case n.Project() | n.Limit() | n.Sink() | n.AssignWatermarks() | n.SideOutput():
+            return wanted
+        case n.Union_():
+            return True
+        case n.Scan() | n.Values():
+            return False
+        case _:
+            # A filter must see the old row to take it back; stateful operators retract it.
+            return True
+
+
+def sink_mode(sink: n.Sink, analysis: Analysis) -> SinkMode:
+    """UnsupportedError when the table takes no updates."""
+    known = analysis.of(sink.input)
+    table = sink.table
+    if not known.updating:
+        return SinkMode("append", ())
+    names = sink.schema.names
+    declared = tuple(names.index(c) for c in table.primary_key) or sink.upsert_keys
+    if declared and "upsert" in table.sink_modes:
+        fits = any(key == frozenset(declared) for key in known.unique)
+        return SinkMode("upsert", declared, materialize=not fits)
+    if "upsert" in table.sink_modes and table.connector == "collect" and known.unique:
+        return SinkMode("upsert", tuple(sorted(min(known.unique, key=len))))
+    if "retract" in table.sink_modes:
+        return SinkMode("retract", declared)
+    if "upsert" in table.sink_modes:
+        raise UnsupportedError(
+            f"table '{table.name}' takes updates by key, but declares none",
+            expected="PRIMARY KEY (…) NOT ENFORCED in the table",
+            got="an updating query",
+            where=f"table '{table.name}'",
+            remedy="declare the primary key that the query's rows are updated by",
+        )
+    raise UnsupportedError(
+        f"table '{table.name}' takes only inserts, but the query updates its rows",
+        expected="an append-only query, or a connector that takes updates",
+        got=f"an updating query into connector '{table.connector}'",
+        where=f"table '{table.name}'",
+        remedy="aggregate over windows (TABLE(TUMBLE(…))), or write to a connector with upserts",
+    )

@@ -1,0 +1,166 @@
+"""Logical plan → optimised logical plan.
+
+In order: predicates down (join keys come out), windows into aggregates, Top-N, window and
+interval joins, equalities into sources that can apply them, unused columns out, late data
+attached, equal sub-plans shared.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from penstock.config import LATE_TABLE
+from penstock.functions.expr import Call, Expr, InputRef, Literal
+from penstock.functions.registry import make_call
+from penstock.plan import nodes as n
+from penstock.plan.constants import assume
+from penstock.plan.properties import Analysis
+from penstock.plan.pruning import prune
+from penstock.plan.pushdown import PushDown
+from penstock.plan.rewriting import Interner, bottom_up, conjuncts, filtered
+from penstock.plan.rules import merge_projects, merge_window_table, rank_to_top_n, recognise_join
+
+replace = msgspec.structs.replace
+
+#: ``(table, columns needed, {physical column: storage constant}) -> what it applies itself``.
+SourcePushDown = Callable[[n.TableRef, Sequence[int], Mapping[int, Any]], Mapping[str, Any]]
+
+LATE_TAG = "late"
+
+
+def optimize(
+    plan: n.LogicalPlan,
+    push_down: SourcePushDown | None = None,
+    late_sink: n.TableRef | None = None,
+) -> n.LogicalPlan:
+    """``late_sink``: the table of ``table.exec.late-data.table``, for late rows of window
+    aggregates."""
+    roots: list[n.Node] = list(plan.sinks)
+    roots = _share(roots)
+    pusher = PushDown()
+    roots = [pusher.run(r) for r in roots]
+    roots = _apply(roots, merge_projects)
+    roots = _apply(roots, merge_window_table)
+    analysis = Analysis()
+    roots = _apply(roots, lambda node: rank_to_top_n(node, analysis))
+    analysis = Analysis()
+    roots = _apply(roots, lambda node: recognise_join(node, analysis))
+    if push_down is not None:
+        roots = _apply(roots, lambda node: _into_source(node, push_down))
+    if late_sink is not None:
+        roots = _attach_late(roots, late_sink)
+    roots = _share(roots)
+    roots = list(prune(roots))  # type: ignore[arg-type]
+    roots = _apply(roots, merge_projects)
+    roots = _share(roots)
+    return replace(plan, sinks=tuple(roots))
+
+
+def _share(roots: list[n.Node]) -> list[n.Node]:
+    interner = Interner()
+    return [interner.intern(r) for r in roots]
+
+
+def _apply(roots: list[n.Node], rule: Callable[[n.Node], n.Node]) -> list[n.Node]:
+    memo: dict[int, tuple] = {}
+    return [bottom_up(r, rule, memo) for r in roots]
+
+
+def _into_source(node: n.Node, push_down: SourcePushDown) -> n.Node:
+    """``Filter(column = constant)`` over a scan, where the connector applies it itself."""
+    if not isinstance(node, n.Filter) or not isinstance(node.input, n.Scan):
+        return node
+    scan = node.input
+    equals: dict[int, tuple[Expr, Any]] = {}
+    for part in conjuncts(node.condition):
+        found = _equality(part, scan)
+        if found is not None:
+            equals.setdefault(found[0], (part, found[1]))
+    if not equals:
+        return node
+    physical = scan.table.physical
+    constants = {column: value for column, (_, value) in equals.items()}
+    pushed = dict(push_down(scan.table, tuple(range(len(physical))), constants))
+    names = physical.names
+    applied = {c for c, value in constants.items() if names[c] in pushed and pushed[names[c]] == value}
+    if not applied:
+        return node
+    rest = [p for p in conjuncts(node.condition) if p not in [equals[c][0] for c in applied]]
+    facts = {c: Literal(constants[c], physical.types[c].not_null) for c in applied}
+    table = scan.table
+    if table.computed is not None:
+        table = replace(table, computed=tuple(assume(e, facts) for e in table.computed))
+    return filtered(replace(scan, table=table, pushed={**scan.pushed, **pushed}), rest)
+
+
+def _equality(part: Expr, scan: n.Scan) -> tuple[int, Any] | None:
+    """(physical column, constant) of ``column = constant`` over a scan's output."""
+    if not isinstance(part, Call) or part.function != "=" or len(part.args) != 2:
+        return None
+    left, right = part.args
+    if isinstance(left, Literal):
+        left, right = right, left
+    if not isinstance(left, InputRef) or not isinstance(right, Literal) or right.value is None:
+        return None
+    column = scan.projection[left.index] if scan.projection is not None else left.index
+    if scan.table.computed is not None:
+        source = scan.table.computed[column]
+        if not isinstance(source, InputRef) or source.index >= len(scan.table.physical):
+            return None
+        column = source.index
+    return column, right.value
+
+
+# -- late data ---------------------------------------------------------------------------------
+
+
+def late_table_name(plan: n.LogicalPlan) -> str:
+    return LATE_TABLE.read(plan.config)
+
+
+def _attach_late(roots: list[n.Node], table: n.TableRef) -> list[n.Node]:
+    """Every event-time window aggregate over rows sends its late ones to the table."""
+    tagged: list[n.WindowAggregate] = []
+
+    def tag(node: n.Node) -> n.Node:
+        if isinstance(node, n.WindowAggregate) and node.windowed_input is None and node.window.time is not None:
+            node = replace(node, late_tag=LATE_TAG)
+            tagged.append(node)
+        return node
+
+    roots = _apply(roots, tag)
+    unique: dict[str, n.WindowAggregate] = {}
+    interner = Interner()
+    for node in tagged:
+        shared = interner.intern(node)
+        unique.setdefault(interner.fingerprint(shared), node)
+    for number, node in enumerate(unique.values()):
+        name = table.name if number == 0 else f"{table.name} {number + 1}"
+        roots.append(_late_sink(node, table, f"{name} (late rows)"))
+    return roots
+
+
+def _late_sink(node: n.WindowAggregate, table: n.TableRef, name: str) -> n.Sink:
+    rows = node.input.schema
+    side = n.SideOutput(input=node, tag=LATE_TAG, schema=rows)
+    expressions: list[Expr] = []
+    for field in table.schema.fields:
+        if field.name in rows.names:
+            index = rows.index(field.name)
+            value: Expr = InputRef(index, rows.types[index])
+            if value.type.with_nullable(True) != field.type.with_nullable(True):
+                value = make_call("CAST", [value], type=field.type.with_nullable(value.type.nullable))
+        else:
+            value = Literal(None, field.type.with_nullable(True))
+        expressions.append(value)
+    project = n.Project(input=side, expressions=tuple(expressions), schema=t_schema(table, expressions))
+    return n.Sink(input=project, table=table, name=name, schema=table.schema)
+
+
+def t_schema(table: n.TableRef, expressions: Sequence[Expr]) -> n.Schema:
+    from penstock.types.logical import Field, Schema
+
+    return Schema(tuple(Field(f.name, e.type) for f, e in zip(table.schema.fields, expressions, strict=True)))

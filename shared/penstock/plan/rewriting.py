@@ -1,0 +1,119 @@
+"""Helpers for rules: sharing, conjunctions, substitution."""
+
+from __future__ import annotations
+
+import hashlib
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from penstock.functions.expr import Call, Expr, InputRef, transform
+from penstock.functions.registry import make_call
+from penstock.plan import nodes as n
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
+_INPUT_FIELDS = {"input", "left", "right", "inputs"}
+
+
+class Interner:
+    """Equal sub-plans become one object; each has a fingerprint (16 hex digits)."""
+
+    def __init__(self) -> None:
+        self._by_print: dict[str, n.Node] = {}
+        self._prints: dict[int, tuple[n.Node, str]] = {}
+        self._memo: dict[int, tuple[n.Node, n.Node]] = {}
+
+    def intern(self, node: n.Node) -> n.Node:
+        found = self._memo.get(id(node))
+        if found is not None:
+            return found[1]
+        new = n.with_inputs(node, tuple(self.intern(i) for i in n.inputs_of(node)))
+        digest = self._digest(new)
+        shared = self._by_print.setdefault(digest, new)
+        self._prints[id(shared)] = (shared, digest)
+        self._memo[id(node)] = (node, shared)
+        self._memo[id(shared)] = (shared, shared)
+        return shared
+
+    def fingerprint(self, node: n.Node) -> str:
+        """Of an interned node."""
+        return self._prints[id(node)][1]
+
+    def _digest(self, node: n.Node) -> str:
+        own: dict[str, Any] = {
+            name: getattr(node, name) for name in node.__struct_fields__ if name not in _INPUT_FIELDS
+        }
+        inputs = [self._prints[id(i)][1] for i in n.inputs_of(node)]
+        data = msgspec.json.encode([type(node).__name__, inputs, own], order="sorted")
+        return hashlib.sha256(data).hexdigest()[:16]
+
+
+def bottom_up(root: n.Node, rule: Callable[[n.Node], n.Node], memo: dict[int, tuple] | None = None) -> n.Node:
+    """Apply ``rule`` to every node, inputs first; shared nodes once."""
+    memo = {} if memo is None else memo
+    found = memo.get(id(root))
+    if found is not None:
+        return found[1]
+    new = rule(n.with_inputs(root, tuple(bottom_up(i, rule, memo) for i in n.inputs_of(root))))
+    memo[id(root)] = (root, new)
+    return new
+
+
+def walk(roots: Iterable[n.Node]) -> list[n.Node]:
+    """Every node once, inputs before consumers."""
+    out: list[n.Node] = []
+    seen: set[int] = set()
+
+    def visit(node: n.Node) -> None:
+        if id(node) in seen:
+            return
+        seen.add(id(node))
+        for i in n.inputs_of(node):
+            visit(i)
+        out.append(node)
+
+    for root in roots:
+        visit(root)
+    return out
+
+
+def conjuncts(expr: Expr | None) -> list[Expr]:
+    if expr is None:
+        return []
+    if isinstance(expr, Call) and expr.function == "AND":
+        return [c for arg in expr.args for c in conjuncts(arg)]
+    if isinstance(expr, Call) and expr.function == "BETWEEN":
+        value, low, high = expr.args
+        at = {"line": expr.line, "column": expr.column}
+        return [make_call(">=", [value, low], **at), make_call("<=", [value, high], **at)]
+    return [expr]
+
+
+def conjunction(parts: Sequence[Expr]) -> Expr | None:
+    unique = list(parts)
+    for i in range(len(unique) - 1, -1, -1):
+        if unique[i] in unique[:i]:
+            del unique[i]
+    if not unique:
+        return None
+    return unique[0] if len(unique) == 1 else make_call("AND", unique)
+
+
+def substitute(expr: Expr, inputs: Sequence[Expr]) -> Expr:
+    """Column i replaced by ``inputs[i]``."""
+    return transform(expr, lambda e: inputs[e.index] if isinstance(e, InputRef) else e)
+
+
+def shift(expr: Expr, by: int) -> Expr:
+    return transform(expr, lambda e: InputRef(e.index + by, e.type) if isinstance(e, InputRef) else e)
+
+
+def identity(node: n.Node) -> list[Expr]:
+    return [InputRef(i, f.type) for i, f in enumerate(node.schema.fields)]
+
+
+def filtered(node: n.Node, parts: Sequence[Expr]) -> n.Node:
+    condition = conjunction(parts)
+    return node if condition is None else n.Filter(input=node, condition=condition, schema=node.schema)

@@ -1,0 +1,392 @@
+"""GROUP BY, aggregates, HAVING: windowed, updating and with grouping sets."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import chain, combinations
+from typing import TYPE_CHECKING, Any
+
+from sqlglot import exp
+
+from penstock.errors import PenstockError
+from penstock.functions.aggregates import infer_aggregate, is_aggregate
+from penstock.functions.expr import AggregateCall, Expr, InputRef, Literal
+from penstock.plan import nodes as n
+from penstock.sql.dialect import JsonCall
+from penstock.sql.expressions import ExpressionBinder, column_parts, function_name
+from penstock.sql.scope import Relation, unique_schema
+from penstock.sql.windows import GroupWindow, group_window, window_types
+from penstock.types import logical as t
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from penstock.sql.queries import QueryBinder
+
+_CONSTANT_TAIL = {"LISTAGG": 1, "PERCENTILE": 1, "APPROX_PERCENTILE": 1}
+
+
+@dataclass(frozen=True, slots=True)
+class AggregateDraft:
+    """An aggregate before its arguments have columns."""
+
+    function: str
+    args: tuple[Expr, ...]
+    type: t.LogicalType
+    distinct: bool = False
+    filter: Expr | None = None
+    ignore_nulls: bool = False
+    constants: tuple[Any, ...] = ()
+    python: str | None = None
+
+
+def is_aggregate_node(ctx: QueryBinder, node: exp.Expression) -> bool:
+    if isinstance(node, exp.Filter):
+        return True
+    if isinstance(node, (exp.WithinGroup, exp.IgnoreNulls, exp.RespectNulls)):
+        return True
+    if isinstance(node, JsonCall):
+        return node.args["name"] in ("JSON_OBJECTAGG", "JSON_ARRAYAGG")
+    if not isinstance(node, exp.Anonymous):
+        return False
+    name = function_name(node)
+    return is_aggregate(name.upper()) or ctx.catalog.functions.aggregate(name) is not None
+
+
+def aggregate_nodes(ctx: QueryBinder, root: exp.Expression) -> Iterator[exp.Expression]:
+    """Outermost aggregate calls below ``root``; subqueries are left alone and the function
+    of an OVER window is not one of them (its arguments may hold some)."""
+    if isinstance(root, (exp.Select, exp.SetOperation, exp.Subquery)):
+        return
+    if isinstance(root, exp.Window):
+        inner = root.this
+        while isinstance(inner, (exp.Filter, exp.IgnoreNulls, exp.RespectNulls)):
+            inner = inner.this
+        rest = [root.args.get("partition_by") or [], [root.args.get("order")], inner.iter_expressions()]
+        for child in chain.from_iterable(rest):
+            if child is not None:
+                yield from aggregate_nodes(ctx, child)
+        return
+    if is_aggregate_node(ctx, root):
+        yield root
+        return
+    for child in root.iter_expressions():
+        yield from aggregate_nodes(ctx, child)
+
+
+def draft(ctx: QueryBinder, node: exp.Expression, binder: ExpressionBinder) -> AggregateDraft:
+    """The aggregate that ``node`` (with FILTER, DISTINCT, IGNORE NULLS) means."""
+    condition: Expr | None = None
+    ignore_nulls = False
+    call = node
+    while not isinstance(call, (exp.Anonymous, JsonCall)):
+        if isinstance(call, exp.Filter):
+            condition = binder.condition(call.expression.this, "FILTER")
+        elif isinstance(call, exp.IgnoreNulls):
+            ignore_nulls = True
+        elif isinstance(call, exp.WithinGroup):
+            raise ctx.source.unsupported("WITHIN GROUP", call)
+        elif not isinstance(call, exp.RespectNulls):
+            raise ctx.source.error("FILTER belongs to an aggregate", node, expected="COUNT(*) FILTER (WHERE …)")
+        call = call.this
+    if isinstance(call, JsonCall):
+        return _json_draft(ctx, call, condition, binder)
+    if not is_aggregate_node(ctx, call):
+        raise ctx.source.error("FILTER belongs to an aggregate", node, got=function_name(call))
+    name = function_name(call).upper()
+    arguments = list(call.expressions)
+    distinct = False
+    if len(arguments) == 1 and isinstance(arguments[0], exp.Distinct):
+        distinct, arguments = True, list(arguments[0].expressions)
+    if name == "COUNT" and len(arguments) == 1 and isinstance(arguments[0], exp.Star):
+        arguments = []
+    elif not arguments:
+        raise ctx.source.error(f"{name} needs an argument", call, expected=f"{name}(expression)")
+    for argument in arguments:
+        nested = next(aggregate_nodes(ctx, argument), None)
+        if nested is not None:
+            raise ctx.source.error("an aggregate inside an aggregate", nested, expected="an ordinary expression")
+    bound = [binder.bind(a) for a in arguments]
+    user = ctx.catalog.functions.aggregate(function_name(call))
+    if user is not None:
+        return AggregateDraft(
+            user.name, tuple(bound), user.result, distinct, condition, ignore_nulls, python=user.name
+        )
+    if name == "COUNT" and len(bound) > 1:
+        raise ctx.source.unsupported("COUNT of several columns", call, remedy="COUNT a ROW(…) of them")
+    constants: tuple[Any, ...] = ()
+    tail = _CONSTANT_TAIL.get(name, 0)
+    if tail and len(bound) > 1:
+        last = bound[-1]
+        if not isinstance(last, Literal):
+            raise ctx.source.error(f"the last argument of {name} is a constant", arguments[-1])
+        constants, bound = (last.value,), bound[:-1]
+    if name == "COUNT" and bound and not bound[0].type.nullable and not distinct:
+        bound = []
+    try:
+        type_ = infer_aggregate(name, [b.type for b in bound], distinct=distinct)
+    except PenstockError as err:
+        err.where = err.where or ctx.source.where(call)
+        raise
+    return AggregateDraft(name, tuple(bound), type_, distinct, condition, ignore_nulls, constants)
+
+
+def _json_draft(
+    ctx: QueryBinder, call: JsonCall, condition: Expr | None, binder: ExpressionBinder
+) -> AggregateDraft:
+    name = call.args["name"]
+    bound = [binder.bind(e) for e in call.expressions]
+    try:
+        type_ = infer_aggregate(name, [b.type for b in bound], distinct=False)
+    except PenstockError as err:
+        err.where = err.where or ctx.source.where(call)
+        raise
+    constants = (call.meta["options"]["on_null"],)
+    return AggregateDraft(name, tuple(bound), type_, False, condition, constants=constants)
+
+
+class _Columns:
+    """Input columns plus computed ones appended as needed."""
+
+    def __init__(self, ctx: QueryBinder, relation: Relation) -> None:
+        self.ctx = ctx
+        self.relation = relation
+        self.extra: list[Expr] = []
+
+    def index(self, expr: Expr) -> int:
+        if isinstance(expr, InputRef):
+            return expr.index
+        if expr not in self.extra:
+            self.extra.append(expr)
+        return len(self.relation.node.schema) + self.extra.index(expr)
+
+    def node(self) -> n.Node:
+        if not self.extra:
+            return self.relation.node
+        fields = self.relation.node.schema.fields
+        exprs = [InputRef(i, f.type) for i, f in enumerate(fields)]
+        names = [(f.name, f.type) for f in fields] + [(f"$f{i}", e.type) for i, e in enumerate(self.extra)]
+        schema = unique_schema(names)
+        schema = t.Schema(schema.fields, self.relation.node.schema.rowtime)
+        return n.Project(input=self.relation.node, expressions=(*exprs, *self.extra), schema=schema)
+
+
+class Aggregation:
+    """One SELECT's grouping: ``node`` is the aggregate, ``special`` binds what stands above."""
+
+    def __init__(self, ctx: QueryBinder, relation: Relation, select: exp.Select) -> None:
+        self.ctx = ctx
+        self.relation = relation
+        self.binder = ctx.expressions(relation)
+        self.window: GroupWindow | None = None
+        self.key_exprs: list[Expr] = []
+        self.drafts: list[AggregateDraft] = []
+        group = select.args.get("group")
+        sets = self._group(group) if group else None
+        roots = [*select.expressions]
+        roots += [select.args[k] for k in ("having", "order") if select.args.get(k)]
+        self._grouping: list[exp.Anonymous] = []
+        for root in roots:
+            for node in aggregate_nodes(ctx, root):
+                self._add(draft(ctx, node, self.binder))
+        self.sets = sets
+        self.key_index: dict[int, InputRef] = {}
+        self.window_columns: dict[str, InputRef] = {}
+        self.node = self._build()
+
+    def _add(self, one: AggregateDraft) -> int:
+        if one not in self.drafts:
+            self.drafts.append(one)
+        return self.drafts.index(one)
+
+    def _group(self, group: exp.Group) -> list[list[int]] | None:
+        for unknown in ("all", "totals"):
+            if group.args.get(unknown):
+                raise self.ctx.source.unsupported(f"GROUP BY {unknown.upper()}", group)
+        sets: list[list[int]] | None = None
+        for kind in ("grouping_sets", "cube", "rollup"):
+            for item in group.args.get(kind) or []:
+                sets = self._product(sets, self._sets_of(item))
+        for item in group.expressions:
+            if isinstance(item, (exp.GroupingSets, exp.Cube, exp.Rollup)):
+                sets = self._product(sets, self._sets_of(item))
+                continue
+            window = group_window(self.ctx, item, self.relation)
+            if window is not None:
+                if self.window is not None:
+                    raise self.ctx.source.error("GROUP BY has two windows", item, expected="one window")
+                self.window = window
+                continue
+            keys = self._item_keys(item)
+            if sets is not None:
+                sets = [s + keys for s in sets]
+            else:
+                self._plain = [*getattr(self, "_plain", []), *keys]
+        if sets is not None:
+            plain = getattr(self, "_plain", [])
+            return [sorted(set(plain + s)) for s in sets]
+        return None
+
+    def _item_keys(self, item: exp.Expression) -> list[int]:
+        if isinstance(item, (exp.Tuple, exp.Paren)):
+            parts = item.expressions if isinstance(item, exp.Tuple) else [item.this]
+            return [k for part in parts for k in self._item_keys(part)]
+        nested = next(aggregate_nodes(self.ctx, item), None)
+        if nested is not None:
+            raise self.ctx.source.error("an aggregate cannot stand in GROUP BY", nested)
+        bound = self.binder.bind(item)
+        if bound not in self.key_exprs:
+            self.key_exprs.append(bound)
+        return [self.key_exprs.index(bound)]
+
+    def _sets_of(self, item: exp.Expression) -> list[list[int]]:
+        if isinstance(item, exp.GroupingSets):
+            out: list[list[int]] = []
+            for part in item.expressions:
+                nested = isinstance(part, (exp.GroupingSets, exp.Cube, exp.Rollup))
+                out += self._sets_of(part) if nested else [self._item_keys(part)]
+            return out
+        parts = [self._item_keys(part) for part in item.expressions]
+        if isinstance(item, exp.Rollup):
+            return [[k for part in parts[:i] for k in part] for i in range(len(parts), -1, -1)]
+        picks = chain.from_iterable(combinations(parts, r) for r in range(len(parts), -1, -1))
+        return [[k for part in pick for k in part] for pick in picks]
+
+    @staticmethod
+    def _product(sets: list[list[int]] | None, more: list[list[int]]) -> list[list[int]]:
+        return more if sets is None else [a + b for a in sets for b in more]
+
+    # -- building ---------------------------------------------------------------------------
+
+    def _build(self) -> n.Node:
+        columns = _Columns(self.ctx, self.relation)
+        window = self.ctx.analysis.of(self.relation.node).window
+        grouped = {e.index for e in self.key_exprs if isinstance(e, InputRef)}
+        windowed = (
+            self.window is None
+            and self.sets is None
+            and window is not None
+            and window.start in grouped
+            and window.end in grouped
+        )
+        key_positions = [columns.index(e) for e in self.key_exprs]
+        calls = tuple(self._call(one, columns) for one in self.drafts)
+        input_node = columns.node()
+        types = input_node.schema.types
+        names = input_node.schema.names
+        if windowed or self.window is not None:
+            return self._window_node(input_node, key_positions, calls, window if windowed else None)
+        fields = [(names[k], types[k]) for k in key_positions]
+        if self.sets is not None:
+            fields = [
+                (name, type_ if all(i in s for s in self.sets) else type_.with_nullable(True))
+                for i, (name, type_) in enumerate(fields)
+            ]
+        fields += [(f"EXPR${i}", c.type) for i, c in enumerate(calls)]
+        schema = unique_schema(fields)
+        for i in range(len(key_positions)):
+            self.key_index[i] = InputRef(i, schema.types[i])
+        self.first_call = len(key_positions)
+        return n.Aggregate(
+            input=input_node,
+            keys=tuple(key_positions),
+            aggregates=calls,
+            grouping_sets=tuple(tuple(s) for s in self.sets) if self.sets is not None else (),
+            schema=schema,
+        )
+
+    def _window_node(self, input_node, key_positions, calls, window) -> n.Node:  # noqa: ANN001
+        if self.sets is not None:
+            raise self.ctx.source.unsupported("GROUPING SETS with a group window", None)
+        names, types = input_node.schema.names, input_node.schema.types
+        spec = self.window.spec if self.window is not None else window.spec
+        side_of: dict[int, str] = {}
+        if window is not None:
+            side_of = {window.start: "start", window.end: "end"}
+            if window.time is not None:
+                side_of[window.time] = "time"
+        keys = [(i, k) for i, k in enumerate(key_positions) if k not in side_of]
+        fields = [(names[k], types[k]) for _, k in keys]
+        fields += [(f"EXPR${i}", c.type) for i, c in enumerate(calls)]
+        kinds = window_types(spec)
+        fields += [(f"window_{side}", kinds[side]) for side in ("start", "end", "time")]
+        schema = unique_schema(fields)
+        schema = t.Schema(schema.fields, schema.names[-1] if spec.time is not None else None)
+        first = len(keys) + len(calls)
+        sides = {side: InputRef(first + i, schema.types[first + i]) for i, side in enumerate(kinds)}
+        for new, (i, _) in enumerate(keys):
+            self.key_index[i] = InputRef(new, schema.types[new])
+        for i, k in enumerate(key_positions):
+            if k in side_of:
+                self.key_index[i] = sides[side_of[k]]
+        self.window_columns = sides
+        self.first_call = len(keys)
+        return n.WindowAggregate(
+            input=input_node,
+            window=spec,
+            keys=tuple(k for _, k in keys),
+            aggregates=calls,
+            windowed_input=(window.start, window.end) if window is not None else None,
+            schema=schema,
+        )
+
+    def _call(self, one: AggregateDraft, columns: _Columns) -> AggregateCall:
+        return AggregateCall(
+            one.function,
+            tuple(columns.index(a) for a in one.args),
+            one.type,
+            distinct=one.distinct,
+            filter=columns.index(one.filter) if one.filter is not None else None,
+            ignore_nulls=one.ignore_nulls,
+            constants=one.constants,
+            python=one.python,
+        )
+
+    # -- binding above the aggregate ----------------------------------------------------------
+
+    def special(self, node: exp.Expression) -> Expr | None:
+        if is_aggregate_node(self.ctx, node):
+            at = self._add(draft(self.ctx, node, self.binder))
+            return InputRef(self.first_call + at, self.drafts[at].type)
+        if self.window is not None:
+            side = self.window.column_of(self.ctx, node, self.binder)
+            if side is not None:
+                return self.window_columns[side]
+        if isinstance(node, (exp.Literal, exp.Window, exp.Star)):
+            return None
+        if next(aggregate_nodes(self.ctx, node), None) is None and node.find(exp.Window, exp.Select) is None:
+            known = self._key(node)
+            if known is not None:
+                return known
+        if isinstance(node, exp.Column):
+            name = ".".join(column_parts(node))
+            column, _ = self.relation.resolve(column_parts(node), node, self.ctx.source)
+            raise self.ctx.source.error(
+                f"column '{name}' is neither grouped nor aggregated",
+                node,
+                expected=f"an aggregate of it, or '{name}' in GROUP BY",
+                got=f"{column.name} {column.type}",
+                remedy=f"add {name} to GROUP BY, or write e.g. MAX({name})",
+            )
+        return None
+
+    def _key(self, node: exp.Expression) -> InputRef | None:
+        if isinstance(node, exp.Anonymous) and self.window is not None:
+            name = function_name(node).upper()
+            if name.startswith(("TUMBLE_", "HOP_", "SESSION_")):
+                return None
+        if not any(isinstance(child, (exp.Column, exp.Dot)) for child in node.walk()) and not self._constant_key():
+            return None
+        try:
+            bound = self.binder.bind(node)
+        except PenstockError:
+            if isinstance(node, exp.Column):
+                raise
+            # A part of it may be a key or hold an auxiliary window function: its parts are bound one by one.
+            return None
+        if bound not in self.key_exprs:
+            return None
+        return self.key_index[self.key_exprs.index(bound)]
+
+    def _constant_key(self) -> bool:
+        return any(isinstance(e, Literal) for e in self.key_exprs)

@@ -1,0 +1,346 @@
+"""The session's catalog: tables, views, functions, and DDL made into them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+from penstock.connectors.registry import table_info, validate_table
+from penstock.errors import ConnectorError, SqlError
+from penstock.functions.expr import Expr, InputRef
+from penstock.functions.registry import make_call
+from penstock.jobgraph.specs import WatermarkSpec
+from penstock.plan.nodes import MetadataColumn, TableRef, Values
+from penstock.plan.properties import constant_shift
+from penstock.sql.errors import Source, did_you_mean
+from penstock.sql.expressions import ExpressionBinder
+from penstock.sql.functions import UserFunctions
+from penstock.sql.scope import Relation
+from penstock.types import logical as t
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from sqlglot import exp
+
+    from penstock.connectors.base import Connector
+    from penstock.sql.statements import ColumnDef, CreateTable
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """A table as declared. ``columns`` keep the declaration for LIKE and DESCRIBE."""
+
+    name: str
+    columns: tuple[ColumnDef, ...]
+    options: dict[str, str]
+    physical: t.Schema
+    metadata: tuple[MetadataColumn, ...]
+    computed: tuple[Expr, ...] | None
+    schema: t.Schema
+    watermark: WatermarkSpec | None
+    watermark_clause: tuple | None
+    primary_key: tuple[str, ...]
+    temporary: bool
+    where: str
+    text: str
+
+    @property
+    def sink_schema(self) -> t.Schema:
+        """What an INSERT must give: the physical columns."""
+        return self.physical
+
+    def info(self):  # noqa: ANN201
+        return table_info(self.physical, self.options)
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    name: str
+    query: exp.Expression
+    columns: tuple[str, ...]
+    schema: t.Schema
+    text: str
+    temporary: bool = False
+
+
+@dataclass(slots=True)
+class Catalog:
+    """One catalog, one database. Names are case-sensitive, as in Flink."""
+
+    tables: dict[str, Table] = field(default_factory=dict)
+    views: dict[str, View] = field(default_factory=dict)
+    functions: UserFunctions = field(default_factory=UserFunctions)
+
+    def names(self) -> list[str]:
+        return sorted([*self.tables, *self.views])
+
+    def table(self, name: str, where: str) -> Table:
+        found = self.tables.get(name)
+        if found is None:
+            raise self.unknown(name, where, list(self.tables), "table")
+        return found
+
+    def unknown(self, name: str, where: str, known: list[str], what: str) -> SqlError:
+        return SqlError(
+            f"unknown {what} '{name}'",
+            expected="one of " + (", ".join(sorted(known)) or "(nothing is declared)"),
+            got=repr(name),
+            where=where,
+            remedy=did_you_mean(name, known),
+        )
+
+    def check_free(self, name: str, where: str) -> None:
+        if name in self.tables or name in self.views:
+            raise SqlError(
+                f"'{name}' exists already",
+                expected="a new name",
+                got=repr(name),
+                where=where,
+                remedy="DROP it first, or write IF NOT EXISTS",
+            )
+
+
+def source_ref(table: Table, config: Mapping[str, str]) -> TableRef:
+    """The table as a plan reads it; the connector checks its options."""
+    connector = _checked(table, "source")
+    info = table.info()
+    watermark = table.watermark
+    if watermark is not None:
+        from penstock.config import IDLE_TIMEOUT_MS, WATERMARK_INTERVAL_MS
+
+        watermark = WatermarkSpec(
+            rowtime=watermark.rowtime,
+            delay_us=watermark.delay_us,
+            expr=watermark.expr,
+            idle_timeout_ms=IDLE_TIMEOUT_MS.read(config),
+            interval_ms=WATERMARK_INTERVAL_MS.read(config),
+        )
+    return TableRef(
+        name=table.name,
+        connector=table.options["connector"],
+        options=table.options,
+        physical=table.physical,
+        schema=table.schema,
+        metadata=table.metadata,
+        computed=table.computed,
+        watermark=watermark,
+        primary_key=table.primary_key,
+        bounded=connector.is_bounded(info),
+        guarantee=connector.source_guarantee(info),
+        nested_projection=bool(getattr(connector, "nested_projection", False)),
+    )
+
+
+def sink_ref(table: Table) -> TableRef:
+    """The table as a plan writes it."""
+    connector = _checked(table, "sink")
+    info = table.info()
+    stored = [c for c in table.columns if c.kind == "metadata" and not c.virtual]
+    if stored:
+        raise SqlError(
+            f"metadata column '{stored[0].name}' cannot be written",
+            expected="METADATA … VIRTUAL in a table that is inserted into",
+            got=f"'{stored[0].name}' without VIRTUAL",
+            where=str(stored[0].position),
+        )
+    return TableRef(
+        name=table.name,
+        connector=table.options["connector"],
+        options=table.options,
+        physical=table.physical,
+        schema=table.physical,
+        primary_key=table.primary_key,
+        guarantee=connector.sink_guarantee(info),
+        sink_modes=tuple(connector.sink_modes(info)),
+    )
+
+
+def _checked(table: Table, role: str) -> Connector:
+    return validate_table(
+        table.physical, table.options, role=role, where=f"table '{table.name}' ({table.where})"  # type: ignore[arg-type]
+    )
+
+
+# -- CREATE TABLE -------------------------------------------------------------------------------
+
+
+def build_table(statement: CreateTable, catalog: Catalog, *, zone: str) -> Table:
+    """A declared table, checked; SqlError names line and column."""
+    source = Source(statement.text)
+    where = str(statement.position)
+    columns, options = list(statement.columns), dict(statement.options)
+    watermark_clause, primary_key = statement.watermark, statement.primary_key
+    if statement.like is not None:
+        base = catalog.table(statement.like.name, str(statement.like.position))
+        columns, options, watermark_clause, primary_key = _merge_like(
+            base, statement, columns, options, watermark_clause, primary_key
+        )
+    seen: set[str] = set()
+    for column in columns:
+        if column.name in seen:
+            raise SqlError(
+                f"column '{column.name}' is declared twice", expected="different names", got=repr(column.name),
+                where=str(column.position),
+            )  # fmt: skip
+        seen.add(column.name)
+    if not columns:
+        raise SqlError(f"table '{statement.name}' has no columns", expected="a column list", where=where)
+    key = _primary_key(columns, primary_key, where)
+    physical = t.Schema(
+        tuple(
+            t.Field(c.name, c.type.not_null if c.name in key else c.type)
+            for c in columns
+            if c.kind == "physical" and c.type is not None
+        )
+    )
+    metadata, schema, computed = _full_schema(columns, physical, options, source, zone, where, catalog)
+    watermark = _watermark(watermark_clause, schema, source, zone, catalog) if watermark_clause else None
+    if watermark is not None and watermark.rowtime is not None:
+        schema = t.Schema(schema.fields, schema.fields[watermark.rowtime].name)
+    return Table(
+        statement.name, tuple(columns), options, physical, metadata, computed, schema, watermark,
+        watermark_clause, key, statement.temporary, where, statement.text,
+    )  # fmt: skip
+
+
+def _merge_like(base: Table, statement: CreateTable, columns, options, watermark, key):  # noqa: ANN001, ANN202
+    """LIKE: what of the base table is taken over (Flink's defaults: INCLUDING ALL, but
+    options, computed columns and watermarks may be excluded or overwritten)."""
+    choices = statement.like.options if statement.like else {}
+
+    def policy(feature: str, default: str = "INCLUDING") -> str:
+        return choices.get(feature, choices.get("ALL", default))
+
+    if policy("OPTIONS", "OVERWRITING") != "EXCLUDING":
+        options = {**base.options, **options}
+    names = {c.name for c in columns}
+    taken: list[ColumnDef] = []
+    for column in base.columns:
+        feature = {"computed": "GENERATED", "metadata": "METADATA"}.get(column.kind)
+        if feature and policy(feature) == "EXCLUDING":
+            continue
+        if column.name in names:
+            if feature is None or policy(feature) != "OVERWRITING":
+                own = next(c for c in columns if c.name == column.name)
+                raise SqlError(
+                    f"column '{column.name}' exists in '{base.name}' already",
+                    expected="a new column",
+                    got=repr(column.name),
+                    where=str(own.position),
+                    remedy="drop it here, or LIKE … (OVERWRITING GENERATED)" if feature else None,
+                )
+            continue
+        taken.append(column)
+    if watermark is None and base.watermark_clause and policy("WATERMARKS") != "EXCLUDING":
+        watermark = base.watermark_clause
+    if not key and policy("CONSTRAINTS") != "EXCLUDING":
+        key = base.primary_key
+    return taken + columns, options, watermark, key
+
+
+def _primary_key(columns: list[ColumnDef], names: tuple[str, ...], where: str) -> tuple[str, ...]:
+    physical = {c.name: c for c in columns if c.kind == "physical"}
+    for name in names:
+        if name not in physical:
+            raise SqlError(
+                f"primary key column '{name}' is not a physical column",
+                expected="one of " + ", ".join(physical),
+                got=repr(name),
+                where=where,
+                remedy=did_you_mean(name, physical),
+            )
+    return names
+
+
+def _full_schema(columns, physical, options, source, zone, where, catalog):  # noqa: ANN001, ANN202
+    declared = [c for c in columns if c.kind == "metadata"]
+    metadata = tuple(MetadataColumn(c.name, c.metadata_key) for c in declared)
+    delivered: list[t.LogicalType] = []
+    if declared:
+        delivered = [_metadata_type(c, options, where) for c in declared]
+    if all(c.kind == "physical" for c in columns):
+        return (), physical, None
+    width = len(physical)
+    inputs: dict[str, Expr] = {f.name: InputRef(i, f.type) for i, f in enumerate(physical.fields)}
+    for i, (column, type_) in enumerate(zip(declared, delivered, strict=True)):
+        ref: Expr = InputRef(width + i, type_)
+        if column.type != type_:
+            ref = make_call(
+                "CAST", [ref], type=column.type, line=column.position.line, column=column.position.column, zone=zone
+            )
+        inputs[column.name] = ref
+    names = [c.name for c in columns if c.kind == "physical"] + [c.name for c in declared]
+    base = t.Schema(tuple(t.Field(name, inputs[name].type) for name in names))
+    relation = Relation.of(Values(schema=base, data=""))
+    binder = ExpressionBinder(relation, source, zone=zone, functions=catalog.functions)
+    expressions: list[Expr] = []
+    fields: list[t.Field] = []
+    for column in columns:
+        if column.kind == "computed":
+            bound = binder.bind(column.expression)
+            expression = _inline(bound, [inputs[name] for name in names])
+        else:
+            expression = inputs[column.name]
+        expressions.append(expression)
+        fields.append(t.Field(column.name, expression.type))
+    return metadata, t.Schema(tuple(fields)), tuple(expressions)
+
+
+def _inline(expr: Expr, inputs: list[Expr]) -> Expr:
+    from penstock.functions.expr import transform
+
+    return transform(expr, lambda e: inputs[e.index] if isinstance(e, InputRef) else e)
+
+
+def _metadata_type(column: ColumnDef, options: dict[str, str], where: str) -> t.LogicalType:
+    from penstock.connectors.registry import connector_of
+
+    connector = connector_of(options, where=where)
+    known = dict(connector.metadata)
+    if column.metadata_key not in known:
+        raise ConnectorError(
+            f"connector '{options['connector']}' has no metadata '{column.metadata_key}'",
+            expected="one of " + (", ".join(known) or "(it offers none)"),
+            got=repr(column.metadata_key),
+            where=str(column.position),
+            remedy=did_you_mean(column.metadata_key or "", known),
+        )
+    return known[column.metadata_key]
+
+
+def _watermark(clause, schema: t.Schema, source: Source, zone: str, catalog: Catalog) -> WatermarkSpec:  # noqa: ANN001
+    parts, expression, position = clause
+    name = ".".join(parts)
+    if len(parts) != 1 or name not in schema.names:
+        raise SqlError(
+            f"WATERMARK FOR names an unknown column '{name}'",
+            expected="one of " + ", ".join(schema.names),
+            got=repr(name),
+            where=str(position),
+            remedy="a field of a ROW needs a computed column" if len(parts) > 1 else did_you_mean(name, schema.names),
+        )
+    index = schema.index(name)
+    type_ = schema.types[index]
+    if not isinstance(type_, t.TIMESTAMPS) or type_.precision > 3:
+        raise SqlError(
+            f"'{name}' cannot be an event-time column",
+            expected="TIMESTAMP(p) or TIMESTAMP_LTZ(p) with p <= 3",
+            got=str(type_),
+            where=str(position),
+            remedy=f"declare it TIMESTAMP(3), or a computed column: ts AS CAST({name} AS TIMESTAMP(3))",
+        )
+    relation = Relation.of(Values(schema=schema, data=""))
+    bound = ExpressionBinder(relation, source, zone=zone, functions=catalog.functions).bind(expression)
+    if not isinstance(bound.type, t.TIMESTAMPS):
+        raise source.error(
+            "the watermark's expression is no timestamp", expression, expected=str(type_), got=str(bound.type)
+        )
+    shift = constant_shift(bound)
+    if shift is not None and shift[0] == index:
+        return WatermarkSpec(rowtime=index, delay_us=-shift[1])
+    return WatermarkSpec(rowtime=index, expr=bound)
+
+
+def renamed(table: Table, name: str) -> Table:
+    return replace(table, name=name)

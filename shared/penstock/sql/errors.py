@@ -1,0 +1,75 @@
+"""SQL errors with a place: line and column, expected, found, nearest name."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from penstock.errors import SqlError, UnsupportedError, nearest
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from sqlglot import exp
+
+
+@dataclass(frozen=True, slots=True)
+class Position:
+    """1-based line and column in the user's text; 0 = unknown."""
+
+    line: int = 0
+    column: int = 0
+
+    def __str__(self) -> str:
+        return f"line {self.line}, column {self.column}"
+
+
+def position_in(sql: str, offset: int) -> Position:
+    """The place of character ``offset`` of ``sql``."""
+    before = sql[:offset]
+    return Position(before.count("\n") + 1, offset - (before.rfind("\n") + 1) + 1)
+
+
+class Source:
+    """The text being bound, to turn syntax nodes into places."""
+
+    def __init__(self, text: str, *, view: str | None = None) -> None:
+        self.text = text
+        self.view = view
+
+    def position(self, node: exp.Expression | None) -> Position:
+        """Place of the first character that belongs to ``node``."""
+        if node is None:
+            return Position()
+        start = start_of(node)
+        return Position() if start is None else position_in(self.text, start)
+
+    def where(self, node: exp.Expression | None) -> str:
+        suffix = f" of view '{self.view}'" if self.view else ""
+        return str(self.position(node)) + suffix
+
+    def error(
+        self,
+        message: str,
+        node: exp.Expression | None,
+        *,
+        expected: str | None = None,
+        got: str | None = None,
+        remedy: str | None = None,
+    ) -> SqlError:
+        return SqlError(message, expected=expected, got=got, where=self.where(node), remedy=remedy)
+
+    def unsupported(
+        self, message: str, node: exp.Expression | None, *, remedy: str | None = None
+    ) -> UnsupportedError:
+        return UnsupportedError(message, where=self.where(node), remedy=remedy)
+
+
+def start_of(node: exp.Expression) -> int | None:
+    """Character offset of the first token below ``node``."""
+    found = [n.meta["start"] for n in node.walk() if "start" in n.meta]
+    return min(found) if found else None
+
+
+def did_you_mean(name: str, known: Iterable[str]) -> str | None:
+    return nearest(name, known)

@@ -1,0 +1,353 @@
+"""Binding of scalar expressions: syntax tree + relation → typed ``Expr``."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any
+
+from sqlglot import exp
+
+from penstock.errors import PenstockError, SqlError
+from penstock.functions.expr import Expr, Literal, PythonCall
+from penstock.functions.registry import field_access, make_call
+from penstock.sql import literals
+from penstock.sql.dialect import JsonCall, TypedCast, TypedLiteral
+from penstock.types import logical as t
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from penstock.sql.errors import Source
+    from penstock.sql.functions import UserFunctions
+    from penstock.sql.scope import Relation
+
+_BINARY: dict[type, str] = {
+    exp.Add: "+", exp.Sub: "-", exp.Mul: "*", exp.Div: "/", exp.Mod: "%", exp.EQ: "=", exp.NEQ: "<>",
+    exp.LT: "<", exp.LTE: "<=", exp.GT: ">", exp.GTE: ">=", exp.DPipe: "||",
+    exp.NullSafeEQ: "IS NOT DISTINCT FROM", exp.NullSafeNEQ: "IS DISTINCT FROM",
+}  # fmt: skip
+#: Another node with the same words after NOT.
+_NEGATED = {"IN", "LIKE", "SIMILAR TO", "BETWEEN", "BETWEEN SYMMETRIC"}
+
+AGGREGATE_MARK = "aggregate"
+
+
+class ExpressionBinder:
+    """``bind(node)`` for one relation.
+
+    ``special(node)`` may answer first: an aggregate's result, a group key, a window
+    function, a subquery. ``zone``: the session's time zone.
+    """
+
+    def __init__(
+        self,
+        relation: Relation,
+        source: Source,
+        *,
+        zone: str = "UTC",
+        functions: UserFunctions | None = None,
+        special: Callable[[exp.Expression], Expr | None] | None = None,
+    ) -> None:
+        self.relation = relation
+        self.source = source
+        self.zone = zone
+        self.functions = functions
+        self.special = special
+
+    def bind(self, node: exp.Expression) -> Expr:
+        if self.special is not None:
+            known = self.special(node)
+            if known is not None:
+                return known
+        return self._bind(node)
+
+    def condition(self, node: exp.Expression, clause: str) -> Expr:
+        """A BOOLEAN expression."""
+        bound = self.bind(node)
+        if isinstance(bound.type, t.NullType):
+            return Literal(None, t.BooleanType())
+        if not isinstance(bound.type, t.BooleanType):
+            raise self.source.error(
+                f"{clause} needs a condition", node, expected="BOOLEAN", got=str(bound.type)
+            )
+        return bound
+
+    def call(self, name: str, args: list[Expr], node: exp.Expression, type_: Any = None) -> Expr:
+        place = self.source.position(node)
+        return make_call(name, args, type=type_, line=place.line, column=place.column, zone=self.zone)
+
+    # -- the cases ------------------------------------------------------------------------
+
+    def _bind(self, node: exp.Expression) -> Expr:
+        binary = _BINARY.get(type(node))
+        if binary:
+            return self.call(binary, [self.bind(node.this), self.bind(node.expression)], node)
+        match node:
+            case exp.Paren():
+                return self.bind(node.this)
+            case exp.Literal():
+                return literals.string(node.this) if node.is_string else self._placed(literals.number, node.this, node)
+            case TypedLiteral():
+                return self._placed(literals.typed, node, node)
+            case exp.Null():
+                return Literal(None, t.NullType())
+            case exp.Boolean():
+                return Literal(bool(node.this), t.BooleanType(nullable=False))
+            case exp.HexString():
+                import base64
+
+                raw = bytes.fromhex(node.this)
+                return Literal(base64.b64encode(raw).decode(), t.BinaryType(len(raw), nullable=False))
+            case exp.UnicodeString():
+                text = node.this.encode("ascii", "backslashreplace").decode("unicode_escape")
+                return literals.string(text)
+            case exp.Column():
+                return self._column(node)
+            case exp.Dot():
+                return self._dot(node)
+            case exp.And() | exp.Or():
+                word = "AND" if isinstance(node, exp.And) else "OR"
+                return self.call(word, [self.bind(part) for part in _flat(node, type(node))], node)
+            case exp.Not():
+                return self._not(node)
+            case exp.Neg():
+                return self._negative(node)
+            case exp.Is():
+                return self._is(node, negate=bool(node.args.get("negate")))
+            case exp.Between():
+                return self._between(node, negate=False)
+            case exp.In():
+                return self._in(node, negate=False)
+            case exp.Like() | exp.SimilarTo() | exp.Escape():
+                return self._like(node, negate=False)
+            case exp.Case():
+                return self._case(node)
+            case TypedCast():
+                name = "TRY_CAST" if node.args.get("safe") else "CAST"
+                return self.call(name, [self.bind(node.this)], node, node.meta["type"])
+            case JsonCall():
+                return self._json(node)
+            case exp.Anonymous():
+                return self._function(node)
+            case exp.Bracket():
+                if len(node.expressions) != 1:
+                    raise self.source.error("one index is expected", node, got=f"{len(node.expressions)}")
+                return self.call("ITEM", [self.bind(node.this), self.bind(node.expressions[0])], node)
+            case exp.Overlaps():
+                both = [node.this, node.expression]
+                if all(isinstance(side, exp.Tuple) and len(side.expressions) == 2 for side in both):
+                    args = [self.bind(e) for side in both for e in side.expressions]
+                    return self.call("OVERLAPS", args, node)
+            case exp.Window():
+                raise self.source.error(
+                    "a window function (OVER) cannot stand here",
+                    node,
+                    expected="OVER in the SELECT list",
+                    remedy="compute it in a subquery and use its column",
+                )
+            case exp.Subquery() | exp.Select() | exp.Exists():
+                raise self.source.unsupported(
+                    "a subquery cannot stand here",
+                    node,
+                    remedy="use it as a condition of WHERE (IN, EXISTS) or join it",
+                )
+            case exp.Star():
+                raise self.source.error("'*' cannot stand here", node, expected="an expression")
+            case exp.Tuple():
+                if len(node.expressions) == 1:
+                    return self.bind(node.expressions[0])
+                return self.call("ROW", [self.bind(e) for e in node.expressions], node)
+        raise self.source.unsupported(
+            f"this expression is not supported: {type(node).__name__.upper()}",
+            node,
+            remedy="docs/sql.md lists what can be written",
+        )
+
+    def _placed(self, make: Callable[[Any], Expr], value: Any, node: exp.Expression) -> Expr:
+        try:
+            return make(value)
+        except PenstockError as err:
+            raise SqlError(err.message, expected=err.expected, got=err.got, where=self.source.where(node)) from None
+
+    def _column(self, node: exp.Column) -> Expr:
+        parts = column_parts(node)
+        return self.path(parts, node)
+
+    def path(self, parts: list[str], node: exp.Expression) -> Expr:
+        """``column``, ``table.column``, ``column.field`` … to any depth."""
+        column, used = self.relation.resolve(parts, node, self.source)
+        bound: Expr = self.relation.ref(column)
+        place = self.source.position(node)
+        for name in parts[used:]:
+            bound = field_access(bound, name, line=place.line, column=place.column)
+        return bound
+
+    def _dot(self, node: exp.Dot) -> Expr:
+        parts = dotted_parts(node)
+        if parts is not None:
+            return self.path(parts, node)
+        inner = self.bind(node.this)
+        place = self.source.position(node)
+        return field_access(inner, node.expression.name, line=place.line, column=place.column)
+
+    def _not(self, node: exp.Not) -> Expr:
+        match node.this:
+            case exp.Is() as inner:
+                return self._is(inner, negate=True)
+            case exp.Between() as inner:
+                return self._between(inner, negate=True)
+            case exp.In() as inner if not inner.args.get("query"):
+                return self._in(inner, negate=True)
+            case exp.Like() | exp.SimilarTo() | exp.Escape() as inner:
+                return self._like(inner, negate=True)
+        return self.call("NOT", [self.bind(node.this)], node)
+
+    def _negative(self, node: exp.Neg) -> Expr:
+        inner = node.this
+        if isinstance(inner, exp.Literal) and not inner.is_string:
+            return self._placed(literals.number, "-" + inner.this, node)
+        return self.call("-", [self.bind(inner)], node)
+
+    def _is(self, node: exp.Is, *, negate: bool) -> Expr:
+        prefix = "IS NOT " if negate else "IS "
+        match node.expression:
+            case exp.Null():
+                what = "NULL"
+            case exp.Boolean(this=value):
+                what = "TRUE" if value else "FALSE"
+            case exp.Column() as column if column.name.upper() == "UNKNOWN":
+                what = "UNKNOWN"
+            case exp.JSON() as json:
+                kind = json.this if isinstance(json.this, str) and json.this else ""
+                what = f"JSON {kind}".strip() if kind and kind != "VALUE" else "JSON"
+            case other:
+                raise self.source.error(
+                    "IS must be followed by NULL, TRUE, FALSE, UNKNOWN, JSON or DISTINCT FROM", other or node
+                )
+        return self.call(prefix + what, [self.bind(node.this)], node)
+
+    def _between(self, node: exp.Between, *, negate: bool) -> Expr:
+        name = "BETWEEN SYMMETRIC" if node.args.get("symmetric") else "BETWEEN"
+        args = [self.bind(node.this), self.bind(node.args["low"]), self.bind(node.args["high"])]
+        return self.call(("NOT " if negate else "") + name, args, node)
+
+    def _in(self, node: exp.In, *, negate: bool) -> Expr:
+        if node.args.get("query") or node.args.get("unnest") or node.args.get("field"):
+            raise self.source.unsupported(
+                "IN (subquery) cannot stand here", node, remedy="use it as a condition of WHERE, joined by AND"
+            )
+        args = [self.bind(node.this), *(self.bind(e) for e in node.expressions)]
+        return self.call("NOT IN" if negate else "IN", args, node)
+
+    def _like(self, node: exp.Expression, *, negate: bool) -> Expr:
+        escape = None
+        inner = node
+        if isinstance(node, exp.Escape):
+            inner, escape = node.this, node.expression
+        if not isinstance(inner, (exp.Like, exp.SimilarTo)):
+            raise self.source.error("ESCAPE belongs to LIKE or SIMILAR TO", node)
+        negate = negate or bool(inner.args.get("negate"))
+        name = "LIKE" if isinstance(inner, exp.Like) else "SIMILAR TO"
+        args = [self.bind(inner.this), self.bind(inner.expression)]
+        if escape is not None:
+            args.append(self.bind(escape))
+        return self.call(("NOT " if negate else "") + name, args, node)
+
+    def _case(self, node: exp.Case) -> Expr:
+        args: list[Expr] = []
+        subject = self.bind(node.this) if node.this is not None else None
+        for branch in node.args.get("ifs") or []:
+            if subject is not None:
+                condition = self.call("=", [subject, self.bind(branch.this)], branch)
+            else:
+                condition = self.condition(branch.this, "WHEN")
+            args += [condition, self.bind(branch.args["true"])]
+        default = node.args.get("default")
+        args.append(self.bind(default) if default is not None else Literal(None, t.NullType()))
+        return self.call("CASE", args, node)
+
+    def _json(self, node: JsonCall) -> Expr:
+        name, options = node.args["name"], node.meta["options"]
+        args = [self.bind(e) for e in node.expressions]
+        null = Literal(None, t.NullType())
+        if name == "JSON_VALUE":
+            if not options:
+                return self.call(name, args, node)
+            for key in ("on_empty", "on_error"):
+                word, default = options.get(key, ("NULL", None))
+                args += [literals.string(word), self.bind(default) if default is not None else null]
+            return self.call(name, args, node, options.get("returning"))
+        if name == "JSON_QUERY":
+            if options:
+                args.append(literals.string(options.get("wrapper", "WITHOUT")))
+                args += [literals.string(options.get(k, ("NULL", None))[0]) for k in ("on_empty", "on_error")]
+            return self.call(name, args, node, options.get("returning"))
+        if name == "JSON_EXISTS":
+            if "on_error" in options:
+                args.append(literals.string(options["on_error"][0]))
+            return self.call(name, args, node)
+        return self.call(name, [literals.string(options["on_null"]), *args], node)
+
+    def _function(self, node: exp.Anonymous) -> Expr:
+        name = function_name(node)
+        for argument in node.expressions:
+            if isinstance(argument, (exp.Distinct, exp.Star)):
+                raise self.source.error(
+                    f"{name} is no aggregate here", argument, expected="an aggregate with DISTINCT or *"
+                )
+        args = [self.bind(e) for e in node.expressions]
+        user = self.functions.scalar(name) if self.functions is not None else None
+        if user is not None:
+            return self._user_call(user, args, node)
+        return self.call(name.upper(), args, node)
+
+    def _user_call(self, user: Any, args: list[Expr], node: exp.Expression) -> Expr:
+        if user.arguments is not None:
+            if len(args) != len(user.arguments):
+                raise self.source.error(
+                    f"{user.name} takes {len(user.arguments)} arguments", node, got=f"{len(args)}",
+                    expected=", ".join(map(str, user.arguments)),
+                )  # fmt: skip
+            args = [
+                arg if arg.type == want else self.call("CAST", [arg], node, want)
+                for arg, want in zip(args, user.arguments, strict=True)
+            ]
+        return PythonCall(user.name, tuple(args), user.result, user.per)
+
+
+def function_name(node: exp.Anonymous) -> str:
+    return node.this.name if isinstance(node.this, exp.Expression) else str(node.this)
+
+
+def column_parts(node: exp.Column) -> list[str]:
+    return [part.name for part in node.parts]
+
+
+def dotted_parts(node: exp.Expression) -> list[str] | None:
+    """The names of ``a.b.c.d.e``, or None when a call or an index is inside."""
+    match node:
+        case exp.Column():
+            return column_parts(node)
+        case exp.Identifier():
+            return [node.name]
+        case exp.Dot():
+            left, right = dotted_parts(node.this), dotted_parts(node.expression)
+            return left + right if left is not None and right is not None else None
+    return None
+
+
+def _flat(node: exp.Expression, kind: type) -> list[exp.Expression]:
+    """a AND (b AND c) without nesting; parentheses of another operator stay."""
+    if isinstance(node, exp.Paren) and isinstance(node.this, kind):
+        node = node.this
+    if isinstance(node, kind):
+        return _flat(node.this, kind) + _flat(node.expression, kind)
+    return [node]
+
+
+def literal_number(node: exp.Expression) -> int | None:
+    """The value of a whole-number literal."""
+    if isinstance(node, exp.Literal) and not node.is_string:
+        value = Decimal(node.this)
+        return int(value) if value == int(value) else None
+    return None

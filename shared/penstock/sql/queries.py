@@ -1,0 +1,558 @@
+"""Queries: SELECT, VALUES and set operations → logical plan nodes.
+
+Names and types are settled here; equi-keys, time bounds, Top-N and what to push into a
+source are found by ``plan.optimizer``.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from sqlglot import exp
+
+from penstock.config import LOCAL_TIME_ZONE
+from penstock.functions.expr import Expr, InputRef, Literal
+from penstock.functions.registry import make_call
+from penstock.jobgraph.specs import SortKey
+from penstock.plan import nodes as n
+from penstock.plan.properties import Analysis
+from penstock.sql.aggregation import Aggregation, aggregate_nodes
+from penstock.sql.catalog import source_ref
+from penstock.sql.dialect import AsOf, TableArgument, TableFunction
+from penstock.sql.errors import Source
+from penstock.sql.expressions import ExpressionBinder, column_parts, dotted_parts, literal_number
+from penstock.sql.joins import bind_condition_subquery, bind_correlate, bind_join, make_join, scalar_subquery
+from penstock.sql.overs import Overs, window_nodes
+from penstock.sql.scope import Relation, ScopeColumn, unique_schema
+from penstock.sql.statements import catalog_name
+from penstock.sql.values import values_node
+from penstock.sql.windows import WINDOW_FUNCTIONS, bind_window_table
+from penstock.types import logical as t
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from penstock.sql.catalog import Catalog
+
+_SELECT_PARTS = {
+    "expressions", "from_", "joins", "laterals", "where", "group", "having", "order", "limit", "offset",
+    "distinct", "with_", "kind", "hint", "operation_modifiers",
+}  # fmt: skip
+
+
+class QueryBinder:
+    """Binds queries of one text against a catalog."""
+
+    def __init__(
+        self,
+        catalog: Catalog,
+        config: Mapping[str, str],
+        source: Source,
+        *,
+        ctes: Mapping[str, Relation] | None = None,
+        analysis: Analysis | None = None,
+    ) -> None:
+        self.catalog = catalog
+        self.config = config
+        self.source = source
+        self.ctes = dict(ctes or {})
+        self.analysis = analysis or Analysis()
+        self.zone = LOCAL_TIME_ZONE.read(config)
+
+    # -- helpers shared by the clause modules -----------------------------------------------
+
+    def expressions(
+        self, relation: Relation, special: Callable[[exp.Expression], Expr | None] | None = None
+    ) -> ExpressionBinder:
+        return ExpressionBinder(
+            relation, self.source, zone=self.zone, functions=self.catalog.functions, special=special
+        )
+
+    def call(self, name: str, args: list[Expr], node: exp.Expression | None = None) -> Expr:
+        place = self.source.position(node)
+        return make_call(name, args, line=place.line, column=place.column, zone=self.zone)
+
+    def project(self, relation: Relation, outputs: Sequence[tuple[str, Expr]]) -> Relation:
+        return self.project_qualified(relation, [(name, expr, None) for name, expr in outputs])
+
+    def project_qualified(self, relation: Relation, outputs: Sequence[tuple[str, Expr, str | None]]) -> Relation:
+        schema = unique_schema((name, expr.type) for name, expr, _ in outputs)
+        expressions = tuple(expr for _, expr, _ in outputs)
+        node = n.Project(input=relation.node, expressions=expressions, schema=schema)
+        columns = tuple(
+            ScopeColumn(name, table, i, expr.type) for i, (name, expr, table) in enumerate(outputs)
+        )
+        rowtimes = self.analysis.of(node).rowtimes
+        if rowtimes:
+            node = n.Project(
+                input=relation.node,
+                expressions=expressions,
+                schema=t.Schema(schema.fields, schema.names[min(rowtimes)]),
+            )
+        return Relation(node, columns)
+
+    def is_window_function(self, node: exp.Expression) -> bool:
+        return isinstance(node, TableFunction) and node.args["name"].upper() in WINDOW_FUNCTIONS
+
+    # -- queries -------------------------------------------------------------------------------
+
+    def query(self, node: exp.Expression) -> Relation:
+        """Any query expression; the relation's visible columns are its result."""
+        match node:
+            case exp.Subquery():
+                inner = self._with(node).query(node.this)
+                inner = self._ordered(node, inner) if self._modified(node) else inner
+                return self._aliased(inner, node.args.get("alias"))
+            case exp.Select():
+                return self._with(node)._select(node)
+            case exp.SetOperation():
+                ctx = self._with(node)
+                return ctx._ordered(node, ctx._set_operation(node)) if self._modified(node) else ctx._set_operation(node)
+            case exp.Values():
+                relation = Relation.of(values_node(self, node))
+                return self._aliased(relation, node.args.get("alias"))
+            case exp.Paren():
+                return self.query(node.this)
+            case exp.Table():
+                return self.table_item(node)
+        raise self.source.unsupported(f"{type(node).__name__} as a query", node)
+
+    @staticmethod
+    def _modified(node: exp.Expression) -> bool:
+        return any(node.args.get(k) for k in ("order", "limit", "offset"))
+
+    def _with(self, node: exp.Expression) -> QueryBinder:
+        clause = node.args.get("with_")
+        if clause is None:
+            return self
+        if clause.args.get("recursive"):
+            raise self.source.unsupported("WITH RECURSIVE", clause)
+        inner = QueryBinder(self.catalog, self.config, self.source, ctes=self.ctes, analysis=self.analysis)
+        for cte in clause.expressions:
+            relation = inner.query(cte.this)
+            alias = cte.args["alias"]
+            inner.ctes[alias.name] = inner._aliased(relation, alias)
+        return inner
+
+    def _aliased(self, relation: Relation, alias: exp.Expression | None) -> Relation:
+        if alias is None:
+            return relation
+        names = [c.name for c in alias.args.get("columns") or []]
+        visible = relation.visible
+        if names and len(names) != len(visible):
+            raise self.source.error(
+                f"alias '{alias.name}' names {len(names)} columns", alias, expected=f"{len(visible)} names",
+                got=f"{len(names)}",
+            )  # fmt: skip
+        return relation.aliased(alias.name or None, names)
+
+    def _set_operation(self, node: exp.SetOperation) -> Relation:
+        inputs = [self.query(node.this), self.query(node.expression)]
+        inputs = [self._compact(r) for r in inputs]
+        left, right = inputs
+        if len(left.visible) != len(right.visible):
+            raise self.source.error(
+                f"{type(node).__name__.upper()} of queries with different numbers of columns",
+                node.expression,
+                expected=f"{len(left.visible)} columns",
+                got=f"{len(right.visible)} columns",
+            )
+        types = []
+        for i, (a, b) in enumerate(zip(left.visible, right.visible, strict=True)):
+            null = Literal(False, t.BooleanType(nullable=False))
+            try:
+                types.append(make_call("CASE", [null, left.ref(a), right.ref(b)]).type)
+            except Exception as err:
+                raise self.source.error(
+                    f"column {i + 1} of {type(node).__name__.upper()} has two types that do not go together",
+                    node.expression, expected=str(a.type), got=str(b.type),
+                ) from err  # fmt: skip
+        types = [ty.with_nullable(a.type.nullable or b.type.nullable) for ty, a, b in zip(types, left.visible, right.visible, strict=True)]
+        left, right = self._cast_all(left, types), self._cast_all(right, types)
+        schema = t.Schema(tuple(t.Field(c.name, ty) for c, ty in zip(left.visible, types, strict=True)))
+        distinct = bool(node.args.get("distinct"))
+        if isinstance(node, exp.Union):
+            parts = (left.node, right.node)
+            if isinstance(left.node, n.Union_) and isinstance(node.this, exp.Union) and not distinct:
+                parts = (*left.node.inputs, right.node)
+            result: n.Node = n.Union_(inputs=parts, schema=schema)
+            rowtimes = self.analysis.of(result).rowtimes
+            if rowtimes:
+                schema = t.Schema(schema.fields, schema.names[min(rowtimes)])
+                result = n.Union_(inputs=parts, schema=schema)
+            if distinct:
+                keys = tuple(range(len(schema)))
+                result = n.Aggregate(input=result, keys=keys, aggregates=(), schema=t.Schema(schema.fields))
+        else:
+            kind = "intersect" if isinstance(node, exp.Intersect) else "except"
+            result = n.SetOperation(left=left.node, right=right.node, kind=kind, all=not distinct, schema=schema)
+        return Relation.of(result)
+
+    def _compact(self, relation: Relation) -> Relation:
+        """Only and exactly the visible columns, in order."""
+        visible = relation.visible
+        schema = relation.node.schema
+        if [c.index for c in visible] == list(range(len(schema))) and [c.name for c in visible] == schema.names:
+            return relation
+        return self.project(relation, [(c.name, relation.ref(c)) for c in visible])
+
+    def _cast_all(self, relation: Relation, types: list[t.LogicalType]) -> Relation:
+        if [c.type for c in relation.visible] == types:
+            return relation
+        outputs = []
+        for column, type_ in zip(relation.visible, types, strict=True):
+            ref: Expr = relation.ref(column)
+            if column.type.with_nullable(True) != type_.with_nullable(True):
+                ref = make_call("CAST", [ref], type=type_.with_nullable(column.type.nullable), zone=self.zone)
+            outputs.append((column.name, ref))
+        return self.project(relation, outputs)
+
+    # -- SELECT ----------------------------------------------------------------------------------
+
+    def _select(self, select: exp.Select) -> Relation:
+        for part, value in select.args.items():
+            if value and part not in _SELECT_PARTS:
+                raise self.source.unsupported(
+                    f"the clause {part.rstrip('_').upper()}", value if isinstance(value, exp.Expression) else select
+                )
+        if select.args.get("kind"):
+            raise self.source.unsupported(f"SELECT AS {select.args['kind']}", select)
+        relation = self.from_clause(select)
+        where = select.args.get("where")
+        if where is not None:
+            relation = self._where(relation, where.this)
+        relation, scalars = self._scalar_subqueries(relation, select)
+        roots = [*select.expressions, *(select.args[k] for k in ("having", "order") if select.args.get(k))]
+        grouped = select.args.get("group") is not None or select.args.get("having") is not None
+        grouped = grouped or any(next(aggregate_nodes(self, r), None) is not None for r in roots)
+        specials = [scalars]
+        if grouped:
+            for item in select.expressions:
+                if item.find(exp.Star) is not None and isinstance(item, (exp.Star, exp.Column)):
+                    raise self.source.error("'*' cannot be grouped", item, expected="the grouped columns by name")
+            aggregation = Aggregation(self, relation, select)
+            relation = Relation(aggregation.node, relation.columns)
+            specials.append(aggregation.special)
+            having = select.args.get("having")
+            if having is not None:
+                condition = self.expressions(relation, _any(specials)).condition(having.this, "HAVING")
+                relation = relation.over(_filter(relation.node, condition))
+        elif select.args.get("having") is not None:
+            raise self.source.error("HAVING needs GROUP BY or an aggregate", select.args["having"])
+        windows = window_nodes(roots)
+        if windows:
+            overs = Overs(self, relation, windows, self.expressions(relation, _any(specials)))
+            relation = overs.relation
+            specials.append(overs.special)
+        return self._project_select(select, relation, specials)
+
+    def _project_select(self, select: exp.Select, relation: Relation, specials: list) -> Relation:
+        binder = self.expressions(relation, _any(list(reversed(specials))))
+        outputs: list[tuple[str, Expr, str | None]] = []
+        for i, item in enumerate(select.expressions):
+            outputs += self._select_item(item, i, relation, binder)
+        if not outputs:
+            raise self.source.error("SELECT gives no column", select, expected="at least one expression")
+        order = select.args.get("order")
+        sort_keys: list[SortKey] = []
+        visible = len(outputs)
+        if order is not None:
+            sort_keys, outputs = self._order_keys(order, outputs, binder, bool(select.args.get("distinct")))
+        result = self.project_qualified(relation, outputs)
+        if len(outputs) > visible:
+            from dataclasses import replace
+
+            columns = [replace(c, hidden=i >= visible) for i, c in enumerate(result.columns)]
+            result = Relation(result.node, tuple(columns))
+        result = Relation(result.node, tuple(_unnamed(c) for c in result.columns))
+        if select.args.get("distinct"):
+            if select.args["distinct"].args.get("on"):
+                raise self.source.unsupported("DISTINCT ON", select.args["distinct"])
+            keys = tuple(range(len(outputs)))
+            schema = t.Schema(result.node.schema.fields)
+            node = n.Aggregate(input=result.node, keys=keys, aggregates=(), schema=schema)
+            window = self.analysis.of(result.node).window
+            if window is not None and window.start is not None and window.end is not None:
+                node = result.node if self._already_distinct(result.node) else node
+            result = result.over(node)
+        result = self._limited(select, result, tuple(sort_keys))
+        if len(outputs) > visible:
+            result = self.project(result, [(c.name, result.ref(c)) for c in result.visible])
+        names = result.node.schema.names
+        from dataclasses import replace
+
+        return Relation(result.node, tuple(replace(c, name=names[c.index]) for c in result.columns))
+
+    def _already_distinct(self, node: n.Node) -> bool:
+        return bool(self.analysis.of(node).unique)
+
+    def _select_item(
+        self, item: exp.Expression, position: int, relation: Relation, binder: ExpressionBinder
+    ) -> list[tuple[str, Expr, str | None]]:
+        if isinstance(item, exp.Star):
+            if any(item.args.get(k) for k in ("except_", "replace", "rename", "except")):
+                raise self.source.unsupported("SELECT * with EXCEPT or REPLACE", item)
+            if not relation.visible:
+                raise self.source.error("'*' needs a FROM clause", item)
+            return [(c.name, relation.ref(c), c.table) for c in relation.visible]
+        if isinstance(item, exp.Column) and isinstance(item.this, exp.Star):
+            table = item.table
+            columns = [c for c in relation.visible if c.table == table]
+            if not columns:
+                known = sorted({c.table for c in relation.visible if c.table})
+                raise self.catalog.unknown(table, self.source.where(item), known, "table")
+            return [(c.name, relation.ref(c), c.table) for c in columns]
+        alias = None
+        if isinstance(item, exp.Alias):
+            alias, item = item.alias, item.this
+        bound = binder.bind(item)
+        name = alias or _natural_name(item) or f"EXPR${position}"
+        return [(name, bound, None)]
+
+    # -- FROM and WHERE ----------------------------------------------------------------------------
+
+    def from_clause(self, select: exp.Select) -> Relation:
+        clause = select.args.get("from_")
+        if clause is None:
+            empty = t.Schema((t.Field("ZERO", t.IntType(nullable=False)),))
+            from penstock.sql.values import encode_rows
+
+            node = n.Values(schema=empty, data=encode_rows(empty, [(0,)]))
+            return Relation(node, ())
+        relation = self._from_item(clause.this)
+        for lateral in select.args.get("laterals") or []:
+            relation = bind_correlate(self, relation, lateral, "inner", lateral)
+        for join in select.args.get("joins") or []:
+            relation = bind_join(self, relation, join)
+        return relation
+
+    def _from_item(self, node: exp.Expression) -> Relation:
+        if isinstance(node, (exp.Lateral, exp.Unnest)) or (
+            isinstance(node, TableFunction) and not self.is_window_function(node)
+        ):
+            empty = t.Schema((t.Field("ZERO", t.IntType(nullable=False)),))
+            from penstock.sql.values import encode_rows
+
+            start = Relation(n.Values(schema=empty, data=encode_rows(empty, [(0,)])), ())
+            return bind_correlate(self, start, node, "inner", node)
+        return self.table_item(node)
+
+    def table_item(self, node: exp.Expression) -> Relation:
+        """A table, view, CTE, subquery or window function with its alias and joins."""
+        match node:
+            case exp.Table():
+                relation = self._named(node)
+            case TableFunction():
+                if not self.is_window_function(node):
+                    raise self.catalog.unknown(
+                        node.args["name"], self.source.where(node), sorted(WINDOW_FUNCTIONS), "table function"
+                    )
+                relation = self._aliased(bind_window_table(self, node), node.args.get("alias"))
+            case exp.Subquery() | exp.Values() | exp.Select() | exp.SetOperation():
+                relation = self.query(node)
+            case TableArgument():
+                relation = self.table_item(node.this)
+            case AsOf():
+                raise self.source.error(
+                    "FOR SYSTEM_TIME AS OF stands on the right of a JOIN", node, expected="l JOIN t FOR SYSTEM_TIME …"
+                )
+            case _:
+                raise self.source.unsupported(f"{type(node).__name__} in FROM", node)
+        for join in node.args.get("joins") or []:
+            relation = bind_join(self, relation, join)
+        return relation
+
+    def _named(self, node: exp.Table) -> Relation:
+        for part in ("pivots", "sample", "version", "when", "changes", "partition", "ordinality", "only"):
+            if node.args.get(part):
+                raise self.source.unsupported(f"{part.upper()} of a table", node)
+        name = catalog_name([p.name for p in node.parts])
+        alias = node.args.get("alias")
+        if name in self.ctes:
+            relation = self.ctes[name]
+        elif name in self.catalog.views:
+            relation = self._view(name)
+        elif name in self.catalog.tables:
+            table = self.catalog.tables[name]
+            ref = source_ref(table, self.config)
+            relation = Relation.of(n.Scan(table=ref, schema=ref.schema))
+        else:
+            known = [*self.ctes, *self.catalog.names()]
+            raise self.catalog.unknown(name, self.source.where(node), known, "table")
+        if alias is not None:
+            return self._aliased(relation, alias)
+        return relation.aliased(name.rsplit(".", 1)[-1])
+
+    def _view(self, name: str) -> Relation:
+        view = self.catalog.views[name]
+        binder = QueryBinder(
+            self.catalog, self.config, Source(view.text, view=name), analysis=self.analysis
+        )
+        relation = binder._compact(binder.query(view.query))
+        return relation.aliased(name, view.columns)
+
+    def _where(self, relation: Relation, condition: exp.Expression) -> Relation:
+        plain: list[exp.Expression] = []
+        for part in _conjuncts(condition):
+            subquery = bind_condition_subquery(self, relation, part)
+            if subquery is not None:
+                relation = subquery
+            else:
+                plain.append(part)
+        bound: list[Expr] = []
+        width = len(relation.columns)
+        for part in plain:
+            relation, special = self._scalars_in(relation, [part])
+            nested = next(aggregate_nodes(self, part), None)
+            if nested is not None:
+                raise self.source.error(
+                    "an aggregate cannot stand in WHERE", nested, expected="HAVING", remedy="move it to HAVING"
+                )
+            bound.append(self.expressions(relation, special).condition(part, "WHERE"))
+        if not bound:
+            return relation
+        whole = bound[0] if len(bound) == 1 else self.call("AND", bound)
+        return Relation(_filter(relation.node, whole), relation.columns[:width])
+
+    def _scalar_subqueries(self, relation: Relation, select: exp.Select) -> tuple[Relation, Callable]:
+        roots = [*select.expressions, *([select.args["having"]] if select.args.get("having") else [])]
+        return self._scalars_in(relation, roots)
+
+    def _scalars_in(self, relation: Relation, roots: list[exp.Expression]) -> tuple[Relation, Callable]:
+        found: dict[int, InputRef] = {}
+        for root in roots:
+            for node in _value_subqueries(root):
+                relation, ref = scalar_subquery(self, relation, node)
+                found[id(node)] = ref
+        return relation, lambda node: found.get(id(node))
+
+    # -- ORDER BY, LIMIT -----------------------------------------------------------------------------
+
+    def sort_item(self, item: exp.Ordered, binder: ExpressionBinder) -> tuple[Expr, bool, bool]:
+        descending = bool(item.args.get("desc"))
+        nulls_first = bool(item.args.get("nulls_first")) if item.args.get("nulls_first") is not None else not descending
+        return binder.bind(item.this), descending, nulls_first
+
+    def _order_keys(
+        self, order: exp.Order, outputs: list[tuple[str, Expr, str | None]], binder: ExpressionBinder, distinct: bool
+    ) -> tuple[list[SortKey], list[tuple[str, Expr, str | None]]]:
+        keys = []
+        for item in order.expressions:
+            descending = bool(item.args.get("desc"))
+            nulls_first = item.args.get("nulls_first")
+            nulls_first = not descending if nulls_first is None else bool(nulls_first)
+            index = self._output_index(item.this, outputs)
+            if index is None:
+                bound = binder.bind(item.this)
+                index = next((i for i, (_, e, _) in enumerate(outputs) if e == bound), None)
+                if index is None:
+                    if distinct:
+                        raise self.source.error(
+                            "ORDER BY of a SELECT DISTINCT names a selected column", item, expected="a selected column"
+                        )
+                    outputs = [*outputs, ("$order", bound, None)]
+                    index = len(outputs) - 1
+            keys.append(SortKey(index, descending, nulls_first))
+        return keys, outputs
+
+    def _output_index(self, node: exp.Expression, outputs: list[tuple[str, Expr, str | None]]) -> int | None:
+        number = literal_number(node)
+        if number is not None:
+            if not 1 <= number <= len(outputs):
+                raise self.source.error(
+                    "ORDER BY position is out of range", node, expected=f"1 to {len(outputs)}", got=str(number)
+                )
+            return number - 1
+        if isinstance(node, exp.Column) and len(column_parts(node)) == 1:
+            found = [i for i, (name, _, _) in enumerate(outputs) if name == node.name]
+            if len(found) == 1:
+                return found[0]
+        return None
+
+    def _ordered(self, node: exp.Expression, relation: Relation) -> Relation:
+        """ORDER BY and LIMIT of a set operation or a subquery in parentheses."""
+        order = node.args.get("order")
+        keys: list[SortKey] = []
+        relation = self._compact(relation)
+        if order is not None:
+            outputs = [(c.name, relation.ref(c), None) for c in relation.visible]
+            keys, extended = self._order_keys(order, list(outputs), self.expressions(relation), True)
+            if len(extended) != len(outputs):
+                raise self.source.error("ORDER BY names a column of the result here", order)
+        return self._limited(node, relation, tuple(keys))
+
+    def _limited(self, node: exp.Expression, relation: Relation, keys: tuple[SortKey, ...]) -> Relation:
+        limit = self._count(node.args.get("limit"), "LIMIT")
+        offset = self._count(node.args.get("offset"), "OFFSET") or 0
+        schema = relation.node.schema
+        if keys:
+            return relation.over(
+                n.Sort(input=relation.node, order=keys, offset=offset, limit=limit, schema=schema)
+            )
+        if limit is not None:
+            return relation.over(n.Limit(input=relation.node, offset=offset, limit=limit, schema=schema))
+        if offset:
+            raise self.source.error("OFFSET needs ORDER BY or LIMIT", node.args["offset"])
+        return relation
+
+    def _count(self, clause: exp.Expression | None, what: str) -> int | None:
+        if clause is None:
+            return None
+        value = clause.args.get("expression") or clause.args.get("count")
+        number = literal_number(value) if value is not None else None
+        if number is None or number < 0:
+            raise self.source.error(f"{what} needs a whole number", clause, expected=f"{what} 10")
+        return number
+
+
+def _filter(node: n.Node, condition: Expr) -> n.Filter:
+    return n.Filter(input=node, condition=condition, schema=node.schema)
+
+
+def _any(specials: Sequence[Callable[[exp.Expression], Expr | None]]) -> Callable[[exp.Expression], Expr | None]:
+    def special(node: exp.Expression) -> Expr | None:
+        for one in specials:
+            known = one(node)
+            if known is not None:
+                return known
+        return None
+
+    return special
+
+
+def _conjuncts(node: exp.Expression) -> list[exp.Expression]:
+    if isinstance(node, exp.Paren):
+        return _conjuncts(node.this)
+    if isinstance(node, exp.And):
+        return _conjuncts(node.this) + _conjuncts(node.expression)
+    return [node]
+
+
+def _value_subqueries(root: exp.Expression) -> list[exp.Subquery]:
+    """Subqueries used as values: not those of IN and EXISTS, none inside another query."""
+    if isinstance(root, exp.Subquery):
+        return [root]
+    if isinstance(root, (exp.Exists, exp.Select)):
+        return []
+    children = [root.this] if isinstance(root, exp.In) and root.args.get("query") else root.iter_expressions()
+    return [found for child in children if child is not None for found in _value_subqueries(child)]
+
+
+def _natural_name(node: exp.Expression) -> str | None:
+    while isinstance(node, exp.Paren):
+        node = node.this
+    parts = dotted_parts(node) if isinstance(node, (exp.Column, exp.Dot)) else None
+    if parts:
+        return parts[-1]
+    if isinstance(node, exp.Dot):
+        return node.expression.name
+    return None
+
+
+def _unnamed(column: ScopeColumn) -> ScopeColumn:
+    from dataclasses import replace
+
+    return replace(column, table=None)
+
+
+__all__ = ["QueryBinder", "make_join"]

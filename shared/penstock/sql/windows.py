@@ -1,0 +1,270 @@
+"""Windows: table functions TUMBLE, HOP, CUMULATE, SESSION and the older group windows."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import msgspec
+from sqlglot import exp
+
+from penstock.functions.expr import Expr, InputRef, Literal
+from penstock.jobgraph.specs import WindowSpec
+from penstock.plan import nodes as n
+from penstock.sql.dialect import Descriptor, TableArgument, TableFunction
+from penstock.sql.expressions import ExpressionBinder, function_name
+from penstock.sql.scope import Relation, unique_schema
+from penstock.types import logical as t
+
+if TYPE_CHECKING:
+    from penstock.sql.queries import QueryBinder
+
+WINDOW_FUNCTIONS = {"TUMBLE", "HOP", "CUMULATE", "SESSION"}
+GROUP_WINDOWS = {"TUMBLE", "HOP", "SESSION"}
+#: Auxiliary function's suffix → window column.
+AUXILIARY = {"START": "start", "END": "end", "ROWTIME": "time", "PROCTIME": "time"}
+_DURATIONS = {
+    "TUMBLE": ("SIZE",),
+    "HOP": ("SLIDE", "SIZE"),
+    "CUMULATE": ("STEP", "SIZE"),
+    "SESSION": ("GAP",),
+}
+
+WINDOW_TIME = t.TimestampType(3, nullable=False)
+
+
+def time_type(spec: WindowSpec) -> t.LogicalType:
+    return t.TimestampLtzType(3, nullable=False) if spec.ltz or spec.time is None else WINDOW_TIME
+
+
+def bind_window_table(ctx: QueryBinder, node: TableFunction) -> Relation:
+    """``TABLE(TUMBLE(TABLE t, DESCRIPTOR(c), INTERVAL …))``: the rows with
+    window_start, window_end, window_time."""
+    name = node.args["name"].upper()
+    named, positional = _arguments(node)
+    table = named.get("DATA") or (positional.pop(0) if positional else None)
+    if not isinstance(table, TableArgument):
+        raise ctx.source.error(
+            f"{name} needs a table first", table or node, expected=f"{name}(TABLE t, DESCRIPTOR(time column), …)"
+        )
+    descriptor = named.get("TIMECOL") or (positional.pop(0) if positional else None)
+    if not isinstance(descriptor, Descriptor):
+        raise ctx.source.error(
+            f"{name} needs DESCRIPTOR(time column) second", descriptor or node, expected="DESCRIPTOR(time column)"
+        )
+    relation = _argument_table(ctx, table)
+    time = _time_column(ctx, relation, descriptor)
+    durations = _named_durations(ctx, node, name, named, positional)
+    spec = make_window(ctx, node, name, time, relation, durations)
+    keys = _partition(ctx, relation, table)
+    if keys and name != "SESSION":
+        raise ctx.source.error(f"{name} takes no PARTITION BY", table, expected="PARTITION BY with SESSION only")
+    schema = unique_schema(
+        [
+            *((f.name, f.type) for f in relation.node.schema.fields),
+            ("window_start", WINDOW_TIME),
+            ("window_end", WINDOW_TIME),
+            ("window_time", time_type(spec)),
+        ]
+    )
+    schema = t.Schema(schema.fields, schema.names[-1])
+    return Relation.of(n.WindowTable(input=relation.node, window=spec, keys=keys, schema=schema))
+
+
+def _arguments(node: TableFunction) -> tuple[dict[str, exp.Expression], list[exp.Expression]]:
+    named: dict[str, exp.Expression] = {}
+    positional: list[exp.Expression] = []
+    for argument in node.expressions:
+        if isinstance(argument, exp.Kwarg):
+            named[argument.this.name.upper()] = argument.expression
+        else:
+            positional.append(argument)
+    return named, positional
+
+
+def _argument_table(ctx: QueryBinder, argument: TableArgument) -> Relation:
+    relation = ctx.table_item(argument.this) if isinstance(argument.this, exp.Table) else ctx.query(argument.this)
+    visible = relation.visible
+    if [c.index for c in visible] == list(range(len(relation.node.schema))):
+        return relation
+    return ctx.project(relation, [(c.name, relation.ref(c)) for c in visible])
+
+
+def _time_column(ctx: QueryBinder, relation: Relation, descriptor: Descriptor) -> int:
+    if len(descriptor.expressions) != 1:
+        raise ctx.source.error("DESCRIPTOR names one time column", descriptor)
+    identifier = descriptor.expressions[0]
+    column, _ = relation.resolve([identifier.name], identifier, ctx.source)
+    check_time_attribute(ctx, relation, column.index, column.name, identifier)
+    return column.index
+
+
+def check_time_attribute(
+    ctx: QueryBinder, relation: Relation, index: int, name: str, node: exp.Expression
+) -> None:
+    known = ctx.analysis.of(relation.node)
+    if index in known.rowtimes or index in known.proctimes:
+        return
+    schema = relation.node.schema
+    times = [schema.names[i] for i in sorted(known.rowtimes | known.proctimes)]
+    raise ctx.source.error(
+        f"'{name}' is not a time attribute here",
+        node,
+        expected="a column with a WATERMARK, a window_time or PROCTIME()"
+        + (": " + ", ".join(times) if times else ""),
+        got=f"{name} {schema.types[index]}",
+        remedy="declare WATERMARK FOR it in CREATE TABLE; a join, an aggregate or a computation on it "
+        "makes an ordinary column of a time attribute",
+    )
+
+
+def _named_durations(
+    ctx: QueryBinder,
+    node: TableFunction,
+    name: str,
+    named: dict[str, exp.Expression],
+    positional: list[exp.Expression],
+) -> list[exp.Expression]:
+    wanted = _DURATIONS[name]
+    out = []
+    for parameter in wanted:
+        given = named.get(parameter) or (positional.pop(0) if positional else None)
+        if given is None:
+            raise ctx.source.error(
+                f"{name} needs {' and '.join(wanted)}",
+                node,
+                expected=f"{name}(TABLE t, DESCRIPTOR(c), {', '.join(f'<{p.lower()} INTERVAL>' for p in wanted)})",
+            )
+        out.append(given)
+    offset = named.get("OFFSET") or (positional.pop(0) if positional else None)
+    if offset is not None:
+        out.append(offset)
+    if positional:
+        raise ctx.source.error(f"{name} has too many arguments", positional[0])
+    return out
+
+
+def _partition(ctx: QueryBinder, relation: Relation, table: TableArgument) -> tuple[int, ...]:
+    keys = []
+    for part in table.args.get("partition_by") or []:
+        bound = ctx.expressions(relation).bind(part)
+        if not isinstance(bound, InputRef):
+            raise ctx.source.error("PARTITION BY takes columns here", part, expected="a column")
+        keys.append(bound.index)
+    return tuple(keys)
+
+
+def duration_us(ctx: QueryBinder, node: exp.Expression) -> int:
+    bound = ExpressionBinder(Relation.of(n.Values(schema=t.Schema(()), data="")), ctx.source).bind(node)
+    if not isinstance(bound, Literal) or not isinstance(bound.type, t.DayTimeIntervalType):
+        raise ctx.source.error(
+            "a window's size is a constant interval", node, expected="INTERVAL '10' SECOND", got=str(bound.type)
+        )
+    return bound.value
+
+
+def make_window(
+    ctx: QueryBinder,
+    node: exp.Expression,
+    name: str,
+    time: int,
+    relation: Relation,
+    durations: list[exp.Expression],
+) -> WindowSpec:
+    known = ctx.analysis.of(relation.node)
+    processing = time in known.proctimes
+    ltz = isinstance(relation.node.schema.types[time], t.TimestampLtzType)
+    if (ltz or processing) and ctx.zone.upper() not in ("UTC", "Z", "GMT", "ETC/UTC"):
+        raise ctx.source.unsupported(
+            f"windows over TIMESTAMP_LTZ or processing time in time zone {ctx.zone}",
+            node,
+            remedy="SET 'table.local-time-zone' = 'UTC'",
+        )
+    values = [duration_us(ctx, d) for d in durations]
+    for value, duration in zip(values[: len(_DURATIONS[name])], durations, strict=False):
+        if value <= 0:
+            raise ctx.source.error("a window's size must be positive", duration, expected="more than 0 ms")
+        if value % 1000:
+            raise ctx.source.error("a window's size is a whole number of milliseconds", duration)
+    at = None if processing else time
+    ltz = ltz and not processing
+    match name:
+        case "TUMBLE":
+            offset = values[1] if len(values) > 1 else 0
+            return WindowSpec(
+                kind="tumble", time=at, size_us=values[0], slide_us=values[0], offset_us=offset, ltz=ltz
+            )
+        case "SESSION":
+            return WindowSpec(kind="session", time=at, gap_us=values[0], ltz=ltz)
+    step, size = values[0], values[1]
+    offset = values[2] if len(values) > 2 else 0
+    if name == "CUMULATE":
+        if size % step:
+            raise ctx.source.error(
+                "CUMULATE's size must be a multiple of its step", durations[1], got=f"{size} µs and {step} µs"
+            )
+        return WindowSpec(kind="cumulate", time=at, size_us=size, slide_us=step, offset_us=offset, ltz=ltz)
+    return WindowSpec(kind="hop", time=at, size_us=size, slide_us=step, offset_us=offset, ltz=ltz)
+
+
+@dataclass(frozen=True, slots=True)
+class GroupWindow:
+    """``GROUP BY TUMBLE(ts, INTERVAL …)`` and what its auxiliary functions must repeat."""
+
+    name: str
+    spec: WindowSpec
+    time: int
+    durations: tuple[int, ...]
+
+    def column_of(self, ctx: QueryBinder, node: exp.Expression, binder: ExpressionBinder) -> str | None:
+        """start, end or time when ``node`` is TUMBLE_START(same arguments) and the like."""
+        if not isinstance(node, exp.Anonymous):
+            return None
+        prefix, _, suffix = function_name(node).upper().rpartition("_")
+        if prefix not in GROUP_WINDOWS or suffix not in AUXILIARY:
+            return None
+        same = prefix == self.name and node.expressions and binder.bind(node.expressions[0]) == InputRef(
+            self.time, binder.relation.node.schema.types[self.time]
+        )
+        if not same or tuple(duration_us(ctx, d) for d in node.expressions[1:]) != self.durations:
+            raise ctx.source.error(
+                f"{function_name(node)} does not repeat the window of GROUP BY",
+                node,
+                expected=f"the arguments of {self.name} in GROUP BY",
+            )
+        return AUXILIARY[suffix]
+
+
+def group_window(ctx: QueryBinder, node: exp.Expression, relation: Relation) -> GroupWindow | None:
+    """The group window that a GROUP BY item is, or None."""
+    if not isinstance(node, exp.Anonymous) or function_name(node).upper() not in GROUP_WINDOWS:
+        return None
+    name = function_name(node).upper()
+    wanted = 1 + len(_DURATIONS[name])
+    if not wanted <= len(node.expressions) <= wanted:
+        raise ctx.source.error(
+            f"{name} in GROUP BY takes {wanted} arguments",
+            node,
+            expected=f"{name}(time column, INTERVAL …)",
+            got=f"{len(node.expressions)} arguments",
+        )
+    bound = ctx.expressions(relation).bind(node.expressions[0])
+    if not isinstance(bound, InputRef):
+        raise ctx.source.error(f"{name} needs a time column", node.expressions[0], got=str(bound.type))
+    field = relation.node.schema.names[bound.index]
+    check_time_attribute(ctx, relation, bound.index, field, node.expressions[0])
+    durations = list(node.expressions[1:])
+    spec = make_window(ctx, node, name, bound.index, relation, durations)
+    return GroupWindow(name, spec, bound.index, tuple(duration_us(ctx, d) for d in durations))
+
+
+def with_time(spec: WindowSpec, time: int | None) -> WindowSpec:
+    return msgspec.structs.replace(spec, time=time)
+
+
+def window_types(spec: WindowSpec) -> dict[str, t.LogicalType]:
+    return {"start": WINDOW_TIME, "end": WINDOW_TIME, "time": time_type(spec)}
+
+
+def as_expr(index: int, type_: t.LogicalType) -> Expr:
+    return InputRef(index, type_)
