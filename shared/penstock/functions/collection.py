@@ -203,8 +203,16 @@ def _define(
     )
 
 
-def _container(param: Any, result: Callable[[Any], t.LogicalType], *rest: Any, optional: int = 0) -> Any:
-    """The first argument an array or map; the result is NULL when it is."""
+def _container(
+    param: Any,
+    result: Callable[[Any], t.LogicalType],
+    *rest: Any,
+    optional: int = 0,
+    always: bool = False,
+    element: bool = False,
+) -> Any:
+    """The first argument an array or map. The result is nullable when an argument is, or
+    ``always``, or when the ``element`` that it is may be NULL."""
 
     def infer(call: Resolution) -> tuple[list[t.LogicalType], t.LogicalType]:
         call.count(1 + len(rest) - optional, 1 + len(rest))
@@ -214,7 +222,9 @@ def _container(param: Any, result: Callable[[Any], t.LogicalType], *rest: Any, o
             if target is None:
                 call.fail(f"{call.name}({', '.join(p.label for p in (param, *rest))})")
             targets.append(target.with_nullable(type_.nullable))
-        return targets, result(targets[0]).with_nullable(call.any_nullable)
+        out = result(targets[0])
+        nullable = call.any_nullable or always or (element and out.nullable)
+        return targets, out.with_nullable(nullable)
 
     return infer
 
@@ -300,7 +310,7 @@ def _position(array: list[Any] | None, value: Any) -> int | None:
     return None if array is None or value is None else array.index(value) + 1 if value in array else 0
 
 
-_define("ELEMENT", _container(ARRAY, lambda array: array.element), _element, fails=True)
+_define("ELEMENT", _container(ARRAY, lambda array: array.element, element=True), _element, fails=True)
 _define("ARRAY_CONTAINS", _with_element(lambda array, element: t.BooleanType()), _contains, nulls=True)
 _define("ARRAY_POSITION", _with_element(lambda array, element: INT), _position, nulls=True)
 _define(
@@ -332,12 +342,12 @@ _define("ARRAY_UNION", _two_arrays(lambda a, b: a), lambda a, b: _unique([*a, *b
 _define("ARRAY_JOIN", _container(ARRAY, lambda array: STRING, STR, STR, optional=1), _join)
 _define(
     "ARRAY_MAX",
-    _container(ARRAY, lambda array: array.element),
+    _container(ARRAY, lambda array: array.element, always=True),
     lambda a: max((v for v in a if v is not None), default=None),
 )
 _define(
     "ARRAY_MIN",
-    _container(ARRAY, lambda array: array.element),
+    _container(ARRAY, lambda array: array.element, always=True),
     lambda a: min((v for v in a if v is not None), default=None),
 )
 _define("ARRAY_SLICE", _container(ARRAY, lambda array: array, AS_INT, AS_INT, optional=1), _slice)

@@ -44,7 +44,12 @@ def _resolve(call: Resolution) -> tuple[list[t.LogicalType], t.LogicalType]:
         call.fail("two values of types that can be compared")
     out = [x.with_nullable(y.nullable) for x, y in zip(targets, call.types, strict=True)]
     distinct = "DISTINCT" in call.name
-    return out, BOOLEAN.with_nullable(call.any_nullable and not distinct)
+    nullable = call.any_nullable or any(_nullable_field(x) for x in call.types)
+    return out, BOOLEAN.with_nullable(nullable and not distinct)
+
+
+def _nullable_field(type_: t.LogicalType) -> bool:
+    return isinstance(type_, t.RowType) and any(f.type.nullable for f in type_.fields)
 
 
 def comparator(op: str, a: t.LogicalType, b: t.LogicalType) -> Callable[..., np.ndarray]:

@@ -53,6 +53,8 @@ def unscaled(vector: Vector) -> Unscaled:
 def _words_to_ints(array: pa.Array) -> np.ndarray:
     """decimal128 → int64 where all fit, else Python ints."""
     n = len(array)
+    if not n:
+        return np.zeros(0, np.int64)
     words = np.frombuffer(array.buffers()[1], np.int64, 2 * n, array.offset * 16)
     low, high = words[::2], words[1::2]
     if (high == low >> 63).all():

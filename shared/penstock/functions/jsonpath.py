@@ -14,8 +14,8 @@ from typing import Any
 
 _MODE = re.compile(r"\s*(lax|strict)\s+(.*)", re.IGNORECASE | re.DOTALL)
 _STEP = re.compile(
-    r"""\.(?P<name>[\w-]+)|\.\*|\[(?P<index>\d+)\]|\['(?P<quoted>(?:[^'\\]|\\.)*)'\]"""
-    r"""|\["(?P<double>(?:[^"\\]|\\.)*)"\]|\[\*\]"""
+    r"""\.(?P<name>[\w-]+)|\.\*|\.?\[(?P<index>\d+)\]|\.?\['(?P<quoted>(?:[^'\\]|\\.)*)'\]"""
+    r"""|\.?\["(?P<double>(?:[^"\\]|\\.)*)"\]|\[\*\]"""
 )
 #: No value: the path led nowhere.
 MISSING = object()

@@ -124,8 +124,8 @@ def _resolve_round(call: Resolution) -> tuple[list[t.LogicalType], t.LogicalType
         if digits is not None and digits < result.scale:
             whole = result.precision - result.scale
             scale = max(digits, 0)
-            # ROUND may carry into one more digit.
-            result = t.DecimalType(min(whole + scale + (call.name == "ROUND"), 38) or 1, scale, nullable)
+            # Rounding may carry into one more digit.
+            result = t.DecimalType(min(whole + scale + 1, 38), scale, nullable)
     return targets, result
 
 
@@ -241,12 +241,13 @@ def _define_double(name: str, function: Any, count: int = 1) -> None:
 
 
 for _name, _function in {
-    "SQRT": np.sqrt, "EXP": np.exp, "LN": np.log, "LOG10": np.log10, "LOG2": np.log2, "SIN": np.sin, "COS": np.cos,
+    "SQRT": np.sqrt, "EXP": np.exp, "LN": np.log, "LOG10": np.log10, "SIN": np.sin, "COS": np.cos,
     "TAN": np.tan, "ASIN": np.arcsin, "ACOS": np.arccos, "ATAN": np.arctan, "SINH": np.sinh, "COSH": np.cosh,
     "TANH": np.tanh, "DEGREES": np.degrees, "RADIANS": np.radians,
 }.items():  # fmt: skip
     _define_double(_name, _function)
 _define_double("COT", lambda x: 1.0 / np.tan(x))
+_define_double("LOG2", lambda x: np.log(x) / math.log(2.0))
 _define_double("POWER", np.power, 2)
 _define_double("ATAN2", np.arctan2, 2)
 define_values(

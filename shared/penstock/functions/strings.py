@@ -260,6 +260,10 @@ def _bind_concat_ws(call: Call) -> Any:
         if is_null(separator):
             return Scalar(call.type, None)
         arrays = [as_column(p, n).values for p in parts]
+        if all(a.null_count for a in arrays):
+            # Arrow drops a row whose parts are all NULL; it is the empty string.
+            missing = np.logical_and.reduce([~as_column(p, n).valid for p in parts])  # type: ignore[operator]
+            arrays[0] = pc.if_else(pa.array(missing), _EMPTY, arrays[0])
         return Column(
             call.type, pc.call_function("binary_join_element_wise", [*arrays, separator.values], _JOIN_SKIP)
         )
@@ -368,7 +372,7 @@ def _bind_token(call: Call) -> Any:
         if is_null(args[0]) or index is None or index < 0:
             return Scalar(call.type, None)
         array = args[0].values
-        offsets = np.frombuffer(array.buffers()[1], np.int32, n + 1, array.offset * 4)
+        offsets = array.offsets.to_numpy()
         at = offsets[:-1] + index
         found = at < offsets[1:]
         tokens = array.values.take(pa.array(np.where(found, at, 0), mask=None if found.all() else ~found))

@@ -358,12 +358,13 @@ register(
 
 
 def _parsed_us(text: str, pattern: str, *, roll: bool = False, zone: str = "UTC") -> int | None:
-    """UTC instant (or wall-clock µs with zone UTC) of text in a pattern."""
+    """UTC instant (or wall-clock µs with zone UTC) of text in a pattern; with ``roll`` as
+    SimpleDateFormat reads it."""
     found = date_parser(pattern).parse(text, roll=roll)
     if found is None:
         return None
     us, offset = found
-    return us - offset if offset is not None else int(instant_us(us, zone))
+    return us - offset if offset is not None else int(instant_us(us, zone, standard=roll))
 
 
 def _resolve_to_timestamp(call: Resolution) -> tuple[list[t.LogicalType], t.LogicalType]:
@@ -446,7 +447,8 @@ def _resolve_to_ltz(call: Resolution) -> tuple[list[t.LogicalType], t.LogicalTyp
     if len(call.args) == 1:
         call.extra.append(string_literal(DEFAULT_PATTERN))
     if len(call.args) < 3:
-        call.extra.append(string_literal(call.zone))
+        # Text without a zone is UTC here, whatever the session's zone (Flink).
+        call.extra.append(string_literal("UTC"))
     return targets, result
 
 

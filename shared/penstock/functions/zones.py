@@ -79,8 +79,11 @@ def local_us(instants_us: Any, zone: str) -> Any:
     return instants_us + offset_us(instants_us, zone)
 
 
-def instant_us(wall_us: Any, zone: str) -> Any:
-    """UTC instants of wall-clock µs in the zone."""
+def instant_us(wall_us: Any, zone: str, *, standard: bool = False) -> Any:
+    """UTC instants of wall-clock µs in the zone.
+
+    ``standard``: in an overlap the later offset counts (SimpleDateFormat).
+    """
     if is_utc(zone):
         return wall_us
     wall_us = np.asarray(wall_us, np.int64)
@@ -89,4 +92,5 @@ def instant_us(wall_us: Any, zone: str) -> Any:
     with_before, with_after = wall_us - before, wall_us - after
     before_holds = offset_us(with_before, zone) == before
     after_holds = offset_us(with_after, zone) == after
-    return np.where(before_holds | ~after_holds, with_before, with_after)
+    use_before = before_holds & ~after_holds if standard else before_holds
+    return np.where(use_before | ~(before_holds | after_holds), with_before, with_after)
