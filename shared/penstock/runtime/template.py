@@ -12,15 +12,15 @@ from __future__ import annotations
 
 import os
 
-# Before NumPy is imported: its BLAS would start threads here.
+# Before they are imported: NumPy's BLAS and Arrow's jemalloc would start threads here.
 os.environ["OPENBLAS_NUM_THREADS"] = "1"
+os.environ["JE_ARROW_MALLOC_CONF"] = "background_thread:false"
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 import contextlib
 import ctypes
 import gc
 import importlib
-import importlib.util
 import pkgutil
 import select
 import signal
@@ -34,7 +34,8 @@ import msgspec
 
 from penstock.messages.slot import ForkFailed, ForkSlot, SlotExited, SlotForked, TemplateReady
 
-#: Imported before the first fork, so that slots share them. Optional ones may be absent.
+#: Imported before the first fork, so that slots share them. Not Polars: importing it
+#: starts a thread; a function that uses it imports it in the slot.
 PRELOAD = (
     "numpy",
     "pyarrow",
@@ -54,7 +55,6 @@ PRELOAD = (
     "penstock.runtime.slot",
     "penstock.functions.evaluate",
 )
-OPTIONAL = ("polars",)
 PRELOAD_PACKAGES = ("penstock.runtime", "penstock.connectors", "penstock.formats", "penstock.functions")
 
 _PR_SET_PDEATHSIG = 1
@@ -64,9 +64,6 @@ def preload() -> None:
     """Import what slots need. Importing is all that happens here."""
     for name in PRELOAD:
         importlib.import_module(name)
-    for name in OPTIONAL:
-        if importlib.util.find_spec(name) is not None:
-            importlib.import_module(name)
     for package_name in PRELOAD_PACKAGES:
         package = importlib.import_module(package_name)
         for module in pkgutil.walk_packages(package.__path__, package_name + "."):
