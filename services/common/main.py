@@ -23,6 +23,7 @@ from penstock.errors import PenstockError, SpecError
 from services.common import configuration, logs
 from services.common.actor import Supervisor
 from services.common.clock import SystemClock
+from services.common.presence import announce
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -165,6 +166,7 @@ async def _run(
     try:
         await asyncio.wait([started, failed, stop_wanted], return_when=asyncio.FIRST_COMPLETED)
         if started.done() and not started.cancelled() and (error := started.exception()) is None:
+            await announce(context.transport, subjects, role, service_id)
             log.info("ready", pid=os.getpid(), **started.result())
             await asyncio.wait([failed, stop_wanted], return_when=asyncio.FIRST_COMPLETED)
         if failed.done():

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from penstock.jobgraph.specs import SinkSpec
-from penstock.messages.cluster import JobDetails, JobOverview, SubtaskDetails, VertexDetails
+from penstock.messages.cluster import JobDetails, SubtaskDetails, VertexDetails
 
 if TYPE_CHECKING:
     from penstock.jobgraph import JobEdge, JobVertex
@@ -77,20 +77,4 @@ def job_details(core: JobMasterCore) -> JobDetails:
         waiting_for=core.waiting_for,
         jobmanager_id=core.settings.jobmanager_id,
         result_schema=_result_schema(core),
-    )
-
-
-def job_overview(details: JobDetails) -> JobOverview:
-    tasks: dict[str, int] = {}
-    for vertex in details.vertices:
-        for subtask in vertex.subtasks:
-            tasks[subtask.state.value] = tasks.get(subtask.state.value, 0) + 1
-    return JobOverview(
-        job_id=details.job_id,
-        name=details.name,
-        status=details.status,
-        start_ms=details.start_ms,
-        end_ms=details.end_ms,
-        attempt=details.attempt,
-        tasks=tasks,
     )

@@ -24,7 +24,6 @@ from penstock.messages.cluster import (
 )
 from penstock.messages.manifest import decode_manifest, encode_manifest
 from services.jobmanager import effects as fx
-from services.jobmanager.details import job_overview
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -265,7 +264,7 @@ async def archive(store: Store, details: Any, until_done: Any = None) -> None:
 
     async def write() -> None:
         await store.put(layout.archive_key(job_id), msgspec.json.encode(details))
-        await store.put(layout.ended_key(job_id), msgspec.json.encode(job_overview(details)))
+        await store.put(layout.ended_key(job_id), msgspec.json.encode(details.overview()))
         await store.delete([layout.active_key(job_id)])
 
     await (until_done(write, None) if until_done else write())

@@ -226,6 +226,18 @@ class CheckpointDetails(msgspec.Struct, kw_only=True):
     trigger_id: str | None = None
 
 
+class JobOverview(msgspec.Struct, frozen=True, kw_only=True):
+    """One line on a job, for lists. ``tasks``: execution state → number of subtasks."""
+
+    job_id: str
+    name: str
+    status: JobStatus
+    start_ms: int
+    end_ms: int | None = None
+    attempt: int = 0
+    tasks: dict[str, int] = {}
+
+
 class JobDetails(_Msg, frozen=True, kw_only=True, tag="job-details-reply"):
     """Everything a master knows of its job; archived on its end."""
 
@@ -249,17 +261,20 @@ class JobDetails(_Msg, frozen=True, kw_only=True, tag="job-details-reply"):
     jobmanager_id: str = ""
     result_schema: Any = None
 
-
-class JobOverview(msgspec.Struct, frozen=True, kw_only=True):
-    """One line on a job, for lists. ``tasks``: execution state → number of subtasks."""
-
-    job_id: str
-    name: str
-    status: JobStatus
-    start_ms: int
-    end_ms: int | None = None
-    attempt: int = 0
-    tasks: dict[str, int] = {}
+    def overview(self) -> JobOverview:
+        tasks: dict[str, int] = {}
+        for vertex in self.vertices:
+            for subtask in vertex.subtasks:
+                tasks[subtask.state.value] = tasks.get(subtask.state.value, 0) + 1
+        return JobOverview(
+            job_id=self.job_id,
+            name=self.name,
+            status=self.status,
+            start_ms=self.start_ms,
+            end_ms=self.end_ms,
+            attempt=self.attempt,
+            tasks=tasks,
+        )
 
 
 # -- to the resource manager ----------------------------------------------------------------------

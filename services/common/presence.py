@@ -1,0 +1,97 @@
+"""Which processes there are: each answers when asked who is here.
+
+``<cluster>.processes.who`` asks everybody; the answers go to ``<cluster>.processes.here``.
+For people to look at; nothing is decided by it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from penstock.errors import BrokerError
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from penstock.bus import Subjects
+    from penstock.ports import Transport
+
+#: A process known from before that does not answer is not waited for longer than this.
+GATHER_S = 0.3
+
+
+class Process(msgspec.Struct, frozen=True, kw_only=True):
+    role: str
+    id: str
+    pid: int
+    host: str
+    details: dict[str, Any] = {}
+
+
+def _who(subjects: Subjects) -> str:
+    return f"{subjects.cluster}.processes.who"
+
+
+def _here(subjects: Subjects) -> str:
+    return f"{subjects.cluster}.processes.here"
+
+
+async def announce(
+    transport: Transport,
+    subjects: Subjects,
+    role: str,
+    service_id: str,
+    details: Callable[[], dict[str, Any]] = dict,
+) -> None:
+    """Answer whoever asks, from now on."""
+    host, pid = socket.gethostname(), os.getpid()
+
+    async def answer(_: str, __: bytes) -> None:
+        process = Process(role=role, id=service_id, pid=pid, host=host, details=details())
+        await transport.publish(_here(subjects), msgspec.json.encode(process))
+
+    await transport.serve(_who(subjects), answer)
+
+
+class Census:
+    """Asks, and gathers the answers."""
+
+    def __init__(self, transport: Transport, subjects: Subjects) -> None:
+        self._transport = transport
+        self._subjects = subjects
+        self._known: set[str] = set()
+        self._found: dict[str, Process] = {}
+        self._arrived = asyncio.Event()
+
+    async def start(self) -> None:
+        await self._transport.serve(_here(self._subjects), self._take)
+
+    async def _take(self, _: str, data: bytes) -> None:
+        process = msgspec.json.decode(data, type=Process)
+        self._found[process.id] = process
+        self._arrived.set()
+
+    async def take(self, sleep: Callable[[float], Awaitable[None]]) -> list[Process]:
+        """By role and id. Waits until all that were there the last time have answered,
+        at most ``GATHER_S``; empty when the bus is away."""
+        self._found.clear()
+        try:
+            await self._transport.publish(_who(self._subjects), b"")
+        except BrokerError:
+            return []
+        late = asyncio.ensure_future(sleep(GATHER_S))
+        try:
+            while not late.done() and not (self._known and self._known <= set(self._found)):
+                self._arrived.clear()
+                arrived = asyncio.ensure_future(self._arrived.wait())
+                await asyncio.wait([late, arrived], return_when=asyncio.FIRST_COMPLETED)
+                arrived.cancel()
+        finally:
+            late.cancel()
+        self._known = set(self._found)
+        return sorted(self._found.values(), key=lambda p: (p.role, p.id))

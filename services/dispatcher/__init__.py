@@ -1,0 +1,1 @@
+"""The front door: submission by bus and REST, and the dashboard."""

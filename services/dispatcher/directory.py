@@ -1,0 +1,163 @@
+"""What is known of the jobs: live from their masters, from the archive when they ended."""
+
+from __future__ import annotations
+
+import asyncio
+import uuid
+from typing import TYPE_CHECKING, Any, Union
+
+import msgspec
+
+from penstock.bus import request
+from penstock.errors import BrokerError, SpecError
+from penstock.messages import layout
+from penstock.messages.cluster import (
+    Ack,
+    CancelJob,
+    ClusterOverview,
+    JobAccepted,
+    JobDetails,
+    JobOverview,
+    RequestClusterOverview,
+    RequestJobDetails,
+    Terminal,
+    TriggerSavepoint,
+)
+from penstock.messages.states import JobStatus
+from penstock.store import job_log
+
+if TYPE_CHECKING:
+    from penstock.bus import Subjects
+    from penstock.ports import Store, Transport
+
+MASTER_TIMEOUT_S = 1.0
+COMMAND_DEADLINE_S = 10.0
+_details = msgspec.json.Decoder(JobDetails)
+_overview = msgspec.json.Decoder(JobOverview)
+
+
+class UnknownJobError(SpecError):
+    """→ 404."""
+
+    code = "PS-NO-JOB"
+
+
+class JobDirectory:
+    def __init__(self, transport: Transport, subjects: Subjects, store: Store) -> None:
+        self._transport = transport
+        self._subjects = subjects
+        self._store = store
+        self._ended: dict[str, JobOverview] = {}
+
+    # -- one job -------------------------------------------------------------------------
+
+    async def details(self, job_id: str) -> JobDetails:
+        """UnknownJobError when nobody accepted such a job."""
+        live = await self._from_master(job_id)
+        if live is not None and not live.status.globally_terminal:
+            return live
+        try:
+            return _details.decode(await self._store.get(layout.archive_key(job_id)))
+        except KeyError:
+            return live or await self._from_log(job_id)
+
+    async def _from_master(self, job_id: str) -> JobDetails | None:
+        message = RequestJobDetails(job_id=job_id)
+        subject = self._subjects.to_job(job_id, message)
+        try:
+            reply: JobDetails = await request(
+                self._transport, subject, message, JobDetails, timeout_s=MASTER_TIMEOUT_S, retry=False
+            )
+        except BrokerError:
+            return None
+        return reply
+
+    async def _from_log(self, job_id: str) -> JobDetails:
+        """Accepted, and no master has begun, or the last one is gone."""
+        entries = await job_log(self._store, job_id).read()
+        accepted = next((e for _, e in entries if isinstance(e, JobAccepted)), None)
+        if accepted is None:
+            raise UnknownJobError(
+                f"there is no job '{job_id}'", got=job_id, remedy="`penstock list` shows the jobs there are"
+            )
+        terminal = next((e for _, e in entries if isinstance(e, Terminal)), None)
+        return JobDetails(
+            job_id=job_id,
+            name=accepted.name,
+            status=terminal.status if terminal else JobStatus.INITIALIZING,
+            attempt=0,
+            epoch=0,
+            start_ms=accepted.timestamp_ms,
+            end_ms=terminal.timestamp_ms if terminal else None,
+            timestamps={"INITIALIZING": accepted.timestamp_ms},
+            waiting_for=None if terminal else "no job manager leads the job at the moment",
+        )
+
+    async def cancel(self, job_id: str) -> None:
+        """Returns when the master has taken the order (or the job is over already)."""
+        if (await self.details(job_id)).status.globally_terminal:
+            return
+        message = CancelJob(command_id=uuid.uuid4().hex, job_id=job_id)
+        await self._to_master(job_id, message)
+
+    async def savepoint(self, job_id: str, kind: str, directory: str | None) -> str:
+        """The trigger id. RefusedError when the master refuses."""
+        await self.details(job_id)
+        trigger_id = uuid.uuid4().hex
+        message = TriggerSavepoint(command_id=trigger_id, job_id=job_id, kind=kind, directory=directory)
+        await self._to_master(job_id, message)
+        return trigger_id
+
+    async def _to_master(self, job_id: str, message: Any) -> None:
+        subject = self._subjects.to_job(job_id, message)
+        await request(self._transport, subject, message, Union[Ack], deadline_s=COMMAND_DEADLINE_S)
+
+    # -- all jobs ------------------------------------------------------------------------
+
+    async def active(self) -> list[JobDetails]:
+        """In order of start."""
+        listed = await self._store.list(layout.ACTIVE_PREFIX)
+        ids = [key.removeprefix(layout.ACTIVE_PREFIX) for key, _ in listed]
+        found = await asyncio.gather(*(self._if_known(job_id) for job_id in ids))
+        return sorted((d for d in found if d is not None), key=lambda d: (d.start_ms, d.job_id))
+
+    async def _if_known(self, job_id: str) -> JobDetails | None:
+        try:
+            return await self.details(job_id)
+        except UnknownJobError:
+            return None  # in the index, and its submission never came to its end
+
+    async def overviews(self) -> list[JobOverview]:
+        """Active jobs, then ended ones, the latest first."""
+        active = [details.overview() for details in await self.active()]
+        listed = await self._store.list(layout.ENDED_PREFIX)
+        ids = [key.removeprefix(layout.ENDED_PREFIX) for key, _ in listed]
+        await asyncio.gather(*(self._load_ended(job_id) for job_id in ids if job_id not in self._ended))
+        running = {overview.job_id for overview in active}
+        ended = [self._ended[i] for i in ids if i in self._ended and i not in running]
+        active.reverse()
+        return active + sorted(ended, key=lambda o: (-(o.end_ms or 0), o.job_id))
+
+    async def _load_ended(self, job_id: str) -> None:
+        try:
+            self._ended[job_id] = _overview.decode(await self._store.get(layout.ended_key(job_id)))
+        except KeyError:
+            pass  # listed a moment ago and deleted since
+
+    # -- cluster -------------------------------------------------------------------------
+
+    async def cluster(self) -> ClusterOverview | None:
+        """None while no resource manager leads."""
+        message = RequestClusterOverview()
+        try:
+            overview: ClusterOverview = await request(
+                self._transport,
+                self._subjects.to_resourcemanager(message),
+                message,
+                ClusterOverview,
+                timeout_s=MASTER_TIMEOUT_S,
+                retry=False,
+            )
+        except BrokerError:
+            return None
+        return overview

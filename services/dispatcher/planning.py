@@ -1,0 +1,84 @@
+"""Planning in a process of its own: user code never runs in a service.
+
+``python -m penstock.api.planner`` takes the spec on stdin and answers on the last line of
+stdout ``{"job_graph": …}`` or ``{"error": …}``; what the user's code prints goes to stderr.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import sys
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from penstock.errors import InternalError, SpecError, error_from_dict
+from services.common.processes import die_with_parent
+from services.dispatcher.spec import graph_of
+
+if TYPE_CHECKING:
+    from penstock.jobgraph import JobGraph
+    from penstock.messages.cluster import JobSpec
+
+PLANNING_LIMIT_S = 60.0
+#: Planners at a time; each is a process with NumPy and Arrow.
+PLANNERS = 2
+_STDERR_KEPT = 4_000
+
+
+class Planner:
+    def __init__(self, *, limit_s: float = PLANNING_LIMIT_S, module: str = "penstock.api.planner") -> None:
+        self._limit_s = limit_s
+        self._module = module
+        self._free = asyncio.Semaphore(PLANNERS)
+
+    async def plan(self, spec: JobSpec) -> JobGraph:
+        """The job graph, or the user's error; SpecError when the time limit passes."""
+        if spec.job_graph is not None:
+            return graph_of(spec.job_graph)
+        async with self._free:
+            code, out, err = await self._run(msgspec.json.encode(spec))
+        lines = out.rstrip().rsplit(b"\n", 1)
+        try:
+            answer = json.loads(lines[-1]) if lines[-1] else None
+        except ValueError:
+            answer = None
+        if not isinstance(answer, dict) or not {"job_graph", "error"} & answer.keys():
+            raise InternalError(
+                "the planner process ended without an answer",
+                expected="a job graph or an error",
+                got=f"exit code {code}; its last words: {err.decode(errors='replace')[-_STDERR_KEPT:].strip()}",
+                remedy="does the program end the process (sys.exit, os._exit, out of memory)?",
+            )
+        if "error" in answer:
+            raise error_from_dict(answer["error"])
+        return graph_of(answer["job_graph"])
+
+    async def _run(self, spec: bytes) -> tuple[int, bytes, bytes]:
+        process = await asyncio.create_subprocess_exec(
+            sys.executable,
+            "-m",
+            self._module,
+            stdin=asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.PIPE,
+            start_new_session=True,
+            preexec_fn=die_with_parent,
+        )
+        try:
+            out, err = await asyncio.wait_for(process.communicate(spec), self._limit_s)
+        except TimeoutError:
+            raise SpecError(
+                f"planning the job took longer than {self._limit_s:g} s",
+                expected="a program that only builds the job",
+                remedy="does it wait for something, or read much data, while it builds the job?",
+            ) from None
+        finally:
+            if process.returncode is None:
+                os.killpg(process.pid, signal.SIGKILL)  # with whatever the user's code started
+                await process.wait()
+        assert process.returncode is not None
+        return process.returncode, out, err

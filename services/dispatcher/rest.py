@@ -1,0 +1,372 @@
+"""The REST API: Flink's paths and shapes, with and without ``/v1``, and a few of ours.
+
+Handlers only translate; what they know comes from the job directory.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+from starlette.applications import Starlette
+from starlette.middleware import Middleware
+from starlette.responses import FileResponse, Response
+from starlette.routing import BaseRoute, Mount, Route
+
+from penstock import __version__
+from penstock.errors import ExternalError, SpecError
+from services.dispatcher import vertex_views, views
+from services.dispatcher.http import (
+    ForbiddenError,
+    NotFoundError,
+    SameOrigin,
+    answer,
+    body_of,
+    error_answer,
+    guarded,
+)
+from services.dispatcher.spec import parse_spec
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Mapping
+
+    from starlette.requests import Request
+
+    from penstock.messages.cluster import JobDetails, VertexDetails
+    from penstock.ports import Clock
+    from services.common.presence import Census
+    from services.dispatcher.directory import JobDirectory
+    from services.dispatcher.results import Results
+    from services.dispatcher.submission import Submitter
+
+    Handler = Callable[[Request], Awaitable[Response]]
+
+DASHBOARD = Path(__file__).parent / "dashboard.html"
+REFRESH_MS = 1_000
+
+
+class Rest:
+    def __init__(
+        self,
+        *,
+        directory: JobDirectory,
+        submitter: Submitter,
+        results: Results,
+        census: Census,
+        clock: Clock,
+        config: Mapping[str, str],
+        cluster: str,
+    ) -> None:
+        self._directory = directory
+        self._submitter = submitter
+        self._results = results
+        self._census = census
+        self._clock = clock
+        self._config = config
+        self._cluster = cluster
+
+    def app(self, *, hosts: frozenset[str] | None = None) -> Starlette:
+        """``hosts``: names by which it may be called; None = any."""
+        api = self._routes()
+        methods = ["GET", "POST", "PUT", "PATCH", "DELETE"]
+        unknown = Route("/{rest:path}", guarded(self._unknown), methods=methods)
+        return Starlette(
+            routes=[
+                Route("/", guarded(self._dashboard)),
+                Route("/metrics", guarded(self._metrics)),
+                Mount("/v1", routes=[*api, unknown]),
+                *api,
+                unknown,
+            ],
+            middleware=[Middleware(SameOrigin, hosts=hosts)],
+            exception_handlers={Exception: lambda _, err: error_answer(err)},
+        )
+
+    def _routes(self) -> list[BaseRoute]:
+        def get(path: str, handler: Handler) -> Route:
+            return Route(path, guarded(handler), methods=["GET"])
+
+        job, vertex = "/jobs/{job}", "/jobs/{job}/vertices/{vertex}"
+        return [
+            get("/overview", self._overview),
+            get("/config", self._web_config),
+            get("/cluster/info", self._info),
+            get("/jobs/overview", self._jobs_overview),
+            get("/jobs", self._jobs),
+            Route("/jobs", guarded(self._submit), methods=["POST"]),
+            Route(job, guarded(self._cancel), methods=["PATCH"]),
+            get(job, self._of_job(lambda d, now: views.job(d, now))),
+            get(f"{job}/config", self._of_job(lambda d, _: views.job_config(d))),
+            get(f"{job}/plan", self._of_job(lambda d, _: {"plan": views.plan(d)})),
+            get(f"{job}/status", self._of_job(lambda d, _: {"status": d.status.value})),
+            get(f"{job}/exceptions", self._exceptions),
+            get(f"{job}/accumulators", self._of_job(lambda d, _: views.accumulators(d))),
+            get(f"{job}/execution-result", self._of_job(lambda d, _: views.execution_result(d))),
+            get(f"{job}/metrics", self._job_metrics),
+            get(f"{job}/results", self._fetch_results),
+            get(f"{job}/checkpoints", self._of_job(lambda d, _: vertex_views.checkpoints(d))),
+            get(f"{job}/checkpoints/config", self._of_job(lambda d, _: vertex_views.checkpoint_config(d))),
+            get(f"{job}/checkpoints/details/{{checkpoint}}", self._checkpoint),
+            Route(f"{job}/checkpoints", guarded(self._trigger_checkpoint), methods=["POST"]),
+            get(f"{job}/checkpoints/{{trigger}}", self._triggered),
+            Route(f"{job}/savepoints", guarded(self._trigger_savepoint), methods=["POST"]),
+            get(f"{job}/savepoints/{{trigger}}", self._triggered),
+            Route(f"{job}/stop", guarded(self._stop), methods=["POST"]),
+            get(vertex, self._of_vertex(vertex_views.vertex)),
+            get(f"{vertex}/backpressure", self._of_vertex(vertex_views.backpressure)),
+            get(f"{vertex}/watermarks", self._of_vertex(lambda v, _: vertex_views.watermarks(v))),
+            get(f"{vertex}/subtasktimes", self._of_vertex(vertex_views.subtask_times)),
+            get(f"{vertex}/taskmanagers", self._of_vertex(vertex_views.taskmanagers)),
+            get(f"{vertex}/metrics", self._vertex_metrics),
+            get(f"{vertex}/subtasks/metrics", self._vertex_metrics),
+            get("/taskmanagers", self._taskmanagers),
+            get("/taskmanagers/{manager}", self._taskmanager),
+            get("/jobmanager/config", self._jobmanager_config),
+        ]
+
+    # -- helpers -------------------------------------------------------------------------
+
+    def _now(self) -> int:
+        return self._clock.now_ms()
+
+    async def _details(self, request: Request) -> JobDetails:
+        return await self._directory.details(request.path_params["job"])
+
+    def _of_job(self, view: Callable[[JobDetails, int], Any]) -> Handler:
+        async def handle(request: Request) -> Response:
+            return answer(view(await self._details(request), self._now()))
+
+        return handle
+
+    async def _vertex(self, request: Request) -> VertexDetails:
+        details = await self._details(request)
+        wanted = request.path_params["vertex"]
+        for vertex in details.vertices:
+            if vertex.id == wanted:
+                return vertex
+        raise NotFoundError(
+            f"job {details.job_id} has no vertex '{wanted}'",
+            expected=", ".join(v.id for v in details.vertices) or "a job with vertices",
+        )
+
+    def _of_vertex(self, view: Callable[[VertexDetails, int], Any]) -> Handler:
+        async def handle(request: Request) -> Response:
+            return answer(view(await self._vertex(request), self._now()))
+
+        return handle
+
+    # -- cluster -------------------------------------------------------------------------
+
+    async def _dashboard(self, _: Request) -> Response:
+        return FileResponse(DASHBOARD, media_type="text/html", headers={"cache-control": "no-cache"})
+
+    async def _unknown(self, request: Request) -> Response:
+        raise NotFoundError(
+            f"no such path: {request.method} {request.url.path}",
+            expected="a path of docs/rest.md (Flink's REST API, with or without /v1)",
+        )
+
+    async def _overview(self, _: Request) -> Response:
+        jobs = await self._directory.overviews()
+        return answer(views.overview(jobs, await self._directory.cluster(), __version__))
+
+    async def _web_config(self, _: Request) -> Response:
+        features = {"web-submit": False, "web-cancel": True, "web-rescale": False, "web-history": False}
+        return answer(
+            {
+                "refresh-interval": REFRESH_MS,
+                "timezone-name": "UTC",
+                "timezone-offset": 0,
+                "flink-version": f"penstock-{__version__}",
+                "flink-revision": "",
+                "features": features,
+                "cluster": self._cluster,
+            }
+        )
+
+    async def _jobmanager_config(self, _: Request) -> Response:
+        config = views.redacted(dict(self._config))
+        return answer([{"key": k, "value": v} for k, v in sorted(config.items())])
+
+    async def _info(self, _: Request) -> Response:
+        """Every process of the cluster; of task managers their slots."""
+        processes: list[dict[str, Any]] = [
+            {"role": p.role, "id": p.id, "pid": p.pid, "host": p.host, "state": "running", **p.details}
+            for p in await self._census.take(self._clock.sleep)
+            if p.role != "taskmanager"
+        ]
+        overview = await self._directory.cluster()
+        for process in processes:
+            if process["role"] == "resourcemanager" and overview is not None:
+                leads = process["id"] == overview.resourcemanager_id
+                process["state"] = "leading" if leads else "standby"
+        for manager in overview.taskmanagers if overview else ():
+            silent_ms = max(0, self._now() - manager.last_heartbeat_ms)
+            processes.append(
+                {
+                    "role": "taskmanager",
+                    "id": manager.id,
+                    "pid": manager.pid,
+                    "host": manager.host,
+                    "state": f"heard {silent_ms / 1000:.1f} s ago",
+                    "data_port": manager.data_port,
+                    "slots": [msgspec.to_builtins(slot) for slot in manager.slots],
+                }
+            )
+        return answer({"cluster": self._cluster, "version": __version__, "processes": processes})
+
+    async def _managers(self) -> list[dict[str, Any]]:
+        overview = await self._directory.cluster()
+        if overview is None:
+            raise ExternalError(
+                "no resource manager leads at the moment",
+                remedy="start one: python -m services.resourcemanager",
+            )
+        return [
+            {
+                "id": m.id,
+                "path": f"{m.host}:{m.pid}",
+                "dataPort": m.data_port,
+                "jmxPort": -1,
+                "timeSinceLastHeartbeat": m.last_heartbeat_ms,
+                "slotsNumber": len(m.slots),
+                "freeSlots": sum(s.state == "free" for s in m.slots),
+                "hardware": m.details.get("hardware", {}),
+                "pid": m.pid,
+                "host": m.host,
+                "slots": [msgspec.to_builtins(slot) for slot in m.slots],
+                "details": m.details,
+            }
+            for m in overview.taskmanagers
+        ]
+
+    async def _taskmanagers(self, _: Request) -> Response:
+        return answer({"taskmanagers": await self._managers()})
+
+    async def _taskmanager(self, request: Request) -> Response:
+        wanted = request.path_params["manager"]
+        managers = await self._managers()
+        for manager in managers:
+            if manager["id"] == wanted:
+                return answer(manager)
+        known = ", ".join(m["id"] for m in managers) or "there are none"
+        raise NotFoundError(f"there is no task manager '{wanted}'", expected=known)
+
+    async def _metrics(self, _: Request) -> Response:
+        from services.dispatcher.metrics import CONTENT_TYPE, render
+
+        jobs = await self._directory.active()
+        text = render(jobs, await self._directory.cluster(), self._now(), self._config)
+        return Response(text, media_type=CONTENT_TYPE)
+
+    # -- jobs ----------------------------------------------------------------------------
+
+    async def _submit(self, request: Request) -> Response:
+        spec = parse_spec(await body_of(request))
+        reply = await self._submitter.submit(spec)
+        return answer({"jobid": reply.job_id, "name": reply.name, "created": reply.created})
+
+    async def _jobs(self, _: Request) -> Response:
+        jobs = await self._directory.overviews()
+        return answer({"jobs": [{"id": j.job_id, "status": j.status.value} for j in jobs]})
+
+    async def _jobs_overview(self, _: Request) -> Response:
+        now_ms = self._now()
+        return answer({"jobs": [views.job_row(j, now_ms) for j in await self._directory.overviews()]})
+
+    async def _cancel(self, request: Request) -> Response:
+        mode = request.query_params.get("mode", "cancel")
+        if mode != "cancel":
+            raise SpecError("unknown mode", expected="mode=cancel", got=repr(mode), where="query 'mode'")
+        await self._directory.cancel(request.path_params["job"])
+        return answer({}, 202)
+
+    async def _exceptions(self, request: Request) -> Response:
+        limit = _number(request, "maxExceptions", 20)
+        return answer(views.exceptions(await self._details(request), limit))
+
+    async def _fetch_results(self, request: Request) -> Response:
+        after = request.query_params.get("after", "")
+        wait_ms = _number(request, "wait_ms", 0)
+        return answer(await self._results.fetch(request.path_params["job"], after, wait_ms))
+
+    async def _job_metrics(self, request: Request) -> Response:
+        values = vertex_views.job_metric_values(await self._details(request), self._now())
+        return answer(vertex_views.metric_list(values, request.query_params.get("get")))
+
+    async def _vertex_metrics(self, request: Request) -> Response:
+        values = vertex_views.vertex_metric_values(await self._vertex(request))
+        return answer(vertex_views.metric_list(values, request.query_params.get("get")))
+
+    # -- checkpoints and savepoints ------------------------------------------------------
+
+    async def _checkpoint(self, request: Request) -> Response:
+        details = await self._details(request)
+        wanted = request.path_params["checkpoint"]
+        found = vertex_views.checkpoint_details(details, int(wanted)) if wanted.isdigit() else None
+        if found is None:
+            raise NotFoundError(
+                f"checkpoint {wanted} of job {details.job_id} is not known (any more)",
+                expected=", ".join(str(c.id) for c in details.checkpoints) or "none yet",
+            )
+        return answer(found)
+
+    async def _trigger_checkpoint(self, request: Request) -> Response:
+        return await self._trigger(request, "checkpoint", None)
+
+    async def _trigger_savepoint(self, request: Request) -> Response:
+        options = await _options(request)
+        directory = options.get("target-directory") or options.get("targetDirectory")
+        kind = "stop" if options.get("cancel-job") is True else "savepoint"
+        return await self._trigger(request, kind, directory)
+
+    async def _stop(self, request: Request) -> Response:
+        options = await _options(request)
+        directory = options.get("targetDirectory") or options.get("target-directory")
+        return await self._trigger(request, "drain" if options.get("drain") is True else "stop", directory)
+
+    async def _trigger(self, request: Request, kind: str, directory: str | None) -> Response:
+        job_id = request.path_params["job"]
+        if directory is not None and (not isinstance(directory, str) or ".." in directory.split("/")):
+            raise ForbiddenError("not a folder in the cluster's store", got=repr(directory))
+        trigger_id = await self._directory.savepoint(job_id, kind, directory)
+        return answer({"request-id": trigger_id}, 202)
+
+    async def _triggered(self, request: Request) -> Response:
+        details = await self._details(request)
+        trigger_id = request.path_params["trigger"]
+        found = next((c for c in details.checkpoints if c.trigger_id == trigger_id), None)
+        if found is None:
+            raise NotFoundError(f"job {details.job_id} knows no request '{trigger_id}' (any more)")
+        if found.status == "IN_PROGRESS":
+            return answer({"status": {"id": "IN_PROGRESS"}, "operation": None})
+        if found.status == "COMPLETED":
+            operation: dict[str, Any] = {"location": found.path, "checkpointId": found.id}
+        else:
+            failure = {"class": "CheckpointException", "stack-trace": found.failure or ""}
+            operation = {"failure-cause": failure}
+        return answer({"status": {"id": "COMPLETED"}, "operation": operation})
+
+
+def _number(request: Request, name: str, default: int) -> int:
+    text = request.query_params.get(name)
+    if text is None:
+        return default
+    if not text.isdigit():
+        raise SpecError("not a whole number", expected="e.g. 1000", got=repr(text), where=f"query '{name}'")
+    return int(text)
+
+
+async def _options(request: Request) -> dict[str, Any]:
+    """The body's JSON object; nothing is an empty one."""
+    data = await body_of(request, 64 * 1024)
+    if not data.strip():
+        return {}
+    try:
+        tree = msgspec.json.decode(data)
+    except msgspec.DecodeError as err:
+        raise SpecError("the body is not JSON", got=str(err)) from err
+    if not isinstance(tree, dict):
+        raise SpecError("the body is not an object", expected="{…}", got=type(tree).__name__)
+    return tree

@@ -1,0 +1,76 @@
+"""Rows of a SELECT, fetched by long poll over the object store."""
+
+from __future__ import annotations
+
+import base64
+from typing import TYPE_CHECKING, Any
+
+from penstock.errors import SpecError
+from penstock.messages.layout import job_prefix, results_prefix
+
+if TYPE_CHECKING:
+    from penstock.ports import Clock, Store
+    from services.dispatcher.directory import JobDirectory
+
+MAX_WAIT_MS = 30_000
+MAX_CHUNKS = 64
+MAX_BYTES = 8 * 1024 * 1024
+_FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.01, 0.1
+
+
+class Results:
+    def __init__(self, store: Store, directory: JobDirectory, clock: Clock) -> None:
+        self._store = store
+        self._directory = directory
+        self._clock = clock
+        #: job → chunk acknowledged last
+        self._acknowledged: dict[str, str] = {}
+
+    async def fetch(self, job_id: str, after: str, wait_ms: int) -> dict[str, Any]:
+        """Chunks behind the key ``after`` (which the reader has, so it is acknowledged);
+        waits for some at most ``wait_ms``, and not at all once the job is over.
+
+        When no chunk comes and ``status`` is terminal, there will be none any more.
+        """
+        prefix = results_prefix(job_id)
+        if after and not after.startswith(prefix):
+            raise SpecError(
+                "not a chunk of this job", expected=f"a key below {prefix}", got=repr(after), where="after"
+            )
+        # The status before the chunks: what was written until the end is then listed.
+        status = (await self._directory.details(job_id)).status
+        await self._acknowledge(job_id, after)
+        deadline_ms = self._clock.monotonic_ms() + min(max(wait_ms, 0), MAX_WAIT_MS)
+        pause = _FIRST_PAUSE_S
+        while True:
+            new = [key for key, _ in await self._store.list(prefix) if key > after]
+            if new or status.globally_terminal or self._clock.monotonic_ms() >= deadline_ms:
+                return {"chunks": await self._read(new), "status": status.value}
+            await self._clock.sleep(pause)
+            pause = min(pause * 1.5, _LONGEST_PAUSE_S)
+            if pause == _LONGEST_PAUSE_S:
+                status = (await self._directory.details(job_id)).status
+
+    async def _read(self, keys: list[str]) -> list[dict[str, str]]:
+        chunks: list[dict[str, str]] = []
+        size = 0
+        for key in keys[:MAX_CHUNKS]:
+            data = await self._store.get(key)
+            if chunks and size + len(data) > MAX_BYTES:
+                break
+            size += len(data)
+            chunks.append({"key": key, "data": base64.b64encode(data).decode()})
+        return chunks
+
+    async def _acknowledge(self, job_id: str, after: str) -> None:
+        before = self._acknowledged.get(job_id, "")
+        if after <= before:
+            return
+        self._acknowledged[job_id] = after
+        await self._store.put(_ack_key(job_id, after), b"")
+        if before:
+            await self._store.delete([_ack_key(job_id, before)])
+
+
+def _ack_key(job_id: str, chunk_key: str) -> str:
+    return f"{job_prefix(job_id)}results-ack/{chunk_key.rsplit('/', 1)[-1]}"

@@ -1,0 +1,205 @@
+"""A job spec as a user wrote it (JSON or YAML) → ``JobSpec``, or an error that names the
+place. Pure.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any
+
+import msgspec
+
+from penstock.config import OPTIONS, check_keys
+from penstock.errors import SpecError, nearest
+from penstock.jobgraph import JobGraph
+from penstock.messages.cluster import JobSpec
+
+PROGRAMS = ("sql", "python", "job_graph")
+MAX_PARALLELISM = 32_768
+_JOB_ID = re.compile(r"[A-Za-z0-9_-]{1,64}")
+_FIELDS = JobSpec.__struct_fields__
+
+
+def parse_spec(text: bytes) -> JobSpec:
+    """From JSON (begins with ``{``) or YAML. SpecError for whatever is wrong."""
+    try:
+        decoded = text.decode()
+    except UnicodeDecodeError as err:
+        raise SpecError(
+            "the job spec is not text",
+            expected="JSON or YAML in UTF-8",
+            got=f"byte {err.start}: {err.reason}",
+        ) from err
+    is_json = decoded.lstrip().startswith("{")
+    tree = _load_json(decoded) if is_json else _load_yaml(decoded)
+    return spec_of(tree)
+
+
+def _load_json(text: str) -> Any:
+    try:
+        return json.loads(text)
+    except json.JSONDecodeError as err:
+        raise SpecError(
+            f"the job spec is not valid JSON: {err.msg}",
+            got=_line(text, err.lineno),
+            where=f"line {err.lineno}, column {err.colno}",
+            remedy="correct it there (a spec that does not begin with '{' is read as YAML)",
+        ) from err
+
+
+def _load_yaml(text: str) -> Any:
+    import yaml
+
+    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+    try:
+        for event in yaml.parse(text, loader):
+            if isinstance(event, yaml.AliasEvent):
+                raise SpecError(
+                    "aliases are not allowed in a job spec",
+                    got=f"*{event.anchor}",
+                    where=_place(event.start_mark),
+                    remedy="write the value out",
+                )
+        return yaml.load(text, loader)
+    except yaml.MarkedYAMLError as err:
+        mark = err.problem_mark or err.context_mark
+        raise SpecError(
+            f"the job spec is not valid YAML: {err.problem or err.context}",
+            got=_line(text, mark.line + 1) if mark else None,
+            where=_place(mark),
+            remedy="correct it there (indentation by spaces; quote values that hold ': ' or ' #')",
+        ) from err
+    except yaml.YAMLError as err:
+        raise SpecError(f"the job spec is not valid YAML: {err}") from err
+
+
+def _place(mark: Any) -> str | None:
+    return f"line {mark.line + 1}, column {mark.column + 1}" if mark is not None else None
+
+
+def _line(text: str, number: int) -> str | None:
+    lines = text.splitlines()
+    return repr(lines[number - 1].strip()[:120]) if 0 < number <= len(lines) else None
+
+
+def spec_of(tree: Any) -> JobSpec:
+    """The spec from plain JSON types, every field checked."""
+    if not isinstance(tree, dict):
+        got = "nothing" if tree is None else type(tree).__name__
+        raise SpecError(
+            "the job spec has no fields",
+            expected="an object with one of 'sql', 'python' and 'job_graph'",
+            got=got,
+            remedy="e.g.  sql: INSERT INTO …",
+        )
+    for name in tree:
+        if name not in _FIELDS:
+            raise SpecError(
+                f"unknown field '{name}' in the job spec",
+                expected=", ".join(_FIELDS),
+                got=repr(name),
+                where=f"field '{name}'",
+                remedy=nearest(str(name), _FIELDS),
+            )
+    try:
+        spec = msgspec.convert(tree, JobSpec)
+    except msgspec.ValidationError as err:
+        raise _wrong_type(err, "job spec") from err
+    _check(spec)
+    return spec
+
+
+def _wrong_type(err: msgspec.ValidationError, what: str) -> SpecError:
+    """msgspec's ``Expected `str`, got `int` - at `$.name` `` as ours."""
+    text, _, path = str(err).partition(" - at ")
+    found = re.fullmatch(r"Expected `(.+?)`, got `(.+?)`", text)
+    where = path.strip("`").removeprefix("$.") or None
+    return SpecError(
+        f"a field of the {what} has the wrong type" if found else f"the {what} is malformed: {text}",
+        expected=found[1] if found else None,
+        got=found[2] if found else None,
+        where=f"field '{where}'" if where else None,
+    )
+
+
+def _check(spec: JobSpec) -> None:
+    given = [name for name in PROGRAMS if getattr(spec, name) is not None]
+    if len(given) != 1:
+        raise SpecError(
+            "a job spec holds exactly one program",
+            expected="one of 'sql', 'python' and 'job_graph'",
+            got=" and ".join(f"'{g}'" for g in given) or "none of them",
+        )
+    for name in ("sql", "python"):
+        if getattr(spec, name) is not None and not getattr(spec, name).strip():
+            raise SpecError(f"'{name}' is empty", expected="a program", where=f"field '{name}'")
+    if spec.job_id is not None and not _JOB_ID.fullmatch(spec.job_id):
+        raise SpecError(
+            "not a job id",
+            expected="1 to 64 letters, digits, '-' and '_'",
+            got=repr(spec.job_id),
+            where="field 'job_id'",
+        )
+    if spec.parallelism is not None and not 1 <= spec.parallelism <= MAX_PARALLELISM:
+        raise SpecError(
+            "parallelism out of bounds",
+            expected=f"1 to {MAX_PARALLELISM}",
+            got=str(spec.parallelism),
+            where="field 'parallelism'",
+        )
+    check_config({key: as_text(value) for key, value in spec.config.items()})
+
+
+def as_text(value: str | int | float | bool) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def check_config(config: dict[str, str]) -> None:
+    """SpecError for an unknown key or a value that its option cannot read."""
+    check_keys(config)
+    for key in config:
+        if key in OPTIONS:
+            OPTIONS[key].read(config)
+
+
+def graph_of(tree: Any) -> JobGraph:
+    """A job graph from plain JSON types, checked to be one that can run."""
+    try:
+        graph = msgspec.convert(tree, JobGraph)
+    except msgspec.ValidationError as err:
+        raise _wrong_type(err, "job graph") from err
+    check_graph(graph)
+    return graph
+
+
+def check_graph(graph: JobGraph) -> None:
+    """SpecError when the graph contradicts itself."""
+    if not graph.vertices:
+        raise SpecError("the job has no vertices", expected="at least a source and a sink")
+    position: dict[str, int] = {}
+    for i, vertex in enumerate(graph.vertices):
+        where = f"vertex '{vertex.id}'"
+        if vertex.id in position:
+            raise SpecError("two vertices have the same id", where=where)
+        position[vertex.id] = i
+        if not 1 <= vertex.parallelism <= vertex.max_parallelism <= MAX_PARALLELISM:
+            raise SpecError(
+                "parallelism out of bounds",
+                expected=f"1 ≤ parallelism ≤ max parallelism ≤ {MAX_PARALLELISM}",
+                got=f"parallelism {vertex.parallelism}, max parallelism {vertex.max_parallelism}",
+                where=where,
+            )
+    for edge in graph.edges:
+        for end in (edge.source, edge.target):
+            if end not in position:
+                raise SpecError(
+                    f"an edge names the vertex '{end}', which is not there", where=f"edge '{edge.id}'"
+                )
+        if position[edge.source] >= position[edge.target]:
+            raise SpecError(
+                "vertices are not in topological order",
+                expected=f"'{edge.source}' before '{edge.target}'",
+                where=f"edge '{edge.id}'",
+            )
+    check_config(graph.config)

@@ -1,0 +1,115 @@
+"""From a job spec to an accepted job: planned, stored, JobAccepted in its log, RunJob.
+
+A submission is idempotent by job id: a repeat answers with the job that is there.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import uuid
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from penstock.bus import request
+from penstock.errors import PenstockError
+from penstock.jobgraph.graph import encode_job_graph
+from penstock.messages import layout
+from penstock.messages.cluster import Ack, JobAccepted, RunJob, SubmitReply
+from penstock.store import job_log
+from services.dispatcher.spec import as_text
+
+if TYPE_CHECKING:
+    from penstock.bus import Subjects
+    from penstock.jobgraph import JobGraph
+    from penstock.messages.cluster import JobSpec
+    from penstock.ports import Clock, Store, Transport
+    from services.dispatcher.planning import Planner
+
+#: A job manager that does not answer in time finds the job by itself.
+RUN_DEADLINE_S = 1.0
+
+
+class Submitter:
+    def __init__(
+        self,
+        *,
+        transport: Transport,
+        subjects: Subjects,
+        store: Store,
+        clock: Clock,
+        planner: Planner,
+        logger: Any,
+    ) -> None:
+        self._transport = transport
+        self._subjects = subjects
+        self._store = store
+        self._clock = clock
+        self._planner = planner
+        self._logger = logger
+
+    async def submit(self, spec: JobSpec, command_id: str | None = None) -> SubmitReply:
+        """``command_id``: a repeat of the same command is the same job, also without a job
+        id in the spec."""
+        job_id = spec.job_id
+        if job_id is None and command_id is not None:
+            job_id = hashlib.sha256(command_id.encode()).hexdigest()[:32]
+        if job_id is not None and (known := await self._accepted(job_id)) is not None:
+            await self._run(job_id)
+            return SubmitReply(job_id=job_id, name=known.name, created=False)
+        job_id = job_id or uuid.uuid4().hex
+        graph = self._finish(await self._planner.plan(spec), spec)
+        accepted = await self._store_job(job_id, spec, graph)
+        # Into the index first: an accepted job that is in no list would never be found.
+        await self._store.put(layout.active_key(job_id), b"")
+        created = await job_log(self._store, job_id).begin(accepted)
+        name = graph.name
+        if not created and (known := await self._accepted(job_id)) is not None:
+            name = known.name
+        self._logger.info("accepted", job=job_id, name=name, created=created)
+        await self._run(job_id)
+        return SubmitReply(job_id=job_id, name=name, created=created)
+
+    def _finish(self, graph: JobGraph, spec: JobSpec) -> JobGraph:
+        """What the spec says over what the program says."""
+        config = graph.config | {key: as_text(value) for key, value in spec.config.items()}
+        return msgspec.structs.replace(graph, name=spec.name or graph.name or "job", config=config)
+
+    async def _accepted(self, job_id: str) -> JobAccepted | None:
+        entries = await job_log(self._store, job_id).read()
+        return next((entry for _, entry in entries if isinstance(entry, JobAccepted)), None)
+
+    async def _store_job(self, job_id: str, spec: JobSpec, graph: JobGraph) -> JobAccepted:
+        """Under keys of their content: whoever wins the race for the log, what his entry
+        names is his."""
+        plan = encode_job_graph(graph)
+        # The job graph is stored once, not in the spec as well.
+        text = msgspec.json.encode(msgspec.structs.replace(spec, job_graph=None))
+        digest = hashlib.sha256(text + plan).hexdigest()[:16]
+        accepted = JobAccepted(
+            job_id=job_id,
+            name=graph.name,
+            timestamp_ms=self._clock.now_ms(),
+            job_graph_key=f"{layout.graph_key(job_id)}-{digest}",
+            spec_key=f"{layout.spec_key(job_id)}-{digest}",
+            max_parallelism={v.id: v.max_parallelism for v in graph.vertices},
+        )
+        await self._store.put(accepted.job_graph_key, plan)
+        await self._store.put(accepted.spec_key, text)
+        return accepted
+
+    async def _run(self, job_id: str) -> None:
+        message = RunJob(command_id=f"run-{job_id}", job_id=job_id)
+        try:
+            await request(
+                self._transport,
+                self._subjects.jobmanager_run,
+                message,
+                Ack,
+                timeout_s=RUN_DEADLINE_S,
+                deadline_s=RUN_DEADLINE_S,
+            )
+        except PenstockError as err:
+            self._logger.warning(
+                "no job manager answers; it will find the job", job=job_id, error=err.message
+            )

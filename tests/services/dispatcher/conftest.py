@@ -1,0 +1,98 @@
+"""A dispatcher on a memory bus and store, with job managers of the real code beside it."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import httpx
+import msgspec
+import pytest
+import structlog
+
+from penstock.bus import MemoryBus, Subjects, serve_typed
+from penstock.messages import cluster as msg
+from penstock.messages.cluster import SlotStatus, TaskManagerDetails
+from penstock.store import MemoryStore
+from services.common.clock import SystemClock
+from services.common.presence import Census, announce
+from services.dispatcher.bus_api import BusApi
+from services.dispatcher.directory import JobDirectory
+from services.dispatcher.planning import Planner
+from services.dispatcher.rest import Rest
+from services.dispatcher.results import Results
+from services.dispatcher.submission import Submitter
+from tests.services.jobmanager.graphs import pipeline
+
+
+@dataclass
+class Front:
+    """The dispatcher's parts, a client, and what was asked of the others."""
+
+    bus: MemoryBus
+    store: MemoryStore
+    subjects: Subjects
+    http: httpx.AsyncClient
+    rest: Rest
+    directory: JobDirectory
+    submitter: Submitter
+    ran: list[str] = field(default_factory=list)
+
+    async def submit(self, **spec: Any) -> str:
+        body = {"job_graph": msgspec.to_builtins(pipeline()), **spec}
+        reply = await self.http.post("/jobs", content=msgspec.json.encode(body))
+        assert reply.status_code == 200, reply.text
+        return reply.json()["jobid"]
+
+    async def master(self, job_id: str, answer: Any) -> None:
+        """``answer(message)`` speaks for the job's master from now on."""
+
+        async def serve(message: Any) -> Any:
+            return answer(message)
+
+        await serve_typed(self.bus.transport(), self.subjects.job_all(job_id), msg.ToJobMaster, serve)
+
+
+@pytest.fixture
+async def front() -> AsyncIterator[Front]:
+    bus, store, subjects, clock = MemoryBus(), MemoryStore(), Subjects("test"), SystemClock()
+    transport, log = bus.transport(), structlog.get_logger()
+    directory = JobDirectory(transport, subjects, store)
+    submitter = Submitter(
+        transport=transport, subjects=subjects, store=store, clock=clock, planner=Planner(), logger=log
+    )
+    census = Census(transport, subjects)
+    await census.start()
+    await announce(bus.transport(), subjects, "jobmanager", "jm1")
+    await BusApi(transport, subjects, submitter, directory, clock, log).start()
+    rest = Rest(
+        directory=directory,
+        submitter=submitter,
+        results=Results(store, directory, clock),
+        census=census,
+        clock=clock,
+        config={"rest.port": "0", "storage.options.secret_access_key": "x"},
+        cluster="test",
+    )
+    app = httpx.ASGITransport(rest.app())
+    async with httpx.AsyncClient(transport=app, base_url="http://dispatcher") as client:
+        made = Front(bus, store, subjects, client, rest, directory, submitter)
+
+        async def run(message: msg.RunJob) -> msg.Ack:
+            made.ran.append(message.job_id)
+            return msg.Ack()
+
+        await serve_typed(bus.transport(), subjects.jobmanager_run, msg.RunJob, run)
+
+        async def overview(message: Any) -> msg.ClusterOverview:
+            slot = SlotStatus(index=0, state="active", job_id="j", allocation_id="a1", pid=7)
+            manager = TaskManagerDetails(
+                id="tm1", host="h", pid=5, data_port=6, last_heartbeat_ms=clock.now_ms(), slots=[slot]
+            )
+            return msg.ClusterOverview(
+                taskmanagers=[manager], slots_total=1, slots_free=0, resourcemanager_id="rm1", epoch=1
+            )
+
+        await serve_typed(bus.transport(), subjects.resourcemanager_all, msg.ToResourceManager, overview)
+        yield made

@@ -1,0 +1,86 @@
+from __future__ import annotations
+
+import json
+
+import msgspec
+import pytest
+
+from penstock.errors import SpecError
+from services.dispatcher.spec import graph_of, parse_spec
+from tests.services.jobmanager.graphs import pipeline
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        b'{"sql": "SELECT 1", "config": {"parallelism.default": 2}}',
+        b"sql: SELECT 1\nconfig:\n  parallelism.default: 2\n",
+        b"# a job\nsql: |\n  SELECT 1\nconfig: {parallelism.default: '2'}\n",
+    ],
+)
+def test_json_and_yaml(text):
+    spec = parse_spec(text)
+    assert spec.sql.strip() == "SELECT 1"
+    assert str(spec.config["parallelism.default"]) == "2"
+
+
+@pytest.mark.parametrize(
+    ("text", "where", "says"),
+    [
+        (b'{"sql": "SELECT 1",\n "name" "x"}', "line 2, column 9", "not valid JSON"),
+        (b"sql: SELECT 1\nname: [a\nargs: x", "line 3", "not valid YAML"),
+        (b"sql: SELECT 1\n  name: x", "line 2", "not valid YAML"),
+        (b"a: &x [1]\nb: *x", "line 2, column 4", "aliases"),
+        (b"", None, "no fields"),
+        (b"just text", None, "no fields"),
+        (b"\xff\xfe", None, "not text"),
+        (b'{"sqll": "SELECT 1"}', "field 'sqll'", "did you mean 'sql'"),
+        (b'{"sql": 1}', "field 'sql'", "str | null"),
+        (b'{"sql": "SELECT 1", "parallelism": "4"}', "field 'parallelism'", "int | null"),
+        (b'{"sql": "SELECT 1", "args": [1]}', "field 'args[0]'", "str"),
+        (b'{"sql": "SELECT 1", "config": {"a": {"b": 1}}}', "field 'config[...]'", ""),
+        (b'{"sql": "SELECT 1", "parallelism": 0}', "field 'parallelism'", "1 to 32768"),
+        (b'{"sql": "SELECT 1", "python": "x"}', None, "'sql' and 'python'"),
+        (b'{"name": "x"}', None, "none of them"),
+        (b'{"sql": "  "}', "field 'sql'", "empty"),
+        (b'{"sql": "SELECT 1", "job_id": "a.b"}', "field 'job_id'", "letters"),
+        (
+            b'{"sql": "SELECT 1", "config": {"execution.checkpointing.interval": "soon"}}',
+            "configuration key 'execution.checkpointing.interval'",
+            "not a duration",
+        ),
+    ],
+)
+def test_what_is_wrong_is_named(text, where, says):
+    with pytest.raises(SpecError) as caught:
+        parse_spec(text)
+    assert says in str(caught.value)
+    if where is not None:
+        assert (caught.value.where or "").startswith(where)
+
+
+def test_a_job_graph_survives_the_way_through_json():
+    graph = pipeline()
+    tree = json.loads(msgspec.json.encode(graph))
+    assert graph_of(tree) == graph
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        (lambda t: t.pop("vertices"), "vertices"),
+        (lambda t: t.update(vertices=[]), "no vertices"),
+        (lambda t: t["vertices"][0].update(parallelism="2"), "vertices[0].parallelism"),
+        (lambda t: t["vertices"][0].update(parallelism=129), "out of bounds"),
+        (lambda t: t["vertices"].reverse(), "topological order"),
+        (lambda t: t["edges"][0].update(target="nowhere"), "'nowhere'"),
+        (lambda t: t["vertices"].append(t["vertices"][0]), "same id"),
+        (lambda t: t.update(config={"execution.chekpointing.interval": "1 s"}), "did you mean"),
+    ],
+)
+def test_a_job_graph_that_cannot_run_is_refused(change, says):
+    tree = json.loads(msgspec.json.encode(pipeline()))
+    change(tree)
+    with pytest.raises(SpecError) as caught:
+        graph_of(tree)
+    assert says in str(caught.value)
