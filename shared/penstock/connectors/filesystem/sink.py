@@ -1,0 +1,268 @@
+"""The filesystem sink: exactly once by pending files.
+
+Rows go to files under ``<path>/_pending/`` that no reader lists. A barrier closes them;
+their names are the committables. When the checkpoint is complete each is renamed to
+``<path>/part-<tag>-<subtask>-<checkpoint>-<n>.<format>`` (``tag``: job and operator). A
+rename is repeatable: a pending file that is gone while its target is there was committed.
+Files of an aborted checkpoint belong to the next one. What an earlier attempt left
+pending is deleted once a checkpoint of this attempt is complete, for then every subtask
+has committed what it restored.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import logging
+from collections import deque
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from penstock.connectors.base import SinkWriter, TableInfo
+from penstock.connectors.filesystem.connector import OPTIONS
+from penstock.connectors.filesystem.files import CountingFile, RowFile, row_file
+from penstock.connectors.filesystem.paths import Files, join, open_files
+from penstock.errors import ExternalError, InternalError
+from penstock.formats import get_format
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Sequence
+
+    from penstock.connectors.base import SourceContext
+    from penstock.types import Batch
+
+_log = logging.getLogger("penstock.connectors.filesystem")
+
+PENDING_FOLDER = "_pending"
+#: Rows written at a time on the data thread or in the helper thread.
+_STEP_ROWS = 4_096
+_MAX_QUEUED_ROWS = 65_536
+
+
+class PendingFile(msgspec.Struct, frozen=True):
+    """A committable: rename ``pending`` to ``final``."""
+
+    checkpoint_id: int
+    pending: str
+    final: str
+
+
+@dataclass(slots=True)
+class _Open:
+    path: str
+    file: CountingFile
+    rows: RowFile
+
+
+@dataclass(slots=True)
+class _Cut:
+    checkpoint_id: int
+    done: asyncio.Future[None]
+
+
+class FileSink(SinkWriter):
+    def __init__(self, table: TableInfo) -> None:
+        self._table = table
+        self._options = OPTIONS.read(table.options)
+        self._format = table.options["format"]
+        self._queue: deque[Batch | _Cut] = deque()
+        self._queued_rows = 0
+        self._open_file: _Open | None = None
+        self._closed: list[str] = []  # pending files since the last cut
+        self._uncommitted: list[PendingFile] = []
+        self._number = 0
+        self._work = asyncio.Event()
+        self._room = asyncio.Event()
+        self._task: asyncio.Task[None] | None = None
+        self._failure: BaseException | None = None
+        self._swept = False
+
+    async def open(self, ctx: SourceContext, restored: Sequence[bytes]) -> None:
+        self.ctx = ctx
+        self._files: Files
+        self._files, self._folder = await ctx.run(
+            lambda: open_files(self._options["path"], self._table.options)
+        )
+        self._tag = hashlib.sha256(f"{ctx.job_id}/{ctx.uid}".encode()).hexdigest()[:8]
+        self._pending_prefix = f"{self._tag}-"
+        await self._rename([msgspec.json.decode(item, type=PendingFile) for item in restored])
+        self._room.set()
+        self._task = asyncio.create_task(self._pump())
+
+    # -- rows ---------------------------------------------------------------------------
+
+    def write(self, batch: Batch) -> None:
+        self._check()
+        for start in range(0, len(batch), _STEP_ROWS):
+            self._queue.append(batch.slice(start, _STEP_ROWS))
+        self._queued_rows += len(batch)
+        if self._queued_rows >= _MAX_QUEUED_ROWS:
+            self._room.clear()
+        self._work.set()
+
+    def ready(self) -> bool:
+        return self._room.is_set() or self._failure is not None
+
+    async def wait_ready(self) -> None:
+        await self._room.wait()
+        self._check()
+
+    def _check(self) -> None:
+        if self._failure is not None:
+            raise self._failure
+
+    async def _pump(self) -> None:
+        try:
+            while True:
+                while self._queue:
+                    item = self._queue.popleft()
+                    if isinstance(item, _Cut):
+                        await self._cut(item)
+                    else:
+                        await self._write_rows(item)
+                self._work.clear()
+                await self._work.wait()
+        except Exception as err:
+            self._failure = _describe(err, self._folder)
+            self._room.set()
+            for item in self._queue:
+                if isinstance(item, _Cut) and not item.done.done():
+                    item.done.set_exception(self._failure)
+
+    async def _write_rows(self, batch: Batch) -> None:
+        run = self.ctx.run
+        if self._open_file is None:
+            self._open_file = await run(self._new_file)
+        current = self._open_file
+        if self._format in ("parquet", "arrow"):
+            await run(lambda: current.rows.write(batch))
+        else:
+            current.rows.write(batch)  # Python encodes it: not for the helper thread
+            await asyncio.sleep(0)
+        self._queued_rows -= len(batch)
+        if self._queued_rows < _MAX_QUEUED_ROWS:
+            self._room.set()
+        if current.file.written >= self._options["sink.rolling-policy.file-size"]:
+            await self._close_file()
+
+    def _new_file(self) -> _Open:
+        ctx = self.ctx
+        name = f"{self._pending_prefix}{ctx.attempt:06d}-{ctx.subtask_index}-{self._number}"
+        self._number += 1
+        path = join(self._folder, PENDING_FOLDER, name)
+        file = CountingFile(self._files.open_output(path))
+        return _Open(path, file, row_file(file, self._format, self._table.schema, self._table.options))
+
+    async def _close_file(self) -> None:
+        current, self._open_file = self._open_file, None
+        if current is None:
+            return
+
+        def close() -> None:
+            current.rows.close()
+            current.file.close()
+            self._files.sync(current.path)
+
+        await self.ctx.run(close)
+        self._closed.append(current.path)
+
+    # -- commit -------------------------------------------------------------------------
+
+    def begin_checkpoint(self, checkpoint_id: int) -> Awaitable[list[bytes]]:
+        cut = _Cut(checkpoint_id, asyncio.get_running_loop().create_future())
+        self._queue.append(cut)
+        self._work.set()
+
+        async def durable() -> list[bytes]:
+            self._check()
+            await cut.done
+            return [msgspec.json.encode(f) for f in self._uncommitted if f.checkpoint_id <= checkpoint_id]
+
+        return durable()
+
+    async def _cut(self, cut: _Cut) -> None:
+        try:
+            await self._close_file()
+        except Exception as err:
+            cut.done.set_exception(_describe(err, self._folder))
+            raise
+        extension = get_format(self._format).extension
+        for n, pending in enumerate(self._closed):
+            name = f"part-{self._tag}-{self.ctx.subtask_index}-{cut.checkpoint_id}-{n}.{extension}"
+            self._uncommitted.append(PendingFile(cut.checkpoint_id, pending, join(self._folder, name)))
+        self._closed = []
+        if not cut.done.done():
+            cut.done.set_result(None)
+
+    async def commit(self, checkpoint_id: int) -> None:
+        ripe = [f for f in self._uncommitted if f.checkpoint_id <= checkpoint_id]
+        await self._rename(ripe)
+        self._uncommitted = [f for f in self._uncommitted if f.checkpoint_id > checkpoint_id]
+        if not self._swept:
+            self._swept = True
+            await self.ctx.run(self._sweep)
+
+    async def _rename(self, files: Sequence[PendingFile]) -> None:
+        def rename() -> None:
+            for item in files:
+                if not self._files.rename(item.pending, item.final) and not self._files.exists(item.final):
+                    raise InternalError(
+                        "output that was ready to be committed is gone",
+                        expected=f"the pending file {item.pending}",
+                        got="neither it nor its target",
+                        where=item.final,
+                        remedy="restore the file; nothing but this job may delete in _pending",
+                    )
+
+        if files:
+            await self.ctx.run(rename)
+
+    def _sweep(self) -> None:
+        """Delete what earlier attempts of this operator left uncommitted (subtask 0)."""
+        if self.ctx.subtask_index:
+            return
+        for info in self._files.list(join(self._folder, PENDING_FOLDER)):
+            name = info.path.rsplit("/", 1)[1]
+            if not name.startswith(self._pending_prefix):
+                continue
+            attempt = int(name.removeprefix(self._pending_prefix).split("-")[0])
+            if attempt < self.ctx.attempt:
+                self._files.delete(info.path)
+
+    def needs_commit(self) -> bool:
+        return bool(self._queue or self._open_file or self._closed or self._uncommitted)
+
+    async def close(self) -> None:
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+        if self._open_file is not None or self._closed:
+            await self.ctx.run(self._discard)
+
+    def _discard(self) -> None:
+        """Rows behind the last barrier are in no checkpoint: nobody will commit them."""
+        current, self._open_file = self._open_file, None
+        try:
+            if current is not None:
+                self._closed.append(current.path)
+                current.rows.close()
+                current.file.close()
+        except (OSError, ValueError) as err:
+            _log.debug("closing %s, which is thrown away: %s", self._closed[-1], err)
+        for path in self._closed:
+            self._files.delete(path)
+
+
+def _describe(err: Exception, folder: str) -> Exception:
+    if isinstance(err, OSError):
+        out = ExternalError(
+            "cannot write a file",
+            got=str(err),
+            where=folder,
+            remedy="check the disk's space and the folder's permissions on every task manager",
+        )
+        out.__cause__ = err
+        return out
+    return err

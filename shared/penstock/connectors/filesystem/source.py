@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 from collections import deque
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -67,7 +68,7 @@ class FileEnumerator(SourceEnumerator):
         if kind in ("json", "raw") and size and info.size > size:
             count = -(-info.size // size)
             edges = [info.size * i // count for i in range(count + 1)]
-            return [{"path": info.path, "start": a, "end": b} for a, b in zip(edges, edges[1:], strict=False)]
+            return [{"path": info.path, "start": a, "end": b} for a, b in itertools.pairwise(edges)]
         return [{"path": info.path, "start": 0, "end": info.size}]
 
 

@@ -1,0 +1,155 @@
+import os
+
+import pytest
+
+from penstock.errors import ExternalError, InternalError
+from penstock.types import Batch, Schema
+from penstock.types import logical as t
+
+SCHEMA = Schema.of(("id", t.BigIntType()), ("name", t.VarCharType()))
+
+
+def rows(first, last):
+    return [(i, f"name-{i}") for i in range(first, last)]
+
+
+def options(folder, format_="json", **more):
+    out = {"connector": "filesystem", "path": str(folder), "format": format_, **more}
+    return {**out, "csv.header": "true"} if format_ == "csv" else out
+
+
+async def visible(harness, folder, format_="json"):
+    if not [n for n in os.listdir(folder) if not n.startswith("_")]:
+        return []
+    return sorted(await harness.read_all(SCHEMA, options(folder, format_)))
+
+
+@pytest.mark.parametrize("format_", ["json", "csv", "parquet", "arrow"])
+async def test_rows_show_when_their_checkpoint_is_complete(harness, tmp_path, format_):
+    opts = options(tmp_path, format_)
+    harness.connector(SCHEMA, opts, role="sink")
+    writer = await harness.writer(SCHEMA, opts)
+    assert not writer.needs_commit()
+    writer.write(Batch.of(SCHEMA, rows(0, 10_000)))
+    assert writer.needs_commit()
+    cut = writer.begin_checkpoint(1)
+    writer.write(Batch.of(SCHEMA, rows(10_000, 10_010)))
+    state = await cut
+    assert await visible(harness, tmp_path, format_) == []
+    await writer.commit(1)
+    await writer.commit(1)
+    assert await visible(harness, tmp_path, format_) == rows(0, 10_000)
+    assert len(state) == 1
+    await writer.begin_checkpoint(2)
+    await writer.commit(2)
+    assert await visible(harness, tmp_path, format_) == rows(0, 10_010)
+    assert not writer.needs_commit()
+    names = sorted(n for n in os.listdir(tmp_path) if not n.startswith("_"))
+    assert [n.split("-", 2)[2] for n in names] == [f"0-1-0.{format_}", f"0-2-0.{format_}"]
+    await writer.close()
+
+
+async def test_a_restored_attempt_commits_again_and_sweeps_the_rest(harness, tmp_path):
+    opts = options(tmp_path)
+    writer = await harness.writer(SCHEMA, opts)
+    writer.write(Batch.of(SCHEMA, rows(0, 5)))
+    state = await writer.begin_checkpoint(1)
+    writer.write(Batch.of(SCHEMA, rows(5, 9)))
+    await writer.begin_checkpoint(2)  # never completed
+    writer.write(Batch.of(SCHEMA, rows(9, 12)))
+    await writer.close()
+
+    second = await harness.writer(SCHEMA, opts, state, attempt=2)
+    assert await visible(harness, tmp_path) == rows(0, 5)
+    third = await harness.writer(SCHEMA, opts, state, attempt=3)
+    assert await visible(harness, tmp_path) == rows(0, 5)
+    third.write(Batch.of(SCHEMA, rows(5, 7)))
+    assert len(os.listdir(tmp_path / "_pending")) >= 1
+    await third.begin_checkpoint(3)
+    await third.commit(3)
+    assert await visible(harness, tmp_path) == rows(0, 7)
+    assert os.listdir(tmp_path / "_pending") == []
+    await second.close()
+    await third.close()
+
+
+async def test_an_aborted_checkpoint_belongs_to_the_next(harness, tmp_path):
+    writer = await harness.writer(SCHEMA, options(tmp_path))
+    writer.write(Batch.of(SCHEMA, rows(0, 3)))
+    assert len(await writer.begin_checkpoint(1)) == 1
+    writer.write(Batch.of(SCHEMA, rows(3, 5)))
+    state = await writer.begin_checkpoint(2)
+    assert len(state) == 2
+    await writer.close()
+    restored = await harness.writer(SCHEMA, options(tmp_path), state, attempt=2)
+    assert await visible(harness, tmp_path) == rows(0, 5)
+    await restored.close()
+
+
+async def test_files_roll_by_size(harness, tmp_path):
+    opts = options(tmp_path, **{"sink.rolling-policy.file-size": "10 kb"})
+    writer = await harness.writer(SCHEMA, opts)
+    writer.write(Batch.of(SCHEMA, rows(0, 20_000)))
+    assert len(await writer.begin_checkpoint(1)) > 2
+    await writer.commit(1)
+    assert await visible(harness, tmp_path) == rows(0, 20_000)
+    await writer.close()
+
+
+async def test_two_sinks_and_two_subtasks_share_a_folder(harness, tmp_path):
+    writers = [
+        await harness.writer(SCHEMA, options(tmp_path), uid=uid, subtask_index=i, parallelism=2)
+        for uid in ("a", "b")
+        for i in (0, 1)
+    ]
+    for n, writer in enumerate(writers):
+        writer.write(Batch.of(SCHEMA, rows(n, n + 1)))
+        await writer.begin_checkpoint(1)
+        await writer.commit(1)
+        await writer.close()
+    assert await visible(harness, tmp_path) == rows(0, 4)
+
+
+async def test_it_waits_when_too_much_is_queued(harness, tmp_path):
+    writer = await harness.writer(SCHEMA, options(tmp_path, "parquet"))
+    writer.write(Batch.of(SCHEMA, rows(0, 70_000)))
+    assert not writer.ready()
+    await writer.wait_ready()
+    assert writer.ready()
+    await writer.close()
+
+
+async def test_lost_pending_files_and_full_folders_are_said(harness, tmp_path):
+    writer = await harness.writer(SCHEMA, options(tmp_path))
+    writer.write(Batch.of(SCHEMA, rows(0, 3)))
+    state = await writer.begin_checkpoint(1)
+    for name in os.listdir(tmp_path / "_pending"):
+        os.unlink(tmp_path / "_pending" / name)
+    with pytest.raises(InternalError, match="is gone"):
+        await harness.writer(SCHEMA, options(tmp_path), state, attempt=2)
+    await writer.close()
+    (tmp_path / "file").write_text("")
+    writer = await harness.writer(SCHEMA, options(tmp_path / "file"))
+    writer.write(Batch.of(SCHEMA, rows(0, 3)))
+    with pytest.raises(ExternalError, match="cannot write"):
+        await writer.begin_checkpoint(1)
+    await writer.close()
+
+
+async def test_object_storage_by_url(harness, monkeypatch):
+    """The same through obstore, here its memory store in place of a bucket."""
+    from obstore.store import MemoryStore
+
+    store = MemoryStore()
+    monkeypatch.setattr("obstore.store.from_url", lambda url, config=None: store)
+    for format_ in ("json", "parquet"):
+        folder = f"s3://bucket/{format_}"
+        writer = await harness.writer(SCHEMA, options(folder, format_))
+        writer.write(Batch.of(SCHEMA, rows(0, 5_000)))
+        state = await writer.begin_checkpoint(1)
+        await writer.commit(1)
+        await writer.close()
+        again = await harness.writer(SCHEMA, options(folder, format_), state, attempt=2)
+        await again.close()
+        assert await harness.read_all(SCHEMA, options(folder + "/", format_)) == rows(0, 5_000)
+        assert await harness.read_all(SCHEMA, options(folder + "/part-*", format_)) == rows(0, 5_000)
