@@ -120,11 +120,17 @@ def _emit(
         nodes = []
         for op in ops:
             inputs = tuple(
-                tuple(_chain_input(op, inp, group, groups, position, gates) for inp in port) for port in op.inputs
+                tuple(_chain_input(op, inp, group, groups, position, gates) for inp in port)
+                for port in op.inputs
             )
             nodes.append(
                 OperatorNode(
-                    uid=op.uid, name=op.name, spec=op.spec, inputs=inputs, output=op.output, side_outputs=op.side_outputs
+                    uid=op.uid,
+                    name=op.name,
+                    spec=op.spec,
+                    inputs=inputs,
+                    output=op.output,
+                    side_outputs=op.side_outputs,
                 )
             )
         vertices.append(

@@ -87,7 +87,9 @@ def describe(node: n.Node) -> str:
         case n.Scan():
             what = [f"columns=[{', '.join(node.schema.names)}]"]
             if node.pushed:
-                what.append("pushed=[" + ", ".join(f"{k} = {v}" for k, v in sorted(node.pushed.items())) + "]")
+                what.append(
+                    "pushed=[" + ", ".join(f"{k} = {v}" for k, v in sorted(node.pushed.items())) + "]"
+                )
             return f"Scan(table={node.table.name}, {', '.join(what)})"
         case n.Values():
             return f"Values({', '.join(node.schema.names)})"
@@ -101,7 +103,11 @@ def describe(node: n.Node) -> str:
             return f"WindowTable({window_text(node.window, node.input.schema)})"
         case n.Aggregate():
             names = node.input.schema
-            sets = f", sets={[[names.names[node.keys[i]] for i in one] for one in node.grouping_sets]}" if node.grouping_sets else ""
+            sets = (
+                f", sets={[[names.names[node.keys[i]] for i in one] for one in node.grouping_sets]}"
+                if node.grouping_sets
+                else ""
+            )
             return f"Aggregate({_keys(node.keys, names)}{_calls(node.aggregates, names)}{sets})"
         case n.WindowAggregate():
             names = node.input.schema
@@ -207,7 +213,13 @@ def _order(order: Sequence[SortKey], schema: Schema) -> str:
 
 
 def window_text(window: WindowSpec, schema: Schema | None) -> str:
-    time = "" if schema is None else "processing time, " if window.time is None else f"{schema.names[window.time]}, "
+    time = (
+        ""
+        if schema is None
+        else "processing time, "
+        if window.time is None
+        else f"{schema.names[window.time]}, "
+    )
     match window.kind:
         case "session":
             return f"SESSION({time}gap {window.gap_us // 1000} ms)"

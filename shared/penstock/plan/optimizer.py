@@ -126,7 +126,11 @@ def _attach_late(roots: list[n.Node], table: n.TableRef) -> list[n.Node]:
     tagged: list[n.WindowAggregate] = []
 
     def tag(node: n.Node) -> n.Node:
-        if isinstance(node, n.WindowAggregate) and node.windowed_input is None and node.window.time is not None:
+        if (
+            isinstance(node, n.WindowAggregate)
+            and node.windowed_input is None
+            and node.window.time is not None
+        ):
             node = replace(node, late_tag=LATE_TAG)
             tagged.append(node)
         return node

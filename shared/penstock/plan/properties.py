@@ -111,7 +111,9 @@ class Analysis:
                 both = (self.of(node.left), self.of(node.right))
                 everything = frozenset(range(len(node.schema)))
                 return Properties(
-                    bounded=all(p.bounded for p in both), updating=True, unique=() if node.all else (everything,)
+                    bounded=all(p.bounded for p in both),
+                    updating=True,
+                    unique=() if node.all else (everything,),
                 )
             case n.TopN():
                 return self._top_n(node)
@@ -120,7 +122,9 @@ class Analysis:
                 return inner if isinstance(node, n.Over) else replace(inner, unique=())
             case n.Transform():
                 inputs = [self.of(i) for i in node.inputs]
-                bounded = all(p.bounded for p in inputs) if inputs else isinstance(node.spec, CollectionSourceSpec)
+                bounded = (
+                    all(p.bounded for p in inputs) if inputs else isinstance(node.spec, CollectionSourceSpec)
+                )
                 return Properties(bounded=bounded)
             case n.SideOutput():
                 if isinstance(node.input, n.WindowAggregate):
@@ -148,7 +152,12 @@ class Analysis:
         keys = frozenset(range(len(node.keys)))
         unique = tuple(keys | {at[side]} for side in ("end", "start", "time") if side in at)
         return Properties(
-            bounded=inner.bounded, lags=lags, rowtimes=rowtimes, proctimes=proctimes, window=window, unique=unique
+            bounded=inner.bounded,
+            lags=lags,
+            rowtimes=rowtimes,
+            proctimes=proctimes,
+            window=window,
+            unique=unique,
         )
 
     def _join(self, node: n.Join) -> Properties:
@@ -168,9 +177,7 @@ class Analysis:
 
     def _union(self, node: n.Union_) -> Properties:
         inputs = [self.of(i) for i in node.inputs]
-        lags = {
-            i: max(p.lags[i] for p in inputs) for i in inputs[0].lags if all(i in p.lags for p in inputs)
-        }
+        lags = {i: max(p.lags[i] for p in inputs) for i in inputs[0].lags if all(i in p.lags for p in inputs)}
         return Properties(
             bounded=all(p.bounded for p in inputs),
             lags=lags,
@@ -205,9 +212,7 @@ def _scan(node: n.Scan) -> Properties:
     key = [names.index(name) for name in table.primary_key]
     unique = (frozenset(position[i] for i in key),) if key and all(i in position for i in key) else ()
     computed = table.computed or ()
-    proctimes = frozenset(
-        position[i] for i, e in enumerate(computed) if i in position and is_proctime(e)
-    )
+    proctimes = frozenset(position[i] for i, e in enumerate(computed) if i in position and is_proctime(e))
     return Properties(
         bounded=table.bounded, lags=lags, rowtimes=frozenset(lags), proctimes=proctimes, unique=unique
     )

@@ -91,7 +91,9 @@ def _demands(node: n.Node, need: set[int]) -> list[tuple[n.Node, set[int]]]:
         case n.WindowAggregate():
             calls = [node.aggregates[i] for i in _kept_calls(node, need)]
             time = {node.window.time} if node.window.time is not None and not node.windowed_input else set()
-            return [(node.input, set(node.keys) | _call_columns(calls) | time | set(node.windowed_input or ()))]
+            return [
+                (node.input, set(node.keys) | _call_columns(calls) | time | set(node.windowed_input or ()))
+            ]
         case n.Join():
             width = len(node.left.schema)
             if node.kind in ("semi", "anti"):
@@ -164,7 +166,9 @@ class _Pruner:
             return new
         types = new.schema.types
         return n.Project(
-            input=new, expressions=tuple(InputRef(i, types[i]) for i in wanted), schema=_pick(node.schema, columns)
+            input=new,
+            expressions=tuple(InputRef(i, types[i]) for i in wanted),
+            schema=_pick(node.schema, columns),
         )
 
     def _rebuild(self, node: n.Node, need: set[int]) -> tuple[n.Node, Mapping_]:
@@ -175,7 +179,9 @@ class _Pruner:
                 return node, _same(len(node.schema))
             case n.Filter():
                 child, m = self.run(node.input)
-                new = replace(node, input=child, condition=shift_refs(node.condition, m), schema=_like(child, node, m))
+                new = replace(
+                    node, input=child, condition=shift_refs(node.condition, m), schema=_like(child, node, m)
+                )
                 return new, m
             case n.Project():
                 child, m = self.run(node.input)
@@ -183,7 +189,9 @@ class _Pruner:
                 if any(not set(input_refs(node.expressions[i])) <= set(m) for i in kept):
                     kept = _cheapest(node, m)
                 exprs = tuple(shift_refs(node.expressions[i], m) for i in kept)
-                return replace(node, input=child, expressions=exprs, schema=_pick(node.schema, kept)), _at(kept)
+                return replace(node, input=child, expressions=exprs, schema=_pick(node.schema, kept)), _at(
+                    kept
+                )
             case n.AssignWatermarks():
                 child, m = self.run(node.input)
                 mark = node.watermark
@@ -195,7 +203,9 @@ class _Pruner:
                 return replace(node, input=child, watermark=mark, schema=_like(child, node, m)), m
             case n.WindowTable():
                 child, m = self.run(node.input)
-                return self._appending(node, child, m, window=_window(node.window, m), keys=tuple(m[k] for k in node.keys))
+                return self._appending(
+                    node, child, m, window=_window(node.window, m), keys=tuple(m[k] for k in node.keys)
+                )
             case n.Aggregate() | n.WindowAggregate():
                 return self._aggregate(node, need)
             case n.Join() | n.TemporalJoin():
@@ -237,7 +247,9 @@ class _Pruner:
                 return n.with_inputs(node, inputs), _same(len(node.schema))
         raise AssertionError(node)
 
-    def _appending(self, node: n.Node, child: n.Node, m: Mapping_, **changes: object) -> tuple[n.Node, Mapping_]:
+    def _appending(
+        self, node: n.Node, child: n.Node, m: Mapping_, **changes: object
+    ) -> tuple[n.Node, Mapping_]:
         """A node whose output is its input's columns, then columns of its own."""
         width, new_width = len(node.input.schema), len(child.schema)  # type: ignore[union-attr]
         own = node.schema.fields[width:]

@@ -10,7 +10,7 @@ import msgspec
 from penstock.functions.expr import Call, Expr, InputRef, input_refs
 from penstock.functions.registry import is_deterministic
 from penstock.plan import nodes as n
-from penstock.plan.rewriting import conjunction, conjuncts, filtered, identity, shift, substitute
+from penstock.plan.rewriting import conjunction, conjuncts, filtered, identity, position, shift, substitute
 from penstock.types.logical import Field, Schema
 
 replace = msgspec.structs.replace
@@ -60,7 +60,11 @@ class PushDown:
         for part in parts:
             used = [node.expressions[i] for i in input_refs(part)]
             (down if all(is_deterministic(e) for e in used) else stay).append(part)
-        inner = self.push(node.input, [substitute(p, node.expressions) for p in down]) if down else self.run(node.input)
+        inner = (
+            self.push(node.input, [substitute(p, node.expressions) for p in down])
+            if down
+            else self.run(node.input)
+        )
         return filtered(replace(node, input=inner), stay)
 
     def _below(self, node: n.WindowTable, parts: list[Expr], width: int) -> n.Node:
@@ -71,7 +75,9 @@ class PushDown:
 
     def _keys_only(self, node: n.Aggregate | n.WindowAggregate, parts: list[Expr]) -> n.Node:
         keys = len(node.keys)
-        down = [p for p in parts if all(i < keys for i in input_refs(p)) and input_refs(p) and is_deterministic(p)]
+        down = [
+            p for p in parts if all(i < keys for i in input_refs(p)) and input_refs(p) and is_deterministic(p)
+        ]
         stay = [p for p in parts if p not in down]
         types = node.input.schema.types
         refs = [InputRef(k, types[k]) for k in node.keys]
@@ -132,7 +138,12 @@ class PushDown:
             movable = is_deterministic(part) and bool(refs)
             if movable and max(refs) < width and node.kind in ("inner", "right", "semi"):
                 left_down.append(part)
-            elif movable and width <= min(refs) and max(refs) < total and node.kind in ("inner", "left", "semi", "anti"):
+            elif (
+                movable
+                and width <= min(refs)
+                and max(refs) < total
+                and node.kind in ("inner", "left", "semi", "anti")
+            ):
                 right_down.append(shift(part, -width))
             else:
                 residual.append(part)
@@ -200,9 +211,11 @@ def _with_columns(node: n.Node, exprs: list[Expr]) -> tuple[n.Node, list[int]]:
         if isinstance(expr, InputRef):
             at.append(expr.index)
             continue
-        if expr not in extra:
+        known = position(expr, extra)
+        if known is None:
             extra.append(expr)
-        at.append(len(base) + extra.index(expr))
+            known = len(extra) - 1
+        at.append(len(base) + known)
     if not extra:
         return node, at
     return append_columns(node, extra), at

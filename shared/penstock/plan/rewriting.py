@@ -46,8 +46,43 @@ class Interner:
             name: getattr(node, name) for name in node.__struct_fields__ if name not in _INPUT_FIELDS
         }
         inputs = [self._prints[id(i)][1] for i in n.inputs_of(node)]
-        data = msgspec.json.encode([type(node).__name__, inputs, own], order="sorted")
+        plain = _without_places(msgspec.to_builtins(own))
+        data = msgspec.json.encode([type(node).__name__, inputs, plain], order="sorted")
         return hashlib.sha256(data).hexdigest()[:16]
+
+
+def _without_places(data: Any) -> Any:
+    """Equal expressions at different places of the text are equal."""
+    if isinstance(data, dict):
+        call = data.get("e") == "call"
+        return {k: _without_places(v) for k, v in data.items() if not (call and k in ("line", "column"))}
+    if isinstance(data, (list, tuple)):
+        return [_without_places(v) for v in data]
+    return data
+
+
+def plain(expr: Expr) -> Expr:
+    """The expression without source positions, to compare by value."""
+
+    def visit(node: Expr) -> Expr:
+        if isinstance(node, Call) and (node.line or node.column):
+            return msgspec.structs.replace(node, line=0, column=0)
+        return node
+
+    return transform(expr, visit)
+
+
+def same(a: Expr | None, b: Expr | None) -> bool:
+    """Equal but for their places in the text."""
+    if a is None or b is None:
+        return a is b
+    return plain(a) == plain(b)
+
+
+def position(expr: Expr, among: Sequence[Expr]) -> int | None:
+    """Index of an equal expression."""
+    wanted = plain(expr)
+    return next((i for i, e in enumerate(among) if plain(e) == wanted), None)
 
 
 def bottom_up(root: n.Node, rule: Callable[[n.Node], n.Node], memo: dict[int, tuple] | None = None) -> n.Node:
@@ -94,7 +129,7 @@ def conjuncts(expr: Expr | None) -> list[Expr]:
 def conjunction(parts: Sequence[Expr]) -> Expr | None:
     unique = list(parts)
     for i in range(len(unique) - 1, -1, -1):
-        if unique[i] in unique[:i]:
+        if position(unique[i], unique[:i]) is not None:
             del unique[i]
     if not unique:
         return None

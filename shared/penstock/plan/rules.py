@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from penstock.functions.expr import Call, Expr, InputRef, Literal, input_refs
+from penstock.functions.expr import Call, Expr, FieldAccess, InputRef, Literal, input_refs
 from penstock.functions.registry import is_deterministic, make_call
 from penstock.plan import nodes as n
 from penstock.plan.properties import constant_shift
 from penstock.plan.pushdown import append_columns
-from penstock.plan.rewriting import conjunction, conjuncts, filtered, identity, substitute
+from penstock.plan.rewriting import conjunction, conjuncts, filtered, identity, position, substitute
 from penstock.types import logical as t
 
 if TYPE_CHECKING:
@@ -27,7 +27,11 @@ def merge_projects(node: n.Node) -> n.Node:
         return node
     inner = node.input
     if isinstance(inner, n.Project) and _cheap_to_inline(node, inner):
-        node = replace(node, input=inner.input, expressions=tuple(substitute(e, inner.expressions) for e in node.expressions))
+        node = replace(
+            node,
+            input=inner.input,
+            expressions=tuple(substitute(e, inner.expressions) for e in node.expressions),
+        )
     same = node.schema.names == node.input.schema.names and list(node.expressions) == identity(node.input)
     return node.input if same else node
 
@@ -40,7 +44,8 @@ def _cheap_to_inline(outer: n.Project, inner: n.Project) -> bool:
         for i in input_refs(expr):
             uses[i] = uses.get(i, 0) + 1
     return all(
-        isinstance(inner.expressions[i], (InputRef, Literal)) or (count == 1 and is_deterministic(inner.expressions[i]))
+        isinstance(inner.expressions[i], (InputRef, Literal, FieldAccess))
+        or (count == 1 and is_deterministic(inner.expressions[i]))
         or _is_clock(inner.expressions[i])
         for i, count in uses.items()
     )
@@ -84,7 +89,9 @@ def merge_window_table(node: n.Node) -> n.Node:
     if any(input_refs(exprs[i]) & sides for i in needed):
         return node
     start, end = node.windowed_input
-    if exprs[start] != InputRef(width, exprs[start].type) or exprs[end] != InputRef(width + 1, exprs[end].type):
+    if exprs[start] != InputRef(width, exprs[start].type) or exprs[end] != InputRef(
+        width + 1, exprs[end].type
+    ):
         return node
     base = filtered(table.input, conditions)
     columns: dict[int, int] = {}
@@ -94,9 +101,11 @@ def merge_window_table(node: n.Node) -> n.Node:
         if isinstance(expr, InputRef):
             columns[i] = expr.index
         else:
-            if expr not in extra:
+            known = position(expr, extra)
+            if known is None:
                 extra.append(expr)
-            columns[i] = width + extra.index(expr)
+                known = len(extra) - 1
+            columns[i] = width + known
     if extra:
         base = append_columns(base, extra)
     return replace(
@@ -105,7 +114,11 @@ def merge_window_table(node: n.Node) -> n.Node:
         window=table.window,
         keys=tuple(columns[k] for k in node.keys),
         aggregates=tuple(
-            replace(c, args=tuple(columns[a] for a in c.args), filter=columns[c.filter] if c.filter is not None else None)
+            replace(
+                c,
+                args=tuple(columns[a] for a in c.args),
+                filter=columns[c.filter] if c.filter is not None else None,
+            )
             for c in node.aggregates
         ),
         windowed_input=None,
@@ -235,7 +248,9 @@ def _interval_join(node: n.Join, analysis: Analysis) -> n.Node | None:
     for a, b in zip(node.left_keys, node.right_keys, strict=True):
         if a in left and b in right:
             bounds[(a, b)] = [0, 0]
-    complete = [(pair, low, high) for pair, (low, high) in bounds.items() if low is not None and high is not None]
+    complete = [
+        (pair, low, high) for pair, (low, high) in bounds.items() if low is not None and high is not None
+    ]
     if not complete:
         return None
     (a, b), low, high = min(complete, key=lambda item: item[2] - item[1])
@@ -280,10 +295,20 @@ def _with_time_columns(
     new_left, new_right = node.left, node.right
     grown = 0
     if left[a] > 0:
-        new_left, a, low, high = _shifted(node.left, a, left[a]), len(node.left.schema), low - left[a], high - left[a]
+        new_left, a, low, high = (
+            _shifted(node.left, a, left[a]),
+            len(node.left.schema),
+            low - left[a],
+            high - left[a],
+        )
         grown = 1
     if right[b] > 0:
-        new_right, b, low, high = _shifted(node.right, b, right[b]), len(node.right.schema), low + right[b], high + right[b]
+        new_right, b, low, high = (
+            _shifted(node.right, b, right[b]),
+            len(node.right.schema),
+            low + right[b],
+            high + right[b],
+        )
     condition = conjunction(residual)
     if grown and condition is not None:
         from penstock.plan.pushdown import _grow

@@ -90,7 +90,9 @@ class Translator:
     ) -> PlannedOperator:
         ports = [i if isinstance(i, list) else [i] for i in inputs]
         if parallelism is None:
-            parallelism = max((i.source.parallelism for port in ports for i in port), default=self.parallelism)
+            parallelism = max(
+                (i.source.parallelism for port in ports for i in port), default=self.parallelism
+            )
         op = PlannedOperator(
             uid=self._uid(uid or f"{kind}-{self.interner.fingerprint(node)}"),
             name=name,
@@ -140,7 +142,9 @@ class Translator:
                     return self._calc(node, node.input.input, node.input.condition, node.expressions)
                 return self._calc(node, node.input, None, node.expressions)
             case n.AssignWatermarks():
-                spec = s.AssignWatermarksSpec(watermark=node.watermark, timestamp_function=node.timestamp_function)
+                spec = s.AssignWatermarksSpec(
+                    watermark=node.watermark, timestamp_function=node.timestamp_function
+                )
                 return self.add(node, "watermark", "AssignWatermarks", spec, [self.visit(node.input)])
             case n.WindowTable():
                 return self._window_table(node)
@@ -160,7 +164,14 @@ class Translator:
                 return self._sort(node)
             case n.Limit():
                 spec = s.LimitSpec(offset=node.offset, limit=node.limit)
-                return self.add(node, "limit", f"Limit({node.limit})", spec, [self.single(self.visit(node.input))], parallelism=1)
+                return self.add(
+                    node,
+                    "limit",
+                    f"Limit({node.limit})",
+                    spec,
+                    [self.single(self.visit(node.input))],
+                    parallelism=1,
+                )
             case n.TopN():
                 return self._top_n(node)
             case n.Over():
@@ -169,7 +180,9 @@ class Translator:
                 spec = s.TableFunctionSpec(
                     function=node.function, args=node.args, kind=node.kind, builtin=node.builtin, per=node.per
                 )
-                return self.add(node, "table-function", f"Correlate({node.function})", spec, [self.visit(node.input)])
+                return self.add(
+                    node, "table-function", f"Correlate({node.function})", spec, [self.visit(node.input)]
+                )
             case n.Transform():
                 return self._transform(node)
             case n.SideOutput():
@@ -207,7 +220,9 @@ class Translator:
         schema, computed = table.physical, [shift_refs(e, layout) for e in exprs]
         if table.nested_projection:
             schema, computed = narrow_rows(table.physical, physical, computed)
-        plain = all(isinstance(e, InputRef) and e.index == i for i, e in enumerate(computed)) and len(computed) == len(layout)
+        plain = all(isinstance(e, InputRef) and e.index == i for i, e in enumerate(computed)) and len(
+            computed
+        ) == len(layout)
         position = {c: i for i, c in enumerate(columns)}
         watermark = table.watermark
         if watermark is not None:
@@ -223,7 +238,10 @@ class Translator:
             uid=self._uid(f"enumerator-{fingerprint}"),
             name=f"Enumerator: {table.name}",
             spec=s.EnumeratorSpec(
-                connector=table.connector, options=table.options, schema=schema, reader_parallelism=self.parallelism
+                connector=table.connector,
+                options=table.options,
+                schema=schema,
+                reader_parallelism=self.parallelism,
             ),
             inputs=[],
             output=ASSIGNMENT_SCHEMA,
@@ -257,7 +275,14 @@ class Translator:
         inp = self.visit(node.input)
         name = f"WindowTable({node.window.kind})"
         if node.window.kind != "session":
-            return self.add(node, "window-table", name, s.WindowTableSpec(window=node.window), [inp], hashed=inp.source.hashed)
+            return self.add(
+                node,
+                "window-table",
+                name,
+                s.WindowTableSpec(window=node.window),
+                [inp],
+                hashed=inp.source.hashed,
+            )
         raise UnsupportedError(
             "a SESSION table function that is not aggregated",
             expected="GROUP BY its PARTITION BY columns, window_start, window_end",
@@ -477,8 +502,14 @@ class Translator:
         inputs = [self.visit(i) for i in node.inputs]
         parallelism = max(i.source.parallelism for i in inputs)
         hashes = {i.source.hashed if i.tag is None else None for i in inputs}
-        hashed = hashes.pop() if len(hashes) == 1 and all(i.source.parallelism == parallelism for i in inputs) else None
-        return self.add(node, "union", "Union", s.UnionSpec(), [list(inputs)], parallelism=parallelism, hashed=hashed)
+        hashed = (
+            hashes.pop()
+            if len(hashes) == 1 and all(i.source.parallelism == parallelism for i in inputs)
+            else None
+        )
+        return self.add(
+            node, "union", "Union", s.UnionSpec(), [list(inputs)], parallelism=parallelism, hashed=hashed
+        )
 
     def _set_operation(self, node: n.SetOperation) -> PlannedOperator:
         keys = tuple(range(len(node.schema)))
@@ -495,7 +526,9 @@ class Translator:
         known = self.analysis.of(node.input)
         if self.analysis.final:
             spec: s.OperatorSpec = s.SortSpec(order=node.order, offset=node.offset, limit=node.limit)
-            return self.add(node, "sort", "Sort", spec, [self.single(inp)], parallelism=1, keeps="all rows until the end")
+            return self.add(
+                node, "sort", "Sort", spec, [self.single(inp)], parallelism=1, keeps="all rows until the end"
+            )
         first = node.order[0]
         if first.index in known.rowtimes and not first.descending and node.limit is None and not node.offset:
             spec = s.TemporalSortSpec(time=first.index, order=node.order[1:])
@@ -510,7 +543,13 @@ class Translator:
                 unique_keys=_smallest(known.unique), ttl_ms=self.ttl_ms,
             )  # fmt: skip
             return self.add(
-                node, "top-n", f"TopN({node.limit})", spec, [self.single(inp)], parallelism=1, keeps="the first rows"
+                node,
+                "top-n",
+                f"TopN({node.limit})",
+                spec,
+                [self.single(inp)],
+                parallelism=1,
+                keeps="the first rows",
             )
         raise UnsupportedError(
             "ORDER BY of an unbounded query",
@@ -596,7 +635,9 @@ class Translator:
             node.name,
             node.spec,
             [inputs] if union else inputs,  # type: ignore[list-item]
-            parallelism=parallelism if node.inputs or not isinstance(node.spec, s.CollectionSourceSpec) else 1,
+            parallelism=parallelism
+            if node.inputs or not isinstance(node.spec, s.CollectionSourceSpec)
+            else 1,
             uid=node.uid,
             side_outputs=dict(node.side_outputs),
         )
@@ -666,9 +707,7 @@ def _window_words(window: s.WindowSpec) -> str:
 # -- nested projection ----------------------------------------------------------------------------
 
 
-def narrow_rows(
-    physical: Schema, columns: tuple[int, ...], exprs: list[Expr]
-) -> tuple[Schema, list[Expr]]:
+def narrow_rows(physical: Schema, columns: tuple[int, ...], exprs: list[Expr]) -> tuple[Schema, list[Expr]]:
     """ROW columns of which only fields are read, with just those fields.
 
     ``exprs`` are over the columns as read (position in ``columns``).

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import chain, combinations
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +12,7 @@ from penstock.errors import PenstockError
 from penstock.functions.aggregates import infer_aggregate, is_aggregate
 from penstock.functions.expr import AggregateCall, Expr, InputRef, Literal
 from penstock.plan import nodes as n
+from penstock.plan.rewriting import plain, position
 from penstock.sql.dialect import JsonCall
 from penstock.sql.expressions import ExpressionBinder, column_parts, function_name
 from penstock.sql.scope import Relation, unique_schema
@@ -87,7 +88,9 @@ def draft(ctx: QueryBinder, node: exp.Expression, binder: ExpressionBinder) -> A
         elif isinstance(call, exp.WithinGroup):
             raise ctx.source.unsupported("WITHIN GROUP", call)
         elif not isinstance(call, exp.RespectNulls):
-            raise ctx.source.error("FILTER belongs to an aggregate", node, expected="COUNT(*) FILTER (WHERE …)")
+            raise ctx.source.error(
+                "FILTER belongs to an aggregate", node, expected="COUNT(*) FILTER (WHERE …)"
+            )
         call = call.this
     if isinstance(call, JsonCall):
         return _json_draft(ctx, call, condition, binder)
@@ -105,7 +108,9 @@ def draft(ctx: QueryBinder, node: exp.Expression, binder: ExpressionBinder) -> A
     for argument in arguments:
         nested = next(aggregate_nodes(ctx, argument), None)
         if nested is not None:
-            raise ctx.source.error("an aggregate inside an aggregate", nested, expected="an ordinary expression")
+            raise ctx.source.error(
+                "an aggregate inside an aggregate", nested, expected="an ordinary expression"
+            )
     bound = [binder.bind(a) for a in arguments]
     user = ctx.catalog.functions.aggregate(function_name(call))
     if user is not None:
@@ -156,9 +161,11 @@ class _Columns:
     def index(self, expr: Expr) -> int:
         if isinstance(expr, InputRef):
             return expr.index
-        if expr not in self.extra:
+        at = position(expr, self.extra)
+        if at is None:
             self.extra.append(expr)
-        return len(self.relation.node.schema) + self.extra.index(expr)
+            at = len(self.extra) - 1
+        return len(self.relation.node.schema) + at
 
     def node(self) -> n.Node:
         if not self.extra:
@@ -195,6 +202,11 @@ class Aggregation:
         self.node = self._build()
 
     def _add(self, one: AggregateDraft) -> int:
+        one = replace(
+            one,
+            args=tuple(plain(a) for a in one.args),
+            filter=plain(one.filter) if one.filter is not None else None,
+        )
         if one not in self.drafts:
             self.drafts.append(one)
         return self.drafts.index(one)
@@ -235,9 +247,11 @@ class Aggregation:
         if nested is not None:
             raise self.ctx.source.error("an aggregate cannot stand in GROUP BY", nested)
         bound = self.binder.bind(item)
-        if bound not in self.key_exprs:
+        at = position(bound, self.key_exprs)
+        if at is None:
             self.key_exprs.append(bound)
-        return [self.key_exprs.index(bound)]
+            at = len(self.key_exprs) - 1
+        return [at]
 
     def _sets_of(self, item: exp.Expression) -> list[list[int]]:
         if isinstance(item, exp.GroupingSets):
@@ -295,7 +309,7 @@ class Aggregation:
             schema=schema,
         )
 
-    def _window_node(self, input_node, key_positions, calls, window) -> n.Node:  # noqa: ANN001
+    def _window_node(self, input_node, key_positions, calls, window) -> n.Node:
         if self.sets is not None:
             raise self.ctx.source.unsupported("GROUPING SETS with a group window", None)
         names, types = input_node.schema.names, input_node.schema.types
@@ -375,7 +389,10 @@ class Aggregation:
             name = function_name(node).upper()
             if name.startswith(("TUMBLE_", "HOP_", "SESSION_")):
                 return None
-        if not any(isinstance(child, (exp.Column, exp.Dot)) for child in node.walk()) and not self._constant_key():
+        if (
+            not any(isinstance(child, (exp.Column, exp.Dot)) for child in node.walk())
+            and not self._constant_key()
+        ):
             return None
         try:
             bound = self.binder.bind(node)
@@ -384,9 +401,8 @@ class Aggregation:
                 raise
             # A part of it may be a key or hold an auxiliary window function: its parts are bound one by one.
             return None
-        if bound not in self.key_exprs:
-            return None
-        return self.key_index[self.key_exprs.index(bound)]
+        at = position(bound, self.key_exprs)
+        return None if at is None else self.key_index[at]
 
     def _constant_key(self) -> bool:
         return any(isinstance(e, Literal) for e in self.key_exprs)

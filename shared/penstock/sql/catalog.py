@@ -50,7 +50,7 @@ class Table:
         """What an INSERT must give: the physical columns."""
         return self.physical
 
-    def info(self):  # noqa: ANN201
+    def info(self):
         return table_info(self.physical, self.options)
 
 
@@ -158,7 +158,10 @@ def sink_ref(table: Table) -> TableRef:
 
 def _checked(table: Table, role: str) -> Connector:
     return validate_table(
-        table.physical, table.options, role=role, where=f"table '{table.name}' ({table.where})"  # type: ignore[arg-type]
+        table.physical,
+        table.options,
+        role=role,
+        where=f"table '{table.name}' ({table.where})",  # type: ignore[arg-type]
     )
 
 
@@ -204,7 +207,7 @@ def build_table(statement: CreateTable, catalog: Catalog, *, zone: str) -> Table
     )  # fmt: skip
 
 
-def _merge_like(base: Table, statement: CreateTable, columns, options, watermark, key):  # noqa: ANN001, ANN202
+def _merge_like(base: Table, statement: CreateTable, columns, options, watermark, key):
     """LIKE: what of the base table is taken over (Flink's defaults: INCLUDING ALL, but
     options, computed columns and watermarks may be excluded or overwritten)."""
     choices = statement.like.options if statement.like else {}
@@ -253,7 +256,7 @@ def _primary_key(columns: list[ColumnDef], names: tuple[str, ...], where: str) -
     return names
 
 
-def _full_schema(columns, physical, options, source, zone, where, catalog):  # noqa: ANN001, ANN202
+def _full_schema(columns, physical, options, source, zone, where, catalog):
     declared = [c for c in columns if c.kind == "metadata"]
     metadata = tuple(MetadataColumn(c.name, c.metadata_key) for c in declared)
     delivered: list[t.LogicalType] = []
@@ -267,7 +270,12 @@ def _full_schema(columns, physical, options, source, zone, where, catalog):  # n
         ref: Expr = InputRef(width + i, type_)
         if column.type != type_:
             ref = make_call(
-                "CAST", [ref], type=column.type, line=column.position.line, column=column.position.column, zone=zone
+                "CAST",
+                [ref],
+                type=column.type,
+                line=column.position.line,
+                column=column.position.column,
+                zone=zone,
             )
         inputs[column.name] = ref
     names = [c.name for c in columns if c.kind == "physical"] + [c.name for c in declared]
@@ -309,7 +317,7 @@ def _metadata_type(column: ColumnDef, options: dict[str, str], where: str) -> t.
     return known[column.metadata_key]
 
 
-def _watermark(clause, schema: t.Schema, source: Source, zone: str, catalog: Catalog) -> WatermarkSpec:  # noqa: ANN001
+def _watermark(clause, schema: t.Schema, source: Source, zone: str, catalog: Catalog) -> WatermarkSpec:
     parts, expression, position = clause
     name = ".".join(parts)
     if len(parts) != 1 or name not in schema.names:
@@ -318,7 +326,9 @@ def _watermark(clause, schema: t.Schema, source: Source, zone: str, catalog: Cat
             expected="one of " + ", ".join(schema.names),
             got=repr(name),
             where=str(position),
-            remedy="a field of a ROW needs a computed column" if len(parts) > 1 else did_you_mean(name, schema.names),
+            remedy="a field of a ROW needs a computed column"
+            if len(parts) > 1
+            else did_you_mean(name, schema.names),
         )
     index = schema.index(name)
     type_ = schema.types[index]

@@ -170,8 +170,10 @@ class FlinkParser(sg_parser.Parser):
         raise error
 
     def expression(self, instance: Any, token: Any = None, comments: Any = None) -> Any:
-        if token is None and "start" not in instance.meta and not any(
-            "start" in child.meta for child in instance.iter_expressions()
+        if (
+            token is None
+            and "start" not in instance.meta
+            and not any("start" in child.meta for child in instance.iter_expressions())
         ):
             token = self._prev
         return super().expression(instance, token, comments)
@@ -386,8 +388,10 @@ class FlinkParser(sg_parser.Parser):
             return self._parse_column_ops(self.expression(exp.Anonymous(this="ROW", expressions=args), token))
         if plain and upper in ("ARRAY", "MAP") and following.token_type == TokenType.L_BRACKET:
             self._advance(2)
-            args = [] if self._match(TokenType.R_BRACKET, advance=False) else self._parse_csv(
-                self._parse_disjunction
+            args = (
+                []
+                if self._match(TokenType.R_BRACKET, advance=False)
+                else self._parse_csv(self._parse_disjunction)
             )
             if not self._match(TokenType.R_BRACKET):
                 self.raise_error("Expecting ']'")

@@ -24,6 +24,9 @@ class Position:
         return f"line {self.line}, column {self.column}"
 
 
+NOWHERE = Position()
+
+
 def position_in(sql: str, offset: int) -> Position:
     """The place of character ``offset`` of ``sql``."""
     before = sql[:offset]

@@ -86,7 +86,11 @@ class ExpressionBinder:
             case exp.Paren():
                 return self.bind(node.this)
             case exp.Literal():
-                return literals.string(node.this) if node.is_string else self._placed(literals.number, node.this, node)
+                return (
+                    literals.string(node.this)
+                    if node.is_string
+                    else self._placed(literals.number, node.this, node)
+                )
             case TypedLiteral():
                 return self._placed(literals.typed, node, node)
             case exp.Null():
@@ -167,7 +171,9 @@ class ExpressionBinder:
         try:
             return make(value)
         except PenstockError as err:
-            raise SqlError(err.message, expected=err.expected, got=err.got, where=self.source.where(node)) from None
+            raise SqlError(
+                err.message, expected=err.expected, got=err.got, where=self.source.where(node)
+            ) from None
 
     def _column(self, node: exp.Column) -> Expr:
         parts = column_parts(node)
@@ -234,7 +240,9 @@ class ExpressionBinder:
     def _in(self, node: exp.In, *, negate: bool) -> Expr:
         if node.args.get("query") or node.args.get("unnest") or node.args.get("field"):
             raise self.source.unsupported(
-                "IN (subquery) cannot stand here", node, remedy="use it as a condition of WHERE, joined by AND"
+                "IN (subquery) cannot stand here",
+                node,
+                remedy="use it as a condition of WHERE, joined by AND",
             )
         args = [self.bind(node.this), *(self.bind(e) for e in node.expressions)]
         return self.call("NOT IN" if negate else "IN", args, node)

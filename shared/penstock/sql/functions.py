@@ -71,7 +71,10 @@ def load_function(name: str, target: str, *, where: str) -> UserFunction:
     module_name, _, attribute = target.rpartition(".")
     if not module_name:
         raise SqlError(
-            "a Python function is named 'module.function'", got=repr(target), expected="a dotted name", where=where
+            "a Python function is named 'module.function'",
+            got=repr(target),
+            expected="a dotted name",
+            where=where,
         )
     try:
         module = importlib.import_module(module_name)

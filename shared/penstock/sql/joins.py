@@ -69,13 +69,30 @@ def make_join(
     if kind in ("semi", "anti"):
         schema = left.node.schema
         return left.over(
-            n.Join(left=left.node, right=right.node, kind=kind, left_keys=(), right_keys=(), condition=bound, schema=schema)  # type: ignore[arg-type]
+            n.Join(
+                left=left.node,
+                right=right.node,
+                kind=kind,
+                left_keys=(),
+                right_keys=(),
+                condition=bound,
+                schema=schema,
+            )  # type: ignore[arg-type]
         )
     schema = joined_schema(
-        left.node.schema, right.node.schema, left_null=kind in ("right", "full"), right_null=kind in ("left", "full")
+        left.node.schema,
+        right.node.schema,
+        left_null=kind in ("right", "full"),
+        right_null=kind in ("left", "full"),
     )
     result = n.Join(
-        left=left.node, right=right.node, kind=kind, left_keys=(), right_keys=(), condition=bound, schema=schema  # type: ignore[arg-type]
+        left=left.node,
+        right=right.node,
+        kind=kind,
+        left_keys=(),
+        right_keys=(),
+        condition=bound,
+        schema=schema,  # type: ignore[arg-type]
     )
     relation = joined(left, right, result)
     if using:
@@ -137,7 +154,10 @@ def _in_query(ctx: QueryBinder, left: Relation, node: exp.In, negate: bool) -> R
     columns = right.visible
     if len(columns) != len(values):
         raise ctx.source.error(
-            "IN compares a different number of columns", node, expected=f"{len(values)}", got=f"{len(columns)}"
+            "IN compares a different number of columns",
+            node,
+            expected=f"{len(values)}",
+            got=f"{len(columns)}",
         )
     width = len(left.node.schema)
     condition: Expr | None = None
@@ -197,7 +217,9 @@ def scalar_subquery(ctx: QueryBinder, left: Relation, node: exp.Subquery) -> tup
             node,
             remedy="aggregate in it without GROUP BY, e.g. (SELECT MAX(x) FROM t)",
         )
-    relation = make_join(ctx, left, right, "left", bound=Literal(True, t.BooleanType(nullable=False)), node=node)
+    relation = make_join(
+        ctx, left, right, "left", bound=Literal(True, t.BooleanType(nullable=False)), node=node
+    )
     column = right.visible[0]
     index = column.index + len(left.node.schema)
     hidden = Relation(relation.node, relation.columns[: len(left.columns)])
@@ -286,15 +308,21 @@ def bind_correlate(
         fields = list(result.fields) if isinstance(result, t.RowType) else [t.Field("EXPR$0", result)]
         function, builtin, per = user.name, False, user.per
     else:
-        raise ctx.source.unsupported("this LATERAL form", target, remedy="use LATERAL TABLE(f(…)) or UNNEST(…)")
+        raise ctx.source.unsupported(
+            "this LATERAL form", target, remedy="use LATERAL TABLE(f(…)) or UNNEST(…)"
+        )
     names = [c.name for c in (alias.args.get("columns") or [])] if alias is not None else []
-    right_fields = [
-        t.Field(names[i] if i < len(names) else f.name, f.type) for i, f in enumerate(fields)
-    ]
+    right_fields = [t.Field(names[i] if i < len(names) else f.name, f.type) for i, f in enumerate(fields)]
     right_schema = t.Schema(tuple(right_fields))
     schema = joined_schema(left.node.schema, right_schema, left_null=False, right_null=how == "left")
     node = n.Correlate(
-        input=left.node, function=function, args=args, kind=how, builtin=builtin, per=per, schema=schema  # type: ignore[arg-type]
+        input=left.node,
+        function=function,
+        args=args,
+        kind=how,
+        builtin=builtin,
+        per=per,
+        schema=schema,  # type: ignore[arg-type]
     )
     right = Relation.of(n.Values(schema=right_schema, data=""), alias.name if alias is not None else None)
     return joined(left, right, node)
@@ -308,4 +336,6 @@ def _unnested(ctx: QueryBinder, node: exp.Expression, type_: t.LogicalType) -> l
             return [t.Field("EXPR$0", element)]
         case t.MapType(key=key, value=value):
             return [t.Field("KEY", key), t.Field("VALUE", value)]
-    raise ctx.source.error("UNNEST needs a collection", node, expected="ARRAY, MAP or MULTISET", got=str(type_))
+    raise ctx.source.error(
+        "UNNEST needs a collection", node, expected="ARRAY, MAP or MULTISET", got=str(type_)
+    )

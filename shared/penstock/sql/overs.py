@@ -9,6 +9,7 @@ from sqlglot import exp
 from penstock.functions.expr import AggregateCall, Expr, InputRef, Literal
 from penstock.jobgraph.specs import SortKey
 from penstock.plan import nodes as n
+from penstock.plan.rewriting import plain, position
 from penstock.sql.aggregation import AggregateDraft, draft, is_aggregate_node
 from penstock.sql.expressions import ExpressionBinder, function_name, literal_number
 from penstock.sql.scope import Relation, unique_schema
@@ -31,12 +32,14 @@ def window_nodes(roots: list[exp.Expression]) -> list[exp.Window]:
 class Overs:
     """The OVER functions of one SELECT, planned above ``relation``."""
 
-    def __init__(self, ctx: QueryBinder, relation: Relation, windows: list[exp.Window], binder: ExpressionBinder) -> None:
+    def __init__(
+        self, ctx: QueryBinder, relation: Relation, windows: list[exp.Window], binder: ExpressionBinder
+    ) -> None:
         self.ctx = ctx
         self.results: dict[int, tuple[exp.Window, InputRef]] = {}
         groups: dict[tuple, list[tuple[exp.Window, AggregateDraft]]] = {}
         for window in windows:
-            partition = tuple(binder.bind(e) for e in window.args.get("partition_by") or [])
+            partition = tuple(plain(binder.bind(e)) for e in window.args.get("partition_by") or [])
             order = tuple(ctx.sort_item(o, binder) for o in self._order(window))
             frame, preceding = self._frame(window)
             key = (partition, order, frame, preceding)
@@ -71,7 +74,9 @@ class Overs:
             return AggregateDraft(name, (), t.BigIntType(nullable=False))
         if name in _UNSUPPORTED - {"FIRST_VALUE", "LAST_VALUE"} or not is_aggregate_node(self.ctx, inner):
             raise self.ctx.source.unsupported(
-                f"{name or 'this function'} with OVER", window, remedy="ROW_NUMBER, RANK, DENSE_RANK and aggregates work"
+                f"{name or 'this function'} with OVER",
+                window,
+                remedy="ROW_NUMBER, RANK, DENSE_RANK and aggregates work",
             )
         return draft(self.ctx, inner, binder)
 
@@ -99,9 +104,13 @@ class Overs:
             if count is None:
                 raise self.ctx.source.error("ROWS n PRECEDING needs a whole number", start)
             return "rows", count
-        bound = ExpressionBinder(Relation.of(n.Values(schema=t.Schema(()), data="")), self.ctx.source).bind(start)
+        bound = ExpressionBinder(Relation.of(n.Values(schema=t.Schema(()), data="")), self.ctx.source).bind(
+            start
+        )
         if not isinstance(bound, Literal) or not isinstance(bound.type, t.DayTimeIntervalType):
-            raise self.ctx.source.error("RANGE … PRECEDING needs an interval", start, expected="INTERVAL '1' HOUR")
+            raise self.ctx.source.error(
+                "RANGE … PRECEDING needs an interval", start, expected="INTERVAL '1' HOUR"
+            )
         return "range", bound.value
 
     def _plan(self, key: tuple, members: list[tuple[exp.Window, AggregateDraft]]) -> None:
@@ -112,9 +121,11 @@ class Overs:
         def index(expr: Expr) -> int:
             if isinstance(expr, InputRef):
                 return expr.index
-            if expr not in extra:
+            at = position(expr, extra)
+            if at is None:
                 extra.append(expr)
-            return len(base.schema) + extra.index(expr)
+                at = len(extra) - 1
+            return len(base.schema) + at
 
         partition_index = tuple(index(e) for e in partition)
         order_index = tuple(SortKey(index(e), desc, first) for e, desc, first in order)
@@ -129,8 +140,12 @@ class Overs:
         if extra:
             fields = base.schema.fields
             exprs = tuple(InputRef(i, f.type) for i, f in enumerate(fields))
-            schema = unique_schema([(f.name, f.type) for f in fields] + [(f"$o{i}", e.type) for i, e in enumerate(extra)])
-            base = n.Project(input=base, expressions=(*exprs, *extra), schema=t.Schema(schema.fields, base.schema.rowtime))
+            schema = unique_schema(
+                [(f.name, f.type) for f in fields] + [(f"$o{i}", e.type) for i, e in enumerate(extra)]
+            )
+            base = n.Project(
+                input=base, expressions=(*exprs, *extra), schema=t.Schema(schema.fields, base.schema.rowtime)
+            )
         names = [(f.name, f.type) for f in base.schema.fields]
         names += [(f"w{i}$o", c.type) for i, c in enumerate(calls)]
         schema = unique_schema(names)

@@ -16,6 +16,7 @@ from penstock.functions.registry import make_call
 from penstock.jobgraph.specs import SortKey
 from penstock.plan import nodes as n
 from penstock.plan.properties import Analysis
+from penstock.plan.rewriting import plain, position
 from penstock.sql.aggregation import Aggregation, aggregate_nodes
 from penstock.sql.catalog import source_ref
 from penstock.sql.dialect import AsOf, TableArgument, TableFunction
@@ -75,7 +76,9 @@ class QueryBinder:
     def project(self, relation: Relation, outputs: Sequence[tuple[str, Expr]]) -> Relation:
         return self.project_qualified(relation, [(name, expr, None) for name, expr in outputs])
 
-    def project_qualified(self, relation: Relation, outputs: Sequence[tuple[str, Expr, str | None]]) -> Relation:
+    def project_qualified(
+        self, relation: Relation, outputs: Sequence[tuple[str, Expr, str | None]]
+    ) -> Relation:
         schema = unique_schema((name, expr.type) for name, expr, _ in outputs)
         expressions = tuple(expr for _, expr, _ in outputs)
         node = n.Project(input=relation.node, expressions=expressions, schema=schema)
@@ -107,7 +110,11 @@ class QueryBinder:
                 return self._with(node)._select(node)
             case exp.SetOperation():
                 ctx = self._with(node)
-                return ctx._ordered(node, ctx._set_operation(node)) if self._modified(node) else ctx._set_operation(node)
+                return (
+                    ctx._ordered(node, ctx._set_operation(node))
+                    if self._modified(node)
+                    else ctx._set_operation(node)
+                )
             case exp.Values():
                 relation = Relation.of(values_node(self, node))
                 return self._aliased(relation, node.args.get("alias"))
@@ -167,7 +174,10 @@ class QueryBinder:
                     f"column {i + 1} of {type(node).__name__.upper()} has two types that do not go together",
                     node.expression, expected=str(a.type), got=str(b.type),
                 ) from err  # fmt: skip
-        types = [ty.with_nullable(a.type.nullable or b.type.nullable) for ty, a, b in zip(types, left.visible, right.visible, strict=True)]
+        types = [
+            ty.with_nullable(a.type.nullable or b.type.nullable)
+            for ty, a, b in zip(types, left.visible, right.visible, strict=True)
+        ]
         left, right = self._cast_all(left, types), self._cast_all(right, types)
         schema = t.Schema(tuple(t.Field(c.name, ty) for c, ty in zip(left.visible, types, strict=True)))
         distinct = bool(node.args.get("distinct"))
@@ -185,14 +195,18 @@ class QueryBinder:
                 result = n.Aggregate(input=result, keys=keys, aggregates=(), schema=t.Schema(schema.fields))
         else:
             kind = "intersect" if isinstance(node, exp.Intersect) else "except"
-            result = n.SetOperation(left=left.node, right=right.node, kind=kind, all=not distinct, schema=schema)
+            result = n.SetOperation(
+                left=left.node, right=right.node, kind=kind, all=not distinct, schema=schema
+            )
         return Relation.of(result)
 
     def _compact(self, relation: Relation) -> Relation:
         """Only and exactly the visible columns, in order."""
         visible = relation.visible
         schema = relation.node.schema
-        if [c.index for c in visible] == list(range(len(schema))) and [c.name for c in visible] == schema.names:
+        if [c.index for c in visible] == list(range(len(schema))) and [
+            c.name for c in visible
+        ] == schema.names:
             return relation
         return self.project(relation, [(c.name, relation.ref(c)) for c in visible])
 
@@ -213,7 +227,8 @@ class QueryBinder:
         for part, value in select.args.items():
             if value and part not in _SELECT_PARTS:
                 raise self.source.unsupported(
-                    f"the clause {part.rstrip('_').upper()}", value if isinstance(value, exp.Expression) else select
+                    f"the clause {part.rstrip('_').upper()}",
+                    value if isinstance(value, exp.Expression) else select,
                 )
         if select.args.get("kind"):
             raise self.source.unsupported(f"SELECT AS {select.args['kind']}", select)
@@ -229,7 +244,9 @@ class QueryBinder:
         if grouped:
             for item in select.expressions:
                 if item.find(exp.Star) is not None and isinstance(item, (exp.Star, exp.Column)):
-                    raise self.source.error("'*' cannot be grouped", item, expected="the grouped columns by name")
+                    raise self.source.error(
+                        "'*' cannot be grouped", item, expected="the grouped columns by name"
+                    )
             aggregation = Aggregation(self, relation, select)
             relation = Relation(aggregation.node, relation.columns)
             specials.append(aggregation.special)
@@ -354,7 +371,9 @@ class QueryBinder:
                 relation = self.table_item(node.this)
             case AsOf():
                 raise self.source.error(
-                    "FOR SYSTEM_TIME AS OF stands on the right of a JOIN", node, expected="l JOIN t FOR SYSTEM_TIME …"
+                    "FOR SYSTEM_TIME AS OF stands on the right of a JOIN",
+                    node,
+                    expected="l JOIN t FOR SYSTEM_TIME …",
                 )
             case _:
                 raise self.source.unsupported(f"{type(node).__name__} in FROM", node)
@@ -385,9 +404,7 @@ class QueryBinder:
 
     def _view(self, name: str) -> Relation:
         view = self.catalog.views[name]
-        binder = QueryBinder(
-            self.catalog, self.config, Source(view.text, view=name), analysis=self.analysis
-        )
+        binder = QueryBinder(self.catalog, self.config, Source(view.text, view=name), analysis=self.analysis)
         relation = binder._compact(binder.query(view.query))
         return relation.aliased(name, view.columns)
 
@@ -406,7 +423,10 @@ class QueryBinder:
             nested = next(aggregate_nodes(self, part), None)
             if nested is not None:
                 raise self.source.error(
-                    "an aggregate cannot stand in WHERE", nested, expected="HAVING", remedy="move it to HAVING"
+                    "an aggregate cannot stand in WHERE",
+                    nested,
+                    expected="HAVING",
+                    remedy="move it to HAVING",
                 )
             bound.append(self.expressions(relation, special).condition(part, "WHERE"))
         if not bound:
@@ -430,11 +450,17 @@ class QueryBinder:
 
     def sort_item(self, item: exp.Ordered, binder: ExpressionBinder) -> tuple[Expr, bool, bool]:
         descending = bool(item.args.get("desc"))
-        nulls_first = bool(item.args.get("nulls_first")) if item.args.get("nulls_first") is not None else not descending
-        return binder.bind(item.this), descending, nulls_first
+        nulls_first = (
+            bool(item.args.get("nulls_first")) if item.args.get("nulls_first") is not None else not descending
+        )
+        return plain(binder.bind(item.this)), descending, nulls_first
 
     def _order_keys(
-        self, order: exp.Order, outputs: list[tuple[str, Expr, str | None]], binder: ExpressionBinder, distinct: bool
+        self,
+        order: exp.Order,
+        outputs: list[tuple[str, Expr, str | None]],
+        binder: ExpressionBinder,
+        distinct: bool,
     ) -> tuple[list[SortKey], list[tuple[str, Expr, str | None]]]:
         keys = []
         for item in order.expressions:
@@ -444,11 +470,13 @@ class QueryBinder:
             index = self._output_index(item.this, outputs)
             if index is None:
                 bound = binder.bind(item.this)
-                index = next((i for i, (_, e, _) in enumerate(outputs) if e == bound), None)
+                index = position(bound, [e for _, e, _ in outputs])
                 if index is None:
                     if distinct:
                         raise self.source.error(
-                            "ORDER BY of a SELECT DISTINCT names a selected column", item, expected="a selected column"
+                            "ORDER BY of a SELECT DISTINCT names a selected column",
+                            item,
+                            expected="a selected column",
                         )
                     outputs = [*outputs, ("$order", bound, None)]
                     index = len(outputs) - 1
@@ -460,7 +488,10 @@ class QueryBinder:
         if number is not None:
             if not 1 <= number <= len(outputs):
                 raise self.source.error(
-                    "ORDER BY position is out of range", node, expected=f"1 to {len(outputs)}", got=str(number)
+                    "ORDER BY position is out of range",
+                    node,
+                    expected=f"1 to {len(outputs)}",
+                    got=str(number),
                 )
             return number - 1
         if isinstance(node, exp.Column) and len(column_parts(node)) == 1:
@@ -509,7 +540,9 @@ def _filter(node: n.Node, condition: Expr) -> n.Filter:
     return n.Filter(input=node, condition=condition, schema=node.schema)
 
 
-def _any(specials: Sequence[Callable[[exp.Expression], Expr | None]]) -> Callable[[exp.Expression], Expr | None]:
+def _any(
+    specials: Sequence[Callable[[exp.Expression], Expr | None]],
+) -> Callable[[exp.Expression], Expr | None]:
     def special(node: exp.Expression) -> Expr | None:
         for one in specials:
             known = one(node)

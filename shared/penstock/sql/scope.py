@@ -39,9 +39,7 @@ class Relation:
 
     @classmethod
     def of(cls, node: n.Node, alias: str | None = None) -> Relation:
-        columns = tuple(
-            ScopeColumn(f.name, alias, i, f.type) for i, f in enumerate(node.schema.fields)
-        )
+        columns = tuple(ScopeColumn(f.name, alias, i, f.type) for i, f in enumerate(node.schema.fields))
         return cls(node, columns)
 
     def aliased(self, alias: str | None, names: Sequence[str] = ()) -> Relation:
@@ -70,7 +68,9 @@ class Relation:
                 out[f"{column.table}.{column.name}"] = None
         return list(out)
 
-    def find(self, parts: Sequence[str], node: exp.Expression, source: Source) -> tuple[ScopeColumn, int] | None:
+    def find(
+        self, parts: Sequence[str], node: exp.Expression, source: Source
+    ) -> tuple[ScopeColumn, int] | None:
         """The column that leading ``parts`` name and how many parts that took; None when
         unknown. SqlError when two columns fit."""
         if len(parts) > 1:

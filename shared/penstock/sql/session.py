@@ -72,7 +72,9 @@ class SqlSession:
         """One statement. SqlError when the text holds none or several."""
         statements = st.parse_script(statement_text)
         if len(statements) != 1:
-            raise SqlError("one statement is expected", got=f"{len(statements)} statements", where="line 1, column 1")
+            raise SqlError(
+                "one statement is expected", got=f"{len(statements)} statements", where="line 1, column 1"
+            )
         return self.run(statements[0])
 
     def run_script(self, text: str) -> Iterator[StatementResult]:
@@ -89,13 +91,19 @@ class SqlSession:
                 return self._setting(statement)
             case st.Explain():
                 planned = self.compile_job(statement.statement)
-                return StatementResult("text", planned.job_graph.plan, statement=statement, position=statement.position)
+                return StatementResult(
+                    "text", planned.job_graph.plan, statement=statement, position=statement.position
+                )
             case st.Show():
                 columns, rows = show_rows(self.catalog, statement)
-                return StatementResult("rows", "", columns, rows, statement=statement, position=statement.position)
+                return StatementResult(
+                    "rows", "", columns, rows, statement=statement, position=statement.position
+                )
             case st.Describe():
                 columns, rows = describe_rows(self.catalog, statement)
-                return StatementResult("rows", "", columns, rows, statement=statement, position=statement.position)
+                return StatementResult(
+                    "rows", "", columns, rows, statement=statement, position=statement.position
+                )
             case st.Use():
                 return self._use(statement)
             case st.Query() | st.Insert() | st.StatementSet():
@@ -129,7 +137,12 @@ class SqlSession:
         table = self._result_table(relation)
         sink = n.Sink(input=relation.node, table=table, name="result", schema=table.schema)
         graph = self._plan((sink,), "select", statement.position)
-        spec = next(op.spec for v in graph.vertices for op in v.operators if getattr(op.spec, "connector", "") == "collect")
+        spec = next(
+            op.spec
+            for v in graph.vertices
+            for op in v.operators
+            if getattr(op.spec, "connector", "") == "collect"
+        )
         return PlannedJob(
             graph,
             "select",
@@ -161,7 +174,10 @@ class SqlSession:
             raise UnsupportedError("INSERT OVERWRITE", where=str(insert.position), remedy="use INSERT INTO")
         if insert.table in self.catalog.views:
             raise SqlError(
-                f"'{insert.table}' is a view", expected="a table", got=repr(insert.table), where=str(insert.position)
+                f"'{insert.table}' is a view",
+                expected="a table",
+                got=repr(insert.table),
+                where=str(insert.position),
             )
         table = self.catalog.table(insert.table, str(insert.position))
         ref = sink_ref(table)
@@ -197,7 +213,9 @@ class SqlSession:
             )
         values: dict[str, Expr] = {}
         for column, field_ in zip(given, targets, strict=True):
-            values[field_.name] = self._assign(binder, insert, relation.ref(column), column.name, field_, table)
+            values[field_.name] = self._assign(
+                binder, insert, relation.ref(column), column.name, field_, table
+            )
         expressions: list[Expr] = []
         for field_ in wanted:
             value = values.get(field_.name)
@@ -214,7 +232,13 @@ class SqlSession:
         return n.Project(input=relation.node, expressions=tuple(expressions), schema=schema)
 
     def _assign(
-        self, binder: QueryBinder, insert: st.Insert, value: Expr, name: str, target: t.Field, table: n.TableRef
+        self,
+        binder: QueryBinder,
+        insert: st.Insert,
+        value: Expr,
+        name: str,
+        target: t.Field,
+        table: n.TableRef,
     ) -> Expr:
         have, want = value.type.with_nullable(True), target.type.with_nullable(True)
         if have == want:
@@ -227,7 +251,9 @@ class SqlSession:
                 where=binder.source.where(insert.query),
                 remedy=f"CAST({name} AS {target.type.sql()})",
             )
-        return make_call("CAST", [value], type=target.type.with_nullable(value.type.nullable), zone=binder.zone)
+        return make_call(
+            "CAST", [value], type=target.type.with_nullable(value.type.nullable), zone=binder.zone
+        )
 
     def _plan(self, sinks: tuple[n.Sink, ...], name: str, position: Position) -> JobGraph:
         plan = n.LogicalPlan(name=name, sinks=sinks, config=dict(self.config))
@@ -251,7 +277,9 @@ class SqlSession:
         where = f"configuration key '{LATE_TABLE.key}'"
         return sink_ref(self.catalog.table(name, where))
 
-    def _push_down(self, table: n.TableRef, columns: Sequence[int], equals: Mapping[int, Any]) -> Mapping[str, Any]:
+    def _push_down(
+        self, table: n.TableRef, columns: Sequence[int], equals: Mapping[int, Any]
+    ) -> Mapping[str, Any]:
         from penstock.connectors.registry import get_connector, table_info
 
         connector = get_connector(table.connector)
@@ -280,7 +308,9 @@ class SqlSession:
                 if self.catalog.functions.has(statement.name):
                     if statement.if_not_exists:
                         return f"function '{statement.name}' exists already"
-                    raise SqlError(f"function '{statement.name}' exists already", where=where, remedy="DROP it first")
+                    raise SqlError(
+                        f"function '{statement.name}' exists already", where=where, remedy="DROP it first"
+                    )
                 self.catalog.functions.add(load_function(statement.name, statement.target, where=where))
                 return f"function '{statement.name}' created"
             case st.Drop():
@@ -316,7 +346,9 @@ class SqlSession:
         names = statement.columns or tuple(c.name for c in relation.visible)
         types = [c.type for c in relation.visible]
         schema = t.Schema(tuple(t.Field(a, b) for a, b in zip(names, types, strict=True)))
-        return View(statement.name, statement.query, tuple(names), schema, statement.text, statement.temporary)
+        return View(
+            statement.name, statement.query, tuple(names), schema, statement.text, statement.temporary
+        )
 
     def _drop(self, statement: st.Drop, where: str) -> str:
         kind, name = statement.kind.lower(), statement.name
@@ -342,7 +374,9 @@ class SqlSession:
             return StatementResult("set", "reset", statement=statement, position=statement.position)
         if statement.key is None:
             rows = tuple(sorted(self.config.items()))
-            return StatementResult("rows", "", ("key", "value"), rows, statement=statement, position=statement.position)
+            return StatementResult(
+                "rows", "", ("key", "value"), rows, statement=statement, position=statement.position
+            )
         value = statement.value or ""
         try:
             check_keys({statement.key: value})
@@ -352,7 +386,9 @@ class SqlSession:
             err.where = str(statement.position)
             raise
         self.config[statement.key] = value
-        return StatementResult("set", f"{statement.key} = {value}", statement=statement, position=statement.position)
+        return StatementResult(
+            "set", f"{statement.key} = {value}", statement=statement, position=statement.position
+        )
 
     def _use(self, statement: st.Use) -> StatementResult:
         if statement.name not in ("default_catalog", "default_database", "default_catalog.default_database"):
@@ -361,7 +397,9 @@ class SqlSession:
                 expected="default_catalog.default_database",
                 where=str(statement.position),
             )
-        return StatementResult("set", f"using {statement.name}", statement=statement, position=statement.position)
+        return StatementResult(
+            "set", f"using {statement.name}", statement=statement, position=statement.position
+        )
 
 
 def assignable(have: t.LogicalType, want: t.LogicalType) -> bool:
@@ -418,7 +456,9 @@ def _python_functions(sinks: Sequence[n.Sink]) -> list[str]:
     return sorted(names)
 
 
-def plan_script(text: str, config: Mapping[str, str] | None = None, *, python_path: Sequence[str] = ()) -> PlannedJob:
+def plan_script(
+    text: str, config: Mapping[str, str] | None = None, *, python_path: Sequence[str] = ()
+) -> PlannedJob:
     """A whole script as one job: DDL and SET are run, all INSERTs go into one job; or the
     script has exactly one SELECT instead."""
     session = SqlSession(config, python_path=python_path)
@@ -447,5 +487,7 @@ def plan_script(text: str, config: Mapping[str, str] | None = None, *, python_pa
     if queries:
         return session.compile_job(queries[0])
     if not inserts:
-        raise SqlError("the script starts no job", expected="INSERT INTO … or SELECT …", got="no such statement")
+        raise SqlError(
+            "the script starts no job", expected="INSERT INTO … or SELECT …", got="no such statement"
+        )
     return session.plan_inserts(inserts, first)

@@ -31,7 +31,9 @@ def show_rows(catalog: Catalog, statement: Show) -> Rows:
         case "COLUMNS":
             return _columns(_find(catalog, statement.name or "", str(statement.position)))
         case "CREATE TABLE":
-            return ("result",), ((_create_table(catalog.table(statement.name or "", str(statement.position))),),)
+            return ("result",), (
+                (_create_table(catalog.table(statement.name or "", str(statement.position))),),
+            )
     view = catalog.views.get(statement.name or "")
     if view is None:
         raise catalog.unknown(statement.name or "", str(statement.position), list(catalog.views), "view")
@@ -65,7 +67,9 @@ def _columns(item: Table | View) -> Rows:
             extras = f"METADATA FROM '{column.metadata_key}'" + (" VIRTUAL" if column.virtual else "")
         watermark = "yes" if item.schema.rowtime == field.name and declared else ""
         in_key = f"PRI({', '.join(key)})" if field.name in key else ""
-        rows.append((field.name, field.type.sql(), str(field.type.nullable).upper(), in_key, extras, watermark))
+        rows.append(
+            (field.name, field.type.sql(), str(field.type.nullable).upper(), in_key, extras, watermark)
+        )
     return head, tuple(rows)
 
 

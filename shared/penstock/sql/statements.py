@@ -14,7 +14,7 @@ from sqlglot.tokens import Token, TokenType
 
 from penstock.errors import SqlError
 from penstock.sql.dialect import Flink, FlinkParser
-from penstock.sql.errors import Position, position_in
+from penstock.sql.errors import NOWHERE, Position, position_in
 
 if TYPE_CHECKING:
     from penstock.types.logical import LogicalType
@@ -103,14 +103,14 @@ class Insert:
 @dataclass(frozen=True, slots=True)
 class Query:
     query: exp.Expression
-    position: Position = Position()
+    position: Position = NOWHERE
     text: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class StatementSet:
     inserts: tuple[Insert, ...]
-    position: Position = Position()
+    position: Position = NOWHERE
     text: str = ""
 
 
@@ -120,21 +120,21 @@ class SetOption:
 
     key: str | None = None
     value: str | None = None
-    position: Position = Position()
+    position: Position = NOWHERE
     text: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class ResetOption:
     key: str | None = None
-    position: Position = Position()
+    position: Position = NOWHERE
     text: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Explain:
     statement: Insert | Query | StatementSet
-    position: Position = Position()
+    position: Position = NOWHERE
     text: str = ""
 
 
@@ -142,14 +142,14 @@ class Explain:
 class Show:
     what: str
     name: str | None = None
-    position: Position = Position()
+    position: Position = NOWHERE
     text: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Describe:
     name: str
-    position: Position = Position()
+    position: Position = NOWHERE
     text: str = ""
 
 
@@ -157,7 +157,7 @@ class Describe:
 class Use:
     what: str
     name: str
-    position: Position = Position()
+    position: Position = NOWHERE
     text: str = ""
 
 
@@ -209,7 +209,9 @@ def parse_script(text: str) -> list[Statement]:
                 where=str(statement.position),
             )
     if open_set is not None:
-        raise SqlError("the statement set is not closed", expected="END;", got="end of text", where=str(opened))
+        raise SqlError(
+            "the statement set is not closed", expected="END;", got="end of text", where=str(opened)
+        )
     return out
 
 
@@ -394,7 +396,10 @@ class _StatementParser(FlinkParser):
                 elif self._match_text_seq("CONSTRAINT"):
                     self._name()
                     primary_key = self._primary_key()
-                elif self._match_text_seq("PRIMARY", "KEY", advance=False) or self._curr.text.upper() == "PRIMARY KEY":
+                elif (
+                    self._match_text_seq("PRIMARY", "KEY", advance=False)
+                    or self._curr.text.upper() == "PRIMARY KEY"
+                ):
                     primary_key = self._primary_key()
                 else:
                     columns.append(self._column())
@@ -417,7 +422,16 @@ class _StatementParser(FlinkParser):
             like = self._like()
         query = self._query() if self._match(TokenType.ALIAS) else None
         return CreateTable(
-            name, here, tuple(columns), options, watermark, primary_key or inline, like, temporary, quiet, query
+            name,
+            here,
+            tuple(columns),
+            options,
+            watermark,
+            primary_key or inline,
+            like,
+            temporary,
+            quiet,
+            query,
         )
 
     def _column(self) -> ColumnDef:

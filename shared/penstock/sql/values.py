@@ -21,10 +21,9 @@ if TYPE_CHECKING:
 def values_node(ctx: QueryBinder, node: exp.Values) -> n.Values:
     """``VALUES (1, 'a'), (2, 'b')`` with the columns' common types."""
     from penstock.functions.evaluate import compile_expr
+    from penstock.sql.scope import Relation
     from penstock.types.batch import Batch
     from penstock.types.column import Column
-
-    from penstock.sql.scope import Relation
 
     empty = t.Schema((t.Field("ZERO", t.IntType(nullable=False)),))
     binder = ctx.expressions(Relation(n.Values(schema=empty, data=""), ()))
@@ -34,7 +33,10 @@ def values_node(ctx: QueryBinder, node: exp.Values) -> n.Values:
         rows.append([binder.bind(item) for item in items])
         if len(rows[-1]) != len(rows[0]):
             raise ctx.source.error(
-                "the rows of VALUES differ in length", row, expected=f"{len(rows[0])} values", got=f"{len(rows[-1])}"
+                "the rows of VALUES differ in length",
+                row,
+                expected=f"{len(rows[0])} values",
+                got=f"{len(rows[-1])}",
             )
     columns = []
     one = Batch(empty, [Column.constant(t.IntType(nullable=False), 0, 1)])
@@ -45,7 +47,12 @@ def values_node(ctx: QueryBinder, node: exp.Values) -> n.Values:
         for row in rows:
             value = row[i]
             if value.type != type_:
-                value = make_call("CAST", [value], type=type_.with_nullable(value.type.nullable or type_.nullable), zone=ctx.zone)
+                value = make_call(
+                    "CAST",
+                    [value],
+                    type=type_.with_nullable(value.type.nullable or type_.nullable),
+                    zone=ctx.zone,
+                )
             cells.append(compile_expr(value)(one).cast_type(type_))
         columns.append(Column.concat(cells))
         fields.append(t.Field(f"EXPR${i}", type_))
@@ -62,7 +69,10 @@ def _common_type(ctx: QueryBinder, node: exp.Values, i: int, cells: list[Expr]) 
             merged = make_call("CASE", [condition, first, Literal(None, cell.type.with_nullable(True))]).type
         except Exception as err:
             raise ctx.source.error(
-                f"column {i + 1} of VALUES has two types", node.expressions[row], expected=str(type_), got=str(cell.type)
+                f"column {i + 1} of VALUES has two types",
+                node.expressions[row],
+                expected=str(type_),
+                got=str(cell.type),
             ) from err
         type_ = merged
     nullable = any(c.type.nullable for c in cells)

@@ -45,12 +45,16 @@ def bind_window_table(ctx: QueryBinder, node: TableFunction) -> Relation:
     table = named.get("DATA") or (positional.pop(0) if positional else None)
     if not isinstance(table, TableArgument):
         raise ctx.source.error(
-            f"{name} needs a table first", table or node, expected=f"{name}(TABLE t, DESCRIPTOR(time column), …)"
+            f"{name} needs a table first",
+            table or node,
+            expected=f"{name}(TABLE t, DESCRIPTOR(time column), …)",
         )
     descriptor = named.get("TIMECOL") or (positional.pop(0) if positional else None)
     if not isinstance(descriptor, Descriptor):
         raise ctx.source.error(
-            f"{name} needs DESCRIPTOR(time column) second", descriptor or node, expected="DESCRIPTOR(time column)"
+            f"{name} needs DESCRIPTOR(time column) second",
+            descriptor or node,
+            expected="DESCRIPTOR(time column)",
         )
     relation = _argument_table(ctx, table)
     time = _time_column(ctx, relation, descriptor)
@@ -58,7 +62,9 @@ def bind_window_table(ctx: QueryBinder, node: TableFunction) -> Relation:
     spec = make_window(ctx, node, name, time, relation, durations)
     keys = _partition(ctx, relation, table)
     if keys and name != "SESSION":
-        raise ctx.source.error(f"{name} takes no PARTITION BY", table, expected="PARTITION BY with SESSION only")
+        raise ctx.source.error(
+            f"{name} takes no PARTITION BY", table, expected="PARTITION BY with SESSION only"
+        )
     schema = unique_schema(
         [
             *((f.name, f.type) for f in relation.node.schema.fields),
@@ -83,7 +89,9 @@ def _arguments(node: TableFunction) -> tuple[dict[str, exp.Expression], list[exp
 
 
 def _argument_table(ctx: QueryBinder, argument: TableArgument) -> Relation:
-    relation = ctx.table_item(argument.this) if isinstance(argument.this, exp.Table) else ctx.query(argument.this)
+    relation = (
+        ctx.table_item(argument.this) if isinstance(argument.this, exp.Table) else ctx.query(argument.this)
+    )
     visible = relation.visible
     if [c.index for c in visible] == list(range(len(relation.node.schema))):
         return relation
@@ -158,7 +166,10 @@ def duration_us(ctx: QueryBinder, node: exp.Expression) -> int:
     bound = ExpressionBinder(Relation.of(n.Values(schema=t.Schema(()), data="")), ctx.source).bind(node)
     if not isinstance(bound, Literal) or not isinstance(bound.type, t.DayTimeIntervalType):
         raise ctx.source.error(
-            "a window's size is a constant interval", node, expected="INTERVAL '10' SECOND", got=str(bound.type)
+            "a window's size is a constant interval",
+            node,
+            expected="INTERVAL '10' SECOND",
+            got=str(bound.type),
         )
     return bound.value
 
@@ -223,8 +234,11 @@ class GroupWindow:
         prefix, _, suffix = function_name(node).upper().rpartition("_")
         if prefix not in GROUP_WINDOWS or suffix not in AUXILIARY:
             return None
-        same = prefix == self.name and node.expressions and binder.bind(node.expressions[0]) == InputRef(
-            self.time, binder.relation.node.schema.types[self.time]
+        same = (
+            prefix == self.name
+            and node.expressions
+            and binder.bind(node.expressions[0])
+            == InputRef(self.time, binder.relation.node.schema.types[self.time])
         )
         if not same or tuple(duration_us(ctx, d) for d in node.expressions[1:]) != self.durations:
             raise ctx.source.error(
