@@ -235,9 +235,11 @@ class Supervisor:
     async def stop(self, name: str) -> None:
         """Cancel a child and wait for its end; no error when it is not there."""
         task = self._children.pop(name, None)
-        if task is not None:
+        while task is not None and not task.done():
+            # More than once: before Python 3.12 asyncio.wait_for, which libraries use, may
+            # swallow a cancellation that meets its own end.
             task.cancel()
-            await asyncio.gather(task, return_exceptions=True)
+            await asyncio.wait([task], timeout=1.0)
 
     async def failed(self) -> BaseException:
         """Waits until a child's failure escalates; returns it."""

@@ -176,7 +176,8 @@ async def _run(
             started.cancel()
         log.info("stopping", reason=str(error) if error else "told to")
         with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(_stop(service, context), STOP_TIMEOUT_S)
+            async with asyncio.timeout(STOP_TIMEOUT_S):
+                await _stop(service, context)
         failed.cancel()
         stop_wanted.cancel()
     if error is not None:

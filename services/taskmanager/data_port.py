@@ -118,7 +118,8 @@ class DataPort:
 
     async def _admit(self, sock: socket.socket) -> None:
         loop = asyncio.get_running_loop()
-        preface = await asyncio.wait_for(recv_preface(loop, sock), PREFACE_TIMEOUT_S)
+        async with asyncio.timeout(PREFACE_TIMEOUT_S):
+            preface = await recv_preface(loop, sock)
         until = loop.time() + SLOT_TIMEOUT_S
         while True:
             changed = self._changed
@@ -129,7 +130,8 @@ class DataPort:
             if admission is Admission.REFUSE or loop.time() >= until:
                 raise ExternalError(reason or "the slot's process is gone", where=_name(preface))
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(changed.wait(), until - loop.time())
+                async with asyncio.timeout_at(until):
+                    await changed.wait()
         if not verify(preface, process.deploy.secret):
             raise ExternalError("the preface's signature is wrong", where=_name(preface))
         await process.pass_connection(preface, sock)

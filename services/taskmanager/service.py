@@ -272,7 +272,8 @@ class TaskManagerService:
         reading = self._spawn(self._read(process, relay))
         await process.gone()
         with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(reading, DRAIN_TIMEOUT_S)
+            async with asyncio.timeout(DRAIN_TIMEOUT_S):
+                await reading
         reason = await process.last_words()
         self._context.log.info(
             "slot ended", allocation=process.deploy.allocation_id, slot_pid=process.pid, reason=reason
@@ -286,7 +287,8 @@ class TaskManagerService:
         del self._processes[process.number]
         await asyncio.to_thread(self._folders.remove_slot, process.local_dir)
         with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(sending, FAREWELL_S)
+            async with asyncio.timeout(FAREWELL_S):
+                await sending
         del self._relays[process.number]
 
     async def _read(self, process: SlotProcess, relay: Relay) -> None:
@@ -397,7 +399,8 @@ class TaskManagerService:
             with contextlib.suppress(TimeoutError):
                 # Nobody there (at start, or between two leaders): ask again soon.
                 pause_ms = self._heartbeat_ms if self._rm_heard else min(100, self._heartbeat_ms)
-                await asyncio.wait_for(self._changed.wait(), pause_ms / 1000)
+                async with asyncio.timeout(pause_ms / 1000):
+                    await self._changed.wait()
 
     def _heard_resourcemanager(self, heard: bool, what: str) -> None:
         if heard != self._rm_heard:

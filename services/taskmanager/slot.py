@@ -97,7 +97,8 @@ class SlotProcess:
         async with self._sending:
             writer.write(len(data).to_bytes(4, "big") + data)
             try:
-                await asyncio.wait_for(writer.drain(), SEND_TIMEOUT_S)
+                async with asyncio.timeout(SEND_TIMEOUT_S):
+                    await writer.drain()
             except TimeoutError:
                 raise ExternalError(
                     f"the slot's process {self.pid} has not read its commands for {SEND_TIMEOUT_S:g} s",
@@ -112,9 +113,8 @@ class SlotProcess:
         """Hand a data socket over; ExternalError when the slot does not take it."""
         async with self._passing:
             try:
-                await asyncio.wait_for(
-                    send_packet(self._fds, _encoder.encode(preface), [sock.fileno()]), SEND_TIMEOUT_S
-                )
+                async with asyncio.timeout(SEND_TIMEOUT_S):
+                    await send_packet(self._fds, _encoder.encode(preface), [sock.fileno()])
             except (OSError, TimeoutError) as err:
                 raise ExternalError(
                     f"the slot's process {self.pid} does not take a data connection: {err or 'time-out'}",
@@ -126,7 +126,8 @@ class SlotProcess:
         if not self._gone.is_set():
             try:
                 await self.send(ShutdownSlot())
-                await asyncio.wait_for(self._gone.wait(), END_GRACE_S)
+                async with asyncio.timeout(END_GRACE_S):
+                    await self._gone.wait()
             except (ExternalError, TimeoutError):
                 self.kill()
         await self._gone.wait()

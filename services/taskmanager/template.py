@@ -122,7 +122,8 @@ class Template:
         """A slot process. Waits for the template to be ready (also after it died and is
         started again). ExternalError when it cannot."""
         try:
-            await asyncio.wait_for(self._ready.wait(), READY_TIMEOUT_S)
+            async with asyncio.timeout(READY_TIMEOUT_S):
+                await self._ready.wait()
         except TimeoutError:
             raise ExternalError(
                 f"the template process was not ready within {READY_TIMEOUT_S:.0f} s",
@@ -145,7 +146,8 @@ class Template:
                 await send_packet(
                     sock, _encoder.encode(order), [control_theirs.fileno(), fds_theirs.fileno()]
                 )
-                return ForkedSlot(await asyncio.wait_for(pid, FORK_TIMEOUT_S), control, fds)
+                async with asyncio.timeout(FORK_TIMEOUT_S):
+                    return ForkedSlot(await pid, control, fds)
             except BaseException as err:
                 control.close()
                 fds.close()
@@ -161,7 +163,8 @@ class Template:
         if ended is None:
             return None
         try:
-            return await asyncio.wait_for(asyncio.shield(ended), timeout_s)
+            async with asyncio.timeout(timeout_s):
+                return await asyncio.shield(ended)
         except (TimeoutError, ExternalError):
             return None
         finally:

@@ -93,7 +93,8 @@ class MemoryTransport:
         if not self.bus.deliver(subject, data, reply):
             raise NobodyServesError(f"nobody serves the subject {subject}", where=subject)
         try:
-            return await asyncio.wait_for(reply, timeout_s)
+            async with asyncio.timeout(timeout_s):
+                return await reply
         except TimeoutError:
             raise BrokerError(f"no answer within {timeout_s:g} s", where=subject) from None
 

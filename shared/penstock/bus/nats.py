@@ -87,8 +87,8 @@ class NatsTransport:
         client = Client()
         try:
             # max_reconnect_attempts=-1 makes the first connect try for ever too: bounded here.
-            await asyncio.wait_for(
-                client.connect(
+            async with asyncio.timeout(deadline_s):
+                await client.connect(
                     servers=servers,
                     name=name,
                     connect_timeout=2,
@@ -99,9 +99,7 @@ class NatsTransport:
                     error_cb=on_error,
                     disconnected_cb=on_disconnect,
                     reconnected_cb=on_reconnect,
-                ),
-                deadline_s,
-            )
+                )
         except (TimeoutError, OSError, ValueError, nats.errors.Error) as err:
             why = last[0] if last else f"{type(err).__name__} {err}".strip()
             raise BrokerError(
