@@ -289,8 +289,10 @@ class KeyIndex:
             at = table.slots[position]
             free = np.flatnonzero(at == _EMPTY)
             if len(free):
-                # Rows race for a free position; the last writer wins it.
-                table.slots[position[free]] = claim[rows[free]]
+                # Rows race for a free position; the last writer wins it, so write backwards:
+                # then keys get their slots in order of first sight.
+                back = free[::-1]
+                table.slots[position[back]] = claim[rows[back]]
                 won = free[table.slots[position[free]] == claim[rows[free]]]
                 winners = rows[won]
                 slots = self._new_slots(winners, keys, hashes, columns)

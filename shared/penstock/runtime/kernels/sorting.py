@@ -71,7 +71,7 @@ def order_codes(column: Column) -> np.ndarray:
     """
     values = column.values
     if isinstance(values, pa.Array):
-        ranks = pc.rank(values, tiebreaker="dense", null_placement="at_start")
+        ranks = pc.rank(values, tiebreaker="dense")
         return np.asarray(ranks).astype(np.int64)
     if values.dtype.kind == "f":
         doubles = values.astype(np.float64) + 0.0

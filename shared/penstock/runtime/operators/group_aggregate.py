@@ -1,0 +1,225 @@
+"""Unwindowed aggregation: one updating row per key."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from penstock.errors import InternalError, UnsupportedError
+from penstock.runtime.kernels.aggregates import AggregateSet
+from penstock.runtime.kernels.key_index import KeyIndex
+from penstock.runtime.kernels.keyed_state import keyed_block, restored_columns
+from penstock.runtime.kernels.store import grown
+from penstock.runtime.operator import Operator, OperatorSnapshot
+from penstock.runtime.operators.changes import TimeToLive, change_batch, typed
+from penstock.runtime.operators.emitting import pieces
+from penstock.types import logical as t
+from penstock.types.batch import Batch
+from penstock.types.column import Column
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from penstock.jobgraph.specs import GroupAggregateSpec
+    from penstock.runtime.operator import OperatorContext, Output, RestoredState
+
+_LONG = t.BigIntType(False)
+
+
+def GroupAggregateOperator(spec: GroupAggregateSpec) -> Operator:
+    """The operator for ``spec`` (a class in all but its constructor)."""
+    return LocalGroupAggregateOperator(spec) if spec.phase == "local" else KeyedAggregateOperator(spec)
+
+
+class KeyedAggregateOperator(Operator):
+    """Phases ``single`` and ``global``.
+
+    A batch changes each of its keys once: what is emitted is the difference between the
+    key's row before and after the batch. When the input retracts, a key whose rows are all
+    gone is deleted (−D) and its state freed.
+    """
+
+    def __init__(self, spec: GroupAggregateSpec) -> None:
+        self.spec = spec
+
+    def open(self, ctx: OperatorContext, restored: RestoredState | None) -> None:
+        super().open(ctx, restored)
+        spec, schema = self.spec, ctx.input_schemas[0]
+        self._key_types = [schema.types[i] for i in spec.keys]
+        self._keys = KeyIndex(self._key_types)
+        self._rows = np.zeros(1024, np.int64)  # by slot: input rows that stand (retracts only)
+        types = list(spec.local_types) if spec.phase == "global" else schema.types
+        self._aggregates = AggregateSet(spec.aggregates, types, retracts=spec.retracts, function=ctx.function)
+        self._ttl = TimeToLive(spec.ttl_ms, ctx)
+        if restored is not None:
+            self._restore(restored)
+        ctx.metrics.gauge("numKeysInState", lambda: len(self._keys))
+        ctx.metrics.gauge("stateBytes", lambda: self._keys.nbytes + self._aggregates.nbytes)
+
+    def process(self, input_index: int, batch: Batch) -> Iterator[Output]:
+        spec = self.spec
+        signs = self._signs(batch)
+        slots, new = self._keys.upsert([batch.columns[i] for i in spec.keys], batch.num_rows)
+        self._prepare(new)
+        touched = np.unique(slots)
+        had = np.ones(self._keys.high, np.bool_)
+        had[new] = False
+        had = had[touched]
+        old = None if spec.bounded_final else self._aggregates.results(touched)
+        if spec.phase == "global":
+            at = len(spec.keys)
+            width = len(self._aggregates.partial_types)
+            self._aggregates.merge(slots, batch.columns[at : at + width])
+            if spec.retracts:
+                np.add.at(self._rows, slots, batch.columns[at + width].values)
+        else:
+            self._aggregates.add(slots, batch.columns, signs)
+            if spec.retracts:
+                np.add.at(self._rows, slots, 1 if signs is None else signs.astype(np.int64))
+        has = self._rows[touched] > 0 if spec.retracts else np.ones(len(touched), np.bool_)
+        self._ttl.touch(touched, self._keys.high)
+        if old is not None:
+            for part in pieces(np.arange(len(touched))):
+                whole = len(part) == len(touched)
+                out = change_batch(
+                    self.ctx.output_schema,
+                    self._row(touched[part], old if whole else [c.take(part) for c in old]),
+                    self._row(touched[part], self._aggregates.results(touched[part])),
+                    had[part],
+                    has[part],
+                    emit_before=spec.emit_before,
+                )
+                if out is not None:
+                    yield out
+        if not has.all():
+            unmatched = int((~has & ~had).sum())
+            if unmatched:
+                self.ctx.metrics.inc("numUnmatchedRetractions", unmatched)
+            self._free(touched[~has])
+
+    def _signs(self, batch: Batch) -> np.ndarray | None:
+        signs = batch.signs()
+        if signs is None or (signs > 0).all():
+            return None
+        if not self.spec.retracts:
+            raise InternalError(
+                "a retraction reached an aggregation that was planned for an append-only input",
+                expected="rows of kind +I or +U",
+                got="−U or −D",
+                where=self.ctx.name,
+                remedy="this is a fault of the planner: report the query",
+            )
+        return signs
+
+    def _prepare(self, new: np.ndarray) -> None:
+        if len(new):
+            self._aggregates.reset(new, self._keys.high)
+            self._rows = grown(self._rows, self._keys.high)
+            self._rows[new] = 0
+
+    def _row(self, slots: np.ndarray, results: list[Column]) -> list[Column]:
+        return [*self._keys.keys(slots), *results]
+
+    def _free(self, slots: np.ndarray) -> None:
+        self._aggregates.release(slots)
+        self._ttl.forget(slots)
+        self._keys.free(slots)
+
+    def on_processing_time(self, now_ms: int) -> Iterator[Output]:
+        self._free(self._ttl.due(now_ms))
+        return iter(())
+
+    def finish(self) -> Iterator[Output]:
+        if not self.spec.bounded_final:
+            return
+        if not self.spec.keys and not len(self._keys):
+            # SQL's aggregate of nothing is one row. Only one subtask owns the global key.
+            if self.ctx.key_groups[0] > 0 or self.ctx.key_groups[1] < 0:
+                return
+            self._prepare(self._keys.upsert([], 1)[1])
+        slots = self._keys.live_slots()
+        for part in pieces(slots):
+            columns = typed(self.ctx.output_schema, self._row(part, self._aggregates.results(part)))
+            yield Batch(self.ctx.output_schema, columns, num_rows=len(part))
+
+    # -- state -------------------------------------------------------------------------
+
+    def snapshot(self, checkpoint_id: int) -> OperatorSnapshot:
+        slots = self._keys.live_slots()
+        keys = self._keys.keys(slots)
+        names = [f"key{i}" for i in range(len(keys))]
+        keyed = {}
+        for name, chosen, columns, labels in self._aggregates.state_tables(slots):
+            if name == "cells":
+                columns, labels = [Column(_LONG, self._row_counts(slots)), *columns], ["rows", *labels]
+            keyed[name] = keyed_block(
+                keys if chosen is None else [k.take(chosen) for k in keys],
+                columns,
+                [*names, *labels],
+                n=len(slots) if chosen is None else len(chosen),
+                max_parallelism=self.ctx.max_parallelism,
+                kind="group-aggregate",
+            )
+        return OperatorSnapshot(keyed=keyed)
+
+    def _row_counts(self, slots: np.ndarray) -> np.ndarray:
+        return self._rows[slots]
+
+    def _restore(self, restored: RestoredState) -> None:
+        k = len(self._key_types)
+        for name, types, put in self._aggregates.state_loaders():
+            first = name == "cells"
+            columns, n = restored_columns(
+                restored.keyed.get(name, []), [*self._key_types, *([_LONG] if first else []), *types]
+            )
+            if not n:
+                continue
+            slots, new = self._keys.upsert(columns[:k], n)
+            self._prepare(new)
+            if first:
+                self._rows[slots] = columns[k].values
+                self._ttl.touch(slots, self._keys.high)
+            put(slots, columns[k + first :])
+
+
+class LocalGroupAggregateOperator(Operator):
+    """Phase ``local``: each batch becomes partial accumulators per key; nothing is kept.
+
+    Output: keys, accumulator columns, and where the input retracts a BIGINT with the net
+    number of rows.
+    """
+
+    def __init__(self, spec: GroupAggregateSpec) -> None:
+        self.spec = spec
+
+    def open(self, ctx: OperatorContext, restored: RestoredState | None) -> None:
+        super().open(ctx, restored)
+        schema = ctx.input_schemas[0]
+        self._key_types = [schema.types[i] for i in self.spec.keys]
+        self._aggregates = AggregateSet(
+            self.spec.aggregates, schema.types, retracts=self.spec.retracts, function=ctx.function
+        )
+        if not self._aggregates.columnar:
+            raise UnsupportedError(
+                "these aggregates cannot be split in a local and a global phase",
+                expected="aggregates for which functions.accumulators.accumulator_types is not None",
+                got=", ".join(c.function for c in self.spec.aggregates),
+                where=ctx.name,
+                remedy="plan this aggregation in a single phase",
+            )
+
+    def process(self, input_index: int, batch: Batch) -> Iterator[Output]:
+        index = KeyIndex(self._key_types)
+        slots, new = index.upsert([batch.columns[i] for i in self.spec.keys], batch.num_rows)
+        self._aggregates.reset(new, index.high)
+        signs = batch.signs()
+        self._aggregates.add(slots, batch.columns, signs)
+        out = np.arange(index.high)
+        columns = [*index.keys(out), *self._aggregates.partials(out)]
+        if self.spec.retracts:
+            weights = None if signs is None else signs.astype(np.float64)
+            counts = np.bincount(slots, weights, minlength=index.high).astype(np.int64)
+            columns.append(Column(_LONG, counts))
+        columns = typed(self.ctx.output_schema, columns)
+        yield Batch(self.ctx.output_schema, columns, num_rows=index.high)
