@@ -113,6 +113,9 @@ def _option(key: str, default: T, parse: Callable[[str], T], doc: str) -> Config
 _str = str
 CLUSTER_ID = _option("cluster.id", "penstock", _str, "Prefix of every NATS subject.")
 NATS_URL = _option("nats.url", "nats://127.0.0.1:4222", _str, "NATS servers, comma separated.")
+NATS_CONNECT_TIMEOUT_MS = _option(
+    "nats.connect.timeout", 10_000, parse_duration_ms, "A service that cannot connect so long at start ends."
+)
 REDIS_URL = _option("high-availability.redis.url", "redis://127.0.0.1:6379", _str, "Lease store.")
 STORAGE_URL = _option(
     "high-availability.storageDir", "", _str, "Object store: file:///…, s3://bucket/prefix, memory:///."
@@ -252,6 +255,9 @@ JOIN_UNBOUNDED_STATE = _option(
 )
 NETWORK_MEMORY = _option(
     "taskmanager.memory.network.size", 64 * 1024**2, parse_bytes, "Network buffers of a slot."
+)
+DML_SYNC = _option(
+    "table.dml-sync", False, _parse_bool, "SQL client: await every INSERT, not only bounded ones."
 )
 PIPELINE_NAME = _option("pipeline.name", "", _str, "Name of the job.")
 OBJECT_REUSE_CHAINING = _option("pipeline.operator-chaining.enabled", True, _parse_bool, "Chain operators.")

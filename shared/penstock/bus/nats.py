@@ -65,14 +65,15 @@ class NatsTransport:
         from nats.aio.client import Client
 
         servers = [part.strip() for part in url.split(",") if part.strip()]
-        loop = asyncio.get_running_loop()
-        until = loop.time() + deadline_s
         last: list[str] = []
 
         async def on_error(err: Exception) -> None:
-            last[:] = [f"{type(err).__name__}: {err}".rstrip(": ")]
-            if loop.time() > until or client.is_connected:
-                _log.warning("nats: %s", last[0])
+            what = f"{type(err).__name__}: {err}".rstrip(": ")
+            if not last and not client.is_connected:
+                _log.warning("nats: cannot reach %s yet: %s", url, what)
+            elif client.is_connected:
+                _log.warning("nats: %s", what)
+            last[:] = [what]
 
         async def on_disconnect() -> None:
             _log.warning("nats: disconnected from %s; reconnecting", url)
