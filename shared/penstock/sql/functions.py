@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import importlib
+import sys
+import traceback
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -11,6 +13,7 @@ from penstock.jobgraph.graph import FunctionArtifact
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from pathlib import Path
 
     from penstock.types.logical import LogicalType, RowType
 
@@ -110,3 +113,31 @@ def load_function(name: str, target: str, *, where: str) -> UserFunction:
         arguments=tuple(declared["arguments"]) if declared.get("arguments") is not None else None,
         per=declared.get("per", "record"),
     )
+
+
+def register_module(functions: UserFunctions, path: Path) -> list[str]:
+    """Add every decorated function of a module file, under its own name; which. Its folder
+    goes to the front of ``sys.path``. SqlError when it cannot be imported or has none."""
+    folder, module_name = str(path.absolute().parent), path.stem
+    if folder not in sys.path:
+        sys.path.insert(0, folder)
+    if not path.exists():
+        raise SqlError("the module is not there", expected="a Python file", where=str(path))
+    try:
+        module = importlib.import_module(module_name)
+    except Exception as err:
+        raise SqlError(
+            f"the module cannot be imported: {type(err).__name__}: {err}",
+            where=str(path),
+            user_traceback=traceback.format_exc(),
+        ) from err
+    names = [name for name, value in vars(module).items() if hasattr(value, "penstock_function")]
+    if not names:
+        raise SqlError(
+            "the module declares no function",
+            expected="functions decorated with @udf, @udtf or @udaf",
+            where=str(path),
+        )
+    for name in names:
+        functions.add(load_function(name, f"{module_name}.{name}", where=str(path)))
+    return names

@@ -1,0 +1,201 @@
+"""``penstock sql``: run a script's statements one after the other, or a shell.
+
+A SELECT's job is awaited and its rows printed; a bounded INSERT is awaited before the next
+statement; an unbounded one is left running while the script goes on, and awaited at the
+end (``SET 'table.dml-sync' = 'true'`` awaits every one).
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from penstock.cli.jobs import ClusterAccess, Results, follow_job, status
+from penstock.cli.output import write_rows
+from penstock.config import DML_SYNC, PARALLELISM
+from penstock.errors import PenstockError, SpecError, SqlError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from penstock.sql.session import PlannedJob, SqlSession, StatementResult
+
+FORMATS = ("table", "json", "csv")
+
+
+def read_script(path: Path) -> str:
+    """The text of a script. SpecError when it is not there or not UTF-8."""
+    try:
+        return path.read_text()
+    except OSError as err:
+        raise SpecError(
+            f"cannot read the script: {err.strerror}", where=str(path), remedy="check the path given with -f"
+        ) from err
+    except UnicodeDecodeError as err:
+        raise SpecError("the script is not UTF-8 text", where=f"{path}, byte {err.start}") from err
+
+
+def run_sql(
+    *,
+    file: Path | None,
+    text: str | None,
+    init: Path | None,
+    python: Path | None,
+    cluster: str | None,
+    config: dict[str, str],
+    format_: str,
+) -> None:
+    """See the module. Raises the first error; what was started before it is cancelled."""
+    if format_ not in FORMATS:
+        raise SpecError("unknown format", expected=" | ".join(FORMATS), got=repr(format_), where="--format")
+    if file is not None and text is not None:
+        raise SpecError("-f and -e exclude one another", expected="one of them")
+    before = read_script(init) if init else ""
+    script = read_script(file) if file else text
+    parallelism = PARALLELISM.read(config)
+    with ClusterAccess(cluster, slots=max(8, 4 * parallelism)) as access:
+        if script is not None and _starts_jobs(script):
+            access.prepare()
+        runner = Runner(access, config, format_, python)
+        try:
+            if before:
+                runner.run_script(before, str(init))
+            if script is None:
+                from penstock.cli.shell import run_shell
+
+                run_shell(runner)
+            else:
+                runner.run_script(script, str(file) if file else "-e")
+                runner.await_started()
+        except BaseException:
+            runner.cancel_started()
+            raise
+
+
+def _starts_jobs(script: str) -> bool:
+    """A guess that is cheap and harmless when wrong: whether to start a cluster while the
+    script is still being planned."""
+    words = script.upper()
+    return any(word in words for word in ("SELECT", "INSERT")) and "EXPLAIN" not in words
+
+
+class Runner:
+    """Runs statements of one session on one cluster."""
+
+    def __init__(
+        self, access: ClusterAccess, config: dict[str, str], format_: str, python: Path | None = None
+    ) -> None:
+        self._access = access
+        self._config = config
+        self._python = python
+        self.format = format_
+        self.session = self._new_session()
+        #: (job id, name) of unbounded inserts that run on.
+        self._started: list[tuple[str, str]] = []
+
+    def _new_session(self) -> SqlSession:
+        from penstock.sql.session import SqlSession
+
+        session = SqlSession(self._config, python_path=_python_path(self._python))
+        if self._python is not None:
+            from penstock.sql.functions import register_module
+
+            register_module(session.catalog.functions, self._python)
+        return session
+
+    def run_script(self, script: str, name: str) -> None:
+        """Every statement; errors name the script."""
+        try:
+            for result in self.session.run_script(script):
+                self.show(result)
+        except SqlError as err:
+            err.where = f"{name}, {err.where}" if err.where else name
+            raise
+
+    def show(self, result: StatementResult) -> None:
+        """Print a statement's result; run its job."""
+        match result.kind:
+            case "text":
+                print(result.message)
+            case "rows":
+                self._print_plain(result)
+            case "job":
+                assert result.job is not None
+                self.run_job(result.job)
+            case _:
+                if self.format == "table":
+                    print(f"[{result.message}]")
+        sys.stdout.flush()
+
+    def _print_plain(self, result: StatementResult) -> None:
+        from penstock.types.logical import Schema, VarCharType
+
+        schema = Schema.of(*((c, VarCharType()) for c in result.columns))
+        rows = [[None if v is None else str(v) for v in row] for row in result.rows]
+        write_rows(schema, rows, self.format)
+
+    def run_job(self, job: PlannedJob) -> None:
+        client = self._access.client
+        graph = job.job_graph
+        spec: dict[str, Any] = {"name": graph.name, "job_graph": msgspec.to_builtins(graph)}
+        job_id = client.submit(spec)
+        if job.kind == "select":
+            self._show_select(job, job_id)
+        elif job.bounded or DML_SYNC.read(self.session.config):
+            try:
+                self._await(job_id, graph.name)
+            except KeyboardInterrupt:
+                client.cancel(job_id)
+                raise
+        else:
+            self._started.append((job_id, graph.name))
+            if self.format == "table":
+                print(f"[job {job_id} ({graph.name}) runs]")
+
+    def _show_select(self, job: PlannedJob, job_id: str) -> None:
+        assert job.result_schema is not None
+        results = Results(self._access.client, job_id, job.result_schema, job.result_keys)
+        try:
+            if job.bounded:
+                with status("running …"):
+                    rows = results.final()
+                write_rows(job.result_schema, rows, self.format)
+            elif self.format == "table" and sys.stdout.isatty():
+                results.live(job.job_graph.name)
+            else:
+                self._stream(results)
+        except (KeyboardInterrupt, PenstockError, BrokenPipeError):
+            results.cancel()
+            raise
+
+    def _stream(self, results: Results) -> None:
+        """An unbounded query into a pipe: rows as they come, changes with their kind."""
+        from penstock.types.batch import RowKind
+        from penstock.types.logical import Field, Schema, VarCharType
+
+        schema = Schema((Field("op", VarCharType()), *results.schema.fields))
+        format_ = "csv" if self.format == "table" else self.format
+        rows = ((RowKind(kind).short, *row) for kind, row in results.changes())
+        write_rows(schema, rows, format_)
+
+    def _await(self, job_id: str, name: str) -> None:
+        job = follow_job(self._access.client, job_id, name)
+        if self.format == "table":
+            print(f"[job {job_id} ({name}): {job['state'].lower()}, {job['duration'] / 1000:.1f} s]")
+
+    def await_started(self) -> None:
+        """Wait for the inserts that were left running."""
+        while self._started:
+            self._await(*self._started[0])
+            del self._started[0]
+
+    def cancel_started(self) -> None:
+        for job_id, _ in self._started:
+            self._access.client.cancel(job_id)
+        self._started.clear()
+
+
+def _python_path(module: Path | None) -> list[str]:
+    return [] if module is None else [str(module.absolute().parent)]
