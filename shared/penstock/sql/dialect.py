@@ -22,9 +22,10 @@ from penstock.types import logical as t
 
 
 class TypedCast(exp.Expression):
-    """CAST / TRY_CAST; the target ``LogicalType`` is in ``meta['type']``."""
+    """CAST / TRY_CAST; the target ``LogicalType`` is in ``meta['type']``. ``difference``:
+    ``(a - b) unit`` as an interval instead."""
 
-    arg_types: ClassVar[dict[str, bool]] = {"this": True, "safe": False}
+    arg_types: ClassVar[dict[str, bool]] = {"this": True, "safe": False, "difference": False}
 
 
 class TypedLiteral(exp.Expression):
@@ -120,6 +121,7 @@ class FlinkParser(sg_parser.Parser):
     COLUMN_OPERATORS: ClassVar = {TokenType.DOT: None}
     CAST_COLUMN_OPERATORS: ClassVar = set()
     LAMBDAS: ClassVar = {}
+    ARRAY_CONSTRUCTORS: ClassVar = {}
     FUNCTION_PARSERS: ClassVar = {
         "CAST": lambda self: self._flink_cast(safe=False),
         "TRY_CAST": lambda self: self._flink_cast(safe=True),
@@ -397,9 +399,20 @@ class FlinkParser(sg_parser.Parser):
                 self.raise_error("Expecting ']'")
             return self._parse_column_ops(self.expression(exp.Anonymous(this=upper, expressions=args), token))
         column = self._parse_column()
-        if column is None and (not token or token.token_type == TokenType.SENTINEL):
-            return None
+        if isinstance(column, exp.Paren) and isinstance(column.this, exp.Sub):
+            return self._temporal_difference(column)
         return column
+
+    def _temporal_difference(self, paren: exp.Paren) -> exp.Expression:
+        """``(a - b) unit [TO unit]``; a plain difference when no unit follows."""
+        if not self._curr or self._curr.text.upper() not in UNITS:
+            return paren
+        node = TypedCast(this=paren.this, difference=True)
+        unit = self._unit()
+        to = self._unit() if self._match_text_seq("TO") else unit
+        months = unit in ("YEAR", "MONTH", "QUARTER") and to in ("YEAR", "MONTH", "QUARTER")
+        node.meta["type"] = t.YearMonthIntervalType() if months else t.DayTimeIntervalType()
+        return node
 
     def _interval(self, token: Any) -> exp.Expression:
         negative = self._match(TokenType.DASH)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
@@ -103,8 +104,7 @@ class ExpressionBinder:
                 raw = bytes.fromhex(node.this)
                 return Literal(base64.b64encode(raw).decode(), t.BinaryType(len(raw), nullable=False))
             case exp.UnicodeString():
-                text = node.this.encode("ascii", "backslashreplace").decode("unicode_escape")
-                return literals.string(text)
+                return literals.string(_unescaped(node.this))
             case exp.Column():
                 return self._column(node)
             case exp.Dot():
@@ -127,6 +127,9 @@ class ExpressionBinder:
             case exp.Case():
                 return self._case(node)
             case TypedCast():
+                if node.args.get("difference"):
+                    pair = [self.bind(node.this.this), self.bind(node.this.expression)]
+                    return self.call("MINUS_TEMPORAL", pair, node, node.meta["type"])
                 name = "TRY_CAST" if node.args.get("safe") else "CAST"
                 return self.call(name, [self.bind(node.this)], node, node.meta["type"])
             case JsonCall():
@@ -177,6 +180,8 @@ class ExpressionBinder:
 
     def _column(self, node: exp.Column) -> Expr:
         parts = column_parts(node)
+        if parts == ["PI"] and self.relation.find(parts, node, self.source) is None:
+            return self.call("PI", [], node)
         return self.path(parts, node)
 
     def path(self, parts: list[str], node: exp.Expression) -> Expr:
@@ -210,6 +215,10 @@ class ExpressionBinder:
 
     def _negative(self, node: exp.Neg) -> Expr:
         inner = node.this
+        if isinstance(inner, exp.Paren) and isinstance(inner.this, exp.Neg):
+            twice = inner.this.this
+            if isinstance(twice, exp.Literal) and not twice.is_string:
+                return self._placed(literals.number, twice.this, node)
         if isinstance(inner, exp.Literal) and not inner.is_string:
             return self._placed(literals.number, "-" + inner.this, node)
         return self.call("-", [self.bind(inner)], node)
@@ -351,6 +360,11 @@ def _flat(node: exp.Expression, kind: type) -> list[exp.Expression]:
     if isinstance(node, kind):
         return _flat(node.this, kind) + _flat(node.expression, kind)
     return [node]
+
+
+def _unescaped(text: str) -> str:
+    """The text of U&'…': four hex digits after a backslash."""
+    return re.sub(r"\\([0-9a-fA-F]{4})", lambda m: chr(int(m[1], 16)), text)
 
 
 def literal_number(node: exp.Expression) -> int | None:

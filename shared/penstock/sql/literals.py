@@ -31,13 +31,19 @@ def number(text: str) -> Literal:
         return Literal(value, t.IntType(nullable=False))
     if -(2**63) <= value < 2**63:
         return Literal(value, t.BigIntType(nullable=False))
-    return decimal(Decimal(value))
+    raise SqlError(
+        "the number is out of range",
+        expected="a BIGINT, -9223372036854775808 to 9223372036854775807",
+        got=text,
+        remedy=f"write CAST('{text}' AS DECIMAL({len(text.lstrip('-'))}, 0))",
+    )
 
 
 def decimal(value: Decimal) -> Literal:
     _, digits, exponent = value.as_tuple()
     scale = max(0, -int(exponent))
-    precision = max(len(digits), scale) or 1
+    # Flink counts the zero in front of the point.
+    precision = max(len(digits), scale + 1)
     if precision > t.MAX_DECIMAL_PRECISION:
         raise SqlError(
             "the number has too many digits",
@@ -54,7 +60,8 @@ def string(text: str) -> Literal:
     """Flink: a string literal is CHAR(length) NOT NULL."""
     if not text:
         return Literal("", t.CharType(0, nullable=False))
-    return Literal(text, t.CharType(len(text), nullable=False))
+    # Lengths of types count UTF-16 units, as Java's strings do.
+    return Literal(text, t.CharType(len(text.encode("utf-16-le")) // 2, nullable=False))
 
 
 def typed(node: TypedLiteral) -> Literal:

@@ -179,6 +179,7 @@ def parse_script(text: str) -> list[Statement]:
             where=str(_unclosed(text)),
             remedy="close the quote; a quote inside a string is doubled: 'it''s'",
         ) from None
+    _check_operators(tokens, text)
     out: list[Statement] = []
     open_set: list[Insert] | None = None
     opened: Position = Position()
@@ -229,6 +230,25 @@ def _chunks(tokens: list[Token]) -> list[list[Token]]:
         else:
             chunks[-1].append(token)
     return [c for c in chunks if c]
+
+
+#: Operators of other dialects that Flink refuses.
+_FOREIGN = {"!=": "<>", "==": "=", "<=>": "IS NOT DISTINCT FROM", "::": "CAST(… AS …)"}
+
+
+def _check_operators(tokens: list[Token], text: str) -> None:
+    for token in tokens:
+        if token.token_type in (TokenType.STRING, TokenType.IDENTIFIER):
+            continue
+        written = text[token.start : token.end + 1]
+        if written in _FOREIGN:
+            raise SqlError(
+                f"'{written}' is no operator of Flink SQL",
+                expected=_FOREIGN[written],
+                got=repr(written),
+                where=str(position_in(text, token.start)),
+                remedy=f"write {_FOREIGN[written]}",
+            )
 
 
 def _unclosed(text: str) -> Position:
