@@ -46,9 +46,11 @@ class BadRecords:
                 remedy="correct the data, or set 'on-error' = 'skip' or 'dead-letter'",
             ) from error
         if self._on_error == "dead-letter":
-            self._keep(error, raw, where)
+            self.keep(error, raw, where)
 
-    def _keep(self, error: BaseException, raw: bytes | None, where: str) -> None:
+    def keep(self, error: BaseException, record: Any, where: str) -> None:
+        """Keep a record, counted elsewhere, as a dead letter."""
+        raw = record if isinstance(record, bytes | None) else repr(record).encode()
         if len(self._letters) >= MAX_DEAD_LETTERS:
             raise RecordError(
                 f"more than {MAX_DEAD_LETTERS} bad records since the last checkpoint",

@@ -24,6 +24,7 @@ from penstock.config import BUFFER_TIMEOUT_MS
 from penstock.errors import InternalError
 from penstock.messages.slot import CheckpointMetrics
 from penstock.messages.states import ExecutionState
+from penstock.runtime.badrecords import BadRecords
 from penstock.runtime.chain import Chain, ChainNode, blamed
 from penstock.runtime.checkpoints import TASK_UID, SnapshotWriter, restore_vertex, task_snapshot
 from penstock.runtime.drivers import AsyncOperator, SinkDriver
@@ -115,6 +116,7 @@ class Task:
         self._unflushed = False
         self._commits: asyncio.Task[None] | None = None
         self._writes: set[asyncio.Task[None]] = set()
+        self._dead_letters: list[BadRecords] = []
         self._blocked_since = 0.0
         self._drained: asyncio.Future[None] | None = None
 
@@ -226,7 +228,7 @@ class Task:
                 self._arm(at_ms)
 
         local_dir.mkdir(parents=True, exist_ok=True)
-        return OperatorContext(
+        ctx = OperatorContext(
             job_id=env.job_id,
             job_name=env.job_name,
             vertex_id=vertex.id,
@@ -248,6 +250,14 @@ class Task:
             store=env.store,
             run=env.helper.run,
         )
+        # Sources and sinks keep their own bad records, with the raw bytes.
+        if getattr(node.node.spec, "on_error", None) == "dead-letter" and not isinstance(
+            node.operator, AsyncOperator
+        ):
+            letters = BadRecords(ctx, "dead-letter")
+            self._dead_letters.append(letters)
+            ctx.report_error = lambda err, record: letters.keep(err, record, node.node.name)
+        return ctx
 
     @property
     def scheduled(self) -> bool:
@@ -532,6 +542,8 @@ class Task:
         self, checkpoint_id: int, snapshots: dict[str, OperatorSnapshot], metrics: CheckpointMetrics
     ) -> None:
         started = time.perf_counter()
+        for letters in self._dead_letters:
+            await letters.flush()
         handle = await self._snapshots.write(checkpoint_id, snapshots)
         took_ms = (time.perf_counter() - started) * 1000
         self._handles[checkpoint_id] = handle
@@ -614,6 +626,8 @@ class Task:
         for sink in self.chain.sinks:
             await sink.flush()
             await sink.complete()
+        for letters in self._dead_letters:
+            await letters.flush()
         if handle is None:
             checkpoint_id = self._last_checkpoint_id
             snapshots = self._take_snapshots(checkpoint_id)
