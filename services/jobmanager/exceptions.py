@@ -47,6 +47,23 @@ class ExceptionHistory:
             self._entries.appendleft(entry)
         return entry
 
+    def add_cause(self, info: ErrorInfo, now_ms: int, *, job_attempt: int, **more: Any) -> None:
+        """A loss that is heard of after its first symptom: when what was noticed first, in
+        the same attempt, is a broken connection, the loss takes its place at the top."""
+        first = self.latest
+        symptom = (
+            first is not None
+            and first["attempt"] == job_attempt
+            and error_from_dict(first["error"]).domain == "external"
+        )
+        if not symptom or first is None:
+            self.add(info, now_ms, job_attempt=job_attempt, concurrent=True, **more)
+            return
+        self._entries.popleft()
+        entry = self.add(info, now_ms, job_attempt=job_attempt, **more)
+        entry["concurrent"] = [first, *first["concurrent"]][:KEPT]
+        first["concurrent"] = []
+
     def all(self) -> list[dict[str, Any]]:
         return list(self._entries)
 

@@ -503,7 +503,7 @@ class JobMasterCore:
         self.graph.transition_all(canceling, _E.CANCELED, now_ms)
         failed = self.graph.transition_all([e for e in lost if e not in canceling], _E.FAILED, now_ms)
         self._due.declare_ms = now_ms
-        if not failed:
+        if not lost:
             return effects
         error = InternalError(
             f"slot lost: {reason}",
@@ -512,8 +512,11 @@ class JobMasterCore:
         ).to_dict()
         error["lost"] = True
         info = slot_msg.ErrorInfo(error=error)
-        first = failed[0]
-        return effects + self._fail(info, now_ms, task=self._task_name(first), location=first.taskmanager_id)
+        task, location = self._task_name(lost[0]), lost[0].taskmanager_id
+        if failed:
+            return effects + self._fail(info, now_ms, task=task, location=location)
+        self.exceptions.add_cause(info, now_ms, job_attempt=self.job_attempt, task=task, location=location)
+        return effects
 
     def _free(self, taskmanager_id: str, allocation_id: str) -> fx.Command:
         return fx.Command(

@@ -102,6 +102,21 @@ def test_a_lost_task_manager_fails_all_its_slots_at_once():
     cluster.run(until=lambda: cluster.core.job_attempt == 2 and running(cluster))
 
 
+def test_a_loss_that_is_heard_of_after_its_symptom_is_the_root():
+    cluster = Cluster(pipeline(), seed=18, config=FAST, unbounded=True)
+    cluster.run(until=lambda: running(cluster))
+    allocations = list(cluster.allocations)
+    task = next(t for t in cluster.tasks.values() if t.deploy.allocation_id == allocations[0])
+    broken = {"type": "ExternalError", "message": "the data connection broke"}
+    cluster.set_state(task, ExecutionState.FAILED, error=slot_msg.ErrorInfo(error=broken))
+    cluster.run(until=lambda: cluster.core.stage is Stage.BACKING_OFF)
+    cluster.lose(allocations[1])
+    cluster.run(until=lambda: cluster.core.job_attempt == 2)
+    (entry,) = cluster.core.exceptions.all()
+    assert "SIGKILL" in entry["exception"]
+    assert [e["error"]["message"] for e in entry["concurrent"]] == ["the data connection broke"]
+
+
 def test_cancel_stops_the_tasks_and_gives_the_slots_back():
     cluster = Cluster(pipeline(), seed=7, config=FAST, unbounded=True)
     cluster.run(until=lambda: running(cluster))

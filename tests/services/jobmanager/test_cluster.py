@@ -1,0 +1,138 @@
+"""The control plane over real servers and processes: jobs run, die, move, and end right."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import msgspec
+import pytest
+
+from penstock.api.client import ClusterClient
+from penstock.cli.embedded import EmbeddedCluster
+from penstock.connectors.collect import MaterializedResult, decode_chunk
+from penstock.jobgraph import Hash, JobGraph
+from penstock.jobgraph.specs import UnionSpec
+from penstock.testing import GraphBuilder
+from penstock.types import Schema
+from penstock.types.logical import BigIntType
+
+pytestmark = pytest.mark.cluster
+
+SCHEMA = Schema.of(("k", BigIntType(nullable=False)))
+DEADLINE_S = 60.0
+
+
+def sequence(rows: int, rows_per_second: int = 20_000) -> JobGraph:
+    """A paced sequence → hash → union (2) → collect."""
+    b = GraphBuilder()
+    options = {
+        "rows-per-second": str(rows_per_second),
+        "fields.k.kind": "sequence",
+        "fields.k.start": "0",
+        "fields.k.end": str(rows - 1),
+    }
+    source = b.source("datagen", SCHEMA, options)
+    b.collect(b.vertex(UnionSpec(), SCHEMA, inputs=[(source, Hash(keys=(0,)))], parallelism=2))
+    return b.build()
+
+
+def until(condition: Callable[[], Any], what: str) -> Any:
+    deadline = time.monotonic() + DEADLINE_S
+    while time.monotonic() < deadline:
+        if value := condition():
+            return value
+        time.sleep(0.02)
+    raise AssertionError(f"still waiting after {DEADLINE_S:.0f} s for: {what}")
+
+
+@pytest.fixture
+def cluster() -> Iterator[EmbeddedCluster]:
+    config = {"high-availability.lease-duration": "2 s"}
+    with EmbeddedCluster(taskmanagers=2, slots=2, jobmanagers=2, config=config) as made:
+        yield made
+
+
+@pytest.fixture
+def client(cluster: EmbeddedCluster) -> Iterator[ClusterClient]:
+    with ClusterClient(cluster.rest_url) as made:
+        yield made
+
+
+def submit(client: ClusterClient, graph: JobGraph, **config: str) -> str:
+    options = {"execution.checkpointing.interval": "200 ms"} | config
+    return client.submit({"job_graph": msgspec.to_builtins(graph), "config": options})
+
+
+def completed(client: ClusterClient, job_id: str) -> int:
+    return client.checkpoints(job_id)["counts"]["completed"]
+
+
+def rows_of(client: ClusterClient, job_id: str) -> list[int]:
+    result = MaterializedResult()
+    for chunks in client.results(job_id):
+        for chunk in chunks:
+            result.add(decode_chunk(chunk.key, chunk.data))
+    return sorted(row[0] for row in result.rows())
+
+
+def test_a_job_runs_to_its_end(client: ClusterClient) -> None:
+    job_id = submit(client, sequence(5_000))
+    assert rows_of(client, job_id) == list(range(5_000))
+    job = client.wait(job_id)
+    assert job["attempt"] == 1
+    until(lambda: client.overview()["slots-available"] == 4, "all slots free again")
+
+
+def test_a_killed_slot_restarts_the_job_from_its_checkpoint(client: ClusterClient) -> None:
+    job_id = submit(client, sequence(60_000))
+    until(lambda: completed(client, job_id) >= 2, "two checkpoints")
+    managers = [p for p in client.info()["processes"] if p["role"] == "taskmanager"]
+    slot = next(s for m in managers for s in m["slots"] if s.get("pid"))
+    os.kill(slot["pid"], signal.SIGKILL)
+    until(lambda: client.job(job_id)["attempt"] >= 2, "a restart")
+    assert "SIGKILL" in client.exceptions(job_id)["root-exception"]
+    job = client.wait(job_id)
+    assert job["restored-checkpoint"] >= 1
+    assert rows_of(client, job_id) == list(range(60_000))
+
+
+def test_a_stopped_leader_is_replaced_and_decides_nothing_when_it_wakes(
+    client: ClusterClient, cluster: EmbeddedCluster
+) -> None:
+    job_id = submit(client, sequence(120_000))
+    until(lambda: completed(client, job_id) >= 2, "two checkpoints")
+    before = client.job(job_id)
+    pid = next(p["pid"] for p in client.info()["processes"] if p["id"] == before["jobmanager-id"])
+    os.kill(pid, signal.SIGSTOP)
+    try:
+        after = until(
+            lambda: (j := client.job(job_id))["epoch"] > before["epoch"] and j["state"] == "RUNNING" and j,
+            "the standby to lead",
+        )
+        done = completed(client, job_id)
+        until(lambda: completed(client, job_id) > done, "a checkpoint of the new leader")
+    finally:
+        os.kill(pid, signal.SIGCONT)
+    assert after["jobmanager-id"] != before["jobmanager-id"]
+    job = client.wait(job_id)
+    assert (job["epoch"], job["jobmanager-id"]) == (after["epoch"], after["jobmanager-id"])
+    assert job["restored-checkpoint"] >= 1
+    assert rows_of(client, job_id) == list(range(120_000))
+
+
+def test_a_third_job_waits_for_slots_and_a_cancelled_one_frees_them(client: ClusterClient) -> None:
+    jobs = [submit(client, sequence(10_000_000, 1_000)) for _ in range(3)]
+    for job_id in jobs[:2]:
+        until(lambda j=job_id: client.job(j)["state"] == "RUNNING", "two jobs at once")
+    waits = until(lambda: client.job(jobs[2])["waiting-for"], "the third to say for what it waits")
+    assert "slots are missing" in waits
+    client.cancel(jobs[0])
+    until(lambda: client.job(jobs[0])["state"] == "CANCELED", "cancellation")
+    until(lambda: client.job(jobs[2])["state"] == "RUNNING", "the third job to start")
+    for job_id in jobs[1:]:
+        client.cancel(job_id)
+        until(lambda j=job_id: client.job(j)["state"] == "CANCELED", "cancellation")
