@@ -122,6 +122,10 @@ class SourceOperator(SourceDriver):
         self._mine: set[str] = set()
         self._arrival = 0
         self._stopped = False
+        self._watermarks = SplitWatermarks(spec.watermark.idle_timeout_ms if spec.watermark else 0)
+        self._interval_ms = spec.watermark.interval_ms if spec.watermark else 200
+        self._position = (MIN_WATERMARK, False)
+        self._position_at_ms = -(2**62)
 
     def open(self, ctx: OperatorContext, restored: RestoredState | None) -> None:
         super().open(ctx, restored)
@@ -130,17 +134,9 @@ class SourceOperator(SourceDriver):
         self._event_times = None
         if spec.watermark is not None:
             self._event_times = EventTimes(spec.watermark, lambda e: compile_expr(e, ctx.function))
-        self._interval_ms = spec.watermark.interval_ms if spec.watermark else 200
-        idle_timeout_ms = spec.watermark.idle_timeout_ms if spec.watermark else 0
-        self._watermarks = SplitWatermarks(idle_timeout_ms)
-        self._position = (MIN_WATERMARK, False)
-        self._position_at_ms = -(2**62)
         self._computed = None
         if spec.computed is not None:
             self._computed = [compile_expr(e, ctx.function) for e in spec.computed]
-        fields = [*spec.schema.select(spec.projection).fields]
-        # Metadata and arrival columns are typed by what arrives; names do not matter here.
-        self._projected_fields = fields
         if restored is not None:
             self._restore(restored)
         ctx.metrics.gauge("pendingRecords", self._pending)

@@ -54,7 +54,7 @@ if TYPE_CHECKING:
 #: A step ends after this long; its input is cut so that no piece takes longer.
 STEP_S = 0.005
 #: At first a batch is cut to this many rows; then by what was measured.
-FIRST_ROWS = 2_048
+FIRST_ROWS = 256
 MAX_ROWS = 65_536
 
 
@@ -427,7 +427,9 @@ class Task:
             fits = rows * STEP_S / spent
             # A small batch says little about a large one: grow at most fourfold at once.
             fits = min(fits, 4.0 * max(rows, self._rows_per_step))
-            self._rows_per_step = int(max(1, min(MAX_ROWS, 0.5 * self._rows_per_step + 0.5 * fits)))
+            if spent < 2 * STEP_S:
+                fits = 0.5 * self._rows_per_step + 0.5 * fits
+            self._rows_per_step = int(max(1, min(MAX_ROWS, fits)))
 
     # -- sources -------------------------------------------------------------------------
 

@@ -9,6 +9,8 @@ from penstock.messages.slot import OperatorMetrics, TaskMetrics
 from penstock.runtime.operator import MIN_WATERMARK
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from penstock.runtime.task import Task
 
 STATES = ("busy", "idle", "back-pressured")
@@ -52,7 +54,7 @@ def collect_metrics(task: Task) -> TaskMetrics:
     nodes = task.chain.nodes
     operators = []
     for node in nodes:
-        gauges: dict[str, float | None] = {name: read() for name, read in node.metrics.gauges.items()}
+        gauges = {name: _read(read) for name, read in node.metrics.gauges.items()}
         gauges["currentInputWatermark"] = _shown(node.valve.watermark)
         gauges["currentOutputWatermark"] = _shown(node.output_watermark)
         counters = dict(node.metrics.counters)
@@ -79,6 +81,14 @@ def collect_metrics(task: Task) -> TaskMetrics:
         operators=tuple(operators),
         watermark_holder=task.watermark_holder(),
     )
+
+
+def _read(gauge: Callable[[], float | int | None]) -> float | int | None:
+    """A gauge may be a user's: one that raises has no value, it does not stop the report."""
+    try:
+        return gauge()
+    except Exception:
+        return None
 
 
 def _shown(watermark: int) -> int | None:
