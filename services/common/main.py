@@ -107,7 +107,7 @@ def run_service(role: str, build: Callable[[ServiceContext], Service], argv: lis
     they are (place and remedy), others with their traceback."""
     try:
         config = configuration.parse_arguments(role, sys.argv[1:] if argv is None else argv)
-        service_id = config.get(f"{role}.id") or f"{role}-{uuid.uuid4().hex[:8]}"
+        service_id = config.get(f"{role}.resource-id") or f"{role}-{uuid.uuid4().hex[:8]}"
         log = logs.configure(role, service_id)
         return asyncio.run(_run(role, service_id, config, log, build))
     except PenstockError as err:

@@ -127,6 +127,9 @@ LEASE_TTL_MS = _option(
 REST_PORT = _option("rest.port", 8081, _parse_int, "Port of the dispatcher's REST API; 0 = any.")
 REST_BIND = _option("rest.bind-address", "127.0.0.1", _str, "Address the REST API binds.")
 NUM_SLOTS = _option("taskmanager.numberOfTaskSlots", 1, _parse_int, "Slots a task manager offers.")
+TM_RESOURCE_ID = _option(
+    "taskmanager.resource-id", "", _str, "Name of the task manager, unique in the cluster; empty = chosen."
+)
 TM_HOST = _option("taskmanager.host", "127.0.0.1", _str, "Advertised address of the data port.")
 TM_BIND = _option("taskmanager.bind-host", "127.0.0.1", _str, "Address the data port binds.")
 TM_DATA_PORT = _option("taskmanager.data.port", 0, _parse_int, "Data port; 0 = any.")

@@ -83,6 +83,7 @@ class Rig:
         self.beats: asyncio.Queue[RegisterTaskManager] = asyncio.Queue()
         self.left: list[DeregisterTaskManager] = []
         self.master: asyncio.Queue = asyncio.Queue()
+        self.said: list = []
         self.master_there = True
 
     async def start(self) -> None:
@@ -149,10 +150,11 @@ class Rig:
         """The next message of this kind to the master; a report of a slot by its type."""
         async with asyncio.timeout(20):
             while True:
-                message = await self.master.get()
-                for found in message.reports if isinstance(message, SlotReport) else (message,):
-                    if isinstance(found, kind):
+                while self.said:
+                    if isinstance(found := self.said.pop(0), kind):
                         return found
+                message = await self.master.get()
+                self.said += message.reports if isinstance(message, SlotReport) else (message,)
 
     async def active(self, but=None):
         """Waits until slot 0 is active with a process other than ``but``; returns it."""
@@ -211,10 +213,7 @@ async def test_reports_come_in_order_and_large_ones_too(rig):
     await rig.deploy()
     for n in range(1, 21):
         await rig.command(TriggerCheckpoint(epoch=1, checkpoint_id=n, timestamp_ms=0, execution_ids=("e",)))
-    got = [await rig.next(CheckpointAcknowledged)]
-    while got[-1].checkpoint_id < 20:
-        message = await rig.master.get()
-        got += [r for r in message.reports if isinstance(r, CheckpointAcknowledged)]
+    got = [await rig.next(CheckpointAcknowledged) for _ in range(20)]
     assert [r.checkpoint_id for r in got] == list(range(1, 21))
     assert {r.handle.inline for r in got} == {b"x" * 60_000}
 
