@@ -1,0 +1,290 @@
+"""The join of two changelogs: every kind, with retractions."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from penstock.runtime.kernels.key_index import KeyIndex
+from penstock.runtime.kernels.keyed_state import keyed_block, restored_columns
+from penstock.runtime.kernels.store import grown
+from penstock.runtime.operator import Operator, OperatorSnapshot
+from penstock.runtime.operators.calc import compile_condition
+from penstock.runtime.operators.changes import DELETE, INSERT, TimeToLive
+from penstock.runtime.operators.emitting import batch_pieces, pieces
+from penstock.runtime.operators.join_side import JoinSide
+from penstock.runtime.operators.joining import (
+    bounded_slices,
+    joined,
+    matchable_rows,
+    null_columns,
+    take_all,
+)
+from penstock.types import logical as t
+from penstock.types.batch import Batch
+from penstock.types.column import Column
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from penstock.jobgraph.specs import JoinSpec
+    from penstock.runtime.operator import OperatorContext, Output, RestoredState
+
+LEFT, RIGHT = 0, 1
+_LONG = t.BigIntType(False)
+
+
+class JoinOperator(Operator):
+    """Both inputs are kept whole, by join key.
+
+    A row is joined with all rows of the other side and comes out under its own kind. Rows
+    of an outer (or semi, anti) side carry how many partners they have: when a batch of the
+    other side takes that number from or to zero, their padded (or bare) form is retracted
+    before, or inserted after, the batch's pairs.
+    """
+
+    def __init__(self, spec: JoinSpec) -> None:
+        self.spec = spec
+        self._keys_of = (spec.left_keys, spec.right_keys)
+        self._pads = (spec.kind in ("left", "full"), spec.kind in ("right", "full"))
+        self._left_only = spec.kind in ("semi", "anti")
+
+    def open(self, ctx: OperatorContext, restored: RestoredState | None) -> None:
+        super().open(ctx, restored)
+        left, right = ctx.input_schemas
+        self._schemas = (left, right)
+        self._pair_schema = t.Schema((*left.fields, *right.fields))
+        self._condition = compile_condition(self.spec.condition, ctx)
+        self._keys = KeyIndex([left.types[i].with_nullable(True) for i in self.spec.left_keys])
+        self._rows_of_key = np.zeros(1024, np.int64)
+        self._sides = (JoinSide(left.types), JoinSide(right.types))
+        self._ttl = [TimeToLive(self.spec.ttl_ms, ctx), TimeToLive(self.spec.ttl_ms, ctx)]
+        if restored is not None:
+            self._restore(restored)
+        ctx.metrics.gauge("numRowsInState", lambda: len(self._sides[0]) + len(self._sides[1]))
+        ctx.metrics.gauge("stateBytes", lambda: self._sides[0].nbytes + self._sides[1].nbytes)
+
+    # -- input -------------------------------------------------------------------------
+
+    def process(self, input_index: int, batch: Batch) -> Iterator[Output]:
+        usable = matchable_rows(batch, self._keys_of[input_index], self.spec.null_safe)
+        if usable is not None:
+            yield from self._alone(input_index, batch.filter(~usable))
+            batch = batch.filter(usable)
+            if not batch.num_rows:
+                return
+        key_slots, _ = self._keys.upsert(
+            [batch.columns[i] for i in self._keys_of[input_index]], batch.num_rows
+        )
+        self._rows_of_key = grown(self._rows_of_key, self._keys.high)
+        other = self._sides[1 - input_index]
+        partners = np.zeros(batch.num_rows, np.int64)
+        for part in bounded_slices(other.fan_out(key_slots)):
+            whole = part.start == 0 and part.stop == batch.num_rows
+            rows = batch if whole else batch.slice(part.start, part.stop - part.start)
+            partners[part], outputs = self._join_slice(input_index, rows, key_slots[part])
+            for out in outputs:
+                yield from batch_pieces(out)
+        self._keep(input_index, batch, key_slots, partners)
+
+    def _join_slice(self, side: int, batch: Batch, key_slots: np.ndarray) -> tuple[np.ndarray, list[Batch]]:
+        """(partners of each row, outputs in order)."""
+        other = self._sides[1 - side]
+        rows, entries = other.probe(key_slots)
+        theirs: list[Column] | None = None
+        if self._condition is not None and len(rows):
+            theirs = other.take(entries)
+            pair = self._in_order(side, take_all(batch.columns, rows), theirs)
+            mask = self._condition(Batch(self._pair_schema, pair, num_rows=len(rows)))
+            if not mask.all():
+                chosen = np.flatnonzero(mask)
+                rows, entries = rows[chosen], entries[chosen]
+                theirs = take_all(theirs, chosen)
+        copies = other.counts[entries]
+        if len(copies) and int(copies.max()) > 1:
+            rows, entries = np.repeat(rows, copies), np.repeat(entries, copies)
+            theirs = None
+        partners = np.bincount(rows, minlength=batch.num_rows)
+        before, after = self._tell_other(side, batch, rows, entries)
+        outputs = before
+        if self._left_only:
+            if side == LEFT:
+                mask = partners > 0 if self.spec.kind == "semi" else partners == 0
+                if mask.any():
+                    outputs.append(self._left_batch(batch.filter(mask)))
+        else:
+            pairs = self._pairs(side, batch, rows, entries, theirs, partners)
+            if pairs is not None:
+                outputs.append(pairs)
+        return partners, outputs + after
+
+    def _pairs(
+        self,
+        side: int,
+        batch: Batch,
+        rows: np.ndarray,
+        entries: np.ndarray,
+        theirs: list[Column] | None,
+        partners: np.ndarray,
+    ) -> Batch | None:
+        """Joined rows, and the padded ones of an outer side, in the batch's order."""
+        other = self._sides[1 - side]
+        theirs = other.take(entries) if theirs is None else theirs
+        alone = np.flatnonzero(partners == 0) if self._pads[side] else np.empty(0, np.int64)
+        if not len(rows) and not len(alone):
+            return None
+        if len(alone):
+            places = np.concatenate((np.arange(len(rows)), np.full(len(alone), -1)))
+            rows = np.concatenate((rows, alone))
+            order = np.argsort(rows, kind="stable")
+            rows, places = rows[order], places[order]
+            theirs = [c.take_or_null(places) for c in theirs]
+        mine = take_all(batch.columns, rows)
+        kinds = None if batch.kinds is None else batch.kinds[rows]
+        return joined(self.ctx.output_schema, *self._sorted_pair(side, mine, theirs), kinds)
+
+    def _tell_other(
+        self, side: int, batch: Batch, rows: np.ndarray, entries: np.ndarray
+    ) -> tuple[list[Batch], list[Batch]]:
+        """Count the new partners of the other side's rows; what that retracts before and
+        inserts after the pairs."""
+        matters = self._pads[1 - side] or (self._left_only and side == RIGHT)
+        if not matters or not len(rows):
+            return [], []
+        other = self._sides[1 - side]
+        signs = batch.signs()
+        touched, at = np.unique(entries, return_inverse=True)
+        # A pair repeated for the copies of one stored row is still one partner.
+        once = np.ones(len(rows), np.bool_)
+        once[1:] = (rows[1:] != rows[:-1]) | (entries[1:] != entries[:-1])
+        delta = np.zeros(len(touched), np.int64)
+        np.add.at(delta, at[once], 1 if signs is None else signs[rows[once]].astype(np.int64))
+        was = other.partners[touched]
+        other.partners[touched] = was + delta
+        met = touched[(was <= 0) & (was + delta > 0)]
+        left = touched[(was > 0) & (was + delta <= 0)]
+        if self._left_only:
+            come, gone = (met, left) if self.spec.kind == "semi" else (left, met)
+            return self._bare(gone, DELETE), self._bare(come, INSERT)
+        return self._padded(1 - side, met, DELETE), self._padded(1 - side, left, INSERT)
+
+    def _keep(self, side: int, batch: Batch, key_slots: np.ndarray, partners: np.ndarray) -> None:
+        mine = self._sides[side]
+        was_indexed = mine.indexed
+        added, gone, unmatched = mine.change(batch, key_slots, partners)
+        if unmatched:
+            self.ctx.metrics.inc("numUnmatchedRetractions", unmatched)
+        signs = batch.signs()
+        np.add.at(self._rows_of_key, key_slots, 1 if signs is None else signs.astype(np.int64))
+        if mine.indexed and not was_indexed:  # entries were numbered anew
+            self._ttl[side] = TimeToLive(self.spec.ttl_ms, self.ctx)
+            added = mine.live()
+        self._ttl[side].touch(added, mine.high)
+        self._drop(side, gone)
+        self._free_keys(key_slots)
+
+    def _drop(self, side: int, entries: np.ndarray) -> None:
+        if not len(entries):
+            return
+        mine = self._sides[side]
+        # Copies still counted: all of an expired row's, none of a retracted one's, and
+        # fewer than none where retractions met no row.
+        np.subtract.at(self._rows_of_key, mine.key_slots[entries], mine.counts[entries])
+        self._ttl[side].forget(entries)
+        mine.free(entries)
+
+    def _free_keys(self, key_slots: np.ndarray) -> None:
+        unused = key_slots[self._rows_of_key[key_slots] == 0]
+        if len(unused):
+            self._keys.free(np.unique(unused))
+
+    def on_processing_time(self, now_ms: int) -> Iterator[Output]:
+        for side in (LEFT, RIGHT):
+            due = self._ttl[side].due(now_ms)
+            if len(due):
+                key_slots = self._sides[side].key_slots[due]
+                self._drop(side, due)
+                self._free_keys(key_slots)
+        return iter(())
+
+    # -- output ------------------------------------------------------------------------
+
+    def _alone(self, side: int, batch: Batch) -> Iterator[Output]:
+        """Rows whose key has a NULL: no partner ever, nothing to keep."""
+        if not batch.num_rows:
+            return
+        if self._left_only:
+            if side == LEFT and self.spec.kind == "anti":
+                yield self._left_batch(batch)
+        elif self._pads[side]:
+            padding = null_columns(self._schemas[1 - side], batch.num_rows)
+            pair = self._sorted_pair(side, batch.columns, padding)
+            yield joined(self.ctx.output_schema, *pair, batch.kinds)
+
+    def _padded(self, side: int, entries: np.ndarray, kind: np.uint8) -> list[Batch]:
+        out = []
+        for part in pieces(np.repeat(entries, self._sides[side].counts[entries])):
+            mine = self._sides[side].take(part)
+            pair = self._sorted_pair(side, mine, null_columns(self._schemas[1 - side], len(part)))
+            out.append(joined(self.ctx.output_schema, *pair, np.full(len(part), kind)))
+        return out
+
+    def _bare(self, entries: np.ndarray, kind: np.uint8) -> list[Batch]:
+        out = []
+        for part in pieces(np.repeat(entries, self._sides[LEFT].counts[entries])):
+            columns = self._sides[LEFT].take(part)
+            out.append(joined(self.ctx.output_schema, columns, (), np.full(len(part), kind)))
+        return out
+
+    def _left_batch(self, batch: Batch) -> Batch:
+        return joined(self.ctx.output_schema, batch.columns, (), batch.kinds)
+
+    def _sorted_pair(
+        self, side: int, mine: Sequence[Column], theirs: Sequence[Column]
+    ) -> tuple[Sequence[Column], Sequence[Column]]:
+        return (mine, theirs) if side == LEFT else (theirs, mine)
+
+    def _in_order(self, side: int, mine: Sequence[Column], theirs: Sequence[Column]) -> list[Column]:
+        left, right = self._sorted_pair(side, mine, theirs)
+        return [*left, *right]
+
+    # -- state -------------------------------------------------------------------------
+
+    def snapshot(self, checkpoint_id: int) -> OperatorSnapshot:
+        keyed = {}
+        for name, side in (("left", LEFT), ("right", RIGHT)):
+            mine = self._sides[side]
+            entries = mine.live()
+            columns = mine.take(entries)
+            keys = [columns[i] for i in self._keys_of[side]]
+            payload = [
+                *columns,
+                Column(_LONG, mine.counts[entries]),
+                Column(_LONG, mine.partners[entries]),
+            ]
+            names = [f"key{i}" for i in range(len(keys))]
+            names += [f"{i}.{field.name}" for i, field in enumerate(self._schemas[side].fields)]
+            keyed[name] = keyed_block(
+                keys,
+                payload,
+                [*names, "count", "partners"],
+                n=len(entries),
+                max_parallelism=self.ctx.max_parallelism,
+                kind="join",
+            )
+        return OperatorSnapshot(keyed=keyed)
+
+    def _restore(self, restored: RestoredState) -> None:
+        for name, side in (("left", LEFT), ("right", RIGHT)):
+            schema, mine = self._schemas[side], self._sides[side]
+            k = len(self._keys_of[side])
+            types = [*(schema.types[i] for i in self._keys_of[side]), *schema.types, _LONG, _LONG]
+            columns, n = restored_columns(restored.keyed.get(name, []), types)
+            if not n:
+                continue
+            key_slots, _ = self._keys.upsert(columns[:k], n)
+            self._rows_of_key = grown(self._rows_of_key, self._keys.high)
+            np.add.at(self._rows_of_key, key_slots, columns[-2].values)
+            entries = mine.load(columns[k:-2], key_slots, columns[-2].values, columns[-1].values)
+            self._ttl[side].touch(entries, mine.high)
