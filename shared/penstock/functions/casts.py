@@ -15,6 +15,7 @@ import pyarrow.compute as pc
 
 from penstock.errors import InternalError, RecordError
 from penstock.functions import decimals as d
+from penstock.functions.calendar import DAY_US, remainder, truncated
 from penstock.functions.formatting import to_text
 from penstock.functions.inference import castable, same_type, string_literal, uses_zone
 from penstock.functions.parsing import fit_decimal, parse_iso_timestamps, parser
@@ -32,7 +33,6 @@ if TYPE_CHECKING:
 
     Convert = Callable[[Column], Column]
 
-DAY_US = 86_400_000_000
 _FLOATS = (t.FloatType, t.DoubleType)
 #: Texts that Arrow's own parsers read exactly as we do.
 _PLAIN_INTEGER, _PLAIN_DOUBLE = r"^-?[0-9]{1,18}$", r"^-?[0-9]+(\.[0-9]+)?([eE][+-]?[0-9]+)?$"
@@ -80,11 +80,24 @@ def _total(source: t.LogicalType, target: t.LogicalType) -> bool:
     return not (isinstance(source, _FLOATS) and isinstance(target, t.DecimalType))
 
 
+def _widens_fraction(source: t.LogicalType, target: t.LogicalType) -> bool:
+    match source, target:
+        case (
+            (t.TimeType(), t.TimeType())
+            | (t.TimestampType(), t.TimestampType())
+            | (t.TimestampLtzType(), t.TimestampLtzType())
+        ):
+            return source.precision <= target.precision
+    return False
+
+
 def converter(
     source: t.LogicalType, target: t.LogicalType, zone: str = "UTC", lenient: bool = False
 ) -> Convert:
     """Column of ``source`` → column of ``target``."""
     if same_type(source, target):
+        return lambda column: column.cast_type(target)
+    if _widens_fraction(source, target):
         return lambda column: column.cast_type(target)
     if isinstance(source, t.NullType):
         return lambda column: Column.nulls(target, len(column))
@@ -305,7 +318,15 @@ def _cut(us: Any, precision: int) -> Any:
     return np.floor_divide(us, unit) * unit
 
 
+def _time_of_day(us: Any, precision: int) -> Any:
+    """Of a TIMESTAMP; before 1970 as Flink has it (see ``_temporal``)."""
+    unit = 10 ** (6 - precision)
+    return np.mod(truncated(remainder(us, DAY_US), unit) * unit, DAY_US)
+
+
 def _temporal(source: t.LogicalType, target: t.LogicalType, zone: str) -> Convert:
+    plain = isinstance(source, t.TimestampType)
+
     def wall(column: Column) -> Any:
         """Wall-clock µs since the epoch."""
         if isinstance(source, t.DateType):
@@ -320,9 +341,11 @@ def _temporal(source: t.LogicalType, target: t.LogicalType, zone: str) -> Conver
             return Column(target, _cut(column.values, target.precision), column.valid)
         us = wall(column)
         if isinstance(target, t.DateType):
-            us = np.floor_divide(us, DAY_US).astype(np.int32)
+            # Flink counts milliseconds of a TIMESTAMP before 1970 towards the epoch.
+            days = truncated(_cut(us, 3), DAY_US) if plain else np.floor_divide(us, DAY_US)
+            us = days.astype(np.int32)
         elif isinstance(target, t.TimeType):
-            us = _cut(np.mod(us, DAY_US), target.precision)
+            us = _time_of_day(us, target.precision) if plain else _cut(np.mod(us, DAY_US), target.precision)
         else:
             us = _cut(us, target.precision)  # type: ignore[union-attr]
             if isinstance(target, t.TimestampLtzType):
@@ -358,7 +381,8 @@ def _nested(source: Any, target: Any, zone: str, lenient: bool) -> Convert:
         array = column.values
         valid = column.valid
         mask = None if valid is None else pa.array(~valid)
-        offsets = array.offsets
+        # A copy: Arrow takes no sliced offsets together with a mask.
+        offsets = pa.array(array.offsets.to_numpy().copy())
         if isinstance(target, t.ArrayType):
             items = inner(source.element, target.element, array.values)
             return Column(target, pa.ListArray.from_arrays(offsets, items, type=want, mask=mask))

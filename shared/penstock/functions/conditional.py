@@ -186,6 +186,13 @@ def _case_form(call: Call, nodes: list[Node]) -> Callable[[Frame], Vector]:
     conditions, values = nodes[:-1:2], [*nodes[1:-1:2], nodes[-1]]
     type_ = call.type
 
+    def run_eager(frame: Frame) -> Vector:
+        n = frame.n
+        choice = np.full(n, len(conditions), np.int64)
+        for k in range(len(conditions) - 1, -1, -1):
+            choice[_true(conditions[k].run(frame), n)] = k
+        return _choose(type_, values, choice, frame)
+
     def run(frame: Frame) -> Vector:
         n = frame.n
         choice = np.full(n, len(conditions), np.int64)
@@ -203,7 +210,7 @@ def _case_form(call: Call, nodes: list[Node]) -> Callable[[Frame], Vector]:
             rest = np.flatnonzero(choice == len(conditions))
         return _choose(type_, values, choice, frame)
 
-    return run
+    return run_eager if all(condition.eager for condition in conditions) else run
 
 
 def _true(vector: Vector, n: int) -> np.ndarray:

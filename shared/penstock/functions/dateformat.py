@@ -109,6 +109,7 @@ def format_us(us: np.ndarray, valid: np.ndarray | None, pattern: str, zone: str 
     return out.take(pa.array(rows, mask=~valid))
 
 
+@lru_cache(maxsize=65536)
 def _format_one(us: int, parts: tuple[tuple[str, int], ...], zone: str) -> str:
     moment = (_EPOCH + timedelta(microseconds=us)).replace(tzinfo=UTC)
     if not is_utc(zone):

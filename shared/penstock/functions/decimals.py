@@ -103,7 +103,8 @@ def widen(values: Unscaled, limit: int) -> Unscaled:
 
 
 def multiply(a: Unscaled, b: Unscaled) -> Unscaled:
-    limit = bound(a) * bound(b)
+    # A factor beyond int64 needs Python ints even where the other is 0.
+    limit = max(bound(a) * bound(b), bound(a), bound(b))
     return widen(a, limit) * widen(b, limit)
 
 
@@ -134,7 +135,8 @@ def divide_half_up(a: Any, b: Any) -> Any:
 
 def truncate_quotient(a: Any, b: Any) -> Any:
     """a / b towards zero; b has no zeros."""
-    out = abs(a) // abs(b)
+    limit = bound(a) + bound(b)
+    out = abs(widen(a, limit)) // abs(widen(b, limit))
     return np.where((a < 0) != (b < 0), -out, out)
 
 

@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
-import msgspec
 import numpy as np
 
 from penstock.errors import InternalError, PenstockError
@@ -23,11 +22,10 @@ from penstock.functions.expr import (
     Literal,
     PythonCall,
     children,
-    transform,
 )
 from penstock.functions.python_calls import python_kernel
 from penstock.functions.registry import is_deterministic, lookup
-from penstock.functions.rewrites import rewrite
+from penstock.functions.rewrites import rewrite, without_position
 from penstock.functions.vector import Scalar, as_column
 from penstock.types.column import Column
 
@@ -176,7 +174,7 @@ class _Compiler:
         self.exprs = [rewrite(e) for e in exprs]
         self.counts: Counter[Expr] = Counter()
         for expr in self.exprs:
-            self._count(_without_position(expr))
+            self._count(without_position(expr))
         self.numbers: dict[Expr, int] = {}
 
     def _count(self, expr: Expr) -> None:
@@ -239,7 +237,7 @@ class _Compiler:
 
     def _share(self, expr: Expr, node: Node) -> Node:
         """Compute once a frame what occurs more than once."""
-        key = _without_position(expr)
+        key = without_position(expr)
         if node.constant is not None or self.counts[key] < 2 or not is_deterministic(expr):
             return node
         number = self.numbers.setdefault(key, len(self.numbers))
@@ -293,12 +291,3 @@ def _as_scalar(vector: Vector, expr: Expr) -> Scalar:
 
 def _has_inputs(expr: Expr) -> bool:
     return isinstance(expr, (InputRef, PythonCall)) or any(_has_inputs(c) for c in children(expr))
-
-
-def _without_position(expr: Expr) -> Expr:
-    def visit(node: Expr) -> Expr:
-        if isinstance(node, Call) and (node.line or node.column):
-            return msgspec.structs.replace(node, line=0, column=0)
-        return node
-
-    return transform(expr, visit)

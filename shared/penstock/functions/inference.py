@@ -278,13 +278,9 @@ def comparison_types(a: t.LogicalType, b: t.LogicalType, equality: bool) -> Sequ
         return other, other
     if isinstance(a, t.STRINGS) and isinstance(b, t.STRINGS):
         return a, b
-    if isinstance(a, APPROXIMATE) != isinstance(b, APPROXIMATE) or (
-        isinstance(a, APPROXIMATE) and type(a) is not type(b)
-    ):
-        # FLOAT against anything else compares as DOUBLE, as Java does.
-        if isinstance(a, NUMERIC) and isinstance(b, NUMERIC):
+    if isinstance(a, NUMERIC) and isinstance(b, NUMERIC):
+        if isinstance(a, APPROXIMATE) != isinstance(b, APPROXIMATE):
             return t.DoubleType(), t.DoubleType()
-    elif isinstance(a, NUMERIC) and isinstance(b, NUMERIC):
         if isinstance(a, t.DecimalType) or isinstance(b, t.DecimalType):
             return a, b  # the kernel aligns scales
         common = common_numeric(a, b)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import base64
-from datetime import datetime, timezone
+from datetime import UTC, datetime
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
@@ -16,7 +16,16 @@ from penstock.functions.expr import Call
 from penstock.functions.formatting import double_text, float_text
 from penstock.functions.jsonpath import BROKEN, MISSING, compile_path
 from penstock.functions.signature import (
-    ANY, STR, STRING, FunctionDef, Resolution, define, define_rows, literal_value, register, resolver,
+    ANY,
+    STR,
+    STRING,
+    FunctionDef,
+    Resolution,
+    define,
+    define_rows,
+    literal_value,
+    register,
+    resolver,
 )  # fmt: skip
 from penstock.functions.vector import Scalar, as_column, storage_values
 from penstock.types import logical as t
@@ -103,7 +112,9 @@ def _returning(type_: t.LogicalType) -> Callable[[Any], Any]:
     def convert(value: Any) -> Any:
         if not isinstance(value, wanted) or (isinstance(value, bool) and bool not in wanted):
             raise RecordError(
-                f"JSON_VALUE: {jsonpath.dump(value)} is no {type_.sql()}", expected=type_.sql(), got=jsonpath.dump(value)
+                f"JSON_VALUE: {jsonpath.dump(value)} is no {type_.sql()}",
+                expected=type_.sql(),
+                got=jsonpath.dump(value),
             )
         return float(value) if to_float else value
 
@@ -211,7 +222,7 @@ def json_text(value: Any, type_: t.LogicalType) -> str:
 
 def _iso(value: datetime, instant: bool) -> str:
     """Java's LocalDateTime or Instant text: as many digits of the fraction as are not zero."""
-    text = value.astimezone(timezone.utc).replace(tzinfo=None).isoformat() if instant else value.isoformat()
+    text = value.astimezone(UTC).replace(tzinfo=None).isoformat() if instant else value.isoformat()
     if "." in text and text.endswith("000"):
         text = text[:-3]
     return text + ("Z" if instant else "")
@@ -259,7 +270,9 @@ def _bind_object(call: Call) -> Any:
         for names, texts in zip(keys, values, strict=True):
             for row, name, text in zip(rows, names, texts, strict=False):
                 if name is None:
-                    raise RecordError("JSON_OBJECT: a key is NULL", expected="keys that are not NULL", got="NULL")
+                    raise RecordError(
+                        "JSON_OBJECT: a key is NULL", expected="keys that are not NULL", got="NULL"
+                    )
                 if text is not None or not absent:
                     row[name] = "null" if text is None else text
         out = ["{" + ",".join(f"{jsonpath.quote(k)}:{row[k]}" for k in sorted(row)) + "}" for row in rows]
@@ -285,7 +298,8 @@ def _bind_array(call: Call) -> Any:
         columns = [make(a, n) for make, a in zip(makers, args[1:], strict=True)]
         rows = zip(*columns, strict=True) if columns else [()] * n
         out = [
-            "[" + ",".join("null" if v is None else v for v in row if v is not None or not absent) + "]" for row in rows
+            "[" + ",".join("null" if v is None else v for v in row if v is not None or not absent) + "]"
+            for row in rows
         ]
         return Column.of(call.type, out)
 

@@ -73,20 +73,23 @@ def _bind_floor(up: bool) -> Callable[[Call], Any]:
             return strict(call, np.ceil if up else np.floor)
         power = 10**source.scale  # type: ignore[union-attr]
         # Python's // is the floor; the ceiling is the floor of the negative.
-        return _decimal(call, lambda v: -(-v // power) if up else v // power)
+        return _decimal(call, lambda v: -(-v // power) if up else v // power, power)
 
     return bind
 
 
-def _decimal(call: Call, function: Callable[[Any], Any]) -> Any:
-    """A strict kernel of one exact number's unscaled values, giving the result's."""
+def _decimal(call: Call, function: Callable[[Any], Any], constant: int = 0) -> Any:
+    """A strict kernel of one exact number's unscaled values, giving the result's;
+    ``constant``: the largest number that the function works with."""
     type_ = call.type
 
     def run(args: Sequence[Vector], n: int) -> Vector:
         if is_null(args[0]):
             return Scalar(type_, None)
         values = d.unscaled(args[0])
-        return d.from_unscaled(type_, function(d.widen(values, 2 * d.bound(values))), args[0].valid)  # type: ignore[arg-type]
+        return d.from_unscaled(
+            type_, function(d.widen(values, d.bound(values) + constant + 1)), args[0].valid
+        )  # type: ignore[arg-type]
 
     return run
 
@@ -103,9 +106,7 @@ def _bind_abs(call: Call) -> Any:
 def _bind_sign(call: Call) -> Any:
     if isinstance(call.type, t.DecimalType):
         one = 10**call.type.scale
-        return _decimal(
-            call, lambda v: np.where(np.asarray(v > 0, bool), one, np.where(np.asarray(v < 0, bool), -one, 0))
-        )
+        return _decimal(call, lambda v: d.multiply(np.sign(v).astype(np.int64), one))
     return strict(call, np.sign)
 
 

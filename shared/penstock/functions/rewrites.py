@@ -1,32 +1,69 @@
 """Rewrites before compiling that keep the meaning and save work.
 
-SPLIT_INDEX with a constant separator becomes an element of a split, so that several of one
-string split it once.
+- SPLIT_INDEX with a constant separator becomes an element of a split, so that several of one
+  string split it once.
+- ``x = x`` and its kin, for a deterministic x, need x's NULLs only (which makes NaN equal to
+  itself there, as Flink's planner has it).
 """
 
 from __future__ import annotations
 
+import msgspec
+
 from penstock.functions.expr import Call, Expr, Literal, transform
+from penstock.functions.registry import is_deterministic
 from penstock.types import logical as t
 
 #: Internal functions that only rewrites make.
 SPLIT_TOKENS = "$SPLIT_TOKENS"
 TOKEN = "$TOKEN"
+#: Comparison → its answer for two equal operands.
+_SELF = {
+    "=": True, "<=": True, ">=": True, "<>": False, "<": False, ">": False,
+    "IS DISTINCT FROM": False, "IS NOT DISTINCT FROM": True,
+}  # fmt: skip
 
 
 def rewrite(expr: Expr) -> Expr:
     return transform(expr, _visit)
 
 
+def without_position(expr: Expr) -> Expr:
+    """The expression as it is wherever it stands, to find equal ones."""
+
+    def visit(node: Expr) -> Expr:
+        if isinstance(node, Call) and (node.line or node.column):
+            return msgspec.structs.replace(node, line=0, column=0)
+        return node
+
+    return transform(expr, visit)
+
+
 def _visit(node: Expr) -> Expr:
-    if isinstance(node, Call) and node.function == "SPLIT_INDEX":
-        text, separator, index = node.args
-        if (
-            isinstance(separator, Literal)
-            and isinstance(separator.value, str)
-            and separator.value
-            and isinstance(index, Literal)
-        ):
-            tokens = Call(SPLIT_TOKENS, (text, separator), t.ArrayType(t.VarCharType()))
-            return Call(TOKEN, (tokens, index), node.type, node.line, node.column)
+    if not isinstance(node, Call):
+        return node
+    if node.function == "SPLIT_INDEX":
+        return _split_index(node)
+    if node.function in _SELF and not isinstance(node.args[0], Literal):
+        return _self_comparison(node)
     return node
+
+
+def _split_index(node: Call) -> Expr:
+    text, separator, index = node.args
+    constant = isinstance(separator, Literal) and isinstance(index, Literal)
+    if not constant or not isinstance(separator.value, str) or not separator.value:
+        return node
+    tokens = Call(SPLIT_TOKENS, (text, separator), t.ArrayType(t.VarCharType()))
+    return Call(TOKEN, (tokens, index), node.type, node.line, node.column)
+
+
+def _self_comparison(node: Call) -> Expr:
+    left, right = (without_position(arg) for arg in node.args)
+    if left != right or isinstance(left.type, t.RowType) or not is_deterministic(left):
+        return node
+    answer = Literal(_SELF[node.function], t.BooleanType(nullable=False))
+    if "DISTINCT" in node.function:
+        return answer
+    known = Call("IS NOT NULL", (node.args[0],), t.BooleanType(nullable=False))
+    return Call("CASE", (known, answer, Literal(None, t.BooleanType())), node.type)

@@ -115,6 +115,9 @@ def concat_take(type_: t.LogicalType, parts: Sequence[Vector], choice: np.ndarra
 
     Serves every storage: the parts are laid end to end and taken from.
     """
+    if all(isinstance(p, Scalar) for p in parts):
+        constants = [as_column(p, 1).cast_type(type_) for p in parts]
+        return Column.concat(constants).take(choice)
     columns = [as_column(p, 1) if isinstance(p, Scalar) else p for p in parts]
     starts = np.cumsum([0, *(len(c) for c in columns[:-1])])
     scalar = np.array([isinstance(p, Scalar) for p in parts], np.bool_)
