@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 from penstock.runtime.operator import Operator
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Iterator
+    from collections.abc import Awaitable
 
-    from penstock.runtime.operator import Output
+    from penstock.types.batch import Batch
 
 
 class AsyncOperator(Operator):
@@ -27,7 +27,7 @@ class SourceDriver(AsyncOperator):
     """Makes rows. The task polls it when its input gates are empty-handed."""
 
     @abstractmethod
-    def poll(self) -> Iterator[Output] | None:
+    def poll(self) -> Batch | None:
         """Rows that are there now, or None. Never waits."""
 
     @abstractmethod

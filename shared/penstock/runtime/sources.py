@@ -63,11 +63,11 @@ class EnumeratorOperator(SourceDriver):
             self.ctx, schema=spec.schema, options=spec.options, parallelism=spec.reader_parallelism
         )
 
-    def poll(self) -> Iterator[Output] | None:
+    def poll(self) -> Batch | None:
         if not self._found:
             return None
         splits, self._found = self._found, []
-        return iter((self._assign(splits),))
+        return self._assign(splits)
 
     def _assign(self, splits: list[Split]) -> Batch:
         rows = []
@@ -203,14 +203,14 @@ class SourceOperator(SourceDriver):
 
     # -- rows --------------------------------------------------------------------------
 
-    def poll(self) -> Iterator[Output] | None:
+    def poll(self) -> Batch | None:
         reader = self._reader
         assert reader is not None
         if self._stopped or not self._mine:
             return None
         fetched = reader.poll()
         self._note_finished()
-        return None if fetched is None else iter((self._rows(fetched),))
+        return None if fetched is None else self._rows(fetched)
 
     def _note_finished(self) -> None:
         assert self._reader is not None
@@ -355,7 +355,7 @@ class CollectionSourceOperator(SourceDriver):
         if self._spec.watermark is not None:
             self._event_times = EventTimes(self._spec.watermark, lambda e: compile_expr(e, ctx.function))
 
-    def poll(self) -> Iterator[Output] | None:
+    def poll(self) -> Batch | None:
         if self._at >= self._rows.num_rows or self._stopped:
             return None
         batch = self._rows.slice(self._at, _BATCH_ROWS)
@@ -363,7 +363,7 @@ class CollectionSourceOperator(SourceDriver):
         if self._event_times is not None:
             highest = self._event_times.highest(batch)
             self._watermark = max(self._watermark, MIN_WATERMARK if highest is None else highest)
-        return iter((batch,))
+        return batch
 
     async def wait(self) -> None: ...
 

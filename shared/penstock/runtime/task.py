@@ -56,6 +56,8 @@ STEP_S = 0.005
 #: At first a batch is cut to this many rows; then by what was measured.
 FIRST_ROWS = 256
 MAX_ROWS = 65_536
+#: A source that gives fewer rows than this at once has nearly run empty.
+TRICKLE_ROWS = 128
 
 
 class TaskListener(Protocol):
@@ -110,6 +112,7 @@ class Task:
         self._timer_ms = 0
         self._background: set[asyncio.Task[Any]] = set()
         self._source_waits: dict[ChainNode, asyncio.Task[None]] = {}
+        self._resting: set[ChainNode] = set()
         self._sink_waits: dict[SinkDriver, asyncio.Task[None]] = {}
         self._sink_flushes: dict[SinkDriver, asyncio.Task[None]] = {}
         #: Sinks may hold rows that were not flushed.
@@ -447,9 +450,13 @@ class Task:
         if node in self._ended_sources:
             return None
         source: Any = node.operator
-        outputs = source.poll()
-        if outputs is not None:
-            return self.chain.emit(node, outputs)
+        if node not in self._resting:
+            rows = source.poll()
+            if rows is not None:
+                # A trickle: let rows gather while the loop turns, instead of spinning on them.
+                if rows.num_rows < TRICKLE_ROWS:
+                    self._resting.add(node)
+                return self.chain.emit(node, iter((rows,)))
         if source.ended():
             self._ended_sources.add(node)
             return self.chain.end_source(node)
@@ -464,6 +471,7 @@ class Task:
         except Exception as err:
             raise blamed(err, node) from None
         finally:
+            self._resting.discard(node)
             del self._source_waits[node]
             self.wake()
 
