@@ -349,11 +349,14 @@ class PythonSpec(_Spec, frozen=True, kw_only=True, tag="python"):
 
 class RecordTimeSpec(_Spec, frozen=True, kw_only=True, tag="record-time"):
     """Between the records' ``times`` and a column: ``append`` adds ``times`` as the last
-    column; ``assign`` sets ``times`` from ``column`` (and drops it)."""
+    column; ``assign`` sets ``times`` from ``column`` (× ``unit_us``; and drops it);
+    ``function`` sets them from a user's function (record, old time) → ms."""
 
-    kind: Literal["append", "assign"]
+    kind: Literal["append", "assign", "function"]
     column: int | None = None
     drop: bool = False
+    unit_us: int = 1
+    function: str | None = None
 
 
 class TableFunctionSpec(_Spec, frozen=True, kw_only=True, tag="table-function"):

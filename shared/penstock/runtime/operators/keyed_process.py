@@ -23,7 +23,7 @@ from penstock.runtime.state.backend import make_backend
 from penstock.runtime.state.blocks import KeySpace
 from penstock.runtime.state.broadcast import BroadcastStates
 from penstock.runtime.state.descriptors import ValueStateDescriptor
-from penstock.runtime.state.values import columns_of, records, tuples
+from penstock.runtime.state.values import columns_of, normalizer, records, tuples
 from penstock.types import Batch
 
 if TYPE_CHECKING:
@@ -347,12 +347,15 @@ def _method_name(call: Any) -> str:
 def _running(function: Any, backend: Any, schema: Schema) -> Callable[[Any, ProcessContext], Any]:
     """reduce without a window: each record gives the key's new value."""
     combine = getattr(function, "reduce", function)
+    normalize = normalizer(schema)
     state = backend.state(ValueStateDescriptor("reduced", type_of(schema)))
 
     def reduce(value: Any, context: ProcessContext) -> tuple[Any]:
         old = state.value()
         if old is not None:
             value = combine(old, value)
+            if normalize is not None:
+                value = normalize(value)
         state.update(value)
         return (value,)
 

@@ -23,7 +23,7 @@ from penstock.runtime.state.backend import make_backend
 from penstock.runtime.state.blocks import KeySpace
 from penstock.runtime.state.descriptors import ListStateDescriptor, ValueStateDescriptor
 from penstock.runtime.state.states import Scope
-from penstock.runtime.state.values import records, tuples
+from penstock.runtime.state.values import normalizer, records, tuples
 from penstock.types import logical as t
 
 if TYPE_CHECKING:
@@ -83,7 +83,8 @@ class KeyedWindowOperator(Operator):
         self._trigger = call.trigger
         self._emit = Emitter(ctx.output_schema, self._function.where, spec.tags)
         self._scope = Scope()
-        self._contents = _Contents(spec.kind, call, backend, self._scope)
+        width = spec.record_columns or len(schema)
+        self._contents = _Contents(spec.kind, call, backend, self._scope, schema.select(range(width)))
         self._sessions = None
         if spec.window.kind == "session":
             pairs = t.ArrayType(t.ArrayType(t.BigIntType()))
@@ -380,7 +381,7 @@ class KeyedWindowOperator(Operator):
 class _Contents:
     """What a window holds: one accumulator, or all elements. ``scope.key`` says which."""
 
-    def __init__(self, kind: str, call: WindowCall, backend: Any, scope: Scope) -> None:
+    def __init__(self, kind: str, call: WindowCall, backend: Any, scope: Scope, record: t.Schema) -> None:
         self._kind = kind
         self._function = call.function
         if kind == "process":
@@ -388,7 +389,9 @@ class _Contents:
         else:
             desc = ValueStateDescriptor("window-contents", call.state_type)
         self._state = backend.state(desc, scope=scope, namespaced=True)
-        self._reduce = getattr(call.function, "reduce", call.function)
+        reduce = getattr(call.function, "reduce", call.function)
+        normalize = normalizer(record)
+        self._reduce = reduce if normalize is None else lambda a, b: normalize(reduce(a, b))
 
     def add(self, row: Any) -> None:
         state = self._state

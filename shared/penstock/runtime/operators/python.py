@@ -14,6 +14,7 @@ import pyarrow as pa
 
 from penstock.errors import FunctionError, InternalError, UnsupportedError
 from penstock.runtime.operator import Operator
+from penstock.runtime.operators.process_context import MIN_LONG
 from penstock.runtime.operators.user_code import RuntimeContext, UserFunction
 from penstock.runtime.state.values import columns_of, from_python, is_bare, records, redact
 from penstock.types import Batch
@@ -262,8 +263,26 @@ class RecordTimeOperator(Operator):
     def __init__(self, spec: RecordTimeSpec) -> None:
         self._spec = spec
 
+    def open(self, ctx: OperatorContext, restored: RestoredState | None) -> None:
+        super().open(ctx, restored)
+        self._function: UserFunction | None = None
+        if self._spec.function is not None:
+            self._function = UserFunction(ctx, self._spec.function)
+            self._extract = self._function.method("extract_timestamp")
+            self._function.open(RuntimeContext(ctx))
+
+    def close(self) -> None:
+        if getattr(self, "_function", None) is not None:
+            self._function.close()
+
     def process(self, input_index: int, batch: Batch) -> Iterator[Output]:
-        yield self._append(batch) if self._spec.kind == "append" else self._assign(batch)
+        match self._spec.kind:
+            case "append":
+                yield self._append(batch)
+            case "assign":
+                yield self._assign(batch)
+            case "function":
+                yield self._by_function(batch)
 
     def _append(self, batch: Batch) -> Batch:
         if batch.times is None:
@@ -280,10 +299,38 @@ class RecordTimeOperator(Operator):
         index = self._spec.column
         if index is None:
             raise InternalError("RecordTimeSpec 'assign' without a column")
-        times = batch.columns[index]
-        if times.valid is not None:
-            raise FunctionError("a NULL event time", where=f"operator '{self.ctx.name}', column {index}")
+        column = batch.columns[index]
+        if column.valid is not None:
+            row = int(np.flatnonzero(~column.valid)[0])
+            raise FunctionError(
+                f"NULL as event time in column '{batch.schema.names[index]}'",
+                expected="a time in every record",
+                got=f"record {redact(records(batch.slice(row, 1))[0])}",
+                where=f"operator '{self.ctx.name}'",
+                remedy="filter such records out before assign_timestamps_and_watermarks",
+            )
+        times = column.values.astype(np.int64, copy=False)
+        if self._spec.unit_us != 1:
+            times = times * self._spec.unit_us
         columns = batch.columns
         if self._spec.drop:
             columns = tuple(c for i, c in enumerate(columns) if i != index)
-        return batch.with_columns(self.ctx.output_schema, columns).with_times(times.values)
+        return batch.with_columns(self.ctx.output_schema, columns).with_times(times)
+
+    def _by_function(self, batch: Batch) -> Batch:
+        assert self._function is not None
+        rows = records(batch)
+        before = [MIN_LONG] * len(rows) if batch.times is None else (batch.times // 1000).tolist()
+        times: list[int] = []
+        try:
+            times.extend(map(self._extract, rows, before))
+            stamps = np.array(times, dtype=np.int64) if times else np.zeros(0, np.int64)
+        except Exception as err:
+            raise self._function.error(
+                err, rows[min(len(times), len(rows) - 1)], "extract_timestamp"
+            ) from err
+        if len(stamps) != len(rows):
+            raise self._function.error(
+                StopIteration("raised by the function"), rows[len(times)], "extract_timestamp"
+            )
+        return batch.with_columns(self.ctx.output_schema, batch.columns).with_times(stamps * 1000)

@@ -74,6 +74,19 @@ def records(batch: Batch, columns: int | None = None) -> list[Any]:
     return list(map(partial(tuple.__new__, row_class(tuple(schema.names))), rows))
 
 
+def normalizer(schema: Schema) -> Callable[[Any], Any] | None:
+    """Plain tuples and lists → the schema's rows; None for streams whose records have no
+    names. A user's function then sees names again in what it returned before."""
+    if is_bare(schema) or is_tuple(schema):
+        return None
+    cls = row_class(tuple(schema.names))
+
+    def normalize(record: Any) -> Any:
+        return tuple.__new__(cls, record) if type(record) in (tuple, list) else record
+
+    return normalize
+
+
 def tuples(columns: Sequence[Column]) -> list[Any]:
     """Keys: the bare value of one column, tuples of several; NaN is one object."""
     lists = [_one_nan(c, to_python(c)) for c in columns]

@@ -1,0 +1,98 @@
+"""``ConnectedStreams``: two inputs, one function (and, keyed, one state)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from penstock.api.keyed import Input, KeyedStream, process_step
+from penstock.errors import SpecError, UnsupportedError
+
+if TYPE_CHECKING:
+    from penstock.api.datastream import DataStream
+    from penstock.types import logical as t
+
+
+class BroadcastStream:
+    """A stream whose records go to every subtask, with the descriptors of its state."""
+
+    def __init__(self, stream: DataStream, descriptors: tuple[Any, ...]) -> None:
+        self.stream = stream
+        self.descriptors = descriptors
+
+
+class ConnectedStreams:
+    def __init__(
+        self, first: DataStream | KeyedStream, second: DataStream | KeyedStream | BroadcastStream
+    ) -> None:
+        self._first = first
+        self._second = second
+
+    def key_by(
+        self, selector1: Any, selector2: Any, key_type: t.LogicalType | None = None
+    ) -> ConnectedStreams:
+        """Key both; equal keys meet."""
+        first, second = self._first, self._second
+        if isinstance(first, KeyedStream) or isinstance(second, (KeyedStream, BroadcastStream)):
+            raise SpecError("key_by of streams that have keys", expected="two plain streams")
+        return ConnectedStreams(
+            first.key_by(*_selector(selector1), key_type=key_type),
+            second.key_by(*_selector(selector2), key_type=key_type),
+        )
+
+    def process(
+        self, func: Any, output_type: t.LogicalType | None = None, *, on_error: str = "fail"
+    ) -> DataStream:
+        """A ``CoProcessFunction``, or a ``KeyedBroadcastProcessFunction`` after ``broadcast(…)``."""
+        first = _input(self._first)
+        env = self._first._env
+        if isinstance(self._second, BroadcastStream):
+            inputs: list[Input] = [first, (self._second.stream._step, (), None)]
+            return process_step(
+                env, inputs, "broadcast-process", func, output_type, on_error, name="Broadcast Process"
+            )
+        second = _input(self._second)
+        keys = [[step.schema.types[k].with_nullable(True) for k in cols] for step, cols, _ in (first, second)]
+        if keys[0] != keys[1]:
+            raise SpecError(
+                "connected streams are keyed by different types",
+                expected=", ".join(map(str, keys[0])) or "no key",
+                got=", ".join(map(str, keys[1])) or "no key",
+            )
+        return process_step(
+            env, [first, second], "co-process", func, output_type, on_error, name="Co-Process"
+        )
+
+    def map(
+        self, func: Any, output_type: t.LogicalType | None = None, *, on_error: str = "fail"
+    ) -> DataStream:
+        """A ``CoMapFunction``."""
+        if not hasattr(func, "map1"):
+            raise UnsupportedError("map of connected streams", expected="a CoMapFunction with map1 and map2")
+        return self.process(_CoMapped(func), output_type, on_error=on_error)
+
+
+def _selector(selector: Any) -> tuple[Any, ...]:
+    return tuple(selector) if isinstance(selector, (list, tuple)) else (selector,)
+
+
+def _input(stream: Any) -> Input:
+    return stream.input if isinstance(stream, KeyedStream) else (stream._step, (), None)
+
+
+class _CoMapped:
+    """A ``CoMapFunction`` as a ``CoProcessFunction``."""
+
+    def __init__(self, function: Any) -> None:
+        self.function = function
+
+    def open(self, context: Any) -> None:
+        self.function.open(context)
+
+    def close(self) -> None:
+        self.function.close()
+
+    def process_element1(self, value: Any, ctx: Any) -> Any:
+        return (self.function.map1(value),)
+
+    def process_element2(self, value: Any, ctx: Any) -> Any:
+        return (self.function.map2(value),)

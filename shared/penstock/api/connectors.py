@@ -1,0 +1,169 @@
+"""Sources and sinks by connector, and builders for the common ones.
+
+``Source.connector("nats", schema, {…})``; options are the connector's own, the same as in SQL.
+A schema is ``Types.ROW_NAMED(…)``, a ``Schema``, or any other type for a stream of values.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from penstock.api.typeinfo import LOGICAL_TYPES, schema_of
+from penstock.errors import ConnectorError, SpecError
+from penstock.types.logical import Schema
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+
+def as_schema(schema: Any) -> Schema:
+    if isinstance(schema, Schema):
+        return schema
+    if isinstance(schema, LOGICAL_TYPES):
+        return schema_of(schema)
+    raise SpecError("not a schema", expected="Types.ROW_NAMED([...], [...])", got=repr(schema))
+
+
+@dataclass(frozen=True)
+class _Table:
+    name: str
+    schema: Schema
+    options: dict[str, str] = field(default_factory=dict)
+    #: metadata key → name of the column that takes it, after the schema's own.
+    metadata: dict[str, str] = field(default_factory=dict)
+    primary_key: tuple[str, ...] = ()
+
+    @property
+    def all_options(self) -> dict[str, str]:
+        return {"connector": self.name, **self.options}
+
+
+class Source(_Table):
+    @classmethod
+    def connector(
+        cls,
+        name: str,
+        schema: Any,
+        options: Mapping[str, Any] | None = None,
+        *,
+        metadata: Mapping[str, str] | None = None,
+    ) -> Source:
+        """``metadata``: the connector's metadata key → column name (``{"timestamp": "ts"}``)."""
+        return cls(name, as_schema(schema), _texts(options), dict(metadata or {}))
+
+
+class Sink(_Table):
+    @classmethod
+    def connector(
+        cls,
+        name: str,
+        options: Mapping[str, Any] | None = None,
+        *,
+        schema: Any = None,
+        primary_key: tuple[str, ...] = (),
+    ) -> Sink:
+        """``schema``: of the table; the stream's own when left out."""
+        made = Schema(()) if schema is None else as_schema(schema)
+        return cls(name, made, _texts(options), {}, tuple(primary_key))
+
+
+def _texts(options: Mapping[str, Any] | None) -> dict[str, str]:
+    out = {}
+    for key, value in (options or {}).items():
+        out[key] = str(value).lower() if isinstance(value, bool) else str(value)
+    return out
+
+
+class _Builder:
+    """Collects options; ``set`` takes any option of the connector."""
+
+    _connector = ""
+    _make: Any = Source
+
+    def __init__(self) -> None:
+        self._options: dict[str, str] = {}
+        self._schema: Any = None
+        self._metadata: dict[str, str] = {}
+
+    def set(self, option: str, value: Any) -> Any:
+        self._options.update(_texts({option: value}))
+        return self
+
+    def set_schema(self, schema: Any) -> Any:
+        self._schema = as_schema(schema)
+        return self
+
+    def set_format(self, name: str, **options: Any) -> Any:
+        """``set_format("csv", field_delimiter=";")``."""
+        self.set("format", name)
+        for key, value in options.items():
+            self.set(f"{name}.{key.replace('_', '-')}", value)
+        return self
+
+    def set_metadata(self, key: str, column: str) -> Any:
+        self._metadata[key] = column
+        return self
+
+    def build(self) -> Any:
+        if self._make is Sink:
+            return Sink.connector(self._connector, self._options, schema=self._schema)
+        if self._schema is None:
+            raise ConnectorError(
+                f"a {self._connector} source without a schema",
+                expected="set_schema(Types.ROW_NAMED([...], [...]))",
+                got="none",
+            )
+        return Source.connector(self._connector, self._schema, self._options, metadata=self._metadata)
+
+
+class _NatsBuilder(_Builder):
+    _connector = "nats"
+
+    def set_servers(self, url: str) -> Any:
+        return self.set("url", url)
+
+    def set_stream(self, name: str) -> Any:
+        return self.set("stream", name)
+
+    def set_subject(self, subject: str) -> Any:
+        return self.set("subject", subject)
+
+
+class NatsSource:
+    """``NatsSource.builder().set_stream("EVENTS").set_schema(…).set_format("json").build()``."""
+
+    @staticmethod
+    def builder() -> _NatsBuilder:
+        return _NatsBuilder()
+
+
+class NatsSink:
+    @staticmethod
+    def builder() -> _NatsBuilder:
+        made = _NatsBuilder()
+        made._make = Sink
+        return made
+
+
+class _FileBuilder(_Builder):
+    _connector = "filesystem"
+
+    def set_path(self, path: str) -> Any:
+        return self.set("path", path)
+
+
+class FileSource:
+    """``FileSource.builder().set_path("in/").set_format("parquet").set_schema(…).build()``."""
+
+    @staticmethod
+    def builder() -> _FileBuilder:
+        return _FileBuilder()
+
+
+class FileSink:
+    @staticmethod
+    def builder() -> _FileBuilder:
+        made = _FileBuilder()
+        made._make = Sink
+        return made

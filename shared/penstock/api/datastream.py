@@ -1,0 +1,324 @@
+"""``DataStream``: records without keys. ``keyed.py``, ``windowed.py`` and ``connected.py`` go on
+from here.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from penstock.api import keyed
+from penstock.api.common import WatermarkStrategy
+from penstock.api.connectors import Sink
+from penstock.api.selectors import FromColumns, column_index, traced
+from penstock.api.transformations import Compiler, Transformation, plain, side_output, transform
+from penstock.api.typeinfo import LOGICAL_TYPES, annotated_type, schema_of
+from penstock.config import WATERMARK_INTERVAL_MS
+from penstock.errors import SpecError, UnsupportedError
+from penstock.functions.expr import InputRef, PythonCall
+from penstock.jobgraph import Broadcast, Forward, Global, Rebalance, Rescale
+from penstock.jobgraph.specs import PythonSpec, RecordTimeSpec, UnionSpec, WatermarkSpec
+from penstock.plan import nodes as n
+from penstock.types import logical as t
+from penstock.types.logical import Schema
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from penstock.api.connected import BroadcastStream, ConnectedStreams
+    from penstock.api.environment import StreamExecutionEnvironment
+    from penstock.jobgraph import Partitioning
+    from penstock.runtime.operators.output_tag import OutputTag
+
+
+class DataStream:
+    """A stream of records of ``schema``. Methods return new streams; ``name``, ``uid`` and the
+    like set the step that made this one and return it."""
+
+    def __init__(self, env: StreamExecutionEnvironment, step: Transformation) -> None:
+        self._env = env
+        self._step = step
+
+    @property
+    def schema(self) -> Schema:
+        return self._step.schema
+
+    def get_type(self) -> t.LogicalType:
+        from penstock.api.typeinfo import type_of
+
+        return type_of(self.schema)
+
+    def get_execution_environment(self) -> StreamExecutionEnvironment:
+        return self._env
+
+    # -- the step's settings ----------------------------------------------------------------
+
+    def name(self, name: str) -> DataStream:
+        self._step.name = name
+        return self
+
+    def uid(self, uid: str) -> DataStream:
+        """The identity of the step's state over changes of the program."""
+        return self._set("uid", uid)
+
+    def set_parallelism(self, parallelism: int) -> DataStream:
+        if parallelism < 1:
+            raise SpecError("not a parallelism", expected=">= 1", got=str(parallelism))
+        return self._set("parallelism", parallelism)
+
+    def slot_sharing_group(self, name: str) -> DataStream:
+        return self._set("slot_sharing_group", name)
+
+    def disable_chaining(self) -> DataStream:
+        return self._set("chain", False)
+
+    start_new_chain = disable_chaining
+
+    def _set(self, attribute: str, value: Any) -> DataStream:
+        if not self._step.configurable:
+            raise UnsupportedError(
+                f"{attribute} cannot be set on '{self._step.name}'",
+                expected="a step of your own functions",
+                remedy="set it on the map, process or window step before or after it",
+            )
+        setattr(self._step, attribute, value)
+        return self
+
+    # -- functions ----------------------------------------------------------------------------
+
+    def map(
+        self,
+        func: Any,
+        output_type: t.LogicalType | None = None,
+        *,
+        batch: bool = False,
+        on_error: str = "fail",
+    ) -> DataStream:
+        """One record for one. ``func``: a callable or ``MapFunction``; ``batch``: it takes and
+        returns Arrow (an array, or a record batch for rows). Undeclared output is pickled."""
+        return self._python("map", func, output_type, batch, on_error)
+
+    def flat_map(
+        self,
+        func: Any,
+        output_type: t.LogicalType | None = None,
+        *,
+        batch: bool = False,
+        on_error: str = "fail",
+    ) -> DataStream:
+        """Any number of records for one: ``func`` returns an iterable, or yields."""
+        return self._python("flat_map", func, output_type, batch, on_error)
+
+    def filter(self, func: Any, *, batch: bool = False, on_error: str = "fail") -> DataStream:
+        """The records for which ``func`` is true."""
+        return self._python("filter", func, None, batch, on_error)
+
+    def _python(
+        self, kind: str, func: Any, output_type: t.LogicalType | None, batch: bool, on_error: str
+    ) -> DataStream:
+        on_error = policy(on_error)
+        schema = self.schema if kind == "filter" else output_schema(func, output_type, kind, needed=batch)
+
+        def spec(step: Transformation, compiler: Compiler) -> PythonSpec:
+            return PythonSpec(
+                kind=kind,  # type: ignore[arg-type]
+                function=compiler.function(func, kind),
+                per="batch" if batch else "record",
+                on_error=on_error,  # type: ignore[arg-type]
+            )
+
+        return self._then(transform(spec, (self._step,), schema, _title(kind)))
+
+    def process(
+        self, func: Any, output_type: t.LogicalType | None = None, *, on_error: str = "fail"
+    ) -> DataStream:
+        """A ``ProcessFunction``: timestamps and side outputs; state and timers need ``key_by``."""
+        return keyed.process_step(self._env, [(self._step, (), None)], "process", func, output_type, on_error)
+
+    def get_side_output(self, output_tag: OutputTag) -> DataStream:
+        """What the process function or window that made this stream sent to the tag."""
+        return DataStream(self._env, side_output(self._step, output_tag.tag_id, output_tag.schema))
+
+    # -- time -----------------------------------------------------------------------------------
+
+    def assign_timestamps_and_watermarks(self, strategy: WatermarkStrategy) -> DataStream:
+        timed = self._with_times(strategy)
+        idle = strategy.idle_timeout_ms
+
+        def make(inputs: tuple[n.Node, ...], compiler: Compiler) -> n.Node:
+            watermark = WatermarkSpec(
+                delay_us=strategy.delay_us,
+                idle_timeout_ms=self._env.idle_timeout_ms() if idle is None else idle,
+                interval_ms=WATERMARK_INTERVAL_MS.read(self._env.configuration),
+            )
+            return n.AssignWatermarks(input=inputs[0], watermark=watermark, schema=timed.schema)
+
+        return self._then(plain(make, (timed,), timed.schema, "Timestamps/Watermarks"))
+
+    def _with_times(self, strategy: WatermarkStrategy) -> Transformation:
+        """Records with the strategy's event time."""
+        column: int | None = None
+        extract: Callable[[Any, int], int] | None = None
+        if strategy.column is not None:
+            column = column_index(self.schema, strategy.column, "with_timestamp_column")
+        elif strategy.assigner is not None:
+            extract = getattr(strategy.assigner, "extract_timestamp", strategy.assigner)
+            found = traced(extract, self.schema, 0)
+            if found is not None and len(found) == 1 and _time_unit(self.schema.types[found[0]]):
+                column = found[0]
+        if column is not None:
+            unit = _time_unit(self.schema.types[column])
+            if unit is None:
+                raise SpecError(
+                    f"column '{self.schema.names[column]}' is no event time",
+                    expected="TIMESTAMP, TIMESTAMP_LTZ, or BIGINT milliseconds",
+                    got=str(self.schema.types[column]),
+                )
+            spec = RecordTimeSpec(kind="assign", column=column, unit_us=unit)
+            return transform(lambda s, c: spec, (self._step,), self.schema, "Event time")
+        if extract is not None:
+            assigner = strategy.assigner
+
+            def by_function(step: Transformation, compiler: Compiler) -> RecordTimeSpec:
+                return RecordTimeSpec(kind="function", function=compiler.function(assigner, "timestamp"))
+
+            return transform(by_function, (self._step,), self.schema, "Event time")
+        return self._step
+
+    # -- keys, unions, partitions ------------------------------------------------------------------
+
+    def key_by(self, *selector: Any, key_type: t.LogicalType | None = None) -> keyed.KeyedStream:
+        """Records of one key meet. ``selector``: column names or numbers, or a function of the
+        record; one that only reads fields (``lambda r: r.user``) costs nothing per record."""
+        step, keys = self._step, keyed.key_columns(self.schema, selector)
+        if keys is None:
+            function = getattr(selector[0], "get_key", selector[0])
+            step = self._with_key(function, key_type or annotated_type(selector[0], "get_key"))
+            keys = (len(step.schema) - 1,)
+        return keyed.KeyedStream(self._env, step, keys, len(self.schema))
+
+    def _with_key(self, function: Any, key_type: t.LogicalType | None) -> Transformation:
+        type_ = key_type or t.RawType()
+        schema = Schema((*self.schema.fields, t.Field("__key", type_)), self.schema.rowtime)
+        wrapped = FromColumns(function, tuple(self.schema.names))
+
+        def make(inputs: tuple[n.Node, ...], compiler: Compiler) -> n.Node:
+            refs = tuple(InputRef(i, f.type) for i, f in enumerate(self.schema.fields))
+            key = PythonCall(compiler.function(wrapped, "key"), refs, type_)
+            return n.Project(input=inputs[0], expressions=(*refs, key), schema=schema)
+
+        return plain(make, (self._step,), schema, "Key")
+
+    def union(self, *streams: DataStream) -> DataStream:
+        """All records of all; the schemas must be equal."""
+        for other in streams:
+            if other.schema.types != self.schema.types:
+                raise SpecError(
+                    "a union of different types", expected=str(self.schema), got=str(other.schema)
+                )
+        steps = (self._step, *(s._step for s in streams))
+        schema = self.schema
+        return self._then(
+            plain(lambda inputs, c: n.Union_(inputs=inputs, schema=schema), steps, schema, "Union")
+        )
+
+    def rebalance(self) -> DataStream:
+        return self._partitioned(Rebalance(), "Rebalance")
+
+    shuffle = rebalance
+
+    def rescale(self) -> DataStream:
+        return self._partitioned(Rescale(), "Rescale")
+
+    def forward(self) -> DataStream:
+        return self._partitioned(Forward(), "Forward")
+
+    def global_(self) -> DataStream:
+        return self._partitioned(Global(), "Global")
+
+    def broadcast(self, *descriptors: Any) -> Any:
+        """Every record to every subtask; with state descriptors, for ``connect``."""
+        if descriptors:
+            from penstock.api.connected import BroadcastStream
+
+            return BroadcastStream(self, descriptors)
+        return self._partitioned(Broadcast(), "Broadcast")
+
+    def _partitioned(self, partitioning: Partitioning, name: str) -> DataStream:
+        step = transform(lambda s, c: UnionSpec(), (self._step,), self.schema, name, (partitioning,))
+        return self._then(step)
+
+    def connect(self, other: DataStream | BroadcastStream) -> ConnectedStreams:
+        from penstock.api.connected import ConnectedStreams
+
+        return ConnectedStreams(self, other)
+
+    # -- out ------------------------------------------------------------------------------------------
+
+    def sink_to(self, sink: Sink) -> DataStreamSink:
+        return self._env.add_sink_step(self, sink)
+
+    def add_sink(self, sink: Sink) -> DataStreamSink:
+        return self.sink_to(sink)
+
+    def print(self, sink_identifier: str = "") -> DataStreamSink:
+        """To the standard output of the subtasks (their log on a cluster)."""
+        options = {"print-identifier": sink_identifier} if sink_identifier else {}
+        return self.sink_to(Sink.connector("print", options))
+
+    def execute_and_collect(self, job_name: str | None = None, limit: int | None = None) -> Iterator[Any]:
+        """Run the job now; its records as they come. Closing the iterator cancels it."""
+        return self._env.collect(self, job_name, limit)
+
+    def _then(self, step: Transformation) -> DataStream:
+        return DataStream(self._env, step)
+
+
+class DataStreamSink:
+    """Settings of a sink."""
+
+    def __init__(self, step: Transformation) -> None:
+        self._step = step
+
+    def name(self, name: str) -> DataStreamSink:
+        self._step.name = name
+        return self
+
+    def uid(self, uid: str) -> DataStreamSink:
+        self._step.uid = uid
+        return self
+
+    def set_parallelism(self, parallelism: int) -> DataStreamSink:
+        self._step.parallelism = parallelism
+        return self
+
+
+def output_schema(func: Any, declared: Any, method: str, *, needed: bool = False) -> Schema:
+    """Schema of what a function gives: declared, annotated, else pickled values."""
+    if declared is not None and not isinstance(declared, LOGICAL_TYPES):
+        raise SpecError("output_type is no type", expected="Types.…", got=repr(declared))
+    found = declared or (None if needed else annotated_type(func, method))
+    if found is None and needed:
+        raise SpecError(
+            "a batch function needs its output type",
+            expected="output_type=Types.…",
+            got="none",
+            remedy="Arrow results are not pickled: declare their type",
+        )
+    return schema_of(found or t.RawType())
+
+
+def policy(on_error: str) -> str:
+    if on_error not in ("fail", "skip", "dead-letter"):
+        raise SpecError("unknown on_error", expected="fail | skip | dead-letter", got=repr(on_error))
+    return on_error
+
+
+def _time_unit(type_: t.LogicalType) -> int | None:
+    """µs of one unit of an event-time column: timestamps are µs, whole numbers ms."""
+    if isinstance(type_, t.TIMESTAMPS):
+        return 1
+    return 1_000 if isinstance(type_, (t.BigIntType, t.IntType)) else None
+
+
+def _title(kind: str) -> str:
+    return {"map": "Map", "flat_map": "Flat Map", "filter": "Filter"}[kind]

@@ -1,0 +1,311 @@
+"""``StreamExecutionEnvironment``: where a program begins and is executed."""
+
+from __future__ import annotations
+
+import base64
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from penstock.api import execution
+from penstock.api.common import WatermarkStrategy
+from penstock.api.connectors import Sink, Source
+from penstock.api.datastream import DataStream, DataStreamSink
+from penstock.api.selectors import column_index, traced
+from penstock.api.transformations import Compiler, Transformation
+from penstock.api.typeinfo import schema_of, type_of_values
+from penstock.config import IDLE_TIMEOUT_MS, WATERMARK_INTERVAL_MS, check_keys
+from penstock.connectors.registry import table_info, validate_table
+from penstock.errors import SpecError
+from penstock.functions.expr import InputRef
+from penstock.jobgraph.specs import WatermarkSpec
+from penstock.plan import nodes as n
+from penstock.plan.properties import Analysis
+from penstock.runtime.state.values import columns_of
+from penstock.types import Batch
+from penstock.types import logical as t
+from penstock.types.logical import Schema
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping
+
+    from penstock.api.execution import JobClient, JobExecutionResult
+    from penstock.jobgraph import JobGraph
+
+_defaults: dict[str, str] = {}
+
+
+def set_defaults(config: Mapping[str, str], python_path: Iterable[str] = ()) -> None:
+    """Configuration that every new environment begins with (a job spec's, in the planner)."""
+    _defaults.clear()
+    _defaults.update(config)
+    _default_path[:] = list(python_path)
+
+
+_default_path: list[str] = []
+
+
+class StreamExecutionEnvironment:
+    """Builds a job. ``configuration``: Flink's keys, as text."""
+
+    def __init__(self, configuration: Mapping[str, Any] | None = None) -> None:
+        self.configuration: dict[str, str] = {**_defaults, **_texts(configuration or {})}
+        check_keys(self.configuration)
+        self._python_path = list(_default_path)
+        self._sinks: list[Transformation] = []
+
+    @classmethod
+    def get_execution_environment(
+        cls, configuration: Mapping[str, Any] | None = None
+    ) -> StreamExecutionEnvironment:
+        return cls(configuration)
+
+    # -- settings ---------------------------------------------------------------------------
+
+    def set(self, key: str, value: Any) -> StreamExecutionEnvironment:
+        """One configuration value. SpecError names an unknown key's nearest known one."""
+        added = _texts({key: value})
+        check_keys(added)
+        self.configuration.update(added)
+        return self
+
+    def configure(self, configuration: Mapping[str, Any]) -> StreamExecutionEnvironment:
+        for key, value in configuration.items():
+            self.set(key, value)
+        return self
+
+    def set_parallelism(self, parallelism: int) -> StreamExecutionEnvironment:
+        if parallelism < 1:
+            raise SpecError("not a parallelism", expected=">= 1", got=str(parallelism))
+        return self.set("parallelism.default", parallelism)
+
+    def get_parallelism(self) -> int:
+        return int(self.configuration.get("parallelism.default", "1"))
+
+    def set_max_parallelism(self, max_parallelism: int) -> StreamExecutionEnvironment:
+        return self.set("pipeline.max-parallelism", max_parallelism)
+
+    def set_runtime_mode(self, mode: str) -> StreamExecutionEnvironment:
+        return self.set("execution.runtime-mode", getattr(mode, "name", mode))
+
+    def set_buffer_timeout(self, timeout_ms: int) -> StreamExecutionEnvironment:
+        return self.set("execution.buffer-timeout", timeout_ms)
+
+    def set_state_backend(self, kind: str) -> StreamExecutionEnvironment:
+        """``hashmap`` (memory) or ``leveldb`` (larger than memory, on local disk)."""
+        return self.set("state.backend.type", kind)
+
+    def enable_checkpointing(
+        self, interval_ms: int, mode: str = "EXACTLY_ONCE"
+    ) -> StreamExecutionEnvironment:
+        self.set("execution.checkpointing.interval", interval_ms)
+        return self.set("execution.checkpointing.mode", getattr(mode, "name", mode))
+
+    def add_python_file(self, path: str) -> StreamExecutionEnvironment:
+        """A folder or zip put on ``sys.path`` in the slots (it must be there on every worker)."""
+        self._python_path.append(path)
+        return self
+
+    def idle_timeout_ms(self) -> int:
+        return IDLE_TIMEOUT_MS.read(self.configuration)
+
+    # -- sources -------------------------------------------------------------------------------
+
+    def from_collection(
+        self, collection: Iterable[Any], type_info: t.LogicalType | None = None
+    ) -> DataStream:
+        """A bounded stream of given records; their type is looked at when it is not declared."""
+        rows = list(collection)
+        schema = schema_of(type_info if type_info is not None else type_of_values(rows))
+        batch = Batch(schema, columns_of(schema, rows, "from_collection"), num_rows=len(rows))
+        arrow = batch.to_arrow()
+        sink = pa.BufferOutputStream()
+        with pa.ipc.new_stream(sink, arrow.schema) as writer:
+            writer.write_batch(arrow)
+        data = base64.b64encode(sink.getvalue()).decode()
+        node = n.Values(schema=schema, data=data)
+        step = Transformation(lambda s, inputs, c: node, (), schema, "Collection", configurable=False)
+        return DataStream(self, step)
+
+    def from_source(
+        self,
+        source: Source,
+        watermark_strategy: WatermarkStrategy | None = None,
+        source_name: str | None = None,
+    ) -> DataStream:
+        """A connector's table as a stream. Watermarks are made per split where the event time
+        is a TIMESTAMP column or the source's own timestamp."""
+        name = source_name or source.name
+        metadata = tuple(n.MetadataColumn(column, key) for key, column in source.metadata.items())
+        validated = validate_table(source.schema, source.all_options, role="source", where=f"source '{name}'")
+        extra = [t.Field(m.name, _metadata_type(validated, m.key, name)) for m in metadata]
+        schema = Schema((*source.schema.fields, *extra))
+        info = table_info(source.schema, source.all_options)
+        watermark = None if watermark_strategy is None else self._per_split(watermark_strategy, schema)
+        table = n.TableRef(
+            name=name,
+            connector=source.name,
+            options=source.all_options,
+            physical=source.schema,
+            schema=schema,
+            metadata=metadata,
+            computed=tuple(InputRef(i, f.type) for i, f in enumerate(schema.fields)) if metadata else None,
+            watermark=watermark,
+            bounded=validated.is_bounded(info),
+            guarantee=validated.source_guarantee(info),
+        )
+        step = Transformation(
+            lambda s, inputs, c: n.Scan(table=table, schema=schema), (), schema, name, configurable=False
+        )
+        stream = DataStream(self, step)
+        if watermark_strategy is None:
+            return stream
+        if watermark is None:
+            return stream.assign_timestamps_and_watermarks(watermark_strategy)
+        return DataStream(self, stream._with_times(watermark_strategy))
+
+    def _per_split(self, strategy: WatermarkStrategy, schema: Schema) -> WatermarkSpec | None:
+        """What the source itself can make watermarks of; None: they are made behind it."""
+        rowtime = None
+        if strategy.column is not None:
+            rowtime = column_index(schema, strategy.column, "with_timestamp_column")
+        elif strategy.assigner is not None:
+            extract = getattr(strategy.assigner, "extract_timestamp", strategy.assigner)
+            found = traced(extract, schema, 0)
+            if found is None or len(found) != 1:
+                return None
+            rowtime = found[0]
+        if rowtime is not None and not isinstance(schema.types[rowtime], t.TIMESTAMPS):
+            return None
+        idle = strategy.idle_timeout_ms
+        return WatermarkSpec(
+            rowtime=rowtime,
+            delay_us=strategy.delay_us,
+            idle_timeout_ms=self.idle_timeout_ms() if idle is None else idle,
+            interval_ms=WATERMARK_INTERVAL_MS.read(self.configuration),
+        )
+
+    # -- sinks ------------------------------------------------------------------------------------
+
+    def add_sink_step(self, stream: DataStream, sink: Sink) -> DataStreamSink:
+        step = self._sink_step(stream, sink)
+        self._sinks.append(step)
+        return DataStreamSink(step)
+
+    def _sink_step(self, stream: DataStream, sink: Sink) -> Transformation:
+        if not isinstance(sink, Sink):
+            raise SpecError(
+                "not a sink", expected="Sink.connector('print'), NatsSink, FileSink …", got=repr(sink)
+            )
+        schema = sink.schema if len(sink.schema) else stream.schema
+        have = [x.with_nullable(True) for x in stream.schema.types]
+        if have != [x.with_nullable(True) for x in schema.types]:
+            raise SpecError(
+                f"the stream does not fit the sink '{sink.name}'",
+                expected=str(schema),
+                got=str(stream.schema),
+            )
+        connector = validate_table(schema, sink.all_options, role="sink", where=f"sink '{sink.name}'")
+        info = table_info(schema, sink.all_options)
+        table = n.TableRef(
+            name=sink.name,
+            connector=sink.name,
+            options=sink.all_options,
+            physical=schema,
+            schema=schema,
+            primary_key=sink.primary_key,
+            guarantee=connector.sink_guarantee(info),
+            sink_modes=tuple(connector.sink_modes(info)),
+        )
+        keys = tuple(column_index(schema, k, "primary key") for k in sink.primary_key)
+
+        def make(step: Transformation, inputs: tuple[n.Node, ...], compiler: Compiler) -> n.Node:
+            return n.Sink(
+                input=inputs[0],
+                table=table,
+                upsert_keys=keys,
+                name=step.name,
+                uid=step.uid,
+                parallelism=step.parallelism,
+                schema=schema,
+            )
+
+        return Transformation(make, (stream._step,), schema, f"Sink: {sink.name}")
+
+    # -- running ---------------------------------------------------------------------------------------
+
+    def job_graph(self, job_name: str | None = None) -> JobGraph:
+        """The planned job of all sinks so far."""
+        return self._plan(self._sinks, job_name)
+
+    def get_execution_plan(self) -> str:
+        """The plans as text (EXPLAIN)."""
+        return self.job_graph().plan
+
+    def execute(self, job_name: str | None = None) -> JobExecutionResult:
+        """Run the job to its end; raises its error. In a planner process the plan is recorded
+        instead and the result is empty."""
+        graph = self._take(job_name)
+        if execution.recorded(graph):
+            return execution.JobExecutionResult("")
+        return execution.submit(graph, self.configuration).get_job_execution_result()
+
+    def execute_async(self, job_name: str | None = None) -> JobClient | None:
+        """Submit and return; None in a planner process."""
+        graph = self._take(job_name)
+        if execution.recorded(graph):
+            return None
+        return execution.submit(graph, self.configuration)
+
+    def collect(self, stream: DataStream, job_name: str | None, limit: int | None) -> Iterator[Any]:
+        """Records of ``DataStream.execute_and_collect``."""
+        execution.refuse_when_planning("execute_and_collect()")
+        compiler = Compiler()
+        bounded = Analysis().of(compiler.node(stream._step)).bounded
+        step = self._sink_step(stream, Sink.connector("collect", {"bounded": bounded}))
+        step.parallelism = 1
+        sinks, self._sinks = [*self._sinks, step], []
+        client = execution.submit(self._plan(sinks, job_name), self.configuration)
+        rows = client.rows(stream.schema)
+        try:
+            for i, row in enumerate(rows):
+                if limit is not None and i >= limit:
+                    return
+                yield row
+        finally:
+            rows.close()  # type: ignore[attr-defined]
+
+    def _take(self, job_name: str | None) -> JobGraph:
+        graph = self.job_graph(job_name)
+        self._sinks.clear()
+        return graph
+
+    def _plan(self, sinks: list[Transformation], job_name: str | None) -> JobGraph:
+        from penstock.plan.physical import plan_job
+
+        if not sinks:
+            raise SpecError(
+                "a job without a sink", expected="sink_to(…) or print() before execute()", got="no sink"
+            )
+        compiler = Compiler()
+        nodes = tuple(compiler.node(s) for s in sinks)
+        plan = n.LogicalPlan(
+            name=job_name or self.configuration.get("pipeline.name") or "Penstock Streaming Job",
+            sinks=nodes,  # type: ignore[arg-type]
+            config=self.configuration,
+        )
+        return plan_job(plan, compiler.functions, python_path=tuple(self._python_path))
+
+
+def _texts(config: Mapping[str, Any]) -> dict[str, str]:
+    return {k: str(v).lower() if isinstance(v, bool) else str(v) for k, v in config.items()}
+
+
+def _metadata_type(connector: Any, key: str, name: str) -> t.LogicalType:
+    if key not in connector.metadata:
+        raise SpecError(
+            f"source '{name}' has no metadata '{key}'",
+            expected=", ".join(connector.metadata) or "none",
+            got=repr(key),
+        )
+    return connector.metadata[key]

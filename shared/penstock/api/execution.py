@@ -1,0 +1,140 @@
+"""Running a planned job: on the cluster that is configured, else on one of its own."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from penstock.api.client import TERMINAL, ClusterClient
+from penstock.errors import UnsupportedError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+    from contextlib import AbstractContextManager
+
+    from penstock.jobgraph import JobGraph
+    from penstock.types.logical import Schema
+
+#: Address of the cluster: this environment variable, or the key ``rest.address``.
+CLUSTER_VARIABLE = "PENSTOCK_CLUSTER"
+
+
+@dataclass
+class JobExecutionResult:
+    """Of a finished job. ``details``: what ``GET /jobs/{id}`` said at the end."""
+
+    job_id: str
+    details: dict[str, Any] = field(default_factory=dict)
+
+    def get_job_id(self) -> str:
+        return self.job_id
+
+    def get_net_runtime(self) -> int:
+        """ms"""
+        return int(self.details.get("duration", 0))
+
+
+class JobClient:
+    """A submitted job. ``close`` ends the embedded cluster, if one was started for it."""
+
+    def __init__(
+        self, client: ClusterClient, job_id: str, cluster: AbstractContextManager[Any] | None
+    ) -> None:
+        self._client = client
+        self._job_id = job_id
+        self._cluster = cluster
+
+    def get_job_id(self) -> str:
+        return self._job_id
+
+    def get_job_status(self) -> str:
+        return self._client.job(self._job_id)["state"]
+
+    def cancel(self) -> None:
+        self._client.cancel(self._job_id)
+
+    def get_job_execution_result(self) -> JobExecutionResult:
+        """Wait for the end; raises the job's error."""
+        try:
+            return JobExecutionResult(self._job_id, self._client.wait(self._job_id))
+        finally:
+            self.close()
+
+    result = get_job_execution_result
+
+    def rows(self, schema: Schema) -> Iterator[Any]:
+        """The collect sink's records as they come."""
+        from penstock.api.results import read_records
+
+        try:
+            yield from read_records(self._client, self._job_id, schema)
+            job = self._client.wait(self._job_id)
+            self._client.raise_if_failed(self._job_id, job)
+        except GeneratorExit:
+            if self.get_job_status() not in TERMINAL:
+                self.cancel()
+            raise
+        finally:
+            self.close()
+
+    def close(self) -> None:
+        self._client.close()
+        cluster, self._cluster = self._cluster, None
+        if cluster is not None:
+            cluster.__exit__(None, None, None)
+
+
+def submit(graph: JobGraph, config: Mapping[str, str]) -> JobClient:
+    """Send the job to the configured cluster; without one, start an embedded cluster that has
+    enough slots and ends with the job."""
+    address = config.get("rest.address") or os.environ.get(CLUSTER_VARIABLE)
+    cluster: Any = None
+    if not address:
+        from penstock.cli.embedded import EmbeddedCluster
+
+        slots = max((v.parallelism for v in graph.vertices), default=1)
+        groups = len({v.slot_sharing_group for v in graph.vertices})
+        cluster = EmbeddedCluster(slots=max(2, slots * groups), config=dict(config))
+        cluster.__enter__()
+        address = cluster.rest_url
+    client = ClusterClient(address)
+    try:
+        job_id = client.submit({"name": graph.name, "job_graph": msgspec.to_builtins(graph)})
+    except BaseException:
+        client.close()
+        if cluster is not None:
+            cluster.__exit__(None, None, None)
+        raise
+    return JobClient(client, job_id, cluster)
+
+
+# -- the planner's recorder ------------------------------------------------------------------------
+
+_recorder: Callable[[JobGraph], None] | None = None
+
+
+def record_with(recorder: Callable[[JobGraph], None] | None) -> None:
+    """In a planner process ``execute`` gives the plan to ``recorder`` instead of running it."""
+    global _recorder
+    _recorder = recorder
+
+
+def recorded(graph: JobGraph) -> bool:
+    """True when a planner took the job."""
+    if _recorder is None:
+        return False
+    _recorder(graph)
+    return True
+
+
+def refuse_when_planning(what: str) -> None:
+    if _recorder is not None:
+        raise UnsupportedError(
+            f"{what} in a program that is submitted to a cluster",
+            expected="execute() with sinks",
+            got=what,
+            remedy="use a sink (print, nats, filesystem), or run the program where you are",
+        )

@@ -1,0 +1,133 @@
+"""Interval joins of keyed streams, on columns."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from penstock.api.common import duration_us
+from penstock.api.transformations import Compiler, plain, transform
+from penstock.api.windowed import _with_time_column
+from penstock.errors import SpecError
+from penstock.functions.expr import InputRef
+from penstock.jobgraph.specs import RecordTimeSpec
+from penstock.plan import nodes as n
+from penstock.types import logical as t
+from penstock.types.logical import Schema
+
+if TYPE_CHECKING:
+    from penstock.api.datastream import DataStream
+    from penstock.api.keyed import KeyedStream
+
+
+class IntervalJoin:
+    """``left.interval_join(right).between(low, high)``: right.time in [left.time + low,
+    left.time + high]."""
+
+    def __init__(self, left: KeyedStream, right: KeyedStream) -> None:
+        left_types = [left._step.schema.types[k].with_nullable(True) for k in left._keys]
+        right_types = [right._step.schema.types[k].with_nullable(True) for k in right._keys]
+        if left_types != right_types:
+            raise SpecError(
+                "a join of keys of different types",
+                expected=", ".join(map(str, left_types)),
+                got=", ".join(map(str, right_types)),
+            )
+        self._left = left
+        self._right = right
+        self._bounds: tuple[int, int] | None = None
+
+    def between(self, lower: Any, upper: Any) -> IntervalJoin:
+        low, high = duration_us(lower, "lower bound"), duration_us(upper, "upper bound")
+        if low > high:
+            raise SpecError("an empty interval", expected="lower <= upper", got=f"{lower} … {upper}")
+        self._bounds = (low, high)
+        return self
+
+    def inner(self) -> DataStream:
+        """Rows of left's columns, then right's (a name that is there already gets a 0)."""
+        return self._join("inner")
+
+    def left(self) -> DataStream:
+        """Also left rows without a match, with NULLs, once the watermark passed their interval."""
+        return self._join("left")
+
+    def process(self, func: Any, output_type: t.LogicalType | None = None) -> DataStream:
+        """``func(left, right)`` of every pair."""
+        width = self._left._width
+        names = tuple(self._left.schema.names), tuple(self._right.schema.names)
+        call = getattr(func, "process_element", func)
+        return self.inner().map(_OfPair(call, width, names), output_type)
+
+    def _join(self, kind: str) -> DataStream:
+        from penstock.api.datastream import DataStream
+
+        if self._bounds is None:
+            raise SpecError("an interval join without bounds", expected=".between(lower, upper)")
+        left, right = self._left, self._right
+        low, high = self._bounds
+        steps = (_with_time_column(left._step), _with_time_column(right._step))
+        left_schema, right_schema = (s.schema for s in steps)
+        left_time, right_time = len(left_schema) - 1, len(right_schema) - 1
+        optional = [t.Field(f.name, f.type.with_nullable(True)) for f in right_schema.fields]
+        both = Schema((*left_schema.fields, *(optional if kind == "left" else right_schema.fields)))
+
+        def make(inputs: tuple[n.Node, ...], compiler: Compiler) -> n.Node:
+            return n.Join(
+                left=inputs[0],
+                right=inputs[1],
+                kind=kind,  # type: ignore[arg-type]
+                left_keys=left._keys,
+                right_keys=right._keys,
+                interval=(left_time, right_time, low, high),
+                schema=both,
+            )
+
+        joined = plain(make, steps, both, "Interval Join")
+        width = len(left_schema)
+        wanted = [*range(left._width), *(width + i for i in range(right._width)), left_time]
+        fields = _unique([both.fields[i] for i in wanted[:-1]])
+        out = Schema((*fields, t.Field("__time", both.types[left_time])))
+        refs = tuple(InputRef(i, both.types[i]) for i in wanted)
+        kept = plain(
+            lambda inputs, c: n.Project(input=inputs[0], expressions=refs, schema=out),
+            (joined,),
+            out,
+            "Record",
+        )
+        spec = RecordTimeSpec(kind="assign", column=len(out) - 1, drop=True)
+        timed = transform(lambda s, c: spec, (kept,), Schema(out.fields[:-1]), "Event time")
+        return DataStream(left._env, timed)
+
+
+def _unique(fields: list[t.Field]) -> list[t.Field]:
+    seen: set[str] = set()
+    out = []
+    for field in fields:
+        name, number = field.name, 0
+        while name in seen:
+            name, number = f"{field.name}{number}", number + 1
+        seen.add(name)
+        out.append(t.Field(name, field.type))
+    return out
+
+
+class _OfPair:
+    """Splits a joined row into the two records."""
+
+    def __init__(self, function: Any, width: int, names: tuple[tuple[str, ...], tuple[str, ...]]) -> None:
+        self.function = function
+        self.width = width
+        self.names = names
+
+    def __call__(self, row: Any) -> Any:
+        return self.function(
+            _record(self.names[0], row[: self.width]), _record(self.names[1], row[self.width :])
+        )
+
+
+def _record(names: tuple[str, ...], values: tuple[Any, ...]) -> Any:
+    from penstock.runtime.state.values import make_row
+
+    if names == ("value",):
+        return values[0]
+    return make_row(names, values)

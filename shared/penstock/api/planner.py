@@ -1,0 +1,197 @@
+"""The planner process: a job spec in, a job graph out.
+
+``python -m penstock.api.planner`` reads a JobSpec (JSON) from standard input and writes, as the
+last line of standard output, ``{"job_graph": …}`` or ``{"error": PenstockError.to_dict()}``. What
+the user's program prints goes to standard error.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+import types
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from penstock.errors import FunctionError, InternalError, PenstockError, SpecError
+from penstock.messages.cluster import JobSpec
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from penstock.jobgraph import JobGraph
+
+#: File name of the user's source text in tracebacks.
+_PROGRAM = "<job>"
+
+
+def plan_spec(spec: JobSpec) -> JobGraph:
+    """Plan a spec in this process. ``PenstockError`` with the user's traceback when it fails."""
+    given = [k for k in ("sql", "python", "job_graph") if getattr(spec, k) is not None]
+    if len(given) != 1:
+        raise SpecError(
+            "a job spec with nothing to run" if not given else "a job spec with several programs",
+            expected="exactly one of sql, python, job_graph",
+            got=", ".join(given) or "none of them",
+        )
+    config = configuration(spec)
+    if spec.sql is not None:
+        from penstock.sql.session import plan_script
+
+        graph = plan_script(spec.sql, config).job_graph
+    elif spec.python is not None:
+        graph = _plan_python(spec, config)
+    else:
+        graph = _decoded(spec.job_graph)
+        graph = msgspec.structs.replace(graph, config={**graph.config, **config})
+    if spec.name:
+        graph = msgspec.structs.replace(graph, name=spec.name)
+    if spec.files:
+        graph = msgspec.structs.replace(graph, python_path=(*spec.files, *graph.python_path))
+    return graph
+
+
+def configuration(spec: JobSpec) -> dict[str, str]:
+    """The spec's configuration as text, its parallelism included."""
+    config = {k: str(v).lower() if isinstance(v, bool) else str(v) for k, v in spec.config.items()}
+    if spec.parallelism is not None:
+        config["parallelism.default"] = str(spec.parallelism)
+    return config
+
+
+def _decoded(data: Any) -> JobGraph:
+    from penstock.jobgraph import JobGraph
+
+    try:
+        return msgspec.convert(data, JobGraph)
+    except msgspec.ValidationError as err:
+        raise SpecError("a malformed job graph", expected="what the planner made", got=str(err)) from err
+
+
+# -- Python programs -------------------------------------------------------------------------------
+
+
+def _plan_python(spec: JobSpec, config: dict[str, str]) -> JobGraph:
+    from penstock.api import environment, execution
+
+    graphs: list[JobGraph] = []
+    execution.record_with(graphs.append)
+    environment.set_defaults(config)
+    try:
+        with _as_main(spec) as module:
+            _run(spec, module)
+    finally:
+        execution.record_with(None)
+        environment.set_defaults({})
+    if len(graphs) != 1:
+        raise SpecError(
+            "the program executed no job" if not graphs else "the program executed several jobs",
+            expected="one call of execute()",
+            got=str(len(graphs)),
+            where=spec.entry or "top level",
+            remedy="call env.execute() once" if graphs else "call env.execute() at the end of the program",
+        )
+    return graphs[0]
+
+
+@contextlib.contextmanager
+def _as_main(spec: JobSpec) -> Iterator[types.ModuleType]:
+    """A module that is ``__main__`` while it runs (so its functions are pickled by value)."""
+    module = types.ModuleType("__main__")
+    module.__dict__["__file__"] = _PROGRAM
+    before = sys.modules["__main__"], sys.argv, list(sys.path)
+    sys.modules["__main__"] = module
+    sys.argv = [spec.name or _PROGRAM, *spec.args]
+    sys.path[:0] = [f for f in spec.files if os.path.exists(f)]
+    try:
+        yield module
+    finally:
+        sys.modules["__main__"], sys.argv = before[0], before[1]
+        sys.path[:] = before[2]
+
+
+def _run(spec: JobSpec, module: types.ModuleType) -> None:
+    import linecache
+
+    assert spec.python is not None
+    text = spec.python
+    # So that tracebacks show the user's lines.
+    linecache.cache[_PROGRAM] = (len(text), None, text.splitlines(keepends=True), _PROGRAM)
+    try:
+        code = compile(text, _PROGRAM, "exec")
+        if spec.entry is None:
+            exec(code, module.__dict__)
+            return
+        module.__dict__["__name__"] = "__penstock_job__"
+        exec(code, module.__dict__)
+        module.__dict__["__name__"] = "__main__"
+        entry = module.__dict__.get(spec.entry)
+        if not callable(entry):
+            raise SpecError(
+                f"the program has no function '{spec.entry}'",
+                expected="a function of that name",
+                got=", ".join(k for k, v in module.__dict__.items() if callable(v) and k[0] != "_") or "none",
+            )
+        entry(*spec.args)
+    except PenstockError as err:
+        if err.user_traceback is None:
+            err.user_traceback = _traceback(err)
+        raise
+    except SystemExit as err:
+        if err.code not in (None, 0):
+            raise FunctionError(f"the program ended with exit code {err.code}", where=_PROGRAM) from err
+    except Exception as err:
+        raise FunctionError(
+            f"the program raised {type(err).__name__}: {err}",
+            where=_PROGRAM,
+            user_traceback=_traceback(err),
+        ) from err
+
+
+def _traceback(err: BaseException) -> str:
+    """From the program's first line on; of ours only what lies before it is left out."""
+    import traceback
+
+    tb = err.__traceback__
+    while tb is not None and tb.tb_frame.f_code.co_filename != _PROGRAM:
+        tb = tb.tb_next
+    return "".join(traceback.format_exception(type(err), err, tb))
+
+
+# -- the process --------------------------------------------------------------------------------------
+
+
+def answer(data: bytes) -> dict[str, Any]:
+    """The reply to a spec: never raises."""
+    try:
+        try:
+            spec = msgspec.json.decode(data, type=JobSpec)
+        except msgspec.MsgspecError as err:
+            raise SpecError("a malformed job spec", expected="a JobSpec", got=str(err)) from err
+        return {"job_graph": msgspec.to_builtins(plan_spec(spec))}
+    except PenstockError as err:
+        return {"error": err.to_dict()}
+    except Exception as err:
+        import traceback
+
+        error = InternalError(
+            f"planning failed: {type(err).__name__}: {err}", user_traceback=traceback.format_exc()
+        )
+        return {"error": error.to_dict()}
+
+
+def main() -> None:
+    # The reply is the last line of standard output: nothing else may reach it.
+    out = os.dup(1)
+    os.dup2(2, 1)
+    sys.stdout = sys.stderr
+    reply = answer(sys.stdin.buffer.read())
+    with os.fdopen(out, "wb") as stream:
+        stream.write(msgspec.json.encode(reply) + b"\n")
+        stream.flush()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,132 @@
+"""What a program builds: a graph of transformations, compiled into one logical plan.
+
+Transformations are mutable while the program runs (``.name()``, ``.uid()``, a side output asked
+for later); ``Compiler`` turns them into immutable plan nodes, each once.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from penstock.api.artifacts import make_artifact
+from penstock.errors import SpecError
+from penstock.plan import nodes as n
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from penstock.jobgraph import FunctionArtifact, Partitioning
+    from penstock.jobgraph.specs import OperatorSpec
+    from penstock.types.logical import Schema
+
+
+@dataclass(eq=False)
+class Transformation:
+    """One step. ``make(self, inputs, compiler)`` gives its plan node."""
+
+    make: Callable[[Transformation, tuple[n.Node, ...], Compiler], n.Node]
+    inputs: tuple[Transformation, ...]
+    schema: Schema
+    name: str
+    uid: str | None = None
+    parallelism: int | None = None
+    slot_sharing_group: str | None = None
+    chain: bool = True
+    #: Side outputs that are read: tag → schema.
+    tags: dict[str, Schema] = field(default_factory=dict)
+    #: True where ``uid``, ``parallelism`` … reach the plan.
+    configurable: bool = True
+    #: True where side outputs can be read.
+    has_tags: bool = False
+
+
+class Compiler:
+    """``functions``: the job's function table, filled on the way."""
+
+    def __init__(self) -> None:
+        self.functions: dict[str, FunctionArtifact] = {}
+        self._nodes: dict[int, n.Node] = {}
+        self._names: dict[int, str] = {}
+        self._kept: list[Any] = []
+
+    def node(self, step: Transformation) -> n.Node:
+        found = self._nodes.get(id(step))
+        if found is None:
+            inputs = tuple(self.node(i) for i in step.inputs)
+            found = self._nodes[id(step)] = step.make(step, inputs, self)
+        return found
+
+    def function(self, function: Any, what: str) -> str:
+        """The function-table name of an object; the same object, the same name."""
+        name = self._names.get(id(function))
+        if name is None:
+            readable = getattr(function, "__name__", type(function).__name__).strip("<>")
+            name = f"{what}-{len(self.functions)}-{readable}"
+            self.functions[name] = make_artifact(function, f"the function of '{what}'")
+            self._names[id(function)] = name
+            self._kept.append(function)
+        return name
+
+
+def transform(
+    spec: Callable[[Transformation, Compiler], OperatorSpec],
+    inputs: tuple[Transformation, ...],
+    schema: Schema,
+    name: str,
+    partitioning: tuple[Partitioning | None, ...] = (),
+    **options: Any,
+) -> Transformation:
+    """A step that is an operator as it is (``plan.nodes.Transform``)."""
+
+    def make(step: Transformation, nodes: tuple[n.Node, ...], compiler: Compiler) -> n.Node:
+        return n.Transform(
+            inputs=nodes,
+            spec=spec(step, compiler),
+            name=step.name,
+            uid=step.uid,
+            partitioning=partitioning or (None,) * len(nodes),
+            parallelism=step.parallelism,
+            slot_sharing_group=step.slot_sharing_group,
+            chain=step.chain,
+            schema=step.schema,
+            side_outputs=step.tags,
+        )
+
+    return Transformation(make, inputs, schema, name, **options)
+
+
+def plain(
+    make: Callable[[tuple[n.Node, ...], Compiler], n.Node],
+    inputs: tuple[Transformation, ...],
+    schema: Schema,
+    name: str,
+) -> Transformation:
+    """A step that is a relational plan node: the planner names and places it."""
+    return Transformation(
+        lambda step, nodes, compiler: make(nodes, compiler), inputs, schema, name, configurable=False
+    )
+
+
+def side_output(of: Transformation, tag: str, schema: Schema) -> Transformation:
+    if not of.has_tags:
+        raise SpecError(
+            f"'{of.name}' has no side outputs",
+            expected="get_side_output right after process() or a window",
+            got=f"side output '{tag}' of '{of.name}'",
+        )
+    known = of.tags.setdefault(tag, schema)
+    if known != schema:
+        raise SpecError(f"side output '{tag}' is read with two types", expected=str(known), got=str(schema))
+    return plain(
+        lambda nodes, compiler: n.SideOutput(input=nodes[0], tag=tag, schema=schema),
+        (of,),
+        schema,
+        f"side output {tag}",
+    )
+
+
+def replace_spec(spec: Any, **changes: Any) -> Any:
+    return msgspec.structs.replace(spec, **changes)

@@ -1,0 +1,214 @@
+"""``Types``: Flink's names for the types of records and state. Each gives a ``LogicalType``.
+
+A stream of ``Types.ROW_NAMED(names, types)`` has those columns and its records have
+attributes of those names; of ``Types.TUPLE(types)`` has columns ``f0, f1, …`` and plain tuples;
+of any other type it is a stream of bare values (one column ``value``).
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import types
+import typing
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any
+
+from penstock.errors import SpecError
+from penstock.runtime.operators.output_tag import schema_of, type_of
+from penstock.types import logical as t
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+__all__ = ["Types", "annotated_type", "schema_of", "type_of", "type_of_values"]
+
+LOGICAL_TYPES = tuple(t.LogicalType.__args__)  # type: ignore[attr-defined]
+
+
+class Types:
+    """Type information. ``PICKLED_BYTE_ARRAY`` is any Python value, pickled: slow, not
+    readable by other tools, and what a function's output is when nothing was declared."""
+
+    @staticmethod
+    def BOOLEAN() -> t.LogicalType:
+        return t.BooleanType()
+
+    @staticmethod
+    def BYTE() -> t.LogicalType:
+        return t.TinyIntType()
+
+    @staticmethod
+    def SHORT() -> t.LogicalType:
+        return t.SmallIntType()
+
+    @staticmethod
+    def INT() -> t.LogicalType:
+        return t.IntType()
+
+    @staticmethod
+    def LONG() -> t.LogicalType:
+        return t.BigIntType()
+
+    @staticmethod
+    def FLOAT() -> t.LogicalType:
+        return t.FloatType()
+
+    @staticmethod
+    def DOUBLE() -> t.LogicalType:
+        return t.DoubleType()
+
+    @staticmethod
+    def STRING() -> t.LogicalType:
+        return t.VarCharType()
+
+    @staticmethod
+    def CHAR() -> t.LogicalType:
+        return t.CharType(1)
+
+    @staticmethod
+    def BIG_INT() -> t.LogicalType:
+        return t.DecimalType(38, 0)
+
+    @staticmethod
+    def BIG_DEC(precision: int = 38, scale: int = 18) -> t.LogicalType:
+        return t.DecimalType(precision, scale)
+
+    @staticmethod
+    def BYTES() -> t.LogicalType:
+        return t.VarBinaryType()
+
+    @staticmethod
+    def SQL_DATE() -> t.LogicalType:
+        return t.DateType()
+
+    @staticmethod
+    def SQL_TIME() -> t.LogicalType:
+        return t.TimeType(6)
+
+    @staticmethod
+    def SQL_TIMESTAMP(precision: int = 6) -> t.LogicalType:
+        """Without time zone: a naive ``datetime``."""
+        return t.TimestampType(precision)
+
+    @staticmethod
+    def INSTANT(precision: int = 6) -> t.LogicalType:
+        """A point in time: an aware ``datetime``."""
+        return t.TimestampLtzType(precision)
+
+    @staticmethod
+    def PICKLED_BYTE_ARRAY() -> t.LogicalType:
+        return t.RawType()
+
+    @staticmethod
+    def TUPLE(types: Sequence[t.LogicalType]) -> t.LogicalType:
+        return t.RowType(tuple(t.Field(f"f{i}", _checked(x)) for i, x in enumerate(types)))
+
+    @staticmethod
+    def ROW(types: Sequence[t.LogicalType]) -> t.LogicalType:
+        return Types.TUPLE(types)
+
+    @staticmethod
+    def ROW_NAMED(names: Sequence[str], types: Sequence[t.LogicalType]) -> t.LogicalType:
+        if len(names) != len(types) or len(set(names)) != len(names):
+            raise SpecError(
+                "names and types of a row do not fit",
+                expected="as many different names as types",
+                got=f"names {list(names)}, {len(types)} types",
+            )
+        return t.RowType(tuple(t.Field(n, _checked(x)) for n, x in zip(names, types, strict=True)))
+
+    @staticmethod
+    def LIST(element_type: t.LogicalType) -> t.LogicalType:
+        return t.ArrayType(_checked(element_type))
+
+    PRIMITIVE_ARRAY = BASIC_ARRAY = OBJECT_ARRAY = LIST
+
+    @staticmethod
+    def MAP(key_type: t.LogicalType, value_type: t.LogicalType) -> t.LogicalType:
+        return t.MapType(_checked(key_type), _checked(value_type))
+
+
+def _checked(type_: Any) -> t.LogicalType:
+    if not isinstance(type_, LOGICAL_TYPES):
+        raise SpecError("not a type", expected="Types.STRING(), Types.LONG(), …", got=repr(type_))
+    return type_
+
+
+_PYTHON: dict[Any, t.LogicalType] = {
+    bool: t.BooleanType(),
+    int: t.BigIntType(),
+    float: t.DoubleType(),
+    str: t.VarCharType(),
+    bytes: t.VarBinaryType(),
+    Decimal: t.DecimalType(38, 18),
+    dt.date: t.DateType(),
+    dt.time: t.TimeType(6),
+    dt.timedelta: t.DayTimeIntervalType(),
+}
+
+
+def annotated_type(function: Callable[..., Any], method: str) -> t.LogicalType | None:
+    """The type that a function's return annotation declares (``-> int``, ``-> tuple[str,
+    int]``, ``Iterator[str]`` of a flat_map …), None when it declares none we know."""
+    target = getattr(function, method, function)
+    try:
+        declared = typing.get_type_hints(target).get("return")
+    except (NameError, TypeError, AttributeError):
+        # An annotation that cannot be resolved declares nothing.
+        return None
+    if method == "flat_map":
+        arguments = typing.get_args(declared)
+        if typing.get_origin(declared) is tuple or not arguments:
+            return None
+        declared = arguments[0]
+    return _from_annotation(declared)
+
+
+def _from_annotation(declared: Any) -> t.LogicalType | None:
+    if isinstance(declared, type) and declared in _PYTHON:
+        return _PYTHON[declared]
+    arguments = [a for a in typing.get_args(declared) if a is not type(None)]
+    inner = [_from_annotation(a) for a in arguments]
+    if not inner or any(x is None for x in inner):
+        return None
+    origin = typing.get_origin(declared)
+    if origin is tuple and Ellipsis not in arguments:
+        return Types.TUPLE(inner)  # type: ignore[arg-type]
+    if origin is list:
+        return t.ArrayType(inner[0])  # type: ignore[arg-type]
+    if origin is dict:
+        return t.MapType(inner[0], inner[1])  # type: ignore[arg-type]
+    if origin in (typing.Union, types.UnionType) and len(inner) == 1:
+        return inner[0]  # Optional: every type is nullable
+    return None
+
+
+def type_of_values(values: Sequence[Any]) -> t.LogicalType:
+    """The common type of Python values, RAW when they have none."""
+    present = [v for v in values if v is not None]
+    if not present:
+        return t.RawType()
+    kinds = set(map(type, present))
+    if kinds == {int, float}:
+        return t.DoubleType()
+    if kinds == {dt.datetime}:
+        aware = {v.tzinfo is not None for v in present}
+        if len(aware) == 1:
+            return t.TimestampLtzType() if aware.pop() else t.TimestampType()
+        return t.RawType()
+    if len(kinds) == 1 and (kind := kinds.pop()) in _PYTHON:
+        if kind is int and not all(-(2**63) <= v < 2**63 for v in present):
+            return t.DecimalType(38, 0)
+        return _PYTHON[kind]
+    if all(isinstance(v, tuple) for v in present) and len({len(v) for v in present}) == 1:
+        columns = [type_of_values(column) for column in zip(*present, strict=True)]
+        names = getattr(type(present[0]), "names", None) or [f"f{i}" for i in range(len(columns))]
+        return Types.ROW_NAMED(list(names), columns) if columns else t.RawType()
+    if all(isinstance(v, list) for v in present):
+        return _nested(t.ArrayType, [x for v in present for x in v])
+    return t.RawType()
+
+
+def _nested(make: Callable[[t.LogicalType], t.LogicalType], values: list[Any]) -> t.LogicalType:
+    element = type_of_values(values)
+    return t.RawType() if isinstance(element, t.RawType) else make(element)

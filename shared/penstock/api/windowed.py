@@ -1,0 +1,309 @@
+"""``WindowedStream``: built-in aggregates run on columns; Python functions per record."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from penstock.api import aggregates as agg
+from penstock.api.common import duration_us
+from penstock.api.datastream import DataStream, output_schema, policy
+from penstock.api.selectors import column_index
+from penstock.api.transformations import Compiler, Transformation, plain, transform
+from penstock.api.typeinfo import annotated_type, type_of
+from penstock.errors import SpecError, UnsupportedError
+from penstock.functions.expr import AggregateCall
+from penstock.jobgraph import Hash
+from penstock.jobgraph.specs import KeyedWindowSpec, RecordTimeSpec
+from penstock.plan import nodes as n
+from penstock.runtime.operators.window_functions import EventTimeTrigger, ProcessingTimeTrigger, WindowCall
+from penstock.types import logical as t
+from penstock.types.logical import Schema
+
+if TYPE_CHECKING:
+    from penstock.api.keyed import KeyedStream
+    from penstock.api.windows import WindowAssigner
+    from penstock.runtime.operators.output_tag import OutputTag
+    from penstock.runtime.operators.window_functions import Trigger
+
+_TIME = t.TimestampLtzType(3)
+_WINDOW_TIME = t.TimestampLtzType(3, nullable=False)
+
+
+class WindowedStream:
+    """Settings are kept in this object; a function makes the stream."""
+
+    def __init__(self, keyed: KeyedStream, assigner: WindowAssigner) -> None:
+        self._keyed = keyed
+        self._assigner = assigner
+        self._trigger: Trigger | None = None
+        self._lateness_us = 0
+        self._late: OutputTag | None = None
+
+    def allowed_lateness(self, lateness: Any) -> WindowedStream:
+        """Keep a window for so long after its end; late records in it fire it again."""
+        self._lateness_us = duration_us(lateness, "allowed_lateness")
+        return self
+
+    def side_output_late_data(self, output_tag: OutputTag) -> WindowedStream:
+        """Records later than all their windows; read them with ``get_side_output``."""
+        if output_tag.schema.types != self._keyed.schema.types:
+            raise SpecError(
+                f"the tag '{output_tag.tag_id}' of late records has another type",
+                expected=f"OutputTag({output_tag.tag_id!r}, {type_of(self._keyed.schema)})",
+                got=str(output_tag.type),
+            )
+        self._late = output_tag
+        return self
+
+    def trigger(self, trigger: Trigger) -> WindowedStream:
+        default = EventTimeTrigger if self._assigner.event_time else ProcessingTimeTrigger
+        self._trigger = None if type(trigger) is default else trigger
+        return self
+
+    # -- built-in aggregates, on columns -------------------------------------------------------
+
+    def count(self) -> DataStream:
+        return self.aggregate(agg.count())
+
+    def sum(self, column: str | int = 0) -> DataStream:
+        return self.aggregate(agg.sum(column))
+
+    def min(self, column: str | int = 0) -> DataStream:
+        return self.aggregate(agg.min(column))
+
+    def max(self, column: str | int = 0) -> DataStream:
+        return self.aggregate(agg.max(column))
+
+    def aggregate(
+        self,
+        *aggregates: Any,
+        window_function: Any = None,
+        accumulator_type: t.LogicalType | None = None,
+        output_type: t.LogicalType | None = None,
+        on_error: str = "fail",
+    ) -> DataStream:
+        """Built-in ones (``agg.count("n"), agg.avg("delay")``, or ``"count", ("max", "delay")``)
+        give rows (keys, aggregates, window_start, window_end). Or one ``AggregateFunction``,
+        optionally followed by a ``ProcessWindowFunction``."""
+        built_in = [agg.by_name(a) for a in aggregates]
+        if built_in and all(b is not None for b in built_in):
+            return self._columnar([b for b in built_in if b is not None])
+        if len(aggregates) == 2 and window_function is None:
+            aggregates, window_function = aggregates[:1], aggregates[1]
+        if len(aggregates) != 1:
+            raise SpecError(
+                "aggregate of a window",
+                expected="built-in aggregates, or one AggregateFunction",
+                got=", ".join(map(repr, aggregates)) or "nothing",
+            )
+        function = aggregates[0]
+        state = accumulator_type or annotated_type(function, "create_accumulator") or t.RawType()
+        if window_function is None:
+            schema = output_schema(function, output_type, "get_result")
+        else:
+            schema = output_schema(window_function, output_type, "process")
+        return self._python("aggregate", function, window_function, state, schema, on_error)
+
+    def _columnar(self, built_in: list[agg.BuiltinAggregate]) -> DataStream:
+        keyed, late = self._keyed, self._late
+        if self._trigger is not None or not self._assigner.event_time:
+            what = "a trigger" if self._trigger is not None else "processing time"
+            raise UnsupportedError(
+                f"built-in aggregates over a window with {what}",
+                expected="event-time windows with the default trigger",
+                remedy="use an AggregateFunction",
+            )
+        step, schema = keyed._step, keyed._step.schema
+        timed = _with_time_column(step)
+        time_index = len(schema)
+        calls, fields = [], [schema.fields[k] for k in keyed._keys]
+        for one in built_in:
+            call, name = _call(one, keyed.schema)
+            calls.append(call)
+            fields.append(t.Field(name, call.type))
+        names = [f.name for f in fields]
+        if len(set(names)) != len(names):
+            raise SpecError(
+                "two output columns of one name", got=", ".join(names), remedy="name them with .alias(…)"
+            )
+        ends = [t.Field("window_start", _WINDOW_TIME), t.Field("window_end", _WINDOW_TIME)]
+        whole = Schema((*fields, *ends, t.Field("__time", _WINDOW_TIME)))
+        window = msgspec.structs.replace(self._assigner.spec, time=time_index, ltz=True)
+
+        def make(inputs: tuple[n.Node, ...], compiler: Compiler) -> n.Node:
+            return n.WindowAggregate(
+                input=inputs[0],
+                window=window,
+                keys=keyed._keys,
+                aggregates=tuple(calls),
+                window_columns=("start", "end", "time"),
+                late_tag=None if late is None else late.tag_id,
+                allowed_lateness_us=self._lateness_us,
+                schema=whole,
+            )
+
+        aggregated = plain(make, (timed,), whole, "Window Aggregate")
+        spec = RecordTimeSpec(kind="assign", column=len(whole) - 1, drop=True)
+        out = transform(lambda s, c: spec, (aggregated,), Schema(whole.fields[:-1]), "Window time")
+        return WindowResult(keyed._env, out, aggregated, late, timed, keyed._width)
+
+    # -- Python functions ---------------------------------------------------------------------------
+
+    def reduce(
+        self,
+        func: Any,
+        window_function: Any = None,
+        output_type: t.LogicalType | None = None,
+        *,
+        on_error: str = "fail",
+    ) -> DataStream:
+        schema = self._keyed.schema
+        if window_function is not None:
+            out = output_schema(window_function, output_type, "process")
+        else:
+            out = schema
+        return self._python("reduce", func, window_function, type_of(schema), out, on_error)
+
+    def process(
+        self, func: Any, output_type: t.LogicalType | None = None, *, on_error: str = "fail"
+    ) -> DataStream:
+        """A ``ProcessWindowFunction`` over all the window's records (which are kept till then)."""
+        out = output_schema(func, output_type, "process")
+        return self._python("process", None, func, type_of(self._keyed.schema), out, on_error)
+
+    def apply(
+        self, func: Any, output_type: t.LogicalType | None = None, *, on_error: str = "fail"
+    ) -> DataStream:
+        """A ``WindowFunction``."""
+        return self.process(_Applied(func), output_type, on_error=on_error)
+
+    def _python(
+        self,
+        kind: str,
+        function: Any,
+        window_function: Any,
+        state: t.LogicalType,
+        schema: Schema,
+        on_error: str,
+    ) -> DataStream:
+        keyed = self._keyed
+        if self._assigner.spec.kind == "global" and self._trigger is None:
+            raise SpecError(
+                "a global window never fires by itself", expected=".trigger(CountTrigger.of(n)) or another"
+            )
+        on_error = policy(on_error)
+        bundle = WindowCall(function, window_function, state, self._trigger)
+        late = self._late
+
+        def spec(step: Transformation, compiler: Compiler) -> KeyedWindowSpec:
+            return KeyedWindowSpec(
+                window=self._assigner.spec,
+                keys=keyed._keys,
+                function=compiler.function(bundle, "window"),
+                kind=kind,  # type: ignore[arg-type]
+                allowed_lateness_us=self._lateness_us,
+                late_tag=late.tag_id if late is not None and late.tag_id in step.tags else None,
+                event_time=self._assigner.event_time,
+                record_columns=keyed._width,
+                tags=tuple(sorted(step.tags)),
+                on_error=on_error,  # type: ignore[arg-type]
+            )
+
+        step = transform(spec, (keyed._step,), schema, f"Window {kind}", (Hash(keyed._keys),), has_tags=True)
+        return DataStream(keyed._env, step)
+
+
+class WindowResult(DataStream):
+    """What built-in aggregates give; late records leave the aggregate, not the last step."""
+
+    def __init__(
+        self,
+        env: Any,
+        out: Transformation,
+        aggregated: Transformation,
+        late: Any,
+        timed: Transformation,
+        width: int,
+    ) -> None:
+        super().__init__(env, out)
+        self._aggregated = aggregated
+        self._late = late
+        self._timed = timed
+        self._width = width
+
+    def get_side_output(self, output_tag: OutputTag) -> DataStream:
+        if self._late is None or output_tag.tag_id != self._late.tag_id:
+            raise SpecError(
+                f"no side output '{output_tag.tag_id}'",
+                expected="the tag given to side_output_late_data",
+                got=repr(output_tag),
+            )
+        tag, whole = output_tag.tag_id, self._timed.schema
+        # The aggregate sends whole input rows: the record, perhaps a key, and the time column.
+        late = plain(
+            lambda nodes, c: n.SideOutput(input=nodes[0], tag=tag, schema=whole),
+            (self._aggregated,),
+            whole,
+            f"late {tag}",
+        )
+        spec = RecordTimeSpec(kind="assign", column=len(whole) - 1, drop=False)
+        timed = transform(lambda s, c: spec, (late,), whole, "Event time")
+        return DataStream(self._env, narrowed(timed, output_tag.schema, self._width))
+
+
+def narrowed(step: Transformation, schema: Schema, width: int) -> Transformation:
+    """The first ``width`` columns, under the names of ``schema``."""
+    from penstock.functions.expr import InputRef
+
+    refs = tuple(InputRef(i, f.type) for i, f in enumerate(step.schema.fields[:width]))
+    return plain(
+        lambda inputs, c: n.Project(input=inputs[0], expressions=refs, schema=schema),
+        (step,),
+        schema,
+        "Record",
+    )
+
+
+def _with_time_column(step: Transformation) -> Transformation:
+    """The record's event time as the last column."""
+    schema = Schema((*step.schema.fields, t.Field("__time", _TIME)))
+    spec = RecordTimeSpec(kind="append")
+    return transform(lambda s, c: spec, (step,), schema, "Event time column")
+
+
+def _call(one: agg.BuiltinAggregate, schema: Schema) -> tuple[AggregateCall, str]:
+    from penstock.functions.aggregates import infer_aggregate
+
+    args: tuple[int, ...] = ()
+    column = None
+    if one.column is not None:
+        index = column_index(schema, one.column, f"aggregate {one.function}")
+        args, column = (index,), schema.names[index]
+    types = [schema.types[i] for i in args]
+    type_ = infer_aggregate(one.function, types, distinct=one.distinct)
+    call = AggregateCall(
+        function=one.function, args=args, type=type_, distinct=one.distinct, constants=one.constants
+    )
+    return call, one.output_name(column)
+
+
+class _Applied:
+    """A ``WindowFunction`` as a ``ProcessWindowFunction``."""
+
+    def __init__(self, function: Any) -> None:
+        self.function = function
+
+    def open(self, context: Any) -> None:
+        opener = getattr(self.function, "open", None)
+        if opener is not None:
+            opener(context)
+
+    def close(self) -> None:
+        closer = getattr(self.function, "close", None)
+        if closer is not None:
+            closer()
+
+    def process(self, key: Any, context: Any, elements: Any) -> Any:
+        return getattr(self.function, "apply", self.function)(key, context.window(), elements)

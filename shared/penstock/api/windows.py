@@ -1,0 +1,85 @@
+"""Window assigners, under Flink's names. Sizes are ``Time``s (or ms, or timedeltas)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from penstock.api.common import duration_us
+from penstock.errors import SpecError
+from penstock.jobgraph.specs import WindowSpec
+
+
+@dataclass(frozen=True)
+class WindowAssigner:
+    """``spec`` without the time column; ``event_time``: else by the clock."""
+
+    spec: WindowSpec
+    event_time: bool = True
+
+
+def _tumble(size: Any, offset: Any, event_time: bool) -> WindowAssigner:
+    size_us = _positive(size, "size of a tumbling window")
+    spec = WindowSpec(kind="tumble", size_us=size_us, offset_us=duration_us(offset, "offset"))
+    return WindowAssigner(spec, event_time)
+
+
+def _slide(size: Any, slide: Any, offset: Any, event_time: bool) -> WindowAssigner:
+    spec = WindowSpec(
+        kind="hop",
+        size_us=_positive(size, "size of a sliding window"),
+        slide_us=_positive(slide, "slide of a sliding window"),
+        offset_us=duration_us(offset, "offset"),
+    )
+    return WindowAssigner(spec, event_time)
+
+
+def _positive(value: Any, what: str) -> int:
+    us = duration_us(value, what)
+    if us <= 0:
+        raise SpecError(f"{what} is not positive", expected="> 0", got=repr(value))
+    return us
+
+
+class TumblingEventTimeWindows:
+    @staticmethod
+    def of(size: Any, offset: Any = 0) -> WindowAssigner:
+        return _tumble(size, offset, True)
+
+
+class TumblingProcessingTimeWindows:
+    @staticmethod
+    def of(size: Any, offset: Any = 0) -> WindowAssigner:
+        return _tumble(size, offset, False)
+
+
+class SlidingEventTimeWindows:
+    @staticmethod
+    def of(size: Any, slide: Any, offset: Any = 0) -> WindowAssigner:
+        return _slide(size, slide, offset, True)
+
+
+class SlidingProcessingTimeWindows:
+    @staticmethod
+    def of(size: Any, slide: Any, offset: Any = 0) -> WindowAssigner:
+        return _slide(size, slide, offset, False)
+
+
+class EventTimeSessionWindows:
+    @staticmethod
+    def with_gap(gap: Any) -> WindowAssigner:
+        return WindowAssigner(WindowSpec(kind="session", gap_us=_positive(gap, "gap of a session")), True)
+
+
+class ProcessingTimeSessionWindows:
+    @staticmethod
+    def with_gap(gap: Any) -> WindowAssigner:
+        return WindowAssigner(WindowSpec(kind="session", gap_us=_positive(gap, "gap of a session")), False)
+
+
+class GlobalWindows:
+    """One window for everything: needs a trigger."""
+
+    @staticmethod
+    def create() -> WindowAssigner:
+        return WindowAssigner(WindowSpec(kind="global"), True)
