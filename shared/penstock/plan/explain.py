@@ -101,14 +101,12 @@ def describe(node: n.Node) -> str:
             return "AssignWatermarks"
         case n.WindowTable():
             return f"WindowTable({window_text(node.window, node.input.schema)})"
+        case n.Expand():
+            lists = [f"({', '.join(text(e, node.input.schema) for e in one)})" for one in node.projections]
+            return f"Expand({', '.join(lists)})"
         case n.Aggregate():
             names = node.input.schema
-            sets = (
-                f", sets={[[names.names[node.keys[i]] for i in one] for one in node.grouping_sets]}"
-                if node.grouping_sets
-                else ""
-            )
-            return f"Aggregate({_keys(node.keys, names)}{_calls(node.aggregates, names)}{sets})"
+            return f"Aggregate({_keys(node.keys, names)}{_calls(node.aggregates, names)})"
         case n.WindowAggregate():
             names = node.input.schema
             window = window_text(node.window, None if node.windowed_input else names)

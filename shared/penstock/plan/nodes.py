@@ -98,14 +98,21 @@ class WindowTable(_Node, frozen=True, kw_only=True, tag="window-table"):
     schema: Schema
 
 
+class Expand(_Node, frozen=True, kw_only=True, tag="expand"):
+    """Each row once per projection list (GROUPING SETS); all lists have one layout."""
+
+    input: Node
+    projections: tuple[tuple[Expr, ...], ...]
+    schema: Schema
+
+
 class Aggregate(_Node, frozen=True, kw_only=True, tag="aggregate"):
-    """Unwindowed grouping (``keys``, then aggregates); ``grouping_sets`` of positions in
-    ``keys`` when there is more than one set."""
+    """Unwindowed grouping: ``keys``, then aggregates. Grouping sets are an ``Expand`` below
+    whose set number is one of the keys."""
 
     input: Node
     keys: tuple[int, ...]
     aggregates: tuple[AggregateCall, ...]
-    grouping_sets: tuple[tuple[int, ...], ...] = ()
     schema: Schema
 
 
@@ -262,7 +269,7 @@ class Sink(_Node, frozen=True, kw_only=True, tag="sink"):
 
 
 Node = Union[
-    Scan, Values, Filter, Project, AssignWatermarks, WindowTable, Aggregate, WindowAggregate,
+    Scan, Values, Filter, Project, AssignWatermarks, WindowTable, Expand, Aggregate, WindowAggregate,
     Join, TemporalJoin, Union_, SetOperation, Sort, Limit, TopN, Over, Correlate, Transform,
     SideOutput, Sink,
 ]  # fmt: skip

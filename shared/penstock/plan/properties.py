@@ -96,6 +96,9 @@ class Analysis:
                 return _project(node, self.of(node.input))
             case n.WindowTable():
                 return _window_table(node, self.of(node.input))
+            case n.Expand():
+                inner = self.of(node.input)
+                return Properties(bounded=inner.bounded, updating=inner.updating)
             case n.Aggregate():
                 return self._aggregate(node)
             case n.WindowAggregate():
@@ -140,7 +143,7 @@ class Analysis:
         return Properties(
             bounded=inner.bounded,
             updating=not distinct_only and not self.final,
-            unique=() if node.grouping_sets else (keys,),
+            unique=(keys,),
         )
 
     def _window_aggregate(self, node: n.WindowAggregate) -> Properties:

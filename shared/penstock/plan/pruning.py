@@ -75,6 +75,8 @@ def _demands(node: n.Node, need: set[int]) -> list[tuple[n.Node, set[int]]]:
             return [(node.input, need | _refs([node.condition]))]
         case n.Project():
             return [(node.input, _refs(node.expressions[i] for i in need))]
+        case n.Expand():
+            return [(node.input, _refs(one[i] for one in node.projections for i in need))]
         case n.AssignWatermarks():
             mark = node.watermark
             extra = ({mark.rowtime} if mark.rowtime is not None else set()) | _refs([mark.expr])
@@ -190,6 +192,13 @@ class _Pruner:
                     kept = _cheapest(node, m)
                 exprs = tuple(shift_refs(node.expressions[i], m) for i in kept)
                 return replace(node, input=child, expressions=exprs, schema=_pick(node.schema, kept)), _at(
+                    kept
+                )
+            case n.Expand():
+                child, m = self.run(node.input)
+                kept = sorted(need)
+                lists = tuple(tuple(shift_refs(one[i], m) for i in kept) for one in node.projections)
+                return replace(node, input=child, projections=lists, schema=_pick(node.schema, kept)), _at(
                     kept
                 )
             case n.AssignWatermarks():

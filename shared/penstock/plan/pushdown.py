@@ -46,7 +46,7 @@ class PushDown:
                 return replace(node, inputs=tuple(self.push(i, list(parts)) for i in node.inputs))
             case n.WindowTable() if node.window.kind != "session":
                 return self._below(node, parts, len(node.input.schema))
-            case n.Aggregate() if not node.grouping_sets and node.keys:
+            case n.Aggregate() if node.keys:
                 return self._keys_only(node, parts)
             case n.WindowAggregate() if node.window.kind != "session":
                 return self._keys_only(node, parts)

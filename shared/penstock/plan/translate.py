@@ -9,7 +9,7 @@ import msgspec
 from penstock.config import JOIN_UNBOUNDED_STATE, RUNTIME_MODE, STATE_TTL_MS
 from penstock.errors import UnsupportedError
 from penstock.functions.accumulators import accumulator_types
-from penstock.functions.expr import Expr, FieldAccess, InputRef, Literal, children, input_refs, shift_refs
+from penstock.functions.expr import Expr, FieldAccess, InputRef, children, input_refs, shift_refs
 from penstock.jobgraph import specs as s
 from penstock.jobgraph.assignments import ASSIGNMENT_SCHEMA
 from penstock.jobgraph.graph import Broadcast, Global, Hash, Partitioning
@@ -18,7 +18,7 @@ from penstock.plan.changelog import ChangelogModes
 from penstock.plan.operators import OperatorInput, PlannedOperator
 from penstock.plan.properties import Analysis
 from penstock.plan.rewriting import Interner
-from penstock.types.logical import BigIntType, Field, LogicalType, RowType, Schema
+from penstock.types.logical import BigIntType, Field, RowType, Schema
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -150,6 +150,10 @@ class Translator:
                 return self.add(node, "watermark", "AssignWatermarks", spec, [self.visit(node.input)])
             case n.WindowTable():
                 return self._window_table(node)
+            case n.Expand():
+                spec = s.ExpandSpec(projections=node.projections)
+                name = f"Expand({len(node.projections)} grouping sets)"
+                return self.add(node, "expand", name, spec, [self.visit(node.input)])
             case n.Aggregate():
                 return self._aggregate(node)
             case n.WindowAggregate():
@@ -361,70 +365,21 @@ class Translator:
     def _aggregate(self, node: n.Aggregate) -> PlannedOperator:
         inp = self.visit(node.input)
         known = self.analysis.of(node.input)
-        if node.grouping_sets:
-            return self._grouping_sets(node, inp)
-        return self._group(node, inp, node.keys, node.aggregates, known.updating)
-
-    def _group(
-        self, node: n.Aggregate, inp: OperatorInput, keys: tuple[int, ...],
-        aggregates: tuple[n.AggregateCall, ...], retracts: bool, *, output: Schema | None = None,
-    ) -> PlannedOperator:  # fmt: skip
-        source, parallelism = self.keyed(inp, keys)
+        source, parallelism = self.keyed(inp, node.keys)
         spec = s.GroupAggregateSpec(
-            keys=keys,
-            aggregates=aggregates,
-            retracts=retracts,
+            keys=node.keys,
+            aggregates=node.aggregates,
+            retracts=known.updating,
             emit_before=self.modes.before(node),
             bounded_final=self.analysis.final,
             ttl_ms=self.ttl_ms,
         )
-        name = "Distinct" if not aggregates else "GroupAggregate"
+        name = "GroupAggregate" if node.aggregates else "Distinct"
         return self.add(
-            node, "group-aggregate", name, spec, [source], output=output, parallelism=parallelism,
-            hashed=tuple(range(len(keys))) if keys else None, keeps="one row per key" + self._ttl_words(),
+            node, "group-aggregate", name, spec, [source], parallelism=parallelism,
+            hashed=tuple(range(len(node.keys))) if node.keys else None,
+            keeps="one row per key" + self._ttl_words(),
         )  # fmt: skip
-
-    def _grouping_sets(self, node: n.Aggregate, inp: OperatorInput) -> PlannedOperator:
-        """Each row once per set, with NULL for the keys that are not in it and the set's
-        number, which is one more key."""
-        fields = node.input.schema.fields
-        refs: list[Expr] = [InputRef(i, f.type) for i, f in enumerate(fields)]
-        types = [node.schema.types[i] for i in range(len(node.keys))]
-        number = BigIntType(nullable=False)
-        projections = []
-        for g, members in enumerate(node.grouping_sets):
-            keys = [
-                _retyped(refs[k], type_) if i in members else Literal(None, type_)
-                for i, (k, type_) in enumerate(zip(node.keys, types, strict=True))
-            ]
-            projections.append((*keys, Literal(g, number), *refs))
-        taken: set[str] = set()
-        named = [(f"$g{i}", type_) for i, type_ in enumerate(types)] + [("$set", number)]
-        named += [(f.name, f.type) for f in fields]
-        expanded = Schema(tuple(Field(_free(name, taken), type_) for name, type_ in named))
-        expand = self.add(
-            node, "expand", f"Expand({len(projections)} grouping sets)", s.ExpandSpec(projections=tuple(projections)),
-            [inp], output=expanded, mode=self.modes.mode(node.input),
-        )  # fmt: skip
-        shift = len(node.keys) + 1
-        calls = tuple(
-            msgspec.structs.replace(
-                c,
-                args=tuple(a + shift for a in c.args),
-                filter=c.filter + shift if c.filter is not None else None,
-            )
-            for c in node.aggregates
-        )
-        keys_and_set = tuple(range(shift))
-        own = node.schema.fields
-        grouped = Schema(
-            (*own[: shift - 1], Field(_free("$set", {f.name for f in own}), number), *own[shift - 1 :])
-        )
-        retracts = self.analysis.of(node.input).updating
-        group = self._group(node, OperatorInput(expand), keys_and_set, calls, retracts, output=grouped)
-        keep = [i for i in range(len(grouped)) if i != shift - 1]
-        spec = s.CalcSpec(projections=tuple(InputRef(i, grouped.types[i]) for i in keep))
-        return self.add(node, "calc", "Calc(Project)", spec, [OperatorInput(group)])
 
     def _ttl_words(self) -> str:
         return f" for {self.ttl_ms} ms after its last change" if self.ttl_ms else ", for ever"
@@ -722,11 +677,6 @@ def _smallest(unique: Sequence[frozenset[int]]) -> tuple[int, ...]:
 def _moved_keys(keys: tuple[int, ...], projections: tuple[Expr, ...]) -> tuple[int, ...] | None:
     at = {e.index: i for i, e in reversed(list(enumerate(projections))) if isinstance(e, InputRef)}
     return tuple(at[k] for k in keys) if all(k in at for k in keys) else None
-
-
-def _retyped(expr: Expr, type_: LogicalType) -> Expr:
-    """The same column, nullable as ``type_`` says."""
-    return InputRef(expr.index, type_) if isinstance(expr, InputRef) else expr
 
 
 def _free(name: str, taken: set[str]) -> str:

@@ -6,11 +6,13 @@ from dataclasses import dataclass, replace
 from itertools import chain, combinations
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 from sqlglot import exp
 
 from penstock.errors import PenstockError
-from penstock.functions.aggregates import infer_aggregate, is_aggregate
+from penstock.functions.aggregates import canonical_aggregate, infer_aggregate, is_aggregate
 from penstock.functions.expr import AggregateCall, Expr, InputRef, Literal
+from penstock.functions.registry import make_call
 from penstock.plan import nodes as n
 from penstock.plan.rewriting import plain, position
 from penstock.sql.dialect import JsonCall
@@ -24,6 +26,7 @@ if TYPE_CHECKING:
 
     from penstock.sql.queries import QueryBinder
 
+_SET_NUMBER = t.BigIntType(nullable=False)
 _CONSTANT_TAIL = {"LISTAGG": 1, "PERCENTILE": 1, "APPROX_PERCENTILE": 1}
 
 
@@ -75,7 +78,9 @@ def aggregate_nodes(ctx: QueryBinder, root: exp.Expression) -> Iterator[exp.Expr
         yield from aggregate_nodes(ctx, child)
 
 
-def draft(ctx: QueryBinder, node: exp.Expression, binder: ExpressionBinder) -> AggregateDraft:
+def draft(
+    ctx: QueryBinder, node: exp.Expression, binder: ExpressionBinder, *, grouped: bool = False
+) -> AggregateDraft:
     """The aggregate that ``node`` (with FILTER, DISTINCT, IGNORE NULLS) means."""
     condition: Expr | None = None
     ignore_nulls = False
@@ -96,7 +101,7 @@ def draft(ctx: QueryBinder, node: exp.Expression, binder: ExpressionBinder) -> A
         return _json_draft(ctx, call, condition, binder)
     if not is_aggregate_node(ctx, call):
         raise ctx.source.error("FILTER belongs to an aggregate", node, got=function_name(call))
-    name = function_name(call).upper()
+    name = canonical_aggregate(function_name(call))
     arguments = list(call.expressions)
     distinct = False
     if len(arguments) == 1 and isinstance(arguments[0], exp.Distinct):
@@ -119,6 +124,7 @@ def draft(ctx: QueryBinder, node: exp.Expression, binder: ExpressionBinder) -> A
         )
     if name == "COUNT" and len(bound) > 1:
         raise ctx.source.unsupported("COUNT of several columns", call, remedy="COUNT a ROW(…) of them")
+    given = [b.type for b in bound]
     constants: tuple[Any, ...] = ()
     tail = _CONSTANT_TAIL.get(name, 0)
     if tail and len(bound) > 1:
@@ -128,11 +134,15 @@ def draft(ctx: QueryBinder, node: exp.Expression, binder: ExpressionBinder) -> A
         constants, bound = (last.value,), bound[:-1]
     if name == "COUNT" and bound and not bound[0].type.nullable and not distinct:
         bound = []
-    try:
-        type_ = infer_aggregate(name, [b.type for b in bound], distinct=distinct)
-    except PenstockError as err:
-        err.where = err.where or ctx.source.where(call)
-        raise
+    place = ctx.source.position(call)
+    type_ = infer_aggregate(
+        name,
+        given,
+        distinct=distinct,
+        grouped=grouped and condition is None,
+        line=place.line,
+        column=place.column,
+    )
     return AggregateDraft(name, tuple(bound), type_, distinct, condition, ignore_nulls, constants)
 
 
@@ -189,13 +199,13 @@ class Aggregation:
         self.key_exprs: list[Expr] = []
         self.drafts: list[AggregateDraft] = []
         group = select.args.get("group")
+        self.grouped = group is not None
         sets = self._group(group) if group else None
         roots = [*select.expressions]
         roots += [select.args[k] for k in ("having", "order") if select.args.get(k)]
-        self._grouping: list[exp.Anonymous] = []
         for root in roots:
             for node in aggregate_nodes(ctx, root):
-                self._add(draft(ctx, node, self.binder))
+                self._add(draft(ctx, node, self.binder, grouped=self.grouped))
         self.sets = sets
         self.key_index: dict[int, InputRef] = {}
         self.window_columns: dict[str, InputRef] = {}
@@ -290,24 +300,75 @@ class Aggregation:
         names = input_node.schema.names
         if windowed or self.window is not None:
             return self._window_node(input_node, key_positions, calls, window if windowed else None)
-        fields = [(names[k], types[k]) for k in key_positions]
         if self.sets is not None:
-            fields = [
-                (name, type_ if all(i in s for s in self.sets) else type_.with_nullable(True))
-                for i, (name, type_) in enumerate(fields)
-            ]
+            return self._expanded(input_node, key_positions, calls)
+        fields = [(names[k], types[k]) for k in key_positions]
         fields += [(f"EXPR${i}", c.type) for i, c in enumerate(calls)]
         schema = unique_schema(fields)
         for i in range(len(key_positions)):
             self.key_index[i] = InputRef(i, schema.types[i])
         self.first_call = len(key_positions)
-        return n.Aggregate(
-            input=input_node,
-            keys=tuple(key_positions),
-            aggregates=calls,
-            grouping_sets=tuple(tuple(s) for s in self.sets) if self.sets is not None else (),
-            schema=schema,
+        return n.Aggregate(input=input_node, keys=tuple(key_positions), aggregates=calls, schema=schema)
+
+    def _expanded(self, node: n.Node, keys: list[int], calls: tuple[AggregateCall, ...]) -> n.Node:
+        """Grouping sets: each row once per set, NULL for the keys that are not in it, and
+        the set's number as one more key."""
+        assert self.sets is not None
+        fields = node.schema.fields
+        refs: list[Expr] = [InputRef(i, f.type) for i, f in enumerate(fields)]
+        types = [
+            fields[k].type if all(i in s for s in self.sets) else fields[k].type.with_nullable(True)
+            for i, k in enumerate(keys)
+        ]
+        lists = []
+        for g, members in enumerate(self.sets):
+            picked: list[Expr] = [
+                InputRef(k, types[i]) if i in members else Literal(None, types[i]) for i, k in enumerate(keys)
+            ]
+            lists.append((*picked, Literal(g, _SET_NUMBER), *refs))
+        named = [(f"$g{i}", type_) for i, type_ in enumerate(types)] + [("$set", _SET_NUMBER)]
+        named += [(f.name, f.type) for f in fields]
+        expand = n.Expand(input=node, projections=tuple(lists), schema=unique_schema(named))
+        by = len(keys) + 1
+        moved = tuple(
+            msgspec.structs.replace(
+                c, args=tuple(a + by for a in c.args), filter=c.filter + by if c.filter is not None else None
+            )
+            for c in calls
         )
+        out = [(fields[k].name, type_) for k, type_ in zip(keys, types, strict=True)]
+        out += [("$set", _SET_NUMBER)] + [(f"EXPR${i}", c.type) for i, c in enumerate(calls)]
+        schema = unique_schema(out)
+        for i in range(len(keys)):
+            self.key_index[i] = InputRef(i, schema.types[i])
+        self.first_call = by
+        return n.Aggregate(input=expand, keys=tuple(range(by)), aggregates=moved, schema=schema)
+
+    def _grouping_function(self, node: exp.Expression) -> Expr | None:
+        """GROUPING(k …), GROUPING_ID(k …) and GROUP_ID(): a number for each set."""
+        if not isinstance(node, exp.Anonymous):
+            return None
+        name = function_name(node).upper()
+        if name not in ("GROUPING", "GROUPING_ID", "GROUP_ID"):
+            return None
+        keys = []
+        for argument in node.expressions:
+            at = position(self.binder.bind(argument), self.key_exprs)
+            if at is None:
+                raise self.ctx.source.error(f"{name} needs a column of GROUP BY", argument)
+            keys.append(at)
+        sets = self.sets if self.sets is not None else [list(range(len(self.key_exprs)))]
+        if name == "GROUP_ID":
+            values = [sets[:i].count(one) for i, one in enumerate(sets)]
+        else:
+            values = [int("".join("0" if k in one else "1" for k in keys) or "0", 2) for one in sets]
+        if self.sets is None or len(set(values)) == 1:
+            return Literal(values[0], _SET_NUMBER)
+        number = InputRef(len(self.key_exprs), _SET_NUMBER)
+        args: list[Expr] = []
+        for g, value in enumerate(values[:-1]):
+            args += [make_call("=", [number, Literal(g, _SET_NUMBER)]), Literal(value, _SET_NUMBER)]
+        return make_call("CASE", [*args, Literal(values[-1], _SET_NUMBER)])
 
     def _window_node(self, input_node, key_positions, calls, window) -> n.Node:
         if self.sets is not None:
@@ -360,8 +421,11 @@ class Aggregation:
 
     def special(self, node: exp.Expression) -> Expr | None:
         if is_aggregate_node(self.ctx, node):
-            at = self._add(draft(self.ctx, node, self.binder))
+            at = self._add(draft(self.ctx, node, self.binder, grouped=self.grouped))
             return InputRef(self.first_call + at, self.drafts[at].type)
+        grouping = self._grouping_function(node)
+        if grouping is not None:
+            return grouping
         if self.window is not None:
             side = self.window.column_of(self.ctx, node, self.binder)
             if side is not None:

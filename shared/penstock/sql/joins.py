@@ -23,6 +23,10 @@ _KINDS = {
     ("LEFT", "ANTI"): "anti",
 }  # fmt: skip
 
+_COMPARISONS: dict[type, str] = {
+    exp.EQ: "=", exp.NEQ: "<>", exp.LT: "<", exp.LTE: "<=", exp.GT: ">", exp.GTE: ">=",
+}  # fmt: skip
+
 
 def bind_join(ctx: QueryBinder, left: Relation, join: exp.Join) -> Relation:
     side, kind = (join.args.get("side") or "").upper(), (join.args.get("kind") or "").upper()
@@ -143,7 +147,31 @@ def bind_condition_subquery(ctx: QueryBinder, left: Relation, node: exp.Expressi
         return _in_query(ctx, left, node, negate)
     if isinstance(node, exp.Exists):
         return _exists(ctx, left, node, negate)
+    if type(node) in _COMPARISONS and isinstance(node.expression, (exp.Any, exp.All)):
+        return _quantified(ctx, left, node, negate)
     return None
+
+
+def _quantified(ctx: QueryBinder, left: Relation, node: exp.Expression, negate: bool) -> Relation:
+    """``x > ANY (query)`` and ``x > ALL (query)``."""
+    every = isinstance(node.expression, exp.All)
+    query = node.expression.this
+    right = ctx.query(query.this if isinstance(query, exp.Paren) else query)
+    if len(right.visible) != 1:
+        raise ctx.source.error(
+            "the query behind ANY or ALL gives one column", node, got=f"{len(right.visible)} columns"
+        )
+    value = ctx.expressions(left).bind(node.this)
+    column = right.visible[0]
+    holds = ctx.call(
+        _COMPARISONS[type(node)], [value, InputRef(column.index + len(left.node.schema), column.type)], node
+    )
+    # NOT (x > ALL q) is x <= ANY q, also with NULLs in WHERE: what is unknown does not pass.
+    if every != negate:
+        how = "IS NOT TRUE" if every else "IS NOT FALSE"
+        return make_join(ctx, left, right, "anti", bound=ctx.call(how, [holds], node), node=node)
+    bound = ctx.call("IS FALSE", [holds], node) if negate else holds
+    return make_join(ctx, left, right, "semi", bound=bound, node=node)
 
 
 def _in_query(ctx: QueryBinder, left: Relation, node: exp.In, negate: bool) -> Relation:
