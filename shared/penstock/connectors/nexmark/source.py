@@ -1,0 +1,140 @@
+"""The Nexmark source: splits share the events chunk by chunk, each a counter.
+
+Chunk c (``CHUNK_EPOCHS`` epochs) belongs to split c mod splits, so all splits move through
+event time together and any number of readers makes the same events. A position is the
+number of the next chunk of the split.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import msgspec
+import numpy as np
+
+from penstock.connectors.base import Fetched, SourceEnumerator, SourceReader, Split, TableInfo
+from penstock.connectors.nexmark.connector import OPTIONS
+from penstock.connectors.nexmark.model import EVENTS_PER_EPOCH, PLACE, Model
+from penstock.connectors.nexmark.rows import RowMaker
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from penstock.connectors.base import SourceContext
+
+#: 16,350 events, so that a chunk of all kinds fits a batch.
+CHUNK_EPOCHS = 327
+CHUNK_EVENTS = CHUNK_EPOCHS * EVENTS_PER_EPOCH
+_STEP_MS = 20
+
+
+class NexmarkEnumerator(SourceEnumerator):
+    def __init__(self, table: TableInfo) -> None:
+        self._options = OPTIONS.read(table.options)
+
+    async def discover(self, ctx: SourceContext, known: set[str]) -> Sequence[Split]:
+        if known:
+            return []
+        count = self._options["splits"] or ctx.parallelism
+        return [Split(f"part-{i:05d}", {"index": i, "of": count}) for i in range(count)]
+
+
+@dataclass(slots=True)
+class _State:
+    """``chunk``: the next one, counted within the split; ``chunks``: how many it has."""
+
+    split: Split
+    chunk: int
+    chunks: int | None
+    first: int
+    started_ms: int
+
+    @property
+    def done(self) -> bool:
+        return self.chunks is not None and self.chunk >= self.chunks
+
+
+class NexmarkReader(SourceReader):
+    def __init__(self, table: TableInfo) -> None:
+        options = OPTIONS.read(table.options)
+        self._events: int | None = options["events.num"]
+        self._pace: int = options["rows-per-second"]
+        self._model = Model(
+            options["seed"], options["rate"], options["base-time-ms"], options["out-of-order"]
+        )
+        self._states: dict[str, _State] = {}
+        self._added = asyncio.Event()
+
+    async def open(self, ctx: SourceContext) -> None:
+        self.ctx = ctx
+        self._schema = ctx.schema.select(ctx.projection)
+        self._only: int | None = ctx.pushed.get("event_type")
+        self._maker = RowMaker(self._model, self._schema, self._only)
+        # Kinds that are rare take several chunks a batch.
+        rows = max(1, self._maker.rows_per_epoch * CHUNK_EPOCHS)
+        self._chunks_per_batch = 1 if self._pace else max(1, ctx.batch_rows // rows)
+
+    def add_splits(self, splits: Sequence[Split]) -> None:
+        for split in splits:
+            index, of = split.payload["index"], split.payload["of"]
+            total = None if self._events is None else -(-self._events // CHUNK_EVENTS)
+            chunks = None if total is None else max(0, -(-(total - index) // of))
+            at = split.position or 0
+            self._states[split.id] = _State(split, at, chunks, at, self.ctx.now_ms())
+        self._added.set()
+
+    def poll(self) -> Fetched | None:
+        """The split that is furthest behind goes first: event time moves evenly."""
+        ready = [s for s in self._states.values() if self._due(s)]
+        while ready:
+            state = min(ready, key=self._next_chunk)
+            count = min(self._due(state), self._chunks_per_batch)
+            index, of = state.split.payload["index"], state.split.payload["of"]
+            chunks = (state.chunk + np.arange(count, dtype=np.int64)) * of + index
+            state.chunk += count
+            epochs = (chunks[:, None] * CHUNK_EPOCHS + np.arange(CHUNK_EPOCHS, dtype=np.int64)).reshape(-1)
+            batch = self._maker.batch(epochs)
+            if self._events is not None and (int(epochs[-1]) + 1) * EVENTS_PER_EPOCH > self._events:
+                batch = batch.slice(0, self._rows_before_end(epochs))
+            if len(batch):
+                return Fetched(state.split.id, batch)
+            ready = [s for s in self._states.values() if self._due(s)]
+        return None
+
+    @staticmethod
+    def _next_chunk(state: _State) -> int:
+        return state.chunk * state.split.payload["of"] + state.split.payload["index"]
+
+    def _rows_before_end(self, epochs: np.ndarray) -> int:
+        """Rows of these epochs whose event number is below ``events.num``."""
+        assert self._events is not None
+        first, count = (0, EVENTS_PER_EPOCH) if self._only is None else PLACE.get(self._only, (0, 0))
+        left = np.clip(self._events - epochs * EVENTS_PER_EPOCH - first, 0, count)
+        return int(left.sum())
+
+    def _due(self, state: _State) -> int:
+        """Chunks that may be made now."""
+        left = 1 << 40 if state.chunks is None else state.chunks - state.chunk
+        if not self._pace:
+            return left
+        elapsed_ms = self.ctx.now_ms() - state.started_ms + _STEP_MS
+        events = elapsed_ms * self._pace // (1000 * state.split.payload["of"])
+        return max(0, min(left, events // CHUNK_EVENTS + 1 - (state.chunk - state.first)))
+
+    async def wait(self) -> None:
+        if all(s.done for s in self._states.values()):
+            self._added.clear()
+            await self._added.wait()
+        elif not any(self._due(s) for s in self._states.values()):
+            await asyncio.sleep(_STEP_MS / 1000)
+
+    def finished_splits(self) -> set[str]:
+        return {s.split.id for s in self._states.values() if s.done}
+
+    def caught_up(self, split_id: str) -> bool:
+        return not self._due(self._states[split_id])
+
+    def snapshot(self) -> list[Split]:
+        return [msgspec.structs.replace(s.split, position=s.chunk) for s in self._states.values()]
