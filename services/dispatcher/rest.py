@@ -43,6 +43,8 @@ if TYPE_CHECKING:
     Handler = Callable[[Request], Awaitable[Response]]
 
 DASHBOARD = Path(__file__).parent / "dashboard.html"
+#: One file, nothing from elsewhere.
+_CSP = "default-src 'none'; connect-src 'self'; img-src data:; style-src 'unsafe-inline'; script-src 'unsafe-inline'"
 REFRESH_MS = 1_000
 
 
@@ -159,7 +161,8 @@ class Rest:
     # -- cluster -------------------------------------------------------------------------
 
     async def _dashboard(self, _: Request) -> Response:
-        return FileResponse(DASHBOARD, media_type="text/html", headers={"cache-control": "no-cache"})
+        headers = {"cache-control": "no-cache", "content-security-policy": _CSP}
+        return FileResponse(DASHBOARD, media_type="text/html", headers=headers)
 
     async def _unknown(self, request: Request) -> Response:
         raise NotFoundError(

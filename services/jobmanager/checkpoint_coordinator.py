@@ -295,6 +295,8 @@ class CheckpointCoordinator:
             or decline.execution_id not in pending.expected
         ):
             return []
+        if decline.finishing:
+            return []  # its final snapshot comes with FINISHED and takes the place
         vertex_id, index = pending.expected[decline.execution_id]
         return self._fail(f"declined by subtask {index} of vertex {vertex_id}: {decline.reason}", now_ms)
 

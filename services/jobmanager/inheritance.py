@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 #: (Others, such as the store's credentials, are none of a job's business.)
 JOB_FAMILIES = (
     "execution.", "state.", "restart-strategy.", "pipeline.", "table.", "parallelism.", "metrics.",
-    "taskmanager.memory.", "user.",
+    "taskmanager.memory.", "user.", "nats.url",
 )  # fmt: skip
 
 

@@ -131,7 +131,7 @@ class GiveUp:
 class FailureHandler:
     """Decides about a failure: errors that cannot go away are not retried; else the
     strategy decides. With the default strategy (nobody asked for restarts without end) an
-    identical error of the user's or ours that comes ``SAME_FAILURES`` times in a row from
+    identical error that comes ``SAME_FAILURES`` times in a row from
     the same checkpoint ends the job, so that a raising function is an answer in seconds.
     """
 
@@ -148,7 +148,10 @@ class FailureHandler:
         signature = (error.get("type"), error.get("message"), error.get("where"), restored_checkpoint_id)
         self._same = self._same + 1 if signature == self._last else 1
         self._last = signature
-        deterministic = not error.get("lost") and known.domain != "external"
+        # What is outside may come back: but a job that has got nowhere yet (no checkpoint) is
+        # more likely told a wrong address, and whoever submitted it is waiting.
+        outside = known.domain == "external" and restored_checkpoint_id > 0
+        deterministic = not error.get("lost") and not outside
         if deterministic and not self._explicit and self._same >= SAME_FAILURES:
             return GiveUp(
                 f"the same failure came {self._same} times in a row from the same checkpoint "

@@ -257,6 +257,8 @@ class CheckpointDeclined(_Msg, frozen=True, kw_only=True, tag="checkpoint-declin
     execution_id: str
     checkpoint_id: int
     reason: str
+    #: It ends (or has ended) orderly: FINISHED comes, with a final snapshot to use instead.
+    finishing: bool = False
 
 
 class OperatorMetrics(msgspec.Struct, frozen=True, kw_only=True):

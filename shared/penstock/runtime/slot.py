@@ -346,9 +346,11 @@ class Slot:
         )
 
     def declined(self, task: Task, checkpoint_id: int, reason: str) -> None:
-        self._decline(task.descriptor.execution_id, checkpoint_id, reason)
+        # A running task declines only when it is on its way to FINISHED.
+        finishing = task.state in (ExecutionState.RUNNING, ExecutionState.FINISHED)
+        self._decline(task.descriptor.execution_id, checkpoint_id, reason, finishing)
 
-    def _decline(self, execution_id: str, checkpoint_id: int, reason: str) -> None:
+    def _decline(self, execution_id: str, checkpoint_id: int, reason: str, finishing: bool = False) -> None:
         if self._deploy is None:
             return
         self._control.send(
@@ -358,6 +360,7 @@ class Slot:
                 execution_id=execution_id,
                 checkpoint_id=checkpoint_id,
                 reason=reason,
+                finishing=finishing,
             )
         )
 

@@ -45,6 +45,8 @@ class Task:
     taskmanager_id: str
     state: E = E.DEPLOYING
     ended_input: bool = False
+    #: everything is read and written; FINISHED is on its way
+    closing: bool = False
     #: checkpoint ids that this task took part in
     passed: set[int] = field(default_factory=set)
     passed_after_end: set[int] = field(default_factory=set)
@@ -322,7 +324,8 @@ class Cluster:
             if self.is_sink(task):
                 self.want_final(task)
             else:
-                self.finish(task)
+                task.closing = True
+                self.later(lambda: self.alive(task) and self.finish(task), 300)
                 return
         self.later(lambda: self.work(task), 500)
 
@@ -369,17 +372,11 @@ class Cluster:
         """The task snapshots, acknowledges and passes the barrier on."""
         if not self.alive(task) or task.state is not E.RUNNING or checkpoint_id in task.passed:
             return
+        if task.closing:
+            self.decline(task, checkpoint_id, finishing=True)
+            return
         if self.faulty(self.faults.decline):
-            self.report(
-                task,
-                slot_msg.CheckpointDeclined(
-                    job_id="job",
-                    job_attempt=task.deploy.job_attempt,
-                    execution_id=task.descriptor.execution_id,
-                    checkpoint_id=checkpoint_id,
-                    reason="could not write its state",
-                ),
-            )
+            self.decline(task, checkpoint_id, finishing=False)
             return
         task.passed.add(checkpoint_id)
         if task.ended_input:
@@ -401,6 +398,19 @@ class Cluster:
         for other in list(self.tasks.values()):
             if any(u is task for u in self.upstream(other)):
                 self.later(lambda o=other: self.align(o, checkpoint_id), 50)
+
+    def decline(self, task: Task, checkpoint_id: int, *, finishing: bool) -> None:
+        self.report(
+            task,
+            slot_msg.CheckpointDeclined(
+                job_id="job",
+                job_attempt=task.deploy.job_attempt,
+                execution_id=task.descriptor.execution_id,
+                checkpoint_id=checkpoint_id,
+                reason="is finishing" if finishing else "could not write its state",
+                finishing=finishing,
+            ),
+        )
 
     def align(self, task: Task, checkpoint_id: int) -> None:
         if not self.alive(task):
