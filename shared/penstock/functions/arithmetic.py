@@ -143,7 +143,7 @@ def _division_by_zero() -> RecordError:
 
 def divide_integers(a: Any, b: Any) -> Any:
     """Quotient towards zero; b has no zeros."""
-    if isinstance(b, np.generic) and b > 0 and (not len(a) or a.min() >= 0):
+    if np.ndim(b) == 0 and b > 0 and (not len(a) or a.min() >= 0):
         return a // b  # the common case; NumPy divides by an invariant without dividing
     quotient = a // b
     inexact = (quotient * b != a) & ((a < 0) != (b < 0))
@@ -211,9 +211,11 @@ def _divide(a: Any, scale_a: int, b: Any, scale_b: int, scale: int) -> Any:
 def _remainder(a: Any, scale_a: int, b: Any, scale_b: int, scale: int) -> Any:
     x, y, common = d.align(a, scale_a, b, scale_b)
     limit = max(d.bound(x), d.bound(y))
-    x, y = d.widen(x, limit), d.widen(y, limit)
-    magnitude = abs(x) % abs(y)
-    return d.rescale(np.where(np.asarray(x < 0, np.bool_), -magnitude, magnitude), common, scale)
+    dividend: Any = d.widen(x, limit)
+    divisor: Any = d.widen(y, limit)
+    magnitude = abs(dividend) % abs(divisor)
+    negative = np.asarray(dividend < 0, np.bool_)
+    return d.rescale(np.where(negative, -magnitude, magnitude), common, scale)
 
 
 def _division_fails(call: Call) -> bool:

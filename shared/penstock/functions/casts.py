@@ -20,7 +20,7 @@ from penstock.functions.formatting import to_text
 from penstock.functions.inference import castable, same_type, string_literal, uses_zone
 from penstock.functions.parsing import fit_decimal, parse_iso_timestamps, parser
 from penstock.functions.signature import FunctionDef, Resolution, literal_value, register
-from penstock.functions.vector import Scalar, column_from_storage, is_null
+from penstock.functions.vector import Scalar, column_from_storage, is_null, retyped
 from penstock.functions.zones import instant_us, local_us
 from penstock.types import logical as t
 from penstock.types.column import Column, arrow_type, numpy_dtype
@@ -87,7 +87,7 @@ def _widens_fraction(source: t.LogicalType, target: t.LogicalType) -> bool:
             | (t.TimestampType(), t.TimestampType())
             | (t.TimestampLtzType(), t.TimestampLtzType())
         ):
-            return source.precision <= target.precision
+            return source.precision <= target.precision  # type: ignore[union-attr]
     return False
 
 
@@ -96,9 +96,9 @@ def converter(
 ) -> Convert:
     """Column of ``source`` → column of ``target``."""
     if same_type(source, target):
-        return lambda column: column.cast_type(target)
+        return lambda column: retyped(column, target)
     if _widens_fraction(source, target):
-        return lambda column: column.cast_type(target)
+        return lambda column: retyped(column, target)
     if isinstance(source, t.NullType):
         return lambda column: Column.nulls(target, len(column))
     if isinstance(target, t.STRINGS):
@@ -173,7 +173,7 @@ def _from_string(target: t.LogicalType, zone: str, lenient: bool) -> Convert:
 
 
 def _fast_parse(column: Column, target: t.LogicalType) -> Column | None:
-    array = column.values
+    array: Any = column.values
     if isinstance(target, t.TIMESTAMPS):
         values = parse_iso_timestamps(array, target.precision)
         return None if values is None else Column(target, values)
@@ -189,7 +189,7 @@ def _fast_parse(column: Column, target: t.LogicalType) -> Column | None:
 
 def parse_distinct(column: Column, target: t.LogicalType, parse: Any, lenient: bool) -> Column:
     """Parse each distinct text once; a text that does not parse raises, or is NULL if ``lenient``."""
-    encoded = column.values.dictionary_encode()
+    encoded = column.values.dictionary_encode()  # type: ignore[union-attr]
     texts = encoded.dictionary.to_pylist()
     values = [parse(text) for text in texts]
     if not lenient and None in values:
@@ -378,7 +378,7 @@ def _nested(source: Any, target: Any, zone: str, lenient: bool) -> Convert:
         return converter(from_, to, zone)(Column.from_arrow(from_, array)).to_external_arrow()
 
     def convert_list(column: Column) -> Column:
-        array = column.values
+        array: Any = column.values
         valid = column.valid
         mask = None if valid is None else pa.array(~valid)
         # A copy: Arrow takes no sliced offsets together with a mask.
@@ -387,7 +387,7 @@ def _nested(source: Any, target: Any, zone: str, lenient: bool) -> Convert:
             items = inner(source.element, target.element, array.values)
             return Column(target, pa.ListArray.from_arrays(offsets, items, type=want, mask=mask))
         pair = (source.key, target.key) if isinstance(target, t.MapType) else (source.element, target.element)
-        keys = inner(*pair, array.keys)
+        keys = inner(pair[0], pair[1], array.keys)
         items = (
             inner(source.value, target.value, array.items) if isinstance(target, t.MapType) else array.items
         )
@@ -408,7 +408,7 @@ def _row(source: t.RowType, target: t.RowType, zone: str) -> Convert:
 
     def convert(column: Column) -> Column:
         arrays = [
-            part(column.child(i).cast_type(source.fields[i].type)).to_external_arrow()
+            part(retyped(column.child(i), source.fields[i].type)).to_external_arrow()
             for i, part in enumerate(parts)
         ]
         valid = column.valid

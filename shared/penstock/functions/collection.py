@@ -24,7 +24,7 @@ from penstock.functions.signature import (
     Resolution,
     register,
 )  # fmt: skip
-from penstock.functions.vector import Scalar, as_column, is_null
+from penstock.functions.vector import Scalar, as_column, is_null, retyped
 from penstock.types import logical as t
 from penstock.types.column import Column, arrow_type, external_arrow_type
 
@@ -146,7 +146,7 @@ def _bind_item(call: Call) -> Any:
         return external_rows(call, lambda entries, key: dict(entries).get(key))
     if isinstance(container, t.RowType):
         position = call.args[1].value - 1  # type: ignore[union-attr]
-        return lambda args, n: as_column(args[0], n).child(position).cast_type(call.type)
+        return lambda args, n: retyped(as_column(args[0], n).child(position), call.type)
     return _array_item(call)
 
 
@@ -168,7 +168,7 @@ def _array_item(call: Call) -> Any:
                 expected="an index of at least 1",
                 got=str(int(index.values[low][0])),
             )
-        array = column.values
+        array: Any = column.values
         offsets = array.offsets.to_numpy().astype(np.int64)
         at = offsets[:-1] + index.values - 1
         found = known & (at < offsets[1:])

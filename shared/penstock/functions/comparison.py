@@ -39,7 +39,8 @@ BOOLEAN = t.BooleanType()
 def _resolve(call: Resolution) -> tuple[list[t.LogicalType], t.LogicalType]:
     call.count(2)
     equality = call.name in ("=", "<>") or "DISTINCT" in call.name
-    targets = comparison_types(*call.types, equality)
+    left, right = call.types
+    targets = comparison_types(left, right, equality)
     if targets is None:
         call.fail("two values of types that can be compared")
     out = [x.with_nullable(y.nullable) for x, y in zip(targets, call.types, strict=True)]

@@ -16,7 +16,7 @@ from penstock.functions.casts import converter
 from penstock.functions.comparison import comparator
 from penstock.functions.inference import common_type, comparison_types
 from penstock.functions.signature import ANY, BOOL, FunctionDef, Resolution, define, register
-from penstock.functions.vector import Scalar, as_column, concat_take, is_null, merge_valid
+from penstock.functions.vector import Scalar, as_column, concat_take, is_null, merge_valid, retyped
 from penstock.types import logical as t
 from penstock.types.column import Column, numpy_dtype
 
@@ -280,7 +280,7 @@ def _coalesce_form(call: Call, nodes: list[Node]) -> Callable[[Frame], Vector]:
         n = frame.n
         first = nodes[0].run(frame)
         if isinstance(first, Column) and first.valid is None:
-            return first.cast_type(type_)
+            return retyped(first, type_)
         parts, choice = [as_column(first, n)], np.zeros(n, np.int64)
         source_rows = np.arange(n)
         rest = np.flatnonzero(~_validity(first, n))
@@ -305,12 +305,13 @@ register(FunctionDef("COALESCE", _resolve_coalesce, form=_coalesce_form))
 register(FunctionDef("IFNULL", _resolve_coalesce, form=_coalesce_form))
 
 
-# -- NULLIF, GREATEST, LEAST -----------------------------------------------------------
+# -- TYPEOF, NULLIF, GREATEST, LEAST -----------------------------------------------------------
 
 
 def _resolve_nullif(call: Resolution) -> tuple[list[t.LogicalType], t.LogicalType]:
     call.count(2)
-    if comparison_types(*call.types, True) is None:
+    left, right = call.types
+    if comparison_types(left, right, True) is None:
         call.fail("two values of types that can be compared")
     return call.types, call.types[0].with_nullable(True)
 
@@ -325,7 +326,7 @@ def _bind_nullif(call: Call) -> Any:
     def run(args: Sequence[Vector], n: int) -> Vector:
         first = as_column(args[0], n)
         if is_null(args[1]):
-            return first.cast_type(call.type)
+            return retyped(first, call.type)
         pair = [convert[0](first), convert[1](as_column(args[1], n))]
         equal = compare(*pair, n)
         both = merge_valid(pair)
@@ -370,3 +371,11 @@ def _bind_extreme(numpy_kernel: Any, arrow_kernel: Any) -> Callable[[Call], Any]
 register(FunctionDef("NULLIF", _resolve_nullif, _bind_nullif))
 register(FunctionDef("GREATEST", _resolve_extreme, _bind_extreme(np.maximum, pc.max_element_wise)))
 register(FunctionDef("LEAST", _resolve_extreme, _bind_extreme(np.minimum, pc.min_element_wise)))
+
+
+def _bind_typeof(call: Call) -> Any:
+    text = str(call.args[0].type)
+    return lambda args, n: Scalar(call.type, text)
+
+
+define("TYPEOF", [ANY, BOOL], t.VarCharType(), _bind_typeof, optional=1, nullable=True)

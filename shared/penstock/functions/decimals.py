@@ -136,7 +136,8 @@ def divide_half_up(a: Any, b: Any) -> Any:
 def truncate_quotient(a: Any, b: Any) -> Any:
     """a / b towards zero; b has no zeros."""
     limit = bound(a) + bound(b)
-    out = abs(widen(a, limit)) // abs(widen(b, limit))
+    a, b = widen(a, limit), widen(b, limit)
+    out = abs(a) // abs(b)
     return np.where((a < 0) != (b < 0), -out, out)
 
 

@@ -26,7 +26,7 @@ from penstock.functions.expr import (
 from penstock.functions.python_calls import python_kernel
 from penstock.functions.registry import is_deterministic, lookup
 from penstock.functions.rewrites import rewrite, without_position
-from penstock.functions.vector import Scalar, as_column
+from penstock.functions.vector import Scalar, as_column, retyped
 from penstock.types.column import Column
 
 if TYPE_CHECKING:
@@ -60,6 +60,7 @@ class Frame:
         # Column i shares the memo with sub-expressions under a number of its own.
         found = self.memo.get(~index)
         if found is None:
+            assert self._rows is not None
             found = self.memo[~index] = self._parent.column(index).take(self._rows)
         return found  # type: ignore[return-value]
 
@@ -72,7 +73,8 @@ class Frame:
         found = self.memo.get(number)
         if found is None and self._parent is not None:
             found = self._parent.shared(number)
-            if found is not None and isinstance(found, Column):
+            if isinstance(found, Column):
+                assert self._rows is not None
                 found = found.take(self._rows)
             if found is not None:
                 self.memo[number] = found
@@ -222,7 +224,7 @@ class _Compiler:
         index, type_ = expr.index, expr.type
 
         def run(frame: Frame) -> Vector:
-            return as_column(inner.run(frame), frame.n).child(index).cast_type(type_)
+            return retyped(as_column(inner.run(frame), frame.n).child(index), type_)
 
         return Node(type_, run, fails=inner.fails, costly=inner.costly)
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import math
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from penstock.errors import InternalError
 from penstock.functions import decimals as d
@@ -125,8 +126,6 @@ def _fraction(column: Column, values: Any, precision: int, arrow: pa.DataType, w
     text = _masked(values, column).view(arrow).cast(pa.string())
     if precision == 6:
         return text
-    import pyarrow.compute as pc
-
     return pc.utf8_slice_codeunits(text, 0, whole + (precision + 1 if precision else 0))
 
 
@@ -148,7 +147,7 @@ def _interval_text(us: int) -> str:
 
 
 def _nested(column: Column, zone: str) -> list[str | None]:
-    type_, array = column.type, column.values
+    type_, array = column.type, cast("Any", column.values)
     if isinstance(type_, t.RowType):
         fields = [_texts(column.child(i), zone) for i in range(len(type_.fields))]
         rows = [f"({', '.join(row)})" for row in zip(*fields, strict=True)]

@@ -77,7 +77,7 @@ def common_type(types: Iterable[t.LogicalType]) -> t.LogicalType | None:
     typed = [x for x in types if not isinstance(x, t.NullType)]
     if not typed:
         return t.NullType() if types else None
-    out = typed[0]
+    out: t.LogicalType = typed[0]
     for other in typed[1:]:
         merged = _merge(out, other)
         if merged is None:

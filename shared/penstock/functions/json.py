@@ -110,7 +110,8 @@ def _returning(type_: t.LogicalType) -> Callable[[Any], Any]:
     to_float = isinstance(type_, (t.FloatType, t.DoubleType))
 
     def convert(value: Any) -> Any:
-        if not isinstance(value, wanted) or (isinstance(value, bool) and bool not in wanted):
+        fits = isinstance(value, wanted) and (bool in wanted or not isinstance(value, bool))
+        if not fits:
             raise RecordError(
                 f"JSON_VALUE: {jsonpath.dump(value)} is no {type_.sql()}",
                 expected=type_.sql(),
@@ -143,7 +144,7 @@ def _bind_query(call: Call) -> Any:
         empty: dict[str, Any] = {"EMPTY ARRAY": [], "EMPTY OBJECT": {}}
         return empty.get(behaviour)
 
-    def one(text: str | None, path: str | None, *_: Any) -> Any:
+    def one(text: str | None, path: str | None, *options: Any) -> Any:
         if text is None or path is None:
             return None
         found, _ = _search(text, path)
@@ -169,7 +170,7 @@ def _bind_query(call: Call) -> Any:
 def _bind_exists(call: Call) -> Any:
     on_error = literal_value(call, 2) or "FALSE"
 
-    def one(text: str | None, path: str | None, *_: Any) -> bool | None:
+    def one(text: str | None, path: str | None, *options: Any) -> bool | None:
         if text is None or path is None:
             return None
         found, _ = _search(text, path)
@@ -182,10 +183,11 @@ def _bind_exists(call: Call) -> Any:
     return external_rows(call, one, nulls=True)
 
 
-_RAISES = {"fails": True, "costly": True}
-register(FunctionDef("JSON_VALUE", _resolve_value, _bind_value, **_RAISES))
-register(FunctionDef("JSON_QUERY", _resolve_query, _bind_query, **_RAISES))
-define("JSON_EXISTS", [STR, STR, STR], BOOLEAN, _bind_exists, optional=1, nullable=True, **_RAISES)
+register(FunctionDef("JSON_VALUE", _resolve_value, _bind_value, fails=True, costly=True))
+register(FunctionDef("JSON_QUERY", _resolve_query, _bind_query, fails=True, costly=True))
+define(
+    "JSON_EXISTS", [STR, STR, STR], BOOLEAN, _bind_exists, optional=1, nullable=True, fails=True, costly=True
+)
 
 
 # -- building --------------------------------------------------------------------------------
@@ -306,7 +308,7 @@ def _bind_array(call: Call) -> Any:
     return run
 
 
-register(FunctionDef("JSON_OBJECT", _resolve_object, _bind_object, **_RAISES))
+register(FunctionDef("JSON_OBJECT", _resolve_object, _bind_object, fails=True, costly=True))
 register(FunctionDef("JSON_ARRAY", _resolve_array, _bind_array, costly=True))
 
 

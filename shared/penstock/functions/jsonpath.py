@@ -61,7 +61,8 @@ def compile_path(text: str) -> JsonPath | None:
     rest = (mode[2] if mode else text).strip()
     if not rest.startswith("$"):
         return None
-    position, steps = 1, []
+    position = 1
+    steps: list[str | int | None] = []
     while position < len(rest):
         match = _STEP.match(rest, position)
         if match is None:

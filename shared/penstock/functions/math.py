@@ -81,7 +81,7 @@ def _bind_floor(up: bool) -> Callable[[Call], Any]:
 def _decimal(call: Call, function: Callable[[Any], Any], constant: int = 0) -> Any:
     """A strict kernel of one exact number's unscaled values, giving the result's;
     ``constant``: the largest number that the function works with."""
-    type_ = call.type
+    type_: t.DecimalType = call.type  # type: ignore[assignment]
 
     def run(args: Sequence[Vector], n: int) -> Vector:
         if is_null(args[0]):

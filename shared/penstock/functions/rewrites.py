@@ -51,8 +51,9 @@ def _visit(node: Expr) -> Expr:
 
 def _split_index(node: Call) -> Expr:
     text, separator, index = node.args
-    constant = isinstance(separator, Literal) and isinstance(index, Literal)
-    if not constant or not isinstance(separator.value, str) or not separator.value:
+    if not isinstance(separator, Literal) or not isinstance(index, Literal):
+        return node
+    if not isinstance(separator.value, str) or not separator.value:
         return node
     tokens = Call(SPLIT_TOKENS, (text, separator), t.ArrayType(t.VarCharType()))
     return Call(TOKEN, (tokens, index), node.type, node.line, node.column)

@@ -36,7 +36,7 @@ class FunctionDef:
     resolve: Callable[[Resolution], tuple[Sequence[t.LogicalType], t.LogicalType]]
     bind: Callable[[Call], Any] | None = None
     form: Callable[..., Any] | None = None
-    fails: bool = False
+    fails: bool | Callable[[Call], bool] = False
     costly: bool = False
     deterministic: bool = True
 
@@ -212,11 +212,13 @@ def define(
     optional: int = 0,
     variadic: Param | None = None,
     nullable: bool | None = None,
-    **traits: bool,
+    fails: bool | Callable[[Call], bool] = False,
+    costly: bool = False,
+    deterministic: bool = True,
 ) -> None:
     """Register a function of the usual kind."""
     resolve = resolver(params, result, optional=optional, variadic=variadic, nullable=nullable)
-    register(FunctionDef(name, resolve, bind, **traits))
+    register(FunctionDef(name, resolve, bind, fails=fails, costly=costly, deterministic=deterministic))
 
 
 def define_values(name: str, params: Sequence[Param], result: Any, kernel: Any, **options: Any) -> None:

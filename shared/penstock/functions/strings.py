@@ -259,7 +259,7 @@ def _bind_concat_ws(call: Call) -> Any:
         separator, *parts = args
         if is_null(separator):
             return Scalar(call.type, None)
-        arrays = [as_column(p, n).values for p in parts]
+        arrays: list[Any] = [as_column(p, n).values for p in parts]
         if all(a.null_count for a in arrays):
             # Arrow drops a row whose parts are all NULL; it is the empty string.
             missing = np.logical_and.reduce([~as_column(p, n).valid for p in parts])  # type: ignore[operator]
@@ -371,7 +371,7 @@ def _bind_token(call: Call) -> Any:
     def run(args: Sequence[Vector], n: int) -> Vector:
         if is_null(args[0]) or index is None or index < 0:
             return Scalar(call.type, None)
-        array = args[0].values
+        array: Any = args[0].values
         offsets = array.offsets.to_numpy()
         at = offsets[:-1] + index
         found = at < offsets[1:]

@@ -68,6 +68,13 @@ def as_column(vector: Vector, n: int) -> Column:
     return Column.constant(vector.type, vector.value, n)
 
 
+def retyped(column: Column, type_: t.LogicalType) -> Column:
+    """The same storage as ``type_``, for nothing (an Arrow array's mask is not computed)."""
+    if column.type == type_:
+        return column
+    return Column(type_, column.values) if not column.is_numpy else column.cast_type(type_)
+
+
 def is_null(vector: Vector) -> bool:
     """True for the NULL constant."""
     return vector.__class__ is Scalar and vector.value is None
@@ -116,10 +123,10 @@ def concat_take(type_: t.LogicalType, parts: Sequence[Vector], choice: np.ndarra
     Serves every storage: the parts are laid end to end and taken from.
     """
     if all(isinstance(p, Scalar) for p in parts):
-        constants = [as_column(p, 1).cast_type(type_) for p in parts]
+        constants = [retyped(as_column(p, 1), type_) for p in parts]
         return Column.concat(constants).take(choice)
     columns = [as_column(p, 1) if isinstance(p, Scalar) else p for p in parts]
     starts = np.cumsum([0, *(len(c) for c in columns[:-1])])
     scalar = np.array([isinstance(p, Scalar) for p in parts], np.bool_)
     index = starts[choice] + np.where(scalar[choice], 0, rows)
-    return Column.concat([c.cast_type(type_) for c in columns]).take(index)
+    return Column.concat([retyped(c, type_) for c in columns]).take(index)
