@@ -21,6 +21,9 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger("penstock.election")
 
+_ENDED = "it ended"
+_RESIGNED = "resigned"
+
 
 class LeaderElection:
     """Bids for the lease ``name`` until cancelled.
@@ -101,7 +104,7 @@ class LeaderElection:
         self._leading = True
         _log.info("lease '%s' gained by %s", self.name, self.owner)
         gained: asyncio.Future[None] = asyncio.ensure_future(self._on_gained())
-        reason = "it ended"
+        reason = _ENDED
         try:
             reason = await self._keep(gained)
         finally:
@@ -109,7 +112,9 @@ class LeaderElection:
             if not gained.done():
                 gained.cancel()
             await asyncio.gather(gained, return_exceptions=True)
-            _log.warning("lease '%s' lost by %s: %s", self.name, self.owner, reason)
+            expected = reason in (_ENDED, _RESIGNED)
+            level = logging.INFO if expected else logging.WARNING
+            _log.log(level, "lease '%s' lost by %s: %s", self.name, self.owner, reason)
             await self._on_lost(reason)
         await self._release()
         # Others first: what made this one lose may still hold.
@@ -120,7 +125,7 @@ class LeaderElection:
         while True:
             await self._pause(gained)
             if self._resign.is_set():
-                return "resigned"
+                return _RESIGNED
             if gained.done() and (err := gained.exception()) is not None:
                 if not isinstance(err, PenstockError):
                     _log.error("lease '%s': taking over failed", self.name, exc_info=err)

@@ -62,6 +62,8 @@ if TYPE_CHECKING:
     from services.common.main import ServiceContext
 
 TICK_MS = 500
+#: Nobody leading yet is not worth a warning for so long.
+STARTUP_MS = 3_000
 #: One round of offering; the slot table offers again later.
 OFFER_DEADLINE_S = 10.0
 #: What a slot reported before it ended on order is delivered for so long.
@@ -96,11 +98,13 @@ class TaskManagerService:
         self._stopping = False
         self._rm_heard: bool | None = None
         self._host = "127.0.0.1"
+        self._started_ms = 0.0
 
     # -- start and stop ---------------------------------------------------------------
 
     async def start(self) -> Mapping[str, Any]:
         context, config = self._context, self._context.config
+        self._started_ms = context.clock.monotonic_ms()
         self._data_port.open(
             conf.TM_BIND.read(config), conf.TM_DATA_PORT.read(config), self._folders.socket_path()
         )
@@ -403,6 +407,9 @@ class TaskManagerService:
                     await self._changed.wait()
 
     def _heard_resourcemanager(self, heard: bool, what: str) -> None:
+        starting = self._context.clock.monotonic_ms() - self._started_ms < STARTUP_MS
+        if not heard and self._rm_heard is None and starting:
+            return  # the others are starting too: no cause for alarm yet
         if heard != self._rm_heard:
             if heard:
                 self._context.log.info("registered", resourcemanager=what)

@@ -76,6 +76,8 @@ class NatsTransport:
             last[:] = [what]
 
         async def on_disconnect() -> None:
+            if client.is_closed or client.is_draining:  # told to
+                return
             _log.warning("nats: disconnected from %s; reconnecting", url)
             if on_connection:
                 on_connection(False)

@@ -15,6 +15,11 @@ if TYPE_CHECKING:
     from penstock.ports import Store
 
 
+def short(err: Exception) -> str:
+    """An obstore error without its dump of Rust structures."""
+    return " ".join(str(err).partition("Debug source:")[0].split())
+
+
 class ObstoreStore:
     """``store``: an obstore store; its prefix is the bucket's folder. ``url`` for errors."""
 
@@ -23,7 +28,7 @@ class ObstoreStore:
         self.url = url
 
     def _error(self, err: Exception, key: str) -> ObjectStoreError:
-        text = " ".join(str(err).split())
+        text = short(err)
         return ObjectStoreError(
             f"the object store {self.url} failed: {text[:500]}",
             where=key or self.url,

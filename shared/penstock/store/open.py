@@ -38,7 +38,7 @@ def open_store(url: str, options: Mapping[str, str] | None = None) -> Store:
     import obstore.exceptions
     from obstore.store import from_url
 
-    from penstock.store.objects import ObstoreStore
+    from penstock.store.objects import ObstoreStore, short
 
     config: Any = dict(options or {})
     client: Any = {"allow_http": True} if config.pop("allow_http", "false").lower() == "true" else None
@@ -46,7 +46,7 @@ def open_store(url: str, options: Mapping[str, str] | None = None) -> Store:
         store = from_url(url, config=config or None, client_options=client)
     except (obstore.exceptions.BaseError, ValueError, TypeError) as err:
         raise ObjectStoreError(
-            f"cannot open the object store {url}: {err}",
+            f"cannot open the object store {url}: {short(err)}",
             expected=_KNOWN,
             remedy="check high-availability.storageDir and storage.options.*",
         ) from err
