@@ -444,3 +444,10 @@ def test_leveldb_writes_files_and_holds_little_in_memory(backends: Any) -> None:
 
 def test_a_restored_state_without_schema_is_no_surprise() -> None:
     assert RestoredState(1).schemas == {}
+
+
+def test_leveldb_refuses_keys_without_a_type(backends: Any) -> None:
+    if backends.kind != "leveldb":
+        pytest.skip("dictionaries take any key")
+    with pytest.raises(UnsupportedError, match="without a declared type"):
+        backends.make(t.RawType())

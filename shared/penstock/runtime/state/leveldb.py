@@ -12,9 +12,11 @@ import struct
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from penstock.errors import UnsupportedError
 from penstock.runtime.state.backend import KeyedStateBackend, Registered
 from penstock.runtime.state.blocks import NAMESPACE_BYTES, KeySpace, decode_namespace, encode_namespace
 from penstock.runtime.state.codec import codec, tuple_codec
+from penstock.types.logical import RawType
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -81,6 +83,15 @@ class LevelDBStateBackend(KeyedStateBackend):
         cache_entries: int = DEFAULT_CACHE_ENTRIES,
     ) -> None:
         super().__init__(space, now_ms=now_ms, uid=uid, undo=undo)
+        if any(isinstance(type_, RawType) for type_ in space.types):
+            # Two pickles of equal values may differ: they would be two keys.
+            raise UnsupportedError(
+                "a key without a declared type in the LevelDB backend",
+                expected="key_by(…, key_type=Types.…), or a column of a declared type",
+                got=", ".join(map(str, space.types)),
+                where=f"operator '{uid}'",
+                remedy="declare the key's type, or set state.backend.type to hashmap",
+            )
         # Here, not at the top: a slot that keeps state in memory never loads it.
         import plyvel
 
