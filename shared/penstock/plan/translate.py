@@ -308,14 +308,7 @@ class Translator:
         late = {node.late_tag: node.input.schema} if node.late_tag else {}
         keys = tuple(range(len(node.keys)))
         if self._two_phases(node):
-            cells: list[Field] = [node.input.schema.fields[k] for k in node.keys]
-            cells.append(Field("$pane_end", BigIntType(nullable=False)))
-            for i, call in enumerate(node.aggregates):
-                parts = accumulator_types(call, [types[a] for a in call.args])
-                assert parts is not None
-                cells += [Field(f"$a{i}_{j}", part) for j, part in enumerate(parts)]
-            taken: set[str] = set()
-            partial = Schema(tuple(Field(_free(f.name, taken), f.type) for f in cells))
+            partial = self._partials(node, (Field("$pane_end", BigIntType(nullable=False)),))
             local = self.add(
                 node,
                 "local-window-aggregate",
@@ -359,27 +352,52 @@ class Translator:
             return False
         if self.analysis.of(node.input).updating:
             return False
-        types = node.input.schema.types
-        return all(accumulator_types(c, [types[a] for a in c.args]) is not None for c in node.aggregates)
+        return self._splits(node)
 
     def _aggregate(self, node: n.Aggregate) -> PlannedOperator:
         inp = self.visit(node.input)
         known = self.analysis.of(node.input)
-        source, parallelism = self.keyed(inp, node.keys)
-        spec = s.GroupAggregateSpec(
-            keys=node.keys,
-            aggregates=node.aggregates,
-            retracts=known.updating,
-            emit_before=self.modes.before(node),
-            bounded_final=self.analysis.final,
-            ttl_ms=self.ttl_ms,
-        )
+        common: dict = {
+            "aggregates": node.aggregates,
+            "retracts": known.updating,
+            "emit_before": self.modes.before(node),
+            "bounded_final": self.analysis.final,
+            "ttl_ms": self.ttl_ms,
+        }
+        keys = tuple(range(len(node.keys)))
+        facts: dict = {"hashed": keys or None, "keeps": "one row per key" + self._ttl_words()}
         name = "GroupAggregate" if node.aggregates else "Distinct"
-        return self.add(
-            node, "group-aggregate", name, spec, [source], parallelism=parallelism,
-            hashed=tuple(range(len(node.keys))) if node.keys else None,
-            keeps="one row per key" + self._ttl_words(),
-        )  # fmt: skip
+        if self.parallelism > 1 and not known.updating and self._splits(node):
+            local = self.add(
+                node, "local-group-aggregate", f"Local{name}",
+                s.GroupAggregateSpec(phase="local", keys=node.keys, **common), [inp],
+                output=self._partials(node, ()), mode="append",
+            )  # fmt: skip
+            source, parallelism = self.keyed(OperatorInput(local), keys)
+            types = tuple(node.input.schema.types)
+            spec = s.GroupAggregateSpec(phase="global", keys=keys, local_types=types, **common)
+            return self.add(
+                node, "group-aggregate", f"Global{name}", spec, [source], parallelism=parallelism, **facts
+            )
+        source, parallelism = self.keyed(inp, node.keys)
+        spec = s.GroupAggregateSpec(keys=node.keys, **common)
+        return self.add(node, "group-aggregate", name, spec, [source], parallelism=parallelism, **facts)
+
+    def _splits(self, node: n.Aggregate | n.WindowAggregate) -> bool:
+        """Whether every aggregate has partial accumulators."""
+        types = node.input.schema.types
+        return all(accumulator_types(c, [types[a] for a in c.args]) is not None for c in node.aggregates)
+
+    def _partials(self, node: n.Aggregate | n.WindowAggregate, between: tuple[Field, ...]) -> Schema:
+        """What a local phase sends: keys, ``between``, the accumulators' columns."""
+        types = node.input.schema.types
+        cells = [*(node.input.schema.fields[k] for k in node.keys), *between]
+        for i, call in enumerate(node.aggregates):
+            parts = accumulator_types(call, [types[a] for a in call.args])
+            assert parts is not None
+            cells += [Field(f"$a{i}_{j}", part) for j, part in enumerate(parts)]
+        taken: set[str] = set()
+        return Schema(tuple(Field(_free(f.name, taken), f.type) for f in cells))
 
     def _ttl_words(self) -> str:
         return f" for {self.ttl_ms} ms after its last change" if self.ttl_ms else ", for ever"

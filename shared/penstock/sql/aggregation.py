@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from penstock.sql.queries import QueryBinder
 
 _SET_NUMBER = t.BigIntType(nullable=False)
-_CONSTANT_TAIL = {"LISTAGG": 1, "PERCENTILE": 1, "APPROX_PERCENTILE": 1}
+_CONSTANT_TAIL = {"LISTAGG": 1}
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,13 +151,11 @@ def _json_draft(
 ) -> AggregateDraft:
     name = call.args["name"]
     bound = [binder.bind(e) for e in call.expressions]
-    try:
-        type_ = infer_aggregate(name, [b.type for b in bound], distinct=False)
-    except PenstockError as err:
-        err.where = err.where or ctx.source.where(call)
-        raise
-    constants = (call.meta["options"]["on_null"],)
-    return AggregateDraft(name, tuple(bound), type_, False, condition, constants=constants)
+    place = ctx.source.position(call)
+    types = [b.type for b in bound]
+    type_ = infer_aggregate(name, types, distinct=False, line=place.line, column=place.column)
+    function = f"{name}_{call.meta['options']['on_null']}_ON_NULL"
+    return AggregateDraft(function, tuple(bound), type_, False, condition)
 
 
 class _Columns:
