@@ -86,7 +86,7 @@ def _load() -> dict[str, FunctionDef]:
 
 def known_functions() -> list[str]:
     """Names of all scalar functions and operators, sorted."""
-    return sorted(_load())
+    return sorted(name for name in _load() if not name.startswith("$"))
 
 
 def lookup(name: str) -> FunctionDef:
