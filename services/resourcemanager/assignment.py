@@ -10,6 +10,8 @@
 
 from __future__ import annotations
 
+import heapq
+from collections import deque
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -45,7 +47,7 @@ def assign(
 ) -> list[Grant]:
     """``waiting`` in order of arrival; ``free``: task manager → free slot indices;
     ``held``: (task manager, job) → slots it has there; ``total``: slots of the cluster."""
-    left = {manager: sorted(indices) for manager, indices in free.items() if indices}
+    left = {manager: deque(sorted(indices)) for manager, indices in free.items() if indices}
     count = sum(map(len, left.values()))
     grants: list[Grant] = []
     for job in waiting:
@@ -53,14 +55,15 @@ def assign(
             if job.needed <= total and now_ms - job.since_ms >= STARVATION_MS:
                 break
             continue
-        mine: dict[str, int] = {}
+        best = [(-len(indices), held.get((m, job.job_id), 0), m) for m, indices in left.items()]
+        heapq.heapify(best)
         for _ in range(job.missing):
-            manager = min(
-                left, key=lambda m: (-len(left[m]), held.get((m, job.job_id), 0) + mine.get(m, 0), m)
-            )
-            grants.append(Grant(job.job_id, manager, left[manager].pop(0)))
-            mine[manager] = mine.get(manager, 0) + 1
-            if not left[manager]:
+            minus_free, mine, manager = best[0]
+            grants.append(Grant(job.job_id, manager, left[manager].popleft()))
+            if left[manager]:
+                heapq.heapreplace(best, (minus_free + 1, mine + 1, manager))
+            else:
+                heapq.heappop(best)
                 del left[manager]
         count -= job.missing
     return grants

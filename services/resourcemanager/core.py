@@ -136,6 +136,10 @@ class ResourceManagerCore:
         self._listening_since_ms = now_ms
         self._probes_from_ms = now_ms
         self._numbers = itertools.count(1)
+        #: grows when what jobs need changes
+        self._declared = 0
+        #: (registry.version, _declared) as last assigned
+        self._assigned = (-1, -1)
 
     def step(self, event: Event, now_ms: int) -> Iterator[Effect]:
         match event:
@@ -160,15 +164,16 @@ class ResourceManagerCore:
                 yield from self._tick(now_ms)
             case _:
                 assert_never(event)
-        yield from self._assign(now_ms)
-        yield from self._notices(now_ms)
+        if isinstance(event, Tick) or self._assigned != (self.registry.version, self._declared):
+            yield from self._assign(now_ms)
+            yield from self._notices(now_ms)
 
     # -- requests ---------------------------------------------------------------------
 
     def _asked(self, token: int, message: Any, now_ms: int) -> Iterator[Effect]:
         match message:
             case RegisterTaskManager():
-                _, lost = self.registry.update(message, now_ms)
+                lost = self.registry.update(message, now_ms)
                 yield Answer(token, RegisterReply(resourcemanager_id=self.id, epoch=self.epoch))
                 yield from self._tell_lost(lost, message.taskmanager_id, "it was started again")
             case DeregisterTaskManager(taskmanager_id=taskmanager_id, reason=reason):
@@ -187,13 +192,16 @@ class ResourceManagerCore:
             reason = f"epoch {message.epoch} of job {message.job_id} is old: {known.epoch} is known"
             yield Answer(token, Refused(reason=reason, fenced=True))
             return
+        if known is None or known.needed != message.needed:
+            self._declared += 1
         if message.needed <= 0:
             self.jobs.pop(message.job_id, None)
         elif known is None:
             self.jobs[message.job_id] = Job(message.epoch, message.needed, now_ms)
         else:
             known.epoch, known.needed, known.heard_ms = message.epoch, message.needed, now_ms
-        yield from self._assign(now_ms)
+        if self._assigned != (self.registry.version, self._declared):
+            yield from self._assign(now_ms)
         allocated = self.registry.of_job(message.job_id)
         yield Answer(
             token,
@@ -299,12 +307,15 @@ class ResourceManagerCore:
             if job.waiting_since_ms is None:
                 job.waiting_since_ms = now_ms
             waiting.append(Waiting(job_id, missing, job.needed, job.waiting_since_ms))
-        if not waiting or now_ms < self._grants_from_ms:
+        self._assigned = (self.registry.version, self._declared)
+        if not waiting or not self.registry.free or now_ms < self._grants_from_ms:
             return
-        managers = self.registry.taskmanagers
         # No new work for one that does not answer.
-        free = {m: manager.free() for m, manager in managers.items() if not manager.missed_probes}
-        held = {(m, job.job_id): managers[m].of_job(job.job_id) for m in free for job in waiting}
+        managers = {m: t for m, t in self.registry.taskmanagers.items() if t.free and not t.missed_probes}
+        free = {m: manager.free for m, manager in managers.items()}
+        held = {
+            (m, job.job_id): manager.held[job.job_id] for m, manager in managers.items() for job in waiting
+        }
         for grant in assign(waiting, free, held, self.registry.total, now_ms):
             # The epoch is this leader's alone, so the id is unique in the cluster.
             allocation_id = f"a{self.epoch}-{next(self._numbers)}"

@@ -4,6 +4,7 @@ but do not show in a report yet lie over them.
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -36,6 +37,11 @@ class TaskManager:
     #: probes in a row that found nobody
     missed_probes: int = 0
     probing: bool = False
+    #: what follows from report and commands: free slot indices, slots by job
+    free: list[int] = field(default_factory=list)
+    held: Counter[str] = field(default_factory=Counter)
+    #: slots that it contributes to the total
+    counted: int = 0
 
     def slots(self) -> Iterator[SlotStatus]:
         """Every slot as it is or will be in a moment."""
@@ -50,70 +56,104 @@ class TaskManager:
                 )
             yield slot
 
-    def free(self) -> list[int]:
-        return [slot.index for slot in self.slots() if slot.state == "free"]
-
-    def of_job(self, job_id: str) -> int:
-        return sum(slot.job_id == job_id for slot in self.slots())
-
-    def jobs(self) -> set[str]:
-        return {slot.job_id for slot in self.slots() if slot.job_id is not None}
-
 
 class Registry:
-    """``grace_ms``: how long a report may lag behind an acknowledged allocation."""
+    """``grace_ms``: how long a report may lag behind an acknowledged allocation.
+
+    Totals are kept up to date task manager by task manager, so that a heartbeat costs the
+    same in a cluster of two and of two thousand. ``version`` grows when they change.
+    """
 
     def __init__(self, grace_ms: int) -> None:
         self._grace_ms = grace_ms
         self.taskmanagers: dict[str, TaskManager] = {}
+        self._commanded: dict[str, Commanded] = {}
+        self.total = 0
+        self.free = 0
+        self._held: Counter[str] = Counter()
+        self.version = 0
 
-    def update(self, report: RegisterTaskManager, now_ms: int) -> tuple[bool, set[str]]:
-        """Take a report. Returns (new or restarted, jobs that lost slots by a restart)."""
+    def update(self, report: RegisterTaskManager, now_ms: int) -> set[str]:
+        """Take a report. Returns the jobs that lost slots, when it is another process than
+        the one known by that name."""
         known = self.taskmanagers.get(report.taskmanager_id)
         if known is None or (known.report.pid, known.report.host) != (report.pid, report.host):
-            lost = known.jobs() if known is not None else set()
-            self.taskmanagers[report.taskmanager_id] = TaskManager(report, now_ms)
-            return True, lost
+            lost = self.remove(report.taskmanager_id)
+            known = self.taskmanagers[report.taskmanager_id] = TaskManager(report, now_ms)
+            self._count(known)
+            return lost
+        changed = _allocations(known.report) != _allocations(report)
         known.report = report
         known.last_heartbeat_ms = now_ms
-        known.missed_probes = 0
-        states = {slot.index: slot for slot in report.slots}
-        for index, command in list(known.commanded.items()):
-            slot = states.get(index)
+        if known.missed_probes:
+            known.missed_probes = 0
+            self.version += 1
+        states = {slot.index: slot.state for slot in report.slots} if known.commanded else {}
+        for command in list(known.commanded.values()):
             late = command.acknowledged_ms is not None and now_ms > command.acknowledged_ms + self._grace_ms
-            if slot is None or slot.state != "free" or late:
-                del known.commanded[index]
-        return False, set()
+            if late or states.get(command.slot_index) != "free":
+                self._forget(command)
+                changed = True
+        if changed:
+            self._count(known)
+        return set()
+
+    def _count(self, manager: TaskManager) -> None:
+        """What this task manager contributes to the totals, anew."""
+        self._discount(manager)
+        manager.free = [slot.index for slot in manager.slots() if slot.state == "free"]
+        manager.held = Counter(slot.job_id for slot in manager.slots() if slot.job_id is not None)
+        self.total += len(manager.report.slots)
+        self.free += len(manager.free)
+        self._held.update(manager.held)
+        manager.counted = len(manager.report.slots)
+        self.version += 1
+
+    def _discount(self, manager: TaskManager) -> None:
+        self.total -= manager.counted
+        self.free -= len(manager.free)
+        for job_id, count in manager.held.items():
+            self._held[job_id] -= count
+            if not self._held[job_id]:
+                del self._held[job_id]
+        self.version += 1
 
     def remove(self, taskmanager_id: str) -> set[str]:
         """Forget it; returns the jobs that had slots there."""
         known = self.taskmanagers.pop(taskmanager_id, None)
-        return known.jobs() if known is not None else set()
+        if known is None:
+            return set()
+        for command in list(known.commanded.values()):
+            self._forget(command)
+        self._discount(known)
+        return set(known.held)
 
     def command(self, command: Commanded) -> None:
-        self.taskmanagers[command.taskmanager_id].commanded[command.slot_index] = command
+        manager = self.taskmanagers[command.taskmanager_id]
+        manager.commanded[command.slot_index] = command
+        self._commanded[command.allocation_id] = command
+        self._count(manager)
 
     def commanded(self, allocation_id: str) -> Commanded | None:
-        for manager in self.taskmanagers.values():
-            for command in manager.commanded.values():
-                if command.allocation_id == allocation_id:
-                    return command
-        return None
+        return self._commanded.get(allocation_id)
 
     def withdraw(self, allocation_id: str) -> None:
         """The command came to nothing: the slot is as its task manager reports it."""
-        command = self.commanded(allocation_id)
+        command = self._commanded.get(allocation_id)
         if command is not None:
-            del self.taskmanagers[command.taskmanager_id].commanded[command.slot_index]
+            self._forget(command)
+            self._count(self.taskmanagers[command.taskmanager_id])
+
+    def _forget(self, command: Commanded) -> None:
+        del self._commanded[command.allocation_id]
+        manager = self.taskmanagers.get(command.taskmanager_id)
+        if manager is not None:
+            del manager.commanded[command.slot_index]
 
     def of_job(self, job_id: str) -> int:
         """Slots that the job has or will have in a moment."""
-        return sum(manager.of_job(job_id) for manager in self.taskmanagers.values())
+        return self._held[job_id]
 
-    @property
-    def total(self) -> int:
-        return sum(len(manager.report.slots) for manager in self.taskmanagers.values())
 
-    @property
-    def free(self) -> int:
-        return sum(len(manager.free()) for manager in self.taskmanagers.values())
+def _allocations(report: RegisterTaskManager) -> list[tuple[int, str, str | None]]:
+    return [(slot.index, slot.state, slot.allocation_id) for slot in report.slots]

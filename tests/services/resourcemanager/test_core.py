@@ -1,6 +1,7 @@
 """The core on its own: messages in, commands out, time by hand."""
 
 import itertools
+import random
 
 import pytest
 
@@ -75,14 +76,17 @@ class Cluster:
         """The task managers carry the allocations out (the next report shows them)."""
         for effect in effects:
             assert isinstance(effect, SendAllocate), effect
-            message = effect.message
-            self.slots[effect.taskmanager_id][message.slot_index] = SlotStatus(
-                index=message.slot_index,
-                state="allocated",
-                job_id=message.job_id,
-                allocation_id=message.allocation_id,
-            )
-            assert self.step(AllocateAnswered(message.allocation_id)) == []
+            assert self.take_one(effect) == []
+
+    def take_one(self, effect):
+        message = effect.message
+        self.slots[effect.taskmanager_id][message.slot_index] = SlotStatus(
+            index=message.slot_index,
+            state="allocated",
+            job_id=message.job_id,
+            allocation_id=message.allocation_id,
+        )
+        return self.step(AllocateAnswered(message.allocation_id))
 
     def later(self, ms, beat=()):
         """Time passes tick by tick, ``beat`` sending heartbeats; returns the effects."""
@@ -324,6 +328,43 @@ def test_overview():
     assert (overview.slots_total, overview.slots_free, overview.epoch) == (2, 1, 5)
     [manager] = overview.taskmanagers
     assert [(s.state, s.job_id) for s in manager.slots] == [("allocated", "j"), ("free", None)]
+
+
+def test_the_totals_are_those_of_the_reports():
+    """Whatever comes in whichever order, the running totals equal a recount."""
+    rng = random.Random(7)
+    c = Cluster()
+    for step in range(600):
+        manager = f"t{rng.randrange(6)}"
+        match rng.randrange(5):
+            case 0:
+                c.register(manager, rng.randrange(1, 4), pid=rng.randrange(3))
+            case 1 if manager in c.slots:
+                slots = c.slots[manager]
+                slots[rng.randrange(len(slots))] = SlotStatus(index=0, state="free")
+                c.slots[manager] = [
+                    SlotStatus(index=i, state=s.state, job_id=s.job_id, allocation_id=s.allocation_id)
+                    for i, s in enumerate(slots)
+                ]
+                c.register(manager)
+            case 2:
+                effects = c.declare(f"j{rng.randrange(4)}", rng.randrange(5))[1]
+                for effect in effects:
+                    if isinstance(effect, SendAllocate) and effect.taskmanager_id in c.slots:
+                        if rng.random() < 0.7:
+                            c.take_one(effect)
+                        else:
+                            c.step(AllocateAnswered(effect.message.allocation_id, Refused(reason="no")))
+            case 3:
+                c.ask(DeregisterTaskManager(taskmanager_id=manager))
+            case _:
+                c.later(500)
+        registry = c.core.registry
+        slots = [slot for m in registry.taskmanagers.values() for slot in m.slots()]
+        assert registry.total == len(slots), step
+        assert registry.free == sum(slot.state == "free" for slot in slots), step
+        for job in ("j0", "j1", "j2", "j3"):
+            assert registry.of_job(job) == sum(slot.job_id == job for slot in slots), step
 
 
 def test_a_large_job_gets_every_slot_once():
