@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Any
 
 from penstock.connectors.nats.client import JetStreamApi, JetStreamError
@@ -15,17 +16,23 @@ _NAME_IN_USE = 10058
 _STREAM_NOT_FOUND = 10059
 
 
-async def sink_stream(
-    api: JetStreamApi, options: Mapping[str, Any], wildcard: str, *, marker: str | None = None
-) -> str:
-    """Name of the stream that takes ``wildcard`` (and ``marker``, for exactly-once).
+def marker_subject(stream: str, prefix: str, subtask: int) -> str:
+    """Where one subtask's transaction markers go. The stream's name stands in it, for no
+    two streams may share a subject."""
+    return f"_penstock.tx.{stream}.{re.sub(r'[^A-Za-z0-9_-]', '_', prefix)}.{subtask}"
 
-    With ``stream.create`` it is made when absent, and given ``marker`` and
-    ``allow_atomic`` when it lacks them.
+
+async def sink_stream(
+    api: JetStreamApi, options: Mapping[str, Any], wildcard: str, *, transactional: bool = False
+) -> str:
+    """Name of the stream that takes ``wildcard`` (and atomic batches with their markers).
+
+    With ``stream.create`` it is made when absent, and made transactional when it is not.
     """
     name = options["stream"]
     if name is None:
         name = await api.find_stream(wildcard)
+    marker = f"_penstock.tx.{name}.>" if transactional else None
     try:
         info = await api.request(f"STREAM.INFO.{name}")
     except JetStreamError as err:

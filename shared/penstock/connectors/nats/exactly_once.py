@@ -1,0 +1,350 @@
+"""The exactly-once JetStream sink.
+
+Rows are *staged* until their checkpoint is complete, then published in atomic batches of
+at most 999 rows and one *marker*: a message on the transaction's own marker subject,
+conditional on that subject's last sequence. The server stores all of a batch or none.
+The marker's body says how far the transaction is: (checkpoint, batch).
+
+- A repeated commit reads the marker and goes on behind it; a batch sent twice is refused,
+  for its condition no longer holds.
+- A new attempt commits what it restored, then writes a marker of its own (*fence*), so
+  that whatever an older attempt still sends is refused; that attempt then reads a marker
+  of a higher attempt and stops.
+- Staged rows lie in the object store before a checkpoint is acknowledged; the committables
+  name them. Those of an aborted checkpoint belong to the next one. Objects are deleted
+  when the checkpoint after the commit is complete.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import re
+import uuid
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from penstock.connectors.base import SinkWriter, TableInfo
+from penstock.connectors.nats.client import TRANSACTION_HEADER, JetStreamApi, connect, server_url
+from penstock.connectors.nats.connector import OPTIONS
+from penstock.connectors.nats.encoding import MessageEncoder, OutMessage
+from penstock.connectors.nats.streams import marker_subject, sink_stream
+from penstock.errors import BrokerError, FencedError, InternalError
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Sequence
+
+    from penstock.connectors.base import SourceContext
+    from penstock.types import Batch
+
+#: The server takes 1000 messages in an atomic batch; one is the marker.
+BATCH_ROWS = 999
+#: Staged rows are written out in objects of about this size.
+STAGE_BYTES = 4 << 20
+#: Bytes being staged at once before ``ready`` says no.
+_MAX_STAGING_BYTES = 32 << 20
+#: err_code of a failed condition on a subject's last sequence.
+_WRONG_LAST_SEQUENCE = (10071, 10164)
+#: For the server's answer to a commit; then the marker says whether it was stored.
+COMMIT_TIMEOUT_S = 10.0
+_COMMIT_ATTEMPTS = 6
+
+StagedMessage = tuple[str, bytes, dict[str, str] | None]
+
+
+class Committable(msgspec.Struct, frozen=True):
+    """The rows of one epoch of one subtask: (object key, rows in it) in publication order.
+
+    ``marker``: the subject of the transaction that stages them; ``job``: the job that did.
+    """
+
+    marker: str
+    job: str
+    checkpoint_id: int
+    objects: tuple[tuple[str, int], ...]
+
+    def batches(self) -> list[tuple[str, int]]:
+        """(object key, first row in it) of every atomic batch."""
+        return [(key, first) for key, rows in self.objects for first in range(0, rows, BATCH_ROWS)]
+
+
+class Marker(msgspec.Struct, frozen=True):
+    """Progress of a transaction. ``done``: per job, the last checkpoint that is stored
+    whole; ``checkpoint_id``, ``batch``: batches [0, batch) of ``job``'s next one are.
+    ``attempt``: of ``job``; lower ones are refused."""
+
+    job: str
+    attempt: int
+    done: dict[str, int] = {}
+    checkpoint_id: int = 0
+    batch: int = 0
+
+
+#: Jobs that a marker remembers: those that went on from each other's savepoints.
+_MAX_JOBS = 16
+
+
+class Transactions:
+    """Commits epochs to one stream, on any number of marker subjects."""
+
+    def __init__(self, api: JetStreamApi, stream: str, job: str, attempt: int) -> None:
+        self._api = api
+        self._stream = stream
+        self._job = job
+        self._attempt = attempt
+        #: marker subject → (sequence of its last message, that marker)
+        self._known: dict[str, tuple[int, Marker | None]] = {}
+        self._fenced: set[str] = set()
+
+    async def fence(self, subject: str) -> None:
+        """From now on every older attempt's batches on ``subject`` are refused."""
+        while True:
+            sequence, marker = await self._read(subject)
+            marker = marker or Marker(self._job, 0)
+            self._check(subject, marker)
+            if (marker.job, marker.attempt) == (self._job, self._attempt):
+                self._fenced.add(subject)
+                return
+            await self._publish(subject, [], sequence, self._mine(marker))
+
+    async def commit(
+        self, item: Committable, load: Callable[[str], Awaitable[Sequence[StagedMessage]]]
+    ) -> None:
+        """Publish what of the epoch is not yet stored. ``FencedError`` for a zombie."""
+        batches = item.batches()
+        if item.marker not in self._known:
+            await self._read(item.marker)
+        loaded: tuple[str, Sequence[StagedMessage]] = ("", ())
+        while True:
+            sequence, marker = self._known[item.marker]
+            marker = marker or Marker(self._job, 0)
+            self._check(item.marker, marker)
+            if marker.done.get(item.job, -1) >= item.checkpoint_id:
+                return
+            number = marker.batch if marker.checkpoint_id == item.checkpoint_id else 0
+            key, first = batches[number]
+            if loaded[0] != key:
+                loaded = (key, await load(key))
+            after = self._mine(marker)
+            if number + 1 == len(batches):
+                done = {k: v for k, v in list(marker.done.items())[-_MAX_JOBS:] if k != item.job}
+                done[item.job] = item.checkpoint_id
+                after = msgspec.structs.replace(after, done=done, checkpoint_id=0, batch=0)
+            else:
+                after = msgspec.structs.replace(after, checkpoint_id=item.checkpoint_id, batch=number + 1)
+            part = loaded[1][first : first + BATCH_ROWS]
+            if not await self._publish(item.marker, part, sequence, after):
+                await self._read(item.marker)
+
+    def _mine(self, marker: Marker) -> Marker:
+        return msgspec.structs.replace(marker, job=self._job, attempt=self._attempt)
+
+    def _check(self, subject: str, marker: Marker) -> None:
+        same = marker.job == self._job
+        if (same and marker.attempt > self._attempt) or (not same and subject in self._fenced):
+            raise FencedError(
+                "an older attempt of this sink may no longer commit",
+                expected=f"attempt {marker.attempt} of job {marker.job}, or later",
+                got=f"attempt {self._attempt} of job {self._job}",
+                where=f"stream '{self._stream}', transaction '{subject}'",
+                remedy="nothing, if a newer attempt runs; two jobs need two sink.transactional-id-prefix",
+            )
+
+    async def _read(self, subject: str) -> tuple[int, Marker | None]:
+        message = await self._api.last_message(self._stream, subject)
+        if message is None:
+            found: tuple[int, Marker | None] = (0, None)
+        else:
+            body = base64.b64decode(message.get("data", ""))
+            found = (message["seq"], msgspec.json.decode(body, type=Marker))
+        self._known[subject] = found
+        return found
+
+    async def _publish(
+        self, subject: str, rows: Sequence[StagedMessage], last_sequence: int, marker: Marker
+    ) -> bool:
+        """One atomic batch: rows, then the marker. False when the condition failed or no
+        reply came: read the marker and see."""
+        client = self._api.client
+        batch_id = uuid.uuid4().hex
+        for number, (row_subject, data, headers) in enumerate(rows, 1):
+            head = {**(headers or {}), "Nats-Batch-Id": batch_id, "Nats-Batch-Sequence": str(number)}
+            await self._send(client.publish(row_subject, data, headers=head))
+        head = {
+            TRANSACTION_HEADER: "marker",
+            "Nats-Expected-Last-Subject-Sequence": str(last_sequence),
+        }
+        if rows:
+            head["Nats-Batch-Id"] = batch_id
+            head["Nats-Batch-Sequence"] = str(len(rows) + 1)
+            head["Nats-Batch-Commit"] = "1"
+        body = msgspec.json.encode(marker)
+        answer = await self._send(client.request(subject, body, timeout=COMMIT_TIMEOUT_S, headers=head))
+        if answer is None or not answer.data:
+            return False
+        reply = msgspec.json.decode(answer.data)
+        error = reply.get("error")
+        if error is None:
+            self._known[subject] = (reply["seq"], marker)
+            return True
+        if error.get("err_code") in _WRONG_LAST_SEQUENCE:
+            return False
+        raise BrokerError(
+            f"stream '{self._stream}' refused an atomic batch of {len(rows)} rows",
+            got=f"{error.get('description')} (err_code {error.get('err_code')})",
+            where=f"transaction '{subject}'",
+            remedy="check the stream's limits and that its allow_atomic is set (nats-server 2.12 or newer)",
+        )
+
+    async def _send(self, call: Awaitable[Any]) -> Any:
+        """None when the connection failed under it: whether it was stored is unknown."""
+        import nats.errors
+
+        try:
+            return await call
+        except (TimeoutError, nats.errors.Error, OSError):
+            return None
+
+
+class ExactlyOnceWriter(SinkWriter):
+    def __init__(self, table: TableInfo) -> None:
+        self._table = table
+        self._options = OPTIONS.read(table.options)
+        self._buffer: list[OutMessage] = []
+        self._buffer_bytes = 0
+        self._staging: list[asyncio.Task[None]] = []
+        self._staging_bytes = 0
+        self._objects: list[tuple[str, int]] = []
+        self._number = 0
+        self._uncommitted: list[Committable] = []
+        self._committed_objects: list[str] = []
+
+    async def open(self, ctx: SourceContext, restored: Sequence[bytes]) -> None:
+        self.ctx = ctx
+        if ctx.store is None:
+            raise InternalError("the exactly-once NATS sink has no object store", where=f"operator {ctx.uid}")
+        self._store = ctx.store
+        self._encoder = MessageEncoder(self._table, self._options, ctx)
+        url = server_url(self._options, ctx.config)
+        client = await connect(url, f"penstock exactly-once sink {ctx.uid} {ctx.subtask_index}")
+        self._api = JetStreamApi(client, url)
+        self._encoder.max_payload = client.max_payload
+        wildcard = self._encoder.template.wildcard
+        stream = await sink_stream(self._api, self._options, wildcard, transactional=True)
+        prefix = self._options["sink.transactional-id-prefix"] or f"{ctx.job_id}-{ctx.uid}"
+        self._marker = marker_subject(stream, prefix, ctx.subtask_index)
+        self._transactions = Transactions(self._api, stream, ctx.job_id, ctx.attempt)
+        items = [msgspec.json.decode(item, type=Committable) for item in restored]
+        for item in sorted(items, key=lambda i: i.checkpoint_id):
+            await self._commit(item)
+        for subject in {self._marker, *(i.marker for i in items)}:
+            await self._transactions.fence(subject)
+
+    # -- staging ------------------------------------------------------------------------
+
+    def write(self, batch: Batch) -> None:
+        self._check_staging()
+        messages = self._encoder.encode(batch)
+        self._buffer.extend(messages)
+        self._buffer_bytes += sum(len(m.data) + len(m.subject) for m in messages)
+        if self._buffer_bytes >= STAGE_BYTES:
+            self._stage()
+
+    def _stage(self) -> None:
+        """Write the buffer to an object, in the background."""
+        if not self._buffer:
+            return
+        messages, size = self._buffer, self._buffer_bytes
+        self._buffer, self._buffer_bytes = [], 0
+        ctx = self.ctx
+        name = f"{ctx.attempt:06d}-{ctx.subtask_index:05d}-{self._number:08d}"
+        key = f"jobs/{ctx.job_id}/staged/{re.sub(r'[^A-Za-z0-9_-]', '_', ctx.uid)}/{name}"
+        self._number += 1
+        self._objects.append((key, len(messages)))
+        self._staging_bytes += size
+
+        async def put() -> None:
+            try:
+                await self._store.put(key, msgspec.msgpack.encode(messages))
+            finally:
+                self._staging_bytes -= size
+
+        self._staging.append(asyncio.ensure_future(put()))
+
+    def _check_staging(self) -> None:
+        for task in [t for t in self._staging if t.done()]:
+            self._staging.remove(task)
+            task.result()
+
+    def ready(self) -> bool:
+        return self._staging_bytes < _MAX_STAGING_BYTES
+
+    async def wait_ready(self) -> None:
+        while not self.ready():
+            await asyncio.wait(self._staging, return_when=asyncio.FIRST_COMPLETED)
+            self._check_staging()
+
+    def begin_checkpoint(self, checkpoint_id: int) -> Awaitable[list[bytes]]:
+        self._stage()
+        if self._objects:
+            item = Committable(self._marker, self.ctx.job_id, checkpoint_id, tuple(self._objects))
+            self._uncommitted.append(item)
+            self._objects = []
+        state = [msgspec.json.encode(i) for i in self._uncommitted]
+        staging = list(self._staging)
+
+        async def durable() -> list[bytes]:
+            await asyncio.gather(*staging)
+            self._check_staging()
+            return state
+
+        return durable()
+
+    # -- commit -------------------------------------------------------------------------
+
+    async def commit(self, checkpoint_id: int) -> None:
+        # What was committed before is in no state that could still be restored.
+        done, self._committed_objects = self._committed_objects, []
+        if done:
+            await self._store.delete(done)
+        for item in [i for i in self._uncommitted if i.checkpoint_id <= checkpoint_id]:
+            await self._commit(item)
+            self._uncommitted.remove(item)
+
+    async def _commit(self, item: Committable) -> None:
+        async def load(key: str) -> list[StagedMessage]:
+            return await self._load(key, item)
+
+        for attempt in range(_COMMIT_ATTEMPTS):
+            try:
+                await self._transactions.commit(item, load)
+                break
+            except BrokerError:
+                if attempt == _COMMIT_ATTEMPTS - 1:
+                    raise
+                await asyncio.sleep(0.2 * 2**attempt)
+        self._committed_objects.extend(key for key, _ in item.objects)
+
+    async def _load(self, key: str, item: Committable) -> list[StagedMessage]:
+        try:
+            data = await self._store.get(key)
+        except KeyError:
+            raise InternalError(
+                "staged output is gone",
+                expected=f"the object {key}",
+                got="no such object",
+                where=f"transaction '{item.marker}', checkpoint {item.checkpoint_id}",
+                remedy="restore the object, or start from an older checkpoint",
+            ) from None
+        return msgspec.msgpack.decode(data, type=list[StagedMessage])
+
+    def needs_commit(self) -> bool:
+        return bool(self._buffer or self._objects or self._uncommitted)
+
+    async def close(self) -> None:
+        for task in self._staging:
+            task.cancel()
+        await asyncio.gather(*self._staging, return_exceptions=True)
+        if hasattr(self, "_api"):
+            await self._api.client.close()
