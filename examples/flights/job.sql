@@ -20,7 +20,7 @@ CREATE TABLE flights (
 ) WITH (
   'connector' = 'nats',
   'stream' = 'FLIGHTS',
-  'subject' = 'flights.*',
+  'subject' = 'flights.EWR;flights.JFK;flights.LGA',   -- a split, and a watermark, each
   'format' = 'json',
   'message.batch' = 'true',
   'scan.startup.mode' = 'earliest',
@@ -38,7 +38,7 @@ CREATE TABLE weather (
 ) WITH (
   'connector' = 'nats',
   'stream' = 'WEATHER',
-  'subject' = 'weather.*',
+  'subject' = 'weather.EWR;weather.JFK;weather.LGA',
   'format' = 'json',
   'message.batch' = 'true',
   'scan.startup.mode' = 'earliest',

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from penstock.messages.cluster import CheckpointCompleted, JobAccepted, Restored, Terminal
 from penstock.messages.layout import checkpoints_prefix
-from services.jobmanager.master import Inherited
+from services.jobmanager.stages import Inherited
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

@@ -140,6 +140,7 @@ class SourceOperator(SourceDriver):
         if restored is not None:
             self._restore(restored)
         ctx.metrics.gauge("pendingRecords", self._pending)
+        ctx.metrics.gauge("currentEmitEventTimeLag", self._lag_ms)
 
     def _restore(self, restored: RestoredState) -> None:
         known = [msgspec.json.decode(item, type=_SplitState) for item in restored.unions.get("splits", [])]
@@ -209,8 +210,10 @@ class SourceOperator(SourceDriver):
         if self._stopped or not self._mine:
             return None
         fetched = reader.poll()
+        batch = None if fetched is None else self._rows(fetched)
+        # Last: a split may have ended with these very rows, and then counts no more.
         self._note_finished()
-        return None if fetched is None else self._rows(fetched)
+        return batch
 
     def _note_finished(self) -> None:
         assert self._reader is not None
@@ -295,6 +298,11 @@ class SourceOperator(SourceDriver):
 
     def _pending(self) -> int | None:
         return None if self._reader is None else self._reader.pending_records()
+
+    def _lag_ms(self) -> int | None:
+        """How far the newest event time read lies behind the clock."""
+        newest_us = self._watermarks.newest_us
+        return None if newest_us is None else self.ctx.now_ms() - newest_us // 1000
 
     # -- state -------------------------------------------------------------------------
 

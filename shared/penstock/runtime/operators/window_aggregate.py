@@ -10,6 +10,8 @@ dropped once no window will need it.
 
 from __future__ import annotations
 
+import itertools
+from bisect import bisect_left
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -41,6 +43,8 @@ if TYPE_CHECKING:
 _LONG = t.BigIntType(False)
 _PANE_BITS = 32
 _PANE_MASK = (1 << _PANE_BITS) - 1
+#: Due windows are merged and emitted together up to about this many cells.
+FIRE_CELLS = 16_384
 
 
 def WindowAggregateOperator(spec: WindowAggregateSpec) -> Operator:
@@ -128,7 +132,8 @@ class PaneAggregateOperator(Operator):
                 return
             batch, panes = batch.take(kept), panes[kept]
             ends = None if ends is None else ends[kept]
-        self.ctx.metrics.inc("numRecordsAccepted", batch.num_rows)
+        if self.spec.phase != "global":  # the rows themselves, not partial results of them
+            self.ctx.metrics.inc("numRecordsAccepted", batch.num_rows)
         slots, key_slots, pane_ids = self._cell_slots([batch.columns[i] for i in self.spec.keys], panes, ends)
         if self.spec.phase == "global":
             self._aggregates.merge(slots, batch.columns[len(self.spec.keys) + 1 :])
@@ -244,8 +249,7 @@ class PaneAggregateOperator(Operator):
             self._purge()
             return
         limit = min(watermark + 1, MAX_WATERMARK)
-        for end, start in self._windows_to_fire(before, limit):
-            yield from self._fire(start, end, None)
+        yield from self._fire(self._windows_to_fire(before, limit))
         self._watermark = watermark
         self._purge()
         self._next_end = self._find_next_end()
@@ -268,29 +272,71 @@ class PaneAggregateOperator(Operator):
         firsts = (self._panes.first_end_after(p.start, after) for p in self._live.values())
         return min((f for f in firsts if f is not None), default=MAX_WATERMARK)
 
-    def _fire(self, start: int, end: int, only_keys: np.ndarray | None) -> Iterator[Output]:
-        """Emit a window, of all keys or of the given key slots (ascending)."""
+    def _fire(
+        self, windows: Sequence[tuple[int, int]], only_keys: np.ndarray | None = None
+    ) -> Iterator[Output]:
+        """Emit windows (end, start), of all keys or of the given key slots.
+
+        Many small windows go together: after a pause of the watermark thousands are due,
+        and each batch costs the chain behind the same, however few rows it has."""
+        by_start = sorted(self._live.values(), key=lambda p: p.start)
+        starts = [p.start for p in by_start]
+        chosen: list[tuple[int, int]] = []
+        cells: list[np.ndarray] = []
+        window_of: list[np.ndarray] = []
+        waiting, merge = 0, False
+        for end, start in windows:
+            panes = self._panes_of(by_start, starts, start, end)
+            merge = merge or len(panes) > 1
+            for pane in panes:
+                found = pane.all_cells()
+                cells.append(found)
+                window_of.append(np.full(len(found), len(chosen), np.int64))
+                waiting += len(found)
+            chosen.append((start, end))
+            if waiting >= FIRE_CELLS:
+                yield from self._fire_cells(chosen, cells, window_of, only_keys, merge)
+                chosen, cells, window_of, waiting, merge = [], [], [], 0, False
+        if waiting:
+            yield from self._fire_cells(chosen, cells, window_of, only_keys, merge)
+
+    def _panes_of(
+        self, by_start: Sequence[_Pane], starts: Sequence[int], start: int, end: int
+    ) -> list[_Pane]:
         if self._panes is None:
-            panes = [p for p in self._live.values() if p.start == start and p.end == end]
-        else:
-            panes = sorted((p for p in self._live.values() if start <= p.start < end), key=lambda p: p.start)
-        if not panes:
-            return
-        cells = panes[0].all_cells() if len(panes) == 1 else np.concatenate([p.all_cells() for p in panes])
+            first = bisect_left(starts, start)
+            same = itertools.takewhile(lambda p: p.start == start, by_start[first:])
+            return [p for p in same if p.end == end]
+        return list(by_start[bisect_left(starts, start) : bisect_left(starts, end)])
+
+    def _fire_cells(
+        self,
+        windows: Sequence[tuple[int, int]],
+        cells_of: Sequence[np.ndarray],
+        window_of: Sequence[np.ndarray],
+        only_keys: np.ndarray | None,
+        merge: bool,
+    ) -> Iterator[Output]:
+        """One or more windows (start, end): cells of one window and key become one row."""
+        cells, window = np.concatenate(cells_of), np.concatenate(window_of)
         key_slots = self._cells.ints(cells) >> _PANE_BITS
         if only_keys is not None:
             chosen = np.isin(key_slots, only_keys)
-            cells, key_slots = cells[chosen], key_slots[chosen]
-        if len(panes) == 1:
+            cells, window, key_slots = cells[chosen], window[chosen], key_slots[chosen]
+        bounds = np.array(windows, np.int64).reshape(-1, 2)
+        if not merge:
             for part in pieces(np.arange(len(cells))):
-                yield self._window_batch(start, end, key_slots[part], self._aggregates.results(cells[part]))
+                results = self._aggregates.results(cells[part])
+                yield self._window_batch(bounds[window[part]], key_slots[part], results)
             return
-        local, keys = _dense(key_slots, self._keys.high)
+        high = self._keys.high
+        local, rows = _dense(window * high + key_slots, high * len(windows))
         merged = self._aggregates.fresh()
-        merged.reset(np.arange(len(keys)), len(keys))
+        merged.reset(np.arange(len(rows)), len(rows))
         merged.absorb(local, self._aggregates, cells)
-        for part in pieces(np.arange(len(keys))):
-            yield self._window_batch(start, end, keys[part], merged.results(part))
+        for part in pieces(np.arange(len(rows))):
+            window_rows, keys = np.divmod(rows[part], high)
+            yield self._window_batch(bounds[window_rows], keys, merged.results(part))
 
     def _fire_again(self, key_slots: np.ndarray, pane_ids: np.ndarray) -> Iterator[Output]:
         """Late but allowed rows: emit their keys' already fired windows anew."""
@@ -309,17 +355,19 @@ class PaneAggregateOperator(Operator):
             for window in windows:
                 touched.setdefault(window, []).append(keys)
         for (end, start), keys_of in sorted(touched.items()):
-            yield from self._fire(start, end, np.unique(np.concatenate(keys_of)))
+            yield from self._fire([(end, start)], np.unique(np.concatenate(keys_of)))
 
-    def _window_batch(self, start: int, end: int, key_slots: np.ndarray, results: list[Column]) -> Batch:
+    def _window_batch(self, bounds: np.ndarray, key_slots: np.ndarray, results: list[Column]) -> Batch:
+        """``bounds``: (start, end) a row."""
         schema = self.ctx.output_schema
         n = len(key_slots)
         columns = [*self._keys.keys(key_slots), *results]
-        bounds = {"start": start, "end": end, "time": end - ROWTIME_STEP_US}
+        starts, ends = np.ascontiguousarray(bounds[:, 0]), np.ascontiguousarray(bounds[:, 1])
+        values = {"start": starts, "end": ends, "time": ends - ROWTIME_STEP_US}
         for name in self.spec.window_columns:
-            columns.append(Column(schema.types[len(columns)], np.full(n, bounds[name], np.int64)))
+            columns.append(Column(schema.types[len(columns)], values[name]))
         columns = [_typed(c, f.type) for c, f in zip(columns, schema.fields, strict=True)]
-        times = np.full(n, end - 1, np.int64) if self.spec.window.time == -1 else None
+        times = ends - 1 if self.spec.window.time == -1 else None
         return Batch(schema, columns, times=times, num_rows=n)
 
     def _purge(self) -> None:
