@@ -29,7 +29,7 @@ from penstock.runtime.operator import (
     RestoredState,
     SideBatch,
 )
-from penstock.testing import GraphBuilder, JobHarness, MemoryTable, run_graph
+from penstock.testing import GraphBuilder, JobHarness, ManualClock, MemoryTable, run_graph
 from penstock.types import Batch, Schema
 from penstock.types.logical import BigIntType, VarCharType
 
@@ -259,3 +259,36 @@ async def test_back_pressure_is_seen_and_bounded(probe: type[Probe]) -> None:
         result = await job.result()
     assert most < 4 * 1024 * 1024  # of 10 MB
     assert result.metrics["v1:0"].back_pressured_ms_per_second > 200
+
+
+async def test_processing_time_timers_on_a_manual_clock(probe: type[Probe]) -> None:
+    class Ticking(probe):  # type: ignore[misc, valid-type]
+        def open(self, ctx: OperatorContext, restored: RestoredState | None) -> None:
+            super().open(ctx, restored)
+            ctx.wake_at(ctx.now_ms() + 60_000)
+
+        def on_processing_time(self, now_ms: int) -> Iterator[Output]:
+            probe.calls.append(("tick", now_ms))
+            self.ctx.wake_at(now_ms + 60_000)
+            yield rows(1, 77)
+
+    real = factory.operator_factory
+    factory.operator_factory = lambda t: Ticking if t is UnionSpec else real(t)
+    MemoryTable("in", SCHEMA, [[]], bounded=False)
+    b = GraphBuilder()
+    source = b.source("memory", SCHEMA, {"name": "in"})
+    b.chain(source, UnionSpec(), SCHEMA)
+    b.collect(source)
+    try:
+        async with JobHarness(b.build(bounded=False), clock=ManualClock(1_000_000)) as job:
+            await job.until(lambda: ("open", False) in probe.calls)
+            job.advance(59_999)
+            await job.checkpoint()
+            assert "tick" not in names(probe)
+            job.advance(1)
+            await job.until(lambda: ("tick", 1_060_000) in probe.calls)
+            job.advance(60_000)
+            await job.until(lambda: ("tick", 1_120_000) in probe.calls)
+            await job.until(lambda: job.metrics()["v2:0"].records_in == 2)
+    finally:
+        factory.operator_factory = real

@@ -83,6 +83,7 @@ class Chain:
         #: gate → [(node, slot, input index)]
         self.gates: dict[int, list[tuple[ChainNode, int, int]]] = {}
         self._connect(edges)
+        self._opened: list[ChainNode] = []
         self.sources = [n for n in self.nodes if isinstance(n.operator, SourceDriver)]
         self.sinks = [n.operator for n in self.nodes if isinstance(n.operator, SinkDriver)]
 
@@ -113,12 +114,14 @@ class Chain:
         """Last operator first, so that everything downstream is ready."""
         for node in reversed(self.nodes):
             with _blame(node):
+                self._opened.append(node)
                 node.operator.open(context(node), restored.get(node.node.uid))
 
     def close(self) -> list[BaseException]:
-        """Close every operator whatever the others do; what they raised."""
+        """Close every operator that was opened, whatever the others do; what they raised."""
         errors: list[BaseException] = []
-        for node in self.nodes:
+        opened, self._opened = self._opened, []
+        for node in opened:
             try:
                 node.operator.close()
             except Exception as err:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import faulthandler
 import gc
 import os
 import resource
@@ -61,6 +62,10 @@ if TYPE_CHECKING:
 
 #: Between two metric reports.
 REPORT_S = 1.0
+#: A step that holds the loop for so long has its stack written to the slot's log.
+STALL_S = 5.0
+#: What finished tasks sent is given so long to leave when the slot is ended.
+DRAIN_S = 0.5
 #: Control messages are small; a Deploy may hold a large plan.
 MAX_MESSAGE_BYTES = 256 * 1024 * 1024
 #: Metrics are dropped while so much waits for the task manager to read.
@@ -382,6 +387,8 @@ class Slot:
 
     async def _report_periodically(self) -> None:
         while True:
+            # Written by a watchdog thread unless the loop comes round to set it anew.
+            faulthandler.dump_traceback_later(STALL_S)
             await asyncio.sleep(REPORT_S)
             self._report()
             if self._is_idle():
@@ -407,7 +414,10 @@ class Slot:
     # -- the end ---------------------------------------------------------------------------------
 
     async def _shutdown(self) -> None:
+        faulthandler.cancel_dump_traceback_later()
         if self._network is not None:
+            if all(t.state is ExecutionState.FINISHED for t in self._tasks().values()):
+                await self._network.drain(DRAIN_S)
             self._network.close()
         await asyncio.gather(*(t.cancel() for t in self._tasks().values()), return_exceptions=True)
         for task in list(self._background):

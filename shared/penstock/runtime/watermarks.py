@@ -189,6 +189,11 @@ class SplitWatermarks:
         counting = [s for s in self._value if s not in self._idle]
         return min(counting, key=self._value.__getitem__, default=None)
 
+    @property
+    def newest_us(self) -> int | None:
+        """The highest watermark any split reached by its rows."""
+        return None if self._highest == MIN_WATERMARK else self._highest
+
     def values(self) -> dict[str, int]:
         """Split → its watermark, for checkpoints."""
         return {s: v for s, v in self._value.items() if v > MIN_WATERMARK}

@@ -6,13 +6,14 @@ test trigger checkpoints, kill, and restore at another parallelism.
 """
 
 from penstock.testing.graphs import GraphBuilder, with_parallelism
-from penstock.testing.harness import Checkpoint, JobHarness, RunResult, run_graph
+from penstock.testing.harness import Checkpoint, JobHarness, ManualClock, RunResult, run_graph
 from penstock.testing.memory import MemoryTable
 
 __all__ = [
     "Checkpoint",
     "GraphBuilder",
     "JobHarness",
+    "ManualClock",
     "MemoryTable",
     "RunResult",
     "run_graph",

@@ -19,7 +19,7 @@ from penstock.runtime.artifacts import load_functions
 from penstock.runtime.credit import CreditPool
 from penstock.runtime.deployment import Deployment
 from penstock.runtime.elements import Barrier
-from penstock.runtime.environment import Environment
+from penstock.runtime.environment import Environment, wall_clock_ms
 from penstock.store.memory import MemoryStore
 from penstock.testing.graphs import with_parallelism
 from penstock.types import RowKind
@@ -80,6 +80,19 @@ class _InFlight:
     done: asyncio.Future[Checkpoint]
 
 
+class ManualClock:
+    """Processing time under a test's control (ms since the epoch)."""
+
+    def __init__(self, start_ms: int = 1_700_000_000_000) -> None:
+        self._now_ms = start_ms
+
+    def now_ms(self) -> int:
+        return self._now_ms
+
+    def advance(self, ms: int) -> None:
+        self._now_ms += ms
+
+
 class JobHarness:
     """One attempt of a job. Use within a running event loop::
 
@@ -87,7 +100,7 @@ class JobHarness:
             checkpoint = await job.checkpoint()
             result = await job.wait()
 
-    Leaving the block cancels what still runs. ``restore``: start from that checkpoint.
+    ``clock``: processing time that moves only by ``advance``. Leaving the block cancels what still runs. ``restore``: start from that checkpoint.
     """
 
     def __init__(
@@ -102,6 +115,7 @@ class JobHarness:
         config: Mapping[str, str] | None = None,
         checkpoint_interval_s: float | None = None,
         credit_pool_bytes: int = CreditPool().total,
+        clock: ManualClock | None = None,
     ) -> None:
         self.graph = graph if parallelism is None else with_parallelism(graph, parallelism)
         self.store: Store = store or MemoryStore()
@@ -111,6 +125,7 @@ class JobHarness:
         self.states: dict[str, list[ExecutionState]] = {}
         self.checkpoints: list[Checkpoint] = []
         self.pool_bytes = credit_pool_bytes
+        self.clock = clock
         self._config = {**self.graph.config, **(config or {})}
         self._interval_s = checkpoint_interval_s
         self._final: dict[str, StateHandle] = {}
@@ -142,6 +157,7 @@ class JobHarness:
             store=self.store,
             function=await load_functions(self.graph, self.store, folder),
             credits=CreditPool(self.pool_bytes),
+            now_ms=wall_clock_ms if self.clock is None else self.clock.now_ms,
         )
         handles = self.restored.handles if self.restored else {}
         descriptors = [
@@ -205,6 +221,14 @@ class JobHarness:
             if time.monotonic() > deadline:
                 raise InternalError("the condition did not come true", got=self.describe())
             await asyncio.sleep(0.001)
+
+    def advance(self, ms: int) -> None:
+        """Move the manual clock on; due timers fire in the tasks' next steps."""
+        if self.clock is None:
+            raise InternalError("advance() needs JobHarness(clock=ManualClock(…))")
+        self.clock.advance(ms)
+        for task in self.deployment.tasks.values():
+            task.wake()
 
     def metrics(self) -> dict[str, TaskMetrics]:
         live = {name: task.metrics() for name, task in self.deployment.tasks.items()}

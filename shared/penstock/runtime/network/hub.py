@@ -109,6 +109,14 @@ class NetworkHub:
             )
         await connection.attach(sock)
 
+    async def drain(self, timeout_s: float) -> None:
+        """Close what this slot sends on, when all of it has left the process; at most so
+        long."""
+        self.closed = True
+        left = [asyncio.ensure_future(c.close_flushed()) for c in self._outgoing.values()]
+        if left:
+            await asyncio.wait(left, timeout=timeout_s)
+
     def close(self) -> None:
         self.closed = True
         for connection in (*self._outgoing.values(), *self._incoming.values()):
@@ -156,6 +164,7 @@ class Outgoing:
         self._ready = False
         self._hello: asyncio.Future[None] | None = None
         self._task: asyncio.Task[None] | None = None
+        self._gone = asyncio.Event()
 
     def channel(
         self, channel: ChannelId
@@ -235,6 +244,13 @@ class Outgoing:
             self._hello.set_exception(ConnectionResetError(str(reason or "refused by the other side")))
         elif self._open:
             self._hub.lost(f"to slot {self._target}", reason)
+        self._gone.set()
+
+    async def close_flushed(self) -> None:
+        if self._protocol is not None and self._ready:
+            # Closing a transport sends what it holds first, then tells ``_lost``.
+            self._protocol.close()
+            await self._gone.wait()
 
     def close(self) -> None:
         if self._task is not None:
