@@ -7,7 +7,7 @@ import pytest
 
 from penstock.connectors.filesystem.paths import _glob_regex
 from penstock.errors import ConnectorError, RecordError
-from penstock.types import Schema
+from penstock.types import Field, Schema
 from penstock.types import logical as t
 
 SCHEMA = Schema.of(("id", t.BigIntType()), ("name", t.VarCharType()))
@@ -82,6 +82,24 @@ async def test_resumes_at_any_position(harness, tmp_path, format_):
     reader = await harness.reader(SCHEMA, opts, splits)
     assert await harness.read(reader) == []
     assert reader.finished_splits() == {s.id for s in reader.snapshot()}
+
+
+@pytest.mark.parametrize("format_", ["json", "parquet", "arrow"])
+async def test_only_some_fields_of_a_row(harness, tmp_path, format_):
+    inner = [{"x": i, "y": "z" * i, "deep": {"a": i, "b": i * 2}} if i % 3 else None for i in range(10)]
+    table = pa.table({"r": inner, "n": list(range(10))})
+    path = tmp_path / "a"
+    if format_ == "json":
+        path.write_text("".join(json.dumps(r) + "\n" for r in table.to_pylist()))
+    elif format_ == "parquet":
+        pq.write_table(table, path)
+    else:
+        with pa.ipc.new_file(path, table.schema) as writer:
+            writer.write_table(table)
+    deep = t.RowType((Field("b", t.BigIntType()),))
+    schema = Schema.of(("r", t.RowType((Field("deep", deep), Field("x", t.IntType())))))
+    rows = await harness.read_all(schema, options(tmp_path, format_))
+    assert rows == [({"deep": {"b": i * 2}, "x": i} if i % 3 else None,) for i in range(10)]
 
 
 async def test_folders_globs_and_hidden_names(harness, tmp_path):

@@ -181,6 +181,12 @@ def test_floats_that_json_cannot_hold():
     assert back[0][0] != back[0][0]
 
 
+def test_decimals_are_written_plain():
+    schema = Schema.of(("d", t.DecimalType(20, 9)), ("a", t.ArrayType(t.DecimalType(20, 9))))
+    batch = Batch.of(schema, [(Decimal(0), [Decimal("1.5")])])
+    assert get_format("json").encoder(schema, {}).encode(batch) == [b'{"d":0.000000000,"a":[1.500000000]}']
+
+
 def test_options_and_types_are_checked():
     json = get_format("json")
     with pytest.raises(ConnectorError, match="ignore-parse-error'"):

@@ -10,6 +10,7 @@ from penstock.connectors.base import Decoder, Encoder, FormatContext
 from penstock.connectors.options import Option, OptionSet, choice
 from penstock.errors import RecordError, nearest
 from penstock.formats.base import Format
+from penstock.types import logical as t
 from penstock.types.batch import Batch
 from penstock.types.column import Column, external_arrow_type
 
@@ -28,6 +29,28 @@ OPTIONS = OptionSet(
 )
 
 
+def _fit(type_: t.LogicalType, array: pa.Array | pa.ChunkedArray) -> pa.Array:
+    """Rows with the fields of ``type_``, by name: data may have more, in any order."""
+    if isinstance(array, pa.ChunkedArray):
+        array = array.combine_chunks() if array.num_chunks != 1 else array.chunk(0)
+    if not isinstance(type_, t.RowType) or not pa.types.is_struct(array.type):
+        return array
+    if [f.name for f in array.type] == [f.name for f in type_.fields]:
+        return array
+    children, fields = [], []
+    for field in type_.fields:
+        index = array.type.get_field_index(field.name)
+        if index < 0:
+            known = ", ".join(f.name for f in array.type)
+            raise ValueError(f"there is no field '{field.name}' among {known}")
+        want = external_arrow_type(field.type)
+        child = _fit(field.type, array.field(index))
+        children.append(child if child.type == want else child.cast(want))
+        fields.append(pa.field(field.name, want))
+    mask = array.is_null() if array.null_count else None
+    return pa.StructArray.from_arrays(children, fields=fields, mask=mask)
+
+
 def columns_by_name(schema: Schema, data: pa.RecordBatch | pa.Table, where: str) -> list[Column]:
     """The columns of ``schema`` out of Arrow data with those names, cast where needed."""
     names = data.schema.names
@@ -43,7 +66,7 @@ def columns_by_name(schema: Schema, data: pa.RecordBatch | pa.Table, where: str)
                 remedy=nearest(field.name, names) or "declare the columns that are there",
             )
         try:
-            columns.append(Column.from_arrow(field.type, data.column(index)))
+            columns.append(Column.from_arrow(field.type, _fit(field.type, data.column(index))))
         except (pa.ArrowException, ValueError) as err:
             raise RecordError(
                 f"column '{field.name}' is of another type",

@@ -42,7 +42,7 @@ OPTIONS = OptionSet(
             "json.timestamp-format.standard", choice("SQL", "ISO-8601"), "SQL",
             "How time stamps are written: '2020-01-02 03:04:05.678' or '2020-01-02T03:04:05.678'; both are read.",
         ),
-        Option("json.encode.decimal-as-plain-number", boolean, False, "Write decimals without an exponent."),
+        Option("json.encode.decimal-as-plain-number", boolean, False, "Known from Flink: decimals are always written plain."),
         Option("json.encode.ignore-null-fields", boolean, False, "Leave NULL fields out."),
     ],
 )  # fmt: skip

@@ -36,6 +36,8 @@ METADATA: Mapping[str, Any] = {
 
 class FilesystemConnector(DeclaredConnector):
     name = "filesystem"
+    #: ROW columns may be declared with only the fields that are read.
+    nested_projection = True
     metadata = METADATA
 
     def __init__(self) -> None:

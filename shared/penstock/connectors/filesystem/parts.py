@@ -18,6 +18,7 @@ from penstock.connectors.base import FormatContext
 from penstock.errors import ConnectorError, RecordError
 from penstock.formats import get_format
 from penstock.formats.arrow import columns_by_name
+from penstock.types import logical as t
 from penstock.types.batch import Batch
 
 if TYPE_CHECKING:
@@ -190,10 +191,17 @@ class ParquetReader(PartReader):
             raise ConnectorError(
                 err.message, expected=err.expected, got=err.got, where=err.where, remedy=err.remedy
             ) from None
-        return self._schema.names
+        return [path for f in self._schema.fields for path in _leaves(f.name, f.type)]
 
     def _to_batch(self, rows: pa.RecordBatch) -> Batch:
         return Batch(self._schema, columns_by_name(self._schema, rows, self._path), num_rows=rows.num_rows)
+
+
+def _leaves(name: str, type_: t.LogicalType) -> list[str]:
+    """Parquet paths of a column: of a ROW only the fields that it has here."""
+    if isinstance(type_, t.RowType) and type_.fields:
+        return [path for f in type_.fields for path in _leaves(f"{name}.{f.name}", f.type)]
+    return [name]
 
 
 class ArrowReader(PartReader):

@@ -69,6 +69,8 @@ _NEEDS = (
 
 class NatsConnector(DeclaredConnector):
     name = "nats"
+    #: ROW columns may be declared with only the fields that are read.
+    nested_projection = True
     metadata = METADATA
 
     def __init__(self) -> None:
