@@ -64,6 +64,8 @@ if TYPE_CHECKING:
 TICK_MS = 500
 #: Nobody leading yet is not worth a warning for so long.
 STARTUP_MS = 3_000
+#: A slot reports its metrics every second, and its own traceback after 5 s of standstill.
+STALLED_MS = 7_000
 #: One round of offering; the slot table offers again later.
 OFFER_DEADLINE_S = 10.0
 #: What a slot reported before it ended on order is delivered for so long.
@@ -306,6 +308,27 @@ class TaskManagerService:
                 case _:
                     await relay.put(report, size)
 
+    async def _look_for_stalls(self) -> None:
+        """A slot that reports nothing hangs in a step: say which, and where (after some
+        seconds it writes its own traceback into its log)."""
+        for process in list(self._processes.values()):
+            stalled = process.silent_ms() > STALLED_MS
+            if stalled == process.stalled:
+                continue
+            process.stalled = stalled
+            deploy = process.deploy
+            if not stalled:
+                self._context.log.warning("slot answers again", allocation=deploy.allocation_id)
+                continue
+            self._context.log.error(
+                "slot hangs: a step has not come to its end",
+                job=deploy.job_id,
+                allocation=deploy.allocation_id,
+                slot_pid=process.pid,
+                tasks=", ".join(f"{t.vertex_id}:{t.subtask_index}" for t in deploy.tasks),
+                log_ends=await process.log_tail(),
+            )
+
     async def _deliver(self, effect: Deliver) -> Delivered:
         process = self._processes.get(effect.process)
         if process is None:
@@ -345,7 +368,9 @@ class TaskManagerService:
         slots = []
         for status in self._table.report():
             process = None if status.allocation_id is None else self._process_in(status.allocation_id)
-            details = {} if process is None else process.usage()
+            details = {}
+            if process is not None:
+                details = {**process.usage(), "silent_ms": process.silent_ms()}
             slots.append(
                 SlotStatus(
                     index=status.index,
@@ -390,6 +415,7 @@ class TaskManagerService:
         """The whole slot report, every interval and at every change."""
         while True:
             self._changed.clear()
+            await self._look_for_stalls()
             try:
                 reply = await self._ask_resourcemanager(
                     self._report(), RegisterReply, deadline_s=self._heartbeat_ms / 1000, retry=False

@@ -70,10 +70,14 @@ class SlotProcess:
         self._writer: asyncio.StreamWriter | None = None
         self._gone = asyncio.Event()
         self._pidfd: int | None = None
+        self._heard_s = 0.0
+        #: said already that it hangs
+        self.stalled = False
 
     async def start(self) -> None:
         """Watch it, open the channel, send Deploy."""
         loop = asyncio.get_running_loop()
+        self._heard_s = loop.time()
         try:
             self._pidfd = os.pidfd_open(self.pid)
             loop.add_reader(self._pidfd, self._died)
@@ -155,6 +159,7 @@ class SlotProcess:
                 _log.error("slot process %d sent a malformed report and is killed: %s", self.pid, err)
                 self.kill()
                 return
+            self._heard_s = asyncio.get_running_loop().time()
             yield report, length
 
     async def gone(self) -> None:
@@ -164,8 +169,15 @@ class SlotProcess:
         """How it ended, in words; call after ``gone``."""
         status = await self._template.exit_status(self.pid, 1.0)
         reason = f"the slot's process {self.pid} ended with {describe_status(status)}"
-        lines = await asyncio.to_thread(self._tail)
+        lines = await self.log_tail()
         return f"{reason}; the end of its log:\n{lines}" if lines else reason
+
+    def silent_ms(self) -> int:
+        """Since its last report; a slot whose step hangs reports nothing."""
+        return round((asyncio.get_running_loop().time() - self._heard_s) * 1000)
+
+    async def log_tail(self) -> str:
+        return await asyncio.to_thread(self._tail)
 
     def _tail(self) -> str:
         try:

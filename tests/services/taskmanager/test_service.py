@@ -405,3 +405,19 @@ async def test_a_taken_port_is_named(tmp_path):
         with pytest.raises(Exception, match=f"cannot open the data port 127.0.0.1:{port}"):
             await rig.start()
         await rig.stop()
+
+
+async def test_a_slot_that_hangs_is_named(rig, monkeypatch):
+    from services.taskmanager import service
+
+    monkeypatch.setattr(service, "STALLED_MS", 300)
+    await rig.allocate()
+    with structlog.testing.capture_logs() as logs:
+        rig.context.log = rig.service._context.log = structlog.get_logger()
+        await rig.deploy(do="hang")
+        async with asyncio.timeout(20):
+            while not (found := [line for line in logs if line["event"].startswith("slot hangs")]):
+                await rig.beats.get()
+    assert found[0]["allocation"] == "a1"
+    assert found[0]["log_level"] == "error"
+    assert "slot of a1 does hang" in found[0]["log_ends"]
