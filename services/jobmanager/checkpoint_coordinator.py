@@ -11,10 +11,8 @@ late, repeated or of an unknown checkpoint get an ``Ack`` as their answer.
 
 from __future__ import annotations
 
-import enum
 from collections import deque
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from penstock.errors import InternalError
 from penstock.messages.cluster import CheckpointCompleted, CheckpointDetails, SlotCommand
@@ -30,6 +28,7 @@ from penstock.messages.slot import (
 )
 from penstock.messages.states import ExecutionState
 from services.jobmanager.checkpoint_decider import At, CheckpointConfig, Now, Schedule, decide
+from services.jobmanager.checkpoints import Ack, Completed, Pending, Phase, Request
 from services.jobmanager.effects import AppendLog, Command, DeleteObjects, Effect, Notify, StoreManifest
 
 if TYPE_CHECKING:
@@ -38,63 +37,6 @@ if TYPE_CHECKING:
     from services.jobmanager.execution_graph import Execution, ExecutionGraph
 
 HISTORY = 10
-
-
-class Ack(enum.Enum):
-    """What became of an acknowledgement."""
-
-    SUCCESS = "success"
-    DUPLICATE = "duplicate"
-    UNKNOWN = "unknown"  # no such execution in this checkpoint
-    DISCARDED = "discarded"  # the checkpoint is over; its object may be deleted
-
-
-class Phase(enum.Enum):
-    ACKNOWLEDGING = "acknowledging"
-    STORING = "storing"
-    LOGGING = "logging"
-
-
-@dataclass(frozen=True, slots=True)
-class Request:
-    """A savepoint or checkpoint that somebody asked for."""
-
-    trigger_id: str
-    kind: str
-    directory: str | None = None
-
-
-@dataclass(slots=True)
-class Pending:
-    checkpoint_id: int
-    kind: str
-    trigger_ms: int
-    phase: Phase = Phase.ACKNOWLEDGING
-    request: Request | None = None
-    #: execution ids that must acknowledge (or have finished)
-    expected: dict[str, tuple[str, int]] = field(default_factory=dict)
-    handles: dict[str, StateHandle | None] = field(default_factory=dict)
-    #: those of ``handles`` that came by acknowledgement: their barrier went on downstream
-    acknowledged: set[str] = field(default_factory=set)
-    triggered: set[str] = field(default_factory=set)
-    subtasks: list[dict[str, Any]] = field(default_factory=list)
-    manifest: CheckpointManifest | None = None
-
-    @property
-    def size_bytes(self) -> int:
-        return sum(h.size_bytes for h in self.handles.values() if h)
-
-    def own_keys(self) -> frozenset[str]:
-        """Objects written for this checkpoint (not the final snapshots it reuses)."""
-        return frozenset(h.key for e, h in self.handles.items() if h and h.key and e in self.acknowledged)
-
-
-@dataclass(frozen=True, slots=True)
-class Completed:
-    checkpoint_id: int
-    manifest_key: str
-    manifest: CheckpointManifest
-    kind: str = "checkpoint"
 
 
 class CheckpointCoordinator:
@@ -263,21 +205,7 @@ class CheckpointCoordinator:
             return Ack.UNKNOWN, self._discard(ack.handle)
         if ack.execution_id in pending.acknowledged or pending.phase is not Phase.ACKNOWLEDGING:
             return Ack.DUPLICATE, []
-        pending.handles[ack.execution_id] = ack.handle
-        pending.acknowledged.add(ack.execution_id)
-        pending.subtasks.append(
-            {
-                "vertex_id": ack.vertex_id,
-                "subtask_index": ack.subtask_index,
-                "ack_ms": now_ms,
-                "size_bytes": ack.handle.size_bytes,
-                "alignment_ms": ack.metrics.alignment_ms,
-                "start_delay_ms": ack.metrics.start_delay_ms,
-                "sync_ms": ack.metrics.sync_ms,
-                "async_ms": ack.metrics.async_ms,
-                "unaligned": ack.metrics.unaligned,
-            }
-        )
+        pending.take(ack, now_ms)
         return Ack.SUCCESS, self._maybe_store(now_ms)
 
     def _discard(self, handle: StateHandle) -> list[Effect]:
@@ -478,7 +406,7 @@ class CheckpointCoordinator:
 
     def _end(self, status: str, now_ms: int, *, path: str | None = None, failure: str | None = None) -> None:
         assert self.pending is not None
-        details = self._details(self.pending, status)
+        details = self.pending.details(status)
         details.end_timestamp_ms, details.path, details.failure = now_ms, path, failure
         self.history.append(details)
         self.pending = None
@@ -506,22 +434,9 @@ class CheckpointCoordinator:
 
     # -- showing -------------------------------------------------------------------------
 
-    def _details(self, pending: Pending, status: str) -> CheckpointDetails:
-        return CheckpointDetails(
-            id=pending.checkpoint_id,
-            status=status,
-            trigger_timestamp_ms=pending.trigger_ms,
-            kind=pending.kind,
-            size_bytes=pending.size_bytes,
-            acknowledged=len(pending.handles),
-            total=len(pending.expected),
-            subtasks=pending.subtasks,
-            trigger_id=pending.request.trigger_id if pending.request else None,
-        )
-
     def details(self) -> list[CheckpointDetails]:
         """Newest first; the one in flight on top."""
-        now = [self._details(self.pending, "IN_PROGRESS")] if self.pending else []
+        now = [self.pending.details("IN_PROGRESS")] if self.pending else []
         waiting = [
             CheckpointDetails(
                 id=0, status="IN_PROGRESS", kind=r.kind, trigger_timestamp_ms=0, trigger_id=r.trigger_id

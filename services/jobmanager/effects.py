@@ -25,7 +25,7 @@ class Begin:
 
 @dataclass(frozen=True, slots=True)
 class Wakeup:
-    """The time of ``core.wakeup_ms`` has come."""
+    """Something is due."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +46,7 @@ class CommandLost:
 class Declared:
     """The resource manager's answer to ``Declare``."""
 
+    needed: int
     allocated: int
     missing: int
     total: int

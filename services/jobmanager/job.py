@@ -24,8 +24,9 @@ from services.common.election import LeaderElection
 from services.common.main import storage_options
 from services.jobmanager import effects as fx
 from services.jobmanager.inheritance import highest_listed, job_config, read_story
-from services.jobmanager.master import JobMasterCore, Settings
+from services.jobmanager.master import JobMasterCore
 from services.jobmanager.performer import Performer, archive
+from services.jobmanager.stages import Settings, Stage
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -190,8 +191,8 @@ class Job:
         await self._context.supervisor.stop(self._actor_name)
 
     async def _lost(self, reason: str) -> None:
-        if self._reign is not None:
-            self._context.log.warning("pauses", job=self.job_id, reason=reason)
+        if self._reign is not None and self._reign.core.stage is not Stage.GONE:
+            self._context.log.warning("leadership lost; pauses", job=self.job_id, reason=reason)
             self._reign.performer.may_act.clear()
 
     def _stopped(self, status: JobStatus, reason: str) -> None:

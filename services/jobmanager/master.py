@@ -1,5 +1,5 @@
 """The job master's core: one job, from accepted to over. Pure: ``step(event, now_ms)``
-answers effects; ``wakeup_ms`` says when to come back without an event.
+answers effects; the ``After`` among them comes back when something is due without an event.
 
 ::
 
@@ -15,96 +15,40 @@ terminal only when the Terminal entry is in the log.
 
 from __future__ import annotations
 
-import enum
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, assert_never
 
-from penstock.errors import InternalError, ObjectStoreError, PenstockError, SpecError
+from penstock.errors import InternalError, ObjectStoreError, PenstockError
 from penstock.messages import cluster as msg
 from penstock.messages import slot as slot_msg
-from penstock.messages.manifest import handles_by_vertex
 from penstock.messages.states import JOB_TRANSITIONS, ExecutionState, JobStatus
 from services.jobmanager import effects as fx
-from services.jobmanager.checkpoint_coordinator import CheckpointCoordinator, Completed, Request
+from services.jobmanager.checkpoint_coordinator import CheckpointCoordinator
 from services.jobmanager.checkpoint_decider import CheckpointConfig
+from services.jobmanager.checkpoints import Completed, Request
+from services.jobmanager.claim import SlotClaim
 from services.jobmanager.exceptions import ExceptionHistory
 from services.jobmanager.execution_graph import ExecutionGraph, Update
+from services.jobmanager.orders import Orders
 from services.jobmanager.restart import FailureHandler, GiveUp, Restart
+from services.jobmanager.restoring import Loading, state_of
 from services.jobmanager.scheduler import assign, deployments
-from services.jobmanager.slots import SlotPool, slots_needed, waiting_for
+from services.jobmanager.stages import CLAIMING, Deadlines, Stage
 
 if TYPE_CHECKING:
     from penstock.jobgraph import JobGraph
-    from penstock.messages.slot import ErrorInfo, StateHandle, StorageSettings
+    from penstock.messages.manifest import CheckpointManifest
+    from penstock.messages.slot import ErrorInfo, StateHandle
+    from services.jobmanager.execution_graph import Execution
+    from services.jobmanager.slots import SlotPool
+    from services.jobmanager.stages import Inherited, Settings
 
 _E = ExecutionState
 _J = JobStatus
 
-#: How often the need for slots is declared again (it is also the job's heartbeat).
-DECLARE_MS = 2_000
-DECLARE_WAITING_MS = 500
-#: The resource manager counts more slots as ours than we hold, for so long: find them.
-SURPLUS_MS = 1_500
 #: Tasks that were told to cancel get so long; then their processes are ended.
 CANCEL_GRACE_MS = 10_000
 #: Before a restart the others are cancelled; it does not wait longer than this for them.
 RESTART_GRACE_MS = 2_000
-
-
-class Stage(enum.Enum):
-    RESTORING = "restoring"
-    WAITING = "waiting for slots"
-    ANNOUNCING = "announcing"
-    DEPLOYED = "deployed"
-    BACKING_OFF = "backing off"
-    STOPPING = "stopping"
-    CLOSING = "closing"
-    ARCHIVING = "archiving"
-    GONE = "gone"
-
-
-#: Stages in which the job claims its slots.
-_CLAIMING = (Stage.WAITING, Stage.ANNOUNCING, Stage.DEPLOYED, Stage.BACKING_OFF)
-
-
-@dataclass(frozen=True, kw_only=True)
-class Inherited:
-    """What the decision log says of the job, before this master."""
-
-    job_attempt: int = 0
-    highest_checkpoint_id: int = 0
-    #: (id, manifest key, kind) of checkpoints that may be restored, oldest first
-    completed: tuple[tuple[int, str, str], ...] = ()
-    accepted_ms: int = 0
-
-
-@dataclass(frozen=True, kw_only=True)
-class Settings:
-    """``config``: the job's, over the cluster's. ``secret``: hex, made anew per master."""
-
-    jobmanager_id: str
-    epoch: int
-    storage: StorageSettings
-    config: dict[str, str]
-    secret: str
-
-
-@dataclass
-class _Waiting:
-    """When things are due, in ms; None = not."""
-
-    declare_ms: int = 0
-    restart_ms: int | None = None
-    restart_latest_ms: int | None = None
-    stop_latest_ms: int | None = None
-    coordinator_ms: int | None = None
-    cluster_total: int | None = None
-    cluster_free: int | None = None
-    since_ms: int | None = None
-    timer_ms: int | None = None
-    #: since when the resource manager counts more slots as ours than we hold
-    surplus_ms: int | None = None
-    loading: dict[str, Completed | None] = field(default_factory=dict)
 
 
 class JobMasterCore:
@@ -120,7 +64,8 @@ class JobMasterCore:
         self.start_ms = inherited.accepted_ms or now_ms
         self.end_ms: int | None = None
         self.graph = ExecutionGraph(job_id, job_graph)
-        self.pool = SlotPool(slots_needed(job_graph))
+        self.orders = Orders(job_id, settings.epoch)
+        self.claim = SlotClaim(job_graph, self.orders)
         self.coordinator = CheckpointCoordinator(
             job_graph.name,
             self.graph,
@@ -134,13 +79,14 @@ class JobMasterCore:
         self.restored_checkpoint_id = 0
         self.restarts = 0
         self._restore: dict[str, tuple[StateHandle, ...]] = {}
-        self._inherited = inherited
-        self._due = _Waiting()
+        self._loading = Loading(inherited, settings.config)
+        self._due = Deadlines()
         self._final: tuple[JobStatus, dict[str, Any] | None] | None = None
-        self._commands = 0
         self._archived = False
-        #: commands that give slots back and are not answered yet; None = not sent yet
-        self._given_back: set[str] | None = None
+
+    @property
+    def pool(self) -> SlotPool:
+        return self.claim.pool
 
     # -- the step ------------------------------------------------------------------------
 
@@ -154,21 +100,14 @@ class JobMasterCore:
     def _begin(self, now_ms: int) -> list[fx.Effect]:
         """First of all: load what may be restored; give back what an earlier master held."""
         orphans: list[fx.Effect] = [fx.FindAllocations()] if self.job_attempt else []
-        keys = [key for _, key, _ in self._inherited.completed]
-        path = self.settings.config.get("execution.state-recovery.path") or self.settings.config.get(
-            "execution.savepoint.path"
-        )
-        if not keys and path:
-            keys = [path if path.endswith("/manifest") else path.rstrip("/") + "/manifest"]
-        if not keys:
+        if not self._loading.keys:
             self._set_status(_J.CREATED, now_ms)
             return orphans + self._wait_for_slots(now_ms)
-        self._due.loading = dict.fromkeys(keys)
-        return orphans + [fx.LoadManifest(key) for key in keys]
+        return orphans + [fx.LoadManifest(key) for key in self._loading.keys]
 
     def _set_timer(self, now_ms: int) -> list[fx.Effect]:
         """One timer, moved when what is due next has moved."""
-        wakeup_ms = self.wakeup_ms
+        wakeup_ms = self._next_due(now_ms)
         if wakeup_ms is None or wakeup_ms == self._due.timer_ms:
             return []
         self._due.timer_ms = wakeup_ms
@@ -190,9 +129,9 @@ class JobMasterCore:
             case fx.Declared():
                 return self._declared(event, now_ms)
             case fx.NotDeclared(needed):
-                return self._give_back() if needed == 0 else []
+                return self.claim.give_back() if needed == 0 else []
             case fx.Allocations(found):
-                return self._allocations(found)
+                return self.claim.found(found)
             case fx.LogAppended(entry, _):
                 return self._logged(entry, now_ms)
             case fx.ManifestStored(checkpoint_id):
@@ -200,9 +139,7 @@ class JobMasterCore:
             case fx.ManifestNotStored(checkpoint_id, reason):
                 return self.coordinator.manifest_not_stored(checkpoint_id, reason, now_ms)
             case fx.ManifestLoaded(key, manifest):
-                return self._loaded(
-                    key, Completed(manifest.checkpoint_id, key, manifest, manifest.kind), now_ms
-                )
+                return self._loaded(key, manifest, now_ms)
             case fx.ManifestUnreadable(key, error):
                 self._note(error, now_ms, task=f"checkpoint {key}")
                 return self._loaded(key, None, now_ms)
@@ -216,15 +153,14 @@ class JobMasterCore:
             case _:
                 assert_never(event)
 
-    @property
-    def wakeup_ms(self) -> int | None:
-        """When ``Wakeup`` is wanted next."""
+    def _next_due(self, now_ms: int) -> int | None:
+        """When something has to be looked at without an event."""
         due = self._due
-        if self.stage is Stage.GONE:
-            return None
-        times = [due.restart_ms, due.stop_latest_ms, due.coordinator_ms]
-        if self.stage in _CLAIMING:
-            times.append(due.declare_ms)
+        limits = (due.restart_ms, due.restart_latest_ms, due.stop_latest_ms)
+        # A limit that has passed waits for an event (an answer of the log), not for the clock.
+        times = [due.coordinator_ms, *(t for t in limits if t is not None and t > now_ms)]
+        if self.stage in CLAIMING:
+            times.append(self.claim.declare_ms)
         return min((t for t in times if t is not None), default=None)
 
     def _refuse(self, event: fx.Event, reason: str) -> list[fx.Effect]:
@@ -239,8 +175,8 @@ class JobMasterCore:
     def _progress(self, now_ms: int) -> list[fx.Effect]:
         """Whatever has become possible, or due, with what is known now."""
         effects: list[fx.Effect] = []
-        if self.stage in _CLAIMING and now_ms >= self._due.declare_ms:
-            effects += self._declare(now_ms)
+        if self.stage in CLAIMING and now_ms >= self.claim.declare_ms:
+            effects += self.claim.declare(now_ms)
         stage = None
         while stage is not self.stage:  # one thing may make the next possible
             stage = self.stage
@@ -272,25 +208,17 @@ class JobMasterCore:
         self.status = status
         self.timestamps[status.value] = now_ms
 
-    def _loaded(self, key: str, completed: Completed | None, now_ms: int) -> list[fx.Effect]:
+    def _loaded(self, key: str, manifest: CheckpointManifest | None, now_ms: int) -> list[fx.Effect]:
         """One manifest is read (None: unreadable). When all are, go on."""
-        due = self._due
-        if self.stage is not Stage.RESTORING or key not in due.loading:
+        if self.stage is not Stage.RESTORING or not self._loading.loaded(key, manifest):
             return []
-        if completed is None:
-            del due.loading[key]
-        else:
-            due.loading[key] = completed
-        if any(c is None for c in due.loading.values()):
-            return []
-        found = sorted((c for c in due.loading.values() if c), key=lambda c: c.checkpoint_id)
         self._set_status(_J.CREATED, now_ms)
+        found = self._loading.found
         if not found:
             # Starting from nothing would silently lose what the checkpoints held.
             latest = self.exceptions.latest
             return self._stop(_J.FAILED, latest["error"] if latest else None, now_ms)
-        from_log = {key for _, key, _ in self._inherited.completed}
-        if from_log:
+        if self._loading.own:
             self.coordinator.retained.extend(found)
         try:
             self._choose_restore(found[-1])
@@ -300,21 +228,10 @@ class JobMasterCore:
         return self._wait_for_slots(now_ms)
 
     def _choose_restore(self, completed: Completed | None) -> None:
+        """None: no checkpoint since the start, which then counts again."""
         if completed is None:
             return
-        vertices = [(v.id, tuple(n.uid for n in v.operators)) for v in self.job_graph.vertices]
-        restore, left = handles_by_vertex(completed.manifest, vertices)
-        lenient = self.settings.config.get("execution.state-recovery.ignore-unclaimed-state", "false")
-        if left and lenient.lower() != "true":
-            raise SpecError(
-                "the snapshot holds state of operators that this job does not have",
-                expected="an operator with the same uid for every part of the snapshot",
-                got=", ".join(left),
-                where=completed.manifest_key,
-                remedy="restore the program it was taken from, or allow it to be dropped with "
-                "execution.state-recovery.ignore-unclaimed-state (-n)",
-            )
-        self._restore = restore
+        self._restore = state_of(completed, self.job_graph, self.settings.config)
         self.restored_checkpoint_id = completed.checkpoint_id
         self.coordinator.next_id = max(self.coordinator.next_id, completed.checkpoint_id + 1)
 
@@ -323,36 +240,12 @@ class JobMasterCore:
         self.job_attempt += 1
         self.graph.new_attempt(self.job_attempt, now_ms)
         self.graph.transition_all(self.graph, _E.SCHEDULED, now_ms)
-        self._due.since_ms = now_ms
-        return self._declare(now_ms)
-
-    def _declare(self, now_ms: int) -> list[fx.Effect]:
-        pause = DECLARE_WAITING_MS if self.pool.missing else DECLARE_MS
-        self._due.declare_ms = now_ms + pause
-        return [fx.Declare(self.pool.needed)]
+        return self.claim.declare(now_ms)
 
     def _declared(self, answer: fx.Declared, now_ms: int) -> list[fx.Effect]:
-        due = self._due
-        due.cluster_total, due.cluster_free = answer.total, answer.free
-        if self.stage is Stage.ARCHIVING:
-            return self._give_back()
-        if answer.allocated <= len(self.pool.all()):
-            due.surplus_ms = None
-        elif due.surplus_ms is None:
-            due.surplus_ms = now_ms
-        elif now_ms - due.surplus_ms >= SURPLUS_MS:
-            due.surplus_ms = None
-            return [fx.FindAllocations()]
-        return []
-
-    def _allocations(self, found: tuple[tuple[str, str], ...]) -> list[fx.Effect]:
-        """Give back slots that count as ours and that we do not hold (an earlier master's,
-        or an offer that was lost): the resource manager would not give us others."""
-        return [
-            self._free(taskmanager_id, allocation_id)
-            for taskmanager_id, allocation_id in found
-            if self.pool.get(allocation_id) is None
-        ]
+        if answer.needed == 0:
+            return self.claim.give_back()
+        return self.claim.declared(answer, now_ms)
 
     def _announce(self, now_ms: int) -> list[fx.Effect]:
         """All slots are here: say in the log from where this attempt starts."""
@@ -373,7 +266,6 @@ class JobMasterCore:
             self.stage = Stage.WAITING
             return []
         self.stage = Stage.DEPLOYED
-        self._due.since_ms = None
         self._set_status(_J.RUNNING, now_ms)
         if self.restored_checkpoint_id:
             self.coordinator.counts["restored"] += 1
@@ -389,15 +281,7 @@ class JobMasterCore:
             restore=self._restore,
         )
         self.graph.transition_all(self.graph, _E.DEPLOYING, now_ms)
-        return [
-            fx.Command(
-                self._taskmanager_of(deploy.allocation_id),
-                msg.DeploySlot(
-                    command_id=self._command_id("deploy"), allocation_id=deploy.allocation_id, deploy=deploy
-                ),
-            )
-            for deploy in messages
-        ]
+        return [self.orders.deploy(self._taskmanager_of(deploy.allocation_id), deploy) for deploy in messages]
 
     def _run(self, now_ms: int) -> list[fx.Effect]:
         """Checkpoints, and the end."""
@@ -457,7 +341,6 @@ class JobMasterCore:
             return []
         if not self.graph.all_terminal:
             if now_ms < due.restart_latest_ms:
-                due.restart_ms = due.restart_latest_ms
                 return []
             # Their processes are ended by the new deployment; nobody waits for them.
             self.graph.transition_all(list(self.graph), _E.CANCELED, now_ms)
@@ -478,16 +361,7 @@ class JobMasterCore:
         for taskmanager_id, allocation_id in sorted(slots):
             if taskmanager_id is None or allocation_id is None or self.pool.get(allocation_id) is None:
                 continue
-            effects.append(
-                fx.Command(
-                    taskmanager_id,
-                    msg.SlotCommand(
-                        command_id=self._command_id("cancel"),
-                        allocation_id=allocation_id,
-                        command=slot_msg.CancelTasks(epoch=self.settings.epoch),
-                    ),
-                )
-            )
+            effects.append(self.orders.cancel(taskmanager_id, allocation_id))
         return effects
 
     def _slot_lost(self, allocation_id: str, reason: str, now_ms: int) -> list[fx.Effect]:
@@ -496,13 +370,13 @@ class JobMasterCore:
         # still counts it as ours would leave us waiting for a slot that nobody gives.
         effects: list[fx.Effect] = []
         if held is not None:
-            effects.append(self._free(held.taskmanager_id, held.allocation_id))
+            effects.append(self.orders.free(held.taskmanager_id, held.allocation_id))
         lost = [e for e in self.graph.in_allocation(allocation_id) if not e.state.terminal]
         # A task that was being cancelled is as good as cancelled when its process is gone.
         canceling = [e for e in lost if e.state is _E.CANCELING]
         self.graph.transition_all(canceling, _E.CANCELED, now_ms)
         failed = self.graph.transition_all([e for e in lost if e not in canceling], _E.FAILED, now_ms)
-        self._due.declare_ms = now_ms
+        self.claim.declare_ms = now_ms
         if not lost:
             return effects
         error = InternalError(
@@ -518,18 +392,7 @@ class JobMasterCore:
         self.exceptions.add_cause(info, now_ms, job_attempt=self.job_attempt, task=task, location=location)
         return effects
 
-    def _free(self, taskmanager_id: str, allocation_id: str) -> fx.Command:
-        return fx.Command(
-            taskmanager_id,
-            msg.FreeSlot(
-                command_id=self._command_id("free"),
-                job_id=self.job_id,
-                allocation_id=allocation_id,
-                epoch=self.settings.epoch,
-            ),
-        )
-
-    def _task_name(self, execution: Any) -> str:
+    def _task_name(self, execution: Execution) -> str:
         vertex = self.job_graph.vertex(execution.vertex_id)
         return f"{vertex.name} ({execution.subtask_index + 1}/{vertex.parallelism})"
 
@@ -591,16 +454,8 @@ class JobMasterCore:
             ),
         ]
 
-    def _give_back(self) -> list[fx.Effect]:
-        if self._given_back is not None:
-            return []
-        frees = [self._free(held.taskmanager_id, held.allocation_id) for held in self.pool.all()]
-        self._given_back = {free.message.command_id for free in frees}
-        return list(frees)
-
     def _maybe_gone(self) -> list[fx.Effect]:
-        done = self._archived and self._given_back is not None and not self._given_back
-        return self._gone(self.status, "") if done else []
+        return self._gone(self.status, "") if self._archived and self.claim.given_back else []
 
     def _gone(self, status: JobStatus, reason: str) -> list[fx.Effect]:
         self.stage = Stage.GONE
@@ -638,7 +493,7 @@ class JobMasterCore:
             case msg.TriggerSavepoint():
                 ack, effects = self._savepoint(message), []
             case msg.SlotsUnavailable():
-                self._due.cluster_total, self._due.cluster_free = message.total, message.free
+                self.claim.cluster_has(message.total, message.free)
                 effects = []
             case _:
                 assert_never(message)
@@ -706,7 +561,7 @@ class JobMasterCore:
         return []
 
     def _inconsistent(
-        self, execution: Any, report: slot_msg.TaskStateChanged, now_ms: int
+        self, execution: Execution, report: slot_msg.TaskStateChanged, now_ms: int
     ) -> list[fx.Effect]:
         error = InternalError(
             "a task reports a state that it cannot be in",
@@ -746,7 +601,7 @@ class JobMasterCore:
                 return []
 
     def _command_done(self, command: fx.Command, reply: Any, now_ms: int) -> list[fx.Effect]:
-        self._answered(command)
+        self.claim.answered(command)
         match reply:
             case msg.Refused(reason=reason, fenced=True):
                 return self._deposed(reason, now_ms)
@@ -766,12 +621,8 @@ class JobMasterCore:
             return self._fail(slot_msg.ErrorInfo(error=error), now_ms, location=command.taskmanager_id)
         return self._command_lost(command, str(error.get("message")), now_ms)
 
-    def _answered(self, command: fx.Command) -> None:
-        if self._given_back is not None:
-            self._given_back.discard(command.message.command_id)
-
     def _command_lost(self, command: fx.Command, reason: str, now_ms: int) -> list[fx.Effect]:
-        self._answered(command)
+        self.claim.answered(command)
         message = command.message
         match message:
             case msg.DeploySlot() if self._is_current(message):
@@ -799,19 +650,11 @@ class JobMasterCore:
         assert held is not None
         return held.taskmanager_id
 
-    def _command_id(self, word: str) -> str:
-        self._commands += 1
-        return f"{self.job_id}-{self.settings.epoch}-{word}-{self._commands}"
-
     # -- showing -------------------------------------------------------------------------
 
     @property
     def waiting_for(self) -> str | None:
-        if self.stage is Stage.WAITING and self.pool.missing:
-            return waiting_for(
-                self.job_graph, self.pool.missing, total=self._due.cluster_total, free=self._due.cluster_free
-            )
-        return None
+        return self.claim.waiting_for() if self.stage is Stage.WAITING else None
 
     def validate_state(self) -> None:
         """InternalError when an invariant is broken; called after every step in tests."""

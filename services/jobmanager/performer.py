@@ -155,7 +155,7 @@ class Performer:
             return fx.NotDeclared(needed, err.message)
         if isinstance(reply, Refused):
             return fx.Deposed(reply.reason) if reply.fenced else fx.NotDeclared(needed, reply.reason)
-        return fx.Declared(reply.allocated, reply.missing, reply.total, reply.free)
+        return fx.Declared(needed, reply.allocated, reply.missing, reply.total, reply.free)
 
     async def _find_allocations(self) -> fx.Event | None:
         message = RequestClusterOverview()

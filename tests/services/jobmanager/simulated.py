@@ -19,7 +19,8 @@ from penstock.messages.slot import StateHandle, StorageSettings
 from penstock.messages.states import ExecutionState
 from services.common.core import After, Answer, Asked
 from services.jobmanager import effects as fx
-from services.jobmanager.master import Inherited, JobMasterCore, Settings
+from services.jobmanager.master import JobMasterCore
+from services.jobmanager.stages import Inherited, Settings
 from services.jobmanager.topology import upstream_of
 
 E = ExecutionState
@@ -216,7 +217,7 @@ class Cluster:
                 )
             )
         held = len(self.allocations)
-        self.later(fx.Declared(held, max(0, needed - held), self.total, len(self.free)))
+        self.later(fx.Declared(needed, held, max(0, needed - held), self.total, len(self.free)))
 
     # -- task managers -------------------------------------------------------------------
 

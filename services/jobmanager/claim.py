@@ -1,0 +1,86 @@
+"""The job's claim to slots: what it declares, holds, misses, and gives back. Pure."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from services.jobmanager.effects import Command, Declare, Effect, FindAllocations
+from services.jobmanager.slots import SlotPool, slots_needed, waiting_for
+
+if TYPE_CHECKING:
+    from penstock.jobgraph import JobGraph
+    from services.jobmanager.effects import Declared
+    from services.jobmanager.orders import Orders
+
+#: How often the need for slots is declared again (it is also the job's heartbeat).
+DECLARE_MS = 2_000
+DECLARE_WAITING_MS = 500
+#: The resource manager counts more slots as ours than we hold, for so long: find them.
+SURPLUS_MS = 1_500
+
+
+class SlotClaim:
+    """``declare_ms``: when the need is to be declared next."""
+
+    def __init__(self, graph: JobGraph, orders: Orders) -> None:
+        self._graph = graph
+        self._orders = orders
+        self.pool = SlotPool(slots_needed(graph))
+        self.declare_ms = 0
+        self._total: int | None = None
+        self._free: int | None = None
+        self._surplus_ms: int | None = None
+        #: commands that give slots back and are not answered yet; None = not sent yet
+        self._giving_back: set[str] | None = None
+
+    def declare(self, now_ms: int) -> list[Effect]:
+        pause = DECLARE_WAITING_MS if self.pool.missing else DECLARE_MS
+        self.declare_ms = now_ms + pause
+        return [Declare(self.pool.needed)]
+
+    def cluster_has(self, total: int, free: int) -> None:
+        self._total, self._free = total, free
+
+    def declared(self, answer: Declared, now_ms: int) -> list[Effect]:
+        self.cluster_has(answer.total, answer.free)
+        if answer.allocated <= len(self.pool.all()):
+            self._surplus_ms = None
+        elif self._surplus_ms is None:
+            self._surplus_ms = now_ms
+        elif now_ms - self._surplus_ms >= SURPLUS_MS:
+            self._surplus_ms = None
+            return [FindAllocations()]
+        return []
+
+    def found(self, allocations: tuple[tuple[str, str], ...]) -> list[Effect]:
+        """Give back slots that count as ours and that we do not hold (an earlier master's,
+        or an offer that was lost): the resource manager would not give us others."""
+        return [
+            self._orders.free(taskmanager_id, allocation_id)
+            for taskmanager_id, allocation_id in allocations
+            if self.pool.get(allocation_id) is None
+        ]
+
+    def waiting_for(self) -> str | None:
+        """What is missing, in a sentence."""
+        if not self.pool.missing:
+            return None
+        return waiting_for(self._graph, self.pool.missing, total=self._total, free=self._free)
+
+    # -- the end -------------------------------------------------------------------------
+
+    def give_back(self) -> list[Effect]:
+        """All slots, once."""
+        if self._giving_back is not None:
+            return []
+        frees = [self._orders.free(held.taskmanager_id, held.allocation_id) for held in self.pool.all()]
+        self._giving_back = {free.message.command_id for free in frees}
+        return list(frees)
+
+    def answered(self, command: Command) -> None:
+        if self._giving_back is not None:
+            self._giving_back.discard(command.message.command_id)
+
+    @property
+    def given_back(self) -> bool:
+        return self._giving_back is not None and not self._giving_back

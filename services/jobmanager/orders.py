@@ -1,0 +1,46 @@
+"""Commands of a job master to task managers, each with an id of its own. Pure."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from penstock.messages.cluster import DeploySlot, FreeSlot, SlotCommand
+from penstock.messages.slot import CancelTasks
+from services.jobmanager.effects import Command
+
+if TYPE_CHECKING:
+    from penstock.messages.slot import Deploy
+
+
+class Orders:
+    def __init__(self, job_id: str, epoch: int) -> None:
+        self._job_id = job_id
+        self._epoch = epoch
+        self._count = 0
+
+    def _id(self, word: str) -> str:
+        # The epoch is this master's alone, so the id is unique in the cluster.
+        self._count += 1
+        return f"{self._job_id}-{self._epoch}-{word}-{self._count}"
+
+    def deploy(self, taskmanager_id: str, deploy: Deploy) -> Command:
+        message = DeploySlot(command_id=self._id("deploy"), allocation_id=deploy.allocation_id, deploy=deploy)
+        return Command(taskmanager_id, message)
+
+    def cancel(self, taskmanager_id: str, allocation_id: str) -> Command:
+        """All tasks of the slot."""
+        message = SlotCommand(
+            command_id=self._id("cancel"),
+            allocation_id=allocation_id,
+            command=CancelTasks(epoch=self._epoch),
+        )
+        return Command(taskmanager_id, message)
+
+    def free(self, taskmanager_id: str, allocation_id: str) -> Command:
+        message = FreeSlot(
+            command_id=self._id("free"),
+            job_id=self._job_id,
+            allocation_id=allocation_id,
+            epoch=self._epoch,
+        )
+        return Command(taskmanager_id, message)

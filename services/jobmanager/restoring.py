@@ -1,0 +1,69 @@
+"""From which snapshot a job starts: manifests to load at first, then state by uid. Pure."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from penstock.errors import SpecError
+from penstock.messages.manifest import handles_by_vertex
+from services.jobmanager.checkpoints import Completed
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from penstock.jobgraph import JobGraph
+    from penstock.messages.manifest import CheckpointManifest
+    from penstock.messages.slot import StateHandle
+    from services.jobmanager.stages import Inherited
+
+#: A savepoint's path to start from; the older name is Flink's of before.
+PATH_KEYS = ("execution.state-recovery.path", "execution.savepoint.path")
+LENIENT_KEY = "execution.state-recovery.ignore-unclaimed-state"
+
+
+class Loading:
+    """The manifests to read before the job can start: what the log says is completed, or
+    (when it says nothing) the savepoint that the configuration names."""
+
+    def __init__(self, inherited: Inherited, config: Mapping[str, str]) -> None:
+        keys = [key for _, key, _ in inherited.completed]
+        #: they are the job's own, so they are retained and replaced by later ones
+        self.own = bool(keys)
+        path = next((config[key] for key in PATH_KEYS if config.get(key)), None)
+        if not keys and path:
+            keys = [path if path.endswith("/manifest") else path.rstrip("/") + "/manifest"]
+        self._waiting = set(keys)
+        self.keys = tuple(keys)
+        self._found: list[Completed] = []
+
+    def loaded(self, key: str, manifest: CheckpointManifest | None) -> bool:
+        """One is read (None: unreadable). True when it was the last."""
+        if key not in self._waiting:
+            return False
+        self._waiting.discard(key)
+        if manifest is not None:
+            self._found.append(Completed(manifest.checkpoint_id, key, manifest, manifest.kind))
+        return not self._waiting
+
+    @property
+    def found(self) -> list[Completed]:
+        """Oldest first."""
+        return sorted(self._found, key=lambda c: c.checkpoint_id)
+
+
+def state_of(
+    completed: Completed, graph: JobGraph, config: Mapping[str, str]
+) -> dict[str, tuple[StateHandle, ...]]:
+    """Vertex id → its handles. SpecError when the snapshot holds state that fits nowhere
+    (unless the configuration allows to drop it)."""
+    vertices = [(v.id, tuple(n.uid for n in v.operators)) for v in graph.vertices]
+    handles, left = handles_by_vertex(completed.manifest, vertices)
+    if left and config.get(LENIENT_KEY, "false").lower() != "true":
+        raise SpecError(
+            "the snapshot holds state of operators that this job does not have",
+            expected="an operator with the same uid for every part of the snapshot",
+            got=", ".join(left),
+            where=completed.manifest_key,
+            remedy=f"restore the program it was taken from, or allow it to be dropped with {LENIENT_KEY} (-n)",
+        )
+    return handles

@@ -1,0 +1,64 @@
+"""Stages of a job master, and what one is given at its start."""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from penstock.messages.slot import StorageSettings
+
+
+class Stage(enum.Enum):
+    """The diagram is in ``master.py``."""
+
+    RESTORING = "restoring"
+    WAITING = "waiting for slots"
+    ANNOUNCING = "announcing"
+    DEPLOYED = "deployed"
+    BACKING_OFF = "backing off"
+    STOPPING = "stopping"
+    CLOSING = "closing"
+    ARCHIVING = "archiving"
+    GONE = "gone"
+
+
+#: Stages in which the job claims its slots.
+CLAIMING = (Stage.WAITING, Stage.ANNOUNCING, Stage.DEPLOYED, Stage.BACKING_OFF)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Inherited:
+    """What the decision log says of the job, before this master."""
+
+    job_attempt: int = 0
+    highest_checkpoint_id: int = 0
+    #: (id, manifest key, kind) of checkpoints that may be restored, oldest first
+    completed: tuple[tuple[int, str, str], ...] = ()
+    accepted_ms: int = 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings:
+    """``config``: the job's, over the cluster's. ``secret``: hex, made anew per master."""
+
+    jobmanager_id: str
+    epoch: int
+    storage: StorageSettings
+    config: dict[str, str]
+    secret: str
+
+
+@dataclass
+class Deadlines:
+    """When things are due, in ms; None = not."""
+
+    #: the delay before a restart ends
+    restart_ms: int | None = None
+    #: then nobody waits for tasks that are being cancelled
+    restart_latest_ms: int | None = None
+    stop_latest_ms: int | None = None
+    coordinator_ms: int | None = None
+    #: for when the one timer is set
+    timer_ms: int | None = None
