@@ -350,9 +350,7 @@ class Slot:
             )
         )
 
-    def declined(self, task: Task, checkpoint_id: int, reason: str) -> None:
-        # A running task declines only when it is on its way to FINISHED.
-        finishing = task.state in (ExecutionState.RUNNING, ExecutionState.FINISHED)
+    def declined(self, task: Task, checkpoint_id: int, reason: str, *, finishing: bool) -> None:
         self._decline(task.descriptor.execution_id, checkpoint_id, reason, finishing)
 
     def _decline(self, execution_id: str, checkpoint_id: int, reason: str, finishing: bool = False) -> None:

@@ -71,7 +71,8 @@ class TaskListener(Protocol):
         self, task: Task, checkpoint_id: int, handle: StateHandle, metrics: CheckpointMetrics
     ) -> None: ...
 
-    def declined(self, task: Task, checkpoint_id: int, reason: str) -> None: ...
+    def declined(self, task: Task, checkpoint_id: int, reason: str, *, finishing: bool) -> None:
+        """``finishing``: its final state comes with FINISHED instead."""
 
     def final_checkpoint_wanted(self, task: Task) -> None: ...
 
@@ -505,8 +506,9 @@ class Task:
     def trigger_checkpoint(self, barrier: Barrier) -> None:
         """From the coordinator, to a task without running upstream tasks."""
         if self.state is not ExecutionState.RUNNING or self._closing:
-            state = "finishing" if self._closing else self.state.value
-            self._listener.declined(self, barrier.checkpoint_id, f"{self.name} is {state}")
+            finishing = self._closing or self.state is ExecutionState.FINISHED
+            reason = f"{self.name} is {'finishing' if finishing else self.state.value}"
+            self._listener.declined(self, barrier.checkpoint_id, reason, finishing=finishing)
             return
         self._waiting_triggers.append(barrier)
         self._todo.append(self._start_triggered())
@@ -517,7 +519,10 @@ class Task:
         if self.gates.all_ended and not self.gates.has_events:
             waiting, self._waiting_triggers = self._waiting_triggers, []
             for barrier in waiting:
-                if barrier.checkpoint_id > self._last_checkpoint_id:
+                if self._closing:
+                    reason = f"{self.name} is finishing"
+                    self._listener.declined(self, barrier.checkpoint_id, reason, finishing=True)
+                elif barrier.checkpoint_id > self._last_checkpoint_id:
                     yield from self._checkpoint(barrier, 0.0)
         yield
 
@@ -630,6 +635,7 @@ class Task:
 
     async def _finish(self, handle: StateHandle | None) -> None:
         """Close the outputs, take the final state, report FINISHED."""
+        self._closing = True
         pending = [*self._sink_flushes.values(), *self._writes]
         if pending:
             await asyncio.wait(pending)
@@ -642,7 +648,6 @@ class Task:
             checkpoint_id = self._last_checkpoint_id
             snapshots = self._take_snapshots(checkpoint_id)
             handle = await self._snapshots.write(checkpoint_id, snapshots, final=True)
-        self._closing = True
         self.outputs.emit(END_OF_INPUT)
         while self.outputs.blocked:
             self._drained = self._loop.create_future()

@@ -281,13 +281,15 @@ class JobHarness:
             flight.metrics[task.descriptor.execution_id] = metrics
             self._loop.call_soon(self._continue)
 
-    def declined(self, task: Task, checkpoint_id: int, reason: str) -> None:
+    def declined(self, task: Task, checkpoint_id: int, reason: str, *, finishing: bool) -> None:
         flight = self._in_flight
+        if finishing:
+            return  # its final state takes the place of the acknowledgement
         if flight is not None and flight.checkpoint_id == checkpoint_id:
             self._in_flight = None
             for other in self.deployment.tasks.values():
                 other.checkpoint_aborted(checkpoint_id)
-            # A task was just ending: once more, a little later, as a job master would.
+            # A task was not ready: once more, a little later, as a job master would.
             self._loop.call_later(0.002, self._again, flight)
 
     def _again(self, flight: _InFlight) -> None:
