@@ -38,6 +38,7 @@ from services.taskmanager.folders import Folders
 from services.taskmanager.relay import Relay
 from services.taskmanager.slot import DRAIN_TIMEOUT_S, SlotProcess
 from services.taskmanager.slot_table import (
+    END_GRACE_MS,
     Deliver,
     Delivered,
     End,
@@ -146,7 +147,7 @@ class TaskManagerService:
             process = self._processes.get(number)
             if process is not None:
                 relay.close(self._lost(process, "its task manager was shut down"))
-        await asyncio.gather(*(process.end() for process in list(self._processes.values())))
+        await asyncio.gather(*(process.end(END_GRACE_MS) for process in list(self._processes.values())))
         if self._tasks:
             await asyncio.wait(self._tasks, timeout=STOP_FAREWELL_S)
         for task in list(self._tasks):
@@ -202,8 +203,8 @@ class TaskManagerService:
                 return self._fork(effect)
             case Deliver():
                 return self._deliver(effect)
-            case End(process):
-                return self._end(process)
+            case End(process, grace_ms):
+                return self._end(process, grace_ms)
             case ReportLost():
                 self._report_lost(effect)
                 return None
@@ -339,10 +340,10 @@ class TaskManagerService:
             return Delivered(effect.token, err.message)
         return Delivered(effect.token)
 
-    async def _end(self, number: int) -> None:
+    async def _end(self, number: int, grace_ms: int) -> None:
         process = self._processes.get(number)
         if process is not None:
-            await process.end()
+            await process.end(grace_ms)
 
     def _report_lost(self, effect: ReportLost) -> None:
         relay, process = self._relays.get(effect.process), self._processes.get(effect.process)

@@ -30,8 +30,6 @@ _log = logging.getLogger("penstock.taskmanager.slot")
 _encoder = msgspec.msgpack.Encoder()
 _decoder: msgspec.msgpack.Decoder[FromSlot] = msgspec.msgpack.Decoder(FromSlot)
 
-#: Between ShutdownSlot and SIGKILL.
-END_GRACE_S = 1.0
 #: A slot that does not read its control channel for so long gets no more commands.
 SEND_TIMEOUT_S = 5.0
 #: What it reported before its death is read for so long (a helper process of the user's may
@@ -125,12 +123,12 @@ class SlotProcess:
                     where=self.deploy.allocation_id,
                 ) from err
 
-    async def end(self) -> None:
+    async def end(self, grace_ms: int) -> None:
         """Orderly within the grace, then SIGKILL. Returns when it is gone."""
         if not self._gone.is_set():
             try:
-                await self.send(ShutdownSlot())
-                async with asyncio.timeout(END_GRACE_S):
+                async with asyncio.timeout(grace_ms / 1000):
+                    await self.send(ShutdownSlot())
                     await self._gone.wait()
             except (ExternalError, TimeoutError):
                 self.kill()

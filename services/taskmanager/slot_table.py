@@ -40,6 +40,12 @@ if TYPE_CHECKING:
     from penstock.messages.slot import Deploy
 
 
+#: Between asking a slot's process to end and killing it: when its slot is given back …
+END_GRACE_MS = 1_000
+#: … and when the next attempt waits for it: what the old one still does is discarded.
+REPLACE_GRACE_MS = 300
+
+
 class SlotState(enum.Enum):
     FREE = "free"
     ALLOCATED = "allocated"
@@ -94,9 +100,10 @@ class Deliver:
 
 @dataclass(frozen=True, slots=True)
 class End:
-    """End a process, orderly at first. → ``Ended``."""
+    """End a process, orderly at first, by force after the grace. → ``Ended``."""
 
     process: int
+    grace_ms: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -371,7 +378,7 @@ class SlotTable:
         """A slot that is being forked is ended once its process is there."""
         if slot.state is _S.ACTIVE:
             slot.to(_S.ENDING)
-            yield End(slot.process)
+            yield End(slot.process, END_GRACE_MS if slot.next is None else REPLACE_GRACE_MS)
 
     def _free(self, token: int, message: FreeSlot, now_ms: int) -> Iterator[Effect]:
         slot = self.of_allocation(message.allocation_id)
@@ -438,13 +445,13 @@ class SlotTable:
     def _forked(self, event: Forked, now_ms: int) -> Iterator[Effect]:
         slot = self.of_process(event.process)
         if slot is None:
-            yield End(event.process)
+            yield End(event.process, REPLACE_GRACE_MS)
             return
         slot.pid = event.pid
         if slot.state is _S.ENDING or slot.next is not None:  # freed or superseded meanwhile
             if slot.state is _S.FORKING:
                 slot.to(_S.ENDING)
-            yield End(event.process)
+            yield End(event.process, REPLACE_GRACE_MS)
             return
         slot.to(_S.ACTIVE)
         waiting, slot.waiting = slot.waiting, []

@@ -18,6 +18,8 @@ from penstock.messages.cluster import (
 from penstock.messages.slot import CheckpointComplete, Deploy, MasterChanged, StorageSettings
 from services.common.core import Answer, Asked, EffectFailed, Tick
 from services.taskmanager.slot_table import (
+    END_GRACE_MS,
+    REPLACE_GRACE_MS,
     SLOT_TRANSITIONS,
     Admission,
     Deliver,
@@ -170,7 +172,7 @@ def test_the_next_attempt_replaces_the_process():
     t = Table()
     first = t.running()
     answer, effects, token = t.deploy(attempt=2)
-    assert (answer, effects) == (None, [End(first)])
+    assert (answer, effects) == (None, [End(first, REPLACE_GRACE_MS)])
     [fork] = t.step(Ended(first, "exit code 0"))
     assert isinstance(fork, Fork)
     assert fork.deploy.job_attempt == 2
@@ -185,7 +187,7 @@ def test_superseded_while_forking():
     _, [fork], old = t.deploy()
     _, effects, new = t.deploy(attempt=2)
     assert effects == [Answer(old, Refused(reason="a newer attempt is being deployed"))]
-    assert t.step(Forked(fork.process, 1)) == [End(fork.process)]
+    assert t.step(Forked(fork.process, 1)) == [End(fork.process, REPLACE_GRACE_MS)]
     [again] = t.step(Ended(fork.process, "ended"))
     assert again.deploy.job_attempt == 2
     assert t.step(Forked(again.process, 2)) == [Answer(new, Ack())]
@@ -199,7 +201,7 @@ def test_free():
     assert t.free()[0] == Ack()  # a repeat
     process = t.running()
     assert t.free(epoch=1)[0].fenced
-    assert t.free()[:2] == (Ack(), [End(process)])
+    assert t.free()[:2] == (Ack(), [End(process, END_GRACE_MS)])
     assert t.states[0] == "ending"
     assert t.table.report()[0].state == "active"
     assert t.step(Ended(process, "exit code 0")) == []
@@ -213,7 +215,7 @@ def test_freed_while_forking():
     answer, effects, _ = t.free()
     assert answer == Ack()
     assert [e.token for e in effects] == [token]
-    assert t.step(Forked(fork.process, 1)) == [End(fork.process)]
+    assert t.step(Forked(fork.process, 1)) == [End(fork.process, REPLACE_GRACE_MS)]
     t.step(Ended(fork.process, "ended"))
     assert t.states[0] == "free"
 
@@ -297,7 +299,7 @@ def test_a_running_slot_that_the_master_does_not_want_is_ended():
     t = Table()
     process = t.running()
     [offer] = t.step(OfferAgain())
-    assert t.step(OfferAnswered(offer, frozenset())) == [End(process)]
+    assert t.step(OfferAnswered(offer, frozenset())) == [End(process, END_GRACE_MS)]
 
 
 def test_without_a_master_for_long_all_ends():
@@ -308,7 +310,7 @@ def test_without_a_master_for_long_all_ends():
     t.now += 9_000
     assert t.step(Tick()) == []
     t.now += 2_000
-    assert t.step(Tick()) == [End(process)]
+    assert t.step(Tick()) == [End(process, END_GRACE_MS)]
     assert t.step(Tick()) == []
     assert t.step(Ended(process, "told to")) == []
     assert t.states[0] == "free"
