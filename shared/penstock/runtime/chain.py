@@ -155,7 +155,7 @@ class Chain:
         counters.setdefault("numRecordsOut", 0)
         try:
             for out in outputs:
-                if type(out) is SideBatch:
+                if isinstance(out, SideBatch):
                     route, batch = routes.get(out.tag), out.batch
                 else:
                     route, batch = main, out

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 from penstock.runtime.elements import CONTROL_BYTES, Control, Element
 from penstock.types.batch import Batch
@@ -25,7 +25,7 @@ MAX_ROWS = 65_536
 TARGET_BYTES = 1024 * 1024
 
 #: Hands an element to the receiver and returns what it costs in credit.
-Push = "Callable[[Element], int]"
+Push: TypeAlias = "Callable[[Element], int]"
 
 
 class OutputChannel:

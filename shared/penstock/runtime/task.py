@@ -209,8 +209,8 @@ class Task:
                     await node.operator.stop()
                 except Exception as err:
                     self._environment.log("warning", f"{self.name}: closing '{node.node.name}' failed: {err}")
-        for err in self.chain.close():
-            self._environment.log("warning", f"{self.name}: closing an operator failed: {err}")
+        for failure in self.chain.close():
+            self._environment.log("warning", f"{self.name}: closing an operator failed: {failure}")
 
     def _become(
         self,

@@ -190,7 +190,7 @@ class GraphBuilder:
 
     def collect(self, source: str, **spec: object) -> str:
         schema = self._find(source).operators[-1].output
-        return self.sink("collect", source, schema, **spec)
+        return self.sink("collect", source, schema, None, **spec)
 
     def build(self, *, bounded: bool = True) -> JobGraph:
         return JobGraph(

@@ -8,7 +8,7 @@ sends them without a copy. What waits there is bounded by the credit of its chan
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 from penstock.errors import InternalError
 from penstock.runtime.network.frames import HEADER, HEADER_BYTES, MAX_PAYLOAD_BYTES
@@ -21,7 +21,7 @@ _RECEIVE_BYTES = 256 * 1024
 _IN_PLACE_BYTES = 16 * 1024
 
 #: type, flags, edge, producer, consumer, payload
-OnFrame = "Callable[[int, int, int, int, int, bytes | bytearray], None]"
+OnFrame: TypeAlias = "Callable[[int, int, int, int, int, bytes | bytearray], None]"
 
 
 class FrameProtocol(asyncio.BufferedProtocol):

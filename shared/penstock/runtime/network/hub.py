@@ -119,8 +119,10 @@ class NetworkHub:
 
     def close(self) -> None:
         self.closed = True
-        for connection in (*self._outgoing.values(), *self._incoming.values()):
-            connection.close()
+        for outgoing in self._outgoing.values():
+            outgoing.close()
+        for incoming in self._incoming.values():
+            incoming.close()
 
     # -- used by the connections ---------------------------------------------------------------
 
