@@ -20,6 +20,7 @@ def parallelism(request: pytest.FixtureRequest) -> int:
 def collected(stream: DataStream, parallelism: int = 1, **options: Any) -> list[Any]:
     """The stream's records, after running its job in this process."""
     env = stream.get_execution_environment()
+    env._sinks.clear()  # one collect sink a job
     env.set_parallelism(parallelism)
     stream.sink_to(Sink.connector("collect")).set_parallelism(1)
     graph = env.job_graph("test")

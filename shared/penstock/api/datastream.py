@@ -255,7 +255,11 @@ class DataStream:
     # -- out ------------------------------------------------------------------------------------------
 
     def sink_to(self, sink: Sink) -> DataStreamSink:
-        return self._env.add_sink_step(self, sink)
+        return self._env.add_sink_step(self, self._env.sink_table(self, sink))
+
+    def insert_into(self, table: str) -> DataStreamSink:
+        """Into a table declared with ``env.execute_sql("CREATE TABLE …")``."""
+        return self._env.add_sink_step(self, self._env.table_sink(table))
 
     def add_sink(self, sink: Sink) -> DataStreamSink:
         return self.sink_to(sink)

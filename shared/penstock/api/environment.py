@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
     from penstock.api.execution import JobClient, JobExecutionResult
+    from penstock.api.tables import Tables
     from penstock.jobgraph import JobGraph
 
 _defaults: dict[str, str] = {}
@@ -53,6 +54,7 @@ class StreamExecutionEnvironment:
         check_keys(self.configuration)
         self._python_path = list(_default_path)
         self._sinks: list[Transformation] = []
+        self._tables: Tables | None = None
 
     @classmethod
     def get_execution_environment(
@@ -185,29 +187,45 @@ class StreamExecutionEnvironment:
             interval_ms=WATERMARK_INTERVAL_MS.read(self.configuration),
         )
 
+    # -- SQL -------------------------------------------------------------------------------------
+
+    def execute_sql(self, script: str) -> StreamExecutionEnvironment:
+        """Declarations in SQL (CREATE TABLE …, SET …) for ``from_table`` and ``insert_into``."""
+        self.configuration.update(self._session().execute(script))
+        return self
+
+    def from_table(self, name: str) -> DataStream:
+        """A table's rows; its rowtime is their event time, its watermark theirs."""
+        return DataStream(self, self._session().scan(name))
+
+    def sql_query(self, query: str) -> DataStream:
+        """The rows of an append-only SELECT over declared tables."""
+        return DataStream(self, self._session().query(query))
+
+    def _session(self) -> Tables:
+        if self._tables is None:
+            from penstock.api.tables import Tables
+
+            self._tables = Tables(self.configuration)
+        return self._tables
+
     # -- sinks ------------------------------------------------------------------------------------
 
-    def add_sink_step(self, stream: DataStream, sink: Sink) -> DataStreamSink:
-        step = self._sink_step(stream, sink)
+    def add_sink_step(self, stream: DataStream, table: n.TableRef) -> DataStreamSink:
+        step = self._sink_step(stream, table)
         self._sinks.append(step)
         return DataStreamSink(step)
 
-    def _sink_step(self, stream: DataStream, sink: Sink) -> Transformation:
+    def sink_table(self, stream: DataStream, sink: Sink) -> n.TableRef:
+        """The connector's table, checked against the stream."""
         if not isinstance(sink, Sink):
             raise SpecError(
                 "not a sink", expected="Sink.connector('print'), NatsSink, FileSink …", got=repr(sink)
             )
         schema = sink.schema if len(sink.schema) else stream.schema
-        have = [x.with_nullable(True) for x in stream.schema.types]
-        if have != [x.with_nullable(True) for x in schema.types]:
-            raise SpecError(
-                f"the stream does not fit the sink '{sink.name}'",
-                expected=str(schema),
-                got=str(stream.schema),
-            )
         connector = validate_table(schema, sink.all_options, role="sink", where=f"sink '{sink.name}'")
         info = table_info(schema, sink.all_options)
-        table = n.TableRef(
+        return n.TableRef(
             name=sink.name,
             connector=sink.name,
             options=sink.all_options,
@@ -217,7 +235,21 @@ class StreamExecutionEnvironment:
             guarantee=connector.sink_guarantee(info),
             sink_modes=tuple(connector.sink_modes(info)),
         )
-        keys = tuple(column_index(schema, k, "primary key") for k in sink.primary_key)
+
+    def table_sink(self, name: str) -> n.TableRef:
+        return self._session().sink(name)
+
+    def _sink_step(self, stream: DataStream, table: n.TableRef) -> Transformation:
+        schema = table.schema
+        have = [x.with_nullable(True) for x in stream.schema.types]
+        if have != [x.with_nullable(True) for x in schema.types]:
+            raise SpecError(
+                f"the stream does not fit the sink '{table.name}'",
+                expected=str(schema),
+                got=str(stream.schema),
+                remedy="map the records to the sink's columns, in order",
+            )
+        keys = tuple(column_index(schema, k, "primary key") for k in table.primary_key)
 
         def make(step: Transformation, inputs: tuple[n.Node, ...], compiler: Compiler) -> n.Node:
             return n.Sink(
@@ -230,7 +262,7 @@ class StreamExecutionEnvironment:
                 schema=schema,
             )
 
-        return Transformation(make, (stream._step,), schema, f"Sink: {sink.name}")
+        return Transformation(make, (stream._step,), schema, f"Sink: {table.name}")
 
     # -- running ---------------------------------------------------------------------------------------
 
@@ -262,7 +294,9 @@ class StreamExecutionEnvironment:
         execution.refuse_when_planning("execute_and_collect()")
         compiler = Compiler()
         bounded = Analysis().of(compiler.node(stream._step)).bounded
-        step = self._sink_step(stream, Sink.connector("collect", {"bounded": bounded}))
+        step = self._sink_step(
+            stream, self.sink_table(stream, Sink.connector("collect", {"bounded": bounded}))
+        )
         step.parallelism = 1
         sinks, self._sinks = [*self._sinks, step], []
         client = execution.submit(self._plan(sinks, job_name), self.configuration)

@@ -1,0 +1,74 @@
+"""Tables declared in SQL as streams, and streams into them: computed columns, metadata and
+watermarks are written once, in DDL."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from penstock.api.transformations import Transformation, transform
+from penstock.errors import UnsupportedError
+from penstock.jobgraph.specs import RecordTimeSpec
+from penstock.plan import nodes as n
+from penstock.plan.properties import Analysis
+from penstock.sql import statements as st
+from penstock.sql.catalog import sink_ref, source_ref
+from penstock.sql.errors import Source
+from penstock.sql.queries import QueryBinder
+from penstock.sql.session import SqlSession
+from penstock.types import logical as t
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+
+class Tables:
+    """The SQL session behind an environment."""
+
+    def __init__(self, config: Mapping[str, str]) -> None:
+        self._session = SqlSession(config)
+
+    def execute(self, script: str) -> dict[str, str]:
+        """Declarations (CREATE …, DROP, SET); the settings after them."""
+        for statement in st.parse_script(script):
+            if isinstance(statement, (st.Query, st.Insert, st.StatementSet)):
+                raise UnsupportedError(
+                    "a query in execute_sql of the DataStream API",
+                    expected="CREATE TABLE, CREATE VIEW, CREATE FUNCTION, DROP, SET",
+                    where=str(statement.position),
+                    remedy="use env.sql_query(…), or penstock sql for a whole script",
+                )
+            self._session.run(statement)
+        return dict(self._session.config)
+
+    def scan(self, name: str) -> Transformation:
+        """The table's rows, with its rowtime as their event time."""
+        table = source_ref(self._session.catalog.table(name, "from_table"), self._session.config)
+        return self._timed(n.Scan(table=table, schema=table.schema), name)
+
+    def query(self, text: str) -> Transformation:
+        """The rows of an append-only query."""
+        statements = st.parse_script(text)
+        if len(statements) != 1 or not isinstance(statements[0], st.Query):
+            raise UnsupportedError("not a query", expected="one SELECT", got=text[:60])
+        binder = QueryBinder(self._session.catalog, self._session.config, Source(statements[0].text))
+        node = binder.query(statements[0].query).node
+        if Analysis().of(node).updating:
+            raise UnsupportedError(
+                "a query whose rows are updated, as a stream",
+                expected="an append-only query: filters, projections, windows, interval joins",
+                got=text.strip()[:60],
+                remedy="group by a window, or run the query as SQL",
+            )
+        return self._timed(node, "Query")
+
+    def _timed(self, node: n.Node, name: str) -> Transformation:
+        step = Transformation(lambda s, inputs, c: node, (), node.schema, name, configurable=False)
+        times = sorted(Analysis().of(node).rowtimes)
+        times = [i for i in times if isinstance(node.schema.types[i], t.TIMESTAMPS)]
+        if not times:
+            return step
+        spec = RecordTimeSpec(kind="assign", column=times[0])
+        return transform(lambda s, c: spec, (step,), node.schema, "Event time")
+
+    def sink(self, name: str) -> n.TableRef:
+        return sink_ref(self._session.catalog.table(name, "insert_into"))
