@@ -32,9 +32,9 @@ def reference(kind, lefts, rights, null_safe, accept):
         return Counter(x for x in lefts if any(meets(x, y) for y in rights) == (kind == "semi"))
     out = Counter(x + y for x in lefts for y in rights if meets(x, y))
     if kind in ("left", "full"):
-        out.update(x + (None, None) for x in lefts if not any(meets(x, y) for y in rights))
+        out.update((*x, None, None) for x in lefts if not any(meets(x, y) for y in rights))
     if kind in ("right", "full"):
-        out.update((None, None) + y for y in rights if not any(meets(x, y) for x in lefts))
+        out.update((None, None, *y) for y in rights if not any(meets(x, y) for x in lefts))
     return out
 
 

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow.compute as pc
 
+from penstock.errors import InternalError
 from penstock.runtime.kernels.hashing import hash_columns
 from penstock.runtime.kernels.store import RowStore, Slots, grown
 from penstock.types import logical as t
@@ -182,7 +183,10 @@ class KeyIndex:
     def _erase(self, table: _Table, slots: np.ndarray, hashes: np.ndarray) -> None:
         position = table.home(hashes)
         while len(slots):
-            here = table.slots[position] == slots
+            found = table.slots[position]
+            here = found == slots
+            if (found == _EMPTY).any():
+                raise InternalError("a slot was freed twice", got=f"{len(slots)} slots to free")
             table.slots[position[here]] = _TOMBSTONE
             slots, position = slots[~here], (position[~here] + 1) & table.mask
 

@@ -1,0 +1,188 @@
+"""Changelog normalisers: an upsert stream made full, and a keyed sink's order restored."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from penstock.runtime.kernels.key_index import KeyIndex
+from penstock.runtime.kernels.keyed_state import keyed_block, restored_columns
+from penstock.runtime.kernels.ranked_rows import RankedRows, cancelled
+from penstock.runtime.kernels.sorting import group_bounds, last_of_each, position_in_group, stable_argsort
+from penstock.runtime.kernels.store import make_store
+from penstock.runtime.operator import Operator, OperatorSnapshot
+from penstock.runtime.operators.changes import TimeToLive, change_batch
+from penstock.runtime.operators.emitting import batch_pieces
+from penstock.types import logical as t
+from penstock.types.column import Column
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from penstock.jobgraph.specs import MaterializeSpec, NormalizeSpec
+    from penstock.runtime.operator import OperatorContext, Output, RestoredState
+    from penstock.types.batch import Batch
+
+_LONG = t.BigIntType(False)
+
+
+class NormalizeOperator(Operator):
+    """Upsert changelog (+I, +U, −D by key) → full changelog with −U.
+
+    A −D of an unknown key is dropped; one whose other columns are missing takes them from
+    the stored row.
+    """
+
+    def __init__(self, spec: NormalizeSpec) -> None:
+        self.spec = spec
+
+    def open(self, ctx: OperatorContext, restored: RestoredState | None) -> None:
+        super().open(ctx, restored)
+        self._schema = ctx.input_schemas[0]
+        self._keys = KeyIndex([self._schema.types[i] for i in self.spec.keys])
+        self._stores = [make_store(x) for x in self._schema.types]
+        self._ttl = TimeToLive(self.spec.ttl_ms, ctx)
+        if restored is not None:
+            types = self._schema.types
+            columns, n = restored_columns(restored.keyed.get("rows", []), [*self._key_types(), *types])
+            if n:
+                k = len(self.spec.keys)
+                slots, _ = self._keys.upsert(columns[:k], n)
+                self._put(slots, columns[k:])
+                self._ttl.touch(slots, self._keys.high)
+        ctx.metrics.gauge("numKeysInState", lambda: len(self._keys))
+
+    def _key_types(self) -> list[t.LogicalType]:
+        return [self._schema.types[i] for i in self.spec.keys]
+
+    def process(self, input_index: int, batch: Batch) -> Iterator[Output]:
+        slots, new = self._keys.upsert([batch.columns[i] for i in self.spec.keys], batch.num_rows)
+        rows = last_of_each(slots)
+        targets = slots[rows]
+        fresh = np.zeros(self._keys.high, np.bool_)
+        fresh[new] = True
+        signs = batch.signs()
+        had = ~fresh[targets]
+        has = np.ones(len(rows), np.bool_) if signs is None else signs[rows] > 0
+        self._put(np.empty(0, np.int64), [Column.nulls(x, 0) for x in self._schema.types])
+        old = [store.take(targets) for store in self._stores]
+        come = [c.take(rows) for c in batch.columns]
+        out = change_batch(self.ctx.output_schema, old, come, had, has, emit_before=True)
+        self._put(targets[has], [c.filter(has) for c in come])
+        self._ttl.touch(targets, self._keys.high)
+        self._free(targets[~has])
+        if out is not None:
+            yield from batch_pieces(out)
+
+    def _put(self, slots: np.ndarray, columns: list[Column]) -> None:
+        for store, column in zip(self._stores, columns, strict=True):
+            store.put(slots, column, self._keys.high)
+
+    def _free(self, slots: np.ndarray) -> None:
+        for store in self._stores:
+            store.clear(slots)
+        self._ttl.forget(slots)
+        self._keys.free(slots)
+
+    def on_processing_time(self, now_ms: int) -> Iterator[Output]:
+        self._free(self._ttl.due(now_ms))
+        return iter(())
+
+    def snapshot(self, checkpoint_id: int) -> OperatorSnapshot:
+        slots = self._keys.live_slots()
+        self._put(np.empty(0, np.int64), [Column.nulls(x, 0) for x in self._schema.types])
+        names = [*(f"key{i}" for i in range(len(self.spec.keys)))]
+        names += [f"{i}.{name}" for i, name in enumerate(self._schema.names)]
+        block = keyed_block(
+            self._keys.keys(slots), [s.take(slots) for s in self._stores], names, n=len(slots),
+            max_parallelism=self.ctx.max_parallelism, kind="normalize",
+        )  # fmt: skip
+        return OperatorSnapshot(keyed={"rows": block})
+
+
+class MaterializeOperator(Operator):
+    """The upsert materialiser: all standing rows of a key in order of arrival; the last one
+    is the key's value. Emits +I, +U, −D by key, so that a late −U of an older row cannot
+    delete a newer one in the sink."""
+
+    def __init__(self, spec: MaterializeSpec) -> None:
+        self.spec = spec
+
+    def open(self, ctx: OperatorContext, restored: RestoredState | None) -> None:
+        super().open(ctx, restored)
+        self._schema = ctx.input_schemas[0]
+        self._keys = KeyIndex([self._schema.types[i] for i in self.spec.keys])
+        self._rows = RankedRows(self._schema.types)
+        self._ttl = TimeToLive(self.spec.ttl_ms, ctx)
+        if restored is not None:
+            k = len(self.spec.keys)
+            types = [*(self._schema.types[i] for i in self.spec.keys), *self._schema.types, _LONG]
+            columns, n = restored_columns(restored.keyed.get("rows", []), types)
+            if n:
+                slots, _ = self._keys.upsert(columns[:k], n)
+                self._rows.add(slots, columns[k:-1], columns[-1].values)
+                self._ttl.touch(slots, self._keys.high)
+        ctx.metrics.gauge("numRowsInState", lambda: len(self._rows))
+
+    def process(self, input_index: int, batch: Batch) -> Iterator[Output]:
+        slots, _ = self._keys.upsert([batch.columns[i] for i in self.spec.keys], batch.num_rows)
+        touched = np.unique(slots)
+        self._ttl.touch(touched, self._keys.high)
+        rows = self._rows.gather(touched, slots, batch.columns)
+        signs = np.ones(len(rows.entries), np.int8)
+        given = batch.signs()
+        if given is not None:
+            signs[rows.entries < 0] = given[stable_argsort(slots)]
+        stands, unmatched = cancelled(rows, signs, None, newest_first=True)
+        if unmatched:
+            self.ctx.metrics.inc("numUnmatchedRetractions", unmatched)
+        old = self._last(rows.partitions, rows.entries >= 0, touched)
+        new = self._last(rows.partitions, stands, touched)
+        out = change_batch(
+            self.ctx.output_schema,
+            [c.take_or_null(old) for c in rows.columns],
+            [c.take_or_null(new) for c in rows.columns],
+            old >= 0,
+            new >= 0,
+            emit_before=False,
+        )
+        kept = np.flatnonzero(stands)
+        places = position_in_group(rows.partitions[kept])
+        self._rows.remove(rows.entries[(rows.entries >= 0) & ~stands])
+        stored = rows.entries[kept] >= 0
+        self._rows.place[rows.entries[kept[stored]]] = places[stored]
+        fresh = kept[~stored]
+        self._rows.add(rows.partitions[fresh], [c.take(fresh) for c in rows.columns], places[~stored])
+        empty = touched[new < 0]
+        self._ttl.forget(empty)
+        self._keys.free(empty)
+        if out is not None:
+            yield from batch_pieces(out)
+
+    def _last(self, partitions: np.ndarray, mask: np.ndarray, touched: np.ndarray) -> np.ndarray:
+        """Last row of each touched partition among the masked ones, -1 where there is none."""
+        rows = np.flatnonzero(mask)
+        out = np.full(len(touched), -1)
+        if len(rows):
+            last = rows[group_bounds(partitions[rows])[1:] - 1]
+            out[np.searchsorted(touched, partitions[last])] = last
+        return out
+
+    def on_processing_time(self, now_ms: int) -> Iterator[Output]:
+        due = self._ttl.due(now_ms)
+        if len(due):
+            self._rows.remove(self._rows.of(due))
+            self._keys.free(due)
+        return iter(())
+
+    def snapshot(self, checkpoint_id: int) -> OperatorSnapshot:
+        entries = self._rows.live()
+        columns = self._rows.rows.take(entries)
+        names = [*(f"key{i}" for i in range(len(self.spec.keys)))]
+        names += [f"{i}.{name}" for i, name in enumerate(self._schema.names)] + ["place"]
+        block = keyed_block(
+            [columns[i] for i in self.spec.keys], [*columns, Column(_LONG, self._rows.place[entries])],
+            names, n=len(entries), max_parallelism=self.ctx.max_parallelism, kind="materialize",
+        )  # fmt: skip
+        return OperatorSnapshot(keyed={"rows": block})

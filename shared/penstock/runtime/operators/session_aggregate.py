@@ -1,0 +1,277 @@
+"""Aggregation per key and session: windows that grow and merge."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from penstock.errors import SpecError, UnsupportedError
+from penstock.runtime.kernels.aggregates import AggregateSet
+from penstock.runtime.kernels.key_index import KeyIndex
+from penstock.runtime.kernels.keyed_state import keyed_block, restored_columns
+from penstock.runtime.kernels.multimap import MultiMap
+from penstock.runtime.kernels.sorting import stable_argsort
+from penstock.runtime.kernels.store import Slots, grown
+from penstock.runtime.kernels.windows import ROWTIME_STEP_US
+from penstock.runtime.operator import MAX_WATERMARK, MIN_WATERMARK, Operator, OperatorSnapshot, SideBatch
+from penstock.runtime.operators.changes import typed
+from penstock.runtime.operators.emitting import event_times, pieces, restored_watermark, watermark_state
+from penstock.types import logical as t
+from penstock.types.batch import Batch
+from penstock.types.column import Column
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from penstock.jobgraph.specs import WindowAggregateSpec
+    from penstock.runtime.operator import OperatorContext, Output, RestoredState
+
+_LONG = t.BigIntType(False)
+
+
+class SessionAggregateOperator(Operator):
+    """A session [first, last + gap) is one cell. A batch's rows are cut into sessions of
+    their own, which are merged with the stored ones they touch, all keys at once."""
+
+    def __init__(self, spec: WindowAggregateSpec) -> None:
+        if spec.window.gap_us <= 0:
+            raise SpecError("a session window needs a positive gap", got=f"gap_us = {spec.window.gap_us}")
+        if spec.phase != "single" or spec.allowed_lateness_us:
+            raise UnsupportedError(
+                "session windows are aggregated in one phase, without allowed lateness",
+                expected="phase = single and allowed_lateness_us = 0",
+                got=f"phase = {spec.phase}, allowed_lateness_us = {spec.allowed_lateness_us}",
+            )
+        self.spec = spec
+        self._processing_time = spec.window.time is None
+
+    def open(self, ctx: OperatorContext, restored: RestoredState | None) -> None:
+        super().open(ctx, restored)
+        schema = ctx.input_schemas[0]
+        self._key_types = [schema.types[i] for i in self.spec.keys]
+        self._keys = KeyIndex(self._key_types)
+        self._of_key = np.zeros(1024, np.int64)  # sessions of each key
+        self._sessions = Slots()
+        self._key_of = np.zeros(1024, np.int64)
+        self._start = np.zeros(1024, np.int64)
+        self._end = np.full(1024, MAX_WATERMARK, np.int64)  # MAX: not in use
+        self._by_key = MultiMap()
+        self._aggregates = AggregateSet(
+            self.spec.aggregates, schema.types, retracts=self.spec.retracts, function=ctx.function
+        )
+        self._watermark = restored_watermark(restored)
+        if restored is not None:
+            self._restore(restored)
+        ctx.metrics.gauge("numSessionsInState", lambda: self._sessions.count)
+
+    # -- input -------------------------------------------------------------------------
+
+    def process(self, input_index: int, batch: Batch) -> Iterator[Output]:
+        n = batch.num_rows
+        if self._processing_time:
+            times = np.full(n, self.ctx.now_ms() * 1000, np.int64)
+        else:
+            assert self.spec.window.time is not None
+            times = event_times(batch, self.spec.window.time, self.ctx)
+        key_slots, _ = self._keys.upsert([batch.columns[i] for i in self.spec.keys], n)
+        self._of_key = grown(self._of_key, self._keys.high)
+        groups, starts, ends, stored, group_of_stored = self._merge_intervals(key_slots, times)
+        # Late: a session that has already ended and touches none that is still open.
+        all_slots = key_slots
+        kept_groups = np.zeros(len(starts), np.bool_)
+        kept_groups[group_of_stored] = True
+        kept_groups |= ends - 1 > self._watermark
+        if not kept_groups.all():
+            late = ~kept_groups[groups]
+            self.ctx.metrics.inc("numLateRecordsDropped", int(late.sum()))
+            if self.spec.late_tag is not None:
+                yield SideBatch(self.spec.late_tag, batch.filter(late))
+            kept = np.flatnonzero(~late)
+            if not len(kept):
+                self._free_unused(key_slots)
+                return
+            batch, groups, key_slots = batch.take(kept), groups[kept], key_slots[kept]
+        self.ctx.metrics.inc("numRecordsAccepted", batch.num_rows)
+        cells = self._cells_of_groups(groups, key_slots, starts, ends, stored, group_of_stored)
+        self._aggregates.add(cells[groups], batch.columns, batch.signs())
+        self._free_unused(all_slots)
+        if self._processing_time:
+            self.ctx.wake_at(int(-(-int(ends.min()) // 1000)))
+
+    def _merge_intervals(
+        self, key_slots: np.ndarray, times: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+        """Rows and the stored sessions of their keys as merged intervals: (group of each
+        row, start and end of each group, stored sessions, group of each of those)."""
+        n, gap = len(times), self.spec.window.gap_us
+        touched = np.unique(key_slots)
+        _, stored = self._by_key.probe(touched)
+        keys = np.concatenate((key_slots, self._key_of[stored]))
+        starts = np.concatenate((times, self._start[stored]))
+        ends = np.concatenate((times + gap, self._end[stored]))
+        order = stable_argsort(starts)
+        order = order[stable_argsort(keys[order])]
+        k, s = keys[order], starts[order]
+        reach = _running_max(ends[order], k)
+        opens = np.ones(len(order), np.bool_)
+        # Touching sessions merge, as Flink's do: start <= the end before it.
+        opens[1:] = (k[1:] != k[:-1]) | (s[1:] > reach[:-1])
+        first = np.flatnonzero(opens)
+        group = np.cumsum(opens) - 1
+        last = np.append(first[1:], len(order)) - 1
+        groups = np.empty(len(order), np.int64)
+        groups[order] = group
+        return groups[:n], s[first], reach[last], stored, groups[n:]
+
+    def _cells_of_groups(
+        self,
+        groups: np.ndarray,
+        key_slots: np.ndarray,
+        starts: np.ndarray,
+        ends: np.ndarray,
+        stored: np.ndarray,
+        group_of_stored: np.ndarray,
+    ) -> np.ndarray:
+        """The session of each group that rows fall into: a stored one, into which the
+        others it has swallowed are merged, or a new one. -1 for groups without rows."""
+        cells = np.full(len(starts), -1, np.int64)
+        has_rows = np.zeros(len(starts), np.bool_)
+        has_rows[groups] = True
+        mine = has_rows[group_of_stored]
+        stored, group_of_stored = stored[mine], group_of_stored[mine]
+        cells[group_of_stored[::-1]] = stored[::-1]  # the first of each group stays
+        swallowed = cells[group_of_stored] != stored
+        fresh = np.flatnonzero(has_rows & (cells < 0))
+        if len(fresh):
+            new = self._sessions.allocate(len(fresh))
+            high = self._sessions.high
+            self._key_of = grown(self._key_of, high)
+            self._start = grown(self._start, high)
+            self._end = grown(self._end, high, MAX_WATERMARK)
+            cells[fresh] = new
+            key_of_group = np.empty(len(starts), np.int64)
+            key_of_group[groups] = key_slots
+            self._key_of[new] = key_of_group[fresh]
+            self._aggregates.reset(new, high)
+            self._by_key.add(self._key_of[new], new)
+            np.add.at(self._of_key, self._key_of[new], 1)
+        used = np.flatnonzero(has_rows)
+        self._start[cells[used]], self._end[cells[used]] = starts[used], ends[used]
+        gone = stored[swallowed]
+        if len(gone):
+            self._aggregates.absorb(cells[group_of_stored[swallowed]], self._aggregates, gone)
+            self._drop(gone)
+        return cells
+
+    # -- firing ------------------------------------------------------------------------
+
+    def on_watermark(self, watermark: int) -> Iterator[Output]:
+        if not self._processing_time:
+            yield from self._advance(watermark)
+
+    def on_processing_time(self, now_ms: int) -> Iterator[Output]:
+        if self._processing_time:
+            yield from self._advance(now_ms * 1000 - 1)
+            live = self._end[: self._sessions.high]
+            if len(live) and int(live.min()) < MAX_WATERMARK:
+                self.ctx.wake_at(int(-(-int(live.min()) // 1000)))
+
+    def finish(self) -> Iterator[Output]:
+        yield from self._advance(MAX_WATERMARK)
+
+    def _advance(self, watermark: int) -> Iterator[Output]:
+        if watermark <= self._watermark:
+            return
+        self._watermark = watermark
+        ends = self._end[: self._sessions.high]
+        due = np.flatnonzero((ends - 1 <= watermark) & (ends != MAX_WATERMARK))
+        due = due[stable_argsort(ends[due])]
+        for part in pieces(due):
+            yield self._batch(part)
+        if len(due):
+            key_slots = self._key_of[due]
+            self._drop(due)
+            self._free_unused(key_slots)
+
+    def _batch(self, sessions: np.ndarray) -> Batch:
+        schema, end = self.ctx.output_schema, self._end[sessions]
+        columns = [*self._keys.keys(self._key_of[sessions]), *self._aggregates.results(sessions)]
+        bounds = {"start": self._start[sessions], "end": end, "time": end - ROWTIME_STEP_US}
+        columns += [Column(_LONG, bounds[name]) for name in self.spec.window_columns]
+        times = end - 1 if self.spec.window.time == -1 else None
+        return Batch(schema, typed(schema, columns), times=times, num_rows=len(sessions))
+
+    def _drop(self, sessions: np.ndarray) -> None:
+        self._aggregates.release(sessions)
+        self._by_key.remove(sessions)
+        self._end[sessions] = MAX_WATERMARK
+        np.subtract.at(self._of_key, self._key_of[sessions], 1)
+        self._sessions.free(sessions)
+
+    def _free_unused(self, key_slots: np.ndarray) -> None:
+        unused = key_slots[self._of_key[key_slots] == 0]
+        if len(unused):
+            self._keys.free(np.unique(unused))
+
+    # -- state -------------------------------------------------------------------------
+
+    def snapshot(self, checkpoint_id: int) -> OperatorSnapshot:
+        sessions = np.flatnonzero(self._end[: self._sessions.high] != MAX_WATERMARK)
+        keys = self._keys.keys(self._key_of[sessions])
+        bounds = [Column(_LONG, self._start[sessions]), Column(_LONG, self._end[sessions])]
+        names = [*(f"key{i}" for i in range(len(keys))), "session_start", "session_end"]
+        keyed = {}
+        for name, chosen, columns, labels in self._aggregates.state_tables(sessions):
+            head = [*keys, *bounds] if chosen is None else [c.take(chosen) for c in (*keys, *bounds)]
+            keyed[name] = keyed_block(
+                head[: len(keys)],
+                [*head[len(keys) :], *columns],
+                [*names, *labels],
+                n=len(sessions) if chosen is None else len(chosen),
+                max_parallelism=self.ctx.max_parallelism,
+                kind="session-aggregate",
+            )
+        return OperatorSnapshot(keyed=keyed, unions=watermark_state(self._watermark))
+
+    def _restore(self, restored: RestoredState) -> None:
+        k = len(self._key_types)
+        for name, types, put in self._aggregates.state_loaders():
+            columns, n = restored_columns(
+                restored.keyed.get(name, []), [*self._key_types, _LONG, _LONG, *types]
+            )
+            if not n:
+                continue
+            key_slots, _ = self._keys.upsert(columns[:k], n)
+            self._of_key = grown(self._of_key, self._keys.high)
+            # Stored sessions of a key lie apart, so each row finds or makes exactly its own.
+            starts, ends = columns[k].values, columns[k + 1].values
+            if name == "cells":
+                sessions = self._sessions.allocate(n)
+                high = self._sessions.high
+                self._key_of, self._start = grown(self._key_of, high), grown(self._start, high)
+                self._end = grown(self._end, high, MAX_WATERMARK)
+                self._key_of[sessions], self._start[sessions], self._end[sessions] = key_slots, starts, ends
+                self._aggregates.reset(sessions, high)
+                self._by_key.add(key_slots, sessions)
+                np.add.at(self._of_key, key_slots, 1)
+            else:
+                rows, found = self._by_key.probe(key_slots)
+                same = self._start[found] == starts[rows]
+                sessions = np.empty(n, np.int64)
+                sessions[rows[same]] = found[same]
+            put(sessions, columns[k + 2 :])
+
+
+def _running_max(values: np.ndarray, groups: np.ndarray) -> np.ndarray:
+    """Highest value so far within each run of equal groups, by doubling steps."""
+    out = values.copy()
+    step = 1
+    while step < len(out):
+        same = groups[step:] == groups[:-step]
+        if not same.any():
+            break
+        shifted = np.where(same, out[:-step], MIN_WATERMARK)
+        out[step:] = np.maximum(out[step:], shifted)
+        step *= 2
+    return out

@@ -1,0 +1,93 @@
+"""INTERSECT and EXCEPT, with and without ALL, of two changelogs."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from penstock.runtime.kernels.key_index import KeyIndex
+from penstock.runtime.kernels.keyed_state import keyed_block, restored_columns
+from penstock.runtime.kernels.store import grown
+from penstock.runtime.operator import Operator, OperatorSnapshot
+from penstock.runtime.operators.changes import DELETE, INSERT, typed
+from penstock.runtime.operators.emitting import pieces
+from penstock.types import logical as t
+from penstock.types.batch import Batch
+from penstock.types.column import Column
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from penstock.jobgraph.specs import SetOperationSpec
+    from penstock.runtime.operator import OperatorContext, Output, RestoredState
+
+_LONG = t.BigIntType(False)
+
+
+class SetOperationOperator(Operator):
+    """Counts each distinct row on both sides; a batch emits how its result count changed."""
+
+    def __init__(self, spec: SetOperationSpec) -> None:
+        self.spec = spec
+
+    def open(self, ctx: OperatorContext, restored: RestoredState | None) -> None:
+        super().open(ctx, restored)
+        self._types = ctx.output_schema.types
+        self._index = KeyIndex([x.with_nullable(True) for x in self._types])
+        self._counts = [np.zeros(1024, np.int64), np.zeros(1024, np.int64)]
+        if restored is not None:
+            types = [*self._types, _LONG, _LONG]
+            columns, n = restored_columns(restored.keyed.get("rows", []), types)
+            if n:
+                slots, _ = self._index.upsert(columns[:-2], n)
+                self._grow()
+                self._counts[0][slots], self._counts[1][slots] = columns[-2].values, columns[-1].values
+        ctx.metrics.gauge("numRowsInState", lambda: len(self._index))
+
+    def _grow(self) -> None:
+        self._counts = [grown(c, self._index.high) for c in self._counts]
+
+    def process(self, input_index: int, batch: Batch) -> Iterator[Output]:
+        slots, new = self._index.upsert(batch.columns, batch.num_rows)
+        self._grow()
+        for counts in self._counts:
+            counts[new] = 0
+        touched = np.unique(slots)
+        before = self._result(touched)
+        signs = batch.signs()
+        np.add.at(self._counts[input_index], slots, 1 if signs is None else signs.astype(np.int64))
+        negative = touched[self._counts[input_index][touched] < 0]
+        if len(negative):
+            unmatched = int(-self._counts[input_index][negative].sum())
+            self.ctx.metrics.inc("numUnmatchedRetractions", unmatched)
+            self._counts[input_index][negative] = 0
+        delta = self._result(touched) - before
+        rows = np.repeat(touched, np.abs(delta))
+        kinds = np.repeat(np.where(delta < 0, DELETE, INSERT), np.abs(delta))
+        schema = self.ctx.output_schema
+        for part in pieces(np.arange(len(rows))):
+            columns = typed(schema, self._index.keys(rows[part]))
+            some = kinds[part]
+            yield Batch(schema, columns, kinds=some if some.any() else None, num_rows=len(part))
+        gone = touched[(self._counts[0][touched] == 0) & (self._counts[1][touched] == 0)]
+        self._index.free(gone)
+
+    def _result(self, slots: np.ndarray) -> np.ndarray:
+        """How often each row stands in the result."""
+        left, right = (c[slots] for c in self._counts)
+        if self.spec.kind == "intersect":
+            return np.minimum(left, right) if self.spec.all else ((left > 0) & (right > 0)).astype(np.int64)
+        if self.spec.all:
+            return np.maximum(left - right, 0)
+        return ((left > 0) & (right == 0)).astype(np.int64)
+
+    def snapshot(self, checkpoint_id: int) -> OperatorSnapshot:
+        slots = self._index.live_slots()
+        counts = [Column(_LONG, c[slots]) for c in self._counts]
+        names = [f"{i}.{name}" for i, name in enumerate(self.ctx.output_schema.names)]
+        block = keyed_block(
+            self._index.keys(slots), counts, [*names, "left", "right"], n=len(slots),
+            max_parallelism=self.ctx.max_parallelism, kind="set-operation",
+        )  # fmt: skip
+        return OperatorSnapshot(keyed={"rows": block})

@@ -1,0 +1,169 @@
+"""The join of two windowed inputs: equal keys in equal windows, when the window closes."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from penstock.errors import UnsupportedError
+from penstock.runtime.kernels.key_index import KeyIndex
+from penstock.runtime.kernels.keyed_state import keyed_block, restored_columns
+from penstock.runtime.kernels.multimap import MultiMap
+from penstock.runtime.kernels.sorting import group_bounds, stable_argsort
+from penstock.runtime.operator import Operator, OperatorSnapshot
+from penstock.runtime.operators.calc import compile_condition
+from penstock.runtime.operators.emitting import batch_pieces, event_times, restored_watermark, watermark_state
+from penstock.runtime.operators.joining import (
+    bounded_slices,
+    joined,
+    matchable_rows,
+    null_columns,
+    take_all,
+)
+from penstock.types import logical as t
+from penstock.types.batch import Batch
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from penstock.jobgraph.specs import WindowJoinSpec
+    from penstock.runtime.operator import OperatorContext, Output, RestoredState
+
+LEFT, RIGHT = 0, 1
+Window = tuple[int, int]
+
+
+class WindowJoinOperator(Operator):
+    """Rows wait, batch by batch, under their window (start, end); when the watermark passes
+    its end, its rows are joined at once and dropped."""
+
+    def __init__(self, spec: WindowJoinSpec) -> None:
+        self.spec = spec
+        self._keys_of = (spec.left_keys, spec.right_keys)
+        self._windows_of = (spec.left_window, spec.right_window)
+
+    def open(self, ctx: OperatorContext, restored: RestoredState | None) -> None:
+        super().open(ctx, restored)
+        left, right = ctx.input_schemas
+        self._schemas = (left, right)
+        self._pair_schema = t.Schema((*left.fields, *right.fields))
+        self._condition = compile_condition(self.spec.condition, ctx)
+        self._open: dict[Window, tuple[list[Batch], list[Batch]]] = {}
+        self._watermark = restored_watermark(restored)
+        if restored is not None:
+            for name, side in (("left", LEFT), ("right", RIGHT)):
+                k = len(self._keys_of[side])
+                schema = self._schemas[side]
+                types = [*(schema.types[i] for i in self._keys_of[side]), *schema.types]
+                columns, n = restored_columns(restored.keyed.get(name, []), types)
+                if n:
+                    self._keep(side, Batch(schema, columns[k:], num_rows=n))
+        ctx.metrics.gauge("numOpenWindows", lambda: len(self._open))
+
+    def process(self, input_index: int, batch: Batch) -> Iterator[Output]:
+        if batch.kinds is not None and batch.kinds.any():
+            raise UnsupportedError(
+                "a window join needs append-only inputs",
+                expected="rows of kind +I",
+                got="an updating input",
+                where=self.ctx.name,
+                remedy="use a regular join",
+            )
+        late = event_times(batch, self._windows_of[input_index][1], self.ctx) - 1 <= self._watermark
+        if late.any():
+            self.ctx.metrics.inc("numLateRecordsDropped", int(late.sum()))
+            batch = batch.filter(~late)
+        if batch.num_rows:
+            self._keep(input_index, batch.with_kinds(None))
+        return iter(())
+
+    def _keep(self, side: int, batch: Batch) -> None:
+        start, end = self._windows_of[side]
+        starts, ends = batch.columns[start].values, batch.columns[end].values
+        order = stable_argsort(starts)
+        order = order[stable_argsort(ends[order])]
+        s, e = starts[order], ends[order]
+        ids = np.cumsum(np.concatenate(([False], (s[1:] != s[:-1]) | (e[1:] != e[:-1]))))
+        bounds = group_bounds(ids)
+        for low, high in zip(bounds[:-1].tolist(), bounds[1:].tolist(), strict=True):
+            rows = np.sort(order[low:high])
+            waiting = self._open.setdefault((int(s[low]), int(e[low])), ([], []))
+            waiting[side].append(batch if len(rows) == batch.num_rows else batch.take(rows))
+
+    # -- firing ------------------------------------------------------------------------
+
+    def on_watermark(self, watermark: int) -> Iterator[Output]:
+        if watermark <= self._watermark:
+            return
+        self._watermark = watermark
+        for window in sorted((w for w in self._open if w[1] - 1 <= watermark), key=lambda w: (w[1], w[0])):
+            sides = self._open.pop(window)
+            left, right = (
+                Batch.concat(batches) if batches else Batch.empty(self._schemas[side])
+                for side, batches in enumerate(sides)
+            )
+            for out in self._join(left, right):
+                yield from batch_pieces(out)
+
+    def _join(self, left: Batch, right: Batch) -> Iterator[Batch]:
+        index = KeyIndex([self._schemas[LEFT].types[i].with_nullable(True) for i in self.spec.left_keys])
+        right_slots, _ = index.upsert([right.columns[i] for i in self.spec.right_keys], right.num_rows)
+        left_slots = index.lookup([left.columns[i] for i in self.spec.left_keys], left.num_rows)
+        for batch, keys, slots in (
+            (left, self.spec.left_keys, left_slots),
+            (right, self.spec.right_keys, right_slots),
+        ):
+            usable = matchable_rows(batch, keys, ())
+            if usable is not None:
+                slots[~usable] = -1
+        stored = np.flatnonzero(right_slots >= 0)
+        table = MultiMap()
+        table.add(right_slots[stored], stored)
+        met_left = np.zeros(left.num_rows, np.bool_)
+        met_right = np.zeros(right.num_rows, np.bool_)
+        emits = self.spec.kind not in ("semi", "anti")
+        for part in bounded_slices(table.counts(left_slots)):
+            rows, entries = table.probe(left_slots[part])
+            rows = rows + part.start
+            if self._condition is not None and len(rows):
+                pair = [*take_all(left.columns, rows), *take_all(right.columns, entries)]
+                mask = self._condition(Batch(self._pair_schema, pair, num_rows=len(rows)))
+                rows, entries = rows[mask], entries[mask]
+            met_left[rows] = True
+            met_right[entries] = True
+            if emits and len(rows):
+                yield joined(
+                    self.ctx.output_schema, take_all(left.columns, rows), take_all(right.columns, entries)
+                )
+        kind = self.spec.kind
+        if not emits:
+            chosen = left.filter(met_left if kind == "semi" else ~met_left)
+            if chosen.num_rows:
+                yield joined(self.ctx.output_schema, chosen.columns, ())
+        if kind in ("left", "full"):
+            alone = left.filter(~met_left)
+            if alone.num_rows:
+                padding = null_columns(self._schemas[RIGHT], alone.num_rows)
+                yield joined(self.ctx.output_schema, alone.columns, padding)
+        if kind in ("right", "full"):
+            alone = right.filter(~met_right)
+            if alone.num_rows:
+                padding = null_columns(self._schemas[LEFT], alone.num_rows)
+                yield joined(self.ctx.output_schema, padding, alone.columns)
+
+    # -- state -------------------------------------------------------------------------
+
+    def snapshot(self, checkpoint_id: int) -> OperatorSnapshot:
+        keyed = {}
+        for name, side in (("left", LEFT), ("right", RIGHT)):
+            schema = self._schemas[side]
+            batches = [b for sides in self._open.values() for b in sides[side]]
+            batch = Batch.concat(batches) if batches else Batch.empty(schema)
+            names = [*(f"key{i}" for i in range(len(self._keys_of[side])))]
+            names += [f"{i}.{field.name}" for i, field in enumerate(schema.fields)]
+            keyed[name] = keyed_block(
+                [batch.columns[i] for i in self._keys_of[side]], batch.columns, names,
+                n=batch.num_rows, max_parallelism=self.ctx.max_parallelism, kind="window-join",
+            )  # fmt: skip
+        return OperatorSnapshot(keyed=keyed, unions=watermark_state(self._watermark))
