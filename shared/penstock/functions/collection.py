@@ -93,10 +93,15 @@ def _resolve_map(call: Resolution) -> tuple[list[t.LogicalType], t.LogicalType]:
     return targets, t.MapType(key, value, nullable=False)
 
 
+def _entries(keys: Sequence[Any], values: Sequence[Any]) -> list[tuple[Any, Any]]:
+    """Entries of a map; of equal keys the last value counts."""
+    if any(key is None for key in keys):
+        raise RecordError("a key of a map is NULL", expected="keys that are not NULL", got="NULL")
+    return list(dict(zip(keys, values, strict=True)).items())
+
+
 def _bind_map(call: Call) -> Any:
-    return external_rows(
-        call, lambda *row: list(dict(zip(row[::2], row[1::2], strict=True)).items()), nulls=True
-    )
+    return external_rows(call, lambda *row: _entries(row[::2], row[1::2]), nulls=True)
 
 
 def _resolve_row(call: Resolution) -> tuple[list[t.LogicalType], t.LogicalType]:
@@ -116,7 +121,7 @@ def _bind_row(call: Call) -> Any:
 
 
 register(FunctionDef("ARRAY", _resolve_array, _bind_array))
-register(FunctionDef("MAP", _resolve_map, _bind_map, costly=True))
+register(FunctionDef("MAP", _resolve_map, _bind_map, fails=True, costly=True))
 register(FunctionDef("ROW", _resolve_row, _bind_row))
 
 
@@ -388,7 +393,7 @@ def _from_arrays(keys: list[Any], values: list[Any]) -> list[tuple[Any, Any]]:
             expected=f"{len(keys)} values",
             got=str(len(values)),
         )
-    return list(dict(zip(keys, values, strict=True)).items())
+    return _entries(keys, values)
 
 
 def _resolve_union(call: Resolution) -> tuple[list[t.LogicalType], t.LogicalType]:
