@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from penstock.errors import UnsupportedError
-from penstock.functions.expr import AggregateCall, InputRef, Literal
+from penstock.functions.expr import AggregateCall, FieldAccess, InputRef, Literal
 from penstock.functions.registry import make_call
 from penstock.jobgraph import specs as s
 from penstock.jobgraph.graph import Broadcast, Forward, Hash, decode_job_graph, encode_job_graph
@@ -245,14 +245,13 @@ def test_nested_fields_are_read_alone() -> None:
     )
     graph = plan_job(plan(sink(project)))
     (spec,) = spec_of(graph, s.SourceSpec)
-    assert spec.schema.types[0] == row  # a projection above the source asks for the whole row
-
-    computed = msgspec.structs.replace(
-        table, schema=t.Schema.of(("c", BIGINT)), computed=(field_access(InputRef(0, row), "c"),)
-    )
-    graph = plan_job(plan(sink(n.Scan(table=computed, schema=computed.schema))))
-    (spec,) = spec_of(graph, s.SourceSpec)
     assert [f.name for f in spec.schema.types[0].fields] == ["c"]
+    assert spec.computed == (FieldAccess(InputRef(0, spec.schema.types[0]), 0, BIGINT),)
+
+    whole = msgspec.structs.replace(table, nested_projection=False)
+    graph = plan_job(plan(sink(msgspec.structs.replace(project, input=n.Scan(table=whole, schema=schema)))))
+    (spec,) = spec_of(graph, s.SourceSpec)
+    assert spec.schema.types[0] == row
 
 
 def test_equal_sub_plans_are_one() -> None:

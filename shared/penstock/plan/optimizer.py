@@ -17,6 +17,7 @@ from penstock.functions.expr import Call, Expr, InputRef, Literal
 from penstock.functions.registry import make_call
 from penstock.plan import nodes as n
 from penstock.plan.constants import assume
+from penstock.plan.nested import flatten_rows
 from penstock.plan.properties import Analysis
 from penstock.plan.pruning import prune
 from penstock.plan.pushdown import PushDown
@@ -52,6 +53,7 @@ def optimize(
         roots = _apply(roots, lambda node: _into_source(node, push_down))
     if late_sink is not None:
         roots = _attach_late(roots, late_sink)
+    roots = flatten_rows(_share(roots))
     roots = _share(roots)
     roots = list(prune(roots))  # type: ignore[arg-type]
     roots = _apply(roots, merge_projects)
