@@ -2,6 +2,7 @@
 
 from penstock.api import (
     KeyedProcessFunction,
+    Sink,
     StreamExecutionEnvironment,
     Types,
     ValueStateDescriptor,
@@ -29,6 +30,6 @@ env.execute_sql(
     .key_by(lambda row: row[0], key_type=Types.LONG())
     .process(CountVisits(), output_type=Types.TUPLE([Types.LONG(), Types.LONG()]))
     .uid("visits")
-    .sink_to("blackhole")
+    .sink_to(Sink.connector("blackhole"))
 )
 env.execute("visits")

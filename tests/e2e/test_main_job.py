@@ -41,7 +41,7 @@ def batch_answer(limit: int | None = None) -> pa.Table:
     connection.execute("SET TimeZone = 'UTC'")
     connection.register("flights", data.flights if limit is None else data.flights.slice(0, limit))
     connection.register("weather", data.weather)
-    return connection.execute(BATCH).to_arrow_table()
+    return connection.sql(BATCH).to_arrow_table()
 
 
 def assert_same(got: pa.Table, want: pa.Table) -> None:
@@ -65,14 +65,14 @@ def test_nothing_late_equals_batch(make_cluster, flights_run) -> None:
 
 def test_on_time_and_late_make_all(make_cluster, flights_run) -> None:
     cluster = make_cluster(taskmanagers=2, slots=2)
-    run = flights_run(cluster, delay="'1' HOUR")
+    run = flights_run(cluster, delay="'0' SECOND")
     run.submit()
     run.replay()
     run.wait()
     late = ds.dataset(run.out / "late", format="parquet").to_table()
     with ClusterClient(cluster.rest_url) as client:
         on_time = client.accumulators(run.job_id)["numRecordsAccepted"]
-    assert late.num_rows > 1_000
+    assert late.num_rows > 0
     assert on_time + late.num_rows == run.replayed
     # A late row is a whole input row, as it came.
     assert set(late["origin"].to_pylist()) <= {"EWR", "JFK", "LGA"}
