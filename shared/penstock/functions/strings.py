@@ -6,6 +6,7 @@ The hot ones run on whole Arrow arrays; those that no kernel matches exactly run
 from __future__ import annotations
 
 import uuid
+from functools import cache
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote_plus, unquote_plus
 
@@ -50,8 +51,13 @@ if TYPE_CHECKING:
     from penstock.functions.vector import Vector
 
 BOOLEAN, INT = t.BooleanType(), t.IntType()
-_EMPTY = pa.scalar("", pa.string())
 _JOIN_SKIP = pc.JoinOptions(null_handling="skip")
+
+
+@cache
+def _empty() -> pa.StringScalar:
+    # Not while importing: the first Arrow scalar imports pandas where that is installed.
+    return pa.scalar("", pa.string())
 
 
 def length_of(type_: t.LogicalType) -> int:
@@ -231,7 +237,7 @@ def _bind_concat(call: Call) -> Any:
             return Scalar(call.type, None)
         if isinstance(call.type, t.VarBinaryType):
             return Column(call.type, pc.binary_join_element_wise(*[a.values for a in args], pa.scalar(b"")))
-        return Column(call.type, pc.binary_join_element_wise(*[a.values for a in args], _EMPTY))
+        return Column(call.type, pc.binary_join_element_wise(*[a.values for a in args], _empty()))
 
     return run
 
@@ -263,7 +269,7 @@ def _bind_concat_ws(call: Call) -> Any:
         if all(a.null_count for a in arrays):
             # Arrow drops a row whose parts are all NULL; it is the empty string.
             missing = np.logical_and.reduce([~as_column(p, n).valid for p in parts])  # type: ignore[operator]
-            arrays[0] = pc.if_else(pa.array(missing), _EMPTY, arrays[0])
+            arrays[0] = pc.if_else(pa.array(missing), _empty(), arrays[0])
         return Column(
             call.type, pc.call_function("binary_join_element_wise", [*arrays, separator.values], _JOIN_SKIP)
         )
@@ -381,7 +387,7 @@ def _bind_token(call: Call) -> Any:
             single = np.diff(offsets) == 1
             if single.any():
                 empty = (
-                    single & Column.from_arrow(BOOLEAN, pc.equal(pc.fill_null(tokens, "x"), _EMPTY)).values
+                    single & Column.from_arrow(BOOLEAN, pc.equal(pc.fill_null(tokens, "x"), _empty())).values
                 )
                 tokens = pc.if_else(pa.array(empty), pa.scalar(None, pa.string()), tokens)
         return Column(call.type, tokens)
