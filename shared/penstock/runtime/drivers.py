@@ -7,6 +7,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from typing import TYPE_CHECKING
 
+from penstock.runtime.budget import RowBudget
 from penstock.runtime.operator import Operator
 
 if TYPE_CHECKING:
@@ -25,6 +26,10 @@ class AsyncOperator(Operator):
 
 class SourceDriver(AsyncOperator):
     """Makes rows. The task polls it when its input gates are empty-handed."""
+
+    def __init__(self) -> None:
+        #: Rows that ``poll`` should give at most, by what they cost here and downstream.
+        self.budget = RowBudget(4_096, least=512, most=16_384)
 
     @abstractmethod
     def poll(self) -> Batch | None:

@@ -36,13 +36,12 @@ if TYPE_CHECKING:
     from penstock.jobgraph.specs import CollectionSourceSpec, EnumeratorSpec, SourceSpec
     from penstock.runtime.operator import OperatorContext, Output, RestoredState
 
-_BATCH_ROWS = 16_384
-
 
 class EnumeratorOperator(SourceDriver):
     """State: list ``assigned`` (split ids in order of discovery)."""
 
     def __init__(self, spec: EnumeratorSpec) -> None:
+        super().__init__()
         self._spec = spec
         self._enumerator: SourceEnumerator | None = None
         self._assigned: list[str] = []
@@ -112,6 +111,7 @@ class SourceOperator(SourceDriver):
     """A reader. State: union ``splits`` ({split, watermark} JSON) and list ``arrival``."""
 
     def __init__(self, spec: SourceSpec) -> None:
+        super().__init__()
         self._spec = spec
         self._reader: SourceReader | None = None
         self._before_start: list[Split] = []
@@ -170,6 +170,7 @@ class SourceOperator(SourceDriver):
             on_error=spec.on_error,
             bad_record=self._bad.record,
         )
+        self._source_ctx = context
         await self._reader.open(context)
         if self._before_start:
             self._reader.add_splits(self._before_start)
@@ -209,6 +210,7 @@ class SourceOperator(SourceDriver):
         assert reader is not None
         if self._stopped or not self._mine:
             return None
+        self._source_ctx.batch_rows = self.budget.rows
         fetched = reader.poll()
         batch = None if fetched is None else self._rows(fetched)
         # Last: a split may have ended with these very rows, and then counts no more.
@@ -344,6 +346,7 @@ class CollectionSourceOperator(SourceDriver):
     """Rows given in the plan, all from subtask 0. State: list ``position`` (next row)."""
 
     def __init__(self, spec: CollectionSourceSpec) -> None:
+        super().__init__()
         self._spec = spec
         self._at = 0
         self._stopped = False
@@ -366,7 +369,7 @@ class CollectionSourceOperator(SourceDriver):
     def poll(self) -> Batch | None:
         if self._at >= self._rows.num_rows or self._stopped:
             return None
-        batch = self._rows.slice(self._at, _BATCH_ROWS)
+        batch = self._rows.slice(self._at, self.budget.rows)
         self._at += batch.num_rows
         if self._event_times is not None:
             highest = self._event_times.highest(batch)

@@ -25,6 +25,7 @@ from penstock.errors import InternalError
 from penstock.messages.slot import CheckpointMetrics
 from penstock.messages.states import ExecutionState
 from penstock.runtime.badrecords import BadRecords
+from penstock.runtime.budget import STEP_S, RowBudget
 from penstock.runtime.chain import Chain, ChainNode, blamed
 from penstock.runtime.checkpoints import TASK_UID, SnapshotWriter, restore_vertex, task_snapshot
 from penstock.runtime.drivers import AsyncOperator, SinkDriver
@@ -51,8 +52,6 @@ if TYPE_CHECKING:
     from penstock.runtime.outputs import Outputs
     from penstock.types.logical import Schema
 
-#: A step ends after this long; its input is cut so that no piece takes longer.
-STEP_S = 0.005
 #: At first a batch is cut to this many rows; then by what was measured.
 FIRST_ROWS = 256
 MAX_ROWS = 65_536
@@ -108,7 +107,7 @@ class Task:
         self._scheduled = False
         self._work: Iterator[None] | None = None
         self._todo: deque[Iterator[None]] = deque()
-        self._rows_per_step = FIRST_ROWS
+        self._budget = RowBudget(FIRST_ROWS, most=MAX_ROWS)
         self._timer: asyncio.TimerHandle | None = None
         self._timer_ms = 0
         self._background: set[asyncio.Task[Any]] = set()
@@ -390,7 +389,7 @@ class Task:
             work = self._source_work(node, now_ms)
             if work is not None:
                 return work
-        event = self.gates.poll(self._rows_per_step)
+        event = self.gates.poll(self._budget.rows)
         if event is not None:
             return self._gate_work(event)
         for node in self.chain.sources:
@@ -405,7 +404,7 @@ class Task:
         match event:
             case GateBatch(gate=gate, batch=batch):
                 self.records_in += batch.num_rows
-                return self._timed(self.chain.process(gate, batch), batch.num_rows)
+                return self._timed(self.chain.process(gate, batch), batch.num_rows, self._budget)
             case GateWatermark(gate=gate, value=value):
                 return self.chain.watermark(gate, value)
             case GateStatus(gate=gate, idle=idle):
@@ -419,21 +418,16 @@ class Task:
                 return self._checkpoint(barrier, alignment_ms)
         raise InternalError(f"unknown gate event {event!r}")
 
-    def _timed(self, work: Iterator[None], rows: int) -> Iterator[None]:
+    def _timed(
+        self, work: Iterator[None], rows: int, budget: RowBudget, before_s: float = 0.0
+    ) -> Iterator[None]:
         """Measures the time from pull to pull, to cut the next batch to a step."""
-        spent, at = 0.0, time.perf_counter()
+        spent, at = before_s, time.perf_counter()
         for _ in work:
             spent += time.perf_counter() - at
             yield
             at = time.perf_counter()
-        spent += time.perf_counter() - at
-        if spent > 0:
-            fits = rows * STEP_S / spent
-            # A small batch says little about a large one: grow at most fourfold at once.
-            fits = min(fits, 4.0 * max(rows, self._rows_per_step))
-            if spent < 2 * STEP_S:
-                fits = 0.5 * self._rows_per_step + 0.5 * fits
-            self._rows_per_step = int(max(1, min(MAX_ROWS, fits)))
+        budget.note(rows, spent + time.perf_counter() - at)
 
     # -- sources -------------------------------------------------------------------------
 
@@ -452,12 +446,15 @@ class Task:
             return None
         source: Any = node.operator
         if node not in self._resting:
+            started = time.perf_counter()
             rows = source.poll()
             if rows is not None:
+                spent_s = time.perf_counter() - started
                 # A trickle: let rows gather while the loop turns, instead of spinning on them.
                 if rows.num_rows < TRICKLE_ROWS:
                     self._resting.add(node)
-                return self.chain.emit(node, iter((rows,)))
+                work = self.chain.emit(node, iter((rows,)))
+                return self._timed(work, rows.num_rows, source.budget, spent_s)
         if source.ended():
             self._ended_sources.add(node)
             return self.chain.end_source(node)

@@ -98,7 +98,7 @@ class FrameProtocol(asyncio.BufferedProtocol):
     def _parse(self) -> None:
         view = self._view
         while self._end - self._start >= HEADER_BYTES:
-            length, *head = HEADER.unpack_from(view, self._start)
+            length, type_, flags, edge, producer, consumer = HEADER.unpack_from(view, self._start)
             if length > MAX_PAYLOAD_BYTES:
                 raise InternalError(f"a data frame of {length} bytes: not a peer of ours")
             body = self._start + HEADER_BYTES
@@ -106,12 +106,12 @@ class FrameProtocol(asyncio.BufferedProtocol):
             if there >= length:
                 self._start = body + length
                 # A copy: the batch keeps it, the buffer is used again.
-                self._on_frame(*head, bytes(view[body : self._start]))
+                self._on_frame(type_, flags, edge, producer, consumer, bytes(view[body : self._start]))
             elif length > _IN_PLACE_BYTES:
                 self._payload = bytearray(length)
                 self._payload[:there] = view[body : self._end]
                 self._filled = there
-                self._large = tuple(head)  # type: ignore[assignment]
+                self._large = (type_, flags, edge, producer, consumer)
                 self._start = self._end = 0
                 return
             else:

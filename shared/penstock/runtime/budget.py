@@ -1,0 +1,28 @@
+"""How many rows fit into a step, by what the last ones took."""
+
+from __future__ import annotations
+
+#: A step ends after this long; its input is cut so that no piece takes longer.
+STEP_S = 0.005
+
+
+class RowBudget:
+    """``rows``: expected to take about ``step_s``. Grows carefully, since a small batch
+    says little about a large one; shrinks at once when a batch took twice too long."""
+
+    __slots__ = ("_least", "_most", "_step_s", "rows")
+
+    def __init__(self, first: int, *, least: int = 1, most: int, step_s: float = STEP_S) -> None:
+        self.rows = first
+        self._least = least
+        self._most = most
+        self._step_s = step_s
+
+    def note(self, rows: int, spent_s: float) -> None:
+        """``rows`` rows took ``spent_s`` seconds."""
+        if spent_s <= 0 or not rows:
+            return
+        fits = min(rows * self._step_s / spent_s, 4.0 * max(rows, self.rows))
+        if spent_s < 2 * self._step_s:
+            fits = 0.5 * self.rows + 0.5 * fits
+        self.rows = int(max(self._least, min(self._most, fits)))

@@ -1,0 +1,32 @@
+"""Rows to a step: converges from any start, holds its bounds."""
+
+import pytest
+
+from penstock.runtime.budget import STEP_S, RowBudget
+
+
+@pytest.mark.parametrize("first", [1, 256, 65_536])
+@pytest.mark.parametrize("row_s", [1e-7, 1e-5, 1e-3])
+def test_converges_to_one_step(first: int, row_s: float) -> None:
+    budget = RowBudget(first, most=1_000_000)
+    for _ in range(40):
+        budget.note(budget.rows, budget.rows * row_s)
+    assert budget.rows * row_s == pytest.approx(STEP_S, rel=0.35)
+
+
+def test_one_long_batch_is_enough_to_shrink() -> None:
+    budget = RowBudget(10_000, most=65_536)
+    budget.note(10_000, 1.0)
+    assert budget.rows == 50
+
+
+def test_bounds() -> None:
+    budget = RowBudget(600, least=512, most=1_000)
+    budget.note(600, 10.0)
+    assert budget.rows == 512
+    for _ in range(10):
+        budget.note(512, 1e-9)
+    assert budget.rows == 1_000
+    budget.note(0, 1.0)
+    budget.note(5, 0.0)
+    assert budget.rows == 1_000
