@@ -5,10 +5,14 @@
     slots/<allocation>-<n>/     private folder of slot process n, removed at its end
     log/<allocation>-<n>.log    its stdout and stderr
     data.sock                   the data port's Unix socket
+    lock                        held while the process lives
+
+What a task manager that was killed left behind, the next one in the same place removes.
 """
 
 from __future__ import annotations
 
+import fcntl
 import shutil
 import tempfile
 from pathlib import Path
@@ -32,6 +36,20 @@ class Folders:
         try:
             for name in ("slots", "log"):
                 (self.path / name).mkdir(parents=True, exist_ok=True)
+            # One at a time: a sweep must not meet a lock that is made but not held yet.
+            with (base / ".taskmanagers").open("w") as gate:
+                fcntl.flock(gate, fcntl.LOCK_EX)
+                self._lock = (self.path / "lock").open("w")
+                fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                for lock in base.glob("*/lock"):
+                    _sweep(lock)
+        except BlockingIOError:
+            self._lock.close()
+            raise ExternalError(
+                f"another process uses the folder {self.path}",
+                where="taskmanager.resource-id",
+                remedy="give each task manager a name of its own, or none",
+            ) from None
         except OSError as err:
             raise ExternalError(
                 f"cannot make the folder {self.path}: {err.strerror}",
@@ -61,6 +79,20 @@ class Folders:
     def remove(self) -> None:
         """At the end: all but the logs, and those too when the folder is a temporary one."""
         shutil.rmtree(self.path / "slots", ignore_errors=True)
+        (self.path / "lock").unlink(missing_ok=True)
+        self._lock.close()
         for folder in (self._socket_folder, self._temporary):
             if folder is not None:
                 shutil.rmtree(folder, ignore_errors=True)
+
+
+def _sweep(lock: Path) -> None:
+    """Remove the slots' folders and the socket of a task manager that lives no more."""
+    with lock.open("w") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return  # it lives (or it is this one)
+        shutil.rmtree(lock.parent / "slots", ignore_errors=True)
+        (lock.parent / "data.sock").unlink(missing_ok=True)
+        lock.unlink(missing_ok=True)

@@ -18,7 +18,7 @@ from __future__ import annotations
 import enum
 import itertools
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Union
+from typing import TYPE_CHECKING, Any
 
 from penstock.errors import InternalError
 from penstock.messages.cluster import (
@@ -33,11 +33,26 @@ from penstock.messages.cluster import (
     SlotStatus,
 )
 from services.common.core import Answer, Asked, EffectFailed, Tick
+from services.taskmanager.events import (
+    Deliver,
+    Delivered,
+    End,
+    Ended,
+    Fork,
+    Forked,
+    MasterHeard,
+    Offer,
+    OfferAgain,
+    OfferAnswered,
+    ReportLost,
+    ReportSlots,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from penstock.messages.slot import Deploy
+    from services.taskmanager.events import Effect, Event
 
 
 #: Between asking a slot's process to end and killing it: when its slot is given back …
@@ -67,107 +82,6 @@ SLOT_TRANSITIONS: dict[SlotState, frozenset[SlotState]] = {
     _S.ACTIVE: frozenset({_S.ENDING, _S.FREE}),
     _S.ENDING: frozenset({_S.FORKING, _S.FREE}),
 }
-
-# -- effects -----------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True)
-class Offer:
-    """Offer these to the job's master, until answered. → ``OfferAnswered``."""
-
-    job_id: str
-    slots: tuple[SlotOffer, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Fork:
-    """Fork a process and send it ``deploy``. → ``Forked`` or EffectFailed. ``process``
-    numbers the processes of this task manager."""
-
-    process: int
-    slot_index: int
-    deploy: Deploy
-
-
-@dataclass(frozen=True, slots=True)
-class Deliver:
-    """Send a command to a slot's process. → ``Delivered``."""
-
-    token: int
-    process: int
-    command: Any
-
-
-@dataclass(frozen=True, slots=True)
-class End:
-    """End a process, orderly at first, by force after the grace. → ``Ended``."""
-
-    process: int
-    grace_ms: int
-
-
-@dataclass(frozen=True, slots=True)
-class ReportLost:
-    """Tell the master, after all that the process reported, that it is gone."""
-
-    process: int
-    job_id: str
-    allocation_id: str
-    reason: str
-
-
-@dataclass(frozen=True, slots=True)
-class ReportSlots:
-    """The slots changed: tell the resource manager now."""
-
-
-# -- events ------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True)
-class OfferAnswered:
-    """``accepted`` of those in ``offer``; the others are not wanted."""
-
-    offer: Offer
-    accepted: frozenset[str]
-
-
-@dataclass(frozen=True, slots=True)
-class Forked:
-    process: int
-    pid: int
-
-
-@dataclass(frozen=True, slots=True)
-class Delivered:
-    """``problem``: why not, or None."""
-
-    token: int
-    problem: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Ended:
-    """A process is gone, asked to or not; ``reason`` in words."""
-
-    process: int
-    reason: str
-
-
-@dataclass(frozen=True, slots=True)
-class MasterHeard:
-    """The job's master answered something."""
-
-    job_id: str
-
-
-@dataclass(frozen=True, slots=True)
-class OfferAgain:
-    """The bus was away: masters may have changed, offers may be lost."""
-
-
-Effect = Union[Answer, Offer, Fork, Deliver, End, ReportLost, ReportSlots]
-Event = Union[Asked, Tick, OfferAnswered, Forked, Delivered, Ended, MasterHeard, OfferAgain, EffectFailed]
 
 
 @dataclass(frozen=True, slots=True)

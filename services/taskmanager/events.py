@@ -1,0 +1,113 @@
+"""What comes into the slot table (events) and what goes out (effects)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Union
+
+from penstock.messages.cluster import SlotOffer
+from services.common.core import Answer, Asked, EffectFailed, Tick
+
+if TYPE_CHECKING:
+    from penstock.messages.slot import Deploy
+
+# -- effects -----------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Offer:
+    """Offer these to the job's master, until answered. → ``OfferAnswered``."""
+
+    job_id: str
+    slots: tuple[SlotOffer, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Fork:
+    """Fork a process and send it ``deploy``. → ``Forked`` or EffectFailed. ``process``
+    numbers the processes of this task manager."""
+
+    process: int
+    slot_index: int
+    deploy: Deploy
+
+
+@dataclass(frozen=True, slots=True)
+class Deliver:
+    """Send a command to a slot's process. → ``Delivered``."""
+
+    token: int
+    process: int
+    command: Any
+
+
+@dataclass(frozen=True, slots=True)
+class End:
+    """End a process, orderly at first, by force after the grace. → ``Ended``."""
+
+    process: int
+    grace_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class ReportLost:
+    """Tell the master, after all that the process reported, that it is gone."""
+
+    process: int
+    job_id: str
+    allocation_id: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class ReportSlots:
+    """The slots changed: tell the resource manager now."""
+
+
+# -- events ------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class OfferAnswered:
+    """``accepted`` of those in ``offer``; the others are not wanted."""
+
+    offer: Offer
+    accepted: frozenset[str]
+
+
+@dataclass(frozen=True, slots=True)
+class Forked:
+    process: int
+    pid: int
+
+
+@dataclass(frozen=True, slots=True)
+class Delivered:
+    """``problem``: why not, or None."""
+
+    token: int
+    problem: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """A process is gone, asked to or not; ``reason`` in words."""
+
+    process: int
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class MasterHeard:
+    """The job's master answered something."""
+
+    job_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class OfferAgain:
+    """The bus was away: masters may have changed, offers may be lost."""
+
+
+Effect = Union[Answer, Offer, Fork, Deliver, End, ReportLost, ReportSlots]
+Event = Union[Asked, Tick, OfferAnswered, Forked, Delivered, Ended, MasterHeard, OfferAgain, EffectFailed]
