@@ -201,10 +201,10 @@ def _random(spec: FieldSpec, rng: np.random.Generator, n: int, now_ms: int) -> C
             last = (1 << bits) - 1 if high is None else int(high)
             return _from_numbers(type_, rng.integers(first, last, n, dtype=np.int64, endpoint=True))
         case t.FloatType() | t.DoubleType():
-            width = np.finfo(np.float32 if isinstance(type_, t.FloatType) else np.float64).max / 4
-            first, last = (-width if low is None else low), (width if high is None else high)
-            values = first + rng.random(n) * (last - first)
-            return Column(type_, values.astype(np.float32 if isinstance(type_, t.FloatType) else np.float64))
+            dtype = np.float32 if isinstance(type_, t.FloatType) else np.float64
+            width = float(np.finfo(dtype).max) / 4
+            least, most = (-width if low is None else low), (width if high is None else high)
+            return Column(type_, (least + rng.random(n) * (most - least)).astype(dtype))
         case t.DecimalType(precision=p, scale=s):
             limit = 10 ** min(p, 18) - 1
             first = -limit if low is None else round(low * 10**s)

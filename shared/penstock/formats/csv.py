@@ -185,7 +185,7 @@ class CsvDecoder(Decoder):
         self, cells: pa.Table, messages: Sequence[bytes] | None, where: Callable[[int], str]
     ) -> Batch:
         names = self._names()
-        columns: list[Column | None] = []
+        columns: list[Column] = []
         keep = np.ones(cells.num_rows, np.bool_)
         for field in self._schema.fields:
             column = cells.column(names.index(field.name)).combine_chunks()

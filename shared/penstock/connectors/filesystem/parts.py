@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -87,15 +88,15 @@ class LineReader(PartReader):
                 start = max(start, len(header))
             offset = start if at is None else max(at, start)
             if at is None and self._payload["start"] > 0:
-                offset = await run(lambda: _next_line(handle, start))
+                offset = await run(partial(_next_line, handle, start))
             # Line numbers are known only when all of the file before was read.
             lines = len(header.splitlines()) if offset == start and self._payload["start"] == 0 else None
             while offset < end:
-                data = await run(lambda o=offset: _whole_lines(handle, o, end, quote))
+                data = await run(partial(_whole_lines, handle, offset, end, quote))
                 if not data:
                     return
                 where = self._path if lines is not None else f"{self._path} from byte {offset}"
-                yield Block(offset, lambda d=data, w=where, n=lines: self._decode(decoder, d, w, n))
+                yield Block(offset, partial(self._decode, decoder, data, where, lines))
                 offset += len(data)
                 if lines is not None:
                     lines += data.count(b"\n")
@@ -160,16 +161,20 @@ class ParquetReader(PartReader):
         run = self._ctx.run
         handle = await run(self._open)
         try:
-            file = await run(lambda: self._open_parquet(handle))
+            file = await run(partial(self._open_parquet, handle))
             columns = self._columns(file)
             for group in range(self._payload["first"] if at is None else at, self._payload["last"]):
                 batches = await run(
-                    lambda g=group: file.iter_batches(
-                        self._ctx.batch_rows, row_groups=[g], columns=columns, use_threads=False
+                    partial(
+                        file.iter_batches,
+                        self._ctx.batch_rows,
+                        row_groups=[group],
+                        columns=columns,
+                        use_threads=False,
                     )
                 )
-                while (rows := await run(lambda b=batches: next(b, None))) is not None:
-                    yield Block(group, lambda r=rows: self._to_batch(r))
+                while (rows := await run(partial(next, batches, None))) is not None:
+                    yield Block(group, partial(self._to_batch, rows))
         finally:
             await run(handle.close)
 
@@ -211,11 +216,11 @@ class ArrowReader(PartReader):
         run = self._ctx.run
         handle = await run(self._open)
         try:
-            batches = await run(lambda: self._batches(handle))
+            batches = await run(partial(self._batches, handle))
             index = 0
-            while (rows := await run(lambda: next(batches, None))) is not None:
+            while (rows := await run(partial(next, batches, None))) is not None:
                 if index >= (at or 0):
-                    yield Block(index, lambda r=rows: self._to_batch(r))
+                    yield Block(index, partial(self._to_batch, rows))
                 index += 1
         finally:
             await run(handle.close)

@@ -121,7 +121,7 @@ class ObjectFiles(Files):
         parts = urlsplit(root)
         self._root = f"{parts.scheme}://{parts.netloc}"
         try:
-            self._store = from_url(self._root, config=dict(options) or None)  # type: ignore[call-overload]
+            self._store = from_url(self._root, config=dict(options) or None)  # type: ignore[call-overload,arg-type]
         except Exception as err:
             raise ConnectorError(
                 f"cannot use object storage at '{root}'",

@@ -168,9 +168,7 @@ class Transactions:
         reply came: read the marker and see."""
         client = self._api.client
         batch_id = uuid.uuid4().hex
-        for number, (row_subject, data, headers) in enumerate(rows, 1):
-            head = {**(headers or {}), "Nats-Batch-Id": batch_id, "Nats-Batch-Sequence": str(number)}
-            await self._send(client.publish(row_subject, data, headers=head))
+        await self._send(self._publish_rows(rows, batch_id))
         head = {
             TRANSACTION_HEADER: "marker",
             "Nats-Expected-Last-Subject-Sequence": str(last_sequence),
@@ -196,6 +194,14 @@ class Transactions:
             where=f"transaction '{subject}'",
             remedy="check the stream's limits and that its allow_atomic is set (nats-server 2.12 or newer)",
         )
+
+    async def _publish_rows(self, rows: Sequence[StagedMessage], batch_id: str) -> None:
+        publish = self._api.client.publish
+        for number, (subject, data, headers) in enumerate(rows, 1):
+            head = {"Nats-Batch-Id": batch_id, "Nats-Batch-Sequence": str(number)}
+            if headers:
+                head.update(headers)
+            await publish(subject, data, headers=head)
 
     async def _send(self, call: Awaitable[Any]) -> Any:
         """None when the connection failed under it: whether it was stored is unknown."""

@@ -100,11 +100,7 @@ class RowMaker:
                 child = self._numbers(kind, field.type, numbers[field.name], n)
             else:
                 pool = _POOLS[kind](model.seed)[field.name]
-                child = (
-                    _spread(pool, epochs, PLACE[kind][1], before)
-                    if wide
-                    else _runs(pool, epochs, PLACE[kind][1])
-                )
+                child = _spread(pool, epochs, PLACE[kind][1], before)
             children.append(child)
             fields.append(pa.field(field.name, child.type))
         return Column(type_, pa.StructArray.from_arrays(children, fields=fields, mask=mask))
@@ -145,7 +141,10 @@ def _runs(pool: TextPool, epochs: np.ndarray, per_epoch: int) -> pa.Array:
     return parts[0] if len(parts) == 1 else pa.concat_arrays(parts)
 
 
-def _spread(pool: TextPool, epochs: np.ndarray, per_epoch: int, before: np.ndarray) -> pa.Array:
+def _spread(pool: TextPool, epochs: np.ndarray, per_epoch: int, before: np.ndarray | None) -> pa.Array:
+    """Texts on the rows of their kind; ``before`` None: every row is of it."""
+    if before is None:
+        return _runs(pool, epochs, per_epoch)
     runs = _consecutive(epochs)
     if len(runs) == 1:
         return pool.spread(runs[0][0] * per_epoch, before)
