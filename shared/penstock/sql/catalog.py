@@ -352,5 +352,6 @@ def _watermark(clause, schema: t.Schema, source: Source, zone: str, catalog: Cat
     return WatermarkSpec(rowtime=index, expr=bound)
 
 
-def renamed(table: Table, name: str) -> Table:
-    return replace(table, name=name)
+def with_options(table: Table, options: Mapping[str, str]) -> Table:
+    """The table with some options changed (an OPTIONS hint)."""
+    return replace(table, options={**table.options, **options}) if options else table

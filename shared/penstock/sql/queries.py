@@ -18,14 +18,14 @@ from penstock.plan import nodes as n
 from penstock.plan.properties import Analysis
 from penstock.plan.rewriting import plain, position
 from penstock.sql.aggregation import Aggregation, aggregate_nodes
-from penstock.sql.catalog import source_ref
+from penstock.sql.catalog import source_ref, with_options
 from penstock.sql.dialect import AsOf, TableArgument, TableFunction
 from penstock.sql.errors import Source
 from penstock.sql.expressions import ExpressionBinder, column_parts, dotted_parts, literal_number
 from penstock.sql.joins import bind_condition_subquery, bind_correlate, bind_join, make_join, scalar_subquery
 from penstock.sql.overs import Overs, window_nodes
 from penstock.sql.scope import Relation, ScopeColumn, unique_schema
-from penstock.sql.statements import catalog_name
+from penstock.sql.statements import catalog_name, hint_options
 from penstock.sql.values import values_node
 from penstock.sql.windows import WINDOW_FUNCTIONS, bind_window_table
 from penstock.types import logical as t
@@ -393,6 +393,8 @@ class QueryBinder:
             relation = self._view(name)
         elif name in self.catalog.tables:
             table = self.catalog.tables[name]
+            comments = [c for part in (node, *node.parts) for c in part.comments or []]
+            table = with_options(table, hint_options(comments))
             ref = source_ref(table, self.config)
             relation = Relation.of(n.Scan(table=ref, schema=ref.schema))
         else:

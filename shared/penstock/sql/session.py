@@ -14,7 +14,7 @@ from penstock.plan import nodes as n
 from penstock.plan.physical import plan_job
 from penstock.plan.rewriting import walk
 from penstock.sql import statements as st
-from penstock.sql.catalog import Catalog, View, build_table, sink_ref
+from penstock.sql.catalog import Catalog, View, build_table, sink_ref, with_options
 from penstock.sql.errors import Position, Source, did_you_mean
 from penstock.sql.functions import load_function
 from penstock.sql.queries import QueryBinder
@@ -180,7 +180,7 @@ class SqlSession:
                 where=str(insert.position),
             )
         table = self.catalog.table(insert.table, str(insert.position))
-        ref = sink_ref(table)
+        ref = sink_ref(with_options(table, insert.options))
         binder = QueryBinder(self.catalog, self.config, source)
         relation = binder._compact(binder.query(insert.query))
         node = self._fit(binder, insert, relation, ref)

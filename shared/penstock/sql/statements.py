@@ -12,7 +12,7 @@ from sqlglot import exp
 from sqlglot.errors import ErrorLevel, ParseError, TokenError
 from sqlglot.tokens import Token, TokenType
 
-from penstock.errors import SqlError
+from penstock.errors import SqlError, UnsupportedError
 from penstock.sql.dialect import Flink, FlinkParser
 from penstock.sql.errors import NOWHERE, Position, position_in
 
@@ -180,6 +180,7 @@ def parse_script(text: str) -> list[Statement]:
             remedy="close the quote; a quote inside a string is doubled: 'it''s'",
         ) from None
     _check_operators(tokens, text)
+    _check_hints(tokens, text)
     out: list[Statement] = []
     open_set: list[Insert] | None = None
     opened: Position = Position()
@@ -249,6 +250,30 @@ def _check_operators(tokens: list[Token], text: str) -> None:
                 where=str(position_in(text, token.start)),
                 remedy=f"write {_FOREIGN[written]}",
             )
+
+
+def hint_options(comments: list[str] | None) -> dict[str, str]:
+    """The options of ``/*+ OPTIONS('k' = 'v', …) */`` behind a table's name."""
+    out: dict[str, str] = {}
+    for comment in comments or []:
+        if comment.startswith("+"):
+            text = comment[1:]
+            parser = _StatementParser(error_level=ErrorLevel.IMMEDIATE, dialect=Flink())
+            out.update(_run(parser, lambda p: p.options_hint(), Flink().tokenize(text), text))
+    return out
+
+
+def _check_hints(tokens: list[Token], text: str) -> None:
+    """Hints stand in comments; one that we do not know must not be dropped in silence."""
+    for token in tokens:
+        for comment in token.comments or []:
+            if comment.startswith("+") and not comment[1:].strip().upper().startswith("OPTIONS"):
+                raise UnsupportedError(
+                    f"the hint {comment[1:].strip()}",
+                    expected="OPTIONS('key' = 'value') behind a table's name",
+                    where=str(position_in(text, token.start)),
+                    remedy="leave it out: the planner chooses how to join",
+                )
 
 
 def _unclosed(text: str) -> Position:
@@ -328,6 +353,10 @@ class _StatementParser(FlinkParser):
             "DESCRIBE, USE, BEGIN STATEMENT SET)"
         )
         raise AssertionError
+
+    def options_hint(self) -> dict[str, str]:
+        self._expect("OPTIONS")
+        return self._options()
 
     # -- helpers ------------------------------------------------------------------------
 
@@ -534,6 +563,7 @@ class _StatementParser(FlinkParser):
         name = self._dotted("a table's name")
         if self._match_text_seq("PARTITION", advance=False):
             self.raise_error("Expecting a query (static PARTITION clauses are not supported)")
+        options = hint_options(self._prev.comments)
         columns: tuple[exp.Identifier, ...] = ()
         if self._match(TokenType.L_PAREN, advance=False) and self._next.text.upper() not in (
             "SELECT", "WITH", "VALUES", "(",
@@ -541,7 +571,7 @@ class _StatementParser(FlinkParser):
             self._open()
             columns = tuple(self._parse_csv(lambda: self._name("a column")))
             self._close()
-        return Insert(name, table, self._query(), columns, overwrite)
+        return Insert(name, table, self._query(), columns, overwrite, options)
 
     def _set(self, here: Position) -> SetOption:
         self._advance()
