@@ -1,0 +1,301 @@
+"""OVER aggregates: each row with aggregates of the rows before it in its partition."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from penstock.errors import UnsupportedError
+from penstock.runtime.kernels.accumulators import CellAccumulator
+from penstock.runtime.kernels.aggregates import AggregateSet
+from penstock.runtime.kernels.key_index import KeyIndex
+from penstock.runtime.kernels.keyed_state import keyed_block, restored_columns
+from penstock.runtime.kernels.sorting import (
+    changes,
+    group_bounds,
+    position_in_group,
+    sort_indices,
+    stable_argsort,
+)
+from penstock.runtime.operator import MAX_WATERMARK, Operator, OperatorSnapshot
+from penstock.runtime.operators.changes import TimeToLive, typed
+from penstock.runtime.operators.emitting import batch_pieces, event_times, restored_watermark, watermark_state
+from penstock.runtime.operators.joining import bounded_slices
+from penstock.types import logical as t
+from penstock.types.batch import Batch
+from penstock.types.column import Column
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from penstock.jobgraph.specs import OverSpec
+    from penstock.runtime.operator import OperatorContext, Output, RestoredState
+
+_BOOL = t.BooleanType(False)
+
+
+class OverOperator(Operator):
+    """Ordered by event time, rows come out when the watermark passes them (late ones are
+    dropped); without an order, as they arrive; by any other order, at the end of a bounded
+    input.
+
+    An unbounded frame keeps running accumulators per partition, which a batch continues by
+    a segmented scan; a bounded frame keeps the rows that later frames reach back to.
+    """
+
+    def __init__(self, spec: OverSpec) -> None:
+        self.spec = spec
+        self._bounded = spec.preceding is not None
+
+    def open(self, ctx: OperatorContext, restored: RestoredState | None) -> None:
+        super().open(ctx, restored)
+        self._schema = ctx.input_schemas[0]
+        types = self._schema.types
+        order = self.spec.order
+        self._timed = (
+            bool(order) and isinstance(types[order[0].index], t.TIMESTAMPS) and not order[0].descending
+        )
+        if self.spec.frame == "range" and self._bounded and not self._timed:
+            raise UnsupportedError(
+                "a RANGE frame of a given length needs an ascending event-time order",
+                expected="ORDER BY a TIMESTAMP column",
+                got="another order",
+                where=ctx.name,
+                remedy="use ROWS, or order by the table's row time",
+            )
+        self._keys = KeyIndex([types[i] for i in self.spec.partition])
+        self._state = AggregateSet(self.spec.aggregates, types, function=ctx.function)
+        self._pending: list[Batch] = []
+        self._history = Batch.empty(self._schema)
+        self._watermark = restored_watermark(restored)
+        self._ttl = TimeToLive(self.spec.ttl_ms, ctx)
+        if restored is not None:
+            self._restore(restored)
+
+    def process(self, input_index: int, batch: Batch) -> Iterator[Output]:
+        signs = batch.signs()
+        if signs is not None and (signs < 0).any():
+            raise UnsupportedError(
+                "an OVER aggregate needs an append-only input",
+                expected="rows of kind +I",
+                got="−U or −D",
+                where=self.ctx.name,
+            )
+        batch = batch.with_kinds(None)
+        if self._timed:
+            late = event_times(batch, self.spec.order[0].index, self.ctx) <= self._watermark
+            if late.any():
+                self.ctx.metrics.inc("numLateRecordsDropped", int(late.sum()))
+                batch = batch.filter(~late)
+        if not batch.num_rows:
+            return
+        if self.spec.order:
+            self._pending.append(batch)
+        else:
+            yield from self._emit(batch)
+
+    def on_watermark(self, watermark: int) -> Iterator[Output]:
+        if watermark <= self._watermark:
+            return
+        self._watermark = watermark
+        if not self._pending or not (self._timed or watermark == MAX_WATERMARK):
+            return
+        rows = Batch.concat(self._pending)
+        self._pending = []
+        if self._timed:
+            due = rows.columns[self.spec.order[0].index].values <= watermark
+            rest = rows.filter(~due)
+            self._pending = [rest] if rest.num_rows else []
+            rows = rows.filter(due)
+        if rows.num_rows:
+            yield from self._emit(rows)
+
+    def _emit(self, rows: Batch) -> Iterator[Batch]:
+        slots, new = self._keys.upsert([rows.columns[i] for i in self.spec.partition], rows.num_rows)
+        if not self._bounded:
+            self._state.reset(new, self._keys.high)
+            self._ttl.touch(slots, self._keys.high)
+        order = sort_indices(rows.columns, self.spec.order, first=slots)
+        rows, slots = rows.take(order), slots[order]
+        results = self._bounded_frames(rows, slots) if self._bounded else self._running(rows, slots)
+        if self.spec.order:  # across partitions, by the order itself
+            by_order = sort_indices(rows.columns, self.spec.order)
+            rows, results = rows.take(by_order), [c.take(by_order) for c in results]
+        else:
+            back = np.empty(len(order), np.int64)
+            back[order] = np.arange(len(order))
+            rows, results = rows.take(back), [c.take(back) for c in results]
+        schema = self.ctx.output_schema
+        out = rows.with_columns(schema, typed(schema, [*rows.columns, *results]))
+        yield from batch_pieces(out)
+
+    def _last_peers(self, rows: Batch, slots: np.ndarray) -> np.ndarray:
+        """Row whose frame a row shares: itself, or for RANGE its last peer in the order."""
+        n = len(slots)
+        if self.spec.frame == "rows" or not self.spec.order:
+            return np.arange(n)
+        opens = changes(rows.columns, self.spec.order, np.arange(n))
+        opens[1:] |= slots[1:] != slots[:-1]
+        first = np.flatnonzero(opens)
+        return (np.append(first[1:], n) - 1)[np.cumsum(opens) - 1]
+
+    # -- unbounded frames ----------------------------------------------------------------
+
+    def _running(self, rows: Batch, slots: np.ndarray) -> list[Column]:
+        """Rows sorted by partition and order; the state moves on past them."""
+        if not all(isinstance(a, CellAccumulator) for a in self._state.accumulators):
+            return self._step_by_step(rows, slots)
+        n = len(slots)
+        scratch = self._state.fresh()
+        scratch.reset(np.arange(n), n)
+        scratch.add(np.arange(n), rows.columns, None)
+        bounds = group_bounds(slots)
+        first, last = bounds[:-1], bounds[1:] - 1
+        scratch.absorb(first, self._state, slots[first])
+        for accumulator in scratch.accumulators:
+            assert isinstance(accumulator, CellAccumulator)
+            for i, ufunc in enumerate(accumulator.combine):
+                cell = accumulator.cells[i][:n]
+                accumulator.cells[i][:n] = _scan(ufunc, cell, slots, int(np.diff(bounds).max()))
+        self._state.reset(slots[first], self._keys.high)
+        self._state.absorb(slots[last], scratch, last)
+        return scratch.results(self._last_peers(rows, slots))
+
+    def _step_by_step(self, rows: Batch, slots: np.ndarray) -> list[Column]:
+        """One row of every partition at a time, for aggregates that cannot be scanned."""
+        position = position_in_group(slots)
+        by_step = stable_argsort(position)
+        bounds = group_bounds(position[by_step])
+        parts: list[list[Column]] = []
+        for low, high in zip(bounds[:-1].tolist(), bounds[1:].tolist(), strict=True):
+            chosen = by_step[low:high]
+            self._state.add(slots[chosen], [c.take(chosen) for c in rows.columns], None)
+            parts.append(self._state.results(slots[chosen]))
+        back = np.empty(len(slots), np.int64)
+        back[by_step] = np.arange(len(slots))
+        wanted = back[self._last_peers(rows, slots)]
+        return [Column.concat([p[i] for p in parts]).take(wanted) for i in range(len(parts[0]))]
+
+    # -- bounded frames ------------------------------------------------------------------
+
+    def _bounded_frames(self, rows: Batch, slots: np.ndarray) -> list[Column]:
+        past = self._history
+        past_slots, _ = self._keys.upsert([past.columns[i] for i in self.spec.partition], past.num_rows)
+        merged = Batch.concat([past, rows]) if past.num_rows else rows
+        of = np.concatenate((past_slots, slots))
+        # History holds earlier rows only, in order: stable by partition keeps it in front.
+        order = stable_argsort(of)
+        merged, of = merged.take(order), of[order]
+        mine = np.flatnonzero(order >= past.num_rows)
+        low = self._frame_starts(merged, of)[mine]
+        high = self._last_peers(merged, of)[mine] + 1
+        parts: list[list[Column]] = []
+        for part in bounded_slices(high - low, limit=262_144):
+            counts = (high - low)[part]
+            total = int(counts.sum())
+            shift = np.cumsum(counts) - counts
+            inputs = np.arange(total) + np.repeat(low[part] - shift, counts)
+            targets = np.repeat(np.arange(len(counts)), counts)
+            scratch = self._state.fresh()
+            scratch.reset(np.arange(len(counts)), len(counts))
+            scratch.add(targets, [c.take(inputs) for c in merged.columns], None)
+            parts.append(scratch.results(np.arange(len(counts))))
+        results = [Column.concat([p[i] for p in parts]) for i in range(len(parts[0]))]
+        self._keep_history(merged, of)
+        return results
+
+    def _frame_starts(self, rows: Batch, of: np.ndarray) -> np.ndarray:
+        n = len(of)
+        bounds = group_bounds(of)
+        start = np.repeat(bounds[:-1], np.diff(bounds))
+        assert self.spec.preceding is not None
+        if self.spec.frame == "rows":
+            return np.maximum(np.arange(n) - self.spec.preceding, start)
+        times = rows.columns[self.spec.order[0].index].values
+        # Where (partition, time - preceding) would stand among the rows.
+        at = np.concatenate((times - self.spec.preceding, times))
+        group = np.concatenate((of, of))
+        order = stable_argsort(at)
+        order = order[stable_argsort(group[order])]
+        is_row = order >= n
+        before = np.cumsum(is_row) - is_row
+        out = np.empty(n, np.int64)
+        out[order[~is_row]] = before[~is_row]
+        return np.maximum(out, start)
+
+    def _keep_history(self, rows: Batch, of: np.ndarray) -> None:
+        assert self.spec.preceding is not None
+        if self.spec.frame == "rows":
+            bounds = group_bounds(of)
+            end = np.repeat(bounds[1:], np.diff(bounds))
+            keep = np.arange(len(of)) >= end - self.spec.preceding
+        else:
+            times = rows.columns[self.spec.order[0].index].values
+            keep = times > self._watermark - self.spec.preceding
+            if self._watermark == MAX_WATERMARK:
+                keep = np.zeros(len(of), np.bool_)
+        self._history = rows.filter(keep)
+        gone = np.setdiff1d(of, of[keep])
+        self._keys.free(gone)
+
+    def on_processing_time(self, now_ms: int) -> Iterator[Output]:
+        due = self._ttl.due(now_ms)
+        self._state.release(due)
+        self._keys.free(due)
+        return iter(())
+
+    # -- state ---------------------------------------------------------------------------
+
+    def snapshot(self, checkpoint_id: int) -> OperatorSnapshot:
+        rows = Batch.concat([self._history, *self._pending])
+        is_past = np.zeros(rows.num_rows, np.bool_)
+        is_past[: self._history.num_rows] = True
+        key_names = [f"key{i}" for i in range(len(self.spec.partition))]
+        row_names = [f"{i}.{name}" for i, name in enumerate(self._schema.names)]
+        most = self.ctx.max_parallelism
+        keyed = {
+            "rows": keyed_block(
+                [rows.columns[i] for i in self.spec.partition], [*rows.columns, Column(_BOOL, is_past)],
+                [*key_names, *row_names, "past"], n=rows.num_rows, max_parallelism=most, kind="over",
+            )
+        }  # fmt: skip
+        slots = self._keys.live_slots() if not self._bounded else np.empty(0, np.int64)
+        keys = self._keys.keys(slots)
+        for name, chosen, columns, labels in self._state.state_tables(slots):
+            keyed[name] = keyed_block(
+                keys if chosen is None else [k.take(chosen) for k in keys], columns, [*key_names, *labels],
+                n=len(slots) if chosen is None else len(chosen), max_parallelism=most, kind="over",
+            )  # fmt: skip
+        return OperatorSnapshot(keyed=keyed, unions=watermark_state(self._watermark))
+
+    def _restore(self, restored: RestoredState) -> None:
+        k = len(self.spec.partition)
+        key_types = [self._schema.types[i] for i in self.spec.partition]
+        columns, n = restored_columns(
+            restored.keyed.get("rows", []), [*key_types, *self._schema.types, _BOOL]
+        )
+        if n:
+            rows = Batch(self._schema, columns[k:-1], num_rows=n)
+            past = columns[-1].values
+            self._history = rows.filter(past)
+            waiting = rows.filter(~past)
+            self._pending = [waiting] if waiting.num_rows else []
+        for name, types, put in self._state.state_loaders():
+            columns, n = restored_columns(restored.keyed.get(name, []), [*key_types, *types])
+            if n:
+                slots, new = self._keys.upsert(columns[:k], n)
+                self._state.reset(new, self._keys.high)
+                self._ttl.touch(slots, self._keys.high)
+                put(slots, columns[k:])
+
+
+def _scan(ufunc: np.ufunc, values: np.ndarray, groups: np.ndarray, longest: int) -> np.ndarray:
+    """Running ``ufunc`` within runs of equal groups, by doubling steps."""
+    out = values.copy()
+    step = 1
+    while step < longest:
+        same = groups[step:] == groups[:-step]
+        out[step:] = np.where(same, ufunc(out[step:], out[:-step]), out[step:])
+        step *= 2
+    return out
