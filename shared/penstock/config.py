@@ -124,6 +124,9 @@ STORAGE_OPTIONS_PREFIX = "storage.options."
 LEASE_TTL_MS = _option(
     "high-availability.lease-duration", 5_000, parse_duration_ms, "Expiry of a leader's lease."
 )
+REST_ADDRESS = _option(
+    "rest.address", "", _str, "The cluster that programs are sent to; empty = one of their own."
+)
 REST_PORT = _option("rest.port", 8081, _parse_int, "Port of the dispatcher's REST API; 0 = any.")
 REST_BIND = _option("rest.bind-address", "127.0.0.1", _str, "Address the REST API binds.")
 NUM_SLOTS = _option("taskmanager.numberOfTaskSlots", 1, _parse_int, "Slots a task manager offers.")

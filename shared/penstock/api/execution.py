@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from penstock.api.client import TERMINAL, ClusterClient
+from penstock.config import REST_ADDRESS
 from penstock.errors import UnsupportedError
 
 if TYPE_CHECKING:
@@ -90,7 +91,7 @@ class JobClient:
 def submit(graph: JobGraph, config: Mapping[str, str]) -> JobClient:
     """Send the job to the configured cluster; without one, start an embedded cluster that has
     enough slots and ends with the job."""
-    address = config.get("rest.address") or os.environ.get(CLUSTER_VARIABLE)
+    address = REST_ADDRESS.read(config) or os.environ.get(CLUSTER_VARIABLE)
     cluster: Any = None
     if not address:
         from penstock.cli.embedded import EmbeddedCluster

@@ -14,6 +14,7 @@ from penstock.jobgraph.specs import KeyedProcessSpec, WatermarkSpec
 from penstock.runtime.operators.keyed_process import KeyedProcessOperator
 from penstock.runtime.operators.output_tag import OutputTag
 from penstock.runtime.state.descriptors import MapStateDescriptor, ValueStateDescriptor
+from penstock.runtime.state.snapshot import SnapshotReader
 from penstock.testing.graphs import GraphBuilder
 from penstock.testing.harness import JobHarness, run_graph
 from penstock.testing.operator_harness import Subtask
@@ -294,12 +295,22 @@ def test_in_a_job(backend: str, parallelism: int) -> None:
     assert sorted(result.rows) == sorted(expected)
 
 
+async def keyed_rows(checkpoint: Any, store: Any) -> int:
+    """Rows of keyed state in a checkpoint: the restore is one from the middle."""
+    handles = [h for vertex in checkpoint.handles.values() for h in vertex]
+    readers = [await SnapshotReader.of_handle(h, store) for h in handles]
+    states = [s for r in readers for op in r.footer.operators for s in op.states if s.kind == "keyed"]
+    return sum(block.rows for state in states for block in state.blocks)
+
+
 @pytest.mark.parametrize("backend", ["hashmap", "leveldb"])
 async def test_state_and_timers_survive_a_restore_at_another_parallelism(backend: str) -> None:
     config = {"state.backend.type": backend}
     graph = counting_graph(40_000, 100)
     async with JobHarness(graph, parallelism=2, config=config) as job:
+        await job.until(lambda: any(m.records_out > 2_000 for m in job.metrics().values()))
         checkpoint = await job.checkpoint()
+    assert await keyed_rows(checkpoint, job.store) > 0
     async with JobHarness(graph, parallelism=3, config=config, restore=checkpoint, store=job.store) as second:
         result = await second.wait()
     expected = [(k, n) for k in range(100) for n in range(1, 401)] + [(k, -400) for k in range(100)]

@@ -268,6 +268,7 @@ async def test_windows_survive_a_restore_at_another_parallelism(backend: str, wi
     async with JobHarness(graph, parallelism=1) as plain:
         expected = (await plain.wait()).rows
     async with JobHarness(graph, parallelism=2, config=config) as job:
+        await job.until(lambda: any(m.records_out > 2_000 for m in job.metrics().values()))
         checkpoint = await job.checkpoint()
     async with JobHarness(graph, parallelism=3, config=config, restore=checkpoint, store=job.store) as again:
         result = await again.wait()
