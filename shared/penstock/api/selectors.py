@@ -34,6 +34,8 @@ class _Probe:
     def __init__(self, schema: Schema) -> None:
         object.__setattr__(self, "_schema", schema)
 
+    _schema: Schema
+
     def __getattr__(self, name: str) -> _Field:
         try:
             return _Field(self._schema.index(name))

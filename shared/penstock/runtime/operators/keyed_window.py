@@ -85,7 +85,7 @@ class KeyedWindowOperator(Operator):
         self._scope = Scope()
         width = spec.record_columns or len(schema)
         self._contents = _Contents(spec.kind, call, backend, self._scope, schema.select(range(width)))
-        self._sessions = None
+        self._sessions: Any = None
         if spec.window.kind == "session":
             pairs = t.ArrayType(t.ArrayType(t.BigIntType()))
             self._sessions = backend.state(ValueStateDescriptor("session-windows", pairs))
@@ -123,10 +123,7 @@ class KeyedWindowOperator(Operator):
         late: list[int] = []
         assign = self._assigner(times)
         for i, (key, row, time) in enumerate(zip(keys, rows, times.tolist(), strict=True)):
-            self._guarded(
-                lambda i=i, key=key, row=row, time=time: self._element(assign(i), key, row, time, late, i),
-                row,
-            )
+            self._guarded(row, self._element, assign(i), key, row, time, late, i)
             if len(self._emit.items) >= OUTPUT_ROWS:
                 yield from self._emit.flush()
         yield from self._emit.flush()
@@ -298,18 +295,18 @@ class KeyedWindowOperator(Operator):
             left = [w for w in self._sessions.value() or () if tuple(w) != window]
             self._sessions.update(left or None)
 
-    def _guarded(self, action: Callable[[], None], record: Any) -> None:
+    def _guarded(self, record: Any, action: Callable[..., None], *args: Any) -> None:
         """Run user code under the error policy, undoing everything of it when it fails."""
         journal, emit = self._backend.journal, self._emit
         if journal is None:
             try:
-                action()
+                action(*args)
             except Exception as err:
                 self._function.failed(err, record, "window function")
             return
         mark = emit.mark()
         try:
-            action()
+            action(*args)
         except Exception as err:
             journal.rollback()
             emit.undo(mark)
@@ -319,7 +316,7 @@ class KeyedWindowOperator(Operator):
     def on_watermark(self, watermark: int) -> Iterator[Output]:
         self._watermark = watermark
         for time, (key, window) in self._backend.event_timers.due(watermark):
-            self._guarded(lambda time=time, key=key, window=window: self._on_timer(time, key, window), window)
+            self._guarded(window, self._on_timer, time, key, window)
             if len(self._emit.items) >= OUTPUT_ROWS:
                 yield from self._emit.flush()
         yield from self._emit.flush()
@@ -340,9 +337,7 @@ class KeyedWindowOperator(Operator):
     def on_processing_time(self, now_ms: int) -> Iterator[Output]:
         queue = self._backend.processing_timers
         for time_ms, (key, window) in queue.due(now_ms):
-            self._guarded(
-                lambda time_ms=time_ms, key=key, window=window: self._on_clock(time_ms, key, window), window
-            )
+            self._guarded(window, self._on_clock, time_ms, key, window)
             if len(self._emit.items) >= OUTPUT_ROWS:
                 yield from self._emit.flush()
         yield from self._emit.flush()
@@ -366,10 +361,7 @@ class KeyedWindowOperator(Operator):
         time goes on to its end there."""
         if not self._spec.event_time:
             for time_ms, (key, window) in self._backend.processing_timers.due(MAX_WATERMARK):
-                self._guarded(
-                    lambda time_ms=time_ms, key=key, window=window: self._on_clock(time_ms, key, window),
-                    window,
-                )
+                self._guarded(window, self._on_clock, time_ms, key, window)
         yield from self._emit.flush()
 
     # -- checkpoints ------------------------------------------------------------------------------------

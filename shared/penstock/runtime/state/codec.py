@@ -26,7 +26,8 @@ _EPOCH = dt.datetime(1970, 1, 1)
 _EPOCH_UTC = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 _US = dt.timedelta(microseconds=1)
 
-Convert = "Callable[[Any], Any]"
+if TYPE_CHECKING:
+    Convert = Callable[[Any], Any]
 
 
 class Codec(NamedTuple):

@@ -105,7 +105,7 @@ class LevelDBStateBackend(KeyedStateBackend):
             bloom_filter_bits=10,
         )
         self._cache_entries = cache_entries
-        self._key_codec = tuple_codec(space.types) if space.types else None
+        self._key_codec = tuple_codec(space.types)
         self._groups: dict[Any, int] = {}
         self._codecs: dict[int, tuple[Any, Any]] = {}
         self._ids: dict[str, int] = {}

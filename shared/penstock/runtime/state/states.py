@@ -43,7 +43,7 @@ class Journal:
     """Undoes the state writes and timers of one record."""
 
     def __init__(self) -> None:
-        self._undo: list[Callable[[], None]] = []
+        self._undo: list[Callable[[], Any]] = []
         self._seen: set[tuple[int, Any]] = set()
 
     def first_touch(self, table: Table, key: Any) -> bool:
@@ -53,7 +53,7 @@ class Journal:
         self._seen.add(entry)
         return True
 
-    def add(self, undo: Callable[[], None]) -> None:
+    def add(self, undo: Callable[[], Any]) -> None:
         self._undo.append(undo)
 
     def commit(self) -> None:
