@@ -134,6 +134,11 @@ REFUSED: dict[str, tuple[str, tuple[str, ...]]] = {
         ("only inserts", "files"),
     ),
     "unbounded sort": ("SELECT * FROM auctions ORDER BY seller", ("ORDER BY", "LIMIT")),
+    "over without order": ("SELECT SUM(price) OVER (PARTITION BY bidder) FROM bids", ("ORDER BY",)),
+    "unbounded ranking": (
+        "SELECT ROW_NUMBER() OVER (PARTITION BY bidder ORDER BY ts) FROM bids",
+        ("ROW_NUMBER", "r <= 10"),
+    ),
     "over without time": (
         "SELECT SUM(price) OVER (PARTITION BY bidder ORDER BY price) FROM bids",
         ("event-time",),

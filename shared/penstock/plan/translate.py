@@ -610,6 +610,14 @@ class Translator:
         known = self.analysis.of(node.input)
         if known.updating and not self.analysis.final:
             raise UnsupportedError("OVER on an updating input", expected="an append-only input")
+        ranking = [c.function for c in node.aggregates if c.function in ("ROW_NUMBER", "RANK", "DENSE_RANK")]
+        if ranking:
+            raise UnsupportedError(
+                f"{ranking[0]} that is not bounded by a condition",
+                expected=f"WHERE rank <= n around {ranking[0]}() OVER (…), one ranking function alone",
+                remedy="filter on it in an outer query: SELECT * FROM (SELECT *, ROW_NUMBER() OVER (…) AS r …) "
+                "WHERE r <= 10",
+            )
         times = known.rowtimes | known.proctimes
         if not self.analysis.final and (not node.order or node.order[0].index not in times):
             raise UnsupportedError(

@@ -78,6 +78,12 @@ class Overs:
                 window,
                 remedy="ROW_NUMBER, RANK, DENSE_RANK and aggregates work",
             )
+        if not self._order(window):
+            raise self.ctx.source.unsupported(
+                f"{name} OVER without ORDER BY (it would need all rows first)",
+                window,
+                remedy="add ORDER BY for a running aggregate, or join the rows with a GROUP BY of them",
+            )
         return draft(self.ctx, inner, binder)
 
     def _frame(self, window: exp.Window) -> tuple[str, int | None]:
