@@ -1,0 +1,109 @@
+"""The key index and the multimap against dicts: growth, freeing, reuse, NULLs."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from penstock.errors import InternalError
+from penstock.runtime.kernels.key_index import KeyIndex
+from penstock.runtime.kernels.multimap import MultiMap
+from penstock.types import logical as t
+from penstock.types.column import Column
+
+NAN = float("nan")
+SHAPES = {
+    "int": ([t.IntType()], lambda x: (x,)),
+    "string": ([t.VarCharType()], lambda x: (None if x is None else "k" * (x % 5) + str(x),)),
+    "mixed": (
+        [t.DoubleType(), t.VarCharType()],
+        lambda x: (None, None) if x is None else (x % 7 / 2, "é" + str(x)),
+    ),
+    "decimal": ([t.DecimalType(38, 0)], lambda x: (None if x is None else x * 10**25,)),
+}
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+@settings(max_examples=25, deadline=None)
+@given(seed=st.integers(0, 10**6), rounds=st.integers(1, 25))
+def test_slots_stay_with_their_keys(shape, seed, rounds):
+    types, value = SHAPES[shape]
+    random = np.random.default_rng(seed)
+    index, known = KeyIndex(types), {}
+
+    def columns(keys):
+        rows = [value(k) for k in keys]
+        return [Column.of(x, [r[i] for r in rows]) for i, x in enumerate(types)]
+
+    for turn in range(rounds):
+        keys = [None if k == 0 else int(k) for k in random.integers(0, 3000, random.integers(1, 500))]
+        slots, new = index.upsert(columns(keys), len(keys))
+        assert len(set(new.tolist())) == len(new) == len({k for k in keys if k not in known})
+        for key, slot in zip(keys, slots.tolist(), strict=True):
+            assert known.setdefault(key, slot) == slot
+        assert len(set(known.values())) == len(known) == len(index)
+        assert sorted(known.values()) == index.live_slots().tolist()
+        if turn % 3 == 2:
+            gone = [k for k in known if random.random() < 0.5]
+            index.free(np.array([known.pop(k) for k in gone], np.int64))
+            if gone:
+                assert (index.lookup(columns(gone), len(gone)) == -1).all()
+    held = list(known)
+    got = index.keys(np.array([known[k] for k in held], np.int64))
+    assert [c.to_pylist() for c in got] == [c.to_pylist() for c in columns(held)]
+
+
+def test_one_zero_and_one_nan():
+    index = KeyIndex([t.DoubleType()])
+    slots, new = index.upsert([Column.of(t.DoubleType(), [0.0, -0.0, NAN, -NAN, None, None])], 6)
+    assert len(new) == 3
+    assert slots[0] == slots[1]
+    assert slots[2] == slots[3]
+    assert slots[4] == slots[5]
+
+
+def test_no_key_columns_mean_one_key():
+    index = KeyIndex([])
+    assert index.lookup([], 2).tolist() == [-1, -1]
+    assert [x.tolist() for x in index.upsert([], 3)] == [[0, 0, 0], [0]]
+    assert index.lookup([], 2).tolist() == [0, 0]
+    index.free(np.array([0]))
+    assert len(index) == 0
+
+
+def test_freeing_a_slot_twice_is_found():
+    index = KeyIndex([t.BigIntType()])
+    slots, _ = index.upsert([Column.of(t.BigIntType(), [5])], 1)
+    index.free(slots)
+    with pytest.raises(InternalError, match="freed twice"):
+        index.free(slots)
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.data())
+def test_multimap_equals_a_dict_of_lists(data):
+    table, known, free, high = MultiMap(), {}, [], 0
+    for _ in range(data.draw(st.integers(1, 12))):
+        slots = data.draw(st.lists(st.integers(0, 5), max_size=20))
+        entries = []
+        for slot in slots:
+            if free and data.draw(st.booleans()):
+                entry = free.pop()
+            else:
+                entry, high = high, high + 1
+            entries.append(entry)
+            known[entry] = slot
+        table.add(np.array(slots, np.int64), np.array(entries, np.int64))
+        gone = data.draw(st.lists(st.sampled_from(sorted(known)), unique=True)) if known else []
+        table.remove(np.array(gone, np.int64))
+        for entry in gone:
+            del known[entry]
+            free.append(entry)
+        probes = np.array([3, -1, 0, 9, 3])
+        rows, found = table.probe(probes)
+        want = [(i, e) for i, p in enumerate(probes.tolist()) for e, s in known.items() if s == p]
+        assert sorted(zip(rows.tolist(), found.tolist(), strict=True)) == sorted(want)
+        assert (np.bincount(rows, minlength=5) <= table.counts(probes)).all()
+        assert len(table) == len(known)
