@@ -88,7 +88,9 @@ class CellAccumulator(Accumulator):
     combine: tuple[np.ufunc, ...]
 
     def __init__(self) -> None:
-        self.cells = [np.full(1024, v, d) for d, v in zip(self.dtypes, self.initial, strict=True)]
+        self.cells: list[np.ndarray] = [
+            np.full(1024, v, d) for d, v in zip(self.dtypes, self.initial, strict=True)
+        ]
 
     @property
     def nbytes(self) -> int:

@@ -299,7 +299,7 @@ def _decimal_variance(call: AggregateCall, args: list[Column], offsets: np.ndarr
             return None
         with localcontext() as context:
             context.prec = 76
-            total, squares = sum(values), sum(v * v for v in values)
+            total, squares = sum(values, Decimal(0)), sum((v * v for v in values), Decimal(0))
             out = (squares - total * total / n) / (n - sample)
             return (max(out, Decimal(0)).sqrt() if root else out).quantize(quantum, ROUND_HALF_UP)
 

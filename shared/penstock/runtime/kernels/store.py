@@ -7,7 +7,7 @@ append-only heap with one reference a slot for the rest.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 import pyarrow as pa
@@ -123,7 +123,8 @@ class HeapStore:
     def put(self, slots: np.ndarray, column: Column, high: int) -> None:
         self._refs = grown(self._refs, high, -1)
         self.clear(slots)
-        array, valid = column.values, column.valid
+        array: Any = column.values
+        valid = column.valid
         if valid is not None:
             slots = slots[valid]
             array = array.drop_null()
@@ -197,18 +198,14 @@ class NestedStore:
     def put(self, slots: np.ndarray, column: Column, high: int) -> None:
         self._refs = grown(self._refs, high, -1)
         self.clear(slots)
-        n = len(column)
+        n, values = len(column), cast(pa.Array, column.values)
         if self._entries > _COMPACT_FROM and self._entries > 2 * (self._live + n):
             live = np.flatnonzero(self._refs >= 0)
             kept = self.take(live).values
             self._chunks, self._entries = [kept], len(kept)
             self._refs[live] = np.arange(len(live))
         # A slice would keep its whole batch alive: copy it.
-        chunk = (
-            pa.concat_arrays([column.values])
-            if column.values.offset == 0
-            else column.take(np.arange(n)).values
-        )
+        chunk = pa.concat_arrays([values]) if values.offset == 0 else column.take(np.arange(n)).values
         self._chunks.append(chunk)
         while len(self._chunks) > 1 and len(self._chunks[-2]) < 2 * len(self._chunks[-1]):
             self._chunks[-2:] = [pa.concat_arrays(self._chunks[-2:])]

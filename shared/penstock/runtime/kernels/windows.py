@@ -7,7 +7,7 @@ are aggregated per pane; a window is the merge of its panes.
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -53,8 +53,8 @@ class Panes:
         """Start of the pane of each time."""
         return times - (times - self.offset_us) % self.length_us
 
-    def last_end_of(self, panes: np.ndarray) -> np.ndarray:
-        """End of the last window that holds each pane (≤ the pane's start: no window does,
+    def last_end_of(self, panes: Any) -> Any:
+        """End of the last window that holds each pane (array or scalar; ≤ the pane's start: no window does,
         which happens when a window's slide is longer than its size)."""
         step = self.size_us if self.cumulate else self.slide_us
         return panes - (panes - self._start_offset_us) % step + self.size_us
