@@ -65,6 +65,15 @@ def _asks_before(node: n.Node, wanted: bool) -> bool:
             return True
 
 
+def smallest_key(unique: Sequence[frozenset[int]]) -> tuple[int, ...]:
+    """The shortest of several keys, sorted; empty when there is none."""
+    shortest: frozenset[int] | None = None
+    for key in unique:
+        if shortest is None or len(key) < len(shortest):
+            shortest = key
+    return tuple(sorted(shortest or ()))
+
+
 def sink_mode(sink: n.Sink, analysis: Analysis) -> SinkMode:
     """UnsupportedError when the table takes no updates."""
     known = analysis.of(sink.input)
@@ -77,7 +86,7 @@ def sink_mode(sink: n.Sink, analysis: Analysis) -> SinkMode:
         fits = any(key == frozenset(declared) for key in known.unique)
         return SinkMode("upsert", declared, materialize=not fits)
     if "upsert" in table.sink_modes and table.connector == "collect" and known.unique:
-        return SinkMode("upsert", tuple(sorted(min(known.unique, key=len))))
+        return SinkMode("upsert", smallest_key(known.unique))
     if "retract" in table.sink_modes:
         return SinkMode("retract", declared)
     if "upsert" in table.sink_modes:

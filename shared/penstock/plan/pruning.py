@@ -99,7 +99,7 @@ def _demands(node: n.Node, need: set[int]) -> list[tuple[n.Node, set[int]]]:
         case n.Join():
             width = len(node.left.schema)
             if node.kind in ("semi", "anti"):
-                left, right = set(need), set()
+                left, right = set(need), set[int]()
             else:
                 left, right = _split(need, width)
             more_left, more_right = _split(_refs([node.condition]), width)

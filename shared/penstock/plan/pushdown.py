@@ -56,7 +56,8 @@ class PushDown:
         return filtered(new, parts)
 
     def _project(self, node: n.Project, parts: list[Expr]) -> n.Node:
-        down, stay = [], []
+        down: list[Expr] = []
+        stay: list[Expr] = []
         for part in parts:
             used = [node.expressions[i] for i in input_refs(part)]
             (down if all(is_deterministic(e) for e in used) else stay).append(part)

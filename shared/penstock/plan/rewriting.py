@@ -121,8 +121,11 @@ def conjuncts(expr: Expr | None) -> list[Expr]:
         return [c for arg in expr.args for c in conjuncts(arg)]
     if isinstance(expr, Call) and expr.function == "BETWEEN":
         value, low, high = expr.args
-        at = {"line": expr.line, "column": expr.column}
-        return [make_call(">=", [value, low], **at), make_call("<=", [value, high], **at)]
+        line, column = expr.line, expr.column
+        return [
+            make_call(">=", [value, low], line=line, column=column),
+            make_call("<=", [value, high], line=line, column=column),
+        ]
     return [expr]
 
 

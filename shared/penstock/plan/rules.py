@@ -62,7 +62,7 @@ def merge_window_table(node: n.Node) -> n.Node:
     """
     if not isinstance(node, n.WindowAggregate) or node.windowed_input is None:
         return node
-    steps: list[n.Node] = []
+    steps: list[n.Filter | n.Project] = []
     table: n.Node = node.input
     while isinstance(table, (n.Filter, n.Project)):
         steps.append(table)
@@ -125,12 +125,15 @@ def merge_window_table(node: n.Node) -> n.Node:
     )
 
 
-def _same_session_keys(node: n.WindowAggregate, steps: list[n.Node], table: n.WindowTable) -> bool:
+def _same_session_keys(
+    node: n.WindowAggregate, steps: list[n.Filter | n.Project], table: n.WindowTable
+) -> bool:
     exprs: list[Expr] = identity(table)
     for step in reversed(steps):
         if isinstance(step, n.Project):
             exprs = [substitute(e, exprs) for e in step.expressions]
-    keys = {exprs[k].index if isinstance(exprs[k], InputRef) else -1 for k in node.keys}
+    grouped = [exprs[k] for k in node.keys]
+    keys = {e.index if isinstance(e, InputRef) else -1 for e in grouped}
     return keys == set(table.keys)
 
 

@@ -14,7 +14,7 @@ from penstock.jobgraph import specs as s
 from penstock.jobgraph.assignments import ASSIGNMENT_SCHEMA
 from penstock.jobgraph.graph import Broadcast, Global, Hash, Partitioning
 from penstock.plan import nodes as n
-from penstock.plan.changelog import ChangelogModes
+from penstock.plan.changelog import ChangelogModes, smallest_key
 from penstock.plan.operators import OperatorInput, PlannedOperator
 from penstock.plan.properties import Analysis
 from penstock.plan.rewriting import Interner
@@ -67,9 +67,8 @@ class Translator:
         """Where the node's rows come from."""
         found = self._memo.get(id(node))
         if found is None:
-            found = self._translate(node)
-            if isinstance(found, PlannedOperator):
-                found = OperatorInput(found)
+            made = self._translate(node)
+            found = OperatorInput(made) if isinstance(made, PlannedOperator) else made
             self._memo[id(node)] = found
         return OperatorInput(found.source, found.partitioning, found.tag)
 
@@ -131,6 +130,7 @@ class Translator:
     # -- nodes -----------------------------------------------------------------------------------
 
     def _translate(self, node: n.Node) -> PlannedOperator | OperatorInput:
+        spec: s.OperatorSpec
         match node:
             case n.Scan():
                 return self._scan(node)
@@ -418,8 +418,8 @@ class Translator:
             condition=node.condition,
             interval=node.interval,
             null_safe=node.null_safe,
-            left_unique=_smallest(known[0].unique),
-            right_unique=_smallest(known[1].unique),
+            left_unique=smallest_key(known[0].unique),
+            right_unique=smallest_key(known[1].unique),
             ttl_ms=0 if node.interval else self.ttl_ms,
         )
         hashed = node.left_keys if node.left_keys and node.kind in ("inner", "left", "semi", "anti") else None
@@ -548,7 +548,7 @@ class Translator:
             spec = s.TopNSpec(
                 partition=(), order=node.order, first=node.offset + 1, last=node.offset + node.limit,
                 retracts=known.updating, emit_before=self.modes.before(node),
-                unique_keys=_smallest(known.unique), ttl_ms=self.ttl_ms,
+                unique_keys=smallest_key(known.unique), ttl_ms=self.ttl_ms,
             )  # fmt: skip
             return self.add(
                 node,
@@ -586,7 +586,7 @@ class Translator:
         spec = s.TopNSpec(
             partition=keys, order=order, first=node.first, last=node.last, rank=node.rank,
             rank_column=node.rank_column, retracts=known.updating, emit_before=self.modes.before(node),
-            unique_keys=_smallest(known.unique), window=node.window, ttl_ms=0 if by_window else self.ttl_ms,
+            unique_keys=smallest_key(known.unique), window=node.window, ttl_ms=0 if by_window else self.ttl_ms,
         )  # fmt: skip
         return self.add(
             node, "top-n", f"TopN({node.rank} <= {node.last})", spec, [source], parallelism=parallelism,
@@ -694,10 +694,6 @@ class Translator:
             node, "sink", f"Sink: {node.name or table.name}", spec, [inp], parallelism=parallelism, uid=node.uid,
             guarantee=table.guarantee, mode=how.mode,
         )  # fmt: skip
-
-
-def _smallest(unique: Sequence[frozenset[int]]) -> tuple[int, ...]:
-    return tuple(sorted(min(unique, key=len))) if unique else ()
 
 
 def _moved_keys(keys: tuple[int, ...], projections: tuple[Expr, ...]) -> tuple[int, ...] | None:

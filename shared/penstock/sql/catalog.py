@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from penstock.connectors.registry import table_info, validate_table
 from penstock.errors import ConnectorError, SqlError
@@ -156,7 +156,7 @@ def sink_ref(table: Table) -> TableRef:
     )
 
 
-def _checked(table: Table, role: str) -> Connector:
+def _checked(table: Table, role: Literal["source", "sink"]) -> Connector:
     return validate_table(
         table.physical,
         table.options,

@@ -255,7 +255,7 @@ class FlinkParser(sg_parser.Parser):
             if name == "CHARACTER" and self._match_text_seq("VARYING"):
                 cls = t.VarCharType
             given = self._parenthesised_numbers(1)
-            return cls(given[0] if given else 1)
+            return cls(given[0] if given else 1)  # type: ignore[return-value]
         if name in ("DECIMAL", "DEC", "NUMERIC"):
             self._advance()
             given = self._parenthesised_numbers(2)

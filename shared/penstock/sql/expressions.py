@@ -356,7 +356,7 @@ def dotted_parts(node: exp.Expression) -> list[str] | None:
 def _flat(node: exp.Expression, kind: type) -> list[exp.Expression]:
     """a AND (b AND c) without nesting; parentheses of another operator stay."""
     if isinstance(node, exp.Paren) and isinstance(node.this, kind):
-        node = node.this
+        node = node.this  # type: ignore[assignment]
     if isinstance(node, kind):
         return _flat(node.this, kind) + _flat(node.expression, kind)
     return [node]

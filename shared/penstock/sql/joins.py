@@ -76,7 +76,7 @@ def make_join(
             n.Join(
                 left=left.node,
                 right=right.node,
-                kind=kind,
+                kind=kind,  # type: ignore[arg-type]
                 left_keys=(),
                 right_keys=(),
                 condition=bound,
@@ -92,7 +92,7 @@ def make_join(
     result = n.Join(
         left=left.node,
         right=right.node,
-        kind=kind,
+        kind=kind,  # type: ignore[arg-type]
         left_keys=(),
         right_keys=(),
         condition=bound,
@@ -331,7 +331,7 @@ def bind_correlate(
             raise ctx.catalog.unknown(
                 name, ctx.source.where(inner), [*ctx.catalog.functions.names(), "UNNEST"], "table function"
             )
-        args = tuple(binder.bind(e) for e in inner.expressions)
+        args = tuple(binder.bind(e) for e in inner.expressions)  # type: ignore[assignment]
         result = user.result
         fields = list(result.fields) if isinstance(result, t.RowType) else [t.Field("EXPR$0", result)]
         function, builtin, per = user.name, False, user.per
@@ -347,9 +347,9 @@ def bind_correlate(
         input=left.node,
         function=function,
         args=args,
-        kind=how,
+        kind=how,  # type: ignore[arg-type]
         builtin=builtin,
-        per=per,
+        per=per,  # type: ignore[arg-type]
         schema=schema,  # type: ignore[arg-type]
     )
     right = Relation.of(n.Values(schema=right_schema, data=""), alias.name if alias is not None else None)

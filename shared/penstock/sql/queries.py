@@ -184,7 +184,7 @@ class QueryBinder:
         if isinstance(node, exp.Union):
             parts = (left.node, right.node)
             if isinstance(left.node, n.Union_) and isinstance(node.this, exp.Union) and not distinct:
-                parts = (*left.node.inputs, right.node)
+                parts = (*left.node.inputs, right.node)  # type: ignore[assignment]
             result: n.Node = n.Union_(inputs=parts, schema=schema)
             rowtimes = self.analysis.of(result).rowtimes
             if rowtimes:
@@ -196,7 +196,11 @@ class QueryBinder:
         else:
             kind = "intersect" if isinstance(node, exp.Intersect) else "except"
             result = n.SetOperation(
-                left=left.node, right=right.node, kind=kind, all=not distinct, schema=schema
+                left=left.node,
+                right=right.node,
+                kind=kind,  # type: ignore[arg-type]
+                all=not distinct,
+                schema=schema,
             )
         return Relation.of(result)
 
@@ -290,7 +294,7 @@ class QueryBinder:
             node = n.Aggregate(input=result.node, keys=keys, aggregates=(), schema=schema)
             window = self.analysis.of(result.node).window
             if window is not None and window.start is not None and window.end is not None:
-                node = result.node if self._already_distinct(result.node) else node
+                node = result.node if self._already_distinct(result.node) else node  # type: ignore[assignment]
             result = result.over(node)
         result = self._limited(select, result, tuple(sort_keys))
         if len(outputs) > visible:

@@ -10,6 +10,7 @@ from penstock.errors import PenstockError, SqlError, UnsupportedError
 from penstock.functions.expr import Expr, PythonCall, children
 from penstock.functions.expr import Literal as LiteralExpr
 from penstock.functions.registry import make_call
+from penstock.jobgraph.specs import SinkSpec
 from penstock.plan import nodes as n
 from penstock.plan.physical import plan_job
 from penstock.plan.rewriting import walk
@@ -137,12 +138,8 @@ class SqlSession:
         table = self._result_table(relation)
         sink = n.Sink(input=relation.node, table=table, name="result", schema=table.schema)
         graph = self._plan((sink,), "select", statement.position)
-        spec = next(
-            op.spec
-            for v in graph.vertices
-            for op in v.operators
-            if getattr(op.spec, "connector", "") == "collect"
-        )
+        specs = [op.spec for v in graph.vertices for op in v.operators]
+        spec = next(x for x in specs if isinstance(x, SinkSpec) and x.connector == "collect")
         return PlannedJob(
             graph,
             "select",

@@ -370,7 +370,7 @@ class _StatementParser(FlinkParser):
     def _query(self) -> exp.Expression:
         query = self._require(self._parse_select(nested=True), "a query")
         query = self._parse_set_operations(query) or query
-        return self._parse_query_modifiers(query)
+        return self._parse_query_modifiers(query)  # type: ignore[return-value]
 
     def _exists(self, *words: str) -> bool:
         return bool(self._match_text_seq("IF", *words))
