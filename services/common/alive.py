@@ -1,0 +1,64 @@
+"""Does the service on this host still answer? For the health checks of containers::
+
+    python -m services.common.alive taskmanager
+
+Exit code 0 when a process of that role, on this host, answers on the bus: its event loop
+turns and its connection stands. Configuration as for the service itself.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import sys
+
+from penstock import config as conf
+from penstock.bus.nats import NatsTransport
+from penstock.bus.subjects import Subjects
+from penstock.errors import ExternalError, PenstockError
+from services.common import configuration
+from services.common.presence import Census
+
+TIMEOUT_S = 3.0
+
+
+async def check(role: str, url: str, cluster: str, host: str, timeout_s: float = TIMEOUT_S) -> str:
+    """The id of the process that answers; ExternalError when none does."""
+    transport = await NatsTransport.connect(url, name=f"{cluster}-alive", deadline_s=timeout_s)
+    try:
+        census = Census(transport, Subjects(cluster))
+        await census.start()
+        deadline = asyncio.get_running_loop().time() + timeout_s
+        while asyncio.get_running_loop().time() < deadline:
+            for process in await census.take(asyncio.sleep):
+                if process.role == role and process.host == host:
+                    return process.id
+    finally:
+        await transport.close()
+    raise ExternalError(
+        f"no {role} on {host} answers on the bus",
+        expected=f"an answer within {timeout_s:g} s",
+        where=url,
+        remedy="see its log",
+    )
+
+
+def main(argv: list[str]) -> int:
+    if not argv:
+        sys.stderr.write("usage: python -m services.common.alive ROLE [--config FILE] [-D KEY=VALUE]\n")
+        return 2
+    role = argv[0]
+    try:
+        config = configuration.parse_arguments(role, argv[1:])
+        found = asyncio.run(
+            check(role, conf.NATS_URL.read(config), conf.CLUSTER_ID.read(config), socket.gethostname())
+        )
+    except PenstockError as err:
+        sys.stderr.write(f"{err}\n")
+        return 1
+    sys.stdout.write(f"ok: {found}\n")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
