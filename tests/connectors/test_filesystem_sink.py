@@ -141,7 +141,7 @@ async def test_object_storage_by_url(harness, monkeypatch):
     from obstore.store import MemoryStore
 
     store = MemoryStore()
-    monkeypatch.setattr("obstore.store.from_url", lambda url, config=None: store)
+    monkeypatch.setattr("obstore.store.from_url", lambda url, **_: store)
     for format_ in ("json", "parquet"):
         folder = f"s3://bucket/{format_}"
         writer = await harness.writer(SCHEMA, options(folder, format_))

@@ -126,3 +126,12 @@ def test_unknown_scheme():
 def test_memory_is_shared_by_url():
     assert open_store("memory:///t1") is open_store("memory:///t1")
     assert open_store("memory:///t1") is not open_store("memory:///t2")
+
+
+def test_options_of_the_http_client_are_no_options_of_the_store():
+    """obstore panics when one is among the store's."""
+    from penstock.store.open import open_obstore
+
+    store = open_obstore("s3://bucket", {"allow_http": "true", "timeout": "5s", "endpoint": "http://x:1"})
+    assert dict(store.config)["endpoint"] == "http://x:1"
+    assert dict(store.client_options)["allow_http"] in (True, "true")

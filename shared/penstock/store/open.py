@@ -10,7 +10,16 @@ from penstock.errors import ObjectStoreError, SpecError
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from obstore.store import ObjectStore
+
     from penstock.ports import Store
+
+#: Options of the HTTP client; obstore takes them apart from the store's own.
+_CLIENT_OPTIONS = frozenset({
+    "allow_http", "allow_invalid_certificates", "connect_timeout", "http1_only", "http2_only",
+    "pool_idle_timeout", "pool_max_idle_per_host", "proxy_ca_certificate", "proxy_excludes", "proxy_url",
+    "randomize_addresses", "timeout", "user_agent",
+})  # fmt: skip
 
 _KNOWN = "file:///folder, s3://bucket/prefix, gs://…, az://…, or memory:///name"
 
@@ -35,19 +44,27 @@ def open_store(url: str, options: Mapping[str, str] | None = None) -> Store:
         return LocalStore(unquote(parts.path))
     if not parts.scheme:
         raise SpecError("not an object store's URL", expected=_KNOWN, got=repr(url))
+    from penstock.store.objects import ObstoreStore
+
+    return ObstoreStore(open_obstore(url, options or {}), url)
+
+
+def open_obstore(url: str, options: Mapping[str, str]) -> ObjectStore:
+    """The obstore store at ``url``. What ``options`` leave out comes from the environment
+    (``AWS_ENDPOINT``, ``AWS_ACCESS_KEY_ID`` …). ObjectStoreError when it cannot be opened."""
     import obstore.exceptions
     from obstore.store import from_url
 
-    from penstock.store.objects import ObstoreStore, short
+    from penstock.store.objects import short
 
-    config: Any = dict(options or {})
-    client: Any = {"allow_http": True} if config.pop("allow_http", "false").lower() == "true" else None
+    client: Any = {key: value for key, value in options.items() if key in _CLIENT_OPTIONS}
+    config: Any = {key: value for key, value in options.items() if key not in _CLIENT_OPTIONS}
     try:
-        store = from_url(url, config=config or None, client_options=client)
+        return from_url(url, config=config or None, client_options=client or None)
     except (obstore.exceptions.BaseError, ValueError, TypeError) as err:
         raise ObjectStoreError(
             f"cannot open the object store {url}: {short(err)}",
             expected=_KNOWN,
-            remedy="check high-availability.storageDir and storage.options.*",
+            remedy="check the URL, the endpoint and keys (storage.options.*, a table's fs.*, or AWS_* "
+            "in the environment)",
         ) from err
-    return ObstoreStore(store, url)

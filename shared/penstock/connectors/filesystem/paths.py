@@ -16,7 +16,7 @@ from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any, BinaryIO
 from urllib.parse import unquote, urlsplit
 
-from penstock.errors import ConnectorError, ObjectStoreError
+from penstock.errors import ObjectStoreError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -116,19 +116,11 @@ class ObjectFiles(Files):
     """Files in an object store; a path stays the whole URL."""
 
     def __init__(self, root: str, options: Mapping[str, str]) -> None:
-        from obstore.store import from_url
+        from penstock.store.open import open_obstore
 
         parts = urlsplit(root)
         self._root = f"{parts.scheme}://{parts.netloc}"
-        try:
-            self._store = from_url(self._root, config=dict(options) or None)  # type: ignore[call-overload,arg-type]
-        except Exception as err:
-            raise ConnectorError(
-                f"cannot use object storage at '{root}'",
-                expected="a URL such as s3://bucket/folder and 'fs.<key>' options",
-                got=str(err),
-                remedy="check the URL, the 'fs.…' options and the environment's credentials",
-            ) from err
+        self._store = open_obstore(self._root, options)
 
     def _key(self, path: str) -> str:
         return path.removeprefix(self._root).lstrip("/")
