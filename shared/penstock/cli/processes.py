@@ -68,6 +68,7 @@ class ProcessSet:
         self._on_restart = on_restart
         self._lock = threading.RLock()
         self._stopping = threading.Event()
+        self._over = threading.Event()
         self._wake = threading.Event()
         self._to_start: list[Child] = []
         self.children: list[Child] = []
@@ -96,17 +97,19 @@ class ProcessSet:
     def stop(self, order: Sequence[Sequence[str]], *, grace_s: float = 8.0) -> None:
         """End all: groups of names in order, SIGTERM first, SIGKILL after ``grace_s``."""
         self._stopping.set()
-        self._wake.set()
         with self._lock:
             children = list(self.children)
         for names in order:
             _end([c for c in children if c.name.rsplit("-", 1)[0] in names], grace_s)
         _end(children, grace_s)
+        # Last: with the thread that forked them the children would be killed.
+        self._over.set()
+        self._wake.set()
         self._thread.join(timeout=grace_s)
 
     def _run(self) -> None:
         not_before: dict[str, float] = {}
-        while not self._stopping.is_set():
+        while not self._over.is_set():
             with self._lock:
                 starting, self._to_start = self._to_start, []
             for child in starting:
