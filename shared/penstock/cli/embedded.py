@@ -15,12 +15,13 @@ import tempfile
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TextIO
 
 import yaml
 
 from penstock.cli import servers
 from penstock.cli.processes import Child, ProcessSet
+from penstock.cli.slotoutput import SlotOutput
 from penstock.errors import ExternalError, SpecError
 
 if TYPE_CHECKING:
@@ -51,6 +52,8 @@ class EmbeddedCluster:
     config: Mapping[str, Any] = field(default_factory=dict)
     restart: bool = True
     on_event: Callable[[str], None] = lambda text: None
+    #: Where to show what slots print; None = it stays in their logs.
+    slot_output: TextIO | None = None
 
     rest_url: str = field(default="", init=False)
     nats_url: str = field(default="", init=False)
@@ -112,9 +115,15 @@ class EmbeddedCluster:
         children += [self._service("jobmanager", i) for i in range(self.jobmanagers)]
         self._next_taskmanager = self.taskmanagers
         self._processes.add(*children)
+        if self.slot_output is not None:
+            self._following = SlotOutput(self.root / "tmp", self.slot_output)
 
     def stop(self) -> None:
         """End every process and, unless ``data_dir`` was given, remove the folder."""
+        following = getattr(self, "_following", None)
+        if following is not None:
+            following.stop()
+            self._following = None
         processes = getattr(self, "_processes", None)
         if processes is not None:
             processes.stop(STOP_ORDER)

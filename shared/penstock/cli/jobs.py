@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import sys
 import time
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TextIO
 
 from penstock.api.client import TERMINAL, ClusterClient
 
@@ -25,8 +25,16 @@ LIVE_ROWS = 40
 class ClusterAccess:
     """The cluster named by its address, or one of our own, started when first needed."""
 
-    def __init__(self, url: str | None, *, slots: int, config: dict[str, str] | None = None) -> None:
+    def __init__(
+        self,
+        url: str | None,
+        *,
+        slots: int,
+        config: dict[str, str] | None = None,
+        slot_output: TextIO | None = None,
+    ) -> None:
         self._url = url
+        self._slot_output = slot_output
         self._slots = slots
         self._config = config or {}
         self._embedded: EmbeddedCluster | None = None
@@ -52,6 +60,7 @@ class ClusterAccess:
                 slots=self._slots,
                 config=self._config,
                 on_event=lambda text: print(text, file=sys.stderr),
+                slot_output=self._slot_output,
             )
             self._embedded.launch()
 

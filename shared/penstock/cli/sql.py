@@ -55,7 +55,9 @@ def run_sql(
     before = read_script(init) if init else ""
     script = read_script(file) if file else text
     parallelism = PARALLELISM.read(config)
-    with ClusterAccess(cluster, slots=max(8, 4 * parallelism)) as access:
+    # What slots print must not get between rows that a program reads.
+    output = sys.stdout if format_ == "table" else sys.stderr
+    with ClusterAccess(cluster, slots=max(8, 4 * parallelism), slot_output=output) as access:
         if script is not None and _starts_jobs(script):
             access.prepare()
         runner = Runner(access, config, format_, python)

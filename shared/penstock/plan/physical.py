@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from penstock.config import MAX_PARALLELISM, OBJECT_REUSE_CHAINING, PARALLELISM, PIPELINE_NAME
+from penstock.config import ENGINE, MAX_PARALLELISM, OBJECT_REUSE_CHAINING, PARALLELISM, PIPELINE_NAME
+from penstock.errors import UnsupportedError
 from penstock.jobgraph.graph import FunctionArtifact, JobGraph
 from penstock.plan.chaining import build_vertices
 from penstock.plan.explain import explain
@@ -37,6 +38,14 @@ def plan_job(
     ``push_down``: asks a table's connector which equalities it applies itself.
     ``late_sink``: the table that receives late rows of window aggregates.
     """
+    if ENGINE.read(plan.config) == "spark":
+        raise UnsupportedError(
+            "the Spark engine is not built yet",
+            expected="execution.engine = auto or streaming",
+            got="spark",
+            where=f"configuration key '{ENGINE.key}'",
+            remedy="leave the engine to Penstock; bounded jobs run on the streaming engine",
+        )
     optimized = optimize(plan, push_down, late_sink)
     parallelism = PARALLELISM.read(plan.config)
     max_parallelism = MAX_PARALLELISM.read(plan.config)

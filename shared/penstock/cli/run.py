@@ -1,0 +1,161 @@
+"""``penstock run``: a Python program, a SQL script, or a job spec, to its end."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from penstock.cli.jobs import ClusterAccess, Results, follow_job
+from penstock.cli.output import write_rows
+from penstock.cli.sql import FORMATS, read_script, run_sql
+from penstock.errors import PenstockError, SpecError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from penstock.api.client import ClusterClient
+    from penstock.messages.cluster import JobSpec
+
+KINDS = (".py", ".sql", ".yaml", ".yml", ".json")
+
+
+def run_file(
+    file: Path,
+    *,
+    args: list[str],
+    cluster: str | None,
+    config: dict[str, str],
+    detached: bool,
+    format_: str,
+) -> None:
+    """Run it on ``cluster``, else on a cluster of its own that ends with it."""
+    if file.suffix not in KINDS:
+        raise SpecError(
+            "cannot tell what kind of job this is", expected="a file " + ", ".join(KINDS), got=file.name
+        )
+    if format_ not in FORMATS:
+        raise SpecError("unknown format", expected=" | ".join(FORMATS), got=repr(format_), where="--format")
+    if detached and cluster is None:
+        raise SpecError(
+            "--detached needs a cluster that goes on",
+            expected="--cluster URL",
+            remedy="start one with 'penstock up'",
+        )
+    text = read_script(file)
+    if file.suffix == ".sql" and not detached:
+        run_sql(file=file, text=None, init=None, python=None, cluster=cluster, config=config, format_=format_)
+    elif file.suffix == ".py" and not detached:
+        _run_program(file, text, args, cluster, config)
+    else:
+        _run_spec(_spec_of(file, text, args, config), cluster, detached, format_)
+
+
+# -- programs ------------------------------------------------------------------------------
+
+
+def _run_program(file: Path, text: str, args: list[str], cluster: str | None, config: dict[str, str]) -> None:
+    """The program runs here, as ``python FILE`` would; its jobs run on the cluster."""
+    import runpy
+
+    from penstock.api import environment, execution
+
+    parallelism = int(config.get("parallelism.default", "1"))
+    with ClusterAccess(cluster, slots=max(8, 4 * parallelism), slot_output=sys.stdout) as access:
+        access.prepare()
+        compile(text, str(file), "exec")  # a syntax error shows before anything runs
+        os.environ[execution.CLUSTER_VARIABLE] = access.client.url
+        environment.set_defaults(config)
+        execution.wait_with(_follow)
+        sys.argv = [str(file), *args]
+        sys.path.insert(0, str(file.absolute().parent))
+        runpy.run_path(str(file), run_name="__main__")
+
+
+def _follow(client: ClusterClient, job_id: str) -> dict[str, Any]:
+    try:
+        return follow_job(client, job_id, client.job(job_id)["name"])
+    except KeyboardInterrupt:
+        client.cancel(job_id)
+        raise
+
+
+# -- specs ---------------------------------------------------------------------------------
+
+
+def _spec_of(file: Path, text: str, args: list[str], config: dict[str, str]) -> JobSpec:
+    from penstock.messages.cluster import JobSpec
+
+    if file.suffix == ".sql":
+        spec = JobSpec(sql=text)
+    elif file.suffix == ".py":
+        spec = JobSpec(python=text, args=args, files=[str(file.absolute().parent)])
+    else:
+        spec = _read_spec(file, text)
+    spec = msgspec.structs.replace(spec, config={**spec.config, **config})
+    return msgspec.structs.replace(spec, name=spec.name or file.stem)
+
+
+def _read_spec(file: Path, text: str) -> JobSpec:
+    from penstock.messages.cluster import JobSpec
+
+    if file.suffix == ".json":
+        try:
+            data = json.loads(text)
+        except json.JSONDecodeError as err:
+            where = f"{file}, line {err.lineno}, column {err.colno}"
+            raise SpecError(f"the spec is not JSON: {err.msg}", where=where) from err
+    else:
+        import yaml
+
+        try:
+            data = yaml.safe_load(text)
+        except yaml.YAMLError as err:
+            mark = getattr(err, "problem_mark", None)
+            where = f"{file}, line {mark.line + 1}, column {mark.column + 1}" if mark else str(file)
+            raise SpecError(f"the spec is not YAML: {getattr(err, 'problem', err)}", where=where) from err
+    try:
+        return msgspec.convert(data, JobSpec)
+    except msgspec.ValidationError as err:
+        raise SpecError(
+            f"a malformed job spec: {err}",
+            expected="the fields " + ", ".join(JobSpec.__struct_fields__),
+            where=str(file),
+        ) from err
+
+
+def _run_spec(spec: JobSpec, cluster: str | None, detached: bool, format_: str) -> None:
+    """Planned here, so that errors come at once and a SELECT's columns are known."""
+    from penstock.api.planner import plan_spec
+
+    parallelism = spec.parallelism or int(spec.config.get("parallelism.default", 1))
+    with ClusterAccess(cluster, slots=max(8, 4 * parallelism), slot_output=sys.stdout) as access:
+        access.prepare()
+        graph = plan_spec(spec)
+        client = access.client
+        job_id = client.submit(
+            {"name": graph.name, "job_id": spec.job_id, "job_graph": msgspec.to_builtins(graph)}
+        )
+        if detached:
+            print(job_id)
+            return
+        sinks = [
+            o.spec for v in graph.vertices for o in v.operators if o.spec.__struct_config__.tag == "sink"
+        ]
+        collect = next((s for s in sinks if s.connector == "collect"), None)
+        try:
+            if collect is not None:
+                keys = collect.keys if collect.mode == "upsert" else None
+                results = Results(client, job_id, collect.schema, keys)
+                write_rows(collect.schema, results.final(), format_)
+            else:
+                job = follow_job(client, job_id, graph.name)
+                print(
+                    f"[job {job_id} ({graph.name}): {job['state'].lower()}, {job['duration'] / 1000:.1f} s]"
+                )
+        except (KeyboardInterrupt, PenstockError):
+            client.cancel(job_id)
+            raise

@@ -1,0 +1,182 @@
+"""The interactive shell of ``penstock sql``: history, completion, statements over lines."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from penstock.cli.output import print_error
+from penstock.errors import PenstockError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from prompt_toolkit.completion import CompleteEvent, Completion
+    from prompt_toolkit.document import Document
+
+    from penstock.cli.sql import Runner
+
+HISTORY = Path.home() / ".penstock" / "history"
+KEYWORDS = [
+    "SELECT",
+    "FROM",
+    "WHERE",
+    "GROUP",
+    "BY",
+    "HAVING",
+    "ORDER",
+    "LIMIT",
+    "JOIN",
+    "LEFT",
+    "RIGHT",
+    "FULL",
+    "INNER",
+    "ON",
+    "AS",
+    "AND",
+    "OR",
+    "NOT",
+    "IN",
+    "BETWEEN",
+    "LIKE",
+    "IS",
+    "NULL",
+    "CASE",
+    "WHEN",
+    "THEN",
+    "ELSE",
+    "END",
+    "CAST",
+    "INTERVAL",
+    "CREATE",
+    "TABLE",
+    "VIEW",
+    "TEMPORARY",
+    "FUNCTION",
+    "WITH",
+    "WATERMARK",
+    "FOR",
+    "PRIMARY",
+    "KEY",
+    "INSERT",
+    "INTO",
+    "VALUES",
+    "UNION",
+    "ALL",
+    "DISTINCT",
+    "TUMBLE",
+    "HOP",
+    "CUMULATE",
+    "SESSION",
+    "DESCRIPTOR",
+    "EXPLAIN",
+    "DESCRIBE",
+    "SHOW",
+    "TABLES",
+    "VIEWS",
+    "FUNCTIONS",
+    "SET",
+    "RESET",
+    "DROP",
+    "EXECUTE",
+    "STATEMENT",
+    "BEGIN",
+]
+HELP = """Statements end with ';'. A SELECT over a stream shows a live table; Ctrl-C ends it.
+  SHOW TABLES;  DESCRIBE t;  EXPLAIN SELECT …;  SET 'key' = 'value';
+  help   this text        quit   leave (also Ctrl-D)"""
+
+
+def complete_statement(text: str) -> bool:
+    """True when the text ends a statement (so Enter runs it) or is a word for the shell."""
+    stripped = text.strip()
+    if stripped.lower() in ("", "quit", "exit", "help"):
+        return True
+    if not stripped.endswith(";"):
+        return False
+    # BEGIN … END; holds statements of its own.
+    upper = stripped.upper()
+    return not ("STATEMENT SET" in upper and "BEGIN" in upper and not upper.rstrip("; \n").endswith("END"))
+
+
+def run_shell(runner: Runner) -> None:
+    """Read statements until the user leaves; errors are shown and the session goes on."""
+    if not sys.stdin.isatty():
+        runner.run_script(sys.stdin.read(), "standard input")
+        runner.await_started()
+        return
+    from prompt_toolkit import PromptSession
+    from prompt_toolkit.history import FileHistory
+    from prompt_toolkit.key_binding import KeyBindings
+
+    HISTORY.parent.mkdir(parents=True, exist_ok=True)
+    bindings = KeyBindings()
+
+    @bindings.add("enter")
+    def _(event) -> None:  # type: ignore[no-untyped-def]
+        buffer = event.current_buffer
+        if complete_statement(buffer.text):
+            buffer.validate_and_handle()
+        else:
+            buffer.insert_text("\n")
+
+    prompt: PromptSession[str] = PromptSession(
+        history=FileHistory(str(HISTORY)),
+        completer=_completer(runner),
+        complete_while_typing=False,
+        multiline=True,
+        key_bindings=bindings,
+        prompt_continuation=lambda width, line, wrapped: " " * (width - 2) + "> ",
+    )
+    print("Penstock SQL. 'help' for help, 'quit' to leave.")
+    while True:
+        try:
+            text = prompt.prompt("Penstock> ").strip()
+        except KeyboardInterrupt:
+            continue
+        except EOFError:
+            break
+        if text.lower() in ("quit", "exit"):
+            break
+        if text.lower() == "help":
+            print(HELP)
+        elif text:
+            _run(runner, text)
+    runner.cancel_started()
+
+
+def _run(runner: Runner, text: str) -> None:
+    try:
+        runner.run_script(text, "shell")
+    except PenstockError as err:
+        print_error(err)
+    except KeyboardInterrupt:
+        print("cancelled")
+
+
+def _completer(runner: Runner):  # type: ignore[no-untyped-def]
+    from prompt_toolkit.completion import Completer, Completion
+
+    class SqlCompleter(Completer):
+        def get_completions(self, document: Document, event: CompleteEvent) -> Iterable[Completion]:
+            word = document.get_word_before_cursor()
+            if word:
+                for candidate in candidates(runner, word):
+                    yield Completion(candidate, start_position=-len(word))
+
+    return SqlCompleter()
+
+
+def candidates(runner: Runner, word: str) -> Iterator[str]:
+    """Keywords, tables, columns and functions that begin with ``word``."""
+    from penstock.functions.registry import known_functions
+
+    catalog = runner.session.catalog
+    names = [*catalog.tables, *catalog.views]
+    columns = [f.name for table in catalog.tables.values() for f in table.schema.fields]
+    seen: set[str] = set()
+    for name in [*names, *columns, *KEYWORDS, *known_functions()]:
+        if name.lower().startswith(word.lower()) and name not in seen:
+            seen.add(name)
+            yield name
