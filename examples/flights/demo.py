@@ -33,7 +33,8 @@ from penstock.errors import PenstockError
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
 OUT = ROOT / "out" / "flights"
-NAMES = {"EWR": "Newark", "JFK": "Kennedy", "LGA": "LaGuardia"}
+#: Units: minutes of delay, degrees Fahrenheit, miles an hour, inches, miles.
+COLUMNS = ("from", "window (UTC)", "left", "mean", "worst", "°F", "wind", "rain", "visib.")
 
 
 def job_sql(out: Path, delay: str = "'3' HOUR") -> str:
@@ -57,23 +58,13 @@ class Board:
         self.latest[row["origin"]] = row
 
     def render(self, state: str, total: int) -> Group:
-        table = Table(box=box.ROUNDED, title="Departures from New York, the last hour of schedule")
-        for name in (
-            "airport",
-            "window",
-            "departures",
-            "mean delay",
-            "worst",
-            "°F",
-            "wind mph",
-            "rain in",
-            "visibility",
-        ):
-            table.add_column(name, justify="left" if name in ("airport", "window") else "right", no_wrap=True)
+        table = Table(box=box.ROUNDED, title="Departures from New York 2013, by hour of schedule")
+        for name in COLUMNS:
+            table.add_column(name, justify="left" if name in COLUMNS[:2] else "right", no_wrap=True)
         for airport in AIRPORTS:
             row = self.latest.get(airport)
             cells = _cells(row) if row else ["…"] + [""] * 7
-            table.add_row(f"{airport} {NAMES[airport]}", *cells)
+            table.add_row(airport, *cells)
         line = (
             f"{self.published:>9,} of {total:,} flights replayed   {self.windows:>8,} windows   job {state}"
         )
@@ -85,7 +76,7 @@ def _cells(row: dict[str, Any]) -> list[str]:
         value = row.get(key)
         return "–" if value is None else f"{value:.{digits}f}"
 
-    window = f"{row['window_start'][:16]}–{row['window_end'][11:16]}"
+    window = f"{row['window_start'][5:16]}–{row['window_end'][11:16]}"
     delays = [number("mean_delay", 1), number("worst_delay", 0)]
     weather = [number("temp", 0), number("wind_speed", 0), number("precip", 2), number("visib", 1)]
     return [window, str(row["departures"]), *delays, *weather]
@@ -102,8 +93,7 @@ def follow(url: str, board: Board, stop: threading.Event) -> threading.Thread:
                 board.add(msgspec.json.decode(message.data))
 
             await client.subscribe("board.*", cb=take)
-            while not stop.is_set():
-                await asyncio.sleep(0.05)
+            await asyncio.to_thread(stop.wait)
         finally:
             await client.drain()
 
