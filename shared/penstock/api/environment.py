@@ -15,7 +15,7 @@ from penstock.api.selectors import column_index, traced
 from penstock.api.transformations import Compiler, Transformation
 from penstock.api.typeinfo import schema_of, type_of_values
 from penstock.config import IDLE_TIMEOUT_MS, WATERMARK_INTERVAL_MS, check_keys
-from penstock.connectors.registry import table_info, validate_table
+from penstock.connectors.registry import resolved_options, table_info, validate_table
 from penstock.errors import SpecError
 from penstock.functions.expr import InputRef
 from penstock.jobgraph.specs import WatermarkSpec
@@ -139,15 +139,17 @@ class StreamExecutionEnvironment:
         is a TIMESTAMP column or the source's own timestamp."""
         name = source_name or source.name
         metadata = tuple(n.MetadataColumn(column, key) for key, column in source.metadata.items())
-        validated = validate_table(source.schema, source.all_options, role="source", where=f"source '{name}'")
+        where = f"source '{name}'"
+        options = resolved_options(source.all_options, where=where)
+        validated = validate_table(source.schema, options, role="source", where=where)
         extra = [t.Field(m.name, _metadata_type(validated, m.key, name)) for m in metadata]
         schema = Schema((*source.schema.fields, *extra))
-        info = table_info(source.schema, source.all_options)
+        info = table_info(source.schema, options)
         watermark = None if watermark_strategy is None else self._per_split(watermark_strategy, schema)
         table = n.TableRef(
             name=name,
             connector=source.name,
-            options=source.all_options,
+            options=options,
             physical=source.schema,
             schema=schema,
             metadata=metadata,
@@ -223,12 +225,14 @@ class StreamExecutionEnvironment:
                 "not a sink", expected="Sink.connector('print'), NatsSink, FileSink …", got=repr(sink)
             )
         schema = sink.schema if len(sink.schema) else stream.schema
-        connector = validate_table(schema, sink.all_options, role="sink", where=f"sink '{sink.name}'")
-        info = table_info(schema, sink.all_options)
+        where = f"sink '{sink.name}'"
+        options = resolved_options(sink.all_options, where=where)
+        connector = validate_table(schema, options, role="sink", where=where)
+        info = table_info(schema, options)
         return n.TableRef(
             name=sink.name,
             connector=sink.name,
-            options=sink.all_options,
+            options=options,
             physical=schema,
             schema=schema,
             primary_key=sink.primary_key,

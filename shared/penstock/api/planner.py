@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from penstock.connectors.filesystem.paths import working_folder
 from penstock.errors import FunctionError, InternalError, PenstockError, SpecError
 from penstock.messages.cluster import JobSpec
 
@@ -187,6 +188,8 @@ def main() -> None:
     out = os.dup(1)
     os.dup2(2, 1)
     sys.stdout = sys.stderr
+    # Whoever wrote the spec is elsewhere: this process's folder means nothing to them.
+    working_folder.set(None)
     reply = answer(sys.stdin.buffer.read())
     with os.fdopen(out, "wb") as stream:
         stream.write(msgspec.json.encode(reply) + b"\n")

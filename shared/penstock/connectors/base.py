@@ -214,6 +214,11 @@ class Connector(ABC):
     def validate(self, table: TableInfo, *, role: Literal["source", "sink"]) -> None:
         """Unknown or malformed options, unsupported role or schema."""
 
+    def resolved(self, options: Mapping[str, str], *, where: str) -> Mapping[str, str]:
+        """Options that mean the same in every process of a cluster (no relative paths).
+        Called once, while planning."""
+        return options
+
     def is_bounded(self, table: TableInfo) -> bool:
         return False
 

@@ -24,8 +24,10 @@ __all__ = [
     "text",
 ]
 
-#: Known to every table, whatever its connector.
-COMMON = ("connector", "format")
+#: Known to every table, whatever its connector. ``on-error``: what becomes of a record that
+#: cannot be read (source) or written (sink).
+COMMON = ("connector", "format", "on-error")
+ON_ERROR = ("fail", "skip", "dead-letter")
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +83,7 @@ class OptionSet:
                     remedy=f"add '{option.key}' to the table's WITH clause",
                 )
             self.read_one(given, option.key)
+        check_on_error(given, self.owner)
 
     def read_one(self, given: Mapping[str, str], key: str) -> Any:
         """The typed value of one option, or its default."""
@@ -101,6 +104,19 @@ class OptionSet:
     def read(self, given: Mapping[str, str]) -> dict[str, Any]:
         """All options, typed, with defaults."""
         return {key: self.read_one(given, key) for key in self.options}
+
+
+def check_on_error(given: Mapping[str, str], where: str) -> None:
+    """ConnectorError for an ``on-error`` that is none of the policies."""
+    policy = given.get("on-error", "fail")
+    if policy not in ON_ERROR:
+        raise ConnectorError(
+            "option 'on-error': unknown policy",
+            expected=" | ".join(ON_ERROR),
+            got=repr(policy),
+            where=where,
+            remedy=nearest(policy, ON_ERROR) or "write 'on-error' = 'skip' to leave bad records out",
+        )
 
 
 text = str

@@ -6,6 +6,7 @@ import importlib
 from typing import TYPE_CHECKING
 
 from penstock.connectors.base import Connector, TableInfo
+from penstock.connectors.options import check_on_error
 from penstock.errors import ConnectorError, nearest
 
 if TYPE_CHECKING:
@@ -83,11 +84,20 @@ def connector_of(options: Mapping[str, str], *, where: str | None = None) -> Con
             where=where,
             remedy="add 'connector' = '…' to the table's WITH clause",
         )
-    return get_connector(options["connector"])
+    try:
+        return get_connector(options["connector"])
+    except ConnectorError as err:
+        err.where = err.where or where
+        raise
 
 
 def table_info(schema: Schema, options: Mapping[str, str]) -> TableInfo:
     return TableInfo(schema, options, options.get("format"))
+
+
+def resolved_options(options: Mapping[str, str], *, where: str) -> dict[str, str]:
+    """The table's options with relative paths made absolute."""
+    return dict(connector_of(options, where=where).resolved(options, where=where))
 
 
 def validate_table(
@@ -96,6 +106,7 @@ def validate_table(
     """The connector of a table whose options and schema are in order, or the error."""
     connector = connector_of(options, where=where)
     try:
+        check_on_error(options, f"connector '{connector.name}'")
         connector.validate(table_info(schema, options), role=role)
     except ConnectorError as err:
         if where:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Literal
 
-from penstock.connectors.registry import table_info, validate_table
+from penstock.connectors.registry import resolved_options, table_info, validate_table
 from penstock.errors import ConnectorError, SqlError
 from penstock.functions.expr import Expr, InputRef
 from penstock.functions.registry import make_call
@@ -103,6 +103,7 @@ class Catalog:
 
 def source_ref(table: Table, config: Mapping[str, str]) -> TableRef:
     """The table as a plan reads it; the connector checks its options."""
+    table = _resolved(table)
     connector = _checked(table, "source")
     info = table.info()
     watermark = table.watermark
@@ -134,6 +135,7 @@ def source_ref(table: Table, config: Mapping[str, str]) -> TableRef:
 
 def sink_ref(table: Table) -> TableRef:
     """The table as a plan writes it."""
+    table = _resolved(table)
     connector = _checked(table, "sink")
     info = table.info()
     stored = [c for c in table.columns if c.kind == "metadata" and not c.virtual]
@@ -156,12 +158,20 @@ def sink_ref(table: Table) -> TableRef:
     )
 
 
+def _resolved(table: Table) -> Table:
+    return replace(table, options=resolved_options(table.options, where=_place(table)))
+
+
+def _place(table: Table) -> str:
+    return f"table '{table.name}' ({table.where})"
+
+
 def _checked(table: Table, role: Literal["source", "sink"]) -> Connector:
     return validate_table(
         table.physical,
         table.options,
         role=role,
-        where=f"table '{table.name}' ({table.where})",  # type: ignore[arg-type]
+        where=_place(table),  # type: ignore[arg-type]
     )
 
 

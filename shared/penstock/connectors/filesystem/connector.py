@@ -51,6 +51,13 @@ class FilesystemConnector(DeclaredConnector):
         if role == "source" and "source.monitor-interval" not in table.options:
             self._check_there(table)
 
+    def resolved(self, options: Mapping[str, str], *, where: str) -> Mapping[str, str]:
+        if "path" not in options:
+            return options
+        from penstock.connectors.filesystem.paths import absolute_path
+
+        return {**options, "path": absolute_path(options["path"], where=f"{where}, option 'path'")}
+
     def _check_there(self, table: TableInfo) -> None:
         from penstock.connectors.filesystem.paths import open_files
 

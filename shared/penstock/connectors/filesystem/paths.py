@@ -11,12 +11,14 @@ import glob
 import os
 import re
 from abc import ABC, abstractmethod
+from collections.abc import Callable
+from contextvars import ContextVar
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any, BinaryIO
 from urllib.parse import unquote, urlsplit
 
-from penstock.errors import ObjectStoreError
+from penstock.errors import ConnectorError, ObjectStoreError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -255,6 +257,33 @@ def local_path(path: str) -> str | None:
     if not parts.scheme:
         return path
     return unquote(parts.path) if parts.scheme == "file" else None
+
+
+#: Folder that relative paths are meant from, for code that plans. None: there is none, since
+#: whoever wrote the path sits elsewhere (a planner in the cluster).
+working_folder: ContextVar[Callable[[], str] | None] = ContextVar("working_folder", default=os.getcwd)
+
+
+def absolute_path(path: str, *, where: str) -> str:
+    """The path as every process of a cluster understands it: URLs as they are, ``~`` and
+    relative paths resolved. ConnectorError where there is nothing to resolve them against."""
+    local = local_path(path)
+    if local is None or os.path.isabs(local):
+        return path
+    folder = working_folder.get()
+    if folder is None:
+        raise ConnectorError(
+            f"'{path}' is a relative path",
+            expected="an absolute path or a URL: this job is planned in the cluster, which does not "
+            "know your folder",
+            got=repr(path),
+            where=where,
+            remedy="write the whole path, or submit with 'penstock sql -f' or 'penstock run', which "
+            "resolve it against the folder that you are in",
+        )
+    expanded = os.path.expanduser(local)
+    # Not normpath: a glob's '**' and a trailing '/' must stay.
+    return expanded if os.path.isabs(expanded) else os.path.join(folder(), expanded)
 
 
 def open_files(path: str, options: Mapping[str, str]) -> tuple[Files, str]:
