@@ -90,6 +90,7 @@ class BusApi:
             "attempt": details.attempt,
             "restored_checkpoint_id": details.restored_checkpoint_id,
             "waiting_for": details.waiting_for,
+            "stalled": details.stalled,
             "error": details.exceptions[0]["error"] if details.exceptions else None,
         }
 

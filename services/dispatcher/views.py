@@ -154,6 +154,7 @@ def job(details: JobDetails, now_ms: int) -> dict[str, Any]:
         "jobmanager-id": details.jobmanager_id,
         "restored-checkpoint": details.restored_checkpoint_id,
         "waiting-for": details.waiting_for,
+        "stalled": details.stalled,
         "result-schema": details.result_schema,
     }
 

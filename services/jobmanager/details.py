@@ -75,6 +75,7 @@ def job_details(core: JobMasterCore) -> JobDetails:
         config=core.settings.config,
         plan=core.job_graph.plan,
         waiting_for=core.waiting_for,
+        stalled=list(core.stalled.values()),
         jobmanager_id=core.settings.jobmanager_id,
         result_schema=_result_schema(core),
     )

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import signal
 from collections import deque
 from typing import Any
 
-from penstock.errors import error_from_dict
+from penstock.errors import FunctionError, InternalError, error_from_dict
 from penstock.messages.slot import ErrorInfo
 
 KEPT = 20
@@ -70,6 +71,34 @@ class ExceptionHistory:
     @property
     def latest(self) -> dict[str, Any] | None:
         return self._entries[0] if self._entries else None
+
+
+#: A process that ends by itself, or by what its own code did: it may well do so again.
+_BY_ITS_OWN_CODE = frozenset(
+    {-signal.SIGSEGV, -signal.SIGBUS, -signal.SIGILL, -signal.SIGFPE, -signal.SIGABRT}
+)
+
+
+def loss(reason: str, exit_code: int | None, *, task: str, where: str) -> dict[str, Any]:
+    """The error of a slot whose process is gone. ``lost``: by an accident, which says nothing
+    about the job; else its code did it (``os._exit``, a crash in a native library), and the
+    same again is no accident."""
+    if exit_code is None or (exit_code <= 0 and exit_code not in _BY_ITS_OWN_CODE):
+        error = InternalError(
+            f"slot lost: {reason}",
+            where=where,
+            remedy="the job restarts from its last checkpoint; see the task manager's log for why",
+        ).to_dict()
+        error["lost"] = True
+        return error
+    how = f"exit code {exit_code}" if exit_code > 0 else f"signal {signal.Signals(-exit_code).name}"
+    return FunctionError(
+        f"the job's code ended its slot's process with {how}",
+        expected="code that returns, or raises what went wrong",
+        got=reason,
+        where=f"a function or library in {task}",
+        remedy="look for os._exit() and for crashes of native libraries; the task manager's log has more",
+    ).to_dict()
 
 
 def describe(info: ErrorInfo) -> str:

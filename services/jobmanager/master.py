@@ -26,7 +26,7 @@ from services.jobmanager.checkpoint_coordinator import CheckpointCoordinator
 from services.jobmanager.checkpoint_decider import CheckpointConfig
 from services.jobmanager.checkpoints import Completed, Request
 from services.jobmanager.claim import SlotClaim
-from services.jobmanager.exceptions import ExceptionHistory
+from services.jobmanager.exceptions import ExceptionHistory, loss
 from services.jobmanager.execution_graph import ExecutionGraph, Update
 from services.jobmanager.orders import Orders
 from services.jobmanager.restart import FailureHandler, GiveUp, Restart
@@ -46,7 +46,7 @@ _E = ExecutionState
 _J = JobStatus
 
 #: Tasks that were told to cancel get so long; then their processes are ended.
-CANCEL_GRACE_MS = 10_000
+CANCEL_GRACE_MS = 4_000
 #: Before a restart the others are cancelled; it does not wait longer than this for them.
 RESTART_GRACE_MS = 2_000
 
@@ -83,6 +83,8 @@ class JobMasterCore:
         self._due = Deadlines()
         self._final: tuple[JobStatus, dict[str, Any] | None] | None = None
         self._archived = False
+        #: Slots that hang in a step, by allocation: {allocation_id, taskmanager_id, tasks, …}.
+        self.stalled: dict[str, dict[str, Any]] = {}
 
     @property
     def pool(self) -> SlotPool:
@@ -340,7 +342,7 @@ class JobMasterCore:
         if now_ms < due.restart_ms or not self.coordinator.settled:
             return []
         if not self.graph.all_terminal:
-            if now_ms < due.restart_latest_ms:
+            if now_ms < due.restart_latest_ms and not self._only_stalled_left():
                 return []
             # Their processes are ended by the new deployment; nobody waits for them.
             self.graph.transition_all(list(self.graph), _E.CANCELED, now_ms)
@@ -364,7 +366,10 @@ class JobMasterCore:
             effects.append(self.orders.cancel(taskmanager_id, allocation_id))
         return effects
 
-    def _slot_lost(self, allocation_id: str, reason: str, now_ms: int) -> list[fx.Effect]:
+    def _slot_lost(
+        self, allocation_id: str, reason: str, now_ms: int, *, exit_code: int | None = None
+    ) -> list[fx.Effect]:
+        self.stalled.pop(allocation_id, None)
         held = self.pool.remove(allocation_id)
         # The allocation is given back even if only its process died: a task manager that
         # still counts it as ours would leave us waiting for a slot that nobody gives.
@@ -379,14 +384,9 @@ class JobMasterCore:
         self.claim.declare_ms = now_ms
         if not lost:
             return effects
-        error = InternalError(
-            f"slot lost: {reason}",
-            where=f"task manager {held.taskmanager_id}" if held else f"allocation {allocation_id}",
-            remedy="the job restarts from its last checkpoint; see the task manager's log for why",
-        ).to_dict()
-        error["lost"] = True
-        info = slot_msg.ErrorInfo(error=error)
         task, location = self._task_name(lost[0]), lost[0].taskmanager_id
+        where = f"task manager {held.taskmanager_id}" if held else f"allocation {allocation_id}"
+        info = slot_msg.ErrorInfo(error=loss(reason, exit_code, task=task, where=where))
         if failed:
             return effects + self._fail(info, now_ms, task=task, location=location)
         self.exceptions.add_cause(info, now_ms, job_attempt=self.job_attempt, task=task, location=location)
@@ -414,7 +414,7 @@ class JobMasterCore:
         if not self.coordinator.settled:
             return []
         if not self.graph.all_terminal:
-            if now_ms < due.stop_latest_ms:
+            if now_ms < due.stop_latest_ms and not self._only_stalled_left():
                 return []
             self.graph.transition_all(list(self.graph), _E.CANCELED, now_ms)
         return self._close(*self._final, now_ms)
@@ -483,7 +483,9 @@ class JobMasterCore:
                 for report in message.reports:
                     effects += self._report(report, message, now_ms)
             case msg.SlotLost():
-                effects = self._slot_lost(message.allocation_id, message.reason, now_ms)
+                effects = self._slot_lost(
+                    message.allocation_id, message.reason, now_ms, exit_code=message.exit_code
+                )
             case msg.TaskManagerLost():
                 effects = []
                 for held in self.pool.of_taskmanager(message.taskmanager_id):
@@ -524,10 +526,30 @@ class JobMasterCore:
                     if execution is not None:
                         execution.metrics = metrics
                 return []
+            case slot_msg.SlotStalled():
+                self._slot_stalled(report, relay.taskmanager_id, now_ms)
+                return []
             case slot_msg.SlotReady() | slot_msg.SlotLog():
                 return []
             case _:
                 assert_never(report)
+
+    def _slot_stalled(self, report: slot_msg.SlotStalled, taskmanager_id: str, now_ms: int) -> None:
+        if not report.stalled:
+            self.stalled.pop(report.allocation_id, None)
+            return
+        tasks = [self._task_name(e) for e in self.graph.in_allocation(report.allocation_id)]
+        self.stalled[report.allocation_id] = {
+            "allocation_id": report.allocation_id,
+            "taskmanager_id": taskmanager_id,
+            "tasks": tasks,
+            "frame": report.frame,
+            "since_ms": now_ms,
+        }
+
+    def _only_stalled_left(self) -> bool:
+        """What has not ended hangs in a step and will take no order: end its process."""
+        return all(e.state.terminal or e.allocation_id in self.stalled for e in self.graph)
 
     def _task_state(self, report: slot_msg.TaskStateChanged, now_ms: int) -> list[fx.Effect]:
         answer = self.graph.report(report)

@@ -70,6 +70,11 @@ class Relay:
             await self._room.wait()
         self._append(report, size)
 
+    def tell(self, report: FromSlot) -> None:
+        """A report of the task manager's own about the slot: rare and small, never waits."""
+        if not self._closed:
+            self._append(report, 0)
+
     def close(self, lost: SlotLost | None = None) -> None:
         """No more reports; ``lost`` goes last, once."""
         if lost is not None and not self._closed:

@@ -30,7 +30,7 @@ from penstock.messages.cluster import (
     SlotStatus,
     ToTaskManager,
 )
-from penstock.messages.slot import Deploy, SlotLog, SlotReady
+from penstock.messages.slot import Deploy, SlotLog, SlotReady, SlotStalled
 from services.common.actor import ESCALATE, Actor, RestartPolicy
 from services.common.processes import SystemSpawner
 from services.taskmanager.data_port import DataPort
@@ -54,6 +54,7 @@ from services.taskmanager.slot_table import (
     Settings,
     SlotTable,
 )
+from services.taskmanager.stalls import blocking_frame
 from services.taskmanager.template import Template
 
 if TYPE_CHECKING:
@@ -67,6 +68,8 @@ TICK_MS = 500
 STARTUP_MS = 3_000
 #: A slot reports its metrics every second, and its own traceback after 5 s of standstill.
 STALLED_MS = 7_000
+#: Where a slot's own traceback is looked for.
+STALL_LOG_BYTES = 16_000
 #: One round of offering; the slot table offers again later.
 OFFER_DEADLINE_S = 10.0
 #: What a slot reported before it ended on order is delivered for so long.
@@ -318,6 +321,14 @@ class TaskManagerService:
                 continue
             process.stalled = stalled
             deploy = process.deploy
+            log_ends = await process.log_tail(STALL_LOG_BYTES) if stalled else ""
+            frame = blocking_frame(log_ends)
+            relay = self._relays.get(process.number)
+            if relay is not None:
+                # Not put(): that waits, and a full relay means that the master hears enough.
+                relay.tell(
+                    SlotStalled(allocation_id=deploy.allocation_id, stalled=stalled, frame=frame),
+                )
             if not stalled:
                 self._context.log.warning("slot answers again", allocation=deploy.allocation_id)
                 continue
@@ -327,7 +338,8 @@ class TaskManagerService:
                 allocation=deploy.allocation_id,
                 slot_pid=process.pid,
                 tasks=", ".join(f"{t.vertex_id}:{t.subtask_index}" for t in deploy.tasks),
-                log_ends=await process.log_tail(),
+                frame=frame,
+                log_ends=log_ends[-2_000:],
             )
 
     async def _deliver(self, effect: Deliver) -> Delivered:
@@ -357,6 +369,7 @@ class TaskManagerService:
             taskmanager_id=self._id,
             allocation_id=process.deploy.allocation_id,
             reason=reason,
+            exit_code=process.exit_code,
         )
 
     def _process_in(self, allocation_id: str) -> SlotProcess | None:

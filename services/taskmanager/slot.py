@@ -71,6 +71,8 @@ class SlotProcess:
         self._heard_s = 0.0
         #: said already that it hangs
         self.stalled = False
+        #: of the process, once it has ended and the template told
+        self.exit_code: int | None = None
 
     async def start(self) -> None:
         """Watch it, open the channel, send Deploy."""
@@ -165,7 +167,7 @@ class SlotProcess:
 
     async def last_words(self) -> str:
         """How it ended, in words; call after ``gone``."""
-        status = await self._template.exit_status(self.pid, 1.0)
+        status = self.exit_code = await self._template.exit_status(self.pid, 1.0)
         reason = f"the slot's process {self.pid} ended with {describe_status(status)}"
         lines = await self.log_tail()
         return f"{reason}; the end of its log:\n{lines}" if lines else reason
@@ -174,14 +176,14 @@ class SlotProcess:
         """Since its last report; a slot whose step hangs reports nothing."""
         return round((asyncio.get_running_loop().time() - self._heard_s) * 1000)
 
-    async def log_tail(self) -> str:
-        return await asyncio.to_thread(self._tail)
+    async def log_tail(self, limit_bytes: int = _LAST_WORDS_BYTES) -> str:
+        return await asyncio.to_thread(self._tail, limit_bytes)
 
-    def _tail(self) -> str:
+    def _tail(self, limit_bytes: int) -> str:
         try:
             with self.log_path.open("rb") as file:
                 size = file.seek(0, os.SEEK_END)
-                file.seek(max(0, size - _LAST_WORDS_BYTES))
+                file.seek(max(0, size - limit_bytes))
                 return file.read().decode(errors="replace").strip()
         except OSError:
             return ""

@@ -22,7 +22,8 @@ def _table(headers: list[str], rows: list[list[Any]]) -> None:
         table.add_column(header, no_wrap=True)
     for row in rows:
         table.add_row(*("" if v is None else str(v) for v in row))
-    Console(soft_wrap=not sys.stdout.isatty()).print(table)
+    # Into a pipe nothing is cut off; on a terminal the ids, at least, stay whole.
+    Console(width=None if sys.stdout.isatty() else 10_000).print(table)
 
 
 def _when(ms: int | None) -> str:
@@ -104,6 +105,8 @@ def show_job(url: str, start: str, format_: str) -> None:
     print(f"{job['name']}  {job['jid']}  {job['state']}  (started {_when(job['start-time'])})")
     if job.get("waiting-for"):
         print(f"waits: {job['waiting-for']}")
+    for slot in job.get("stalled", []):
+        print(f"hangs: {', '.join(slot['tasks'])} on {slot['taskmanager_id']}, in {slot['frame']}")
     rows = [
         [
             v["name"][:60], v["parallelism"], v["status"],

@@ -111,6 +111,8 @@ def progress_line(job: dict[str, Any], name: str, seconds: float) -> str:
     """``name RUNNING 12 s, 1,234,567 records in`` or what it waits for."""
     if job.get("waiting-for"):
         return f"{name}: waits for {job['waiting-for']}"
+    for slot in job.get("stalled", []):
+        return f"{name}: {', '.join(slot['tasks'])} hangs in {slot['frame']}"
     records = max((v.get("metrics", {}).get("write-records", 0) or 0 for v in job["vertices"]), default=0)
     return f"{name}: {job['state']} {seconds:.0f} s, {records:,} records"
 
@@ -160,12 +162,13 @@ class Results:
         else:
             self._client.raise_if_failed(self.job_id, self._client.job(self.job_id))
 
-    def changes(self) -> Iterator[tuple[int, tuple[Any, ...]]]:
-        """(kind, row) as they come, for an unbounded query whose output is a program's."""
+    def changes(self) -> Iterator[list[tuple[int, tuple[Any, ...]]]]:
+        """Lists of (kind, row) as they come, for an unbounded query whose output is a
+        program's."""
         seen = 0
         for _ in self._chunks():
             log = self._result.changelog
-            yield from log[seen:]
+            yield log[seen:]
             seen = len(log)
         self._client.raise_if_failed(self.job_id, self._client.job(self.job_id))
 

@@ -136,13 +136,15 @@ class SlotReport(_Msg, frozen=True, kw_only=True, tag="slot-report"):
 
 
 class SlotLost(_Msg, frozen=True, kw_only=True, tag="slot-lost"):
-    """A slot process died (pidfd) or was killed by its task manager."""
+    """A slot process died (pidfd) or was killed by its task manager. ``exit_code``: of a
+    process that ended (negative: by that signal), None when it is not known."""
 
     command_id: str
     job_id: str
     taskmanager_id: str
     allocation_id: str
     reason: str
+    exit_code: int | None = None
 
 
 class TaskManagerLost(_Msg, frozen=True, kw_only=True, tag="taskmanager-lost"):
@@ -258,6 +260,8 @@ class JobDetails(_Msg, frozen=True, kw_only=True, tag="job-details-reply"):
     plan: str = ""
     #: Why it waits, when it waits ("2 slots are missing: …").
     waiting_for: str | None = None
+    #: Slots that hang in a step: {allocation_id, taskmanager_id, tasks, frame, since_ms}.
+    stalled: list[dict[str, Any]] = []
     jobmanager_id: str = ""
     result_schema: Any = None
 

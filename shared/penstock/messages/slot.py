@@ -307,7 +307,17 @@ class SlotLog(_Msg, frozen=True, kw_only=True, tag="log"):
     text: str
 
 
+class SlotStalled(_Msg, frozen=True, kw_only=True, tag="stalled"):
+    """From the task manager, of a slot that reports nothing since a step of it does not end.
+    ``frame``: the innermost Python frame (``File "job.py", line 5 in f``), None if unknown;
+    ``stalled`` False: it answers again."""
+
+    allocation_id: str
+    stalled: bool
+    frame: str | None = None
+
+
 FromSlot = Union[
     SlotReady, TaskStateChanged, FinalCheckpointWanted, CheckpointAcknowledged,
-    CheckpointDeclined, TaskMetricsReport, SlotLog,
+    CheckpointDeclined, TaskMetricsReport, SlotLog, SlotStalled,
 ]  # fmt: skip

@@ -356,5 +356,7 @@ class _blame:
     def __enter__(self) -> None: ...
 
     def __exit__(self, kind: Any, err: BaseException | None, traceback: Any) -> None:
-        if isinstance(err, Exception):
+        if isinstance(err, SystemExit):
+            err.penstock_operator = self._node.node.name  # type: ignore[attr-defined]
+        elif isinstance(err, Exception):
             blamed(err, self._node)

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import penstock
-from penstock.errors import InternalError, PenstockError
+from penstock.errors import FunctionError, InternalError, PenstockError
 from penstock.messages.slot import ErrorInfo
 
 _OURS = str(Path(penstock.__file__).parent)
@@ -34,6 +34,14 @@ def _details(err: BaseException, where: str) -> dict[str, Any]:
         out = err.to_dict()
         out.setdefault("where", where)
         return out
+    if isinstance(err, SystemExit):
+        return FunctionError(
+            f"the job's code called sys.exit({'' if err.code is None else repr(err.code)})",
+            expected="functions that return, or raise what went wrong",
+            where=f"operator '{where}'",
+            remedy="raise an exception instead; a job ends when its input does",
+            user_traceback=user_traceback(err),
+        ).to_dict()
     wrapped = InternalError(
         f"{type(err).__name__}: {err}" if str(err) else type(err).__name__,
         where=where,

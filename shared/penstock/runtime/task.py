@@ -133,7 +133,6 @@ class Task:
         self._last_wanted: int | None = None
         self._final_wanted = False
         self._stopping: int | None = None
-        self._handles: dict[int, StateHandle] = {}
         gates.on_ready = self.wake
         outputs.on_unblocked = self._on_unblocked
 
@@ -283,7 +282,7 @@ class Task:
         self.clock.enter("busy", started)
         try:
             outcome = self._run_until(started + STEP_S)
-        except Exception as err:
+        except (Exception, SystemExit) as err:  # sys.exit() in a function ends the task, not us
             self.clock.enter("idle")
             self._fail_soon(err)
             return
@@ -558,9 +557,6 @@ class Task:
             await letters.flush()
         handle = await self._snapshots.write(checkpoint_id, snapshots)
         took_ms = (time.perf_counter() - started) * 1000
-        self._handles[checkpoint_id] = handle
-        for old in [i for i in self._handles if i < checkpoint_id - 8]:
-            del self._handles[old]
         metrics = CheckpointMetrics(
             alignment_ms=metrics.alignment_ms,
             start_delay_ms=metrics.start_delay_ms,
@@ -585,7 +581,7 @@ class Task:
         for sink in self.chain.sinks:
             await sink.commit(checkpoint_id)
         if self._last_wanted is not None and checkpoint_id >= self._last_wanted:
-            await self._finish(self._handles.get(self._last_wanted))
+            await self._finish()
 
     def checkpoint_aborted(self, checkpoint_id: int) -> None:
         if self.state is not ExecutionState.RUNNING:
@@ -627,11 +623,15 @@ class Task:
             self._final_wanted = True
             self._listener.final_checkpoint_wanted(self)
         else:
-            self._spawn(self._finish(None))
+            self._spawn(self._finish())
         return None
 
-    async def _finish(self, handle: StateHandle | None) -> None:
-        """Close the outputs, take the final state, report FINISHED."""
+    async def _finish(self) -> None:
+        """Close the outputs, take the final state, report FINISHED.
+
+        The final state is an object of its own, also behind a final checkpoint: that one's
+        may be deleted (subsumed) before the report of FINISHED names it.
+        """
         self._closing = True
         pending = [*self._sink_flushes.values(), *self._writes]
         if pending:
@@ -641,10 +641,11 @@ class Task:
             await sink.complete()
         for letters in self._dead_letters:
             await letters.flush()
-        if handle is None:
-            checkpoint_id = self._last_checkpoint_id
-            snapshots = self._take_snapshots(checkpoint_id)
-            handle = await self._snapshots.write(checkpoint_id, snapshots, final=True)
+        checkpoint_id = self._last_checkpoint_id
+        handle = await self._snapshots.write(checkpoint_id, self._take_snapshots(checkpoint_id), final=True)
+        if self._last_wanted is None and any(s.wants_final_checkpoint() for s in self.chain.sinks):
+            # Nobody would commit it: better a restart than rows that are lost.
+            raise InternalError("a task would finish with output that is not committed", where=self.name)
         self.outputs.emit(END_OF_INPUT)
         while self.outputs.blocked:
             self._drained = self._loop.create_future()

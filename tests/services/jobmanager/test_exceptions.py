@@ -1,0 +1,38 @@
+"""What the loss of a slot says of the job."""
+
+from __future__ import annotations
+
+import pytest
+
+from penstock.errors import FunctionError, InternalError, error_from_dict
+from services.jobmanager.exceptions import loss
+from services.jobmanager.restart import FailureHandler, GiveUp, Restart
+
+
+@pytest.mark.parametrize(
+    ("exit_code", "accident"), [(None, True), (0, True), (-9, True), (-15, True), (3, False), (-11, False)]
+)
+def test_an_accident_or_the_jobs_own_code(exit_code: int | None, accident: bool) -> None:
+    error = loss("process 7 ended", exit_code, task="Map (1/1)", where="task manager a")
+    assert bool(error.get("lost")) is accident
+    known = error_from_dict(error)
+    assert isinstance(known, InternalError if accident else FunctionError)
+    if not accident:
+        assert "Map (1/1)" in (known.where or "")
+        assert "os._exit" in (known.remedy or "")
+
+
+def test_code_that_ends_its_process_again_and_again_fails_the_job() -> None:
+    handler = FailureHandler({})
+    decisions = [
+        handler.decide(loss(f"process {pid}", 3, task="Map (1/1)", where="a"), 0, pid * 1_000)
+        for pid in (1, 2, 3)
+    ]
+    assert [type(d) for d in decisions] == [Restart, Restart, GiveUp]
+
+
+def test_accidents_are_restarted_from() -> None:
+    handler = FailureHandler({})
+    for pid in range(20):
+        lost = loss("process 1 ended with signal SIGKILL", -9, task="Map (1/1)", where="a")
+        assert isinstance(handler.decide(lost, 0, pid * 1_000), Restart)

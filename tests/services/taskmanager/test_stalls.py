@@ -1,0 +1,43 @@
+"""The blocking frame, read from what a slot's watchdog writes."""
+
+from __future__ import annotations
+
+from services.taskmanager.stalls import blocking_frame
+
+_OURS = """  File "/x/shared/penstock/runtime/operators/python.py", line 72 in _results
+  File "/x/shared/penstock/runtime/slot.py", line 470 in main
+"""
+_HELPER = """Thread 0x00007f0000000001 (most recent call first):
+  File "/usr/lib/python3.11/concurrent/futures/thread.py", line 81 in _worker
+
+"""
+
+
+def _dump(*frames: str, helper: str = "") -> str:
+    head = "Timeout (0:00:05)!\n" + helper + "Thread 0x00007ffb011d4b80 (most recent call first):\n"
+    return head + "".join(f"  File {f}\n" for f in frames) + _OURS
+
+
+def test_the_users_innermost_frame() -> None:
+    assert blocking_frame("said before\n" + _dump('"job.py", line 5 in f')) == 'File "job.py", line 5 in f'
+
+
+def test_frames_of_libraries_are_passed_over() -> None:
+    log = _dump(
+        '"/v/lib/python3.11/site-packages/requests/api.py", line 9 in get', '"job.py", line 7 in fetch'
+    )
+    assert blocking_frame(log) == 'File "job.py", line 7 in fetch'
+
+
+def test_the_thread_that_runs_the_slot_is_meant() -> None:
+    log = _dump('"job.py", line 5 in f', helper=_HELPER)
+    assert blocking_frame(log) == 'File "job.py", line 5 in f'
+
+
+def test_the_newest_dump_counts() -> None:
+    log = _dump('"job.py", line 5 in f') + "between\n" + _dump('"job.py", line 8 in g')
+    assert blocking_frame(log) == 'File "job.py", line 8 in g'
+
+
+def test_without_a_dump_nothing_is_said() -> None:
+    assert blocking_frame("a user's print\n") is None
