@@ -43,7 +43,7 @@ class Results:
         deadline_ms = self._clock.monotonic_ms() + min(max(wait_ms, 0), MAX_WAIT_MS)
         pause = _FIRST_PAUSE_S
         while True:
-            new = [key for key, _ in await self._store.list(prefix) if key > after]
+            new = without_gaps([key for key, _ in await self._store.list(prefix) if key > after], after)
             if new or status.globally_terminal or self._clock.monotonic_ms() >= deadline_ms:
                 return {"chunks": await self._read(new), "status": status.value}
             await self._clock.sleep(pause)
@@ -70,6 +70,26 @@ class Results:
         await self._store.put(_ack_key(job_id, after), b"")
         if before:
             await self._store.delete([_ack_key(job_id, before)])
+
+
+def without_gaps(keys: list[str], after: str) -> list[str]:
+    """The leading chunks that follow each other (behind ``after``): a listing that runs
+    while chunks are written may show one and miss the one before it."""
+    last = _number(after) if after else (-1, -1)
+    out = []
+    for key in keys:
+        attempt, sequence = _number(key)
+        if sequence != (last[1] + 1 if attempt == last[0] else 0):
+            break
+        out.append(key)
+        last = attempt, sequence
+    return out
+
+
+def _number(chunk_key: str) -> tuple[int, int]:
+    """(attempt, sequence) of a chunk's key ``…/<attempt>-<sequence>``."""
+    attempt, sequence = chunk_key.rsplit("/", 1)[-1].split("-")
+    return int(attempt), int(sequence)
 
 
 def _ack_key(job_id: str, chunk_key: str) -> str:

@@ -18,6 +18,7 @@ from penstock.config import DML_SYNC, PARALLELISM
 from penstock.errors import PenstockError, SpecError, SqlError
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
     from penstock.sql.session import PlannedJob, SqlSession, StatementResult
@@ -179,8 +180,15 @@ class Runner:
 
         schema = Schema((Field("op", VarCharType()), *results.schema.fields))
         format_ = "csv" if self.format == "table" else self.format
-        rows = ((RowKind(kind).short, *row) for kind, row in results.changes())
-        write_rows(schema, rows, format_)
+
+        def rows() -> Iterator[tuple[Any, ...]]:
+            for changes in results.changes():
+                for kind, row in changes:
+                    yield (RowKind(kind).short, *row)
+                # Who reads the pipe sees rows when they come, not when 8 KiB are full.
+                sys.stdout.flush()
+
+        write_rows(schema, rows(), format_)
 
     def _await(self, job_id: str, name: str) -> None:
         job = follow_job(self._access.client, job_id, name)
