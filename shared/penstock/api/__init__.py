@@ -24,6 +24,7 @@ _WHERE = {
     ),
     "penstock.api.keyed": ("KeyedStream",),
     "penstock.api.typeinfo": ("Types",),
+    "penstock.api.user_functions": ("ScalarFunction", "TableFunction", "udaf", "udf", "udtf"),
     "penstock.api.windowed": ("WindowedStream",),
     "penstock.api.windows": (
         "EventTimeSessionWindows", "GlobalWindows", "ProcessingTimeSessionWindows",

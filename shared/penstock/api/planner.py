@@ -20,7 +20,7 @@ from penstock.errors import FunctionError, InternalError, PenstockError, SpecErr
 from penstock.messages.cluster import JobSpec
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from penstock.jobgraph import JobGraph
 
@@ -41,7 +41,8 @@ def plan_spec(spec: JobSpec) -> JobGraph:
     if spec.sql is not None:
         from penstock.sql.session import plan_script
 
-        graph = plan_script(spec.sql, config).job_graph
+        with _on_path(spec.files):  # modules that CREATE FUNCTION names
+            graph = plan_script(spec.sql, config).job_graph
     elif spec.python is not None:
         graph = _plan_python(spec, config)
     else:
@@ -95,6 +96,16 @@ def _plan_python(spec: JobSpec, config: dict[str, str]) -> JobGraph:
             remedy="call env.execute() once" if graphs else "call env.execute() at the end of the program",
         )
     return graphs[0]
+
+
+@contextlib.contextmanager
+def _on_path(files: Sequence[str]) -> Iterator[None]:
+    before = list(sys.path)
+    sys.path[:0] = [f for f in files if os.path.exists(f)]
+    try:
+        yield
+    finally:
+        sys.path[:] = before
 
 
 @contextlib.contextmanager

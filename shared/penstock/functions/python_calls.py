@@ -19,7 +19,7 @@ from penstock.types import logical as t
 from penstock.types.column import Column, external_arrow_type
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from penstock.functions.expr import PythonCall
     from penstock.functions.vector import Vector
@@ -34,34 +34,63 @@ def python_kernel(call: PythonCall, functions: Callable[[str], Any] | None) -> C
     """The kernel ``(args, n) -> Column`` of a user's function."""
     if functions is None:
         raise InternalError(f"no loader of user functions given for {call.function!r}")
-    function = functions(call.function)
-    function = function if callable(function) else getattr(function, "eval", None)
+    target = functions(call.function)
+    function = getattr(target, "eval", None) or (target if callable(target) else None)
     if function is None:
         raise FunctionError(
             f"{call.function!r} is not a scalar function",
             expected="a callable, or an object with a method eval",
-            got=type(functions(call.function)).__name__,
+            got=type(target).__name__,
         )
+    if function is not target and hasattr(target, "open"):
+        _open(call, target, functions)
     if inspect.iscoroutinefunction(function):
         raise UnsupportedError(
             f"{call.function!r} is async and cannot be called inside an expression",
             expected="a plain function",
-            remedy="use the DataStream API's async operator, or make it synchronous",
+            remedy="make it synchronous, e.g. per='batch' with a thread pool over the batch's rows",
         )
     if call.per == "batch":
         return _per_batch(call, function)
     return _per_record(call, function)
 
 
+class FunctionContext:
+    """What ``open`` of a scalar function is given."""
+
+    def __init__(self, config: Mapping[str, str]) -> None:
+        self._config = config
+
+    def get_job_parameter(self, key: str, default: str | None = None) -> str | None:
+        """A value of the job's configuration (your own keys begin with ``user.``)."""
+        return self._config.get(key, default)
+
+
+def _open(call: PythonCall, target: Any, functions: Callable[[str], Any]) -> None:
+    """Once for an object: operators of one slot share it."""
+    if getattr(target, "_penstock_opened", False):
+        return
+    try:
+        target.open(FunctionContext(getattr(functions, "job_config", {})))
+    except PenstockError:
+        raise
+    except Exception as error:
+        raise _failed(call, error, None, "open()") from error
+    target._penstock_opened = True
+
+
 def _per_record(call: PythonCall, function: Callable[..., Any]) -> Callable[..., Column]:
     def run(args: Sequence[Vector], n: int) -> Column:
         lists = [_python_values(a, n) for a in args]
+        out: list[Any] = []
         try:
-            out = list(map(function, *lists)) if lists else [function() for _ in range(n)]
+            # extend() keeps what was computed before an exception: so the record is known.
+            out.extend(map(function, *lists) if lists else (function() for _ in range(n)))
         except PenstockError:
             raise
         except Exception as error:
-            raise _failed(call, error) from error
+            record = tuple(values[len(out)] for values in lists)
+            raise _failed(call, error, record) from error
         return _result(call, out, n)
 
     return run
@@ -75,10 +104,27 @@ def _per_batch(call: PythonCall, function: Callable[..., Any]) -> Callable[..., 
         except PenstockError:
             raise
         except Exception as error:
-            raise _failed(call, error) from error
+            raise _failed(call, error, None, f"it was given {n} rows") from error
         return _result(call, out, n)
 
     return run
+
+
+def shown(record: tuple[Any, ...]) -> str:
+    """Arguments for an error message: numbers as they are; of texts only the beginning and
+    length, so that no personal data reaches a log."""
+    return "(" + ", ".join(map(_shown, record)) + ")"
+
+
+def _shown(value: Any) -> str:
+    match value:
+        case None | bool() | int() | float():
+            return repr(value)
+        case str() | bytes() if len(value) > 2:
+            return f"{value[:2]!r}…({len(value)})"
+        case str() | bytes():
+            return repr(value)
+    return type(value).__name__
 
 
 def _python_values(vector: Vector, n: int) -> list[Any]:
@@ -117,12 +163,16 @@ def _result(call: PythonCall, out: Any, n: int) -> Column:
     return column
 
 
-def _failed(call: PythonCall, error: Exception) -> FunctionError:
+def _failed(
+    call: PythonCall, error: Exception, record: tuple[Any, ...] | None, got: str | None = None
+) -> FunctionError:
     # The first frame is ours; what the user wants to see begins below it.
     frames = error.__traceback__.tb_next if error.__traceback__ else None
     text = "".join(traceback.format_exception(type(error), error, frames))
     return FunctionError(
         f"{call.function!r} raised {type(error).__name__}: {error}",
+        got=got if record is None else f"arguments {shown(record)}",
         where=f"function {call.function}",
+        remedy="correct the function, or filter such records out before it",
         user_traceback=text,
     )

@@ -9,6 +9,7 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 from penstock.errors import FunctionError, InternalError, nearest
+from penstock.runtime.pandas_probe import use_pandas_if_imported
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -43,14 +44,17 @@ async def load_functions(graph: JobGraph, store: Store | None, folder: Path) -> 
                 remedy=nearest(name, graph.functions),
             )
         try:
-            return _load(artifact, data.get(name))
+            loaded = _load(artifact, data.get(name))
         except Exception as err:
             raise FunctionError(
                 f"function '{name}' cannot be loaded: {type(err).__name__}: {err}",
                 where=f"function '{name}'",
                 remedy="its module and everything it imports must be there in the cluster",
             ) from err
+        use_pandas_if_imported()
+        return loaded
 
+    load.job_config = graph.config  # type: ignore[attr-defined]
     return load
 
 

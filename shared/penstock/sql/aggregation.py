@@ -119,6 +119,7 @@ def draft(
     bound = [binder.bind(a) for a in arguments]
     user = ctx.catalog.functions.aggregate(function_name(call))
     if user is not None:
+        bound = binder.arguments_of(user, bound, call)
         return AggregateDraft(
             user.name, tuple(bound), user.result, distinct, condition, ignore_nulls, python=user.name
         )

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from penstock.sql.errors import Source
-    from penstock.sql.functions import UserFunctions
+    from penstock.sql.functions import UserFunction, UserFunctions
     from penstock.sql.scope import Relation
 
 _BINARY: dict[type, str] = {
@@ -319,17 +319,34 @@ class ExpressionBinder:
         return self.call(name.upper(), args, node)
 
     def _user_call(self, user: Any, args: list[Expr], node: exp.Expression) -> Expr:
-        if user.arguments is not None:
-            if len(args) != len(user.arguments):
-                raise self.source.error(
-                    f"{user.name} takes {len(user.arguments)} arguments", node, got=f"{len(args)}",
-                    expected=", ".join(map(str, user.arguments)),
-                )  # fmt: skip
-            args = [
-                arg if arg.type == want else self.call("CAST", [arg], node, want)
-                for arg, want in zip(args, user.arguments, strict=True)
-            ]
+        args = self.arguments_of(user, args, node)
         return PythonCall(user.name, tuple(args), user.result, user.per)
+
+    def arguments_of(self, user: UserFunction, args: list[Expr], node: exp.Expression) -> list[Expr]:
+        """Arguments as a user's function declares them, cast where INSERT would."""
+        from penstock.sql.session import assignable
+
+        if user.arguments is None:
+            return args
+        expected = f"{user.name}({', '.join(map(str, user.arguments))})"
+        if len(args) != len(user.arguments):
+            noun = "argument" if len(user.arguments) == 1 else "arguments"
+            raise self.source.error(
+                f"{user.name} takes {len(user.arguments)} {noun}", node, expected=expected, got=str(len(args))
+            )
+        out = []
+        for i, (arg, want) in enumerate(zip(args, user.arguments, strict=True)):
+            have = arg.type.with_nullable(True)
+            if have == want.with_nullable(True):
+                out.append(arg)
+            elif assignable(have, want):
+                out.append(self.call("CAST", [arg], node, want.with_nullable(arg.type.nullable)))
+            else:
+                raise self.source.error(
+                    f"argument {i + 1} of {user.name} does not fit", node, expected=expected,
+                    got=str(arg.type), remedy=f"CAST it AS {want.sql()}",
+                )  # fmt: skip
+        return out
 
 
 def function_name(node: exp.Anonymous) -> str:

@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import importlib
+import linecache
 import sys
 import traceback
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
-from penstock.errors import SqlError, nearest
-from penstock.jobgraph.graph import FunctionArtifact
+from penstock.errors import FunctionError, PenstockError, SqlError, nearest
+from penstock.types import logical as t
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
     from pathlib import Path
+    from types import ModuleType
 
+    from penstock.jobgraph.graph import FunctionArtifact
     from penstock.types.logical import LogicalType, RowType
 
 FunctionKind = Literal["scalar", "table", "aggregate"]
@@ -68,9 +71,13 @@ class UserFunctions:
         return found if found is not None and found.kind == kind else None
 
 
+#: What a decorator of ``penstock.api`` leaves on its function.
+MARK = "penstock_function"
+
+
 def load_function(name: str, target: str, *, where: str) -> UserFunction:
-    """``module.attribute`` → a function declared with Penstock's decorators, which give it
-    ``penstock_function`` = {kind, arguments, result, per}."""
+    """``module.attribute`` → a function declared with ``@udf``, ``@udtf`` or ``@udaf``, pickled so
+    that a slot elsewhere needs none of the user's files."""
     module_name, _, attribute = target.rpartition(".")
     if not module_name:
         raise SqlError(
@@ -79,65 +86,164 @@ def load_function(name: str, target: str, *, where: str) -> UserFunction:
             expected="a dotted name",
             where=where,
         )
-    try:
-        module = importlib.import_module(module_name)
-    except ImportError as err:
-        raise SqlError(
-            f"module '{module_name}' cannot be imported: {err}",
-            expected="an importable module",
-            got=repr(target),
-            where=where,
-            remedy="give the file with -py, or put its folder on PYTHONPATH",
-        ) from None
+    module = _import(module_name, target, where)
     if not hasattr(module, attribute):
+        declared = [k for k, _ in _declared(module)]
         raise SqlError(
             f"module '{module_name}' has no '{attribute}'",
+            expected="one of its functions: " + (", ".join(declared) or "(it declares none)"),
             got=repr(target),
             where=where,
-            remedy=nearest(attribute, dir(module)),
+            remedy=nearest(attribute, declared or dir(module)),
         )
-    value: Any = getattr(module, attribute)
-    declared = getattr(value, "penstock_function", None)
+    return user_function(name, getattr(module, attribute), what=target, where=where)
+
+
+def user_function(name: str, value: Any, *, what: str, where: str) -> UserFunction:
+    """A decorated function or class as SQL calls it."""
+    from penstock.api.artifacts import make_artifact
+
+    declared = getattr(value, MARK, None)
     if declared is None:
         raise SqlError(
-            f"'{target}' does not say what it takes and gives",
+            f"'{what}' does not say what it takes and gives",
             expected="a function decorated with @udf, @udtf or @udaf (result_type=…)",
             got=type(value).__name__,
             where=where,
+            remedy="from penstock.api import udf, and write @udf(result_type='BIGINT') above it",
         )
+    kind = declared["kind"]
+    try:
+        result = _table_type(declared["result"]) if kind == "table" else _type(declared["result"])
+        arguments = declared["arguments"]
+        arguments = None if arguments is None else tuple(map(_type, arguments))
+    except SqlError as err:
+        err.where = f"{where}: the types of '{what}'" + (f", {err.where}" if err.where else "")
+        raise
+    if isinstance(value, type):
+        value = _instance(value, what, where)
     return UserFunction(
         name=name,
-        kind=declared.get("kind", "scalar"),
-        result=declared["result"],
-        artifact=FunctionArtifact(module=module_name, qualname=attribute),
-        arguments=tuple(declared["arguments"]) if declared.get("arguments") is not None else None,
-        per=declared.get("per", "record"),
+        kind=kind,
+        result=result,
+        artifact=make_artifact(value, f"function '{what}'"),
+        arguments=arguments,
+        per=declared["per"],
     )
 
 
 def register_module(functions: UserFunctions, path: Path) -> list[str]:
     """Add every decorated function of a module file, under its own name; which. Its folder
     goes to the front of ``sys.path``. SqlError when it cannot be imported or has none."""
+    if not path.is_file():
+        raise SqlError(
+            "the module is not there",
+            expected="a Python file",
+            got="a folder" if path.is_dir() else "nothing there",
+            where=str(path),
+            remedy="check the path given with -py",
+        )
     folder, module_name = str(path.absolute().parent), path.stem
     if folder not in sys.path:
         sys.path.insert(0, folder)
-    if not path.exists():
-        raise SqlError("the module is not there", expected="a Python file", where=str(path))
-    try:
-        module = importlib.import_module(module_name)
-    except Exception as err:
+    # A module of that name that is something else must not be taken for it.
+    known = sys.modules.get(module_name)
+    if known is not None and getattr(known, "__file__", None) != str(path.absolute()):
         raise SqlError(
-            f"the module cannot be imported: {type(err).__name__}: {err}",
+            f"a module named '{module_name}' is loaded already",
+            expected="a name of its own",
+            got=str(getattr(known, "__file__", None) or "a built-in module"),
             where=str(path),
-            user_traceback=traceback.format_exc(),
-        ) from err
-    names = [name for name, value in vars(module).items() if hasattr(value, "penstock_function")]
+            remedy="rename the file",
+        )
+    module = _import(module_name, str(path), str(path))
+    names: list[str] = []
+    for attribute, value in _declared(module):
+        name = getattr(value, MARK).get("name") or attribute
+        functions.add(user_function(name, value, what=f"{module_name}.{attribute}", where=str(path)))
+        names.append(name)
     if not names:
         raise SqlError(
             "the module declares no function",
             expected="functions decorated with @udf, @udtf or @udaf",
             where=str(path),
+            remedy="from penstock.api import udf, and write @udf(result_type='BIGINT') above a function",
         )
-    for name in names:
-        functions.add(load_function(name, f"{module_name}.{name}", where=str(path)))
     return names
+
+
+def _declared(module: ModuleType) -> Iterator[tuple[str, Any]]:
+    return ((name, value) for name, value in vars(module).items() if hasattr(value, MARK))
+
+
+def _import(module_name: str, target: str, where: str) -> ModuleType:
+    try:
+        return importlib.import_module(module_name)
+    except PenstockError as err:
+        # A decorator refused: its words say what, the place where.
+        err.where = f"{where}: {err.where}" if err.where else where
+        raise
+    except ModuleNotFoundError as err:
+        if err.name is not None and module_name.split(".")[0] == err.name.split(".")[0]:
+            raise SqlError(
+                f"module '{module_name}' cannot be imported: {err}",
+                expected="an importable module",
+                got=repr(target),
+                where=where,
+                remedy="give the file with -py (its folder is searched, too), or put its folder on PYTHONPATH",
+            ) from None
+        raise _failed(module_name, where, err) from err
+    except (Exception, SystemExit) as err:
+        raise _failed(module_name, where, err) from err
+
+
+def _failed(module_name: str, where: str, err: BaseException) -> FunctionError:
+    """The module's own error, with the traceback from its first line on."""
+    linecache.checkcache()
+    tb = err.__traceback__
+    while tb is not None and (
+        "importlib" in tb.tb_frame.f_code.co_filename or tb.tb_frame.f_code.co_filename == __file__
+    ):
+        tb = tb.tb_next
+    return FunctionError(
+        f"module '{module_name}' cannot be imported: {type(err).__name__}: {err}",
+        where=where,
+        remedy="correct it; what it imports must be installed here and in the cluster",
+        user_traceback="".join(traceback.format_exception(type(err), err, tb)),
+    )
+
+
+def _instance(cls: type, what: str, where: str) -> Any:
+    try:
+        return cls()
+    except Exception as err:
+        raise FunctionError(
+            f"'{what}' cannot be made: {type(err).__name__}: {err}",
+            expected="a class that takes no arguments, or an object: f = udf(Made(5), result_type=…)",
+            where=where,
+            user_traceback=traceback.format_exc(),
+        ) from err
+
+
+def _type(declared: Any) -> LogicalType:
+    from penstock.api.typeinfo import LOGICAL_TYPES
+
+    if isinstance(declared, str):
+        from penstock.sql.statements import parse_type
+
+        return parse_type(declared)
+    if isinstance(declared, LOGICAL_TYPES):
+        return declared
+    raise SqlError(
+        "not a type",
+        expected="SQL's, such as 'BIGINT' or 'DECIMAL(10, 2)', or Types.LONG()",
+        got=repr(declared),
+    )
+
+
+def _table_type(declared: Any) -> RowType:
+    """A ROW of the function's columns, named f0, f1 … where nothing names them."""
+    if isinstance(declared, (list, tuple)):
+        return t.RowType(tuple(t.Field(f"f{i}", _type(d)) for i, d in enumerate(declared)))
+    type_ = _type(declared)
+    return type_ if isinstance(type_, t.RowType) else t.RowType((t.Field("f0", type_),))

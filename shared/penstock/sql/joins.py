@@ -331,7 +331,8 @@ def bind_correlate(
             raise ctx.catalog.unknown(
                 name, ctx.source.where(inner), [*ctx.catalog.functions.names(), "UNNEST"], "table function"
             )
-        args = tuple(binder.bind(e) for e in inner.expressions)  # type: ignore[assignment]
+        bound = [binder.bind(e) for e in inner.expressions]
+        args = tuple(binder.arguments_of(user, bound, inner))  # type: ignore[assignment]
         result = user.result
         fields = list(result.fields) if isinstance(result, t.RowType) else [t.Field("EXPR$0", result)]
         function, builtin, per = user.name, False, user.per

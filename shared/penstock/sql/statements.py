@@ -223,6 +223,12 @@ def parse_expression(text: str) -> exp.Expression:
     return _run(parser, lambda p: p._parse_disjunction(), Flink().tokenize(text), text)
 
 
+def parse_type(text: str) -> LogicalType:
+    """A type as SQL writes it. SqlError with its place in the text."""
+    parser = _StatementParser(error_level=ErrorLevel.IMMEDIATE, dialect=Flink())
+    return _run(parser, lambda p: p.flink_type(), Flink().tokenize(text), text)
+
+
 def _chunks(tokens: list[Token]) -> list[list[Token]]:
     chunks: list[list[Token]] = [[]]
     for token in tokens:

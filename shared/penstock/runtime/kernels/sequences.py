@@ -4,6 +4,7 @@ a user's aggregate function; variances of decimals."""
 from __future__ import annotations
 
 import json
+import traceback
 from collections import Counter
 from decimal import ROUND_HALF_UP, Decimal, localcontext
 from typing import TYPE_CHECKING, Any
@@ -12,8 +13,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from penstock.errors import FunctionError, UnsupportedError
+from penstock.errors import FunctionError, PenstockError, UnsupportedError
 from penstock.functions.accumulators import VARIANCES
+from penstock.functions.python_calls import shown
 from penstock.runtime.kernels.accumulators import Accumulator
 from penstock.runtime.kernels.key_index import equal_or_both_null
 from penstock.runtime.kernels.multimap import MultiMap
@@ -331,6 +333,8 @@ class PythonAggregate(Accumulator):
 
     def __init__(self, function: Any, type_: t.LogicalType) -> None:
         self._function, self.type = function, type_
+        declared = getattr(function, "penstock_function", None) or {}
+        self._per_batch = declared.get("per") == "batch"
         self._state = np.full(1024, None, object)
 
     def reset(self, slots: np.ndarray, high: int) -> None:
@@ -339,14 +343,46 @@ class PythonAggregate(Accumulator):
             self._state[slot] = self._function.create_accumulator()
 
     def add(self, slots: np.ndarray, args: Sequence[Column], signs: np.ndarray | None) -> None:
+        if self._per_batch:
+            self._add_batches(slots, args, signs)
+            return
         lists = [a.to_pylist() for a in args]
         rows = zip(*lists, strict=True) if lists else iter([()] * len(slots))
         adding = [True] * len(slots) if signs is None else (signs > 0).tolist()
         for slot, values, adds in zip(slots.tolist(), rows, adding, strict=True):
-            step = self._function.accumulate if adds else self._method("retract")
+            self._step("accumulate" if adds else "retract", slot, values)
+
+    def _add_batches(self, slots: np.ndarray, args: Sequence[Column], signs: np.ndarray | None) -> None:
+        """One call a key (and direction) with Arrow arrays of all its rows in the batch."""
+        adding = np.ones(len(slots), np.bool_) if signs is None else signs > 0
+        for direction, method in ((True, "accumulate"), (False, "retract")):
+            rows = np.flatnonzero(adding == direction)
+            order = rows[np.argsort(slots[rows], kind="stable")]
+            found, starts = np.unique(slots[order], return_index=True)
+            for slot, part in zip(found.tolist(), np.split(order, starts[1:]), strict=bool(len(found))):
+                self._step(method, slot, [a.take(part).to_external_arrow() for a in args])
+
+    def _step(self, method: str, slot: int, values: Sequence[Any]) -> None:
+        step = self._method(method)
+        try:
             changed = step(self._state[slot], *values)
-            if changed is not None:
-                self._state[slot] = changed
+        except Exception as err:
+            raise self._failed(err, method, values) from err
+        if changed is not None:
+            self._state[slot] = changed
+
+    def _failed(self, err: Exception, method: str, values: Sequence[Any]) -> Exception:
+        if isinstance(err, PenstockError):
+            return err
+        name = type(self._function).__name__
+        frames = err.__traceback__.tb_next if err.__traceback__ else None
+        return FunctionError(
+            f"{method}() of the aggregate function {name} raised {type(err).__name__}: {err}",
+            got=f"arguments {shown(tuple(values))}" if values else None,
+            where=f"function {name}.{method}",
+            remedy="correct the function, or filter such records out before it",
+            user_traceback="".join(traceback.format_exception(type(err), err, frames)),
+        )
 
     def absorb(self, slots: np.ndarray, other: Accumulator, other_slots: np.ndarray) -> None:
         assert isinstance(other, PythonAggregate)
@@ -379,7 +415,21 @@ class PythonAggregate(Accumulator):
         return method
 
     def result(self, slots: np.ndarray) -> Column:
-        return Column.of(self.type, [self._function.get_value(self._state[s]) for s in slots.tolist()])
+        values = []
+        for slot in slots.tolist():
+            try:
+                values.append(self._function.get_value(self._state[slot]))
+            except Exception as err:
+                raise self._failed(err, "get_value", ()) from err
+        try:
+            return Column.of(self.type, values)
+        except (pa.ArrowException, TypeError, ValueError, ArithmeticError) as err:
+            raise FunctionError(
+                f"the aggregate function {type(self._function).__name__} gave something that is no {self.type}",
+                expected=str(self.type),
+                got=str(err),
+                where=f"function {type(self._function).__name__}.get_value",
+            ) from err
 
     def release(self, slots: np.ndarray) -> None:
         self._state[slots] = None

@@ -1,0 +1,226 @@
+"""A user's Python functions in SQL: declared, registered, called, and what goes wrong."""
+
+from __future__ import annotations
+
+import sys
+import textwrap
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from penstock.errors import FunctionError, SqlError, UnsupportedError
+from penstock.sql.functions import register_module
+from penstock.sql.session import SqlSession
+from penstock.testing import run_graph
+
+MODULE = """
+import pyarrow.compute as pc
+from penstock.api import ScalarFunction, TableFunction, Types, udaf, udf, udtf
+
+@udf(result_type="BIGINT", input_types=["BIGINT", "BIGINT"])
+def plus(a, b):
+    return None if a is None or b is None else a + b
+
+@udf(result_type="DOUBLE", per="batch")
+def halved(x):
+    return pc.divide(pc.cast(x, "float64"), 2.0)
+
+@udf
+def shout(text: str) -> str:
+    return text.upper() + "!"
+
+@udf(result_type=Types.STRING())
+class Prefixed(ScalarFunction):
+    def open(self, context):
+        self.prefix = context.get_job_parameter("user.prefix", "none")
+    def eval(self, x):
+        return f"{self.prefix}-{x}"
+
+@udf(result_type="ROW<a INT, b STRING>")
+def pair(x):
+    return (x, str(x) * 2)
+
+@udtf(result_types=["STRING", "INT"])
+def words(line):
+    for w in (line or "").split():
+        yield w, len(w)
+
+@udtf(result_types="ROW<n BIGINT>")
+class Upto(TableFunction):
+    def eval(self, n):
+        yield from range(n)
+
+@udaf(result_type="DOUBLE", name="mean")
+class Mean:
+    def create_accumulator(self): return [0.0, 0]
+    def accumulate(self, acc, x):
+        if x is not None: acc[0] += x; acc[1] += 1
+    def retract(self, acc, x):
+        if x is not None: acc[0] -= x; acc[1] -= 1
+    def merge(self, acc, others):
+        for o in others: acc[0] += o[0]; acc[1] += o[1]
+    def get_value(self, acc): return acc[0] / acc[1] if acc[1] else None
+
+@udaf(result_type="BIGINT", per="batch")
+class Total:
+    def create_accumulator(self): return 0
+    def accumulate(self, acc, xs): return acc + (pc.sum(xs).as_py() or 0)
+    def retract(self, acc, xs): return acc - (pc.sum(xs).as_py() or 0)
+    def get_value(self, acc): return acc
+
+@udf(result_type="BIGINT")
+def picky(x):
+    if x == 3:
+        raise ValueError("no threes")
+    return x
+
+@udf(result_type="INT")
+def wrong(x):
+    return "text"
+
+@udaf(result_type="BIGINT")
+class Broken:
+    def create_accumulator(self): return 0
+    def accumulate(self, acc, x): return acc + 1 // (x - 3)
+    def get_value(self, acc): return acc
+"""
+
+Session = Callable[..., SqlSession]
+
+
+@pytest.fixture
+def session(tmp_path: Path) -> Iterator[Session]:
+    before, modules = list(sys.path), set(sys.modules)
+
+    def make(text: str = MODULE, name: str = "my_sql_functions", **config: str) -> SqlSession:
+        path = tmp_path / f"{name}.py"
+        path.write_text(textwrap.dedent(text))
+        made = SqlSession({"parallelism.default": "1", **config})
+        register_module(made.catalog.functions, path)
+        made.path = path  # type: ignore[attr-defined]
+        return made
+
+    yield make
+    sys.path[:] = before
+    for name in set(sys.modules) - modules:
+        del sys.modules[name]
+
+
+def rows(session: SqlSession, sql: str) -> list[tuple[Any, ...]]:
+    job = session.execute(sql).job
+    assert job is not None
+    # As in a slot on another host: the user's module is not there.
+    sys.modules.pop("my_sql_functions", None)
+    return sorted(run_graph(job.job_graph).rows, key=repr)
+
+
+NUMBERS = "(VALUES (1, 'a b'), (2, 'ccc'), (3, 'd')) AS v(x, s)"
+
+
+@pytest.mark.parametrize(
+    ("sql", "expected"),
+    [
+        (f"SELECT plus(x, 1) FROM {NUMBERS}", [(2,), (3,), (4,)]),
+        (f"SELECT plus(x, CAST(NULL AS INT)) FROM {NUMBERS} WHERE x = 1", [(None,)]),
+        (f"SELECT halved(x) FROM {NUMBERS}", [(0.5,), (1.0,), (1.5,)]),
+        (f"SELECT SHOUT(s) FROM {NUMBERS} WHERE plus(x, x) > 4", [("D!",)]),
+        (f"SELECT Prefixed(x) FROM {NUMBERS} WHERE x = 2", [("p-2",)]),
+        (f"SELECT pair(x).b FROM {NUMBERS} WHERE x = 2", [("22",)]),
+        (f"SELECT x, w, n FROM {NUMBERS}, LATERAL TABLE(words(s)) AS t(w, n) WHERE x = 1", [(1, "a", 1), (1, "b", 1)]),
+        (f"SELECT x, n FROM {NUMBERS}, LATERAL TABLE(Upto(x)) WHERE x < 3", [(1, 0), (2, 0), (2, 1)]),
+        (f"SELECT mean(x) FROM {NUMBERS}", [(2.0,)]),
+        (f"SELECT x > 1, mean(x) FROM {NUMBERS} GROUP BY x > 1", [(False, 1.0), (True, 2.5)]),
+        (f"SELECT x > 1, Total(x) FROM {NUMBERS} GROUP BY x > 1", [(False, 1), (True, 5)]),
+        # over an updating input: retracted
+        (f"SELECT Total(c) FROM (SELECT x > 1, COUNT(*) AS c FROM {NUMBERS} GROUP BY x > 1)", [(3,)]),
+    ],
+)  # fmt: skip
+def test_functions_give_their_values(session: Session, sql: str, expected: list[Any]) -> None:
+    assert rows(session(**{"user.prefix": "p"}), sql) == expected
+
+
+def test_create_function_names_one(session: Session) -> None:
+    made = session()
+    made.execute("CREATE FUNCTION my_plus AS 'my_sql_functions.plus' LANGUAGE PYTHON")
+    assert rows(made, f"SELECT my_plus(x, 10) FROM {NUMBERS} WHERE x = 1") == [(11,)]
+    made.execute("DROP FUNCTION my_plus")
+    with pytest.raises(SqlError, match="unknown function"):
+        made.execute(f"SELECT my_plus(x, 10) FROM {NUMBERS}")
+
+
+def test_a_function_that_raises_says_where_with_the_record(session: Session) -> None:
+    with pytest.raises(FunctionError) as err:
+        rows(session(), f"SELECT picky(x) FROM {NUMBERS}")
+    text = str(err.value)
+    assert text.startswith("Traceback")
+    assert "in picky" in text
+    assert "ValueError: no threes" in text
+    assert err.value.got == "arguments (3)"
+
+
+def test_an_aggregate_that_raises_says_where(session: Session) -> None:
+    with pytest.raises(FunctionError, match="ZeroDivisionError") as err:
+        rows(session(), f"SELECT Broken(x) FROM {NUMBERS}")
+    assert str(err.value).startswith("Traceback")
+    assert err.value.where == "function Broken.accumulate"
+
+
+def test_a_result_of_another_type_is_refused(session: Session) -> None:
+    with pytest.raises(FunctionError, match="no INT"):
+        rows(session(), f"SELECT wrong(x) FROM {NUMBERS}")
+
+
+@pytest.mark.parametrize(
+    ("sql", "message", "remedy"),
+    [
+        (f"SELECT plus(x) FROM {NUMBERS}", "plus takes 2 arguments", None),
+        (f"SELECT plus(x, s) FROM {NUMBERS}", "argument 2 of plus does not fit", "CAST it AS BIGINT"),
+        (f"SELECT pluss(x, 1) FROM {NUMBERS}", "unknown function pluss", None),
+    ],
+)
+def test_calls_are_checked(session: Session, sql: str, message: str, remedy: str | None) -> None:
+    with pytest.raises(SqlError, match=f"(?i){message}") as err:
+        session().execute(sql)
+    assert err.value.where is not None
+    assert err.value.where.startswith("line 1")
+    assert remedy is None or err.value.remedy == remedy
+
+
+@pytest.mark.parametrize(
+    ("text", "error", "message"),
+    [
+        ("x = 1", SqlError, "declares no function"),
+        ("import no_such_package", FunctionError, "No module named 'no_such_package'"),
+        ("def f(:", FunctionError, "SyntaxError"),
+        ("raise ValueError('at import')", FunctionError, "at import"),
+        ("import sys; sys.exit(3)", FunctionError, "SystemExit"),
+        ("from penstock.api import udf\n@udf\ndef f(x): return x", Exception, "is not declared"),
+        ("from penstock.api import udf\n@udf(result_type='NUMBR')\ndef f(x): return x", SqlError, "NUMBR"),
+        ("from penstock.api import udf\n@udf(result_type=int)\ndef f(x): return x", SqlError, "not a type"),
+        ("from penstock.api import udf\n@udf(result_type='INT')\nasync def f(x): return x", UnsupportedError, "async"),
+        (
+            "from penstock.api import udf\nimport threading\nlock = threading.Lock()\n"
+            "@udf(result_type='INT')\ndef f(x):\n    with lock: return x",
+            FunctionError,
+            "cannot be sent",
+        ),
+    ],
+)  # fmt: skip
+def test_modules_are_checked(session: Session, text: str, error: type[Exception], message: str) -> None:
+    with pytest.raises(error, match=message) as err:
+        session(text)
+    assert "my_sql_functions" in str(err.value)
+
+
+def test_a_missing_module_and_a_missing_function(session: Session, tmp_path: Path) -> None:
+    with pytest.raises(SqlError, match="not there"):
+        register_module(SqlSession().catalog.functions, tmp_path / "absent.py")
+    made = session()
+    with pytest.raises(SqlError) as err:
+        made.execute("CREATE FUNCTION f AS 'my_sql_functions.pluss' LANGUAGE PYTHON")
+    assert err.value.remedy == "did you mean 'plus'?"
+    with pytest.raises(SqlError, match="cannot be imported") as err:
+        made.execute("CREATE FUNCTION f AS 'no_such_module.f' LANGUAGE PYTHON")
+    assert "-py" in (err.value.remedy or "")
