@@ -33,6 +33,7 @@ from pathlib import Path
 import msgspec
 
 from penstock.messages.slot import ForkFailed, ForkSlot, SlotExited, SlotForked, TemplateReady
+from penstock.runtime.pandas_probe import probe_without_pandas
 
 #: Imported before the first fork, so that slots share them. Not Polars: importing it
 #: starts a thread; a function that uses it imports it in the slot.
@@ -40,22 +41,29 @@ PRELOAD = (
     "numpy",
     "pyarrow",
     "pyarrow.compute",
-    "pyarrow.csv",
-    "pyarrow.dataset",
     "pyarrow.ipc",
-    "pyarrow.json",
-    "pyarrow.parquet",
     "uvloop",
-    "plyvel",
     "obstore",
     "obstore.store",
-    "cloudpickle",
-    "nats",
-    "zoneinfo",
     "penstock.runtime.slot",
     "penstock.functions.evaluate",
 )
-PRELOAD_PACKAGES = ("penstock.runtime", "penstock.connectors", "penstock.formats", "penstock.functions")
+PRELOAD_PACKAGES = ("penstock.runtime", "penstock.functions")
+#: Imported one by one while nobody wants a slot. A slot forked before imports what of
+#: these its job needs.
+PRELOAD_LATER = (
+    "cloudpickle",
+    "zoneinfo",
+    "plyvel",
+    "nats",
+    "pyarrow.csv",
+    "pyarrow.json",
+    "pyarrow.parquet",
+    "pyarrow.dataset",
+)
+PRELOAD_LATER_PACKAGES = ("penstock.connectors", "penstock.formats")
+#: Quiet for so long before the first and before each further one of them.
+_QUIET_MS, _NEXT_MS = 1000, 20
 
 _PR_SET_PDEATHSIG = 1
 
@@ -64,11 +72,18 @@ def preload() -> None:
     """Import what slots need. Importing is all that happens here."""
     for name in PRELOAD:
         importlib.import_module(name)
-    for package_name in PRELOAD_PACKAGES:
-        package = importlib.import_module(package_name)
-        for module in pkgutil.walk_packages(package.__path__, package_name + "."):
-            if module.name != __spec__.name:  # type: ignore[name-defined]
-                importlib.import_module(module.name)
+        if name == "pyarrow":
+            probe_without_pandas()
+    for package in PRELOAD_PACKAGES:
+        for name in modules_of(package):
+            importlib.import_module(name)
+
+
+def modules_of(package_name: str) -> list[str]:
+    """All modules below a package, this one excepted."""
+    package = importlib.import_module(package_name)
+    found = pkgutil.walk_packages(package.__path__, package_name + ".")
+    return [m.name for m in found if m.name != "penstock.runtime.template"]
 
 
 def die_with_parent(parent_pid: int) -> None:
@@ -100,14 +115,39 @@ class Template:
         poll = select.poll()
         poll.register(self._sock, select.POLLIN)
         poll.register(self._wakeup_read, select.POLLIN)
+        later = [*PRELOAD_LATER, *PRELOAD_LATER_PACKAGES]
+        quiet_ms: int | None = _QUIET_MS
         while True:
-            ready = dict(poll.poll())
+            ready = dict(poll.poll(quiet_ms))
+            if not ready:
+                quiet_ms = self._import_one(later)
+                continue
+            if later:
+                quiet_ms = _QUIET_MS
             if self._wakeup_read in ready:
                 with contextlib.suppress(BlockingIOError):
                     os.read(self._wakeup_read, 4096)
                 self._reap()
             if self._sock.fileno() in ready and not self._take_order():
                 return
+
+    @staticmethod
+    def _import_one(later: list[str]) -> int | None:
+        """Import the next one of ``later``; the pause before the one after it."""
+        name = later.pop(0)
+        try:
+            if name in PRELOAD_LATER_PACKAGES:
+                later.extend(modules_of(name))
+            else:
+                importlib.import_module(name)
+        except Exception:
+            # Not fatal here: the slot that needs it will say so.
+            traceback.print_exc()
+        if later:
+            return _NEXT_MS
+        gc.collect()
+        gc.freeze()
+        return None
 
     def _take_order(self) -> bool:
         data, fds, _, _ = socket.recv_fds(self._sock, 65536, 8)

@@ -1,0 +1,39 @@
+"""Keeping pyarrow from importing pandas behind our back.
+
+pyarrow imports pandas, wherever it happens to be installed, when it makes its first
+scalar: 0.3 s and 30 MB in every slot, for conversions that a slot never makes.
+"""
+
+from __future__ import annotations
+
+import sys
+
+import pyarrow as pa
+
+
+class _NoPandas:
+    def find_spec(self, name: str, path: object = None, target: object = None) -> None:
+        if name == "pandas":
+            raise ModuleNotFoundError("No module named 'pandas'", name="pandas")
+
+
+def probe_without_pandas() -> None:
+    """Let pyarrow look for pandas, which it does once, while there is none to be found.
+
+    ``to_pandas`` and its like look again and find it.
+    """
+    if "pandas" in sys.modules:
+        return
+    finder = _NoPandas()
+    sys.meta_path.insert(0, finder)  # type: ignore[arg-type]
+    try:
+        pa.scalar(0)
+    finally:
+        sys.meta_path.remove(finder)  # type: ignore[arg-type]
+
+
+def use_pandas_if_imported() -> None:
+    """Tell pyarrow of pandas, if a user's code has imported it: so it sees that a Series
+    is one, and takes its NaN for NULL."""
+    if "pandas" in sys.modules and not pa.lib._pandas_api.have_pandas:
+        pa.table({}).to_pandas()
