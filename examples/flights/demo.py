@@ -126,12 +126,13 @@ def start_replay(
 def balance(client: ClusterClient, job_id: str, flights: int, out: Path) -> tuple[int, int]:
     """(on time, late); PenstockError when they do not add up to all flights."""
     late = ds.dataset(out / "late", format="parquet").count_rows() if any(out.glob("late/*")) else 0
-    accepted = client.accumulators(job_id)["numRecordsAccepted"]
-    if accepted + late != flights:
+    counters = client.accumulators(job_id)
+    accepted, dropped = counters["numRecordsAccepted"], counters.get("numLateRecordsDropped", 0)
+    if accepted + late != flights or dropped != late:
         raise PenstockError(
             "flights were lost or counted twice",
             expected=f"on time + late = {flights:,}",
-            got=f"{accepted:,} + {late:,} = {accepted + late:,}",
+            got=f"{accepted:,} + {late:,} = {accepted + late:,}; {dropped:,} counted as late",
         )
     return accepted, late
 

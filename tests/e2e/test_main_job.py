@@ -71,7 +71,9 @@ def test_on_time_and_late_make_all(make_cluster, flights_run) -> None:
     run.wait()
     late = ds.dataset(run.out / "late", format="parquet").to_table()
     with ClusterClient(cluster.rest_url) as client:
-        on_time = client.accumulators(run.job_id)["numRecordsAccepted"]
+        counters = client.accumulators(run.job_id)
+    on_time = counters["numRecordsAccepted"]
+    assert counters["numLateRecordsDropped"] == late.num_rows
     assert late.num_rows > 0
     assert on_time + late.num_rows == run.replayed
     # A late row is a whole input row, as it came.

@@ -292,3 +292,41 @@ async def test_processing_time_timers_on_a_manual_clock(probe: type[Probe]) -> N
             await job.until(lambda: job.metrics()["v2:0"].records_in == 2)
     finally:
         factory.operator_factory = real
+
+
+def test_partials_leave_before_their_input_is_called_idle() -> None:
+    """An idle input is not waited for behind the exchange: what a local phase still held
+    would come too late there."""
+    from penstock.runtime.operator import Operator
+
+    log: list[str] = []
+
+    class Holding(Operator):
+        held = 0
+
+        def __init__(self, spec: object) -> None: ...
+
+        def process(self, input_index: int, batch: Batch):
+            self.held += batch.num_rows
+            log.append("rows")
+            return iter(())
+
+        def on_idle(self):
+            log.append(f"idle with {self.held}")
+            yield Batch.of(SCHEMA, [(1, 1)])
+
+    chain = _chain_of(Holding)
+    node = chain.nodes[0]
+    list(chain.process(0, rows(3)))
+    list(chain.status(0, True))
+    assert log == ["rows", "idle with 3"]
+    assert node.metrics.counters["numRecordsOut"] == 1
+
+
+def _chain_of(operator: type):
+    from penstock.jobgraph import ChainInput, JobVertex, OperatorNode
+    from penstock.runtime.chain import Chain
+
+    node = OperatorNode(uid="u", name="n", spec=UnionSpec(), inputs=((ChainInput(gate=0),),), output=SCHEMA)
+    vertex = JobVertex(id="v", name="v", operators=(node,), parallelism=1, max_parallelism=128)
+    return Chain(vertex, [], make=operator)

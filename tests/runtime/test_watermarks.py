@@ -91,3 +91,16 @@ def test_a_preset_valve_starts_there(n: int) -> None:
     for i in range(n):
         valve.advance(i, MAX_WATERMARK)
     assert valve.take_changes() == (MAX_WATERMARK, None)
+
+
+def test_an_ended_input_does_not_end_event_time_for_an_idle_one() -> None:
+    """A bounded file beside a quiet stream: the file's end says nothing of the stream."""
+    valve = WatermarkValve(2)
+    valve.advance(0, 10)
+    valve.advance(1, MAX_WATERMARK)
+    valve.end(1)
+    valve.set_idle(0, True)
+    assert valve.watermark == 10
+    valve.set_idle(0, False)
+    valve.end(0)
+    assert valve.watermark == MAX_WATERMARK

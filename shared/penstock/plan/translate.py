@@ -236,6 +236,9 @@ class Translator:
                 watermark,
                 rowtime=position[watermark.rowtime] if watermark.rowtime is not None else None,
                 expr=shift_refs(watermark.expr, position) if watermark.expr is not None else None,
+                # A bounded split comes to its end: to call it idle meanwhile gains nothing,
+                # and would make its rows late whenever the machine pauses for so long.
+                idle_timeout_ms=0 if table.bounded else watermark.idle_timeout_ms,
             )
         fingerprint = self.interner.fingerprint(node)
         enumerator = PlannedOperator(

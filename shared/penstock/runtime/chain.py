@@ -230,6 +230,7 @@ class Chain:
             if out > node.output_watermark:
                 yield from self._forward_watermark(node, out)
         if idle is True:
+            yield from self.emit(node, node.operator.on_idle())
             yield from self._forward_status(node, True)
 
     def _forward_watermark(self, node: ChainNode, value: int) -> Iterator[None]:

@@ -172,6 +172,11 @@ class Operator(ABC):
         """A time asked for with ``ctx.wake_at`` has come."""
         return iter(())
 
+    def on_idle(self) -> Iterator[Output]:
+        """All inputs have become idle. What is held back must go out now: those behind do
+        not wait for an idle input, and what comes later may be late for them."""
+        return iter(())
+
     def end_input(self, input_index: int) -> Iterator[Output]:
         """One input has ended (others may go on)."""
         return iter(())

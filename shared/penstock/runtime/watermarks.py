@@ -86,7 +86,9 @@ class WatermarkValve:
         if counting:
             lowest = min(counting)
         elif not active:
-            lowest = max(self._values, default=MIN_WATERMARK)
+            # An ended input says nothing of the idle ones, which may go on.
+            left = [v for v, e in zip(self._values, self._ended, strict=True) if not e]
+            lowest = max(left or self._values, default=MIN_WATERMARK)
         if lowest > self.watermark:
             self.watermark = lowest
             self._risen = True

@@ -104,6 +104,9 @@ class LocalWindowAggregateOperator(Operator):
         self._watermark = max(self._watermark, watermark)
         yield from self._flush()
 
+    def on_idle(self) -> Iterator[Output]:
+        yield from self._flush()
+
     def prepare_checkpoint(self, checkpoint_id: int) -> Iterator[Output]:
         yield from self._flush()
 
