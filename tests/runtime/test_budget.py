@@ -2,7 +2,12 @@
 
 import pytest
 
-from penstock.runtime.budget import STEP_S, RowBudget
+from penstock.functions.expr import AggregateCall, Call, InputRef, PythonCall
+from penstock.jobgraph.specs import CalcSpec, GroupAggregateSpec
+from penstock.runtime.budget import COLUMNAR_LEAST, STEP_S, RowBudget, least_rows
+from penstock.types.logical import BigIntType
+
+BIG = BigIntType()
 
 
 @pytest.mark.parametrize("first", [1, 256, 65_536])
@@ -30,3 +35,12 @@ def test_bounds() -> None:
     budget.note(0, 1.0)
     budget.note(5, 0.0)
     assert budget.rows == 1_000
+
+
+def test_only_user_code_goes_row_by_row() -> None:
+    columnar = CalcSpec(condition=None, projections=(InputRef(0, BIG),))
+    call = PythonCall("f", (InputRef(0, BIG),), BIG)
+    assert least_rows([columnar]) == COLUMNAR_LEAST
+    assert least_rows([columnar, CalcSpec(condition=None, projections=(Call("ABS", (call,), BIG),))]) == 1
+    aggregate = AggregateCall("f", (0,), BIG, python="f")
+    assert least_rows([GroupAggregateSpec(keys=(0,), aggregates=(aggregate,))]) == 1

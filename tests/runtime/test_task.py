@@ -94,7 +94,9 @@ def probe(monkeypatch: pytest.MonkeyPatch) -> type[Probe]:
         def __init__(self, spec: Any) -> None: ...
 
     real = factory.operator_factory
-    monkeypatch.setattr(factory, "operator_factory", lambda t: ThisProbe if t is UnionSpec else real(t))
+    monkeypatch.setattr(
+        factory, "operator_factory", lambda t: ThisProbe if t in (UnionSpec, PythonSpec) else real(t)
+    )
     return ThisProbe
 
 
@@ -136,7 +138,7 @@ def test_slow_operators_get_small_slices(probe: type[Probe]) -> None:
     probe.sleep_s = 0.0005  # 10 rows a step
     b = GraphBuilder()
     v = b.values(rows(3000))
-    b.collect(b.vertex(UnionSpec(), SCHEMA, inputs=[(v, Forward())]))
+    b.collect(b.vertex(PythonSpec(kind="map", function="f"), SCHEMA, inputs=[(v, Forward())]))
     result = run_graph(b.build())
     sizes = [n for name, n in probe.calls if name == "rows"]
     assert sum(sizes) == 3000

@@ -83,6 +83,13 @@ class ClusterClient:
         reply = self._call("GET", f"/jobs/{job_id}/accumulators")
         return {a["name"]: int(a["value"]) for a in reply["user-task-accumulators"]}
 
+    def vertex_metrics(self, job_id: str, vertex_id: str) -> dict[str, Any]:
+        """Metrics of a vertex: "<subtask>.<metric>" or "<subtask>.<operator>.<metric>" → value."""
+        path = f"/jobs/{job_id}/vertices/{vertex_id}/metrics"
+        names = ",".join(m["id"] for m in self._call("GET", path))
+        found = self._call("GET", path, params={"get": names})
+        return {m["id"]: m["value"] for m in found}
+
     def wait(
         self,
         job_id: str,

@@ -125,6 +125,16 @@ class WindowSpec(msgspec.Struct, frozen=True, kw_only=True):
     ltz: bool = False
 
 
+class WindowMaximumSpec(_Spec, frozen=True, kw_only=True, tag="window-maximum"):
+    """Drops rows whose ``value`` is below one seen before in the same window. ``time``: the
+    event-time column, with the tumbling ``window`` that it falls in; or, without ``window``,
+    a column of window ends."""
+
+    value: int
+    time: int
+    window: WindowSpec | None = None
+
+
 class WindowTableSpec(_Spec, frozen=True, kw_only=True, tag="window-table"):
     """A window table function that is not aggregated: each row once per window, with
     window_start, window_end, window_time appended."""
@@ -409,7 +419,7 @@ class KeyedWindowSpec(_Spec, frozen=True, kw_only=True, tag="keyed-window"):
 
 OperatorSpec = Union[
     EnumeratorSpec, SourceSpec, CollectionSourceSpec, SinkSpec, CalcSpec, UnionSpec,
-    AssignWatermarksSpec, WindowTableSpec, ExpandSpec, WindowAggregateSpec,
+    AssignWatermarksSpec, WindowMaximumSpec, WindowTableSpec, ExpandSpec, WindowAggregateSpec,
     GroupAggregateSpec, JoinSpec, WindowJoinSpec, TemporalJoinSpec, LookupJoinSpec,
     TopNSpec, DeduplicateSpec, OverSpec, SortSpec, LimitSpec, TemporalSortSpec,
     MaterializeSpec, NormalizeSpec, SetOperationSpec, PythonSpec, RecordTimeSpec, TableFunctionSpec,

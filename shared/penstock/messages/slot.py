@@ -265,7 +265,7 @@ class OperatorMetrics(msgspec.Struct, frozen=True, kw_only=True):
     uid: str
     name: str
     counters: dict[str, int] = {}
-    gauges: dict[str, float | None] = {}
+    gauges: dict[str, int | float | None] = {}
 
 
 class TaskMetrics(msgspec.Struct, frozen=True, kw_only=True):

@@ -15,6 +15,7 @@ from penstock.jobgraph.assignments import ASSIGNMENT_SCHEMA
 from penstock.jobgraph.graph import Broadcast, Global, Hash, Partitioning
 from penstock.plan import nodes as n
 from penstock.plan.changelog import ChangelogModes, smallest_key
+from penstock.plan.maximum import rows_of_maximum
 from penstock.plan.operators import OperatorInput, PlannedOperator
 from penstock.plan.properties import Analysis
 from penstock.plan.rewriting import Interner
@@ -406,7 +407,11 @@ class Translator:
         return f" for {self.ttl_ms} ms after its last change" if self.ttl_ms else ", for ever"
 
     def _join(self, node: n.Join) -> PlannedOperator:
-        left, right = self.visit(node.left), self.visit(node.right)
+        beaten = rows_of_maximum(node, self.analysis)
+        if beaten is None:
+            left, right = self.visit(node.left), self.visit(node.right)
+        else:
+            left, right = self._top_rows(node, beaten)
         if node.window is not None:
             return self._window_join(node, left, right)
         known = (self.analysis.of(node.left), self.analysis.of(node.right))
@@ -437,6 +442,17 @@ class Translator:
             node, "join", f"Join({node.kind})", spec, [first, second], parallelism=parallelism, hashed=hashed,
             keeps="all rows of both sides" + self._ttl_words(),
         )  # fmt: skip
+
+    def _top_rows(self, node: n.Join, spec: s.WindowMaximumSpec) -> tuple[OperatorInput, OperatorInput]:
+        """Both inputs of a join with a maximum, without rows that are beaten already."""
+        rows = self.visit(node.left)
+        top = self.add(node.left, "window-maximum", "WindowMaximum", spec, [rows], hashed=rows.source.hashed)
+        # Others that read the same rows need them all.
+        everything = self._memo[id(node.left)]
+        self._memo[id(node.left)] = OperatorInput(top)
+        right = self.visit(node.right)
+        self._memo[id(node.left)] = everything
+        return OperatorInput(top), right
 
     def _check_unbounded(self, node: n.Join, known: tuple) -> None:
         if all(p.bounded for p in known) or self.ttl_ms:

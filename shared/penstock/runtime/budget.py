@@ -2,8 +2,35 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+import msgspec
+
+from penstock.functions.expr import AggregateCall, PythonCall
+from penstock.jobgraph.specs import KeyedProcessSpec, KeyedWindowSpec, PythonSpec, TableFunctionSpec
+
 #: A step ends after this long; its input is cut so that no piece takes longer.
 STEP_S = 0.005
+
+
+#: Fewer rows than this do not make a columnar operator's step any shorter; cutting below
+#: would only pay its fixed cost more often, and more yet the busier the machine is.
+COLUMNAR_LEAST = 512
+_USER_CODE = (KeyedProcessSpec, KeyedWindowSpec, PythonCall, PythonSpec, TableFunctionSpec)
+
+
+def least_rows(specs: Any) -> int:
+    """The smallest useful piece of input for operators of these specs: one row where a
+    user's function may take any time over each."""
+    return 1 if _runs_user_code(specs) else COLUMNAR_LEAST
+
+
+def _runs_user_code(value: Any) -> bool:
+    if isinstance(value, _USER_CODE) or (isinstance(value, AggregateCall) and value.python is not None):
+        return True
+    if isinstance(value, msgspec.Struct):
+        return any(_runs_user_code(getattr(value, name)) for name in value.__struct_fields__)
+    return isinstance(value, (tuple, list)) and any(_runs_user_code(v) for v in value)
 
 
 class RowBudget:

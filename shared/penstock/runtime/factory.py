@@ -21,6 +21,7 @@ _FACTORIES: dict[str, str] = {
     "CalcSpec": _OPERATORS + "calc:CalcOperator",
     "UnionSpec": _OPERATORS + "calc:UnionOperator",
     "ExpandSpec": _OPERATORS + "calc:ExpandOperator",
+    "WindowMaximumSpec": _OPERATORS + "window_maximum:WindowMaximumOperator",
     "WindowTableSpec": _OPERATORS + "window_table:WindowTableOperator",
     "WindowAggregateSpec": _OPERATORS + "window_aggregate:WindowAggregateOperator",
     "GroupAggregateSpec": _OPERATORS + "group_aggregate:GroupAggregateOperator",

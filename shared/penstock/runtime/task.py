@@ -25,7 +25,7 @@ from penstock.errors import InternalError
 from penstock.messages.slot import CheckpointMetrics
 from penstock.messages.states import ExecutionState
 from penstock.runtime.badrecords import BadRecords
-from penstock.runtime.budget import STEP_S, RowBudget
+from penstock.runtime.budget import STEP_S, RowBudget, least_rows
 from penstock.runtime.chain import Chain, ChainNode, blamed
 from penstock.runtime.checkpoints import TASK_UID, SnapshotWriter, restore_vertex, task_snapshot
 from penstock.runtime.drivers import AsyncOperator, SinkDriver
@@ -107,7 +107,11 @@ class Task:
         self._scheduled = False
         self._work: Iterator[None] | None = None
         self._todo: deque[Iterator[None]] = deque()
-        self._budget = RowBudget(FIRST_ROWS, most=MAX_ROWS)
+        least = least_rows([o.spec for o in self.vertex.operators])
+        self._budget = RowBudget(FIRST_ROWS, least=least, most=MAX_ROWS)
+        # A user's function may wait for something; a columnar operator only computes, and
+        # how long others had the processor meanwhile says nothing of it.
+        self._spent_clock = time.perf_counter if least == 1 else time.thread_time
         self._timer: asyncio.TimerHandle | None = None
         self._timer_ms = 0
         self._background: set[asyncio.Task[Any]] = set()
@@ -421,12 +425,12 @@ class Task:
         self, work: Iterator[None], rows: int, budget: RowBudget, before_s: float = 0.0
     ) -> Iterator[None]:
         """Measures the time from pull to pull, to cut the next batch to a step."""
-        spent, at = before_s, time.perf_counter()
+        spent, at = before_s, self._spent_clock()
         for _ in work:
-            spent += time.perf_counter() - at
+            spent += self._spent_clock() - at
             yield
-            at = time.perf_counter()
-        budget.note(rows, spent + time.perf_counter() - at)
+            at = self._spent_clock()
+        budget.note(rows, spent + self._spent_clock() - at)
 
     # -- sources -------------------------------------------------------------------------
 
@@ -445,10 +449,10 @@ class Task:
             return None
         source: Any = node.operator
         if node not in self._resting:
-            started = time.perf_counter()
+            started = self._spent_clock()
             rows = source.poll()
             if rows is not None:
-                spent_s = time.perf_counter() - started
+                spent_s = self._spent_clock() - started
                 # A trickle: let rows gather while the loop turns, instead of spinning on them.
                 if rows.num_rows < TRICKLE_ROWS:
                     self._resting.add(node)

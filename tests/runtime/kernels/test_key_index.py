@@ -16,6 +16,16 @@ from penstock.types.column import Column
 NAN = float("nan")
 SHAPES = {
     "int": ([t.IntType()], lambda x: (x,)),
+    "far ints": ([t.BigIntType()], lambda x: (x if x is None or x < 2000 else x * 10**14,)),
+    "two ints": ([t.BigIntType(), t.IntType()], lambda x: (None, 3) if x is None else (x, -x)),
+    "three ints": (
+        [t.BigIntType(False), t.IntType(False), t.BooleanType(False)],
+        lambda x: (0, 0, False) if x is None else (x, x // 7 - 99, x % 2 == 0),
+    ),
+    "long ints": (
+        [t.BigIntType(False), t.BigIntType(False)],
+        lambda x: (0, 0) if x is None else (-x, x if x < 2900 else x << 40),
+    ),
     "string": ([t.VarCharType()], lambda x: (None if x is None else "k" * (x % 5) + str(x),)),
     "mixed": (
         [t.DoubleType(), t.VarCharType()],

@@ -4,8 +4,11 @@ One table an operator and subtask. The table holds slot numbers; keys lie dense 
 order beside it, so that state columns are plain arrays indexed by slot. A lookup probes
 all rows of a batch together, in as many rounds as the longest probe.
 
-* One whole-number key column (the fast path) compares the key itself, any other key its
-  64-bit hash and then, column by column, the key.
+* Whole-number keys (the fast path) are one int64: a column as it stands, or several
+  packed side by side as long as their values are small enough. It is compared itself; any
+  other key is compared by its 64-bit hash and then, column by column.
+* Whole numbers that lie close together need no hashing: an array addressed by key (see
+  ``direct``) holds their slots, until they spread too far.
 * Growing never stops the world: the old table stays readable while every later call
   moves a bounded number of its slots into the new one.
 * Slots are freed when their state is purged, and used again.
@@ -19,6 +22,7 @@ import numpy as np
 import pyarrow.compute as pc
 
 from penstock.errors import InternalError
+from penstock.runtime.kernels.direct import DirectTable
 from penstock.runtime.kernels.hashing import hash_columns
 from penstock.runtime.kernels.store import RowStore, Slots, grown
 from penstock.types import logical as t
@@ -61,8 +65,11 @@ class KeyIndex:
 
     def __init__(self, types: Sequence[LogicalType]) -> None:
         self.types = list(types)
-        dtype = numpy_dtype(self.types[0]) if len(self.types) == 1 else None
-        self._whole = dtype is not None and dtype.kind in "iub"
+        dtypes = [numpy_dtype(x) for x in self.types]
+        self._whole = 0 < len(dtypes) <= 3 and all(d is not None and d.kind in "iub" for d in dtypes)
+        #: Bits of a key column in the packed int64.
+        self._bits = 64 // max(len(dtypes), 1)
+        self._direct: DirectTable | None = DirectTable() if self._whole else None
         self._table = _Table(_FIRST_BITS)
         self._old: _Table | None = None
         self._pending = np.empty(0, np.int64)  # slots still to be moved from the old table
@@ -87,7 +94,8 @@ class KeyIndex:
     @property
     def nbytes(self) -> int:
         own = self._ints.nbytes if self._whole else self._hashes.nbytes + self._rows.nbytes
-        return own + self._table.slots.nbytes + (self._old.slots.nbytes if self._old else 0)
+        direct = self._direct.nbytes if self._direct else 0
+        return own + direct + self._table.slots.nbytes + (self._old.slots.nbytes if self._old else 0)
 
     # -- finding ---------------------------------------------------------------------
 
@@ -96,11 +104,15 @@ class KeyIndex:
         if not self.types:
             return np.full(n, 0 if self._slots.count else -1, np.int64)
         if self._whole:
-            keys, valid = _ints(columns[0])
-            out = self._find(keys, _hash_ints(keys), None)
-            if valid is not None:
-                out[~valid] = self._null_slot
-            return out
+            found = self._packed(columns)
+            if found is None:
+                self._stop_packing()
+            else:
+                keys, valid = found
+                out = self.lookup_ints(keys)
+                if valid is not None:
+                    out[~valid] = self._null_slot
+                return out
         return self._find(None, hash_columns(columns), columns)
 
     def upsert(self, columns: Sequence[Column], n: int) -> tuple[np.ndarray, np.ndarray]:
@@ -111,9 +123,12 @@ class KeyIndex:
             if not self._slots.count:
                 new = self._rows.append([], 1)
             return np.zeros(n, np.int64), new
-        self._make_room(n)
         if self._whole:
-            return self._upsert_ints(columns[0])
+            found = self._packed(columns)
+            if found is not None:
+                return self._upsert_ints(*found)
+            self._stop_packing()
+        self._make_room(n)
         hashes = hash_columns(columns)
         out = self._find(None, hashes, columns)
         missing = np.flatnonzero(out < 0)
@@ -123,6 +138,10 @@ class KeyIndex:
 
     def upsert_ints(self, keys: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """``upsert`` of a non-null int64 array, for an index over one whole number."""
+        if self._direct is not None:
+            if self._direct.reach(keys, self._live_ints):
+                return self._upsert_direct(self._direct, keys)
+            self._stop_addressing()
         self._make_room(len(keys))
         hashes = _hash_ints(keys)
         out = self._find(keys, hashes, None)
@@ -132,20 +151,19 @@ class KeyIndex:
         return out, self._insert(out, missing, keys, hashes, None)
 
     def lookup_ints(self, keys: np.ndarray) -> np.ndarray:
+        if self._direct is not None:
+            return self._direct.lookup(keys)
         return self._find(keys, _hash_ints(keys), None)
 
     def keys(self, slots: np.ndarray) -> list[Column]:
         """The key columns of slots."""
         if not self._whole:
             return self._rows.take(slots)
-        type_ = self.types[0]
-        dtype = numpy_dtype(type_)
-        assert dtype is not None
         valid = None
         if self._null_slot >= 0:
             mask = slots != self._null_slot
             valid = None if mask.all() else mask
-        return [Column(type_, self._ints[slots].astype(dtype), valid)]
+        return self._unpacked(self._ints[slots], valid)
 
     def ints(self, slots: np.ndarray) -> np.ndarray:
         """The int64 keys of slots of an index over one whole number."""
@@ -168,6 +186,13 @@ class KeyIndex:
             if self._whole and self._null_slot >= 0 and (slots == self._null_slot).any():
                 placed = slots[slots != self._null_slot]
                 self._null_slot = -1
+            if self._direct is not None:
+                keys = self._ints[placed]
+                if not (self._direct.lookup(keys) == placed).all():
+                    raise InternalError("a slot was freed twice", got=f"{len(slots)} slots to free")
+                self._direct.erase(keys)
+                self._slots.free(slots)
+                return
             hashes = _hash_ints(self._ints[placed]) if self._whole else self._hashes[placed]
             if self._old is not None:
                 moved = ~self._in_old_mask(placed)
@@ -192,8 +217,85 @@ class KeyIndex:
 
     # -- probing ---------------------------------------------------------------------
 
-    def _upsert_ints(self, column: Column) -> tuple[np.ndarray, np.ndarray]:
-        keys, valid = _ints(column)
+    def _packed(self, columns: Sequence[Column]) -> tuple[np.ndarray, np.ndarray | None] | None:
+        """(int64 keys, mask of those that are not NULL); None when they do not fit."""
+        if len(columns) == 1:
+            return columns[0].values.astype(np.int64, copy=False), columns[0].valid
+        if any(c.valid is not None for c in columns):
+            return None
+        limit = 1 << (self._bits - 1)
+        out: np.ndarray | None = None
+        for column in columns:
+            values = column.values
+            if not len(values):
+                return np.empty(0, np.int64), None
+            if values.dtype.itemsize * 8 > self._bits and not (
+                -limit <= int(values.min()) and int(values.max()) < limit
+            ):
+                return None
+            if out is None:
+                out = values.astype(np.int64)
+            else:
+                out <<= self._bits
+                out |= values.astype(np.int64, copy=False) & ((1 << self._bits) - 1)
+        assert out is not None
+        return out, None
+
+    def _unpacked(self, keys: np.ndarray, valid: np.ndarray | None) -> list[Column]:
+        if len(self.types) == 1:
+            return [Column(self.types[0], keys.astype(_dtype(self.types[0])), valid)]
+        columns, left = [], 64 - self._bits * len(self.types)
+        for position, type_ in enumerate(self.types):
+            part = keys << (left + self._bits * position)
+            part >>= 64 - self._bits
+            columns.append(Column(type_, part.astype(_dtype(type_))))
+        return columns
+
+    def _stop_packing(self) -> None:
+        """A key does not fit into 64 bits: from now on keys are kept column by column."""
+        slots = self.live_slots()
+        columns = self._unpacked(self._ints[slots], None)
+        self._whole, self._direct = False, None
+        self._rows = RowStore(self.types)
+        self._rows.slots = self._slots
+        self._hashes = np.zeros(max(1024, self._slots.high), np.uint64)
+        if len(slots):
+            self._rows.put(slots, columns)
+            self._hashes[slots] = hash_columns(columns)
+        self._rehash(slots)
+
+    def _stop_addressing(self) -> None:
+        """The keys are too far apart for an array addressed by key: from now on by hash."""
+        self._direct = None
+        slots = self.live_slots()
+        self._rehash(slots[slots != self._null_slot])
+
+    def _rehash(self, slots: np.ndarray) -> None:
+        """Put all these slots into a new table, at once."""
+        self._table = _Table(max(_FIRST_BITS, (4 * len(slots)).bit_length()))
+        self._old, self._pending = None, slots
+        self._in_old = np.zeros(self._slots.high, np.bool_)
+        self._in_old[slots] = True
+        self._migrate(1 << 62)
+
+    def _live_ints(self) -> tuple[np.ndarray, np.ndarray]:
+        """(keys, slots) of all but NULL."""
+        slots = self.live_slots()
+        slots = slots[slots != self._null_slot]
+        return self._ints[slots], slots
+
+    def _upsert_direct(self, direct: DirectTable, keys: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        out = direct.get(keys)
+        missing = np.flatnonzero(out < 0)
+        if not len(missing):
+            return out, missing
+        winners = direct.first_of_each(keys, missing)
+        slots = self._new_slots(winners, keys, keys, None)
+        direct.put(keys[winners], slots)
+        out[missing] = direct.get(keys[missing])
+        return out, slots
+
+    def _upsert_ints(self, keys: np.ndarray, valid: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:
         if valid is None:
             return self.upsert_ints(keys)
         out = np.empty(len(keys), np.int64)
@@ -407,8 +509,10 @@ def _arrow_equal(a: Column, b: Column) -> np.ndarray:
     return same.to_numpy(zero_copy_only=False).astype(np.bool_, copy=False)
 
 
-def _ints(column: Column) -> tuple[np.ndarray, np.ndarray | None]:
-    return column.values.astype(np.int64, copy=False), column.valid
+def _dtype(type_: LogicalType) -> np.dtype:
+    dtype = numpy_dtype(type_)
+    assert dtype is not None
+    return dtype
 
 
 def _hash_ints(keys: np.ndarray) -> np.ndarray:

@@ -8,12 +8,14 @@ import numpy as np
 
 from penstock.errors import InternalError, UnsupportedError
 from penstock.runtime.kernels.aggregates import AggregateSet
+from penstock.runtime.kernels.grouping import distinct_slots, group_rows
 from penstock.runtime.kernels.key_index import KeyIndex
 from penstock.runtime.kernels.keyed_state import keyed_block, restored_columns
 from penstock.runtime.kernels.store import grown
 from penstock.runtime.operator import Operator, OperatorSnapshot
 from penstock.runtime.operators.changes import TimeToLive, change_batch, typed
 from penstock.runtime.operators.emitting import pieces
+from penstock.runtime.operators.joining import take_all
 from penstock.types import logical as t
 from penstock.types.batch import Batch
 from penstock.types.column import Column
@@ -62,7 +64,7 @@ class KeyedAggregateOperator(Operator):
         signs = self._signs(batch)
         slots, new = self._keys.upsert([batch.columns[i] for i in spec.keys], batch.num_rows)
         self._prepare(new)
-        touched = np.unique(slots)
+        touched = distinct_slots(slots, self._keys.high)
         had = np.ones(self._keys.high, np.bool_)
         had[new] = False
         had = had[touched]
@@ -210,16 +212,16 @@ class LocalGroupAggregateOperator(Operator):
             )
 
     def process(self, input_index: int, batch: Batch) -> Iterator[Output]:
-        index = KeyIndex(self._key_types)
-        slots, new = index.upsert([batch.columns[i] for i in self.spec.keys], batch.num_rows)
-        self._aggregates.reset(new, index.high)
+        keys = [batch.columns[i] for i in self.spec.keys]
+        slots, rows = group_rows(keys, batch.num_rows)
+        out = np.arange(len(rows))
+        self._aggregates.reset(out, len(rows))
         signs = batch.signs()
         self._aggregates.add(slots, batch.columns, signs)
-        out = np.arange(index.high)
-        columns = [*index.keys(out), *self._aggregates.partials(out)]
+        columns = [*take_all(keys, rows), *self._aggregates.partials(out)]
         if self.spec.retracts:
             weights = None if signs is None else signs.astype(np.float64)
-            counts = np.bincount(slots, weights, minlength=index.high).astype(np.int64)
+            counts = np.bincount(slots, weights, minlength=len(rows)).astype(np.int64)
             columns.append(Column(_LONG, counts))
         columns = typed(self.ctx.output_schema, columns)
-        yield Batch(self.ctx.output_schema, columns, num_rows=index.high)
+        yield Batch(self.ctx.output_schema, columns, num_rows=len(rows))

@@ -8,9 +8,10 @@ import numpy as np
 
 from penstock.errors import UnsupportedError
 from penstock.runtime.kernels.aggregates import AggregateSet
-from penstock.runtime.kernels.key_index import KeyIndex
+from penstock.runtime.kernels.grouping import group_rows
 from penstock.runtime.kernels.windows import Panes
 from penstock.runtime.operator import MIN_WATERMARK, Operator, OperatorSnapshot, SideBatch
+from penstock.runtime.operators.changes import typed
 from penstock.runtime.operators.emitting import (
     clamp_watermark,
     event_times,
@@ -18,6 +19,7 @@ from penstock.runtime.operators.emitting import (
     restored_watermark,
     watermark_state,
 )
+from penstock.runtime.operators.joining import take_all
 from penstock.types import logical as t
 from penstock.types.batch import Batch
 from penstock.types.column import Column
@@ -29,14 +31,13 @@ if TYPE_CHECKING:
     from penstock.runtime.operator import OperatorContext, Output, RestoredState
 
 _LONG = t.BigIntType(False)
-#: Cells that force a flush: about a megabyte of partials.
-_FLUSH_CELLS = 32_768
 
 
 class LocalWindowAggregateOperator(Operator):
-    """Output: keys, pane end (BIGINT µs), accumulator columns. Flushes at every watermark
-    and barrier and when it holds many cells, so it has no keyed state; its event time is
-    kept for the lateness test."""
+    """Output: keys, pane end (BIGINT µs), accumulator columns, for each batch at once: so it
+    has no keyed state. Batches are large where it matters, and event time moves on, so
+    keeping cells from one to the next would save little. Its event time is kept for the
+    lateness test."""
 
     def __init__(self, spec: WindowAggregateSpec) -> None:
         self.spec = spec
@@ -64,10 +65,6 @@ class LocalWindowAggregateOperator(Operator):
                 remedy="plan this aggregation in a single phase",
             )
         self._watermark = restored_watermark(restored)
-        self._clear()
-
-    def _clear(self) -> None:
-        self._index = KeyIndex([*self._key_types, _LONG])
 
     def process(self, input_index: int, batch: Batch) -> Iterator[Output]:
         time = self.spec.window.time
@@ -84,50 +81,38 @@ class LocalWindowAggregateOperator(Operator):
             batch, panes = batch.take(kept), panes[kept]
         self.ctx.metrics.inc("numRecordsAccepted", batch.num_rows)
         keys = [batch.columns[i] for i in self.spec.keys]
-        slots, new = self._index.upsert([*keys, Column(_LONG, panes)], batch.num_rows)
-        if len(new):
-            self._aggregates.reset(new, self._index.high)
-        self._aggregates.add(slots, batch.columns, batch.signs())
-        if len(self._index) >= _FLUSH_CELLS:
-            yield from self._flush()
+        cells, rows = self._cells(keys, panes)
+        self._aggregates.reset(np.arange(len(rows)), len(rows))
+        self._aggregates.add(cells, batch.columns, batch.signs())
+        ends = Column(_LONG, panes + self._panes.length_us)
+        schema = self.ctx.output_schema
+        for part in pieces(np.arange(len(rows))):
+            chosen = rows[part]
+            columns = [*take_all(keys, chosen), ends.take(chosen), *self._aggregates.partials(part)]
+            yield Batch(schema, typed(schema, columns), num_rows=len(part))
+
+    def _cells(self, keys: list[Column], panes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """(cell of each row, one row of each cell)."""
+        first = int(panes.min())
+        if first == int(panes.max()):
+            return group_rows(keys, len(panes))
+        return group_rows([*keys, Column(_LONG, (panes - first) // self._panes.length_us)], len(panes))
 
     def _late_rows(self, panes: np.ndarray) -> np.ndarray | None:
         if self._watermark == MIN_WATERMARK:
             limit = MIN_WATERMARK
         else:
             limit = clamp_watermark(self._watermark + 1 - self.spec.allowed_lateness_us)
+        first = panes.min()
+        if int(self._panes.last_end_of(first)) > limit and self._panes.slide_us <= self._panes.size_us:
+            return None
         ends = self._panes.last_end_of(panes)
         late = (ends <= limit) | (ends <= panes)
         return late if late.any() else None
 
     def on_watermark(self, watermark: int) -> Iterator[Output]:
         self._watermark = max(self._watermark, watermark)
-        yield from self._flush()
-
-    def on_idle(self) -> Iterator[Output]:
-        yield from self._flush()
-
-    def prepare_checkpoint(self, checkpoint_id: int) -> Iterator[Output]:
-        yield from self._flush()
-
-    def finish(self) -> Iterator[Output]:
-        yield from self._flush()
-
-    def _flush(self) -> Iterator[Output]:
-        slots = self._index.live_slots()
-        if not len(slots):
-            return
-        schema = self.ctx.output_schema
-        for part in pieces(slots):
-            *keys, panes = self._index.keys(part)
-            ends = Column(_LONG, panes.values + self._panes.length_us)
-            columns = [*keys, ends, *self._aggregates.partials(part)]
-            columns = [
-                c if c.type == f.type else c.cast_type(f.type)
-                for c, f in zip(columns, schema.fields, strict=True)
-            ]
-            yield Batch(schema, columns, num_rows=len(part))
-        self._clear()
+        return iter(())
 
     def snapshot(self, checkpoint_id: int) -> OperatorSnapshot:
         return OperatorSnapshot(unions=watermark_state(self._watermark))
