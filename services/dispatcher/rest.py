@@ -107,6 +107,7 @@ class Rest:
             get(f"{job}/execution-result", self._of_job(lambda d, _: views.execution_result(d))),
             get(f"{job}/metrics", self._job_metrics),
             get(f"{job}/results", self._fetch_results),
+            get(f"{job}/dead-letters", self._dead_letters),
             get(f"{job}/checkpoints", self._of_job(lambda d, _: vertex_views.checkpoints(d))),
             get(f"{job}/checkpoints/config", self._of_job(lambda d, _: vertex_views.checkpoint_config(d))),
             get(f"{job}/checkpoints/details/{{checkpoint}}", self._checkpoint),
@@ -293,6 +294,10 @@ class Rest:
         after = request.query_params.get("after", "")
         wait_ms = _number(request, "wait_ms", 0)
         return answer(await self._results.fetch(request.path_params["job"], after, wait_ms))
+
+    async def _dead_letters(self, request: Request) -> Response:
+        after, limit = request.query_params.get("after", ""), _number(request, "limit", 100)
+        return answer(await self._results.dead_letters(request.path_params["job"], after, limit))
 
     async def _job_metrics(self, request: Request) -> Response:
         values = vertex_views.job_metric_values(await self._details(request), self._now())

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import base64
+import json
 from typing import TYPE_CHECKING, Any
 
 from penstock.errors import SpecError
-from penstock.messages.layout import job_prefix, results_prefix
+from penstock.messages.layout import dead_letters_prefix, job_prefix, results_prefix
 
 if TYPE_CHECKING:
     from penstock.ports import Clock, Store
@@ -50,6 +51,22 @@ class Results:
             pause = min(pause * 1.5, _LONGEST_PAUSE_S)
             if pause == _LONGEST_PAUSE_S:
                 status = (await self._directory.details(job_id)).status
+
+    async def dead_letters(self, job_id: str, after: str, limit: int) -> dict[str, Any]:
+        """Records set aside by ``on-error`` = dead-letter, oldest first: at least ``limit`` of
+        them where there are so many (whole objects are read). ``after``: the last ``next``."""
+        await self._directory.details(job_id)  # or it says that there is no such job
+        prefix = dead_letters_prefix(job_id)
+        keys = [key for key, _ in await self._store.list(prefix) if key > after]
+        letters: list[dict[str, Any]] = []
+        last = after
+        for key in keys:
+            if len(letters) >= limit:
+                break
+            data = await self._store.get(key)
+            letters += [json.loads(line) for line in data.splitlines() if line]
+            last = key
+        return {"dead-letters": letters, "next": last, "more": bool(keys) and last != keys[-1]}
 
     async def _read(self, keys: list[str]) -> list[dict[str, str]]:
         chunks: list[dict[str, str]] = []

@@ -200,6 +200,15 @@ LEVELDB_CACHE_ENTRIES = _option(
     _parse_int,
     "Live values of keyed state that one operator keeps in memory.",
 )
+RECOVERY_PATH = _option(
+    "execution.state-recovery.path", "", _str, "A savepoint or checkpoint that a new job starts from."
+)
+RECOVERY_IGNORE_UNCLAIMED = _option(
+    "execution.state-recovery.ignore-unclaimed-state",
+    False,
+    _parse_bool,
+    "Drop state of operators that the job does not have any more (else it is refused).",
+)
 RESTART_STRATEGY = _option(
     "restart-strategy.type",
     "exponential-delay",

@@ -196,6 +196,10 @@ class StreamExecutionEnvironment:
         self.configuration.update(self._session().execute(script))
         return self
 
+    def create_temporary_function(self, name: str, function: Any) -> None:
+        """A function made with ``udf``, ``udtf`` or ``udaf``, to be called by ``sql_query``."""
+        self._session().create_function(name, function)
+
     def from_table(self, name: str) -> DataStream:
         """A table's rows; its rowtime is their event time, its watermark theirs."""
         return DataStream(self, self._session().scan(name))
@@ -332,7 +336,8 @@ class StreamExecutionEnvironment:
             sinks=nodes,  # type: ignore[arg-type]
             config=self.configuration,
         )
-        return plan_job(plan, compiler.functions, python_path=tuple(self._python_path))
+        functions = {} if self._tables is None else self._tables.functions()
+        return plan_job(plan, {**functions, **compiler.functions}, python_path=tuple(self._python_path))
 
 
 def _texts(config: Mapping[str, Any]) -> dict[str, str]:

@@ -3,7 +3,7 @@ watermarks are written once, in DDL."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from penstock.api.transformations import Transformation, transform
 from penstock.errors import UnsupportedError
@@ -13,12 +13,15 @@ from penstock.plan.properties import Analysis
 from penstock.sql import statements as st
 from penstock.sql.catalog import sink_ref, source_ref
 from penstock.sql.errors import Source
+from penstock.sql.functions import user_function
 from penstock.sql.queries import QueryBinder
 from penstock.sql.session import SqlSession
 from penstock.types import logical as t
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+
+    from penstock.jobgraph import FunctionArtifact
 
 
 class Tables:
@@ -39,6 +42,15 @@ class Tables:
                 )
             self._session.run(statement)
         return dict(self._session.config)
+
+    def create_function(self, name: str, function: Any) -> None:
+        made = user_function(name, function, what=name, where="create_temporary_function")
+        self._session.catalog.functions.add(made)
+
+    def functions(self) -> dict[str, FunctionArtifact]:
+        """Those declared so far, to be shipped with the job."""
+        known = self._session.catalog.functions
+        return known.artifacts(known.names())
 
     def scan(self, name: str) -> Transformation:
         """The table's rows, with its rowtime as their event time."""

@@ -46,6 +46,10 @@ def results_prefix(job_id: str) -> str:
     return f"jobs/{job_id}/results/"
 
 
+def dead_letters_prefix(job_id: str) -> str:
+    return f"jobs/{job_id}/dead-letters/"
+
+
 def deploy_key(job_id: str, command_id: str) -> str:
     return f"jobs/{job_id}/deploy/{command_id}"
 

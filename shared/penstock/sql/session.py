@@ -13,6 +13,7 @@ from penstock.functions.registry import make_call
 from penstock.jobgraph.specs import SinkSpec
 from penstock.plan import nodes as n
 from penstock.plan.physical import plan_job
+from penstock.plan.properties import Analysis
 from penstock.plan.rewriting import walk
 from penstock.sql import statements as st
 from penstock.sql.catalog import Catalog, View, build_table, sink_ref, with_options
@@ -135,7 +136,8 @@ class SqlSession:
         source = Source(statement.text)
         binder = QueryBinder(self.catalog, self.config, source)
         relation = self._result(binder, binder.query(statement.query))
-        table = self._result_table(relation)
+        # An unbounded result waits for whoever reads it; a bounded one is kept for them.
+        table = self._result_table(relation, bounded=Analysis().of(relation.node).bounded)
         sink = n.Sink(input=relation.node, table=table, name="result", schema=table.schema)
         graph = self._plan((sink,), "select", statement.position)
         specs = [op.spec for v in graph.vertices for op in v.operators]
@@ -153,12 +155,12 @@ class SqlSession:
         relation = binder._compact(relation)
         return relation
 
-    def _result_table(self, relation: Relation) -> n.TableRef:
+    def _result_table(self, relation: Relation, *, bounded: bool) -> n.TableRef:
         schema = t.Schema(relation.node.schema.fields)
         return n.TableRef(
             name=RESULT_TABLE,
             connector="collect",
-            options={"connector": "collect"},
+            options={"connector": "collect", "bounded": str(bounded).lower()},
             physical=schema,
             schema=schema,
             sink_modes=("append", "upsert", "retract"),

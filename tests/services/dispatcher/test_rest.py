@@ -255,3 +255,17 @@ async def test_prometheus(front):
     assert "penstock_taskmanager_job_task_operator_numLateRecordsDropped" in text
     assert "penstock_jobmanager_job_numberOfCompletedCheckpoints" in text
     assert isinstance(msg.Ack(), msg.Ack)
+
+
+async def test_dead_letters_page_by_page(front):
+    job_id = await front.submit()
+    for i in range(3):
+        lines = b"".join(b'{"operator":"Source: t","record":"%d"}\n' % n for n in (2 * i, 2 * i + 1))
+        await front.store.put(f"jobs/{job_id}/dead-letters/source-1/000001-00000-{i:08d}", lines)
+    first = await get(front, f"/jobs/{job_id}/dead-letters?limit=3")
+    assert [letter["record"] for letter in first["dead-letters"]] == ["0", "1", "2", "3"]
+    assert first["more"] is True
+    rest = await get(front, f"/jobs/{job_id}/dead-letters?after={first['next']}")
+    assert [letter["record"] for letter in rest["dead-letters"]] == ["4", "5"]
+    assert rest["more"] is False
+    await get(front, "/jobs/absent/dead-letters", 404)
