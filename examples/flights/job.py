@@ -60,7 +60,9 @@ def board(flights: DataStream, weather: DataStream) -> tuple[DataStream, DataStr
         .window(SlidingEventTimeWindows.of(Time.hours(1), Time.minutes(15)))
         .side_output_late_data(late)
         .aggregate(
-            agg.count("departures"), agg.avg("dep_delay").alias("mean_delay"), agg.max("dep_delay").alias("worst_delay")
+            agg.count("departures"),
+            agg.avg("dep_delay").alias("mean_delay"),
+            agg.max("dep_delay").alias("worst_delay"),
         )
     )
     joined = (
@@ -77,19 +79,23 @@ def board(flights: DataStream, weather: DataStream) -> tuple[DataStream, DataStr
     return rows, windows.get_side_output(late).map(columns_of(*fields), LATE, batch=True)
 
 
-def declarations() -> str:
-    """The CREATE TABLEs of ``job.sql``: one declaration for both jobs."""
-    text = (Path(__file__).parent / "job.sql").read_text()
-    return text[: text.index("CREATE TEMPORARY VIEW")]
+def declarations(script: str) -> str:
+    """The SET and CREATE TABLE statements of ``job.sql``: one declaration for both jobs."""
+    return script[: script.index("CREATE TEMPORARY VIEW")]
 
 
-def main() -> None:
-    env = StreamExecutionEnvironment.get_execution_environment()
-    env.execute_sql(declarations())
+def build(env: StreamExecutionEnvironment, script: str) -> None:
+    """Add the job to ``env``, over the tables that ``script`` declares."""
+    env.execute_sql(declarations(script))
     rows, late = board(env.from_table("flights"), env.from_table("weather"))
     rows.insert_into("board")
     rows.insert_into("board_files")
     late.insert_into("late_flights")
+
+
+def main() -> None:
+    env = StreamExecutionEnvironment.get_execution_environment()
+    build(env, (Path(__file__).parent / "job.sql").read_text())
     env.execute("flights")
 
 

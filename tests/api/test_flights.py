@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 from collections import defaultdict
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -99,12 +100,9 @@ def test_on_time_and_late_are_all(collect: Any) -> None:
     assert sums["departures"] >= 8_000 - sums["late"]
 
 
-def test_the_real_job_plans_from_the_tables_of_the_sql_one() -> None:
+def test_the_real_job_plans_from_the_tables_of_the_sql_one(tmp_path: Path) -> None:
     env = StreamExecutionEnvironment.get_execution_environment()
-    env.execute_sql(job.declarations())
-    rows, late = job.board(env.from_table("flights"), env.from_table("weather"))
-    rows.insert_into("board")
-    late.insert_into("late_flights")
+    job.build(env, job_sql(tmp_path))
     graph = env.job_graph()
     specs = {type(o.spec).__name__ for v in graph.vertices for o in v.operators}
     assert {"WindowAggregateSpec", "JoinSpec", "SourceSpec", "SinkSpec"} <= specs

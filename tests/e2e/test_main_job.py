@@ -35,6 +35,10 @@ ORDER BY a.origin, a.window_start
 """
 
 
+#: Flights of the runs that need not read the whole year.
+LIMIT = 40_000
+
+
 def batch_answer(limit: int | None = None) -> pa.Table:
     data = load()
     connection = duckdb.connect()
@@ -79,6 +83,24 @@ def test_on_time_and_late_make_all(make_cluster, flights_run) -> None:
     # A late row is a whole input row, as it came.
     assert set(late["origin"].to_pylist()) <= {"EWR", "JFK", "LGA"}
     assert late["scheduled"].null_count == 0
+
+
+def test_the_same_job_in_python_gives_the_same(make_cluster, flights_run) -> None:
+    import msgspec
+
+    from examples.flights import job
+    from examples.flights.demo import job_sql
+    from penstock.api import StreamExecutionEnvironment
+
+    cluster = make_cluster(taskmanagers=2, slots=2)
+    run = flights_run(cluster, limit=LIMIT)
+    env = StreamExecutionEnvironment(run.spec["config"])
+    job.build(env, job_sql(run.out, "'22' HOUR"))
+    run.spec = {"name": "flights in Python", "job_graph": msgspec.to_builtins(env.job_graph("flights"))}
+    run.submit()
+    run.replay()
+    run.wait()
+    assert_same(run.board(), batch_answer(LIMIT))
 
 
 def test_stream_and_files_hold_the_same(make_cluster, flights_run, tmp_path: Path) -> None:
