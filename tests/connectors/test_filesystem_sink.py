@@ -1,3 +1,4 @@
+import asyncio
 import os
 
 import pytest
@@ -71,6 +72,42 @@ async def test_a_restored_attempt_commits_again_and_sweeps_the_rest(harness, tmp
     assert os.listdir(tmp_path / "_pending") == []
     await second.close()
     await third.close()
+
+
+async def test_it_needs_a_commit_from_the_first_row_to_the_last_rename(harness, tmp_path):
+    """Also while the row is nowhere yet: taken from the queue, its file not opened; or its
+    file being closed. A task that asks then must not finish without a final checkpoint."""
+    asked = []
+
+    async def run(call):
+        asked.append(writer.needs_commit())
+        try:
+            return await asyncio.get_running_loop().run_in_executor(None, call)
+        finally:
+            asked.append(writer.needs_commit())
+
+    opts = options(tmp_path, "parquet", **{"sink.rolling-policy.file-size": "1 kb"})
+    writer = await harness.writer(SCHEMA, opts)
+    writer.ctx.run = run
+    writer.write(Batch.of(SCHEMA, rows(0, 5_000)))
+    await writer.begin_checkpoint(1)
+    assert writer.needs_commit()
+    assert len(asked) > 4
+    assert all(asked)
+    await writer.commit(1)
+    assert not writer.needs_commit()
+    await writer.close()
+
+
+async def test_a_file_that_a_zombie_renames_first_is_committed_once(harness, tmp_path):
+    opts = options(tmp_path)
+    zombie = await harness.writer(SCHEMA, opts)
+    zombie.write(Batch.of(SCHEMA, rows(0, 5)))
+    state = await zombie.begin_checkpoint(1)
+    _, heir = await asyncio.gather(zombie.commit(1), harness.writer(SCHEMA, opts, state, attempt=2))
+    assert await visible(harness, tmp_path) == rows(0, 5)
+    await zombie.close()
+    await heir.close()
 
 
 async def test_an_aborted_checkpoint_belongs_to_the_next(harness, tmp_path):

@@ -131,6 +131,41 @@ async def test_the_first_rows_go_out_as_soon_as_input_is_empty(harness):
     await writer.close()
 
 
+async def test_a_barrier_counts_the_chunk_that_waits_for_its_reader(harness):
+    """A chunk cut, but not yet put, lies before the barrier like any other row."""
+    writer = await collect(harness, bounded="false")
+    for i in range(MAX_AHEAD_CHUNKS):
+        writer.write(Batch.of(SCHEMA, [(i, "a")]))
+        await writer._write_out(None)
+    writer.write(Batch.of(SCHEMA, [(0, "b")]))
+    await writer.flush()
+    async with asyncio.timeout(10):
+        while writer._buffer:  # noqa: ASYNC110
+            await asyncio.sleep(0)
+    writer.write(Batch.of(SCHEMA, [(0, "c")]))
+    cut = asyncio.ensure_future(writer.begin_checkpoint(1))
+    await harness.store.put(acks_prefix("job-1") + chunk_name(1, MAX_AHEAD_CHUNKS - 1), b"")
+    assert await cut == [b"%d" % (MAX_AHEAD_CHUNKS + 2)]
+    await writer.close()
+
+
+async def test_a_chunk_that_could_not_be_put_fails_the_checkpoint(harness):
+    writer = await collect(harness)
+
+    async def fails(*_):
+        raise ConnectorError("no store")
+
+    writer._store = type("Broken", (), {"put": fails})()
+    writer.write(Batch.of(SCHEMA, [(1, "a")]))
+    await writer.flush()
+    async with asyncio.timeout(10):
+        while writer._failure is None:  # noqa: ASYNC110
+            await asyncio.sleep(0)
+    with pytest.raises(ConnectorError):
+        await writer.begin_checkpoint(1)
+    await writer.close()
+
+
 async def test_a_restart_replaces_what_was_not_in_the_checkpoint(harness):
     writer = await collect(harness)
     writer.write(Batch.of(SCHEMA, [(1, "a"), (2, "b")], [0, 0]))

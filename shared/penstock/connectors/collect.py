@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
+from penstock.cancelling import end_tasks
 from penstock.connectors.base import SinkWriter, TableInfo
 from penstock.connectors.options import Option, OptionSet, boolean
 from penstock.connectors.simple import DeclaredConnector
@@ -105,7 +106,8 @@ class CollectWriter(SinkWriter):
         self._bounded = bounded
         self._buffer: list[Batch] = []
         self._buffered_rows = 0
-        self._offset = 0  # rows in chunks already cut
+        self._offset = 0  # rows in chunks already put
+        self._taken = 0  # rows taken so far, those of restored attempts included
         self._sequence = 0
         self._wanted = asyncio.Event()
         self._room = asyncio.Event()
@@ -122,7 +124,7 @@ class CollectWriter(SinkWriter):
         if ctx.parallelism != 1:
             raise InternalError("collect runs at parallelism 1", got=str(ctx.parallelism))
         self._store = ctx.store
-        self._offset = max((int(item) for item in restored), default=0)
+        self._offset = self._taken = max((int(item) for item in restored), default=0)
         self._room.set()
         self._task = asyncio.create_task(self._pump())
 
@@ -130,6 +132,7 @@ class CollectWriter(SinkWriter):
         self._check()
         self._buffer.append(batch)
         self._buffered_rows += len(batch)
+        self._taken += len(batch)
         if self._buffered_rows >= CHUNK_ROWS:
             self._urgent = True
             self._wanted.set()
@@ -149,7 +152,7 @@ class CollectWriter(SinkWriter):
             self._wanted.set()
 
     def begin_checkpoint(self, checkpoint_id: int) -> Awaitable[list[bytes]]:
-        offset = self._offset + self._buffered_rows
+        offset = self._taken  # not what is put and buffered: a chunk may be on its way
 
         async def written() -> list[bytes]:
             # Rows before the barrier must be readable before they count as done.
@@ -163,8 +166,7 @@ class CollectWriter(SinkWriter):
 
     async def close(self) -> None:
         if self._task is not None:
-            self._task.cancel()
-            await asyncio.gather(self._task, return_exceptions=True)
+            await end_tasks([self._task])
 
     # -- inside ---------------------------------------------------------------------
 
@@ -188,6 +190,7 @@ class CollectWriter(SinkWriter):
     async def _write_out(self, until: int | None, *, end: bool = False) -> None:
         """Write what is buffered (up to row ``until``), in chunks."""
         async with self._busy:
+            self._check()  # a chunk that could not be put is lost, whatever comes behind it
             while self._buffer and (until is None or self._offset < until):
                 await self._put(self._cut(), end=False)
             if end:

@@ -20,6 +20,7 @@ import time
 from collections import deque
 from typing import TYPE_CHECKING, Any, Protocol
 
+from penstock.cancelling import end_tasks
 from penstock.config import BUFFER_TIMEOUT_MS
 from penstock.errors import InternalError
 from penstock.messages.slot import CheckpointMetrics
@@ -201,10 +202,7 @@ class Task:
         if self._timer is not None:
             self._timer.cancel()
         me = asyncio.current_task()
-        waiting = [t for t in self._background if t is not me]
-        for task in waiting:
-            task.cancel()
-        await asyncio.gather(*waiting, return_exceptions=True)
+        await end_tasks([t for t in self._background if t is not me])
         for node in self.chain.nodes:
             if isinstance(node.operator, AsyncOperator):
                 try:

@@ -100,10 +100,11 @@ class LocalFiles(Files):
                 os.close(handle)
 
     def rename(self, source: str, target: str) -> bool:
-        if not os.path.exists(source):
-            return False
         Path(target).parent.mkdir(parents=True, exist_ok=True)
-        os.rename(source, target)
+        try:
+            os.rename(source, target)
+        except FileNotFoundError:  # moved already, maybe this very moment by an older attempt
+            return False
         self.sync(target)
         return True
 

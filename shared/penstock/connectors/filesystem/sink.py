@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from penstock.cancelling import end_tasks
 from penstock.connectors.base import SinkWriter, TableInfo
 from penstock.connectors.filesystem.connector import OPTIONS
 from penstock.connectors.filesystem.files import CountingFile, RowFile, row_file
@@ -117,11 +118,13 @@ class FileSink(SinkWriter):
         try:
             while True:
                 while self._queue:
-                    item = self._queue.popleft()
+                    # It leaves the queue when it is done: until then it needs a commit.
+                    item = self._queue[0]
                     if isinstance(item, _Cut):
                         await self._cut(item)
                     else:
                         await self._write_rows(item)
+                    self._queue.popleft()
                 self._work.clear()
                 await self._work.wait()
         except Exception as err:
@@ -236,8 +239,7 @@ class FileSink(SinkWriter):
 
     async def close(self) -> None:
         if self._task is not None:
-            self._task.cancel()
-            await asyncio.gather(self._task, return_exceptions=True)
+            await end_tasks([self._task])
         if self._open_file is not None or self._closed:
             await self.ctx.run(self._discard)
 

@@ -19,7 +19,8 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger("penstock.connectors.nats")
 
-CONNECT_TIMEOUT_S = 5.0
+#: The first connection. Short: a wrong address is answered after three attempts of the job.
+CONNECT_TIMEOUT_S = 2.0
 API_TIMEOUT_S = 5.0
 
 #: Headers that Penstock's own messages carry.
@@ -193,6 +194,17 @@ class JetStreamApi:
                 return None
             raise self.refused(f"the last message of '{subject}'", err) from err
         return answer["message"]
+
+    async def has_from(self, stream: str, subject: str, sequence: int) -> bool:
+        """Whether the stream holds a message on ``subject`` (wildcards allowed) at or behind
+        ``sequence``. Read from the store: a consumer's pending count may lag behind it."""
+        try:
+            await self.request(f"STREAM.MSG.GET.{stream}", {"next_by_subj": subject, "seq": sequence})
+        except JetStreamError as err:
+            if err.code == 404:
+                return False
+            raise self.refused(f"the next message of '{subject}'", err) from err
+        return True
 
     def refused(self, what: str, err: JetStreamError) -> PenstockError:
         return BrokerError(

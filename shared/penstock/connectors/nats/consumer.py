@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
+from penstock.cancelling import end_tasks
 from penstock.connectors.nats.client import JetStreamApi, JetStreamError
 from penstock.errors import BrokerError, ConnectorError, PenstockError
 
@@ -86,6 +87,8 @@ class OrderedConsumer:
         self.subject = subject
         self._start = start
         self._received = start.after
+        #: The sequence behind which the server's consumer began.
+        self._begin = 0
         self._prefetch = max(1, prefetch)
         self._prefetch_bytes = prefetch_bytes
         self._wake = wake
@@ -123,22 +126,20 @@ class OrderedConsumer:
         when there is something. Costs two requests."""
         if not self.caught_up or self._name is None:
             return None
-        generation, delivered = self._generation, self._delivered
+        generation, received = self._generation, self._received
         info = await self._api.stream_info(self.stream)
-        try:
-            mine = await self._api.request(f"CONSUMER.INFO.{self.stream}.{self._name}")
-        except JetStreamError:
-            self._reset.set()
+        # The stream itself is asked, after its end was seen: the consumer's count of pending
+        # messages is kept in the background, and one too low would skip a message for ever.
+        if await self._api.has_from(
+            self.stream, self.subject, (self._begin if received is None else received) + 1
+        ):
             return None
-        unchanged = self._generation == generation and self._delivered == delivered
-        if mine["num_pending"] or not unchanged or mine["delivered"]["consumer_seq"] != delivered:
-            return None
-        return info["state"]["last_seq"]
+        unchanged = self._generation == generation and self._received == received
+        return info["state"]["last_seq"] if unchanged and self.caught_up else None
 
     async def close(self) -> None:
         self._closed = True
-        self._task.cancel()
-        await asyncio.gather(self._task, return_exceptions=True)
+        await end_tasks([self._task])
         await self._drop()
 
     # -- inside -------------------------------------------------------------------------
@@ -199,6 +200,7 @@ class OrderedConsumer:
         created = await self._api.request(f"CONSUMER.CREATE.{self.stream}", body)
         self._delivered = 0
         self._outstanding = 0
+        self._begin = created["delivered"]["stream_seq"]
         self.pending = created.get("num_pending", 0)
         inbox = self._api.client.new_inbox()
         generation = self._generation

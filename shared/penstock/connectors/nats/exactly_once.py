@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from penstock.cancelling import end_tasks
 from penstock.connectors.base import SinkWriter, TableInfo
 from penstock.connectors.nats.client import TRANSACTION_HEADER, JetStreamApi, connect, server_url
 from penstock.connectors.nats.connector import OPTIONS
@@ -349,8 +350,6 @@ class ExactlyOnceWriter(SinkWriter):
         return bool(self._buffer or self._objects or self._uncommitted)
 
     async def close(self) -> None:
-        for task in self._staging:
-            task.cancel()
-        await asyncio.gather(*self._staging, return_exceptions=True)
+        await end_tasks(self._staging)
         if hasattr(self, "_api"):
             await self._api.client.close()

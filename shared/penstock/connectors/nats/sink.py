@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from penstock.cancelling import end_tasks
 from penstock.connectors.base import SinkWriter, TableInfo
 from penstock.connectors.nats.client import JetStreamApi, connect, server_url
 from penstock.connectors.nats.connector import OPTIONS
@@ -87,9 +88,7 @@ class AtLeastOnceWriter(SinkWriter):
         await self._until_stored(self._number + len(self._queue))
 
     async def close(self) -> None:
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await end_tasks(self._tasks)
         if self._tasks:
             await self._api.client.close()
 

@@ -10,6 +10,7 @@ import msgspec
 import numpy as np
 import pyarrow as pa
 
+from penstock.cancelling import end_tasks
 from penstock.connectors.base import Fetched, FormatContext, SourceReader, Split, TableInfo
 from penstock.connectors.nats.client import (
     BATCH_HEADER,
@@ -55,6 +56,9 @@ class _State:
         self.consumer: OrderedConsumer | None = None
         #: Rows of the message behind ``sequence`` that are not yet delivered.
         self.rest: tuple[Message, Batch] | None = None
+        #: Whether it has caught up was asked since its last message; the server confirmed it.
+        self.asked = False
+        self.confirmed = False
 
     def position(self) -> dict[str, Any]:
         out: dict[str, Any] = {"sequence": self.sequence, "skip": self.skip, "done": self.done}
@@ -80,6 +84,8 @@ class NatsReader(SourceReader):
         self._states: dict[str, _State] = {}
         self._turn: list[_State] = []
         self._event = asyncio.Event()
+        #: Somebody wants to know whether a split has caught up.
+        self._asked = asyncio.Event()
         self._quiet_task: asyncio.Task[None] | None = None
         self._closing: set[asyncio.Task[None]] = set()
         self._api: JetStreamApi | None = None
@@ -165,6 +171,7 @@ class NatsReader(SourceReader):
                 state.done = True
                 break
             consumer.messages.popleft()
+            state.asked = state.confirmed = False
             if not self._carries_rows(state, message):
                 state.passed(message)
                 continue
@@ -260,8 +267,18 @@ class NatsReader(SourceReader):
         return {s.split.id for s in self._states.values() if s.done}
 
     def caught_up(self, split_id: str) -> bool:
+        """Asked when a split was silent for its idle time-out. True only when the server
+        was looked at after that: what the last message said of those behind it is old, and a
+        process that was held up has not read its sockets yet."""
         state = self._states[split_id]
-        return state.done or (state.rest is None and state.consumer is not None and state.consumer.caught_up)
+        if state.done:
+            return True
+        if state.rest is not None or state.consumer is None or not state.consumer.caught_up:
+            return False
+        if not state.confirmed:
+            state.asked = True
+            self._asked.set()
+        return state.confirmed
 
     def snapshot(self) -> list[Split]:
         return [msgspec.structs.replace(s.split, position=s.position()) for s in self._states.values()]
@@ -274,7 +291,11 @@ class NatsReader(SourceReader):
         """Moves the positions of quiet splits on to where the stream is: so a purge of
         messages that were never theirs is no loss, and a given end is noticed."""
         while True:
-            await asyncio.sleep(_QUIET_S)
+            try:
+                await asyncio.wait_for(self._asked.wait(), _QUIET_S)
+            except TimeoutError:
+                pass
+            self._asked.clear()
             for state in list(self._turn):
                 try:
                     await self._move_on(state)
@@ -285,8 +306,13 @@ class NatsReader(SourceReader):
         consumer = state.consumer
         if consumer is None or state.done or state.rest is not None:
             return
+        asked = state.asked
         passed = await consumer.last_sequence_passed()
-        if passed is None or not consumer.caught_up or passed <= (state.sequence or 0):
+        if passed is None or not consumer.caught_up or state.rest is not None:
+            return
+        # A look that began before the question says nothing of the time since.
+        state.confirmed = asked and state.asked
+        if passed <= (state.sequence or 0):
             return
         state.sequence, state.skip = passed, 0
         if state.end is not None and passed >= state.end:
@@ -295,8 +321,7 @@ class NatsReader(SourceReader):
 
     async def close(self) -> None:
         if self._quiet_task is not None:
-            self._quiet_task.cancel()
-            await asyncio.gather(self._quiet_task, return_exceptions=True)
+            await end_tasks([self._quiet_task])
         for state in self._turn:
             if state.consumer is not None:
                 await state.consumer.close()
