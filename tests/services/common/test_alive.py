@@ -1,0 +1,35 @@
+"""The health check of a container: the process of that role, on that host, must answer."""
+
+import pytest
+
+from penstock.bus.nats import NatsTransport
+from penstock.bus.subjects import Subjects
+from penstock.errors import BrokerError, ExternalError
+from services.common import alive
+from services.common.presence import announce
+
+pytestmark = pytest.mark.cluster
+
+
+async def test_only_the_role_on_this_host_counts(nats_url, monkeypatch):
+    monkeypatch.setattr("services.common.presence.socket.gethostname", lambda: "here")
+    transport = await NatsTransport.connect(nats_url)
+    try:
+        await announce(transport, Subjects("alive-test"), "taskmanager", "taskmanager-1")
+        assert await alive.check("taskmanager", nats_url, "alive-test", "here") == "taskmanager-1"
+        for role, host in (("jobmanager", "here"), ("taskmanager", "there")):
+            with pytest.raises(ExternalError, match=f"no {role} on {host} answers"):
+                await alive.check(role, nats_url, "alive-test", host, timeout_s=0.4)
+    finally:
+        await transport.close()
+
+
+async def test_without_a_broker_it_says_so(unused_tcp_port):
+    with pytest.raises(BrokerError, match="reach|connect"):
+        await alive.check("taskmanager", f"nats://127.0.0.1:{unused_tcp_port}", "x", "here", timeout_s=0.4)
+
+
+def test_exit_codes(capsys):
+    assert alive.main([]) == 2
+    assert alive.main(["taskmanager", "-D", "nonsense"]) == 1
+    assert "malformed -D" in capsys.readouterr().err
