@@ -221,3 +221,11 @@ async def test_too_large_a_message_names_the_limit(nats_url):
     with pytest.raises(BrokerError, match="larger than the server takes"):
         await transport.publish("big", encode(["x" * 2_000_000]))
     await transport.close()
+
+
+async def test_errors_do_not_show_passwords(unused_tcp_port):
+    url = f"nats://someone:secret@127.0.0.1:{unused_tcp_port},nats://token@127.0.0.1:{unused_tcp_port}"
+    with pytest.raises(BrokerError, match=f"nats://127.0.0.1:{unused_tcp_port},nats://127") as raised:
+        await NatsTransport.connect(url, deadline_s=0.3)
+    assert "secret" not in str(raised.value)
+    assert "token@" not in str(raised.value)

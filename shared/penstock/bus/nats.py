@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import re
 from typing import TYPE_CHECKING, Any
 
 from penstock.bus.envelope import NobodyServesError
@@ -33,11 +34,17 @@ MAX_PENDING_BYTES = 32 * 1024 * 1024
 _REMEDY = "start nats-server there, or set nats.url to where it runs"
 
 
+def without_credentials(url: str) -> str:
+    """``nats://user:password@host`` → ``nats://host``, for messages."""
+    return re.sub(r"//[^/,]*@", "//", url)
+
+
 class NatsTransport:
     """``await NatsTransport.connect(url)``."""
 
     def __init__(self, client: nats.aio.client.Client, url: str) -> None:
         self._nc = client
+        #: Without user and password.
         self.url = url
         self._tasks: set[asyncio.Task[None]] = set()
 
@@ -65,6 +72,7 @@ class NatsTransport:
         from nats.aio.client import Client
 
         servers = [part.strip() for part in url.split(",") if part.strip()]
+        url = without_credentials(url)
         last: list[str] = []
 
         async def on_error(err: Exception) -> None:
@@ -83,7 +91,10 @@ class NatsTransport:
                 on_connection(False)
 
         async def on_reconnect() -> None:
-            _log.warning("nats: connected again to %s", client.connected_url and client.connected_url.netloc)
+            _log.warning(
+                "nats: connected again to %s",
+                client.connected_url and client.connected_url.netloc.rpartition("@")[2],
+            )
             if on_connection:
                 on_connection(True)
 

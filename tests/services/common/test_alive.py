@@ -25,7 +25,7 @@ async def test_only_the_role_on_this_host_counts(nats_url, monkeypatch):
 
 
 async def test_without_a_broker_it_says_so(unused_tcp_port):
-    with pytest.raises(BrokerError, match="reach|connect"):
+    with pytest.raises(BrokerError, match="cannot connect"):
         await alive.check("taskmanager", f"nats://127.0.0.1:{unused_tcp_port}", "x", "here", timeout_s=0.4)
 
 
