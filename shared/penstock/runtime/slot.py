@@ -2,7 +2,7 @@
 
 Orders come from the task manager over the control channel, data sockets over the fd
 channel. The loop is uvloop; tasks run in steps on it. The cyclic collector runs when the
-loop is idle. Losing the control channel means that the task manager is gone: the slot
+loop is idle (``collector``). Losing the control channel means that the task manager is gone: the slot
 ends.
 """
 
@@ -11,7 +11,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import faulthandler
-import gc
 import os
 import resource
 import socket
@@ -48,6 +47,7 @@ from penstock.messages.slot import (
 )
 from penstock.messages.states import ExecutionState
 from penstock.runtime.artifacts import load_functions
+from penstock.runtime.collector import Collector
 from penstock.runtime.credit import CreditPool
 from penstock.runtime.deployment import Deployment
 from penstock.runtime.elements import Barrier
@@ -129,6 +129,7 @@ class Slot:
         #: Data sockets that came before the deployment they belong to.
         self._early: list[tuple[socket.socket, dict[str, Any]]] = []
         self._background: set[asyncio.Task[Any]] = set()
+        self._collector = Collector()
 
     async def run(self) -> int:
         loop = asyncio.get_running_loop()
@@ -246,6 +247,7 @@ class Slot:
         for sock, preface in self._early:
             self._accept(sock, preface)
         self._early.clear()
+        self._collector.freeze()
         self._deployment.start()
 
     def _trigger(self, message: TriggerCheckpoint) -> None:
@@ -303,10 +305,10 @@ class Slot:
     ) -> None:
         if state is ExecutionState.DEPLOYING:
             return
+        if state.terminal:
+            self._report()  # first: with the last word of the last task the job is over
         d = task.descriptor
         self._send_state(d.execution_id, d.vertex_id, d.subtask_index, error, state, final)
-        if state.terminal:
-            self._report()
 
     def _send_state(
         self,
@@ -389,8 +391,7 @@ class Slot:
             faulthandler.dump_traceback_later(STALL_S)
             await asyncio.sleep(REPORT_S)
             self._report()
-            if self._is_idle():
-                gc.collect()
+            self._collector.tick(idle=self._is_idle())
 
     def _is_idle(self) -> bool:
         return all(task.clock.state != "busy" and not task.scheduled for task in self._tasks().values())
@@ -459,8 +460,6 @@ def main(control: socket.socket, fd_channel: socket.socket, allocation_id: str, 
     import uvloop
 
     sys.setswitchinterval(_SWITCH_INTERVAL_S)
-    # Young collections are short; full ones wait for an idle moment (``_report_periodically``).
-    gc.set_threshold(50_000, 20, 1_000_000)
 
     async def run() -> int:
         channel = await ControlChannel.open(control)

@@ -1,0 +1,41 @@
+"""When the cyclic garbage collector runs in a slot: not by itself, but between steps.
+
+By itself it runs whenever enough objects were made, in the midst of a batch, and walks
+over all state that user functions keep (measured: a process function over 1M keys ran at
+0.57 instead of 2.8 M rows/s). Reference counting frees nearly everything at once;
+what is left, cycles, can wait for a quiet moment.
+"""
+
+from __future__ import annotations
+
+import gc
+import time
+
+#: Objects made and not freed since the last collection: fewer are not worth a look, and
+#: more are not left lying when a slot never comes to rest.
+LEAST, MOST = 20_000, 2_000_000
+#: The share of time that collecting may take.
+SHARE = 0.002
+
+
+class Collector:
+    """``tick`` is called every second or so; the collector itself is switched off."""
+
+    def __init__(self) -> None:
+        gc.disable()
+        self._not_before = 0.0
+
+    def freeze(self) -> None:
+        """What is there now stays: it is not looked at again."""
+        gc.freeze()
+
+    def tick(self, *, idle: bool) -> bool:
+        """Collect, if it is worth it and nobody waits; whether it did."""
+        started = time.perf_counter()
+        made = gc.get_count()[0]
+        if started < self._not_before or made < (LEAST if idle else MOST):
+            return False
+        gc.collect()
+        now = time.perf_counter()
+        self._not_before = now + (now - started) / SHARE
+        return True
