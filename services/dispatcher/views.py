@@ -6,6 +6,7 @@ Fields of ours beside Flink's: ``attempt``, ``epoch``, ``jobmanager-id``, ``wait
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
@@ -211,10 +212,15 @@ def job_config(details: JobDetails) -> dict[str, Any]:
 
 
 _SECRET = ("password", "secret", "token", "credential", "apikey", "api-key", "access_key", "access-key")
+_IN_URL = re.compile(r"//[^/,\s]*@")
 
 
 def redacted(config: dict[str, str]) -> dict[str, str]:
-    return {k: "******" if any(word in k.lower() for word in _SECRET) else v for k, v in config.items()}
+    """Without secrets: those whose key says so, and users and passwords in URLs."""
+    return {
+        k: "******" if any(word in k.lower() for word in _SECRET) else _IN_URL.sub("//******@", v)
+        for k, v in config.items()
+    }
 
 
 def exceptions(details: JobDetails, limit: int = 20) -> dict[str, Any]:
