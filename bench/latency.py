@@ -3,6 +3,9 @@
 Prints percentiles of (time at the sink − time at which the event was due) and writes the
 histogram. Default settings: buffer timeout, checkpoints every 10 s.
 
+Beside the job runs a bare process that sleeps a millisecond at a time and notes how much
+later it was woken: what the machine itself adds while others use it, too.
+
     python -m bench.latency [--rate 50000] [--seconds 60] [--out docs/latency.md]
 """
 
@@ -11,6 +14,9 @@ from __future__ import annotations
 import argparse
 import itertools
 import json
+import os
+import subprocess
+import sys
 import tempfile
 from pathlib import Path
 
@@ -29,6 +35,16 @@ CREATE TABLE measured (due TIMESTAMP(6), `key` BIGINT, n BIGINT) WITH (
 INSERT INTO measured SELECT MAX(due), `key`, COUNT(*) FROM ticks GROUP BY `key`;
 """
 PERCENTILES = (50, 90, 99, 99.9, 100)
+#: Prints, every second, how many µs too late each 1 ms sleep of that second ended.
+BARE = """
+import time
+while True:
+    late, end = [], time.perf_counter() + 1
+    while (now := time.perf_counter()) < end:
+        time.sleep(0.001)
+        late.append(int((time.perf_counter() - now - 0.001) * 1e6))
+    print(*late, flush=True)
+"""
 
 
 def percentile(counts: np.ndarray, q: float) -> float:
@@ -37,8 +53,8 @@ def percentile(counts: np.ndarray, q: float) -> float:
     return (np.searchsorted(cumulative, cumulative[-1] * q / 100) + 1) * BIN_US / 1000
 
 
-def measure(rate: int, seconds: int, keys: int, config: dict[str, str]) -> tuple[np.ndarray, dict[str, int]]:
-    """Counts per bin over both sinks, and the checkpoint counts of the job."""
+def measure(rate: int, seconds: int, keys: int, config: dict[str, str]) -> tuple[np.ndarray, np.ndarray, int]:
+    """Counts per bin over both sinks; the bare process's; completed checkpoints."""
     with (
         tempfile.TemporaryDirectory() as folder,
         EmbeddedCluster(taskmanagers=2, slots=1) as cluster,
@@ -46,14 +62,22 @@ def measure(rate: int, seconds: int, keys: int, config: dict[str, str]) -> tuple
     ):
         path = f"{folder}/latency"
         sql = SQL.format(rate=rate, seconds=seconds, keys=keys, path=path)
-        job = client.submit({"sql": sql, "config": {"parallelism.default": "2", **config}})
-        client.wait(job, poll_s=1.0)
+        with subprocess.Popen([sys.executable, "-c", BARE], stdout=subprocess.PIPE, text=True) as bare:
+            job = client.submit({"sql": sql, "config": {"parallelism.default": "2", **config}})
+            client.wait(job, poll_s=1.0)
+            bare.terminate()
+            late_us = np.array((bare.communicate()[0]).split(), np.int64)
         checkpoints = client.checkpoints(job)["counts"]
         counts = np.zeros(BINS, np.int64)
         for file in Path(folder).glob("latency-*.json"):
             for index, count in json.loads(file.read_text())["bins"].items():
                 counts[int(index)] += count
-    return counts, checkpoints
+    woken = np.bincount(np.clip(late_us // BIN_US, 0, BINS - 1), minlength=BINS)
+    return counts, woken, checkpoints.get("completed", 0)
+
+
+def percentiles(counts: np.ndarray) -> str:
+    return "  ".join(f"p{q:g} {percentile(counts, q):.2f} ms" for q in PERCENTILES)
 
 
 def histogram(counts: np.ndarray) -> str:
@@ -76,11 +100,13 @@ def main() -> None:
     parser.add_argument("--out", type=Path, help="also write the histogram here")
     args = parser.parse_args()
     config = dict(pair.split("=", 1) for pair in args.set)
-    counts, checkpoints = measure(args.rate, args.seconds, args.keys, config)
-    figures = "  ".join(f"p{q:g} {percentile(counts, q):.2f} ms" for q in PERCENTILES)
+    load = os.getloadavg()[0]
+    counts, woken, checkpoints = measure(args.rate, args.seconds, args.keys, config)
     text = (
-        f"{counts.sum():,} events measured at {args.rate:,}/s, {checkpoints.get('completed', 0)} checkpoints\n"
-        f"{figures}\n\n{histogram(counts)}\n"
+        f"{counts.sum():,} events measured at {args.rate:,}/s, {checkpoints} checkpoints; "
+        f"{os.cpu_count()} cores, load {load:.1f} before, {os.getloadavg()[0]:.1f} after\n"
+        f"events              {percentiles(counts)}\n"
+        f"bare process, late  {percentiles(woken)}\n\n{histogram(counts)}\n"
     )
     print(text)
     if args.out:
