@@ -60,6 +60,7 @@ class Planner:
     async def _run(self, spec: bytes) -> tuple[int, bytes, bytes]:
         process = await asyncio.create_subprocess_exec(
             sys.executable,
+            "-P",
             "-m",
             self._module,
             stdin=asyncio.subprocess.PIPE,

@@ -47,7 +47,7 @@ class Template:
 
     def __init__(self, spawner: SystemSpawner, argv: list[str] | None = None) -> None:
         self._spawner = spawner
-        self._argv = argv or [sys.executable, "-m", "penstock.runtime.template"]
+        self._argv = argv or [sys.executable, "-P", "-m", "penstock.runtime.template"]
         self._sock: socket.socket | None = None
         self._ready = asyncio.Event()
         self._forks: dict[str, asyncio.Future[int]] = {}

@@ -220,7 +220,8 @@ class EmbeddedCluster:
         return Child(name, argv, self.root / "log" / f"{name}.log", restart=self.restart)
 
     def _service(self, role: str, index: int, *more: str) -> Child:
-        argv = [sys.executable, "-m", f"services.{role}", "--config", str(self.config_file)]
+        # -P: a package of the user's, in the working folder, must not stand in for ours.
+        argv = [sys.executable, "-P", "-m", f"services.{role}", "--config", str(self.config_file)]
         return self._child(f"{role}-{index}", [*argv, *more])
 
     def _restarted(self, child: Child, status: int) -> None:

@@ -201,7 +201,7 @@ def _service(role: str) -> None:
     )
     def run_service(ctx: typer.Context) -> None:
         # A service is a process of its own: this one becomes it.
-        os.execv(sys.executable, [sys.executable, "-m", f"services.{role}", *ctx.args])
+        os.execv(sys.executable, [sys.executable, "-P", "-m", f"services.{role}", *ctx.args])
 
 
 for _role in ("dispatcher", "jobmanager", "resourcemanager", "taskmanager"):
