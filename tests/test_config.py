@@ -44,4 +44,7 @@ def test_unknown_keys_of_our_families_are_refused_with_the_nearest() -> None:
     with pytest.raises(SpecError, match=r"parallelism\.defualt") as caught:
         config.check_keys({"parallelism.defualt": "2"})
     assert "parallelism.default" in caught.value.remedy
+    with pytest.raises(SpecError, match="paralelism"):
+        config.check_keys({"paralelism.default": "2"})  # the family's name is mistyped, too
+    config.check_keys({"somebody.else": "1"})
     config.check_keys({"user.threshold": "1", "parallelism.default": "2"})

@@ -282,19 +282,26 @@ SLOT_REQUEST_NOTICE_MS = _option(
 
 
 def check_keys(config: Mapping[str, Any]) -> None:
-    """SpecError for an unknown key of a family we know (typos), with the nearest name."""
+    """SpecError for an unknown key of a family we know, or one that is nearly a known key
+    (typos), with the nearest name. Other families are somebody else's."""
     families = {k.split(".", 1)[0] for k in OPTIONS}
     for key in config:
         known = key in OPTIONS or key.startswith(
             (STORAGE_OPTIONS_PREFIX, "metrics.", "spark.", "job.", "user.")
         )
-        if not known and key.split(".", 1)[0] in families:
+        if not known and (key.split(".", 1)[0] in families or _nearly_known(key)):
             raise SpecError(
                 f"unknown configuration key '{key}'",
                 expected="a key of docs/configuration.md (your own: 'user.…')",
                 got=repr(key),
                 remedy=nearest(key, OPTIONS),
             )
+
+
+def _nearly_known(key: str) -> bool:
+    import difflib
+
+    return bool(difflib.get_close_matches(key.lower(), [k.lower() for k in OPTIONS], n=1, cutoff=0.85))
 
 
 def markdown() -> str:
