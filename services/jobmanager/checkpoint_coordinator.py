@@ -66,6 +66,8 @@ class CheckpointCoordinator:
         self._epoch = epoch
         self._requests: deque[Request] = deque()
         self._stopping = False
+        #: executions whose final checkpoint is complete; they finish when they hear of it
+        self._served: set[str] = set()
         #: set when more checkpoints failed in a row than are tolerated
         self.job_failure: str | None = None
 
@@ -122,7 +124,9 @@ class CheckpointCoordinator:
         elif schedule.ready_since_ms is None:
             schedule.ready_since_ms = now_ms
         schedule.any_running = graph.count(ExecutionState.RUNNING) > 0
-        schedule.final_wanted = ready and any(e.wants_final_checkpoint for e in graph)
+        schedule.final_wanted = ready and any(
+            e.wants_final_checkpoint and e.execution_id not in self._served for e in graph
+        )
         schedule.requested = bool(self._requests)
         schedule.in_flight = self.pending is not None
 
@@ -135,6 +139,8 @@ class CheckpointCoordinator:
         pending = Pending(checkpoint_id, kind, now_ms, request=request)
         for execution in self._graph:
             pending.expected[execution.execution_id] = (execution.vertex_id, execution.subtask_index)
+            if execution.wants_final_checkpoint:
+                pending.final_of.add(execution.execution_id)
             if execution.state is ExecutionState.FINISHED:
                 pending.handles[execution.execution_id] = execution.final
         self.pending = pending
@@ -236,6 +242,11 @@ class CheckpointCoordinator:
             return []
         return self._abort(reason, now_ms) if pending.phase is Phase.ACKNOWLEDGING else []
 
+    def complete_lost(self) -> None:
+        """A slot may not have heard that a checkpoint is complete: tasks that wait for their
+        final one get another."""
+        self._served.clear()
+
     def task_finished(self, execution: Execution, now_ms: int) -> list[Effect]:
         """Its final snapshot stands for the acknowledgement that will not come."""
         pending = self.pending
@@ -283,8 +294,9 @@ class CheckpointCoordinator:
     def _manifest_key(self, pending: Pending) -> str:
         if pending.request is not None and pending.request.directory:
             folder = pending.request.directory.strip("/")
-            return f"{folder}/savepoint-{self._graph.job_id[:6]}-{pending.checkpoint_id}/manifest"
-        return manifest_key(self._graph.job_id, pending.checkpoint_id)
+            name = f"savepoint-{self._graph.job_id[:6]}-{pending.checkpoint_id}-{self._epoch}"
+            return f"{folder}/{name}/manifest"
+        return manifest_key(self._graph.job_id, pending.checkpoint_id, self._epoch)
 
     def manifest_stored(self, checkpoint_id: int, now_ms: int) -> list[Effect]:
         pending = self.pending
@@ -318,6 +330,7 @@ class CheckpointCoordinator:
             Completed(pending.checkpoint_id, entry.manifest_key, pending.manifest, pending.kind)
         )
         self.failures_in_row = 0
+        self._served |= pending.final_of
         self.counts["completed"] += 1
         self._end("COMPLETED", now_ms, path=entry.manifest_key)
         effects = self._to_slots(
@@ -385,6 +398,7 @@ class CheckpointCoordinator:
         self.job_failure = None
         self._stopping = False
         self.schedule = Schedule(last_trigger_ms=self.schedule.last_trigger_ms)
+        self._served.clear()
         while self._requests:
             self._refuse(self._requests.popleft(), reason, now_ms)
         if self.pending is None or not self.settled:

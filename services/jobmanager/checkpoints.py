@@ -48,6 +48,8 @@ class Pending:
     #: those of ``handles`` that came by acknowledgement: their barrier went on downstream
     acknowledged: set[str] = field(default_factory=set)
     triggered: set[str] = field(default_factory=set)
+    #: those that had read all their input when it began, and finish when it is complete
+    final_of: set[str] = field(default_factory=set)
     subtasks: list[dict[str, Any]] = field(default_factory=list)
     manifest: CheckpointManifest | None = None
 

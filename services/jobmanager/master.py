@@ -653,10 +653,11 @@ class JobMasterCore:
                 return self.coordinator.trigger_failed(
                     checkpoint_id, f"could not be triggered at {command.taskmanager_id}: {reason}", now_ms
                 )
-            case _:
-                # Cancelling and freeing have their own time limits; a completed checkpoint
-                # that a slot did not hear of is repeated with the next one.
+            case msg.SlotCommand(command=slot_msg.CheckpointComplete()):
+                self.coordinator.complete_lost()  # else it is repeated with the next one
                 return []
+            case _:
+                return []  # cancelling and freeing have their own time limits
 
     def _is_current(self, message: msg.DeploySlot) -> bool:
         deploy = message.deploy

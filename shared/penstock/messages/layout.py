@@ -4,7 +4,7 @@
 
     jobs/<job>/log/<n>                      decision log (the truth)
     jobs/<job>/spec  …/graph                JobSpec and JobGraph, as JSON
-    jobs/<job>/checkpoints/<id>/manifest    … and beside it the snapshots it names
+    jobs/<job>/checkpoints/<id>/<epoch>/manifest    … and under <id> the snapshots it names
     jobs/<job>/results/<attempt>-<seq>      rows of a SELECT
     jobs/<job>/deploy/<n>                   deployments too large for a message
     jobs/<job>/archive                      JobDetails of an ended job
@@ -38,8 +38,10 @@ def checkpoints_prefix(job_id: str) -> str:
     return f"jobs/{job_id}/checkpoints/"
 
 
-def manifest_key(job_id: str, checkpoint_id: int) -> str:
-    return f"jobs/{job_id}/checkpoints/{checkpoint_id}/manifest"
+def manifest_key(job_id: str, checkpoint_id: int, epoch: int) -> str:
+    """Of one master's alone: what an older one, woken from a stop, still writes replaces no
+    manifest of its successor, though both may use the same checkpoint id."""
+    return f"jobs/{job_id}/checkpoints/{checkpoint_id}/{epoch}/manifest"
 
 
 def results_prefix(job_id: str) -> str:

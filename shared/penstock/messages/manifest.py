@@ -1,6 +1,6 @@
 """The manifest of a completed checkpoint or savepoint: which object holds what.
 
-A JSON object at ``jobs/<job>/checkpoints/<id>/manifest``; written before the
+A JSON object at ``jobs/<job>/checkpoints/<id>/<epoch>/manifest``; written before the
 CheckpointCompleted entry that makes it true. Fields are only added, with defaults; a
 ``version`` above ours is refused.
 """

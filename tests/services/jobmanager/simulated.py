@@ -70,6 +70,7 @@ class Cluster:
         unbounded: bool = False,
         inherited: Inherited | None = None,
         after: Cluster | None = None,
+        epoch: int = 2,
     ) -> None:
         self.random = random.Random(seed)
         self.faults = faults or Faults()
@@ -93,7 +94,7 @@ class Cluster:
         self.committed: list[int] = []
         settings = Settings(
             jobmanager_id="jm1",
-            epoch=2,
+            epoch=epoch,
             storage=StorageSettings(url="memory:///"),
             config=(config or {}) | graph.config,
             secret="00" * 16,

@@ -48,6 +48,64 @@ def test_the_final_checkpoint_comes_without_periodic_ones():
     assert len(of(cluster, msg.CheckpointCompleted)) >= 1
 
 
+@pytest.mark.parametrize("seed", range(100, 110))
+def test_one_final_checkpoint_is_enough(seed):
+    """While its tasks digest it no other one is begun, only to be given up at the end."""
+    cluster = Cluster(pipeline(), seed=seed, config={"execution.checkpointing.interval": "0"})
+    cluster.run()
+    assert cluster.stopped.status is JobStatus.FINISHED
+    assert cluster.core.coordinator.counts | {"restored": 0} == {
+        "completed": 1, "failed": 0, "in_progress": 0, "restored": 0, "total": 1,
+    }  # fmt: skip
+
+
+def test_a_final_checkpoint_of_which_no_slot_heard_is_made_again():
+    cluster = Cluster(pipeline(), seed=111, config={"execution.checkpointing.interval": "0"})
+    hear, deaf = cluster.slot_command, []
+
+    def hears(task, command):
+        if isinstance(command, slot_msg.CheckpointComplete) and command.checkpoint_id == 1:
+            deaf.append(command)
+        else:
+            hear(task, command)
+
+    cluster.slot_command = hears
+    cluster.run(until=lambda: deaf)
+    lost = next(
+        c for c in cluster.sent
+        if isinstance(c.message, msg.SlotCommand) and c.message.command == deaf[0]
+    )  # fmt: skip
+    cluster.apply(fx.CommandLost(lost, "no answer"))
+    cluster.run()
+    assert cluster.stopped.status is JobStatus.FINISHED
+    assert len(of(cluster, msg.CheckpointCompleted)) == 2
+
+
+def test_a_woken_master_replaces_no_manifest_of_its_successor():
+    """Both may use an id: of a checkpoint in flight whose snapshots travelled inline nothing
+    is found in the store."""
+    zombie = Cluster(pipeline(), seed=112, unbounded=True, config=FAST)
+    zombie.run(until=lambda: len(of(zombie, msg.CheckpointCompleted)) == 2)
+    zombie.run(until=lambda: (p := zombie.core.coordinator.pending) is not None and p.checkpoint_id == 3)
+    last = of(zombie, msg.CheckpointCompleted)[-1]
+    inherited = Inherited(
+        job_attempt=1,
+        highest_checkpoint_id=last.checkpoint_id,
+        completed=((last.checkpoint_id, last.manifest_key, "checkpoint"),),
+    )
+    heir = Cluster(
+        pipeline(), seed=113, unbounded=True, config=FAST, inherited=inherited, after=zombie, epoch=9
+    )
+    heir.run(until=lambda: of(heir, msg.CheckpointCompleted))
+    (mine,) = of(heir, msg.CheckpointCompleted)
+    assert mine.checkpoint_id == zombie.core.coordinator.pending.checkpoint_id
+    written = heir.manifests[mine.manifest_key]
+    assert written.job_attempt == 2
+    before = len(zombie.manifests)
+    zombie.run(until=lambda: len(zombie.manifests) > before)
+    assert heir.manifests[mine.manifest_key] is written
+
+
 def test_subtask_i_of_every_vertex_shares_slot_i():
     cluster = Cluster(pipeline(), seed=3, config=FAST, unbounded=True)
     cluster.run(until=lambda: running(cluster))
