@@ -268,6 +268,12 @@ JOIN_UNBOUNDED_STATE = _option(
     one_of("refuse", "allow"),
     "A join without window, time bound or TTL over unbounded input.",
 )
+ON_ERROR = _option(
+    "table.exec.on-error",
+    "fail",
+    one_of("fail", "skip", "dead-letter"),
+    "A row whose expression or function fails in a SQL operator.",
+)
 NETWORK_MEMORY = _option(
     "taskmanager.memory.network.size", 64 * 1024**2, parse_bytes, "Network buffers of a slot."
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import sys
 import textwrap
 from collections.abc import Callable, Iterator
@@ -158,6 +159,31 @@ def test_a_function_that_raises_says_where_with_the_record(session: Session) -> 
     assert "in picky" in text
     assert "ValueError: no threes" in text
     assert err.value.got == "arguments (3)"
+
+
+@pytest.mark.parametrize("policy", ["skip", "dead-letter"])
+def test_rows_that_fail_are_left_out_where_that_is_wanted(session: Session, policy: str) -> None:
+    made = session(**{"table.exec.on-error": policy})
+    job = made.execute(
+        f"SELECT picky(x), w FROM {NUMBERS}, LATERAL TABLE(words(s)) AS t(w, n) WHERE CAST(x AS INT) > 0"
+    ).job
+    assert job is not None
+    result = run_graph(job.job_graph)
+    assert sorted(result.rows) == [(1, "a"), (1, "b"), (2, "ccc")]
+    assert result.counters["numRecordsInErrors"] == 1
+    letters = asyncio.run(_letters(result.store))
+    assert len(letters) == (policy == "dead-letter")
+    assert all("no threes" in letter for letter in letters)
+
+
+async def _letters(store: Any) -> list[str]:
+    keys = [key for key, _ in await store.list("") if "/dead-letters/" in key]
+    return [line for key in keys for line in (await store.get(key)).decode().splitlines()]
+
+
+def test_casts_that_fail_are_left_out_too(session: Session) -> None:
+    made = session(**{"table.exec.on-error": "skip"})
+    assert rows(made, "SELECT CAST(s AS INT) FROM (VALUES ('1'), ('b'), ('3')) AS v(s)") == [(1,), (3,)]
 
 
 def test_an_aggregate_that_raises_says_where(session: Session) -> None:

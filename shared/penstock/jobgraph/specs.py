@@ -96,6 +96,8 @@ class CalcSpec(_Spec, frozen=True, kw_only=True, tag="calc"):
 
     condition: Expr | None = None
     projections: tuple[Expr, ...] | None = None
+    #: What becomes of a row whose expression fails (a CAST, a user's function).
+    on_error: Literal["fail", "skip", "dead-letter"] = "fail"
 
 
 class UnionSpec(_Spec, frozen=True, kw_only=True, tag="union"):
@@ -377,6 +379,7 @@ class TableFunctionSpec(_Spec, frozen=True, kw_only=True, tag="table-function"):
     kind: Literal["inner", "left"] = "inner"
     builtin: bool = True
     per: Literal["record", "batch"] = "record"
+    on_error: Literal["fail", "skip", "dead-letter"] = "fail"
 
 
 class KeyedProcessSpec(_Spec, frozen=True, kw_only=True, tag="keyed-process"):

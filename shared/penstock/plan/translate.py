@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from penstock.config import JOIN_UNBOUNDED_STATE, RUNTIME_MODE, STATE_TTL_MS
+from penstock.config import JOIN_UNBOUNDED_STATE, ON_ERROR, RUNTIME_MODE, STATE_TTL_MS
 from penstock.errors import UnsupportedError
 from penstock.functions.accumulators import accumulator_types
 from penstock.functions.expr import Expr, FieldAccess, InputRef, children, input_refs, shift_refs
@@ -45,6 +45,7 @@ class Translator:
         self.config = plan.config
         self.parallelism = parallelism
         self.ttl_ms = STATE_TTL_MS.read(plan.config)
+        self.on_error = ON_ERROR.read(plan.config)
         self.interner = Interner()
         self.sinks: list[n.Sink] = [self.interner.intern(sink) for sink in plan.sinks]  # type: ignore[misc]
         self.analysis = analysis
@@ -185,8 +186,9 @@ class Translator:
                 return self._over(node)
             case n.Correlate():
                 spec = s.TableFunctionSpec(
-                    function=node.function, args=node.args, kind=node.kind, builtin=node.builtin, per=node.per
-                )
+                    function=node.function, args=node.args, kind=node.kind, builtin=node.builtin, per=node.per,
+                    on_error=self.on_error,
+                )  # fmt: skip
                 return self.add(
                     node, "table-function", f"Correlate({node.function})", spec, [self.visit(node.input)]
                 )
@@ -207,7 +209,7 @@ class Translator:
         hashed = inp.source.hashed if inp.tag is None else None
         if hashed is not None and projections is not None:
             hashed = _moved_keys(hashed, projections)
-        spec = s.CalcSpec(condition=condition, projections=projections)
+        spec = s.CalcSpec(condition=condition, projections=projections, on_error=self.on_error)
         return self.add(node, "calc", "Calc(" + ", ".join(names) + ")", spec, [inp], hashed=hashed)
 
     def _scan(self, node: n.Scan) -> PlannedOperator:

@@ -8,6 +8,7 @@ import numpy as np
 
 from penstock.functions.expr import InputRef
 from penstock.runtime.operator import Operator
+from penstock.runtime.operators.bad_rows import leaving_out
 from penstock.types.batch import Batch
 
 if TYPE_CHECKING:
@@ -53,8 +54,12 @@ class CalcOperator(Operator):
             # A filter that drops rows costs a copy of every column it carries on: copy
             # only those that a projection reads.
             self._needed = _needed_columns(self.spec.projections)
+        self._run = leaving_out(ctx, self.spec.on_error, self._apply)
 
     def process(self, input_index: int, batch: Batch) -> Iterator[Output]:
+        return self._run(batch)
+
+    def _apply(self, batch: Batch) -> Iterator[Batch]:
         if self._condition is not None:
             mask = self._condition(batch)
             if not mask.all():

@@ -15,6 +15,7 @@ import pyarrow.compute as pc
 from penstock.errors import FunctionError, UnsupportedError
 from penstock.functions.evaluate import compile_expr
 from penstock.runtime.operator import Operator
+from penstock.runtime.operators.bad_rows import leaving_out
 from penstock.runtime.operators.python import batch_columns
 from penstock.runtime.operators.user_code import RuntimeContext, UserFunction
 from penstock.runtime.state.values import columns_of, to_python
@@ -45,6 +46,7 @@ class TableFunctionOperator(Operator):
         super().open(ctx, restored)
         spec = self._spec
         self._args = [compile_expr(e, ctx.function) for e in spec.args]
+        self._run = leaving_out(ctx, spec.on_error, self._apply)
         width = len(ctx.input_schemas[0])
         self._schema = t.Schema(ctx.output_schema.fields[width:])
         self._function: UserFunction | None = None
@@ -62,6 +64,9 @@ class TableFunctionOperator(Operator):
             self._function.close()
 
     def process(self, input_index: int, batch: Batch) -> Iterator[Output]:
+        return self._run(batch)
+
+    def _apply(self, batch: Batch) -> Iterator[Batch]:
         columns, parents = self._expand(batch, [arg(batch) for arg in self._args])
         if self._spec.kind == "left":
             columns, parents = _padded(columns, parents, batch.num_rows)
