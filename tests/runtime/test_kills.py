@@ -1,0 +1,123 @@
+"""Attempts killed at chosen and at random moments: files show every row once.
+
+In one process, so that the moment is exact; a kill leaves everything as it lies.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import random
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from penstock.connectors.filesystem.sink import FileSink
+from penstock.jobgraph import Hash
+from penstock.jobgraph.specs import UnionSpec
+from penstock.testing import GraphBuilder, JobHarness, MemoryTable
+from penstock.testing.harness import Checkpoint
+from penstock.types import Batch, Schema
+from penstock.types.logical import BigIntType
+
+SCHEMA = Schema.of(("k", BigIntType(nullable=False)), ("n", BigIntType(nullable=False)))
+SPLITS, ROWS = 3, 400
+
+# A killed task leaves the second half of a snapshot unawaited, as it should.
+pytestmark = pytest.mark.filterwarnings("ignore:coroutine 'FileSink.begin_checkpoint:RuntimeWarning")
+
+
+@pytest.fixture(autouse=True)
+def killed_without_a_last_word(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(FileSink, "_discard", lambda self: None)
+
+
+@pytest.fixture
+def source() -> MemoryTable:
+    splits = [[Batch.of(SCHEMA, [(i % 7, split * ROWS + i) for i in range(ROWS)])] for split in range(SPLITS)]
+    return MemoryTable("in", SCHEMA, splits, batch_rows=20)
+
+
+def graph_to(folder: Path):
+    b = GraphBuilder()
+    rows = b.source("memory", SCHEMA, {"name": "in"}, parallelism=2)
+    keyed = b.vertex(UnionSpec(), SCHEMA, inputs=[(rows, Hash(keys=(0,)))], parallelism=2)
+    b.sink("filesystem", keyed, SCHEMA, {"path": str(folder), "format": "json"})
+    return b.build()
+
+
+def lost_and_doubled(folder: Path) -> tuple[list[int], list[int]]:
+    got = Counter(
+        json.loads(line)["n"] for path in folder.glob("part-*") for line in path.read_text().splitlines()
+    )
+    want = Counter(range(SPLITS * ROWS))
+    return sorted(want - got), sorted(got - want)
+
+
+def deafen(job: JobHarness) -> None:
+    """From now on no task hears that a checkpoint is complete."""
+    for task in job.deployment.tasks.values():
+        task.checkpoint_complete = lambda checkpoint_id: None
+
+
+def all_want_final(job: JobHarness) -> bool:
+    sinks = [t for t in job.deployment.tasks.values() if t.chain.sinks]
+    return all(t._final_wanted for t in sinks)
+
+
+@pytest.mark.parametrize("complete", [True, False])
+async def test_killed_while_the_final_checkpoint_is_in_flight(source, tmp_path, complete) -> None:
+    """Complete in the log and nobody told; or acknowledged by all and not complete."""
+    graph = graph_to(tmp_path)
+    source.release(ROWS // 2)
+    async with JobHarness(graph, attempt=1) as job:
+        await job.until(lambda: sum(t.records_in for t in job.deployment.tasks.values()) >= 1)
+        restore = await job.checkpoint()
+        deafen(job)
+        acks = []
+        if not complete:
+            job.acknowledged = lambda *ack: acks.append(ack)
+        source.release()
+        if complete:
+            await job.until(lambda: all_want_final(job) and len(job.checkpoints) > 1)
+            restore = job.checkpoints[-1]
+        else:
+            await job.until(lambda: all_want_final(job) and len(acks) >= 2)
+    async with JobHarness(graph, attempt=2, restore=restore, store=job.store) as job:
+        await job.wait()
+    assert lost_and_doubled(tmp_path) == ([], [])
+
+
+@pytest.mark.parametrize("seed", range(12))
+async def test_killed_again_and_again(source, tmp_path, seed) -> None:
+    random_ = random.Random(seed)
+    graph = graph_to(tmp_path)
+    restore: Checkpoint | None = None
+    store, ended, attempt = None, False, 0
+    while not ended:
+        attempt += 1
+        async with JobHarness(
+            graph,
+            parallelism=random_.choice([1, 2, 3]),
+            attempt=attempt,
+            restore=restore,
+            store=store,
+            checkpoint_interval_s=random_.choice([0.001, 0.005]),
+        ) as job:
+            store = job.store
+            job._next_id += random_.choice([0, 3])
+            # The last attempts are left alone.
+            turns = random_.randint(20, 1_500) if attempt < 8 else None
+            deaf_at = random_.randint(0, turns) if turns and random_.random() < 0.5 else None
+            turn = 0
+            while not job._ended.done() and turn != turns:
+                if turn == deaf_at:
+                    deafen(job)
+                turn += 1
+                await asyncio.sleep(0)
+            ended = job._ended.done()
+            if ended:
+                job._ended.result()
+            restore = job.checkpoints[-1] if job.checkpoints else restore
+    assert lost_and_doubled(tmp_path) == ([], [])
