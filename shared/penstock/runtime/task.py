@@ -58,6 +58,9 @@ FIRST_ROWS = 256
 MAX_ROWS = 65_536
 #: A source that gives fewer rows than this at once has nearly run empty.
 TRICKLE_ROWS = 128
+#: A batch costs about 0.3 ms however small it is: a trickle gathers for so long, or the
+#: buffer timeout if that is shorter.
+TRICKLE_PAUSE_S = 0.002
 
 
 class TaskListener(Protocol):
@@ -103,6 +106,8 @@ class Task:
         self._listener = listener
         self._loop = asyncio.get_running_loop()
         self._buffer_timeout_s = BUFFER_TIMEOUT_MS.read(environment.config) / 1000
+        #: Between two polls that bring a trickle. A lone row after a pause never waits.
+        self._trickle_pause_s = min(TRICKLE_PAUSE_S, self._buffer_timeout_s)
         self._snapshots = SnapshotWriter(environment, vertex, descriptor)
 
         self._scheduled = False
@@ -117,7 +122,8 @@ class Task:
         self._timer_ms = 0
         self._background: set[asyncio.Task[Any]] = set()
         self._source_waits: dict[ChainNode, asyncio.Task[None]] = {}
-        self._resting: set[ChainNode] = set()
+        #: Sources that gave a trickle → when to poll them again at the earliest.
+        self._resting: dict[ChainNode, float] = {}
         self._sink_waits: dict[SinkDriver, asyncio.Task[None]] = {}
         self._sink_flushes: dict[SinkDriver, asyncio.Task[None]] = {}
         #: Sinks may hold rows that were not flushed.
@@ -453,7 +459,7 @@ class Task:
                 spent_s = self._spent_clock() - started
                 # A trickle: let rows gather while the loop turns, instead of spinning on them.
                 if rows.num_rows < TRICKLE_ROWS:
-                    self._resting.add(node)
+                    self._resting[node] = time.perf_counter() + self._trickle_pause_s
                 work = self.chain.emit(node, iter((rows,)))
                 return self._timed(work, rows.num_rows, source.budget, spent_s)
         if source.ended():
@@ -467,10 +473,13 @@ class Task:
         source: Any = node.operator
         try:
             await source.wait()
+            early_s = self._resting.get(node, 0.0) - time.perf_counter()
+            if early_s > 0:
+                await asyncio.sleep(early_s)
         except Exception as err:
             raise blamed(err, node) from None
         finally:
-            self._resting.discard(node)
+            self._resting.pop(node, None)
             del self._source_waits[node]
             self.wake()
 
