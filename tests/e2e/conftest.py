@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -16,48 +15,16 @@ import pytest
 
 from penstock.api.client import ClusterClient
 from penstock.cli.embedded import EmbeddedCluster
-
-DEADLINE_S = 120.0
-
-
-def _until(condition: Callable[[], Any], what: str, story: Callable[[], Any] = lambda: "") -> Any:
-    """Poll until ``condition`` is truthy; a hang fails the test instead of blocking it.
-    ``story``: what is then known, for the message."""
-    deadline = time.monotonic() + DEADLINE_S
-    while time.monotonic() < deadline:
-        value = condition()
-        if value:
-            return value
-        time.sleep(0.02)
-    raise AssertionError(f"still waiting after {DEADLINE_S:.0f} s for: {what}\n{story()}")
+from tests.e2e.support import story_of, until_true
 
 
-def story_of(client: ClusterClient, job_id: str) -> str:
-    """What a job does: its tasks, its checkpoints, its failures."""
-    job, checkpoints = client.job(job_id), client.checkpoints(job_id)
-    tasks = [(v["name"], v.get("status"), v.get("tasks"), v.get("metrics")) for v in job["vertices"]]
-    lines = [f"{job['state']}, attempt {job['attempt']}, restored {job.get('restored-checkpoint')}"]
-    lines += [f"  {task}" for task in tasks]
-    lines += [f"  checkpoints {checkpoints.get('counts')}"]
-    lines += [f"  {entry}" for entry in checkpoints.get("history", [])[:3]]
-    return "\n".join([*lines, f"  {client.exceptions(job_id)}"])
-
-
-def assert_same_board(got: pa.Table, want: pa.Table) -> None:
-    """Equal, row by row; else which rows are missing, doubled or different."""
-    if got.equals(want):
-        return
-    mine, theirs = (Counter(repr(row) for row in table.to_pylist()) for table in (got, want))
-    lost, extra = list((theirs - mine).elements()), list((mine - theirs).elements())
-    raise AssertionError(
-        f"{got.num_rows} rows for {want.num_rows}; {len(lost)} are missing, {len(extra)} are not wanted\n"
-        + "\n".join([*(f"- {row}" for row in lost[:8]), *(f"+ {row}" for row in extra[:8])])
-    )
+async def _ignore(_: Exception) -> None:
+    """A client of the tests does not print that its server is away."""
 
 
 @pytest.fixture
 def until() -> Callable[..., Any]:
-    return _until
+    return until_true
 
 
 @pytest.fixture
@@ -104,6 +71,44 @@ class FlightsRun:
             replay.replay(self.cluster.nats_url, load(), limit=self.limit, flights_per_second=self.rate)
         )
 
+    def replay_stubbornly(self) -> None:
+        """As ``replay``, though the server dies under it: every message is published again
+        until it is stored, once by its id."""
+        self.replayed = asyncio.run(self._publish_all())
+
+    async def _publish_all(self) -> int:
+        import nats
+
+        from examples.flights import replay
+        from examples.flights.dataset import AIRPORTS, load
+
+        client = await nats.connect(
+            self.cluster.nats_url, max_reconnect_attempts=-1, reconnect_time_wait=0.05, error_cb=_ignore
+        )
+
+        async def publish(message_id: int, subject: str, data: bytes, headers: dict[str, str]) -> None:
+            while True:
+                try:
+                    await client.jetstream().publish(
+                        subject, data, timeout=1, headers={**headers, "Nats-Msg-Id": str(message_id)}
+                    )
+                    return
+                except (nats.errors.Error, OSError):
+                    await asyncio.sleep(0.05)
+
+        started, flights, number = time.monotonic(), 0, 0
+        for number, message in enumerate(replay.messages(load(), self.limit)):
+            await publish(number, message.subject, message.data, {})
+            flights += message.flights
+            if self.rate:
+                await asyncio.sleep(max(0.0, flights / self.rate - (time.monotonic() - started)))
+        for prefix in replay.STREAMS.values():
+            for airport in AIRPORTS:
+                number += 1
+                await publish(number, f"{prefix}.{airport}", b"", replay.END_HEADER)
+        await client.close()
+        return flights
+
     def wait(self) -> dict[str, Any]:
         with ClusterClient(self.cluster.rest_url) as client:
 
@@ -112,7 +117,7 @@ class FlightsRun:
                 self.seen.append(job)
                 return job if job["state"] in ("FINISHED", "FAILED", "CANCELED") else None
 
-            job = _until(over, f"the end of job {self.job_id}", lambda: story_of(client, self.job_id))
+            job = until_true(over, f"the end of job {self.job_id}", lambda: story_of(client, self.job_id))
             client.raise_if_failed(self.job_id, job)
         assert job["state"] == "FINISHED"
         return job

@@ -1,0 +1,50 @@
+"""What the end-to-end tests ask and compare."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from penstock.api.client import ClusterClient
+
+DEADLINE_S = 120.0
+
+
+def until_true(condition: Callable[[], Any], what: str, story: Callable[[], Any] = lambda: "") -> Any:
+    """Poll until ``condition`` is truthy; a hang fails the test instead of blocking it.
+    ``story``: what is then known, for the message."""
+    deadline = time.monotonic() + DEADLINE_S
+    while time.monotonic() < deadline:
+        value = condition()
+        if value:
+            return value
+        time.sleep(0.02)
+    raise AssertionError(f"still waiting after {DEADLINE_S:.0f} s for: {what}\n{story()}")
+
+
+def story_of(client: ClusterClient, job_id: str) -> str:
+    """What a job does: its tasks, its checkpoints, its failures."""
+    job, checkpoints = client.job(job_id), client.checkpoints(job_id)
+    tasks = [(v["name"], v.get("status"), v.get("tasks"), v.get("metrics")) for v in job["vertices"]]
+    lines = [f"{job['state']}, attempt {job['attempt']}, restored {job.get('restored-checkpoint')}"]
+    lines += [f"  {task}" for task in tasks]
+    lines += [f"  checkpoints {checkpoints.get('counts')}"]
+    lines += [f"  {entry}" for entry in checkpoints.get("history", [])[:3]]
+    return "\n".join([*lines, f"  {client.exceptions(job_id)}"])
+
+
+def assert_same_board(got: pa.Table, want: pa.Table) -> None:
+    """Equal, row by row; else which rows are missing, doubled or different."""
+    if got.equals(want):
+        return
+    mine, theirs = (Counter(repr(row) for row in table.to_pylist()) for table in (got, want))
+    lost, extra = list((theirs - mine).elements()), list((mine - theirs).elements())
+    raise AssertionError(
+        f"{got.num_rows} rows for {want.num_rows}; {len(lost)} are missing, {len(extra)} are not wanted\n"
+        + "\n".join([*(f"- {row}" for row in lost[:8]), *(f"+ {row}" for row in extra[:8])])
+    )
