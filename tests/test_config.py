@@ -48,3 +48,14 @@ def test_unknown_keys_of_our_families_are_refused_with_the_nearest() -> None:
         config.check_keys({"paralelism.default": "2"})  # the family's name is mistyped, too
     config.check_keys({"somebody.else": "1"})
     config.check_keys({"user.threshold": "1", "parallelism.default": "2"})
+
+
+def test_keys_are_checked_with_their_values() -> None:
+    with pytest.raises(SpecError, match="whole number"):
+        config.check_keys({"parallelism.default": "two"})
+
+
+def test_a_key_that_has_no_meaning_here_is_refused_not_ignored() -> None:
+    with pytest.raises(SpecError, match=r"storageDir") as caught:
+        config.check_keys({"execution.checkpointing.dir": "s3://elsewhere"})
+    assert "execution.checkpointing.dir" in caught.value.where

@@ -83,6 +83,15 @@ def one_of(*values: str) -> Callable[[str], str]:
     return parse
 
 
+def _refused(why: str) -> Callable[[str], str]:
+    """For a key of Flink's that has no meaning here: said, not ignored."""
+
+    def parse(text: str) -> str:
+        raise SpecError(f"this key cannot be set: {why}", got=repr(text), remedy="leave it out")
+
+    return parse
+
+
 @dataclass(frozen=True)
 class ConfigOption(Generic[T]):
     key: str
@@ -183,7 +192,10 @@ CHECKPOINT_MODE = _option(
     "execution.checkpointing.mode", "EXACTLY_ONCE", one_of("EXACTLY_ONCE", "AT_LEAST_ONCE"), "Alignment."
 )
 CHECKPOINT_DIR = _option(
-    "execution.checkpointing.dir", "", _str, "Where checkpoints go; empty = the storage folder."
+    "execution.checkpointing.dir",
+    "",
+    _refused("checkpoints lie below high-availability.storageDir, with the decision log that names them"),
+    "Not settable: checkpoints lie below `high-availability.storageDir`.",
 )
 CHECKPOINT_RETAINED = _option(
     "execution.checkpointing.num-retained", 1, _parse_int, "Completed checkpoints kept."
@@ -289,7 +301,8 @@ SLOT_REQUEST_NOTICE_MS = _option(
 
 def check_keys(config: Mapping[str, Any]) -> None:
     """SpecError for an unknown key of a family we know, or one that is nearly a known key
-    (typos), with the nearest name. Other families are somebody else's."""
+    (typos), with the nearest name; and for a known key whose value does not fit. Other
+    families are somebody else's."""
     families = {k.split(".", 1)[0] for k in OPTIONS}
     for key in config:
         known = key in OPTIONS or key.startswith(
@@ -302,6 +315,8 @@ def check_keys(config: Mapping[str, Any]) -> None:
                 got=repr(key),
                 remedy=nearest(key, OPTIONS),
             )
+        if key in OPTIONS:
+            OPTIONS[key].read(config)
 
 
 def _nearly_known(key: str) -> bool:

@@ -6,7 +6,8 @@ from decimal import Decimal
 import pytest
 
 from penstock.cli.output import json_of, text_of, write_rows
-from penstock.types import Schema, logical as t
+from penstock.types import Schema
+from penstock.types import logical as t
 
 SCHEMA = Schema.of(
     ("id", t.BigIntType()),

@@ -1,0 +1,160 @@
+"""The command line against a cluster that ``penstock up`` started."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+pytestmark = pytest.mark.cluster
+
+PENSTOCK = Path(sys.executable).with_name("penstock")
+VALUES = "SELECT a, a, COUNT(*) FROM (VALUES (1), (2), (2)) AS v(a) GROUP BY a ORDER BY a;"
+ENDLESS = """
+CREATE TABLE ticks (n BIGINT) WITH ('connector' = 'datagen', 'rows-per-second' = '100');
+CREATE TABLE nowhere (n BIGINT) WITH ('connector' = 'blackhole');
+INSERT INTO nowhere SELECT n FROM ticks;
+"""
+
+
+def penstock(*args: str, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [PENSTOCK, *args], capture_output=True, text=True, cwd=cwd, stdin=subprocess.DEVNULL
+    )
+
+
+@pytest.fixture(scope="module")
+def up() -> Iterator[tuple[subprocess.Popen, str]]:
+    process = subprocess.Popen([PENSTOCK, "up", "--port", "0"], stdout=subprocess.PIPE, text=True)
+    assert process.stdout is not None
+    text = ""
+    while "penstock info" not in text:
+        line = process.stdout.readline()
+        assert line, f"penstock up ended: {text}"
+        text += line
+    yield process, re.search(r"http://[\d.]+:\d+", text)[0]
+    if process.poll() is None:
+        process.kill()
+        process.wait()
+
+
+@pytest.fixture
+def run(up, tmp_path: Path) -> Callable[..., subprocess.CompletedProcess[str]]:
+    return lambda *args: penstock(*args, "--cluster", up[1], cwd=tmp_path)
+
+
+def test_select_as_json_with_unique_names(run) -> None:
+    done = run("sql", "-e", VALUES, "--format", "json")
+    assert done.returncode == 0, done.stderr
+    rows = [json.loads(line) for line in done.stdout.splitlines()]
+    assert rows == [{"a": 1, "a0": 1, "EXPR$2": 1}, {"a": 2, "a0": 2, "EXPR$2": 2}]
+
+
+def test_select_as_table_and_csv(run) -> None:
+    table = run("sql", "-e", VALUES)
+    assert "| a | a0 | EXPR$2 |" in table.stdout
+    assert "2 rows in set" in table.stdout
+    assert run("sql", "-e", VALUES, "--format", "csv").stdout == "a,a0,EXPR$2\n1,1,1\n2,2,2\n"
+
+
+def test_inserts_run_to_their_end_in_order(run, tmp_path: Path) -> None:
+    script = tmp_path / "copy.sql"
+    script.write_text(
+        """
+        CREATE TABLE out (a BIGINT) WITH ('connector' = 'filesystem', 'path' = 'rows', 'format' = 'json');
+        INSERT INTO out VALUES (1), (2), (3);
+        SELECT SUM(a) AS total FROM out;
+        """
+    )
+    done = run("sql", "-f", str(script), "--format", "json")
+    assert done.returncode == 0, done.stderr
+    assert [json.loads(line) for line in done.stdout.splitlines()] == [{"total": 6}]
+    assert (tmp_path / "rows").is_dir()
+
+
+@pytest.mark.parametrize(
+    ("sql", "words"),
+    [
+        ("SELEC 1;", ["line 1"]),
+        ("SELECT nme FROM (VALUES ('a')) AS v(name);", ["nme", "line 1, column 8", "name"]),
+        ("SELECT * FROM missing;", ["missing", "line 1"]),
+        ("CREATE TABLE t (a INT) WITH ('connector' = 'kafkaa'); SELECT * FROM t;", ["kafkaa", "connector"]),
+    ],
+)
+def test_errors_name_the_place_and_exit_with_1(run, sql: str, words: list[str]) -> None:
+    done = run("sql", "-e", sql)
+    assert done.returncode == 1
+    assert done.stdout == ""
+    for word in words:
+        assert word in done.stderr, done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_a_detached_job_is_listed_shown_and_cancelled(run, tmp_path: Path) -> None:
+    spec = tmp_path / "endless.yaml"
+    spec.write_text(json.dumps({"name": "endless", "sql": ENDLESS}))
+    job_id = run("run", "-d", str(spec)).stdout.strip()
+    assert re.fullmatch(r"[0-9a-f]{32}", job_id)
+    assert job_id in run("list").stdout
+    info = json.loads(run("info", "--format", "json").stdout)
+    roles = {p["role"] for p in info["processes"]}
+    assert roles == {"dispatcher", "jobmanager", "resourcemanager", "taskmanager"}
+    for process in info["processes"]:
+        os.kill(process["pid"], 0)
+    assert "endless" in run("info", job_id[:6]).stdout
+    assert "CANCELED" in run("cancel", job_id[:6]).stdout
+    missing = run("cancel", "zzz")
+    assert missing.returncode == 1
+    assert "no job starts with 'zzz'" in missing.stderr
+
+
+def test_an_address_without_a_cluster(tmp_path: Path) -> None:
+    done = penstock("list", "--cluster", "http://127.0.0.1:9")
+    assert done.returncode == 1
+    assert "http://127.0.0.1:9" in done.stderr
+    assert "penstock up" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("args", "words"),
+    [
+        (("sql", "-f", "missing.sql"), ["missing.sql", "No such file"]),
+        (("sql", "-e", "SELECT 1", "--format", "xml"), ["--format", "table | json | csv"]),
+        (("sql", "-e", "SELECT 1", "-D", "parallelism"), ["-D key=value"]),
+        (("sql", "-e", "SELECT 1", "-D", "parallelism.defualt=2"), ["parallelism.default"]),
+        (("sql", "-e", "SELECT 1", "--engine", "spark"), ["Spark"]),
+        (("run", "job.txt"), [".py", ".sql"]),
+        (("run", "-d", "job.sql"), ["--cluster"]),
+    ],
+)
+def test_wrong_usage(args: tuple[str, ...], words: list[str], tmp_path: Path) -> None:
+    done = penstock(*args, cwd=tmp_path)
+    assert done.returncode != 0
+    for word in words:
+        assert word in done.stderr, done.stderr
+
+
+def test_ctrl_c_leaves_nothing_behind(up) -> None:
+    """Last: it ends the module's cluster."""
+    process, url = up
+    info = json.loads(penstock("info", "--format", "json", "--cluster", url).stdout)
+    pids = [p["pid"] for p in info["processes"]]
+    children = subprocess.run(
+        ["ps", "-ww", "-o", "pid=,args=", "--ppid", str(process.pid)], capture_output=True, text=True
+    )
+    folder = re.search(r"(\S+)/penstock\.yaml", children.stdout)[1]
+    process.send_signal(signal.SIGINT)
+    assert process.wait() == 0
+    assert process.stdout is not None
+    assert "Nothing is left behind" in process.stdout.read()
+    assert not Path(folder).exists()
+    for pid in pids:
+        with pytest.raises(ProcessLookupError):
+            os.kill(pid, 0)
