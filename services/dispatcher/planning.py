@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from penstock.errors import InternalError, SpecError, error_from_dict
+from penstock.errors import FunctionError, InternalError, SpecError, error_from_dict
 from services.common.processes import die_with_parent
 from services.dispatcher.spec import graph_of
 
@@ -47,11 +47,14 @@ class Planner:
         except ValueError:
             answer = None
         if not isinstance(answer, dict) or not {"job_graph", "error"} & answer.keys():
-            raise InternalError(
+            words = err.decode(errors="replace")[-_STDERR_KEPT:].strip()
+            # An exit code is the program's doing; a signal is more often somebody else's.
+            kind = FunctionError if code > 0 else InternalError
+            raise kind(
                 "the planner process ended without an answer",
-                expected="a job graph or an error",
-                got=f"exit code {code}; its last words: {err.decode(errors='replace')[-_STDERR_KEPT:].strip()}",
-                remedy="does the program end the process (sys.exit, os._exit, out of memory)?",
+                expected="a program that builds a job and returns",
+                got=f"exit code {code}; its last words: {words or '(none)'}",
+                remedy="does the program end the process (os._exit, out of memory)?",
             )
         if "error" in answer:
             raise error_from_dict(answer["error"])

@@ -3,7 +3,7 @@ import os
 
 import pytest
 
-from penstock.errors import ExternalError, InternalError
+from penstock.errors import ConnectorError, InternalError
 from penstock.types import Batch, Schema
 from penstock.types import logical as t
 
@@ -168,7 +168,7 @@ async def test_lost_pending_files_and_full_folders_are_said(harness, tmp_path):
     (tmp_path / "file").write_text("")
     writer = await harness.writer(SCHEMA, options(tmp_path / "file"))
     writer.write(Batch.of(SCHEMA, rows(0, 3)))
-    with pytest.raises(ExternalError, match="cannot write"):
+    with pytest.raises(ConnectorError, match="cannot write"):
         await writer.begin_checkpoint(1)
     await writer.close()
 

@@ -204,7 +204,7 @@ SPECS = [
     ('{"sql": "SELECT 1", "python": "x"}', "PS-SPEC", "exactly one program"),
     ("sql: SELECT FOO", "PS-SQL", "line 1, column 8"),
     ('{"python": "import absent_module"}', "PS-FUNCTION", "absent_module"),
-    ('{"python": "import os; os._exit(3)"}', "PS-INTERNAL", "exit code 3"),
+    ('{"python": "import os; os._exit(3)"}', "PS-FUNCTION", "exit code 3"),
     (
         "sql: CREATE TABLE t (a INT) WITH ('connector' = 'filesystem', 'path' = 'x.json', 'format' = 'json');"
         " SELECT * FROM t",

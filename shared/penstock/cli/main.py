@@ -222,6 +222,21 @@ def main() -> None:
         sys.exit(1)
     except KeyboardInterrupt:
         sys.exit(130)
+    except Exception as err:
+        import traceback
+
+        from penstock.errors import InternalError
+
+        text = traceback.format_exc()
+        message = f"{type(err).__name__}: {err}"
+        print_error(
+            InternalError(
+                message,
+                remedy="this is a mistake of ours: please report it with the lines above",
+                user_traceback=text,
+            )
+        )
+        sys.exit(1)
 
 
 if __name__ == "__main__":

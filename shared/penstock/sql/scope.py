@@ -95,7 +95,7 @@ class Relation:
         else:
             wanted, missing = ".".join(parts), parts[0]
             known += sorted(tables) if len(parts) > 1 else []
-        listed = ", ".join(dict.fromkeys(known)) or "no columns"
+        listed = ", ".join(dict.fromkeys(known)) or "(there are no columns here)"
         raise source.error(
             f"unknown column '{wanted}'",
             node,

@@ -7,6 +7,7 @@ A path is plain (``/data/x``), ``file:///data/x``, or a URL that obstore knows
 
 from __future__ import annotations
 
+import errno
 import glob
 import os
 import re
@@ -30,6 +31,22 @@ _GLOB = re.compile(r"[*?\[]")
 class FileInfo:
     path: str
     size: int
+
+
+#: Trying again does not help: permissions, wrong paths, read-only file systems.
+LASTING_ERRNOS = frozenset(
+    {errno.EACCES, errno.EPERM, errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.EROFS, errno.ENAMETOOLONG}
+)
+
+
+def _unreadable(path: str, why: str) -> ConnectorError:
+    return ConnectorError(
+        f"'{path}' cannot be read",
+        expected="a file or folder that the task managers' user may read",
+        got=why,
+        where="connector 'filesystem', option 'path'",
+        remedy="check the path and its permissions on every task manager",
+    )
 
 
 class Files(ABC):
@@ -73,6 +90,7 @@ def _hidden(relative: PurePosixPath) -> bool:
 
 class LocalFiles(Files):
     def list(self, pattern: str) -> list[FileInfo]:
+        self._check_readable(pattern)
         if _GLOB.search(pattern):
             root = Path(_GLOB.split(pattern)[0]).parent
             found = [Path(p) for p in glob.glob(pattern, recursive=True)]
@@ -84,8 +102,19 @@ class LocalFiles(Files):
         files = [p for p in found if p.is_file() and not _hidden(PurePosixPath(p.relative_to(root)))]
         return [FileInfo(str(p), p.stat().st_size) for p in sorted(files)]
 
+    def _check_readable(self, pattern: str) -> None:
+        """Listing passes over what it may not read: say so instead of "nothing there"."""
+        root = Path(_GLOB.split(pattern)[0]).parent if _GLOB.search(pattern) else Path(pattern)
+        if root.is_dir() and not os.access(root, os.R_OK | os.X_OK):
+            raise _unreadable(str(root), "permission denied")
+
     def open_input(self, path: str) -> BinaryIO:
-        return open(path, "rb")
+        try:
+            return open(path, "rb")
+        except OSError as err:
+            if err.errno in LASTING_ERRNOS:
+                raise _unreadable(path, err.strerror or str(err)) from err
+            raise
 
     def open_output(self, path: str) -> Any:
         Path(path).parent.mkdir(parents=True, exist_ok=True)
@@ -167,11 +196,11 @@ class ObjectFiles(Files):
     def rename(self, source: str, target: str) -> bool:
         import obstore
 
-        if not self.exists(source):
-            return False
         try:
             obstore.copy(self._store, self._key(source), self._key(target))
             obstore.delete(self._store, self._key(source))
+        except FileNotFoundError:
+            return False
         except OSError as err:
             raise _store_error(source, err) from err
         return True

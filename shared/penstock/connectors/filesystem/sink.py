@@ -24,8 +24,8 @@ from penstock.cancelling import end_tasks
 from penstock.connectors.base import SinkWriter, TableInfo
 from penstock.connectors.filesystem.connector import OPTIONS
 from penstock.connectors.filesystem.files import CountingFile, RowFile, row_file
-from penstock.connectors.filesystem.paths import Files, join, open_files
-from penstock.errors import ExternalError, InternalError
+from penstock.connectors.filesystem.paths import LASTING_ERRNOS, Files, join, open_files
+from penstock.errors import ConnectorError, ExternalError, InternalError
 from penstock.formats import get_format
 
 if TYPE_CHECKING:
@@ -259,7 +259,9 @@ class FileSink(SinkWriter):
 
 def _describe(err: Exception, folder: str) -> Exception:
     if isinstance(err, OSError):
-        out = ExternalError(
+        # Permissions and wrong paths do not mend themselves; a full disk may.
+        kind = ConnectorError if err.errno in LASTING_ERRNOS else ExternalError
+        out = kind(
             "cannot write a file",
             got=str(err),
             where=folder,
