@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, assert_never
 from penstock.errors import InternalError, ObjectStoreError, PenstockError
 from penstock.messages import cluster as msg
 from penstock.messages import slot as slot_msg
+from penstock.messages.layout import checkpoints_prefix, staged_prefix
 from penstock.messages.states import JOB_TRANSITIONS, ExecutionState, JobStatus
 from services.jobmanager import effects as fx
 from services.jobmanager.checkpoint_coordinator import CheckpointCoordinator
@@ -449,7 +450,9 @@ class JobMasterCore:
             ),
             fx.Archive(
                 job_details(self),
-                delete_prefixes=(f"jobs/{self.job_id}/checkpoints/",) if finished else (),
+                delete_prefixes=(checkpoints_prefix(self.job_id), staged_prefix(self.job_id))
+                if finished
+                else (),
                 keep=frozenset(keep),
             ),
         ]

@@ -6,6 +6,7 @@
     jobs/<job>/spec  …/graph                JobSpec and JobGraph, as JSON
     jobs/<job>/checkpoints/<id>/<epoch>/manifest    … and under <id> the snapshots it names
     jobs/<job>/results/<attempt>-<seq>      rows of a SELECT
+    jobs/<job>/staged/<uid>/…               rows of the exactly-once NATS sink, until committed
     jobs/<job>/deploy/<n>                   deployments too large for a message
     jobs/<job>/archive                      JobDetails of an ended job
     active-jobs/<job>                       accepted and not ended (an index, not the truth)
@@ -42,6 +43,10 @@ def manifest_key(job_id: str, checkpoint_id: int, epoch: int) -> str:
     """Of one master's alone: what an older one, woken from a stop, still writes replaces no
     manifest of its successor, though both may use the same checkpoint id."""
     return f"jobs/{job_id}/checkpoints/{checkpoint_id}/{epoch}/manifest"
+
+
+def staged_prefix(job_id: str) -> str:
+    return f"jobs/{job_id}/staged/"
 
 
 def results_prefix(job_id: str) -> str:

@@ -32,6 +32,7 @@ from penstock.connectors.nats.connector import OPTIONS
 from penstock.connectors.nats.encoding import MessageEncoder, OutMessage
 from penstock.connectors.nats.streams import marker_subject, sink_stream
 from penstock.errors import BrokerError, FencedError, InternalError
+from penstock.messages.layout import staged_prefix
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
@@ -266,7 +267,7 @@ class ExactlyOnceWriter(SinkWriter):
         self._buffer, self._buffer_bytes = [], 0
         ctx = self.ctx
         name = f"{ctx.attempt:06d}-{ctx.subtask_index:05d}-{self._number:08d}"
-        key = f"jobs/{ctx.job_id}/staged/{re.sub(r'[^A-Za-z0-9_-]', '_', ctx.uid)}/{name}"
+        key = f"{staged_prefix(ctx.job_id)}{re.sub(r'[^A-Za-z0-9_-]', '_', ctx.uid)}/{name}"
         self._number += 1
         self._objects.append((key, len(messages)))
         self._staging_bytes += size
