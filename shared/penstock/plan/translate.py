@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -45,7 +45,7 @@ class Translator:
         self.config = plan.config
         self.parallelism = parallelism
         self.ttl_ms = STATE_TTL_MS.read(plan.config)
-        self.on_error = ON_ERROR.read(plan.config)
+        self.on_error: Any = ON_ERROR.read(plan.config)
         self.interner = Interner()
         self.sinks: list[n.Sink] = [self.interner.intern(sink) for sink in plan.sinks]  # type: ignore[misc]
         self.analysis = analysis

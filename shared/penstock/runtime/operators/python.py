@@ -272,8 +272,9 @@ class RecordTimeOperator(Operator):
             self._function.open(RuntimeContext(ctx))
 
     def close(self) -> None:
-        if getattr(self, "_function", None) is not None:
-            self._function.close()
+        function = getattr(self, "_function", None)
+        if function is not None:
+            function.close()
 
     def process(self, input_index: int, batch: Batch) -> Iterator[Output]:
         match self._spec.kind:

@@ -60,8 +60,9 @@ class TableFunctionOperator(Operator):
         self._expand = self._per_batch if spec.per == "batch" else self._per_record
 
     def close(self) -> None:
-        if getattr(self, "_function", None) is not None:
-            self._function.close()
+        function = getattr(self, "_function", None)
+        if function is not None:
+            function.close()
 
     def process(self, input_index: int, batch: Batch) -> Iterator[Output]:
         return self._run(batch)
@@ -80,7 +81,7 @@ class TableFunctionOperator(Operator):
         """ARRAY → its elements (a ROW's fields as columns), MAP → key and value, MULTISET →
         each element as often as it counts."""
         column = args[0]
-        lists = column.values
+        lists: Any = column.values
         type_ = column.type
         if isinstance(type_, (t.MapType, t.MultisetType)):
             # A map is a list of entries: the same offsets and bitmap.
