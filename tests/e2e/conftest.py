@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -51,6 +52,9 @@ class FlightsRun:
     spec: dict[str, Any]
     limit: int | None = None
     rate: float | None = None
+    #: After so many flights the replay waits for ``go``: there are rows after a fault.
+    hold_at: int | None = None
+    go: threading.Event = field(default_factory=threading.Event)
     job_id: str = ""
     replayed: int = 0
     seen: list[dict[str, Any]] = field(default_factory=list)
@@ -68,8 +72,18 @@ class FlightsRun:
         from examples.flights.dataset import load
 
         self.replayed = asyncio.run(
-            replay.replay(self.cluster.nats_url, load(), limit=self.limit, flights_per_second=self.rate)
+            replay.replay(
+                self.cluster.nats_url,
+                load(),
+                limit=self.limit,
+                flights_per_second=self.rate,
+                on_progress=self._maybe_hold,
+            )
         )
+
+    def _maybe_hold(self, flights: int) -> None:
+        if self.hold_at is not None and flights >= self.hold_at:
+            self.go.wait()
 
     def replay_stubbornly(self) -> None:
         """As ``replay``, though the server dies under it: every message is published again
@@ -100,6 +114,8 @@ class FlightsRun:
         for number, message in enumerate(replay.messages(load(), self.limit)):
             await publish(number, message.subject, message.data, {})
             flights += message.flights
+            if self.hold_at is not None and flights >= self.hold_at:
+                await asyncio.to_thread(self.go.wait)
             if self.rate:
                 await asyncio.sleep(max(0.0, flights / self.rate - (time.monotonic() - started)))
         for prefix in replay.STREAMS.values():
