@@ -160,8 +160,8 @@ class _Writer(SinkWriter):
             np.add.at(self._counts, np.clip(latency // BIN_US, 0, BINS - 1), 1)
 
     async def close(self) -> None:
-        path = Path(f"{self.ctx.options['path']}-{self.ctx.subtask_index}.json")
         data: dict[str, Any] = {"bin_us": BIN_US, "max_us": self._max}
         filled = np.flatnonzero(self._counts)
         data["bins"] = dict(zip(filled.tolist(), self._counts[filled].tolist(), strict=True))
-        path.write_text(json.dumps(data))
+        path = f"{self.ctx.options['path']}-{self.ctx.subtask_index}.json"
+        await self.ctx.run(lambda: Path(path).write_text(json.dumps(data)))

@@ -6,10 +6,8 @@ Services and slots receive them as arguments; the real ones live in ``bus``, ``l
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol, TypeVar
-
-if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Protocol, TypeVar
 
 T = TypeVar("T")
 
@@ -30,7 +28,7 @@ class Subscription(Protocol):
     async def unsubscribe(self) -> None: ...
 
 
-Handler = "Callable[[str, bytes], Awaitable[bytes | None]]"
+Handler = Callable[[str, bytes], Awaitable["bytes | None"]]
 
 
 class Transport(Protocol):

@@ -4,7 +4,8 @@ import msgspec
 import pytest
 
 from penstock.jobgraph import graph, specs
-from penstock.types import Schema, logical as t
+from penstock.types import Schema
+from penstock.types import logical as t
 
 SCHEMA = Schema.of(("a", t.BigIntType()))
 

@@ -1,5 +1,6 @@
 """The diagrams in the docstring and the tables in code say the same."""
 
+import itertools
 import re
 
 import pytest
@@ -23,8 +24,8 @@ def test_terminal_states_lead_nowhere_and_all_others_somewhere(table: dict) -> N
 
 
 def arrows(line: str, kind: type) -> list[tuple]:
-    names = [n for n in re.findall(r"[A-Z]{4,}", line)]
-    return [(kind(a), kind(b)) for a, b in zip(names, names[1:], strict=False)]
+    names = re.findall(r"[A-Z]{4,}", line)
+    return [(kind(a), kind(b)) for a, b in itertools.pairwise(names)]
 
 
 def test_the_main_lines_of_the_diagrams_are_allowed() -> None:

@@ -1,7 +1,8 @@
 import numpy as np
 import pytest
 
-from penstock.types import Batch, RowKind, Schema, logical as t
+from penstock.types import Batch, RowKind, Schema
+from penstock.types import logical as t
 from penstock.types.batch import KIND_SIGN
 
 SCHEMA = Schema.of(("k", t.BigIntType()), ("s", t.VarCharType()), rowtime="k")

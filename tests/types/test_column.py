@@ -8,7 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.errors import InternalError
-from penstock.types import Column, logical as t
+from penstock.types import Column
+from penstock.types import logical as t
 
 SAMPLES = [
     (t.BooleanType(), [True, None, False]),

@@ -2,7 +2,8 @@ import msgspec
 import pytest
 
 from penstock.errors import UserError
-from penstock.types import Schema, logical as t
+from penstock.types import Schema
+from penstock.types import logical as t
 
 TEXTS = [
     (t.BooleanType(), "BOOLEAN"),

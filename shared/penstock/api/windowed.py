@@ -87,18 +87,19 @@ class WindowedStream:
         """Built-in ones (``agg.count("n"), agg.avg("delay")``, or ``"count", ("max", "delay")``)
         give rows (keys, aggregates, window_start, window_end). Or one ``AggregateFunction``,
         optionally followed by a ``ProcessWindowFunction``."""
-        built_in = [agg.by_name(a) for a in aggregates]
+        given = list(aggregates)
+        built_in = [agg.by_name(a) for a in given]
         if built_in and all(b is not None for b in built_in):
             return self._columnar([b for b in built_in if b is not None])
-        if len(aggregates) == 2 and window_function is None:
-            aggregates, window_function = aggregates[:1], aggregates[1]
-        if len(aggregates) != 1:
+        if len(given) == 2 and window_function is None:
+            window_function = given.pop()
+        if len(given) != 1:
             raise SpecError(
                 "aggregate of a window",
                 expected="built-in aggregates, or one AggregateFunction",
-                got=", ".join(map(repr, aggregates)) or "nothing",
+                got=", ".join(map(repr, given)) or "nothing",
             )
-        function = aggregates[0]
+        function = given[0]
         state = accumulator_type or annotated_type(function, "create_accumulator") or t.RawType()
         if window_function is None:
             schema = output_schema(function, output_type, "get_result")

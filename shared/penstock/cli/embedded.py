@@ -59,6 +59,10 @@ class EmbeddedCluster:
     nats_url: str = field(default="", init=False)
     redis_url: str = field(default="", init=False)
     storage_url: str = field(default="", init=False)
+    root: Path = field(default=Path(), init=False)
+    _process_set: ProcessSet | None = field(default=None, init=False)
+    _lock_file: TextIO | None = field(default=None, init=False)
+    _following: SlotOutput | None = field(default=None, init=False)
 
     def __enter__(self) -> EmbeddedCluster:
         self.start()
@@ -102,7 +106,7 @@ class EmbeddedCluster:
         self.rest_url = f"http://127.0.0.1:{self._rest_ports[0]}"
         self._write_config()
         env = {**os.environ, "PYTHONUNBUFFERED": "1", "OPENBLAS_NUM_THREADS": "1"}
-        self._processes = ProcessSet(env, self._restarted)
+        self._process_set = ProcessSet(env, self._restarted)
         children = [
             self._child("nats-0", servers.nats_command(nats_port, self.root / "nats", "penstock")),
             self._child("valkey-0", servers.valkey_command(redis_port, self.root / "valkey")),
@@ -120,20 +124,17 @@ class EmbeddedCluster:
 
     def stop(self) -> None:
         """End every process and, unless ``data_dir`` was given, remove the folder."""
-        following = getattr(self, "_following", None)
-        if following is not None:
-            following.stop()
+        if self._following is not None:
+            self._following.stop()
             self._following = None
-        processes = getattr(self, "_processes", None)
-        if processes is not None:
-            processes.stop(STOP_ORDER)
-            self._processes = None
-        lock = getattr(self, "_lock_file", None)
-        if lock is not None:
-            lock.close()
+        if self._process_set is not None:
+            self._process_set.stop(STOP_ORDER)
+            self._process_set = None
+        if self._lock_file is not None:
+            self._lock_file.close()
             (self.root / ".lock").unlink(missing_ok=True)
             self._lock_file = None
-        if self.data_dir is None and getattr(self, "root", None):
+        if self.data_dir is None and self.root != Path():
             shutil.rmtree(self.root, ignore_errors=True)
 
     def wait_ready(self) -> None:
@@ -176,6 +177,12 @@ class EmbeddedCluster:
         raise KeyError(name)
 
     @property
+    def _processes(self) -> ProcessSet:
+        if self._process_set is None:
+            raise ExternalError("the cluster does not run", remedy="start it first")
+        return self._process_set
+
+    @property
     def children(self) -> list[Child]:
         return list(self._processes.children)
 
@@ -193,16 +200,16 @@ class EmbeddedCluster:
             self.root.mkdir(parents=True, exist_ok=True)
         for name in ("log", "store", "nats", "valkey", "tmp"):
             (self.root / name).mkdir(exist_ok=True)
-        self._lock_file = (self.root / ".lock").open("w")
+        lock = (self.root / ".lock").open("w")
         try:
-            fcntl.flock(self._lock_file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
-            self._lock_file.close()
-            self._lock_file = None
+            lock.close()
             raise ExternalError(
                 f"another cluster uses {self.root}",
                 remedy="stop it, or give this one another folder with --data",
             ) from None
+        self._lock_file = lock
 
     def _write_config(self) -> None:
         config = {

@@ -130,6 +130,7 @@ def _read_spec(file: Path, text: str) -> JobSpec:
 def _run_spec(spec: JobSpec, cluster: str | None, detached: bool, format_: str) -> None:
     """Planned here, so that errors come at once and a SELECT's columns are known."""
     from penstock.api.planner import plan_spec
+    from penstock.jobgraph.specs import SinkSpec
 
     parallelism = spec.parallelism or int(spec.config.get("parallelism.default", 1))
     with ClusterAccess(cluster, slots=max(8, 4 * parallelism), slot_output=sys.stdout) as access:
@@ -142,9 +143,8 @@ def _run_spec(spec: JobSpec, cluster: str | None, detached: bool, format_: str) 
         if detached:
             print(job_id)
             return
-        sinks = [
-            o.spec for v in graph.vertices for o in v.operators if o.spec.__struct_config__.tag == "sink"
-        ]
+        specs = [o.spec for v in graph.vertices for o in v.operators]
+        sinks = [spec for spec in specs if isinstance(spec, SinkSpec)]
         collect = next((s for s in sinks if s.connector == "collect"), None)
         try:
             if collect is not None:

@@ -14,6 +14,7 @@ Order of calls::
 ``MAX_WATERMARK`` was handled; it is not called when a task is cancelled.
 """
 
+# ruff: noqa: B027 (an operator overrides only where it differs)
 from __future__ import annotations
 
 from abc import ABC

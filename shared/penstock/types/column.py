@@ -116,7 +116,7 @@ class Column:
         valid: np.ndarray | None = None,
     ) -> None:
         self.type = type_
-        self.values = values
+        self.values: Any = values
         self._valid = valid
         self._valid_known = isinstance(values, np.ndarray)
 

@@ -239,7 +239,7 @@ class Variance(CellAccumulator):
         super().__init__()
 
     def add(self, slots: np.ndarray, args: Sequence[Column], signs: np.ndarray | None) -> None:
-        values = args[0].values.astype(self.dtypes[0])
+        values: np.ndarray = args[0].values.astype(self.dtypes[0])
         square = values * values
         np.add.at(self.cells[0], slots, values if signs is None else values * signs)
         np.add.at(self.cells[1], slots, square if signs is None else square * signs)

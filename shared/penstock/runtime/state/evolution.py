@@ -38,8 +38,11 @@ def converter(stored: t.LogicalType, declared: t.LogicalType, where: str) -> Con
         case (t.DecimalType(scale=a, precision=p), t.DecimalType(scale=b, precision=q)):
             if a == b and p <= q:
                 return None
-        case (t.TimestampType(), t.TimestampType()) | (t.TimestampLtzType(), t.TimestampLtzType()):
-            if stored.precision <= declared.precision:
+        case (t.TimestampType(precision=p), t.TimestampType(precision=q)):
+            if p <= q:
+                return None
+        case (t.TimestampLtzType(precision=p), t.TimestampLtzType(precision=q)):
+            if p <= q:
                 return None
         case (t.ArrayType(element=a), t.ArrayType(element=b)):
             inner = converter(a, b, where)

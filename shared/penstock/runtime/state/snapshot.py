@@ -16,6 +16,7 @@ from __future__ import annotations
 import asyncio
 import struct
 import zlib
+from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -179,7 +180,8 @@ def cut_blocks(key_groups: np.ndarray, nbytes: int) -> Iterator[tuple[int, int, 
     stops = [*starts[1:], n]
     rows_target = max(1, BLOCK_BYTES * n // max(nbytes, 1))
     rows_limit = max(1, MAX_BLOCK_BYTES * n // max(nbytes, 1))
-    first, runs = 0, []
+    first = 0
+    runs: list[tuple[int, int]] = []
     for start, stop in zip(starts, stops, strict=True):
         group = int(key_groups[start])
         while stop - start > rows_limit:
@@ -270,7 +272,7 @@ def _corrupt(name: str, part: str, expected: str, got: str) -> SnapshotError:
 
 # -- reading: fetching -------------------------------------------------------------------------
 
-Read = "Callable[[int, int], Awaitable[bytes]]"
+Read = Callable[[int, int], Awaitable[bytes]]
 
 
 class SnapshotReader:

@@ -35,7 +35,7 @@ _PLAIN = (*t.INTEGERS, t.FloatType, t.DoubleType, t.BooleanType, t.YearMonthInte
 @lru_cache(maxsize=1024)
 def row_class(names: tuple[str, ...]) -> type[tuple]:
     """A named tuple class; names that are no identifiers are reached by position."""
-    base: Any = namedtuple("Row", names, rename=True)
+    base: Any = namedtuple("Row", list(names), rename=True)  # type: ignore[misc]  # names of a schema
 
     def reduce(self: tuple) -> tuple[Any, ...]:
         return make_row, (names, tuple(self))
