@@ -216,6 +216,28 @@ async def test_what_has_not_arrived_yet_is_neither_caught_up_nor_passed(harness,
     await reader.close()
 
 
+async def test_it_closes_though_a_request_loses_the_cancellation(harness, shared_nats, stream):
+    """As a request does whose answer comes at that moment; the task would never finish."""
+    name, publish = stream
+    await publish("a", {"n": 1})
+    reader = await harness.reader(SCHEMA, options(shared_nats, name))
+    asked = asyncio.Event()
+
+    async def answered_when_cancelled():
+        asked.set()
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            return None
+
+    (state,) = reader._states.values()
+    state.consumer.last_sequence_passed = answered_when_cancelled
+    reader._asked.set()
+    await asked.wait()
+    async with asyncio.timeout(20):
+        await reader.close()
+
+
 async def test_new_subjects_become_new_splits(harness, shared_nats, stream):
     name, publish = stream
     await publish("a", {"n": 1})
