@@ -92,13 +92,15 @@ def loss(reason: str, exit_code: int | None, *, task: str, where: str) -> dict[s
         error["lost"] = True
         return error
     how = f"exit code {exit_code}" if exit_code > 0 else f"signal {signal.Signals(-exit_code).name}"
-    return FunctionError(
+    error = FunctionError(
         f"the job's code ended its slot's process with {how}",
         expected="code that returns, or raises what went wrong",
         got=reason,
         where=f"a function or library in {task}",
         remedy="look for os._exit() and for crashes of native libraries; the task manager's log has more",
     ).to_dict()
+    error["ended"] = exit_code
+    return error
 
 
 def describe(info: ErrorInfo) -> str:

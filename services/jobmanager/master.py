@@ -391,7 +391,12 @@ class JobMasterCore:
         if failed:
             return effects + self._fail(info, now_ms, task=task, location=location)
         self.exceptions.add_cause(info, now_ms, job_attempt=self.job_attempt, task=task, location=location)
-        return effects
+        given_up = self.failures.cause(info.error, self.restored_checkpoint_id)
+        if given_up is None or self.stage is not Stage.BACKING_OFF:
+            return effects
+        if (entry := self.exceptions.latest) is not None:
+            entry["not_restarted"] = given_up.reason
+        return effects + self._stop(_J.FAILED, info.error, now_ms)
 
     def _task_name(self, execution: Execution) -> str:
         vertex = self.job_graph.vertex(execution.vertex_id)

@@ -140,11 +140,32 @@ class FailureHandler:
         self._explicit = keys.RESTART_STRATEGY.key in config
         self._last: tuple[Any, ...] | None = None
         self._same = 0
+        #: (exit code, restored checkpoint) of processes that the job's code ended, how often
+        self._ended: tuple[Any, ...] | None = None
+        self._ended_times = 0
+
+    def cause(self, error: dict[str, Any], restored_checkpoint_id: int) -> GiveUp | None:
+        """A loss that is heard of after its symptom (a broken connection) was decided about:
+        whether it ends the job after all."""
+        if error.get("ended") is None:
+            return None
+        signature = (error["ended"], restored_checkpoint_id)
+        self._ended_times = self._ended_times + 1 if signature == self._ended else 1
+        self._ended = signature
+        if self._explicit or self._ended_times < SAME_FAILURES:
+            return None
+        return GiveUp(
+            f"the job's code ended its process {self._ended_times} times from the same checkpoint "
+            "(set restart-strategy.type to retry as that strategy says)"
+        )
 
     def decide(self, error: dict[str, Any], restored_checkpoint_id: int, now_ms: int) -> Restart | GiveUp:
         known = error_from_dict(error)
         if known.domain == "user" and not known.retryable:
             return GiveUp("trying again cannot help: the error is in the program or its data")
+        ended = self.cause(error, restored_checkpoint_id)
+        if ended is not None:
+            return ended
         signature = (error.get("type"), error.get("message"), error.get("where"), restored_checkpoint_id)
         self._same = self._same + 1 if signature == self._last else 1
         self._last = signature

@@ -267,6 +267,7 @@ env.execute("bad")
         ("os._exit(3)", ["exit code 3", "Map", "os._exit"]),
         ("os.kill(os.getpid(), 11)", ["SIGSEGV", "Map"]),
         ("return 'text'", ["BIGINT", "'te'"]),
+        ("pass\n    raise KeyError(x)", ["KeyError: 0", "in work", "record 0"]),
     ],
 )
 def test_functions_that_go_wrong(
@@ -280,6 +281,25 @@ def test_functions_that_go_wrong(
         assert word in done.stderr
     if "in work" in words:
         assert done.stderr.removeprefix("error: ").startswith("Traceback"), "the user's traceback first"
+
+
+def test_code_that_ends_one_of_two_processes(cluster: EmbeddedCluster, tmp_path: Path) -> None:
+    """The other slot hears of a broken connection first; the cause is told all the same."""
+    path = tmp_path / "job.py"
+    path.write_text(
+        "import os\n"
+        "from penstock.api import StreamExecutionEnvironment, Types\n"
+        "env = StreamExecutionEnvironment.get_execution_environment()\n"
+        "env.set_parallelism(2)\n"
+        "pair = Types.TUPLE([Types.LONG(), Types.LONG()])\n"
+        "def work(a, b):\n    os._exit(3)\n"
+        "rows = env.from_collection([(i % 5, i) for i in range(100)], type_info=pair)\n"
+        "rows.key_by(lambda r: r[0], key_type=Types.LONG()).reduce(work).print()\n"
+        "env.execute('exits')\n"
+    )
+    done = penstock("run", str(path), "--cluster", cluster.rest_url)
+    assert done.returncode == 1
+    assert "exit code 3" in done.stderr
 
 
 def test_python_functions_in_sql(cluster: EmbeddedCluster, tmp_path: Path) -> None:

@@ -31,6 +31,19 @@ def test_code_that_ends_its_process_again_and_again_fails_the_job() -> None:
     assert [type(d) for d in decisions] == [Restart, Restart, GiveUp]
 
 
+def test_it_fails_also_when_a_broken_connection_is_heard_of_first() -> None:
+    handler = FailureHandler({})
+    symptom = {"type": "BrokerError", "message": "connection to slot lost"}
+    for attempt in range(3):
+        symptom["where"] = f"channel {attempt}"  # whichever noticed it
+        assert isinstance(handler.decide(symptom, 0, attempt * 1_000), Restart)
+        ended = loss("process 1", 3, task=f"Map ({attempt}/2)", where="a")
+        given_up = handler.cause(ended, 0)
+        assert (given_up is not None) == (attempt == 2)
+    explicit = FailureHandler({"restart-strategy.type": "exponential-delay"})
+    assert [explicit.cause(loss("p", 3, task="Map", where="a"), 0) for _ in range(5)] == [None] * 5
+
+
 def test_accidents_are_restarted_from() -> None:
     handler = FailureHandler({})
     for pid in range(20):

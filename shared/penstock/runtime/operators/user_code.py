@@ -133,7 +133,7 @@ class UserFunction:
                     opener(context)
                 except PenstockError:
                     raise
-                except Exception as err:
+                except (Exception, SystemExit) as err:
                     raise self.error(err, None, "open") from err
                 self._opened.append(part)
 
