@@ -37,6 +37,25 @@ def test_bounds() -> None:
     assert budget.rows == 1_000
 
 
+def test_a_columnar_batch_that_was_interrupted_does_not_count() -> None:
+    budget = RowBudget(4_096, least=512, most=65_536)
+    for _ in range(20):
+        budget.note(budget.rows, budget.rows * 1e-6)
+    steady = budget.rows
+    assert steady == pytest.approx(STEP_S / 1e-6, rel=0.35)
+    for _ in range(3):
+        budget.note(budget.rows, 0.2)
+    assert budget.rows == pytest.approx(steady, rel=0.35)
+    budget.note(budget.rows, 0.2)
+    assert budget.rows < steady / 4
+
+
+def test_a_trickle_says_nothing_of_columnar_batches() -> None:
+    budget = RowBudget(4_096, least=512, most=65_536)
+    budget.note(25, 0.001)
+    assert budget.rows == 4_096
+
+
 def test_only_user_code_goes_row_by_row() -> None:
     columnar = CalcSpec(condition=None, projections=(InputRef(0, BIG),))
     call = PythonCall("f", (InputRef(0, BIG),), BIG)

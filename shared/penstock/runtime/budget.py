@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from typing import Any
 
 import msgspec
@@ -33,23 +34,37 @@ def _runs_user_code(value: Any) -> bool:
     return isinstance(value, (tuple, list)) and any(_runs_user_code(v) for v in value)
 
 
+#: Of so many batches the fastest counts, where only computing takes time.
+RECENT = 4
+
+
 class RowBudget:
     """``rows``: expected to take about ``step_s``. Grows carefully, since a small batch
-    says little about a large one; shrinks at once when a batch took twice too long."""
+    says little about a large one; shrinks at once when a batch took twice too long.
 
-    __slots__ = ("_least", "_most", "_step_s", "rows")
+    ``least`` above 1 means columnar operators, whose batches differ little: one that took
+    longer was interrupted by others that use the processor, so the fastest of the last
+    few counts, and what is smaller than ``least`` says nothing. (The thread's own CPU
+    time would tell, but reading it is a system call of 4 µs, several times a batch.)
+    """
+
+    __slots__ = ("_least", "_most", "_recent", "_step_s", "rows")
 
     def __init__(self, first: int, *, least: int = 1, most: int, step_s: float = STEP_S) -> None:
         self.rows = first
         self._least = least
         self._most = most
         self._step_s = step_s
+        #: Seconds a row, of the last batches.
+        self._recent: deque[float] = deque(maxlen=1 if least == 1 else RECENT)
 
     def note(self, rows: int, spent_s: float) -> None:
         """``rows`` rows took ``spent_s`` seconds."""
-        if spent_s <= 0 or not rows:
+        if spent_s <= 0 or not rows or rows < min(self._least, self.rows):
             return
-        fits = min(rows * self._step_s / spent_s, 4.0 * max(rows, self.rows))
-        if spent_s < 2 * self._step_s:
+        self._recent.append(spent_s / rows)
+        row_s = min(self._recent)
+        fits = min(self._step_s / row_s, 4.0 * max(rows, self.rows))
+        if rows * row_s < 2 * self._step_s:
             fits = 0.5 * self.rows + 0.5 * fits
         self.rows = int(max(self._least, min(self._most, fits)))

@@ -115,9 +115,6 @@ class Task:
         self._todo: deque[Iterator[None]] = deque()
         least = least_rows([o.spec for o in self.vertex.operators])
         self._budget = RowBudget(FIRST_ROWS, least=least, most=MAX_ROWS)
-        # A user's function may wait for something; a columnar operator only computes, and
-        # how long others had the processor meanwhile says nothing of it.
-        self._spent_clock = time.perf_counter if least == 1 else time.thread_time
         self._timer: asyncio.TimerHandle | None = None
         self._timer_ms = 0
         self._background: set[asyncio.Task[Any]] = set()
@@ -429,12 +426,12 @@ class Task:
         self, work: Iterator[None], rows: int, budget: RowBudget, before_s: float = 0.0
     ) -> Iterator[None]:
         """Measures the time from pull to pull, to cut the next batch to a step."""
-        spent, at = before_s, self._spent_clock()
+        spent, at = before_s, time.perf_counter()
         for _ in work:
-            spent += self._spent_clock() - at
+            spent += time.perf_counter() - at
             yield
-            at = self._spent_clock()
-        budget.note(rows, spent + self._spent_clock() - at)
+            at = time.perf_counter()
+        budget.note(rows, spent + time.perf_counter() - at)
 
     # -- sources -------------------------------------------------------------------------
 
@@ -453,10 +450,10 @@ class Task:
             return None
         source: Any = node.operator
         if node not in self._resting:
-            started = self._spent_clock()
+            started = time.perf_counter()
             rows = source.poll()
             if rows is not None:
-                spent_s = self._spent_clock() - started
+                spent_s = time.perf_counter() - started
                 # A trickle: let rows gather while the loop turns, instead of spinning on them.
                 if rows.num_rows < TRICKLE_ROWS:
                     self._resting[node] = time.perf_counter() + self._trickle_pause_s
