@@ -26,11 +26,11 @@ from penstock.cli.embedded import EmbeddedCluster
 
 #: About how many million events/s each query makes here: how long a run will be.
 SPEED = {
-    "q0": 4.5, "q1": 3.5, "q2": 30, "q3": 18, "q4": 3, "q5": 12, "q6": 1.5, "q7": 7, "q8": 40, "q9": 1,
-    "q10": 2, "q11": 3, "q12": 8, "q14": 4, "q15": 3, "q16": 1, "q17": 3, "q18": 1.5, "q19": 1.5,
-    "q20": 2.5, "q21": 2, "q22": 2.5,
+    "q0": 7, "q1": 7, "q2": 20, "q3": 14, "q4": 1.6, "q5": 8, "q6": 0.5, "q7": 9, "q8": 20, "q9": 0.5,
+    "q10": 3, "q11": 5, "q12": 8, "q14": 5, "q15": 3, "q16": 0.6, "q17": 4, "q18": 1.2, "q19": 0.9,
+    "q20": 0.6, "q21": 2, "q22": 4,
 }  # fmt: skip
-NO_PUSH_DOWN = {"table.optimizer.source.predicate-pushdown-enabled": "false"}
+NO_PUSH_DOWN = {"table.optimizer.source.push-down-enabled": "false"}
 _TICK, _PAGE = os.sysconf("SC_CLK_TCK"), os.sysconf("SC_PAGE_SIZE")
 #: Between questions to the cluster, and between looks at its processes.
 _ASK_S, _LOOK_S = 0.4, 0.05

@@ -270,6 +270,12 @@ IDLE_TIMEOUT_MS = _option(
 STATE_TTL_MS = _option(
     "table.exec.state.ttl", 0, parse_duration_ms, "State of unwindowed SQL operators; 0 = kept."
 )
+SOURCE_PUSH_DOWN = _option(
+    "table.optimizer.source.push-down-enabled",
+    True,
+    _parse_bool,
+    "Sources deliver only the columns, fields and rows that the query reads.",
+)
 LOCAL_TIME_ZONE = _option("table.local-time-zone", "UTC", _str, "Session time zone.")
 LATE_TABLE = _option(
     "table.exec.late-data.table", "", _str, "Table that receives rows later than every window of theirs."

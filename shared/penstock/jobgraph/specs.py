@@ -277,6 +277,8 @@ class TopNSpec(_Spec, frozen=True, kw_only=True, tag="top-n"):
     unique_keys: tuple[int, ...] = ()
     window: tuple[int, int] | None = None
     ttl_ms: int = 0
+    #: The order is of one column of fixed width.
+    fixed_order: bool = False
 
 
 class DeduplicateSpec(_Spec, frozen=True, kw_only=True, tag="deduplicate"):

@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 
-from penstock.config import LATE_TABLE
+from penstock.config import LATE_TABLE, SOURCE_PUSH_DOWN
 from penstock.functions.expr import Call, Expr, InputRef, Literal
 from penstock.functions.registry import make_call
 from penstock.plan import nodes as n
@@ -49,7 +49,7 @@ def optimize(
     roots = _apply(roots, lambda node: rank_to_top_n(node, analysis))
     analysis = Analysis()
     roots = _apply(roots, lambda node: recognise_join(node, analysis))
-    if push_down is not None:
+    if push_down is not None and SOURCE_PUSH_DOWN.read(plan.config):
         roots = _apply(roots, lambda node: _into_source(node, push_down))
     if late_sink is not None:
         roots = _attach_late(roots, late_sink)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from penstock.config import JOIN_UNBOUNDED_STATE, ON_ERROR, RUNTIME_MODE, STATE_TTL_MS
+from penstock.config import JOIN_UNBOUNDED_STATE, ON_ERROR, RUNTIME_MODE, SOURCE_PUSH_DOWN, STATE_TTL_MS
 from penstock.errors import UnsupportedError
 from penstock.functions.accumulators import accumulator_types
 from penstock.functions.expr import Expr, FieldAccess, InputRef, children, input_refs, shift_refs
@@ -19,7 +19,22 @@ from penstock.plan.maximum import rows_of_maximum
 from penstock.plan.operators import OperatorInput, PlannedOperator
 from penstock.plan.properties import Analysis
 from penstock.plan.rewriting import Interner
-from penstock.types.logical import BigIntType, Field, RowType, Schema
+from penstock.types.logical import (
+    INTEGERS,
+    MAX_UNSCALED_INT64_PRECISION,
+    TIMESTAMPS,
+    BigIntType,
+    BooleanType,
+    DateType,
+    DecimalType,
+    DoubleType,
+    Field,
+    FloatType,
+    LogicalType,
+    RowType,
+    Schema,
+    TimeType,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -221,13 +236,14 @@ class Translator:
         else:
             exprs = [table.computed[c] for c in columns]
         read = sorted({i for e in exprs for i in input_refs(e)})
-        physical = tuple(i for i in read if i < width)
+        push_down = SOURCE_PUSH_DOWN.read(self.config)
+        physical = tuple(i for i in read if i < width) if push_down else tuple(range(width))
         if not physical and not any(i >= width for i in read):
             physical = (0,) if width else ()
         metadata = [i for i in read if i >= width]
         layout = {c: i for i, c in enumerate([*physical, *metadata])}
         schema, computed = table.physical, [shift_refs(e, layout) for e in exprs]
-        if table.nested_projection:
+        if table.nested_projection and push_down:
             schema, computed = narrow_rows(table.physical, physical, computed)
         plain = all(isinstance(e, InputRef) and e.index == i for i, e in enumerate(computed)) and len(
             computed
@@ -608,6 +624,7 @@ class Translator:
             partition=keys, order=order, first=node.first, last=node.last, rank=node.rank,
             rank_column=node.rank_column, retracts=known.updating, emit_before=self.modes.before(node),
             unique_keys=smallest_key(known.unique), window=node.window, ttl_ms=0 if by_window else self.ttl_ms,
+            fixed_order=len(order) == 1 and _fixed_width(node.input.schema.types[order[0].index]),
         )  # fmt: skip
         return self.add(
             node, "top-n", f"TopN({node.rank} <= {node.last})", spec, [source], parallelism=parallelism,
@@ -715,6 +732,13 @@ class Translator:
             node, "sink", f"Sink: {node.name or table.name}", spec, [inp], parallelism=parallelism, uid=node.uid,
             guarantee=table.guarantee, mode=how.mode,
         )  # fmt: skip
+
+
+def _fixed_width(type_: LogicalType) -> bool:
+    """Whether its columns are plain arrays (see ``types.column``), RAW apart."""
+    if isinstance(type_, DecimalType):
+        return type_.precision <= MAX_UNSCALED_INT64_PRECISION
+    return isinstance(type_, (*INTEGERS, *TIMESTAMPS, BooleanType, DateType, DoubleType, FloatType, TimeType))
 
 
 def _moved_keys(keys: tuple[int, ...], projections: tuple[Expr, ...]) -> tuple[int, ...] | None:

@@ -73,9 +73,10 @@ ROW = st.tuples(
 @settings(max_examples=40, deadline=None)
 @given(st.data())
 def test_equals_the_definition_after_every_batch(retracts, data):
-    first = data.draw(st.sampled_from([1, 1, 2]))
+    first, order = data.draw(st.sampled_from([1, 1, 2])), data.draw(ORDERS)
+    fixed = len(order) == 1 and order[0].index == 1
     spec = TopNSpec(
-        partition=(0,), order=data.draw(ORDERS), first=first, last=first + data.draw(st.integers(0, 2)),
+        partition=(0,), order=order, fixed_order=fixed and data.draw(st.booleans()), first=first, last=first + data.draw(st.integers(0, 2)),
         rank=data.draw(st.sampled_from(["row_number", "row_number", "rank", "dense_rank"])),
         rank_column=data.draw(st.booleans()), retracts=retracts,
     )  # fmt: skip
@@ -100,8 +101,9 @@ def test_equals_the_definition_after_every_batch(retracts, data):
         assert materialized(cluster.out()) == reference(standing, spec)
 
 
-def test_one_row_is_updated_in_a_pair():
-    spec = TopNSpec(partition=(0,), order=(SortKey(1, True, False),), last=1)
+@pytest.mark.parametrize("fixed", [False, True])
+def test_one_row_is_updated_in_a_pair(fixed):
+    spec = TopNSpec(partition=(0,), order=(SortKey(1, True, False),), last=1, fixed_order=fixed)
     sub = Subtask(TopNOperator(spec), [INPUT], INPUT)
     sub.process(Batch.of(INPUT, [("a", 1, "x", 1), ("a", 3, "x", 2)]))
     sub.process(Batch.of(INPUT, [("a", 2, "x", 3), ("a", 3, "x", 4)]))  # a tie: the first stays

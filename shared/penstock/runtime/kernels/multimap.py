@@ -1,9 +1,10 @@
 """Slot → many entries, probed for a whole batch at once.
 
-Entries lie in a few runs sorted by slot, each at least twice as long as the next; long
-runs carry an index from slot to start. So adding costs O(log n) moves an entry in all,
+Entries lie in a few runs sorted by slot, older ones longer; four of about one length become
+one. Long runs carry an index from slot to start. So adding costs O(log n) moves an entry in all,
 and expanding a probe never walks a chain, however many entries a hot key has. Removed
-entries are skipped, and dropped when runs are merged.
+entries are skipped, and dropped when runs are merged. What is added waits unsorted until
+something is looked for: much of a join's state never is.
 """
 
 from __future__ import annotations
@@ -15,6 +16,8 @@ from penstock.runtime.kernels.store import grown
 
 #: Runs at least this long get a start index by slot.
 _INDEXED = 4096
+#: Runs of one length that are merged together.
+_FAN = 4
 
 
 class _Run:
@@ -39,6 +42,7 @@ class MultiMap:
 
     def __init__(self) -> None:
         self._runs: list[_Run] = []
+        self._waiting: list[tuple[np.ndarray, np.ndarray, np.ndarray]] = []  # slots, entries, stamps
         # When each entry was added (0: not in the map). A number that was freed and came
         # back has another stamp than the stale items it left in older runs.
         self._stamps = np.zeros(1024, np.int64)
@@ -51,7 +55,8 @@ class MultiMap:
 
     @property
     def nbytes(self) -> int:
-        return self._stamps.nbytes + sum(r.slots.nbytes + r.entries.nbytes for r in self._runs)
+        runs = sum(r.slots.nbytes + r.entries.nbytes for r in self._runs)
+        return self._stamps.nbytes + runs + sum(3 * slots.nbytes for slots, _, _ in self._waiting)
 
     def add(self, slots: np.ndarray, entries: np.ndarray) -> None:
         """Put entries (new to the map) under slots, in order."""
@@ -62,10 +67,8 @@ class MultiMap:
         self._next_stamp += n
         self._stamps = grown(self._stamps, int(entries.max()) + 1, 0)
         self._stamps[entries] = stamps
-        order = stable_argsort(slots)
-        self._runs.append(_Run(slots[order], entries[order], stamps[order]))
+        self._waiting.append((slots, entries, stamps))
         self._size += n
-        self._merge_tail()
 
     def remove(self, entries: np.ndarray) -> None:
         """Take entries out. Their numbers may be used again after this returns."""
@@ -80,7 +83,7 @@ class MultiMap:
         """All (probe row, entry) pairs, by probe row, then in order of insertion. Slot -1
         finds nothing."""
         rows_of, entries_of = [], []
-        for run in self._runs:
+        for run in self._sorted():
             low, high = run.bounds(np.maximum(slots, 0))
             counts = np.where(slots < 0, 0, high - low)
             total = int(counts.sum())
@@ -106,18 +109,28 @@ class MultiMap:
     def counts(self, slots: np.ndarray) -> np.ndarray:
         """At most how many entries each probe row will find (dead ones may be counted)."""
         out = np.zeros(len(slots), np.int64)
-        for run in self._runs:
+        for run in self._sorted():
             low, high = run.bounds(np.maximum(slots, 0))
             out += np.where(slots < 0, 0, high - low)
         return out
 
     def _merge_tail(self) -> None:
         runs = self._runs
-        while len(runs) > 1 and len(runs[-2].slots) < 2 * len(runs[-1].slots):
-            self._join_last(2)
+        while len(runs) >= _FAN and len(runs[-_FAN].slots) < _FAN * len(runs[-1].slots):
+            self._join_last(_FAN)
 
     def _rebuild(self) -> None:
-        self._join_last(len(self._runs))
+        self._join_last(len(self._sorted()))
+
+    def _sorted(self) -> list[_Run]:
+        """The runs, with everything that waited."""
+        if self._waiting:
+            slots, entries, stamps = (np.concatenate(part) for part in zip(*self._waiting, strict=True))
+            self._waiting = []
+            order = stable_argsort(slots)
+            self._runs.append(_Run(slots[order], entries[order], stamps[order]))
+            self._merge_tail()
+        return self._runs
 
     def _join_last(self, n: int) -> None:
         runs = self._runs[-n:]

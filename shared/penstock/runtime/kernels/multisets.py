@@ -30,8 +30,6 @@ class ValueCounts:
         self.types = list(types)
         self._index = KeyIndex([_LONG, *self.types])
         self._map = MultiMap()
-        #: New entries that no probe has needed yet: most are never looked up by slot.
-        self._unmapped: list[np.ndarray] = []
         self.counts = np.zeros(1024, np.int64)
 
     @property
@@ -54,7 +52,7 @@ class ValueCounts:
             np.add.at(self.counts, entries, 1)
             if not len(fresh):
                 return _nothing(self.types)
-            self._unmapped.append(fresh)
+            self._map.add(self.slots_of(fresh), fresh)
             signs = np.ones(len(fresh), np.int8)
             return self.slots_of(fresh), signs, self.values_of(fresh), fresh
         touched = np.unique(entries)
@@ -65,21 +63,14 @@ class ValueCounts:
         changed = np.concatenate((gone, appeared))
         signs = np.concatenate((np.full(len(gone), -1, np.int8), np.ones(len(appeared), np.int8)))
         out = (self.slots_of(changed), signs, self.values_of(changed), changed)
-        self._entries_by_slot().remove(gone)
-        self._unmapped.append(appeared)
+        self._map.remove(gone)
+        self._map.add(self.slots_of(appeared), appeared)
         self._index.free(touched[~after])
         return out
 
     def probe(self, slots: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """(position in ``slots``, entry) pairs."""
-        return self._entries_by_slot().probe(slots)
-
-    def _entries_by_slot(self) -> MultiMap:
-        if self._unmapped:
-            entries = np.concatenate(self._unmapped)
-            self._unmapped = []
-            self._map.add(self.slots_of(entries), entries)
-        return self._map
+        return self._map.probe(slots)
 
     def slots_of(self, entries: np.ndarray) -> np.ndarray:
         return self._index.keys(entries)[0].values

@@ -81,6 +81,23 @@ def order_codes(column: Column) -> np.ndarray:
     return values.astype(np.int64)
 
 
+def single_key_codes(column: Column, key: SortKey) -> np.ndarray:
+    """int64 codes (below 2**63 - 1) of a fixed-width column that order as the sort key
+    does, direction and NULLs included; comparable between batches.
+
+    The three outermost codes are NULL's and "nothing"'s: a value beyond them counts as the
+    next one within.
+    """
+    highest = 2**63 - 1
+    codes = order_codes(column)
+    codes = ~codes if key.descending else codes
+    codes = np.clip(codes, -highest, highest - 2)
+    valid = column.valid
+    if valid is not None:
+        codes[~valid] = -highest - 1 if key.nulls_first else highest - 1
+    return codes
+
+
 def sort_indices(
     columns: Sequence[Column], order: Sequence[SortKey], *, first: np.ndarray | None = None
 ) -> np.ndarray:

@@ -21,15 +21,22 @@ if TYPE_CHECKING:
 _FIRST = 1024
 #: A heap is compacted when it holds more than this many entries and most are garbage.
 _COMPACT_FROM = 65_536
+#: Of a heap's segments: the first is small, the largest so long that few are needed.
+_FIRST_BYTES, _SEGMENT_BYTES = 16_384, 16 << 20
+_ENTRY_MASK = (1 << 32) - 1
 
 
 def grown(array: np.ndarray, size: int, fill: object = 0) -> np.ndarray:
     """``array`` itself if it has ``size`` items, else a copy of at least twice the length."""
     if len(array) >= size:
         return array
-    out = np.empty(max(size, 2 * len(array), _FIRST), array.dtype)
+    length = max(size, 2 * len(array), _FIRST)
+    if not fill:  # zeros come with the memory, when it is first touched
+        out = np.zeros(length, array.dtype)
+    else:
+        out = np.empty(length, array.dtype)
+        out[len(array) :] = fill
     out[: len(array)] = array
-    out[len(array) :] = fill
     return out
 
 
@@ -99,26 +106,57 @@ class FixedStore:
             self.values[slots] = None
 
 
+class _Segment:
+    """A piece of a heap: so many bytes of text at most; full ones never change again."""
+
+    __slots__ = ("array_type", "data", "entries", "offsets")
+
+    def __init__(self, array_type: pa.DataType, capacity: int) -> None:
+        self.array_type = array_type
+        self.data = np.empty(capacity, np.uint8)
+        self.offsets = np.zeros(_FIRST + 1, np.int32)
+        self.entries = 0
+
+    @property
+    def nbytes(self) -> int:
+        return self.data.nbytes + self.offsets.nbytes
+
+    @property
+    def room(self) -> int:
+        return len(self.data) - int(self.offsets[self.entries])
+
+    def append(self, offsets: np.ndarray, data: np.ndarray) -> None:
+        """``offsets``: int32[n + 1] into ``data``."""
+        n, start, end = len(offsets) - 1, int(offsets[0]), int(offsets[-1])
+        at = int(self.offsets[self.entries])
+        self.data[at : at + end - start] = data[start:end]
+        self.offsets = grown(self.offsets, self.entries + n + 1)
+        np.add(offsets, at - start, out=self.offsets[self.entries : self.entries + n + 1])
+        self.entries += n
+
+    def array(self) -> pa.Array:
+        offsets, data = pa.py_buffer(self.offsets[: self.entries + 1]), pa.py_buffer(self.data)
+        return pa.Array.from_buffers(self.array_type, self.entries, [None, offsets, data])
+
+
 class HeapStore:
     """A string or binary column by slot: an append-only heap, one reference a slot.
 
-    The heap is one growable buffer with ascending offsets, so that ``take`` is Arrow's
-    own; overwritten and freed entries are garbage until it is compacted.
+    The heap is a list of segments, so that it grows without being moved; overwritten and
+    freed entries are garbage until it is compacted. A reference is segment << 32 | entry.
     """
 
     def __init__(self, type_: t.LogicalType) -> None:
         self.type = type_
         self._arrow = arrow_type(type_)
-        self._large = pa.large_string() if self._arrow == pa.string() else pa.large_binary()
         self._refs = np.full(_FIRST, -1, np.int64)
-        self._data = np.empty(16 * _FIRST, np.uint8)
-        self._offsets = np.zeros(_FIRST + 1, np.int64)
+        self._segments: list[_Segment] = []
         self._entries = 0
         self._live = 0
 
     @property
     def nbytes(self) -> int:
-        return self._refs.nbytes + self._data.nbytes + self._offsets.nbytes
+        return self._refs.nbytes + sum(s.nbytes for s in self._segments)
 
     def put(self, slots: np.ndarray, column: Column, high: int) -> None:
         self._refs = grown(self._refs, high, -1)
@@ -133,48 +171,67 @@ class HeapStore:
             return
         if self._entries > _COMPACT_FROM and self._entries > 2 * (self._live + n):
             self._compact()
-        self._append(array)
-        self._refs[slots] = np.arange(self._entries - n, self._entries)
+        self._refs[slots] = self._append(array)
         self._live += n
 
     def take(self, slots: np.ndarray) -> Column:
         refs = self._refs[slots]
-        missing = refs < 0
-        indices = pa.array(refs, mask=missing) if missing.any() else pa.array(refs)
-        return Column(self.type, self._heap().take(indices).cast(self._arrow))
+        if not len(refs):
+            return Column(self.type, pa.array([], self._arrow))
+        missing = refs < 0 if int(refs.min()) < 0 else None
+        if missing is not None:
+            if missing.all():
+                return Column.nulls(self.type, len(refs))
+            refs[missing] = refs[int(missing.argmin())]
+        which = refs >> 32
+        entries = refs & _ENTRY_MASK
+        first = int(which[0])
+        if (which == first).all():
+            taken = self._segments[first].array().take(pa.array(entries, mask=missing))
+            return Column(self.type, taken)
+        order = np.argsort(which.astype(np.uint16), kind="stable")
+        counts = np.bincount(which)
+        parts, at = [], 0
+        for segment in np.flatnonzero(counts).tolist():
+            end = at + int(counts[segment])
+            parts.append(self._segments[segment].array().take(pa.array(entries[order[at:end]])))
+            at = end
+        back = np.empty(len(order), np.int64)
+        back[order] = np.arange(len(order))
+        return Column(self.type, pa.concat_arrays(parts).take(pa.array(back, mask=missing)))
 
     def clear(self, slots: np.ndarray) -> None:
         self._live -= int((self._refs[slots] >= 0).sum())
         self._refs[slots] = -1
 
-    def _heap(self) -> pa.Array:
-        buffers = [None, pa.py_buffer(self._offsets[: self._entries + 1]), pa.py_buffer(self._data)]
-        return pa.Array.from_buffers(self._large, self._entries, buffers)
-
-    def _append(self, array: pa.Array) -> None:
+    def _append(self, array: pa.Array) -> np.ndarray:
+        """References of the new entries."""
         n = len(array)
-        width = np.int64 if pa.types.is_large_string(array.type) or array.type == self._large else np.int32
-        size = np.dtype(width).itemsize
         _, offset_buffer, data_buffer = array.buffers()
-        offsets = np.frombuffer(offset_buffer, width, n + 1, array.offset * size).astype(np.int64)
-        start, end = int(offsets[0]), int(offsets[-1])
-        at = int(self._offsets[self._entries])
-        self._data = grown(self._data, at + end - start)
-        if end > start:
-            self._data[at : at + end - start] = np.frombuffer(data_buffer, np.uint8)[start:end]
-        self._offsets = grown(self._offsets, self._entries + n + 1)
-        self._offsets[self._entries : self._entries + n + 1] = offsets + (at - start)
+        offsets = np.frombuffer(offset_buffer, np.int32, n + 1, array.offset * 4)
+        size = int(offsets[-1]) - int(offsets[0])
+        if not self._segments or self._segments[-1].room < size:
+            # Twice the last one, so that small stores stay small.
+            last = len(self._segments[-1].data) if self._segments else _FIRST_BYTES // 2
+            self._segments.append(_Segment(self._arrow, max(min(2 * last, _SEGMENT_BYTES), size)))
+        segment = self._segments[-1]
+        first = segment.entries
+        data = np.empty(0, np.uint8) if data_buffer is None else np.frombuffer(data_buffer, np.uint8)
+        segment.append(offsets, data)
         self._entries += n
+        return np.arange(first, first + n) | ((len(self._segments) - 1) << 32)
 
     def _compact(self) -> None:
         slots = np.flatnonzero(self._refs >= 0)
-        kept = self._heap().take(pa.array(self._refs[slots]))
-        self._data = np.empty(16 * _FIRST, np.uint8)
-        self._offsets = np.zeros(_FIRST + 1, np.int64)
-        self._entries = 0
-        if len(kept):
-            self._append(kept)
-        self._refs[slots] = np.arange(len(slots))
+        refs = self._refs[slots]
+        order = np.argsort(refs)
+        slots, which, entries = slots[order], refs[order] >> 32, refs[order] & _ENTRY_MASK
+        old, self._segments, self._entries = self._segments, [], 0
+        bounds = np.searchsorted(which, np.arange(len(old) + 1))
+        for segment, low, high in zip(old, bounds[:-1].tolist(), bounds[1:].tolist(), strict=True):
+            if high > low:
+                kept = segment.array().take(pa.array(entries[low:high]))
+                self._refs[slots[low:high]] = self._append(kept)
 
 
 class NestedStore:

@@ -9,9 +9,16 @@ import numpy as np
 from penstock.runtime.kernels.key_index import KeyIndex
 from penstock.runtime.kernels.keyed_state import keyed_block, restored_columns
 from penstock.runtime.kernels.ranked_rows import Gathered, RankedRows, cancelled
-from penstock.runtime.kernels.sorting import changes, group_bounds, order_codes, sort_indices, stable_argsort
+from penstock.runtime.kernels.sorting import (
+    changes,
+    group_bounds,
+    single_key_codes,
+    sort_indices,
+    stable_argsort,
+)
 from penstock.runtime.kernels.store import grown
 from penstock.runtime.operator import MAX_WATERMARK, Operator, OperatorSnapshot
+from penstock.runtime.operators import top_rows
 from penstock.runtime.operators.changes import DELETE, INSERT, TimeToLive, change_batch, typed
 from penstock.runtime.operators.emitting import (
     batch_pieces,
@@ -34,7 +41,14 @@ _LONG = t.BigIntType(False)
 _MAX_CODE = 2**63 - 1
 
 
-class TopNOperator(Operator):
+def TopNOperator(spec: TopNSpec) -> Operator:
+    """The operator for ``spec`` (a class in all but its constructor)."""
+    if spec.fixed_order and top_rows.fits(spec):
+        return top_rows.TopRowsOperator(spec)
+    return RankingOperator(spec)
+
+
+class RankingOperator(Operator):
     """ROW_NUMBER, RANK or DENSE_RANK between ``first`` and ``last``.
 
     Without retractions only the rows within rank are kept. Where the rank is shown, or
@@ -98,17 +112,8 @@ class TopNOperator(Operator):
         yield from self._update(batch, slots)
 
     def _codes(self, batch: Batch) -> np.ndarray:
-        """One int64 a row that orders as the single sort key does, NULLs included."""
         key = self.spec.order[0]
-        column = batch.columns[key.index]
-        codes = order_codes(column)
-        codes = ~codes if key.descending else codes
-        valid = column.valid
-        if valid is not None:
-            # A value that shares NULL's code only fails to be dropped early or late by it.
-            codes = np.where(valid, np.clip(codes, -_MAX_CODE, _MAX_CODE - 2), 0)
-            codes[~valid] = -_MAX_CODE - 1 if key.nulls_first else _MAX_CODE - 1
-        return codes
+        return single_key_codes(batch.columns[key.index], key)
 
     def _update(self, batch: Batch, slots: np.ndarray) -> Iterator[Output]:
         touched = np.unique(slots)
