@@ -33,6 +33,25 @@ STOP_ORDER = (("dispatcher", "jobmanager"), ("taskmanager",), ("resourcemanager"
 START_TIMEOUT_S = 60.0
 
 
+#: Of temporary folders.
+PREFIX = "penstock-"
+SETTLED_S = 60.0
+
+
+def sweep_temporary_folders() -> None:
+    """Remove what clusters that were killed (SIGKILL, power) left: folders of ours whose
+    lock nobody holds."""
+    for lock in Path(tempfile.gettempdir()).glob(f"{PREFIX}*/.lock"):
+        try:
+            if time.time() - lock.stat().st_mtime < SETTLED_S:
+                continue  # perhaps made, but not locked yet
+            with lock.open("r+") as file:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                shutil.rmtree(lock.parent, ignore_errors=True)
+        except OSError:
+            continue  # held, another user's, or gone meanwhile
+
+
 @dataclass
 class EmbeddedCluster:
     """A context manager; ``rest_url`` is the way in.
@@ -194,7 +213,8 @@ class EmbeddedCluster:
 
     def _make_folder(self) -> None:
         if self.data_dir is None:
-            self.root = Path(tempfile.mkdtemp(prefix="penstock-"))
+            sweep_temporary_folders()
+            self.root = Path(tempfile.mkdtemp(prefix=PREFIX))
         else:
             self.root = Path(self.data_dir).absolute()
             self.root.mkdir(parents=True, exist_ok=True)

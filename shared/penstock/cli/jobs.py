@@ -132,8 +132,9 @@ class Results:
 
     def final(self) -> list[tuple[Any, ...]]:
         """All rows, once the job is over; raises its error when it failed."""
-        for _ in self._chunks():
-            pass
+        for chunk in self._chunks():
+            if chunk is not None:
+                self._result.add(chunk)
         self._client.raise_if_failed(self.job_id, self._client.job(self.job_id))
         return self._result.rows()
 
@@ -149,6 +150,8 @@ class Results:
         try:
             with Live(console=console, refresh_per_second=1 / REFRESH_S) as live:
                 for chunk in self._chunks():
+                    if chunk is not None:
+                        self._result.add(chunk)
                     if time.monotonic() - drawn >= REFRESH_S or chunk is None:
                         rows = self._result.rows()
                         live.update(
@@ -165,11 +168,17 @@ class Results:
     def changes(self) -> Iterator[list[tuple[int, tuple[Any, ...]]]]:
         """Lists of (kind, row) as they come, for an unbounded query whose output is a
         program's."""
+        from penstock.connectors.collect import changes_of
+
         seen = 0
-        for _ in self._chunks():
-            log = self._result.changelog
-            yield log[seen:]
-            seen = len(log)
+        for chunk in self._chunks():
+            if chunk is None:
+                continue
+            # After a restart rows come again from the checkpoint on; those shown stay shown.
+            rows = changes_of(chunk)[max(0, seen - chunk.offset) :]
+            seen = max(seen, chunk.offset + chunk.rows.num_rows)
+            if rows:
+                yield rows
         self._client.raise_if_failed(self.job_id, self._client.job(self.job_id))
 
     def cancel(self) -> None:
@@ -189,15 +198,11 @@ class Results:
         reader = ResultReader(fetch)
         while not reader.ended:
             chunks = asyncio.run(reader.poll())
-            for chunk in chunks:
-                self._result.add(chunk)
-                yield chunk
+            yield from chunks
             if not chunks:
                 yield None
-                if self._client.job(self.job_id)["state"] in TERMINAL and not reader.ended:
+                if self._client.job(self.job_id)["state"] in TERMINAL:
                     remaining = asyncio.run(reader.poll())
-                    for chunk in remaining:
-                        self._result.add(chunk)
-                        yield chunk
+                    yield from remaining
                     if not remaining:
                         return

@@ -4,6 +4,7 @@ imported when the command runs, so that ``penstock --help`` stays quick."""
 from __future__ import annotations
 
 import os
+import signal
 import sys
 from pathlib import Path
 from typing import Annotated
@@ -208,10 +209,18 @@ for _role in ("dispatcher", "jobmanager", "resourcemanager", "taskmanager"):
     _service(_role)
 
 
+def _leave(number: int, frame: object) -> None:
+    sys.exit(128 + number)
+
+
 def main() -> None:
-    """Entry point. Exit codes: 0 done, 1 an error (on stderr), 2 wrong usage, 130 Ctrl-C."""
+    """Entry point. Exit codes: 0 done, 1 an error (on stderr), 2 wrong usage, 130 Ctrl-C,
+    143 SIGTERM."""
     from penstock.cli.output import print_error
 
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        # So that what was started is ended, and temporary folders go.
+        signal.signal(number, _leave)
     try:
         app()
     except PenstockError as err:

@@ -284,6 +284,13 @@ class ResultReader:
         return out
 
 
+def changes_of(chunk: ResultChunk) -> list[tuple[int, tuple]]:
+    """(kind, row) of every row of a chunk."""
+    columns = [column.to_pylist() for column in chunk.rows.columns]
+    rows = zip(*columns, strict=True) if columns else [()] * chunk.rows.num_rows
+    return list(zip(chunk.kinds.tolist(), rows, strict=True))
+
+
 class MaterializedResult:
     """A changelog turned into its current rows, in order of first appearance.
 
@@ -299,9 +306,7 @@ class MaterializedResult:
     def add(self, chunk: ResultChunk) -> None:
         """Take a chunk, dropping what it replaces."""
         del self._log[chunk.offset :]
-        columns = [column.to_pylist() for column in chunk.rows.columns]
-        rows = zip(*columns, strict=True) if columns else [()] * chunk.rows.num_rows
-        self._log.extend(zip(chunk.kinds.tolist(), rows, strict=True))
+        self._log.extend(changes_of(chunk))
         self._dirty = True
 
     @property

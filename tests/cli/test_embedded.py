@@ -1,0 +1,87 @@
+from __future__ import annotations
+
+import fcntl
+import os
+import re
+import signal
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import pytest
+
+from penstock.cli import embedded
+from penstock.cli.jobs import Results
+from penstock.connectors.collect import ResultChunk
+from penstock.errors import ExternalError, SpecError
+
+
+def test_only_folders_that_nobody_uses_are_swept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    left, used, fresh, other = (tmp_path / n for n in ("penstock-a", "penstock-b", "penstock-c", "else-d"))
+    for folder in (left, used, fresh, other):
+        folder.mkdir()
+        (folder / ".lock").touch()
+        if folder is not fresh:
+            os.utime(folder / ".lock", (0, 0))
+    with (used / ".lock").open("r+") as held:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        embedded.sweep_temporary_folders()
+    assert [f.exists() for f in (left, used, fresh, other)] == [False, True, True, True]
+
+
+def test_impossible_sizes_and_taken_folders_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(SpecError, match="slots must be at least 1"):
+        embedded.EmbeddedCluster(slots=0).launch()
+    (tmp_path / ".lock").touch()
+    with (tmp_path / ".lock").open("r+") as held:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        with pytest.raises(ExternalError, match="another cluster uses"):
+            embedded.EmbeddedCluster(data_dir=tmp_path).launch()
+
+
+def test_rows_repeated_after_a_restart_are_shown_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    import numpy as np
+    import pyarrow as pa
+
+    def chunk(attempt: int, offset: int, *values: int) -> ResultChunk:
+        rows = pa.RecordBatch.from_pydict({"a": list(values)})
+        return ResultChunk(attempt, 0, offset, False, np.zeros(len(values), np.uint8), rows)
+
+    chunks = [chunk(1, 0, 1, 2), None, chunk(1, 2, 3), chunk(2, 1, 2), chunk(2, 2, 3, 4), chunk(2, 4, 5)]
+
+    class Client:
+        def raise_if_failed(self, *args: object) -> None: ...
+        def job(self, job_id: str) -> dict:
+            return {"state": "FINISHED"}
+
+    results = Results(Client(), "job", None, None)
+    monkeypatch.setattr(results, "_chunks", lambda: iter(chunks))
+    assert [row for rows in results.changes() for _, row in rows] == [(1,), (2,), (3,), (4,), (5,)]
+
+
+@pytest.mark.cluster
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_stopped_command_leaves_nothing_behind(number: int, tmp_path: Path) -> None:
+    script = (
+        "CREATE TABLE t (n BIGINT) WITH ('connector' = 'datagen', 'rows-per-second' = '50');SELECT n FROM t;"
+    )
+    command = [Path(sys.executable).with_name("penstock"), "sql", "-e", script, "--format", "json"]
+    environment = {**os.environ, "TMPDIR": str(tmp_path)}
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment)
+    assert process.stdout is not None
+    assert process.stdout.readline().startswith("{")
+    found = subprocess.run(
+        ["ps", "-ww", "-o", "pid=,args=", "--ppid", str(process.pid)], capture_output=True, text=True
+    )
+    pids = [int(pid) for pid in re.findall(r"^\s*(\d+) .*services\.", found.stdout, re.MULTILINE)]
+    assert len(pids) == 4
+    assert list(tmp_path.glob("penstock-*"))
+    process.send_signal(number)
+    process.stdout.read()
+    assert process.wait() == 128 + number
+    assert not list(tmp_path.glob("penstock-*"))
+    for pid in pids:
+        with pytest.raises(ProcessLookupError):
+            os.kill(pid, 0)
