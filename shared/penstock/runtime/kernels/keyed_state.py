@@ -26,16 +26,20 @@ def keyed_block(
     n: int,
     max_parallelism: int,
     kind: str,
+    in_order: bool = False,
 ) -> KeyedBlock:
-    """A snapshot block of n rows, sorted by the key group of ``keys``.
+    """A snapshot block of n rows, sorted by the key group of ``keys``. ``in_order``: they
+    are sorted (see ``in_group_order``) and private already, and are taken as they stand.
 
     The batch holds keys and payload under ``names``; all arrays are private copies.
     Without key columns everything lies in key group 0.
     """
     hashes = hash_columns(keys) if keys else np.zeros(n, np.uint64)
     groups = key_groups(hashes, max_parallelism)
-    order = stable_argsort(groups)
-    columns = [c.take(order) for c in (*keys, *payload)]
+    columns = [*keys, *payload]
+    if not in_order:
+        order = stable_argsort(groups)
+        columns, groups = [c.take(order) for c in columns], groups[order]
     schema = {
         "kind": kind,
         "hash_version": HASH_VERSION,
@@ -46,7 +50,14 @@ def keyed_block(
         batch = pa.RecordBatch.from_arrays([c.to_arrow() for c in columns], names=list(names))
     else:
         batch = pa.RecordBatch.from_arrays([pa.nulls(n)], names=["__rows"])
-    return KeyedBlock(batch=batch, key_groups=groups[order], schema=schema)
+    return KeyedBlock(batch=batch, key_groups=groups, schema=schema)
+
+
+def in_group_order(slots: np.ndarray, keys: Sequence[Column], max_parallelism: int) -> np.ndarray:
+    """Slots by the key group of their ``keys``: wide rows are then copied out once only."""
+    if not keys:
+        return slots
+    return slots[stable_argsort(key_groups(hash_columns(keys), max_parallelism))]
 
 
 def restored_columns(

@@ -8,7 +8,7 @@ import numpy as np
 
 from penstock.errors import UnsupportedError
 from penstock.runtime.kernels.key_index import KeyIndex
-from penstock.runtime.kernels.keyed_state import keyed_block, restored_columns
+from penstock.runtime.kernels.keyed_state import in_group_order, keyed_block, restored_columns
 from penstock.runtime.kernels.sorting import first_of_each, group_bounds, last_of_each, stable_argsort
 from penstock.runtime.kernels.store import grown, make_store
 from penstock.runtime.operator import MAX_WATERMARK, Operator, OperatorSnapshot
@@ -180,6 +180,8 @@ class DeduplicateOperator(Operator):
 
     def snapshot(self, checkpoint_id: int) -> OperatorSnapshot:
         slots = self._keys.live_slots()
+        grouped = self._keys.keys(slots)[: len(self.spec.keys)]
+        slots = in_group_order(slots, grouped, self.ctx.max_parallelism)
         columns = [] if self._keys_only else self._take(slots)
         keys = self._keys.keys(slots)
         grouped = keys[: len(self.spec.keys)]
@@ -190,7 +192,7 @@ class DeduplicateOperator(Operator):
             names += [f"{i}.{name}" for i, name in enumerate(self._schema.names)] + ["time"]
         block = keyed_block(
             grouped, payload, names, n=len(slots),
-            max_parallelism=self.ctx.max_parallelism, kind="deduplicate",
+            max_parallelism=self.ctx.max_parallelism, kind="deduplicate", in_order=True,
         )  # fmt: skip
         unions = watermark_state(self._watermark) if self.spec.window else {}
         return OperatorSnapshot(keyed={"rows": block}, unions=unions)

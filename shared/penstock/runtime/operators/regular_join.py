@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from penstock.runtime.kernels.key_index import KeyIndex
-from penstock.runtime.kernels.keyed_state import keyed_block, restored_columns
+from penstock.runtime.kernels.keyed_state import in_group_order, keyed_block, restored_columns
 from penstock.runtime.kernels.store import grown
 from penstock.runtime.operator import Operator, OperatorSnapshot
 from penstock.runtime.operators.calc import compile_condition
@@ -256,6 +256,8 @@ class JoinOperator(Operator):
         for name, side in (("left", LEFT), ("right", RIGHT)):
             mine = self._sides[side]
             entries = mine.live()
+            keys = self._keys.keys(mine.key_slots[entries])
+            entries = in_group_order(entries, keys, self.ctx.max_parallelism)
             columns = mine.take(entries)
             keys = [columns[i] for i in self._keys_of[side]]
             payload = [
@@ -272,6 +274,7 @@ class JoinOperator(Operator):
                 n=len(entries),
                 max_parallelism=self.ctx.max_parallelism,
                 kind="join",
+                in_order=True,
             )
         return OperatorSnapshot(keyed=keyed)
 

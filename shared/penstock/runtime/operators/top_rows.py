@@ -13,7 +13,7 @@ import numpy as np
 
 from penstock.runtime.kernels.grouping import distinct_slots
 from penstock.runtime.kernels.key_index import KeyIndex
-from penstock.runtime.kernels.keyed_state import keyed_block, restored_columns
+from penstock.runtime.kernels.keyed_state import in_group_order, keyed_block, restored_columns
 from penstock.runtime.kernels.sorting import position_in_group, single_key_codes, stable_argsort
 from penstock.runtime.kernels.store import RowStore
 from penstock.runtime.operator import Operator, OperatorSnapshot
@@ -171,8 +171,10 @@ class TopRowsOperator(Operator):
 
     def snapshot(self, checkpoint_id: int) -> OperatorSnapshot:
         of, place = np.nonzero(self._entries >= 0)
-        order = stable_argsort(place)
-        entries, place = self._entries[of, place][order], place[order]
+        entries = self._entries[of, place]
+        keys = [self._rows.stores[i].take(entries) for i in self.spec.partition]
+        order = in_group_order(np.arange(len(entries)), keys, self.ctx.max_parallelism)
+        entries, place = entries[order], place[order]
         columns = self._rows.take(entries)
         keys = [columns[i] for i in self.spec.partition]
         names = [*(f"key{i}" for i in range(len(keys)))]
@@ -184,6 +186,7 @@ class TopRowsOperator(Operator):
             n=len(entries),
             max_parallelism=self.ctx.max_parallelism,
             kind="top-n",
+            in_order=True,
         )
         return OperatorSnapshot(keyed={"rows": block})
 
