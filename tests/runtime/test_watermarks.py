@@ -104,3 +104,20 @@ def test_an_ended_input_does_not_end_event_time_for_an_idle_one() -> None:
     valve.set_idle(0, False)
     valve.end(0)
     assert valve.watermark == MAX_WATERMARK
+
+
+def test_the_last_watermark_of_one_input_does_not_end_event_time_for_an_idle_one() -> None:
+    valve = WatermarkValve(2)
+    valve.advance(0, 10)
+    valve.set_idle(0, True)
+    valve.advance(1, 20)
+    assert valve.watermark == 20
+    valve.advance(1, MAX_WATERMARK)
+    assert valve.watermark == 20
+    valve.end(1)
+    assert valve.watermark == 20
+    valve.set_idle(0, False)
+    valve.advance(0, 30)
+    assert valve.watermark == 30
+    valve.advance(0, MAX_WATERMARK)
+    assert valve.watermark == MAX_WATERMARK

@@ -24,7 +24,8 @@ class WatermarkValve:
 
     Idle and ended inputs do not count. An input that wakes up behind the output counts
     again once it has caught up: a straggler makes its own rows late, it does not hold
-    the others. When all are idle the output goes to the highest they reached.
+    the others. When all are idle the output goes to the highest they reached, but never to
+    the end of time while one of them has not ended: it may still wake up.
     """
 
     __slots__ = ("_changed_idle", "_counts", "_ended", "_idle", "_risen", "_values", "idle", "watermark")
@@ -83,11 +84,12 @@ class WatermarkValve:
         active = any(not i and not e for i, e in zip(self._idle, self._ended, strict=True))
         idle = not active and not all(self._ended)
         lowest = self.watermark
-        if counting:
+        if counting and min(counting) < MAX_WATERMARK:
             lowest = min(counting)
-        elif not active:
-            # An ended input says nothing of the idle ones, which may go on.
-            left = [v for v, e in zip(self._values, self._ended, strict=True) if not e]
+        elif counting or not active:
+            # An input that ends (the last watermark, then the end) says nothing of the idle
+            # ones, which may go on.
+            left = [v for v, e in zip(self._values, self._ended, strict=True) if not e and v < MAX_WATERMARK]
             lowest = max(left or self._values, default=MIN_WATERMARK)
         if lowest > self.watermark:
             self.watermark = lowest
