@@ -16,6 +16,9 @@ if TYPE_CHECKING:
 MAX_WAIT_MS = 30_000
 MAX_CHUNKS = 64
 MAX_BYTES = 8 * 1024 * 1024
+#: Chunks that a reader has are kept up to this many (some 16 M rows), so that the results
+#: of a bounded query can be fetched again; of an endless one older ones must go.
+KEPT_CHUNKS = 1_024
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.01, 0.1
 
 
@@ -44,13 +47,29 @@ class Results:
         deadline_ms = self._clock.monotonic_ms() + min(max(wait_ms, 0), MAX_WAIT_MS)
         pause = _FIRST_PAUSE_S
         while True:
-            new = without_gaps([key for key, _ in await self._store.list(prefix) if key > after], after)
+            keys = [key for key, _ in await self._store.list(prefix)]
+            await self._forget(keys, after)
+            new = without_gaps([key for key in keys if key > after], after)
             if new or status.globally_terminal or self._clock.monotonic_ms() >= deadline_ms:
                 return {"chunks": await self._read(new), "status": status.value}
             await self._clock.sleep(pause)
             pause = min(pause * 1.5, _LONGEST_PAUSE_S)
             if pause == _LONGEST_PAUSE_S:
                 status = (await self._directory.details(job_id)).status
+
+    async def _forget(self, keys: list[str], after: str) -> None:
+        """Delete the oldest chunks that the reader has, when there are too many."""
+        if not after:
+            if keys and _number(keys[0])[1] >= KEPT_CHUNKS:
+                raise SpecError(
+                    "the first results of this job are no longer kept",
+                    expected=f"at most {KEPT_CHUNKS} chunks behind the first reader",
+                    got=f"the oldest is {keys[0]}",
+                    remedy="write them with INSERT INTO a table, or run the query again",
+                )
+            return
+        if len(keys) > 2 * KEPT_CHUNKS:
+            await self._store.delete([key for key in keys[:-KEPT_CHUNKS] if key <= after])
 
     async def dead_letters(self, job_id: str, after: str, limit: int) -> dict[str, Any]:
         """Records set aside by ``on-error`` = dead-letter, oldest first: at least ``limit`` of

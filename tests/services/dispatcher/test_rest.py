@@ -205,6 +205,21 @@ async def test_an_ended_job_comes_from_the_archive(front):
     assert (await front.http.patch(f"/jobs/{job_id}")).status_code == 202, "over already: nothing to do"
 
 
+async def test_results_that_a_reader_has_do_not_pile_up(front, monkeypatch):
+    from services.dispatcher import results
+
+    monkeypatch.setattr(results, "KEPT_CHUNKS", 3)
+    job_id, _ = await with_master(front)
+    keys = [f"jobs/{job_id}/results/000001-{i:012d}" for i in range(8)]
+    for key in keys:
+        await front.store.put(key, b"x")
+    await get(front, f"/jobs/{job_id}/results?after={keys[2]}&wait_ms=0")
+    left = [key for key, _ in await front.store.list(f"jobs/{job_id}/results/")]
+    assert left == keys[3:]  # what nobody has yet stays
+    gone = await get(front, f"/jobs/{job_id}/results", 400)
+    assert "no longer kept" in gone["errors"][0]
+
+
 async def test_results_in_order_after_a_key_until_the_end(front):
     job_id, cluster = await with_master(front)
     keys = [f"jobs/{job_id}/results/000001-{i:012d}" for i in range(3)]
