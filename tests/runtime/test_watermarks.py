@@ -67,6 +67,18 @@ def test_zero_turns_idleness_off() -> None:
     assert w.next_idle_ms() is None
 
 
+def test_a_reader_at_the_end_of_its_splits_is_not_idle() -> None:
+    """In the moment before it ends: idle, it would let a join drop what the rows that its
+    last watermark sets free still need."""
+    bounded, watched = SplitWatermarks(0), SplitWatermarks(1000)
+    for w in (bounded, watched):
+        w.add("a", 0)
+        w.rows("a", 7, 0)
+        w.finished("a")
+    assert bounded.evaluate(1, ALWAYS)[1] is False
+    assert watched.evaluate(1, ALWAYS)[1] is True, "more files may come, or not"
+
+
 def test_a_reader_without_splits_is_idle() -> None:
     assert SplitWatermarks(1000).evaluate(0, ALWAYS) == (MIN_WATERMARK, True)
 

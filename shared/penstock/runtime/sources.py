@@ -283,7 +283,9 @@ class SourceOperator(SourceDriver):
         if self._spec.watermark is None:
             watermark = MIN_WATERMARK
             idle = False
-        self._position = (watermark, idle and self._assignments_known)
+        # Behind the last assignment a reader ends when its splits do: it never waits for others.
+        over = self._assignments_ended and self._finished >= self._mine
+        self._position = (watermark, idle and self._assignments_known and not over)
         return self._position
 
     def next_position_ms(self, now_ms: int) -> int | None:

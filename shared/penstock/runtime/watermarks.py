@@ -145,9 +145,11 @@ class SplitWatermarks:
         self._last_row_ms: dict[str, int] = {}
         self._idle: set[str] = set()
         self._highest = MIN_WATERMARK
+        self._any = False
         self.watermark = MIN_WATERMARK
 
     def add(self, split: str, now_ms: int) -> None:
+        self._any = True
         self._value.setdefault(split, MIN_WATERMARK)
         self._last_row_ms[split] = now_ms
 
@@ -179,7 +181,10 @@ class SplitWatermarks:
             self.watermark = max(self.watermark, min(counting))
         elif self._value:
             self.watermark = max(self.watermark, self._highest)
-        return self.watermark, not counting
+        # With all splits read to their end the reader is about to end: it is not idle, or else
+        # event time would go on without what its last watermark still sets free.
+        over = not self._value and self._any and not self._idle_timeout_ms
+        return self.watermark, not counting and not over
 
     def next_idle_ms(self) -> int | None:
         """When the next split could become idle."""

@@ -99,8 +99,14 @@ class LocalFiles(Files):
             if root.is_file():
                 return [FileInfo(str(root), root.stat().st_size)]
             found = list(root.rglob("*")) if root.is_dir() else []
-        files = [p for p in found if p.is_file() and not _hidden(PurePosixPath(p.relative_to(root)))]
-        return [FileInfo(str(p), p.stat().st_size) for p in sorted(files)]
+        out = []
+        for path in sorted(found):
+            try:
+                if path.is_file() and not _hidden(PurePosixPath(path.relative_to(root))):
+                    out.append(FileInfo(str(path), path.stat().st_size))
+            except FileNotFoundError:
+                continue  # renamed or deleted since it was listed
+        return out
 
     def _check_readable(self, pattern: str) -> None:
         """Listing passes over what it may not read: say so instead of "nothing there"."""

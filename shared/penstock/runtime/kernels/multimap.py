@@ -120,7 +120,9 @@ class MultiMap:
             self._join_last(_FAN)
 
     def _rebuild(self) -> None:
-        self._join_last(len(self._sorted()))
+        runs = self._sorted()
+        if runs:  # sorting may have merged runs of nothing but removed entries away
+            self._join_last(len(runs))
 
     def _sorted(self) -> list[_Run]:
         """The runs, with everything that waited."""
