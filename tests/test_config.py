@@ -59,3 +59,10 @@ def test_a_key_that_has_no_meaning_here_is_refused_not_ignored() -> None:
     with pytest.raises(SpecError, match=r"storageDir") as caught:
         config.check_keys({"execution.checkpointing.dir": "s3://elsewhere"})
     assert "execution.checkpointing.dir" in caught.value.where
+
+
+@pytest.mark.parametrize("value", ["0", "100000", "-1"])
+def test_parallelism_has_bounds(value: str) -> None:
+    with pytest.raises(SpecError, match="not a parallelism") as caught:
+        config.check_keys({"parallelism.default": value})
+    assert caught.value.expected == "1 to 32768"

@@ -68,6 +68,17 @@ def _parse_int(text: str) -> int:
         raise SpecError("not a whole number", expected="e.g. 4", got=repr(text)) from None
 
 
+#: Of a vertex: key groups are numbered in 15 bits.
+MOST_SUBTASKS = 32_768
+
+
+def _parse_parallelism(text: str) -> int:
+    value = _parse_int(text)
+    if not 1 <= value <= MOST_SUBTASKS:
+        raise SpecError("not a parallelism", expected=f"1 to {MOST_SUBTASKS}", got=str(text))
+    return value
+
+
 def one_of(*values: str) -> Callable[[str], str]:
     def parse(text: str) -> str:
         for value in values:
@@ -165,7 +176,7 @@ HEARTBEAT_INTERVAL_MS = _option("heartbeat.interval", 1_000, parse_duration_ms, 
 HEARTBEAT_TIMEOUT_MS = _option(
     "heartbeat.timeout", 10_000, parse_duration_ms, "Then a process counts as lost."
 )
-PARALLELISM = _option("parallelism.default", 1, _parse_int, "Parallelism of a job.")
+PARALLELISM = _option("parallelism.default", 1, _parse_parallelism, "Parallelism of a job.")
 MAX_PARALLELISM = _option(
     "pipeline.max-parallelism", -1, _parse_int, "Number of key groups; -1 = chosen at first submission."
 )

@@ -173,3 +173,9 @@ async def test_csv_blocks_end_between_records(harness, tmp_path, monkeypatch):
 )
 def test_globs_over_object_keys(pattern, path, matches):
     assert bool(re.fullmatch(_glob_regex(pattern), path)) == matches
+
+
+@pytest.mark.parametrize("format_", ["json", "csv"])
+async def test_an_empty_file_has_no_rows(harness, tmp_path, format_):
+    (tmp_path / f"a.{format_}").touch()
+    assert await harness.read_all(SCHEMA, options(tmp_path, format_)) == []

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
 #: How often a live table is drawn anew.
 REFRESH_S = 0.2
+#: A job that waits for so long says for what.
+NOTICE_S = 2.0
 #: Rows of a live table; a terminal shows no more.
 LIVE_ROWS = 40
 
@@ -94,23 +96,59 @@ def follow_job(client: ClusterClient, job_id: str, name: str) -> dict[str, Any]:
     """Wait for a job's end, with a line of progress on a terminal; raises its error."""
     shown = sys.stderr.isatty()
     started = time.monotonic()
+    notice = Notice(name)
 
     def progress(job: dict[str, Any]) -> None:
         if shown:
             sys.stderr.write(f"\r\x1b[K{progress_line(job, name, time.monotonic() - started)}")
             sys.stderr.flush()
+        else:
+            notice.look(job)
 
     try:
-        return client.wait(job_id, on_progress=progress)
+        job = client.wait(job_id, on_progress=progress)
     finally:
         if shown:
             sys.stderr.write("\r\x1b[K")
+    say_set_aside(client, job_id)
+    return job
+
+
+class Notice:
+    """Says once, where no progress line is drawn, for what a job waits or where it hangs."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._said = ""
+        self._since: float | None = None
+
+    def look(self, job: dict[str, Any]) -> None:
+        if not (job.get("waiting-for") or job.get("stalled")):
+            self._since = None
+            return
+        # Every job waits for a moment.
+        self._since = self._since or time.monotonic()
+        text = progress_line(job, self._name, 0.0)
+        if text != self._said and time.monotonic() - self._since >= NOTICE_S:
+            self._said = text
+            print(text, file=sys.stderr, flush=True)
+
+
+def say_set_aside(client: ClusterClient, job_id: str) -> None:
+    """Records that a policy left out are not left out of sight."""
+    bad = client.accumulators(job_id).get("numRecordsInErrors", 0)
+    if bad:
+        print(
+            f"{bad:,} record{'' if bad == 1 else 's'} set aside by on-error (job {job_id}; "
+            f"dead letters: {client.url}/jobs/{job_id}/dead-letters)",
+            file=sys.stderr,
+        )
 
 
 def progress_line(job: dict[str, Any], name: str, seconds: float) -> str:
     """``name RUNNING 12 s, 1,234,567 records in`` or what it waits for."""
     if job.get("waiting-for"):
-        return f"{name}: waits for {job['waiting-for']}"
+        return f"{name} waits: {job['waiting-for']}"
     for slot in job.get("stalled", []):
         return f"{name}: {', '.join(slot['tasks'])} hangs in {slot['frame']}"
     records = max((v.get("metrics", {}).get("write-records", 0) or 0 for v in job["vertices"]), default=0)
@@ -136,6 +174,7 @@ class Results:
             if chunk is not None:
                 self._result.add(chunk)
         self._client.raise_if_failed(self.job_id, self._client.job(self.job_id))
+        say_set_aside(self._client, self.job_id)
         return self._result.rows()
 
     def live(self, title: str) -> None:
@@ -195,13 +234,15 @@ class Results:
         async def fetch(after: str) -> list[tuple[str, bytes]]:
             return [(c.key, c.data) for c in next(pages, [])]
 
-        reader = ResultReader(fetch)
+        reader, notice = ResultReader(fetch), Notice("the query")
         while not reader.ended:
             chunks = asyncio.run(reader.poll())
             yield from chunks
             if not chunks:
                 yield None
-                if self._client.job(self.job_id)["state"] in TERMINAL:
+                job = self._client.job(self.job_id)
+                notice.look(job)
+                if job["state"] in TERMINAL:
                     remaining = asyncio.run(reader.poll())
                     yield from remaining
                     if not remaining:

@@ -77,10 +77,13 @@ def _run_program(file: Path, text: str, args: list[str], cluster: str | None, co
 
 def _follow(client: ClusterClient, job_id: str) -> dict[str, Any]:
     try:
-        return follow_job(client, job_id, client.job(job_id)["name"])
+        job = follow_job(client, job_id, client.job(job_id)["name"])
     except KeyboardInterrupt:
         client.cancel(job_id)
         raise
+    text = f"[job {job_id} ({job['name']}): {job['state'].lower()}, {job['duration'] / 1000:.1f} s]"
+    print(text, file=sys.stderr)
+    return job
 
 
 # -- specs ---------------------------------------------------------------------------------

@@ -84,6 +84,8 @@ class LineReader(PartReader):
             header = b""
             if getattr(decoder, "has_header", False):
                 header = await run(handle.readline)
+                if not header:
+                    return  # an empty file has no rows, and no header either
                 decoder.set_header(header, self._path)
                 start = max(start, len(header))
             offset = start if at is None else max(at, start)
