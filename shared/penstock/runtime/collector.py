@@ -1,8 +1,8 @@
 """When the cyclic garbage collector runs in a slot: not by itself, but between steps.
 
 By itself it runs whenever enough objects were made, in the midst of a batch, and walks
-over all state that user functions keep (measured: a process function over 1M keys ran at
-0.57 instead of 2.8 M rows/s). Reference counting frees nearly everything at once;
+over all state that user functions keep (seen once, beside much state: a map on two integers
+at 0.57 instead of 2.8 M rows/s). Reference counting frees nearly everything at once;
 what is left, cycles, can wait for a quiet moment.
 """
 
