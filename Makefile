@@ -35,8 +35,8 @@ bench: $(STAMP) ## run the benchmarks (see bench/README.md)
 	$(BIN)/python -m bench
 
 lock: ## pin all dependencies anew (needs uv on the PATH)
-	uv pip compile --universal --generate-hashes --extra demo --extra dev --no-emit-index-url --no-header --quiet pyproject.toml -o requirements.lock
-	uv pip compile --universal --generate-hashes --no-emit-index-url --no-header --quiet -c requirements.lock pyproject.toml -o deploy/requirements.lock
+	uv pip compile --universal --generate-hashes --extra demo --extra dev --extra spark --no-emit-index-url --no-header --quiet pyproject.toml -o requirements.lock
+	uv pip compile --universal --generate-hashes --extra spark --no-emit-index-url --no-header --quiet -c requirements.lock pyproject.toml -o deploy/requirements.lock
 
 clean: ## remove the environment, caches and results
 	rm -rf $(VENV) out build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
