@@ -11,7 +11,7 @@ from penstock.plan.chaining import build_vertices
 from penstock.plan.explain import explain
 from penstock.plan.optimizer import SourcePushDown, optimize
 from penstock.plan.properties import Analysis
-from penstock.plan.translate import Translator, is_bounded_final
+from penstock.plan.translation import Translator, is_bounded_final
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

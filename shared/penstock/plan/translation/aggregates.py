@@ -1,0 +1,155 @@
+"""Grouped and windowed aggregation, in one phase or two."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from penstock.errors import UnsupportedError
+from penstock.functions.accumulators import accumulator_types
+from penstock.jobgraph import specs as s
+from penstock.plan import nodes as n
+from penstock.plan.operators import OperatorInput, PlannedOperator
+from penstock.plan.rewriting import walk
+from penstock.types.logical import BigIntType, Field, Schema
+
+if TYPE_CHECKING:
+    from penstock.plan.translation.translator import Translator
+
+
+def window_table(tr: Translator, node: n.WindowTable) -> PlannedOperator:
+    inp = tr.visit(node.input)
+    name = f"WindowTable({node.window.kind})"
+    if node.window.kind != "session":
+        return tr.add(
+            node, "window-table", name, s.WindowTableSpec(window=node.window), [inp], hashed=inp.source.hashed
+        )
+    raise UnsupportedError(
+        "a SESSION table function that is not aggregated",
+        expected="GROUP BY its PARTITION BY columns, window_start, window_end",
+        remedy="aggregate right above TABLE(SESSION(…)), or use the TUMBLE, HOP or CUMULATE function",
+    )
+
+
+def window_aggregate(tr: Translator, node: n.WindowAggregate) -> PlannedOperator:
+    inp = tr.visit(node.input)
+    types = node.input.schema.types
+    fields: dict = {
+        "window": node.window,
+        "aggregates": node.aggregates,
+        "window_columns": node.window_columns,
+        "windowed_input": node.windowed_input,
+        "allowed_lateness_us": node.allowed_lateness_us,
+        "retracts": tr.analysis.of(node.input).updating,
+    }
+    kept = _window_words(node.window)
+    late = {node.late_tag: node.input.schema} if node.late_tag else {}
+    keys = tuple(range(len(node.keys)))
+    if _two_phases(tr, node):
+        partial = _partials(tr, node, (Field("$pane_end", BigIntType(nullable=False)),))
+        local = tr.add(
+            node,
+            "local-window-aggregate",
+            f"LocalWindowAggregate({node.window.kind})",
+            s.WindowAggregateSpec(phase="local", keys=node.keys, late_tag=node.late_tag, **fields),
+            [inp],
+            output=partial,
+            side_outputs=late,
+            mode="append",
+        )
+        source, parallelism = tr.keyed(OperatorInput(local), keys)
+        spec = s.WindowAggregateSpec(
+            phase="global", keys=keys, local_types=tuple(types), **{**fields, "retracts": False}
+        )
+        op = tr.add(
+            node, "window-aggregate", f"GlobalWindowAggregate({node.window.kind})", spec, [source],
+            parallelism=parallelism, hashed=keys, keeps=kept,
+        )  # fmt: skip
+        if node.late_tag:
+            # The side output comes from the local phase, where the lateness test is.
+            for consumer in _late_consumers(tr, node):
+                tr.memo[id(consumer)] = OperatorInput(local, None, node.late_tag)
+        return op
+    source, parallelism = tr.keyed(inp, node.keys)
+    spec = s.WindowAggregateSpec(phase="single", keys=node.keys, late_tag=node.late_tag, **fields)
+    return tr.add(
+        node, "window-aggregate", f"WindowAggregate({node.window.kind})", spec, [source],
+        parallelism=parallelism, hashed=keys, keeps=kept, side_outputs=late,
+    )  # fmt: skip
+
+
+def _late_consumers(tr: Translator, node: n.WindowAggregate) -> list[n.Node]:
+    return [x for x in walk(tr.sinks) if isinstance(x, n.SideOutput) and x.input is node]
+
+
+def _two_phases(tr: Translator, node: n.WindowAggregate) -> bool:
+    """A local phase pays when rows would cross an exchange and can be summed up first."""
+    if node.window.time is None or node.windowed_input or node.allowed_lateness_us:
+        return False
+    if node.window.kind not in ("tumble", "hop", "cumulate") or tr.parallelism == 1:
+        return False
+    if tr.analysis.of(node.input).updating:
+        return False
+    return _splits(tr, node)
+
+
+def aggregate(tr: Translator, node: n.Aggregate) -> PlannedOperator:
+    inp = tr.visit(node.input)
+    known = tr.analysis.of(node.input)
+    common: dict = {
+        "aggregates": node.aggregates,
+        "retracts": known.updating,
+        "emit_before": tr.modes.before(node),
+        "bounded_final": tr.analysis.final,
+        "ttl_ms": tr.ttl_ms,
+    }
+    keys = tuple(range(len(node.keys)))
+    facts: dict = {"hashed": keys or None, "keeps": "one row per key" + tr.ttl_words()}
+    name = "GroupAggregate" if node.aggregates else "Distinct"
+    if tr.parallelism > 1 and not known.updating and _splits(tr, node):
+        local = tr.add(
+            node, "local-group-aggregate", f"Local{name}",
+            s.GroupAggregateSpec(phase="local", keys=node.keys, **common), [inp],
+            output=_partials(tr, node, ()), mode="append",
+        )  # fmt: skip
+        source, parallelism = tr.keyed(OperatorInput(local), keys)
+        types = tuple(node.input.schema.types)
+        spec = s.GroupAggregateSpec(phase="global", keys=keys, local_types=types, **common)
+        return tr.add(
+            node, "group-aggregate", f"Global{name}", spec, [source], parallelism=parallelism, **facts
+        )
+    source, parallelism = tr.keyed(inp, node.keys)
+    spec = s.GroupAggregateSpec(keys=node.keys, **common)
+    return tr.add(node, "group-aggregate", name, spec, [source], parallelism=parallelism, **facts)
+
+
+def _splits(tr: Translator, node: n.Aggregate | n.WindowAggregate) -> bool:
+    """Whether every aggregate has partial accumulators."""
+    types = node.input.schema.types
+    return all(accumulator_types(c, [types[a] for a in c.args]) is not None for c in node.aggregates)
+
+
+def _partials(tr: Translator, node: n.Aggregate | n.WindowAggregate, between: tuple[Field, ...]) -> Schema:
+    """What a local phase sends: keys, ``between``, the accumulators' columns."""
+    types = node.input.schema.types
+    cells = [*(node.input.schema.fields[k] for k in node.keys), *between]
+    for i, call in enumerate(node.aggregates):
+        parts = accumulator_types(call, [types[a] for a in call.args])
+        assert parts is not None
+        cells += [Field(f"$a{i}_{j}", part) for j, part in enumerate(parts)]
+    taken: set[str] = set()
+    return Schema(tuple(Field(_free(f.name, taken), f.type) for f in cells))
+
+
+def _free(name: str, taken: set[str]) -> str:
+    candidate, i = name, 0
+    while candidate in taken:
+        candidate, i = f"{name}_{i}", i + 1
+    taken.add(candidate)
+    return candidate
+
+
+def _window_words(window: s.WindowSpec) -> str:
+    if window.kind == "session":
+        return f"one row per key and open session, until {window.gap_us // 1000} ms without rows"
+    panes = f"pane of {window.slide_us // 1000} ms" if window.kind == "hop" else "window"
+    return f"one row per key and {panes}, until the watermark passes its window ({window.size_us // 1000} ms)"

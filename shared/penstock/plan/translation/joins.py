@@ -1,0 +1,141 @@
+"""Regular, interval, window, temporal and lookup joins."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from penstock.config import JOIN_UNBOUNDED_STATE
+from penstock.errors import UnsupportedError
+from penstock.jobgraph import specs as s
+from penstock.plan import nodes as n
+from penstock.plan.changelog import smallest_key
+from penstock.plan.maximum import rows_of_maximum
+from penstock.plan.operators import OperatorInput, PlannedOperator
+
+if TYPE_CHECKING:
+    from penstock.plan.translation.translator import Translator
+
+
+def join(tr: Translator, node: n.Join) -> PlannedOperator:
+    beaten = rows_of_maximum(node, tr.analysis)
+    if beaten is None:
+        left, right = tr.visit(node.left), tr.visit(node.right)
+    else:
+        left, right = _top_rows(tr, node, beaten)
+    if node.window is not None:
+        return _window_join(tr, node, left, right)
+    known = (tr.analysis.of(node.left), tr.analysis.of(node.right))
+    if node.interval is None:
+        _check_unbounded(tr, node, known)
+    first, parallelism = tr.keyed(left, node.left_keys)
+    second, _ = tr.keyed(right, node.right_keys)
+    spec = s.JoinSpec(
+        kind=node.kind,
+        left_keys=node.left_keys,
+        right_keys=node.right_keys,
+        condition=node.condition,
+        interval=node.interval,
+        null_safe=node.null_safe,
+        left_unique=smallest_key(known[0].unique),
+        right_unique=smallest_key(known[1].unique),
+        ttl_ms=0 if node.interval else tr.ttl_ms,
+    )
+    hashed = node.left_keys if node.left_keys and node.kind in ("inner", "left", "semi", "anti") else None
+    if node.interval:
+        low, high = node.interval[2], node.interval[3]
+        keeps = f"rows of both sides while right.time BETWEEN left.time + {low} µs AND left.time + {high} µs can match"
+        return tr.add(
+            node, "interval-join", f"IntervalJoin({node.kind})", spec, [first, second],
+            parallelism=parallelism, hashed=hashed, keeps=keeps,
+        )  # fmt: skip
+    return tr.add(
+        node, "join", f"Join({node.kind})", spec, [first, second], parallelism=parallelism, hashed=hashed,
+        keeps="all rows of both sides" + tr.ttl_words(),
+    )  # fmt: skip
+
+
+def _top_rows(tr: Translator, node: n.Join, spec: s.WindowMaximumSpec) -> tuple[OperatorInput, OperatorInput]:
+    """Both inputs of a join with a maximum, without rows that are beaten already."""
+    rows = tr.visit(node.left)
+    top = tr.add(node.left, "window-maximum", "WindowMaximum", spec, [rows], hashed=rows.source.hashed)
+    # Others that read the same rows need them all.
+    everything = tr.memo[id(node.left)]
+    tr.memo[id(node.left)] = OperatorInput(top)
+    right = tr.visit(node.right)
+    tr.memo[id(node.left)] = everything
+    return OperatorInput(top), right
+
+
+def _check_unbounded(tr: Translator, node: n.Join, known: tuple) -> None:
+    if all(p.bounded for p in known) or tr.ttl_ms:
+        return
+    if JOIN_UNBOUNDED_STATE.read(tr.config) == "allow":
+        return
+    sides = [word for word, p in zip(("left", "right"), known, strict=True) if not p.bounded]
+    raise UnsupportedError(
+        "this join keeps every row for ever: it has no window, no time bound and no TTL",
+        expected="a time bound on both event-time columns (interval join), equal windows, or a state TTL",
+        got=f"a regular {node.kind} join with unbounded input on the {' and '.join(sides)} side",
+        remedy="SET 'table.exec.state.ttl' = '1 d', add e.g. r.ts BETWEEN l.ts - INTERVAL '1' HOUR AND l.ts, "
+        "or SET 'table.exec.join.unbounded-state' = 'allow'",
+    )
+
+
+def _window_join(tr: Translator, node: n.Join, left: OperatorInput, right: OperatorInput) -> PlannedOperator:
+    assert node.window is not None
+    # Without a key of its own the join spreads over the subtasks by window.
+    left_keys = node.left_keys or (node.window[0][1],)
+    right_keys = node.right_keys or (node.window[1][1],)
+    first, parallelism = tr.keyed(left, left_keys)
+    second, _ = tr.keyed(right, right_keys)
+    spec = s.WindowJoinSpec(
+        kind=node.kind,
+        left_keys=left_keys,
+        right_keys=right_keys,
+        left_window=node.window[0],
+        right_window=node.window[1],
+        condition=node.condition,
+    )
+    return tr.add(
+        node, "window-join", f"WindowJoin({node.kind})", spec, [first, second], parallelism=parallelism,
+        keeps="rows of both sides until their window ends",
+    )  # fmt: skip
+
+
+def temporal_join(tr: Translator, node: n.TemporalJoin) -> PlannedOperator:
+    left = tr.visit(node.left)
+    if not node.left_keys:
+        raise UnsupportedError(
+            "a temporal join without an equality", expected="ON l.key = r.key", remedy="add the key to ON"
+        )
+    if node.lookup:
+        return _lookup(tr, node, left)
+    right = tr.visit(node.right)
+    assert node.left_time is not None
+    assert node.right_time is not None
+    first, parallelism = tr.keyed(left, node.left_keys)
+    second, _ = tr.keyed(right, node.right_keys)
+    spec = s.TemporalJoinSpec(
+        kind=node.kind, left_keys=node.left_keys, right_keys=node.right_keys, left_time=node.left_time,
+        right_time=node.right_time, condition=node.condition,
+    )  # fmt: skip
+    return tr.add(
+        node, "temporal-join", f"TemporalJoin({node.kind})", spec, [first, second], parallelism=parallelism,
+        hashed=node.left_keys, keeps="left rows until the watermark, right versions until superseded",
+    )  # fmt: skip
+
+
+def _lookup(tr: Translator, node: n.TemporalJoin, left: OperatorInput) -> PlannedOperator:
+    right = node.right
+    if not isinstance(right, n.Scan) or right.table.computed is not None:
+        raise UnsupportedError(
+            "a lookup join with something other than a plain table",
+            expected="JOIN t FOR SYSTEM_TIME AS OF with a table without computed columns",
+        )
+    columns = right.projection if right.projection is not None else tuple(range(len(right.table.schema)))
+    spec = s.LookupJoinSpec(
+        kind=node.kind, connector=right.table.connector, options=right.table.options,
+        schema=right.table.physical, left_keys=node.left_keys,
+        right_keys=tuple(columns[k] for k in node.right_keys), projection=columns, condition=node.condition,
+    )  # fmt: skip
+    return tr.add(node, "lookup-join", f"LookupJoin({right.table.name})", spec, [left], keeps="a cache")

@@ -1,0 +1,198 @@
+"""Logical nodes → operators with specs, partitioning and parallelism."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from penstock.config import ON_ERROR, RUNTIME_MODE, STATE_TTL_MS
+from penstock.errors import UnsupportedError
+from penstock.jobgraph import specs as s
+from penstock.jobgraph.graph import Global, Hash
+from penstock.plan import nodes as n
+from penstock.plan.changelog import ChangelogModes
+from penstock.plan.operators import OperatorInput, PlannedOperator
+from penstock.plan.properties import Analysis
+from penstock.plan.rewriting import Interner
+from penstock.plan.translation import aggregates, joins, ordering, outputs, sources
+from penstock.types.logical import Schema
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+
+def is_bounded_final(plan: n.LogicalPlan) -> bool:
+    """Whether the job gives final rows once: all inputs bounded, and not asked to stream."""
+    mode = RUNTIME_MODE.read(plan.config)
+    bounded = all(Analysis().of(sink).bounded for sink in plan.sinks)
+    if mode == "BATCH" and not bounded:
+        raise UnsupportedError(
+            "the job is unbounded, but batch mode is set",
+            expected="bounded inputs with execution.runtime-mode = BATCH",
+            got="an unbounded source",
+            remedy="SET 'execution.runtime-mode' = 'STREAMING', or bound the sources",
+        )
+    return bounded and mode != "STREAMING"
+
+
+class Translator:
+    """The state of one translation; the node's own rules are in the sibling modules."""
+
+    def __init__(self, plan: n.LogicalPlan, analysis: Analysis, parallelism: int) -> None:
+        self.plan = plan
+        self.config = plan.config
+        self.parallelism = parallelism
+        self.ttl_ms = STATE_TTL_MS.read(plan.config)
+        self.on_error: Any = ON_ERROR.read(plan.config)
+        self.interner = Interner()
+        self.sinks: list[n.Sink] = [self.interner.intern(sink) for sink in plan.sinks]  # type: ignore[misc]
+        self.analysis = analysis
+        self.modes = ChangelogModes(self.sinks, analysis)
+        self.operators: list[PlannedOperator] = []
+        self.memo: dict[int, OperatorInput] = {}
+        self._uids: dict[str, int] = {}
+
+    def translate(self) -> list[PlannedOperator]:
+        """Operators in topological order."""
+        done: set[int] = set()
+        for sink in self.sinks:
+            if id(sink) not in done:
+                done.add(id(sink))
+                outputs.sink(self, sink)
+        return self.operators
+
+    def visit(self, node: n.Node) -> OperatorInput:
+        """Where the node's rows come from."""
+        found = self.memo.get(id(node))
+        if found is None:
+            made = self._translate(node)
+            found = OperatorInput(made) if isinstance(made, PlannedOperator) else made
+            self.memo[id(node)] = found
+        return OperatorInput(found.source, found.partitioning, found.tag)
+
+    def add(
+        self,
+        node: n.Node,
+        kind: str,
+        name: str,
+        spec: s.OperatorSpec,
+        inputs: Sequence[OperatorInput | list[OperatorInput]],
+        *,
+        output: Schema | None = None,
+        parallelism: int | None = None,
+        hashed: tuple[int, ...] | None = None,
+        uid: str | None = None,
+        keeps: str = "",
+        side_outputs: dict[str, Schema] | None = None,
+        guarantee: str = "",
+        mode: str | None = None,
+    ) -> PlannedOperator:
+        ports = [i if isinstance(i, list) else [i] for i in inputs]
+        if parallelism is None:
+            parallelism = max(
+                (i.source.parallelism for port in ports for i in port), default=self.parallelism
+            )
+        op = PlannedOperator(
+            uid=self.uid(uid or f"{kind}-{self.interner.fingerprint(node)}"),
+            name=name,
+            spec=spec,
+            inputs=ports,
+            output=output or node.schema,
+            parallelism=parallelism,
+            side_outputs=side_outputs or {},
+            hashed=hashed,
+            mode=mode or self.modes.mode(node),
+            keeps=keeps,
+            guarantee=guarantee,
+        )
+        self.operators.append(op)
+        return op
+
+    def uid(self, wanted: str) -> str:
+        seen = self._uids.get(wanted, 0)
+        self._uids[wanted] = seen + 1
+        return wanted if not seen else f"{wanted}-{seen}"
+
+    def keyed(self, inp: OperatorInput, keys: tuple[int, ...]) -> tuple[OperatorInput, int]:
+        """The input partitioned by ``keys`` and the parallelism behind it."""
+        if not keys:
+            same = inp.source.parallelism == 1
+            return OperatorInput(inp.source, None if same else Global(), inp.tag), 1
+        if inp.tag is None and inp.source.hashed == keys and inp.source.parallelism == self.parallelism:
+            return OperatorInput(inp.source, None, inp.tag), self.parallelism
+        return OperatorInput(inp.source, Hash(keys), inp.tag), self.parallelism
+
+    def single(self, inp: OperatorInput) -> OperatorInput:
+        return self.keyed(inp, ())[0]
+
+    def shared(self, node: n.Node) -> bool:
+        return id(node) in self.memo
+
+    def ttl_words(self) -> str:
+        return f" for {self.ttl_ms} ms after its last change" if self.ttl_ms else ", for ever"
+
+    def _translate(self, node: n.Node) -> PlannedOperator | OperatorInput:
+        spec: s.OperatorSpec
+        match node:
+            case n.Scan():
+                return sources.scan(self, node)
+            case n.Values():
+                spec = s.CollectionSourceSpec(data=node.data, watermark=node.watermark)
+                return self.add(node, "values", "Values", spec, [], parallelism=1, guarantee="exactly-once")
+            case n.Filter():
+                return sources.calc(self, node, node.input, node.condition, None)
+            case n.Project():
+                if isinstance(node.input, n.Filter) and not self.shared(node.input):
+                    return sources.calc(self, node, node.input.input, node.input.condition, node.expressions)
+                return sources.calc(self, node, node.input, None, node.expressions)
+            case n.AssignWatermarks():
+                spec = s.AssignWatermarksSpec(
+                    watermark=node.watermark, timestamp_function=node.timestamp_function
+                )
+                return self.add(node, "watermark", "AssignWatermarks", spec, [self.visit(node.input)])
+            case n.WindowTable():
+                return aggregates.window_table(self, node)
+            case n.Expand():
+                spec = s.ExpandSpec(projections=node.projections)
+                name = f"Expand({len(node.projections)} grouping sets)"
+                return self.add(node, "expand", name, spec, [self.visit(node.input)])
+            case n.Aggregate():
+                return aggregates.aggregate(self, node)
+            case n.WindowAggregate():
+                return aggregates.window_aggregate(self, node)
+            case n.Join():
+                return joins.join(self, node)
+            case n.TemporalJoin():
+                return joins.temporal_join(self, node)
+            case n.Union_():
+                return outputs.union(self, node)
+            case n.SetOperation():
+                return outputs.set_operation(self, node)
+            case n.Sort():
+                return ordering.sort(self, node)
+            case n.Limit():
+                spec = s.LimitSpec(offset=node.offset, limit=node.limit)
+                return self.add(
+                    node,
+                    "limit",
+                    f"Limit({node.limit})",
+                    spec,
+                    [self.single(self.visit(node.input))],
+                    parallelism=1,
+                )
+            case n.TopN():
+                return ordering.top_n(self, node)
+            case n.Over():
+                return ordering.over(self, node)
+            case n.Correlate():
+                spec = s.TableFunctionSpec(
+                    function=node.function, args=node.args, kind=node.kind, builtin=node.builtin, per=node.per,
+                    on_error=self.on_error,
+                )  # fmt: skip
+                return self.add(
+                    node, "table-function", f"Correlate({node.function})", spec, [self.visit(node.input)]
+                )
+            case n.Transform():
+                return outputs.transform(self, node)
+            case n.SideOutput():
+                return OperatorInput(self.visit(node.input).source, None, node.tag)
+        raise AssertionError(node)
