@@ -14,6 +14,7 @@ from penstock.sql import statements as st
 from penstock.sql.catalog import sink_ref, source_ref
 from penstock.sql.errors import Source
 from penstock.sql.functions import user_function
+from penstock.sql.parsing import parse_script
 from penstock.sql.queries import QueryBinder
 from penstock.sql.session import SqlSession
 from penstock.types import logical as t
@@ -32,7 +33,7 @@ class Tables:
 
     def execute(self, script: str) -> dict[str, str]:
         """Declarations (CREATE …, DROP, SET); the settings after them."""
-        for statement in st.parse_script(script):
+        for statement in parse_script(script):
             if isinstance(statement, (st.Query, st.Insert, st.StatementSet)):
                 raise UnsupportedError(
                     "a query in execute_sql of the DataStream API",
@@ -59,7 +60,7 @@ class Tables:
 
     def query(self, text: str) -> Transformation:
         """The rows of an append-only query."""
-        statements = st.parse_script(text)
+        statements = parse_script(text)
         if len(statements) != 1 or not isinstance(statements[0], st.Query):
             raise UnsupportedError("not a query", expected="one SELECT", got=text[:60])
         binder = QueryBinder(self._session.catalog, self._session.config, Source(statements[0].text))

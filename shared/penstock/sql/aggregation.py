@@ -15,9 +15,9 @@ from penstock.functions.expr import AggregateCall, Expr, InputRef, Literal
 from penstock.functions.registry import make_call
 from penstock.plan import nodes as n
 from penstock.plan.rewriting import plain, position
-from penstock.sql.dialect import JsonCall
 from penstock.sql.expressions import ExpressionBinder, column_parts, function_name
 from penstock.sql.scope import Relation, unique_schema
+from penstock.sql.syntax import JsonCall
 from penstock.sql.windows import GroupWindow, group_window, window_types
 from penstock.types import logical as t
 

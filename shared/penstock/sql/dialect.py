@@ -13,81 +13,19 @@ from sqlglot import exp
 from sqlglot import parser as sg_parser
 from sqlglot import tokens as sg_tokens
 from sqlglot.dialects.dialect import Dialect
-from sqlglot.errors import ErrorLevel, ParseError
+from sqlglot.errors import ErrorLevel
 from sqlglot.tokens import TokenType
 
-from penstock.errors import PenstockError, SqlError
-from penstock.sql.errors import position_in
+from penstock.sql.function_syntax import FunctionSyntax
+from penstock.sql.parser_base import UNITS
+from penstock.sql.syntax import AsOf, Descriptor, TableArgument, TableFunction, TypedCast, TypedLiteral
 from penstock.types import logical as t
-
-
-class TypedCast(exp.Expression):
-    """CAST / TRY_CAST; the target ``LogicalType`` is in ``meta['type']``. ``difference``:
-    ``(a - b) unit`` as an interval instead."""
-
-    arg_types: ClassVar[dict[str, bool]] = {"this": True, "safe": False, "difference": False}
-
-
-class TypedLiteral(exp.Expression):
-    """DATE '…', TIME '…', TIMESTAMP '…', INTERVAL '…' unit: ``kind`` and ``text``."""
-
-    arg_types: ClassVar[dict[str, bool]] = {"kind": True, "text": True, "unit": False, "to": False}
-
-
-class TableArgument(exp.Expression):
-    """``TABLE t [PARTITION BY …]`` inside a table function."""
-
-    arg_types: ClassVar[dict[str, bool]] = {"this": True, "partition_by": False}
-
-
-class Descriptor(exp.Expression):
-    """``DESCRIPTOR(column)``."""
-
-    arg_types: ClassVar[dict[str, bool]] = {"expressions": True}
-
-
-class TableFunction(exp.Expression):
-    """``TABLE(f(…))`` and ``LATERAL TABLE(f(…))``."""
-
-    arg_types: ClassVar[dict[str, bool]] = {"name": True, "expressions": False, "alias": False}
-
-
-class AsOf(exp.Expression):
-    """``t FOR SYSTEM_TIME AS OF expr``; ``this`` is the table."""
-
-    arg_types: ClassVar[dict[str, bool]] = {"this": True, "time": True, "alias": False}
-
-
-class JsonCall(exp.Expression):
-    """A JSON function with clauses: ``options`` is a plain dict in ``meta``."""
-
-    arg_types: ClassVar[dict[str, bool]] = {"name": True, "expressions": False}
-
-
-UNITS = (
-    "MILLENNIUM", "CENTURY", "DECADE", "YEAR", "QUARTER", "MONTH", "WEEK", "DAY", "DOY", "DOW",
-    "ISODOW", "ISOYEAR", "HOUR", "MINUTE", "SECOND", "MILLISECOND", "MICROSECOND", "NANOSECOND",
-    "EPOCH",
-)  # fmt: skip
 
 #: Functions written without parentheses.
 BARE_FUNCTIONS = frozenset(
     {"CURRENT_DATE", "CURRENT_TIME", "CURRENT_TIMESTAMP", "LOCALTIME", "LOCALTIMESTAMP",
      "CURRENT_DATABASE", "CURRENT_CATALOG", "CURRENT_USER", "SESSION_USER", "PI", "E"}
 ) - {"PI", "E"}  # fmt: skip
-
-_SIMPLE_TYPES: dict[str, t.LogicalType] = {
-    "BOOLEAN": t.BooleanType(), "TINYINT": t.TinyIntType(), "SMALLINT": t.SmallIntType(),
-    "INT": t.IntType(), "INTEGER": t.IntType(), "BIGINT": t.BigIntType(), "FLOAT": t.FloatType(),
-    "DOUBLE": t.DoubleType(), "STRING": t.VarCharType(), "BYTES": t.VarBinaryType(),
-    "DATE": t.DateType(), "NULL": t.NullType(),
-}  # fmt: skip
-
-
-def _token_name(token: Any) -> str:
-    if not token or token.token_type == TokenType.SENTINEL:
-        return "end of statement"
-    return f"'{token.text}'"
 
 
 class FlinkTokenizer(sg_tokens.Tokenizer):
@@ -107,7 +45,7 @@ class FlinkTokenizer(sg_tokens.Tokenizer):
     }
 
 
-class FlinkParser(sg_parser.Parser):
+class FlinkParser(FunctionSyntax):
     """Expressions, types and table references of Flink SQL."""
 
     FUNCTIONS: ClassVar = {}
@@ -143,223 +81,6 @@ class FlinkParser(sg_parser.Parser):
         "JSON_ARRAY": lambda self: self._flink_json_array("JSON_ARRAY"),
         "JSON_ARRAYAGG": lambda self: self._flink_json_array("JSON_ARRAYAGG"),
     }
-
-    # -- errors and places ------------------------------------------------------------
-
-    def raise_error(self, message: str, token: Any = None) -> None:
-        token = token or self._curr
-        ended = not token or token.token_type == TokenType.SENTINEL
-        if ended:
-            token, got = self._prev, "end of statement"
-        else:
-            got = _token_name(token)
-        message = message.split(" but got <Token")[0]
-        error = ParseError(message)
-        expected = None
-        if message.startswith("Expect"):
-            expected = message.split(" ", 1)[1]
-            message = f"syntax error at {got}"
-        elif message.startswith("Invalid expression / Unexpected token"):
-            expected = "the end of the statement, an operator or another clause"
-            message = f"syntax error at {got}"
-        elif message.startswith("Required keyword"):
-            expected = "an expression"
-            message = f"syntax error at {got}: an operand is missing"
-        start = (token.end + 1 if ended else token.start) if token else 0
-        error.sql_error = SqlError(  # type: ignore[attr-defined]
-            message, expected=expected, got=got, where=str(position_in(self.sql, start))
-        )
-        raise error
-
-    def expression(self, instance: Any, token: Any = None, comments: Any = None) -> Any:
-        if (
-            token is None
-            and "start" not in instance.meta
-            and not any("start" in child.meta for child in instance.iter_expressions())
-        ):
-            token = self._prev
-        return super().expression(instance, token, comments)
-
-    def _parse_csv(self, parse_method: Any, sep: Any = TokenType.COMMA) -> list[Any]:
-        items = [parse_method()]
-        while self._match(sep):
-            item = parse_method()
-            if item is None:
-                self.raise_error("Expecting another item after ','")
-            items.append(item)
-        return [item for item in items if item is not None]
-
-    def _expect(self, *texts: str) -> None:
-        for text in texts:
-            if not self._match_text_seq(text):
-                self.raise_error(f"Expecting {text}")
-
-    def _require(self, value: Any, what: str) -> Any:
-        if value is None:
-            self.raise_error(f"Expecting {what}")
-        return value
-
-    def _name(self, what: str = "a name") -> exp.Identifier:
-        return self._require(self._parse_id_var(any_token=False), what)
-
-    def _text(self, what: str) -> str:
-        if not self._match(TokenType.STRING):
-            self.raise_error(f"Expecting {what}")
-        return self._prev.text
-
-    def _whole(self, what: str) -> int:
-        if not self._match(TokenType.NUMBER):
-            self.raise_error(f"Expecting {what}")
-        return int(self._prev.text)
-
-    # -- types ------------------------------------------------------------------------
-
-    def flink_type(self) -> t.LogicalType:
-        """A type with its nullability, from the current token."""
-        token = self._curr
-        try:
-            type_ = self._base_type()
-        except PenstockError as err:
-            raise SqlError(
-                err.message,
-                expected=err.expected,
-                got=err.got,
-                where=err.where or str(position_in(self.sql, token.start)),
-            ) from None
-        while True:
-            if self._match_text_seq("ARRAY"):
-                type_ = t.ArrayType(type_)
-            elif self._match_text_seq("MULTISET"):
-                type_ = t.MultisetType(type_)
-            elif self._match_text_seq("NOT", "NULL"):
-                type_ = type_.not_null
-            elif self._match_text_seq("NULL"):
-                type_ = type_.with_nullable(True)
-            else:
-                return type_
-
-    def _base_type(self) -> t.LogicalType:
-        token = self._curr
-        name = token.text.upper() if token else ""
-        simple = _SIMPLE_TYPES.get(name)
-        if simple is not None:
-            self._advance()
-            if name == "DOUBLE":
-                self._match_text_seq("PRECISION")
-            return simple
-        length_types = {"CHAR": t.CharType, "CHARACTER": t.CharType, "VARCHAR": t.VarCharType,
-                        "BINARY": t.BinaryType, "VARBINARY": t.VarBinaryType}  # fmt: skip
-        if name in length_types:
-            self._advance()
-            cls = length_types[name]
-            if name == "CHARACTER" and self._match_text_seq("VARYING"):
-                cls = t.VarCharType
-            given = self._parenthesised_numbers(1)
-            return cls(given[0] if given else 1)  # type: ignore[return-value]
-        if name in ("DECIMAL", "DEC", "NUMERIC"):
-            self._advance()
-            given = self._parenthesised_numbers(2)
-            return t.DecimalType(given[0] if given else 10, given[1] if len(given) > 1 else 0)
-        if name == "TIME":
-            self._advance()
-            given = self._parenthesised_numbers(1)
-            self._match_text_seq("WITHOUT", "TIME", "ZONE")
-            return t.TimeType(given[0] if given else 0)
-        if name in ("TIMESTAMP", "TIMESTAMP_LTZ"):
-            self._advance()
-            given = self._parenthesised_numbers(1)
-            precision = given[0] if given else 6
-            if name == "TIMESTAMP_LTZ" or self._match_text_seq("WITH", "LOCAL", "TIME", "ZONE"):
-                return t.TimestampLtzType(precision)
-            if self._match_text_seq("WITH", "TIME", "ZONE"):
-                self.raise_error("Expecting LOCAL TIME ZONE (TIMESTAMP WITH TIME ZONE is not a type)")
-            self._match_text_seq("WITHOUT", "TIME", "ZONE")
-            return t.TimestampType(precision)
-        if name == "INTERVAL":
-            self._advance()
-            unit = self._unit()
-            to = self._unit() if self._match_text_seq("TO") else unit
-            months = unit in ("YEAR", "MONTH") and to in ("YEAR", "MONTH")
-            return t.YearMonthIntervalType() if months else t.DayTimeIntervalType()
-        if name == "ARRAY":
-            self._advance()
-            return t.ArrayType(self._angled(self.flink_type))
-        if name == "MULTISET":
-            self._advance()
-            return t.MultisetType(self._angled(self.flink_type))
-        if name == "MAP":
-            self._advance()
-            return self._angled(self._map_parts)
-        if name == "ROW":
-            self._advance()
-            return self._row_type()
-        self.raise_error(
-            "Expecting a type (BOOLEAN, INT, BIGINT, DOUBLE, DECIMAL(p, s), STRING, TIMESTAMP(3), ROW<…> …)"
-        )
-        raise AssertionError  # raise_error never returns
-
-    def _parenthesised_numbers(self, most: int) -> list[int]:
-        if not self._match(TokenType.L_PAREN):
-            return []
-        numbers = [self._whole("a whole number")]
-        while len(numbers) < most and self._match(TokenType.COMMA):
-            numbers.append(self._whole("a whole number"))
-        self._close()
-        return numbers
-
-    def _close(self) -> None:
-        if not self._match(TokenType.R_PAREN):
-            self.raise_error("Expecting ')'")
-
-    def _open(self) -> None:
-        if not self._match(TokenType.L_PAREN):
-            self.raise_error("Expecting '('")
-
-    def _angled(self, inner: Any) -> Any:
-        if not self._match(TokenType.LT):
-            self.raise_error("Expecting '<'")
-        value = inner()
-        self._close_angle()
-        return value
-
-    def _close_angle(self) -> None:
-        if not self._match(TokenType.GT):
-            self.raise_error("Expecting '>'")
-
-    def _map_parts(self) -> t.MapType:
-        key = self.flink_type()
-        if not self._match(TokenType.COMMA):
-            self.raise_error("Expecting ',' between key and value type")
-        return t.MapType(key, self.flink_type())
-
-    def _row_type(self) -> t.RowType:
-        closing = TokenType.GT
-        if self._match(TokenType.L_PAREN):
-            closing = TokenType.R_PAREN
-        elif self._match(TokenType.NEQ):  # ROW<>
-            return t.RowType(())
-        elif not self._match(TokenType.LT):
-            self.raise_error("Expecting '<' after ROW")
-        fields: list[t.Field] = []
-        while not self._match(closing):
-            if fields and not self._match(TokenType.COMMA):
-                self.raise_error("Expecting ',' or the end of the ROW type")
-            name = self._require(self._parse_id_var(any_token=True), "a field name").name
-            type_ = self.flink_type()
-            if self._match(TokenType.STRING):
-                pass  # a field's comment carries no meaning
-            fields.append(t.Field(name, type_))
-        return t.RowType(tuple(fields))
-
-    def _unit(self) -> str:
-        text = self._curr.text.upper() if self._curr else ""
-        unit = text[:-1] if text.endswith("S") and text[:-1] in UNITS else text
-        if unit not in UNITS:
-            self.raise_error("Expecting a time unit (YEAR, MONTH, DAY, HOUR, MINUTE, SECOND …)")
-        self._advance()
-        if unit in ("YEAR", "MONTH", "DAY", "HOUR", "MINUTE", "SECOND"):
-            self._parenthesised_numbers(2)
-        return unit
 
     # -- expressions --------------------------------------------------------------------
 
@@ -433,160 +154,6 @@ class FlinkParser(sg_parser.Parser):
 
     def _parse_types(self, *_: Any, **__: Any) -> Any:
         return None
-
-    def _call(self, name: str, *args: Any) -> exp.Expression:
-        given = [a for a in args if a is not None]
-        return exp.Anonymous(this=name, expressions=given)
-
-    def _operand(self) -> exp.Expression:
-        return self._require(self._parse_disjunction(), "an expression")
-
-    def _flink_cast(self, safe: bool) -> exp.Expression:
-        this = self._operand()
-        if not self._match(TokenType.ALIAS):
-            self.raise_error("Expecting AS and a type")
-        node = TypedCast(this=this, safe=safe)
-        node.meta["type"] = self.flink_type()
-        return node
-
-    def _word(self, text: str) -> exp.Expression:
-        return self.expression(exp.Literal.string(text), self._prev)
-
-    def _flink_extract(self) -> exp.Expression:
-        unit = self._word(self._unit())
-        self._expect("FROM")
-        return self._call("EXTRACT", unit, self._operand())
-
-    def _flink_trim(self) -> exp.Expression:
-        side = "BOTH"
-        for word in ("BOTH", "LEADING", "TRAILING"):
-            if self._match_text_seq(word):
-                side = word
-        if self._match_text_seq("FROM"):
-            return self._call("TRIM", self._word(side), self._word(" "), self._operand())
-        first = self._operand()
-        if self._match_text_seq("FROM"):
-            return self._call("TRIM", self._word(side), first, self._operand())
-        if self._match(TokenType.COMMA):
-            return self._call("TRIM", self._word(side), self._operand(), first)
-        return self._call("TRIM", self._word(side), self._word(" "), first)
-
-    def _flink_substring(self) -> exp.Expression:
-        args = [self._operand()]
-        if self._match_text_seq("FROM"):
-            args.append(self._operand())
-            if self._match_text_seq("FOR"):
-                args.append(self._operand())
-        else:
-            while self._match(TokenType.COMMA):
-                args.append(self._operand())
-        return self._call("SUBSTRING", *args)
-
-    def _flink_position(self) -> exp.Expression:
-        what = self._require(self._parse_bitwise(), "an expression")
-        self._expect("IN")
-        return self._call("POSITION", what, self._operand())
-
-    def _flink_overlay(self) -> exp.Expression:
-        args = [self._operand()]
-        self._expect("PLACING")
-        args.append(self._operand())
-        self._expect("FROM")
-        args.append(self._operand())
-        if self._match_text_seq("FOR"):
-            args.append(self._operand())
-        return self._call("OVERLAY", *args)
-
-    def _flink_ceil_floor(self, name: str) -> exp.Expression:
-        this = self._operand()
-        if self._match_text_seq("TO"):
-            return self._call(name, this, self._word(self._unit()))
-        return self._call(name, this)
-
-    def _flink_unit_first(self, name: str) -> exp.Expression:
-        unit = self._word(self._unit())
-        args = []
-        while self._match(TokenType.COMMA):
-            args.append(self._operand())
-        return self._call(name, unit, *args)
-
-    def _flink_json(self, name: str) -> exp.Expression:
-        args = [self._operand()]
-        while self._match(TokenType.COMMA):
-            args.append(self._operand())
-        options: dict[str, Any] = {}
-        if self._match_text_seq("RETURNING"):
-            options["returning"] = self.flink_type()
-        if self._match_text_seq("WITHOUT"):
-            self._match_text_seq("ARRAY")
-            self._expect("WRAPPER")
-            options["wrapper"] = "WITHOUT"
-        elif self._match_text_seq("WITH"):
-            kind = "CONDITIONAL" if self._match_text_seq("CONDITIONAL") else "UNCONDITIONAL"
-            self._match_text_seq("UNCONDITIONAL")
-            self._match_text_seq("ARRAY")
-            self._expect("WRAPPER")
-            options["wrapper"] = kind
-        while True:
-            index = self._index
-            behaviour: Any = None
-            if self._match_text_seq("DEFAULT"):
-                behaviour = ("DEFAULT", self._require(self._parse_bitwise(), "a default value"))
-            else:
-                for words in (("EMPTY", "ARRAY"), ("EMPTY", "OBJECT"), ("NULL",), ("ERROR",), ("TRUE",),
-                              ("FALSE",), ("UNKNOWN",)):  # fmt: skip
-                    if self._match_text_seq(*words):
-                        behaviour = (" ".join(words), None)
-                        break
-            if behaviour is None or not self._match_text_seq("ON"):
-                self._retreat(index)
-                break
-            if self._match_text_seq("EMPTY"):
-                options["on_empty"] = behaviour
-            else:
-                self._expect("ERROR")
-                options["on_error"] = behaviour
-        node = JsonCall(name=name, expressions=args)
-        node.meta["options"] = options
-        return node
-
-    def _on_null(self, default: str) -> str:
-        for word in ("NULL", "ABSENT"):
-            if self._match_text_seq(word, "ON", "NULL"):
-                return word
-        return default
-
-    def _flink_json_object(self, name: str) -> exp.Expression:
-        args: list[Any] = []
-        while not self._match(TokenType.R_PAREN, advance=False):
-            if self._match_text_seq("NULL", "ON", "NULL", advance=False) or self._match_text_seq(
-                "ABSENT", "ON", "NULL", advance=False
-            ):
-                break
-            if args and not self._match(TokenType.COMMA):
-                self.raise_error("Expecting ','")
-            self._match_text_seq("KEY")
-            args.append(self._require(self._parse_bitwise(), "a key"))
-            if not self._match(TokenType.COLON):
-                self._expect("VALUE")
-            args.append(self._operand())
-        node = JsonCall(name=name, expressions=args)
-        node.meta["options"] = {"on_null": self._on_null("NULL")}
-        return node
-
-    def _flink_json_array(self, name: str) -> exp.Expression:
-        args: list[Any] = []
-        while not self._match(TokenType.R_PAREN, advance=False):
-            if self._match_text_seq("NULL", "ON", "NULL", advance=False) or self._match_text_seq(
-                "ABSENT", "ON", "NULL", advance=False
-            ):
-                break
-            if args and not self._match(TokenType.COMMA):
-                self.raise_error("Expecting ','")
-            args.append(self._operand())
-        node = JsonCall(name=name, expressions=args)
-        node.meta["options"] = {"on_null": self._on_null("ABSENT")}
-        return node
 
     # -- table references ---------------------------------------------------------------
 
@@ -665,7 +232,7 @@ class FlinkParser(sg_parser.Parser):
 
 
 class Flink(Dialect):
-    """Registered with sqlglot as ``flink``; used through ``statements.parse_script``."""
+    """Registered with sqlglot as ``flink``; used through ``parsing.parse_script``."""
 
     Tokenizer = FlinkTokenizer
     Parser = FlinkParser

@@ -12,7 +12,7 @@ from penstock.errors import PenstockError, SqlError
 from penstock.functions.expr import Expr, Literal, PythonCall
 from penstock.functions.registry import field_access, make_call
 from penstock.sql import literals
-from penstock.sql.dialect import JsonCall, TypedCast, TypedLiteral
+from penstock.sql.syntax import JsonCall, TypedCast, TypedLiteral
 from penstock.types import logical as t
 
 if TYPE_CHECKING:

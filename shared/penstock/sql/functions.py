@@ -229,7 +229,7 @@ def _type(declared: Any) -> LogicalType:
     from penstock.api.typeinfo import LOGICAL_TYPES
 
     if isinstance(declared, str):
-        from penstock.sql.statements import parse_type
+        from penstock.sql.parsing import parse_type
 
         return parse_type(declared)
     if isinstance(declared, LOGICAL_TYPES):

@@ -8,9 +8,9 @@ from sqlglot import exp
 
 from penstock.functions.expr import Expr, InputRef, Literal
 from penstock.plan import nodes as n
-from penstock.sql.dialect import AsOf, TableFunction
 from penstock.sql.expressions import ExpressionBinder, column_parts
 from penstock.sql.scope import Relation, joined, joined_schema
+from penstock.sql.syntax import AsOf, TableFunction
 from penstock.types import logical as t
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from penstock.functions.expr import Literal
 from penstock.types import logical as t
 
 if TYPE_CHECKING:
-    from penstock.sql.dialect import TypedLiteral
+    from penstock.sql.syntax import TypedLiteral
 
 _UNIT_US = {"DAY": 86_400_000_000, "HOUR": 3_600_000_000, "MINUTE": 60_000_000, "SECOND": 1_000_000,
             "WEEK": 7 * 86_400_000_000}  # fmt: skip

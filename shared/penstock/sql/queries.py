@@ -19,13 +19,14 @@ from penstock.plan.properties import Analysis
 from penstock.plan.rewriting import plain, position
 from penstock.sql.aggregation import Aggregation, aggregate_nodes
 from penstock.sql.catalog import source_ref, with_options
-from penstock.sql.dialect import AsOf, TableArgument, TableFunction
 from penstock.sql.errors import Source
 from penstock.sql.expressions import ExpressionBinder, column_parts, dotted_parts, literal_number
 from penstock.sql.joins import bind_condition_subquery, bind_correlate, bind_join, make_join, scalar_subquery
 from penstock.sql.overs import Overs, window_nodes
+from penstock.sql.parsing import hint_options
 from penstock.sql.scope import Relation, ScopeColumn, unique_schema
-from penstock.sql.statements import catalog_name, hint_options
+from penstock.sql.statements import catalog_name
+from penstock.sql.syntax import AsOf, TableArgument, TableFunction
 from penstock.sql.values import values_node
 from penstock.sql.windows import WINDOW_FUNCTIONS, bind_window_table
 from penstock.types import logical as t

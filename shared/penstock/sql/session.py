@@ -19,6 +19,7 @@ from penstock.sql import statements as st
 from penstock.sql.catalog import Catalog, View, build_table, sink_ref, with_options
 from penstock.sql.errors import Position, Source, did_you_mean
 from penstock.sql.functions import load_function
+from penstock.sql.parsing import parse_script
 from penstock.sql.queries import QueryBinder
 from penstock.sql.scope import Relation
 from penstock.sql.show import describe_rows, show_rows
@@ -72,7 +73,7 @@ class SqlSession:
 
     def execute(self, statement_text: str) -> StatementResult:
         """One statement. SqlError when the text holds none or several."""
-        statements = st.parse_script(statement_text)
+        statements = parse_script(statement_text)
         if len(statements) != 1:
             raise SqlError(
                 "one statement is expected", got=f"{len(statements)} statements", where="line 1, column 1"
@@ -81,7 +82,7 @@ class SqlSession:
 
     def run_script(self, text: str) -> Iterator[StatementResult]:
         """Each statement's result, as it is asked for. The whole text is parsed first."""
-        for statement in st.parse_script(text):
+        for statement in parse_script(text):
             yield self.run(statement)
 
     def run(self, statement: st.Statement) -> StatementResult:
@@ -464,7 +465,7 @@ def plan_script(
     inserts: list[st.Insert] = []
     queries: list[st.Query] = []
     first = Position()
-    for statement in st.parse_script(text):
+    for statement in parse_script(text):
         match statement:
             case st.Insert():
                 inserts.append(statement)

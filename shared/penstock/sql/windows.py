@@ -11,9 +11,9 @@ from sqlglot import exp
 from penstock.functions.expr import Expr, InputRef, Literal
 from penstock.jobgraph.specs import WindowSpec
 from penstock.plan import nodes as n
-from penstock.sql.dialect import Descriptor, TableArgument, TableFunction
 from penstock.sql.expressions import ExpressionBinder, function_name
 from penstock.sql.scope import Relation, unique_schema
+from penstock.sql.syntax import Descriptor, TableArgument, TableFunction
 from penstock.types import logical as t
 
 if TYPE_CHECKING:

@@ -1,0 +1,218 @@
+"""CREATE and DROP."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from sqlglot.tokens import TokenType
+
+from penstock.sql.dialect import FlinkParser
+from penstock.sql.errors import Position, position_in
+from penstock.sql.statements import (
+    ColumnDef,
+    CreateFunction,
+    CreateTable,
+    CreateView,
+    Drop,
+    LikeClause,
+    Statement,
+    catalog_name,
+)
+
+if TYPE_CHECKING:
+    from sqlglot import exp
+
+
+class DdlSyntax(FlinkParser):
+    """Statements that change the catalog."""
+
+    def _dotted(self, what: str = "a name") -> str:
+        """``t``, ``db.t`` or ``catalog.db.t``; the default catalog and database fall away."""
+        parts = [self._require(self._parse_id_var(any_token=False), what).name]
+        while self._match(TokenType.DOT):
+            parts.append(self._require(self._parse_id_var(any_token=True), what).name)
+        return catalog_name(parts)
+
+    def _query(self) -> exp.Expression:
+        query = self._require(self._parse_select(nested=True), "a query")
+        query = self._parse_set_operations(query) or query
+        return self._parse_query_modifiers(query)  # type: ignore[return-value]
+
+    def _exists(self, *words: str) -> bool:
+        return bool(self._match_text_seq("IF", *words))
+
+    def _options(self) -> dict[str, str]:
+        """``('k' = 'v', …)``"""
+        self._open()
+        out: dict[str, str] = {}
+        while not self._match(TokenType.R_PAREN):
+            if out and not self._match(TokenType.COMMA):
+                self.raise_error("Expecting ',' or ')' in the options")
+            key = self._text("a quoted option key, e.g. 'connector'")
+            if not self._match(TokenType.EQ):
+                self.raise_error(f"Expecting '=' after '{key}'")
+            out[key] = self._text(f"a quoted value for '{key}'")
+        return out
+
+    def _names(self) -> tuple[str, ...]:
+        self._open()
+        names = [self._require(self._parse_id_var(any_token=True), "a column").name]
+        while self._match(TokenType.COMMA):
+            names.append(self._require(self._parse_id_var(any_token=True), "a column").name)
+        self._close()
+        return tuple(names)
+
+    # -- DDL ------------------------------------------------------------------------------
+
+    def _create(self, here: Position) -> Statement:
+        self._advance()
+        or_replace = bool(self._match_text_seq("OR", "REPLACE"))
+        temporary = bool(self._match_text_seq("TEMPORARY"))
+        system = bool(self._match_text_seq("SYSTEM"))
+        if self._match_text_seq("TABLE"):
+            return self._create_table(here, temporary)
+        if self._match_text_seq("VIEW"):
+            quiet = self._exists("NOT", "EXISTS")
+            name = self._dotted("a view's name")
+            columns = self._names() if self._match(TokenType.L_PAREN, advance=False) else ()
+            if self._match_text_seq("COMMENT"):
+                self._text("a comment in quotes")
+            if not self._match(TokenType.ALIAS):
+                self.raise_error("Expecting AS and a query")
+            return CreateView(name, here, self._query(), columns, temporary, or_replace, quiet)
+        if self._match_text_seq("FUNCTION"):
+            quiet = self._exists("NOT", "EXISTS")
+            name = self._dotted("a function's name")
+            if not self._match(TokenType.ALIAS):
+                self.raise_error("Expecting AS 'module.function'")
+            target = self._text("'module.function' in quotes")
+            language = "JAVA"
+            if self._match_text_seq("LANGUAGE"):
+                language = self._curr.text.upper()
+                self._advance()
+            return CreateFunction(name, here, target, language, temporary or system, quiet)
+        self.raise_error("Expecting TABLE, VIEW or FUNCTION after CREATE")
+        raise AssertionError
+
+    def _create_table(self, here: Position, temporary: bool) -> CreateTable:
+        quiet = self._exists("NOT", "EXISTS")
+        name = self._dotted("a table's name")
+        columns: list[ColumnDef] = []
+        watermark = None
+        primary_key: tuple[str, ...] = ()
+        if self._match(TokenType.L_PAREN):
+            while not self._match(TokenType.R_PAREN):
+                if (columns or watermark or primary_key) and not self._match(TokenType.COMMA):
+                    self.raise_error("Expecting ',' or ')' in the column list")
+                if self._match_text_seq("WATERMARK", "FOR"):
+                    if watermark:
+                        self.raise_error("Expecting one WATERMARK only")
+                    watermark = self._watermark()
+                elif self._match_text_seq("CONSTRAINT"):
+                    self._name()
+                    primary_key = self._primary_key()
+                elif (
+                    self._match_text_seq("PRIMARY", "KEY", advance=False)
+                    or self._curr.text.upper() == "PRIMARY KEY"
+                ):
+                    primary_key = self._primary_key()
+                else:
+                    columns.append(self._column())
+        inline = tuple(c.name for c in columns if c.primary_key)
+        if self._match_text_seq("COMMENT"):
+            self._text("a comment in quotes")
+        if self._match_text_seq("PARTITIONED", "BY") or self._curr.text.upper() == "PARTITIONED BY":
+            if self._curr.text.upper() == "PARTITIONED BY":
+                self._advance()
+            partitioned: tuple[str, ...] | None = self._names()
+        else:
+            partitioned = None
+        options: dict[str, str] = {}
+        if self._match_text_seq("WITH"):
+            options = self._options()
+        if partitioned is not None:
+            options = {**options, "partition.keys": ",".join(partitioned)}
+        like = None
+        if self._match_text_seq("LIKE"):
+            like = self._like()
+        query = self._query() if self._match(TokenType.ALIAS) else None
+        return CreateTable(
+            name,
+            here,
+            tuple(columns),
+            options,
+            watermark,
+            primary_key or inline,
+            like,
+            temporary,
+            quiet,
+            query,
+        )
+
+    def _column(self) -> ColumnDef:
+        here = position_in(self.sql, self._curr.start)
+        name = self._require(self._parse_id_var(any_token=False), "a column's name").name
+        if self._match(TokenType.ALIAS):
+            expression = self._operand()
+            self._comment()
+            return ColumnDef(name, "computed", here, expression=expression)
+        type_ = self.flink_type()
+        if self._match_text_seq("METADATA"):
+            key = self._text("a metadata key in quotes") if self._match_text_seq("FROM") else None
+            virtual = bool(self._match_text_seq("VIRTUAL"))
+            self._comment()
+            return ColumnDef(name, "metadata", here, type_, metadata_key=key or name, virtual=virtual)
+        primary = bool(self._match_text_seq("PRIMARY", "KEY") or self._match(TokenType.PRIMARY_KEY))
+        if primary:
+            self._not_enforced()
+        self._comment()
+        return ColumnDef(name, "physical", here, type_, primary_key=primary)
+
+    def _comment(self) -> None:
+        if self._match_text_seq("COMMENT"):
+            self._text("a comment in quotes")
+
+    def _watermark(self) -> tuple[tuple[str, ...], exp.Expression, Position]:
+        here = position_in(self.sql, self._curr.start)
+        parts = [self._name("a time column").name]
+        while self._match(TokenType.DOT):
+            parts.append(self._name("a field").name)
+        if not self._match(TokenType.ALIAS):
+            self.raise_error("Expecting AS and the watermark's expression")
+        return tuple(parts), self._operand(), here
+
+    def _primary_key(self) -> tuple[str, ...]:
+        if not self._match(TokenType.PRIMARY_KEY):
+            self._expect("PRIMARY", "KEY")
+        names = self._names()
+        self._not_enforced()
+        return names
+
+    def _not_enforced(self) -> None:
+        if not self._match_text_seq("NOT", "ENFORCED"):
+            self.raise_error("Expecting NOT ENFORCED (Penstock, like Flink, does not own the data)")
+
+    def _like(self) -> LikeClause:
+        here = position_in(self.sql, self._curr.start)
+        name = self._dotted("a table's name")
+        options: dict[str, str] = {}
+        if self._match(TokenType.L_PAREN):
+            while not self._match(TokenType.R_PAREN):
+                action = self._curr.text.upper()
+                if action not in ("INCLUDING", "EXCLUDING", "OVERWRITING"):
+                    self.raise_error("Expecting INCLUDING, EXCLUDING or OVERWRITING")
+                self._advance()
+                options[self._curr.text.upper()] = action
+                self._advance()
+        return LikeClause(name, here, options)
+
+    def _drop(self, here: Position) -> Drop:
+        self._advance()
+        self._match_text_seq("TEMPORARY")
+        self._match_text_seq("SYSTEM")
+        kind = self._curr.text.upper()
+        if kind not in ("TABLE", "VIEW", "FUNCTION"):
+            self.raise_error("Expecting TABLE, VIEW or FUNCTION after DROP")
+        self._advance()
+        quiet = self._exists("EXISTS")
+        return Drop(kind, self._dotted(), here, quiet)  # type: ignore[arg-type]

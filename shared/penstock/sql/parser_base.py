@@ -1,0 +1,125 @@
+"""What every part of the parser needs: errors with their place, and small helpers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from sqlglot import exp
+from sqlglot import parser as sg_parser
+from sqlglot.errors import ParseError
+from sqlglot.tokens import TokenType
+
+from penstock.errors import SqlError
+from penstock.sql.errors import position_in
+
+UNITS = (
+    "MILLENNIUM", "CENTURY", "DECADE", "YEAR", "QUARTER", "MONTH", "WEEK", "DAY", "DOY", "DOW",
+    "ISODOW", "ISOYEAR", "HOUR", "MINUTE", "SECOND", "MILLISECOND", "MICROSECOND", "NANOSECOND",
+    "EPOCH",
+)  # fmt: skip
+
+
+def _token_name(token: Any) -> str:
+    if not token or token.token_type == TokenType.SENTINEL:
+        return "end of statement"
+    return f"'{token.text}'"
+
+
+class ParserBase(sg_parser.Parser):
+    """sqlglot's parser with our errors."""
+
+    def raise_error(self, message: str, token: Any = None) -> None:
+        token = token or self._curr
+        ended = not token or token.token_type == TokenType.SENTINEL
+        if ended:
+            token, got = self._prev, "end of statement"
+        else:
+            got = _token_name(token)
+        message = message.split(" but got <Token")[0]
+        error = ParseError(message)
+        expected = None
+        if message.startswith("Expect"):
+            expected = message.split(" ", 1)[1]
+            message = f"syntax error at {got}"
+        elif message.startswith("Invalid expression / Unexpected token"):
+            expected = "the end of the statement, an operator or another clause"
+            message = f"syntax error at {got}"
+        elif message.startswith("Required keyword"):
+            expected = "an expression"
+            message = f"syntax error at {got}: an operand is missing"
+        start = (token.end + 1 if ended else token.start) if token else 0
+        error.sql_error = SqlError(  # type: ignore[attr-defined]
+            message, expected=expected, got=got, where=str(position_in(self.sql, start))
+        )
+        raise error
+
+    def expression(self, instance: Any, token: Any = None, comments: Any = None) -> Any:
+        if (
+            token is None
+            and "start" not in instance.meta
+            and not any("start" in child.meta for child in instance.iter_expressions())
+        ):
+            token = self._prev
+        return super().expression(instance, token, comments)
+
+    def _parse_csv(self, parse_method: Any, sep: Any = TokenType.COMMA) -> list[Any]:
+        items = [parse_method()]
+        while self._match(sep):
+            item = parse_method()
+            if item is None:
+                self.raise_error("Expecting another item after ','")
+            items.append(item)
+        return [item for item in items if item is not None]
+
+    def _expect(self, *texts: str) -> None:
+        for text in texts:
+            if not self._match_text_seq(text):
+                self.raise_error(f"Expecting {text}")
+
+    def _require(self, value: Any, what: str) -> Any:
+        if value is None:
+            self.raise_error(f"Expecting {what}")
+        return value
+
+    def _name(self, what: str = "a name") -> exp.Identifier:
+        return self._require(self._parse_id_var(any_token=False), what)
+
+    def _text(self, what: str) -> str:
+        if not self._match(TokenType.STRING):
+            self.raise_error(f"Expecting {what}")
+        return self._prev.text
+
+    def _whole(self, what: str) -> int:
+        if not self._match(TokenType.NUMBER):
+            self.raise_error(f"Expecting {what}")
+        return int(self._prev.text)
+
+    def _parenthesised_numbers(self, most: int) -> list[int]:
+        if not self._match(TokenType.L_PAREN):
+            return []
+        numbers = [self._whole("a whole number")]
+        while len(numbers) < most and self._match(TokenType.COMMA):
+            numbers.append(self._whole("a whole number"))
+        self._close()
+        return numbers
+
+    def _close(self) -> None:
+        if not self._match(TokenType.R_PAREN):
+            self.raise_error("Expecting ')'")
+
+    def _open(self) -> None:
+        if not self._match(TokenType.L_PAREN):
+            self.raise_error("Expecting '('")
+
+    def _unit(self) -> str:
+        text = self._curr.text.upper() if self._curr else ""
+        unit = text[:-1] if text.endswith("S") and text[:-1] in UNITS else text
+        if unit not in UNITS:
+            self.raise_error("Expecting a time unit (YEAR, MONTH, DAY, HOUR, MINUTE, SECOND …)")
+        self._advance()
+        if unit in ("YEAR", "MONTH", "DAY", "HOUR", "MINUTE", "SECOND"):
+            self._parenthesised_numbers(2)
+        return unit
+
+    def _operand(self) -> exp.Expression:
+        return self._require(self._parse_disjunction(), "an expression")

@@ -1,0 +1,290 @@
+"""Text → statements: ``parse_script(text) -> list[Statement]``."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from sqlglot import exp
+from sqlglot.errors import ErrorLevel, ParseError, TokenError
+from sqlglot.tokens import Token, TokenType
+
+from penstock.errors import SqlError, UnsupportedError
+from penstock.sql.ddl_syntax import DdlSyntax
+from penstock.sql.dialect import Flink
+from penstock.sql.errors import Position, position_in
+from penstock.sql.statements import (
+    Describe,
+    Explain,
+    Insert,
+    Query,
+    ResetOption,
+    SetOption,
+    Show,
+    Statement,
+    StatementSet,
+    Use,
+)
+
+if TYPE_CHECKING:
+    from penstock.types.logical import LogicalType
+
+
+def parse_script(text: str) -> list[Statement]:
+    """All statements of a script. SqlError with line and column when one does not parse."""
+    try:
+        tokens = Flink().tokenize(text)
+    except TokenError as err:
+        raise SqlError(
+            "the text cannot be split into words",
+            expected="closed quotes, backticks and comments",
+            got=str(err).splitlines()[0],
+            where=str(_unclosed(text)),
+            remedy="close the quote; a quote inside a string is doubled: 'it''s'",
+        ) from None
+    _check_operators(tokens, text)
+    _check_hints(tokens, text)
+    out: list[Statement] = []
+    open_set: list[Insert] | None = None
+    opened: Position = Position()
+    for chunk in _chunks(tokens):
+        words = [tok.text.upper() for tok in chunk[:4]]
+        if open_set is None and words[:3] == ["BEGIN", "STATEMENT", "SET"]:
+            open_set, opened = [], position_in(text, chunk[0].start)
+            chunk = chunk[3:]
+        elif open_set is None and words == ["EXECUTE", "STATEMENT", "SET", "BEGIN"]:
+            open_set, opened = [], position_in(text, chunk[0].start)
+            chunk = chunk[4:]
+        if open_set is not None and len(chunk) == 1 and chunk[0].text.upper() == "END":
+            out.append(StatementSet(tuple(open_set), opened, text))
+            open_set = None
+            continue
+        if not chunk:
+            continue
+        statement = _parse_one(chunk, text)
+        if open_set is None:
+            out.append(statement)
+        elif isinstance(statement, Insert):
+            open_set.append(statement)
+        else:
+            raise SqlError(
+                "a statement set holds only INSERT statements",
+                expected="INSERT INTO … or END",
+                got=type(statement).__name__,
+                where=str(statement.position),
+            )
+    if open_set is not None:
+        raise SqlError(
+            "the statement set is not closed", expected="END;", got="end of text", where=str(opened)
+        )
+    return out
+
+
+def parse_expression(text: str) -> exp.Expression:
+    """One expression, e.g. for tests and the Table API."""
+    parser = _StatementParser(error_level=ErrorLevel.IMMEDIATE, dialect=Flink())
+    return _run(parser, lambda p: p._parse_disjunction(), Flink().tokenize(text), text)
+
+
+def parse_type(text: str) -> LogicalType:
+    """A type as SQL writes it. SqlError with its place in the text."""
+    parser = _StatementParser(error_level=ErrorLevel.IMMEDIATE, dialect=Flink())
+    return _run(parser, lambda p: p.flink_type(), Flink().tokenize(text), text)
+
+
+def _chunks(tokens: list[Token]) -> list[list[Token]]:
+    chunks: list[list[Token]] = [[]]
+    for token in tokens:
+        if token.token_type == TokenType.SEMICOLON:
+            chunks.append([])
+        else:
+            chunks[-1].append(token)
+    return [c for c in chunks if c]
+
+
+#: Operators of other dialects that Flink refuses.
+_FOREIGN = {"!=": "<>", "==": "=", "<=>": "IS NOT DISTINCT FROM", "::": "CAST(… AS …)"}
+
+
+def _check_operators(tokens: list[Token], text: str) -> None:
+    for token in tokens:
+        if token.token_type in (TokenType.STRING, TokenType.IDENTIFIER):
+            continue
+        written = text[token.start : token.end + 1]
+        if written in _FOREIGN:
+            raise SqlError(
+                f"'{written}' is no operator of Flink SQL",
+                expected=_FOREIGN[written],
+                got=repr(written),
+                where=str(position_in(text, token.start)),
+                remedy=f"write {_FOREIGN[written]}",
+            )
+
+
+def hint_options(comments: list[str] | None) -> dict[str, str]:
+    """The options of ``/*+ OPTIONS('k' = 'v', …) */`` behind a table's name."""
+    out: dict[str, str] = {}
+    for comment in comments or []:
+        if comment.startswith("+"):
+            text = comment[1:]
+            parser = _StatementParser(error_level=ErrorLevel.IMMEDIATE, dialect=Flink())
+            out.update(_run(parser, lambda p: p.options_hint(), Flink().tokenize(text), text))
+    return out
+
+
+def _check_hints(tokens: list[Token], text: str) -> None:
+    """Hints stand in comments; one that we do not know must not be dropped in silence."""
+    for token in tokens:
+        for comment in token.comments or []:
+            if comment.startswith("+") and not comment[1:].strip().upper().startswith("OPTIONS"):
+                raise UnsupportedError(
+                    f"the hint {comment[1:].strip()}",
+                    expected="OPTIONS('key' = 'value') behind a table's name",
+                    where=str(position_in(text, token.start)),
+                    remedy="leave it out: the planner chooses how to join",
+                )
+
+
+def _unclosed(text: str) -> Position:
+    """Where the last quote was opened."""
+    state: str | None = None
+    start = i = 0
+    while i < len(text):
+        two = text[i : i + 2]
+        if state is None and two == "--":
+            i = text.find("\n", i)
+            if i < 0:
+                break
+        elif state is None and two == "/*":
+            state, start = "*/", i
+            i += 1
+        elif state is None and text[i] in "'`":
+            state, start = text[i], i
+        elif state == "*/" and two == "*/":
+            state = None
+            i += 1
+        elif state is not None and text[i] == state:
+            state = None
+        i += 1
+    return position_in(text, start if state else max(0, len(text) - 1))
+
+
+def _parse_one(chunk: list[Token], text: str) -> Statement:
+    parser = _StatementParser(error_level=ErrorLevel.IMMEDIATE, dialect=Flink())
+    statement = _run(parser, lambda p: p.statement(), chunk, text)
+    return replace(statement, text=text)
+
+
+def _run(parser: _StatementParser, method: Any, tokens: list[Token], text: str) -> Any:
+    try:
+        return parser._parse(method, tokens, text)[0]
+    except ParseError as err:
+        known = getattr(err, "sql_error", None)
+        if known is not None:
+            raise known from None
+        raise SqlError(str(err), where=str(position_in(text, tokens[0].start))) from None
+
+
+class _StatementParser(DdlSyntax):
+    def statement(self) -> Statement:
+        token = self._curr
+        here = position_in(self.sql, token.start)
+        word = token.text.upper()
+        match word:
+            case "CREATE":
+                return self._create(here)
+            case "DROP":
+                return self._drop(here)
+            case "INSERT":
+                return self._insert(here)
+            case "SET":
+                return self._set(here)
+            case "RESET":
+                self._advance()
+                return ResetOption(self._text("a quoted key") if self._curr else None, here)
+            case "EXPLAIN":
+                return self._explain(here)
+            case "SHOW":
+                return self._show(here)
+            case "DESCRIBE" | "DESC":
+                self._advance()
+                return Describe(self._dotted(), here)
+            case "USE":
+                self._advance()
+                what = "DATABASE"
+                if self._match_text_seq("CATALOG"):
+                    what = "CATALOG"
+                return Use(what, self._dotted(), here)
+        if word in ("SELECT", "WITH", "VALUES", "(", "TABLE"):
+            return Query(self._query(), here)
+        self.raise_error(
+            "Expecting a statement (SELECT, WITH, VALUES, INSERT, CREATE, DROP, SET, RESET, EXPLAIN, SHOW, "
+            "DESCRIBE, USE, BEGIN STATEMENT SET)"
+        )
+        raise AssertionError
+
+    def options_hint(self) -> dict[str, str]:
+        self._expect("OPTIONS")
+        return self._options()
+
+    def _insert(self, here: Position) -> Insert:
+        self._advance()
+        overwrite = bool(self._match_text_seq("OVERWRITE"))
+        if not overwrite and not self._match(TokenType.INTO):
+            self.raise_error("Expecting INTO or OVERWRITE after INSERT")
+        self._match_text_seq("TABLE")
+        table = position_in(self.sql, self._curr.start)
+        name = self._dotted("a table's name")
+        if self._match_text_seq("PARTITION", advance=False):
+            self.raise_error("Expecting a query (static PARTITION clauses are not supported)")
+        options = hint_options(self._prev.comments)
+        columns: tuple[exp.Identifier, ...] = ()
+        if self._match(TokenType.L_PAREN, advance=False) and self._next.text.upper() not in (
+            "SELECT", "WITH", "VALUES", "(",
+        ):  # fmt: skip
+            self._open()
+            columns = tuple(self._parse_csv(lambda: self._name("a column")))
+            self._close()
+        return Insert(name, table, self._query(), columns, overwrite, options)
+
+    def _set(self, here: Position) -> SetOption:
+        self._advance()
+        if not self._curr:
+            return SetOption(None, None, here)
+        key = self._text("a quoted key, e.g. SET 'parallelism.default' = '2'")
+        if not self._match(TokenType.EQ):
+            self.raise_error("Expecting '='")
+        return SetOption(key, self._text("a quoted value"), here)
+
+    def _explain(self, here: Position) -> Explain:
+        self._advance()
+        if not self._match_text_seq("PLAN", "FOR"):
+            for detail in ("ESTIMATED_COST", "CHANGELOG_MODE", "JSON_EXECUTION_PLAN", "PLAN_ADVICE"):
+                if self._match_text_seq(detail):
+                    self._match(TokenType.COMMA)
+        statement = self.statement()
+        if not isinstance(statement, (Insert, Query, StatementSet)):
+            raise SqlError(
+                "this statement has no plan",
+                expected="EXPLAIN of a query or an INSERT",
+                got=type(statement).__name__,
+                where=str(statement.position),
+            )
+        return Explain(replace(statement, text=self.sql), here)
+
+    def _show(self, here: Position) -> Show:
+        self._advance()
+        words = []
+        while self._curr and self._curr.text.upper() in (
+            "TABLES", "VIEWS", "FUNCTIONS", "USER", "CREATE", "TABLE", "VIEW", "COLUMNS", "FROM", "IN",
+            "CATALOGS", "DATABASES", "CURRENT", "CATALOG", "DATABASE", "JOBS",
+        ):  # fmt: skip
+            words.append(self._curr.text.upper())
+            self._advance()
+        what = " ".join(w for w in words if w not in ("FROM", "IN"))
+        known = ("TABLES", "VIEWS", "FUNCTIONS", "USER FUNCTIONS", "CREATE TABLE", "CREATE VIEW", "COLUMNS",
+                 "CATALOGS", "DATABASES", "CURRENT CATALOG", "CURRENT DATABASE")  # fmt: skip
+        if what not in known:
+            self.raise_error(f"Expecting one of SHOW {', '.join(known)}")
+        name = self._dotted() if what in ("CREATE TABLE", "CREATE VIEW", "COLUMNS") else None
+        return Show(what, name, here)

@@ -1,0 +1,50 @@
+"""Nodes of Flink's syntax that sqlglot does not have."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from sqlglot import exp
+
+
+class TypedCast(exp.Expression):
+    """CAST / TRY_CAST; the target ``LogicalType`` is in ``meta['type']``. ``difference``:
+    ``(a - b) unit`` as an interval instead."""
+
+    arg_types: ClassVar[dict[str, bool]] = {"this": True, "safe": False, "difference": False}
+
+
+class TypedLiteral(exp.Expression):
+    """DATE '…', TIME '…', TIMESTAMP '…', INTERVAL '…' unit: ``kind`` and ``text``."""
+
+    arg_types: ClassVar[dict[str, bool]] = {"kind": True, "text": True, "unit": False, "to": False}
+
+
+class TableArgument(exp.Expression):
+    """``TABLE t [PARTITION BY …]`` inside a table function."""
+
+    arg_types: ClassVar[dict[str, bool]] = {"this": True, "partition_by": False}
+
+
+class Descriptor(exp.Expression):
+    """``DESCRIPTOR(column)``."""
+
+    arg_types: ClassVar[dict[str, bool]] = {"expressions": True}
+
+
+class TableFunction(exp.Expression):
+    """``TABLE(f(…))`` and ``LATERAL TABLE(f(…))``."""
+
+    arg_types: ClassVar[dict[str, bool]] = {"name": True, "expressions": False, "alias": False}
+
+
+class AsOf(exp.Expression):
+    """``t FOR SYSTEM_TIME AS OF expr``; ``this`` is the table."""
+
+    arg_types: ClassVar[dict[str, bool]] = {"this": True, "time": True, "alias": False}
+
+
+class JsonCall(exp.Expression):
+    """A JSON function with clauses: ``options`` is a plain dict in ``meta``."""
+
+    arg_types: ClassVar[dict[str, bool]] = {"name": True, "expressions": False}
