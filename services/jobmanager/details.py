@@ -12,7 +12,7 @@ from penstock.messages.cluster import JobDetails, SubtaskDetails, VertexDetails
 if TYPE_CHECKING:
     from penstock.jobgraph import JobEdge, JobVertex
     from services.jobmanager.execution_graph import Execution
-    from services.jobmanager.master import JobMasterCore
+    from services.jobmanager.job_state import JobState
 
 
 def _subtask(execution: Execution) -> SubtaskDetails:
@@ -33,7 +33,7 @@ def _input(edge: JobEdge) -> dict[str, Any]:
     return {"id": edge.source, "ship_strategy": str(tag).upper(), "exchange": "pipelined", "tag": edge.tag}
 
 
-def _vertex(core: JobMasterCore, vertex: JobVertex) -> VertexDetails:
+def _vertex(core: JobState, vertex: JobVertex) -> VertexDetails:
     return VertexDetails(
         id=vertex.id,
         name=vertex.name,
@@ -48,7 +48,7 @@ def _vertex(core: JobMasterCore, vertex: JobVertex) -> VertexDetails:
     )
 
 
-def _result_schema(core: JobMasterCore) -> Any:
+def _result_schema(core: JobState) -> Any:
     """Schema of the ``collect`` sink, when the job has one (a SELECT)."""
     for vertex in core.job_graph.vertices:
         for node in vertex.operators:
@@ -57,7 +57,7 @@ def _result_schema(core: JobMasterCore) -> Any:
     return None
 
 
-def job_details(core: JobMasterCore) -> JobDetails:
+def job_details(core: JobState) -> JobDetails:
     return JobDetails(
         job_id=core.job_id,
         name=core.job_graph.name,

@@ -1,0 +1,101 @@
+"""The end of a job: what runs is cancelled, Terminal logged, everything given back. Pure."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from penstock.messages import cluster as msg
+from penstock.messages.layout import checkpoints_prefix, staged_prefix
+from penstock.messages.states import ExecutionState, JobStatus
+from services.jobmanager import effects as fx
+from services.jobmanager.stages import Stage
+
+if TYPE_CHECKING:
+    from services.jobmanager.job_state import JobState
+
+_E = ExecutionState
+_J = JobStatus
+
+#: Tasks that were told to cancel get so long; then their processes are ended.
+CANCEL_GRACE_MS = 4_000
+
+
+class Ending:
+    def __init__(self, job: JobState) -> None:
+        self._job = job
+
+    def stop(self, status: JobStatus, error: dict[str, Any] | None, now_ms: int) -> list[fx.Effect]:
+        """Cancel what runs, then close with ``status`` (FAILED or CANCELED)."""
+        job = self._job
+        job.due.restart_ms = job.due.coordinator_ms = None
+        job.set_status(_J.FAILING if status is _J.FAILED else _J.CANCELLING, now_ms)
+        job.stage = Stage.STOPPING
+        job.final = (status, error)
+        job.due.stop_latest_ms = now_ms + CANCEL_GRACE_MS
+        return job.coordinator.abandon("the job stops", now_ms) + job.cancel_tasks(now_ms)
+
+    def maybe_stopped(self, now_ms: int) -> list[fx.Effect]:
+        job = self._job
+        due = job.due
+        assert job.final is not None
+        assert due.stop_latest_ms is not None
+        if not job.coordinator.settled:
+            return []
+        if not job.graph.all_terminal:
+            if now_ms < due.stop_latest_ms and not job.only_stalled_left():
+                return []
+            job.graph.transition_all(list(job.graph), _E.CANCELED, now_ms)
+        return self.close(*job.final, now_ms)
+
+    def close(self, status: JobStatus, error: dict[str, Any] | None, now_ms: int) -> list[fx.Effect]:
+        job = self._job
+        job.stage = Stage.CLOSING
+        job.due.stop_latest_ms = job.due.coordinator_ms = None
+        return [
+            fx.AppendLog(
+                msg.Terminal(epoch=job.settings.epoch, status=status, timestamp_ms=now_ms, error=error)
+            )
+        ]
+
+    def closed(self, entry: msg.Terminal, now_ms: int) -> list[fx.Effect]:
+        """The end is in the log: give everything back and keep the details.
+
+        First the need for slots, then the slots: else they would come straight back."""
+        job = self._job
+        from services.jobmanager.details import job_details
+
+        job.set_status(entry.status, now_ms)
+        job.end_ms = entry.timestamp_ms
+        job.stage = Stage.ARCHIVING
+        # A failed or cancelled job can be resumed from its last checkpoint; of a finished
+        # one only savepoints are of use.
+        finished = entry.status is _J.FINISHED
+        kept = [c for c in job.coordinator.retained if c.kind != "checkpoint" or not finished]
+        keep = {c.manifest_key for c in kept} | {key for c in kept for key in c.manifest.object_keys()}
+        return [
+            fx.Declare(0),
+            fx.Notify("job", {"job_id": job.job_id, "name": job.job_graph.name, "status": job.status.value}),
+            fx.Archive(
+                job_details(job),
+                delete_prefixes=(checkpoints_prefix(job.job_id), staged_prefix(job.job_id))
+                if finished
+                else (),
+                keep=frozenset(keep),
+            ),
+        ]
+
+    def maybe_gone(self) -> list[fx.Effect]:
+        job = self._job
+        return self._gone(job.status, "") if job.archived and job.claim.given_back else []
+
+    def _gone(self, status: JobStatus, reason: str) -> list[fx.Effect]:
+        job = self._job
+        job.stage = Stage.GONE
+        return [fx.Stop(status, reason)]
+
+    def deposed(self, reason: str, now_ms: int) -> list[fx.Effect]:
+        """Another master leads (or may): say nothing more to anybody."""
+        job = self._job
+        if not job.status.terminal:
+            job.set_status(_J.SUSPENDED, now_ms)
+        return self._gone(job.status, reason)

@@ -1,0 +1,108 @@
+"""Failures: whether, when and from what the job starts again. Pure."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from penstock.messages import slot as slot_msg
+from penstock.messages.states import ExecutionState, JobStatus
+from services.jobmanager.exceptions import loss
+from services.jobmanager.restart import GiveUp, Restart
+from services.jobmanager.stages import Stage
+
+if TYPE_CHECKING:
+    from penstock.messages.slot import ErrorInfo
+    from services.jobmanager import effects as fx
+    from services.jobmanager.ending import Ending
+    from services.jobmanager.job_state import JobState
+    from services.jobmanager.starting import Starting
+
+_E = ExecutionState
+_J = JobStatus
+
+#: Before a restart the others are cancelled; it does not wait longer than this for them.
+RESTART_GRACE_MS = 2_000
+
+
+class Failover:
+    def __init__(self, job: JobState, starting: Starting, ending: Ending) -> None:
+        self._job = job
+        self._starting = starting
+        self._ending = ending
+
+    def fail(
+        self, info: ErrorInfo, now_ms: int, *, task: str | None = None, location: str | None = None
+    ) -> list[fx.Effect]:
+        """Something of the running attempt failed: restart, or fail the job."""
+        job = self._job
+        first = job.stage in (Stage.WAITING, Stage.ANNOUNCING, Stage.DEPLOYED)
+        job.exceptions.add(
+            info, now_ms, job_attempt=job.job_attempt, task=task, location=location, concurrent=not first
+        )
+        if not first:
+            return []
+        decision = job.failures.decide(info.error, job.restored_checkpoint_id, now_ms)
+        effects = job.coordinator.abandon("the job failed", now_ms)
+        job.due.coordinator_ms = None
+        match decision:
+            case Restart(delay_ms):
+                job.set_status(_J.RESTARTING, now_ms)
+                job.stage = Stage.BACKING_OFF
+                job.due.restart_ms = now_ms + delay_ms
+                job.due.restart_latest_ms = now_ms + max(delay_ms, RESTART_GRACE_MS)
+                return effects + job.cancel_tasks(now_ms)
+            case GiveUp(reason):
+                entry = job.exceptions.latest
+                if entry is not None:
+                    entry["not_restarted"] = reason
+                return effects + self._ending.stop(_J.FAILED, info.error, now_ms)
+
+    def maybe_restart(self, now_ms: int) -> list[fx.Effect]:
+        job = self._job
+        due = job.due
+        assert due.restart_ms is not None
+        assert due.restart_latest_ms is not None
+        if now_ms < due.restart_ms or not job.coordinator.settled:
+            return []
+        if not job.graph.all_terminal:
+            if now_ms < due.restart_latest_ms and not job.only_stalled_left():
+                return []
+            # Their processes are ended by the new deployment; nobody waits for them.
+            job.graph.transition_all(list(job.graph), _E.CANCELED, now_ms)
+        due.restart_ms = due.restart_latest_ms = None
+        job.restarts += 1
+        self._starting.choose_restore(job.coordinator.last_completed)
+        job.set_status(_J.CREATED, now_ms)
+        return self._starting.wait_for_slots(now_ms)
+
+    def slot_lost(
+        self, allocation_id: str, reason: str, now_ms: int, *, exit_code: int | None = None
+    ) -> list[fx.Effect]:
+        job = self._job
+        job.stalled.pop(allocation_id, None)
+        held = job.pool.remove(allocation_id)
+        # The allocation is given back even if only its process died: a task manager that
+        # still counts it as ours would leave us waiting for a slot that nobody gives.
+        effects: list[fx.Effect] = []
+        if held is not None:
+            effects.append(job.orders.free(held.taskmanager_id, held.allocation_id))
+        lost = [e for e in job.graph.in_allocation(allocation_id) if not e.state.terminal]
+        # A task that was being cancelled is as good as cancelled when its process is gone.
+        canceling = [e for e in lost if e.state is _E.CANCELING]
+        job.graph.transition_all(canceling, _E.CANCELED, now_ms)
+        failed = job.graph.transition_all([e for e in lost if e not in canceling], _E.FAILED, now_ms)
+        job.claim.declare_ms = now_ms
+        if not lost:
+            return effects
+        task, location = job.task_name(lost[0]), lost[0].taskmanager_id
+        where = f"task manager {held.taskmanager_id}" if held else f"allocation {allocation_id}"
+        info = slot_msg.ErrorInfo(error=loss(reason, exit_code, task=task, where=where))
+        if failed:
+            return effects + self.fail(info, now_ms, task=task, location=location)
+        job.exceptions.add_cause(info, now_ms, job_attempt=job.job_attempt, task=task, location=location)
+        given_up = job.failures.cause(info.error, job.restored_checkpoint_id)
+        if given_up is None or job.stage is not Stage.BACKING_OFF:
+            return effects
+        if (entry := job.exceptions.latest) is not None:
+            entry["not_restarted"] = given_up.reason
+        return effects + self._ending.stop(_J.FAILED, info.error, now_ms)

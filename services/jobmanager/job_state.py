@@ -1,0 +1,134 @@
+"""What a job master knows of its job; the parts of its core share it. Pure."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from penstock.errors import InternalError
+from penstock.messages import slot as slot_msg
+from penstock.messages.states import JOB_TRANSITIONS, ExecutionState, JobStatus
+from services.jobmanager.checkpoint_coordinator import CheckpointCoordinator
+from services.jobmanager.checkpoint_decider import CheckpointConfig
+from services.jobmanager.claim import SlotClaim
+from services.jobmanager.exceptions import ExceptionHistory
+from services.jobmanager.execution_graph import ExecutionGraph
+from services.jobmanager.orders import Orders
+from services.jobmanager.restart import FailureHandler
+from services.jobmanager.stages import Deadlines, Stage
+
+if TYPE_CHECKING:
+    from penstock.jobgraph import JobGraph
+    from penstock.messages.slot import StateHandle
+    from services.jobmanager import effects as fx
+    from services.jobmanager.execution_graph import Execution
+    from services.jobmanager.slots import SlotPool
+    from services.jobmanager.stages import Inherited, Settings
+
+_E = ExecutionState
+_J = JobStatus
+
+
+class JobState:
+    def __init__(
+        self, job_id: str, job_graph: JobGraph, settings: Settings, inherited: Inherited, now_ms: int
+    ) -> None:
+        self.job_id = job_id
+        self.job_graph = job_graph
+        self.settings = settings
+        self.status = _J.INITIALIZING
+        self.stage = Stage.RESTORING
+        self.timestamps: dict[str, int] = {_J.INITIALIZING.value: now_ms}
+        self.start_ms = inherited.accepted_ms or now_ms
+        self.end_ms: int | None = None
+        self.graph = ExecutionGraph(job_id, job_graph)
+        self.orders = Orders(job_id, settings.epoch)
+        self.claim = SlotClaim(job_graph, self.orders)
+        self.coordinator = CheckpointCoordinator(
+            job_graph.name,
+            self.graph,
+            CheckpointConfig.of(settings.config),
+            epoch=settings.epoch,
+            first_id=inherited.highest_checkpoint_id + 1,
+        )
+        self.failures = FailureHandler(settings.config)
+        self.exceptions = ExceptionHistory()
+        self.job_attempt = inherited.job_attempt
+        self.restored_checkpoint_id = 0
+        self.restarts = 0
+        self.due = Deadlines()
+        #: vertex id → handles that the next deployment restores
+        self.restore: dict[str, tuple[StateHandle, ...]] = {}
+        #: how it is to end, once nothing runs any more
+        self.final: tuple[JobStatus, dict[str, Any] | None] | None = None
+        self.archived = False
+        #: Slots that hang in a step, by allocation: {allocation_id, taskmanager_id, tasks, …}.
+        self.stalled: dict[str, dict[str, Any]] = {}
+
+    @property
+    def pool(self) -> SlotPool:
+        return self.claim.pool
+
+    @property
+    def waiting_for(self) -> str | None:
+        return self.claim.waiting_for() if self.stage is Stage.WAITING else None
+
+    def set_status(self, status: JobStatus, now_ms: int) -> None:
+        if status is self.status:
+            return
+        if status not in JOB_TRANSITIONS[self.status]:
+            raise InternalError(
+                "no such transition of a job",
+                expected=", ".join(sorted(s.value for s in JOB_TRANSITIONS[self.status])),
+                got=f"{self.status.value} → {status.value}",
+                where=self.job_id,
+            )
+        self.status = status
+        self.timestamps[status.value] = now_ms
+
+    def note(self, error: dict[str, Any], now_ms: int, *, task: str | None = None) -> None:
+        self.exceptions.add(slot_msg.ErrorInfo(error=error), now_ms, job_attempt=self.job_attempt, task=task)
+
+    def task_name(self, execution: Execution) -> str:
+        vertex = self.job_graph.vertex(execution.vertex_id)
+        return f"{vertex.name} ({execution.subtask_index + 1}/{vertex.parallelism})"
+
+    def taskmanager_of(self, allocation_id: str) -> str:
+        held = self.pool.get(allocation_id)
+        assert held is not None
+        return held.taskmanager_id
+
+    def cancel_tasks(self, now_ms: int) -> list[fx.Effect]:
+        """Tell every slot with live tasks to cancel them."""
+        live = [e for e in self.graph if not e.state.terminal]
+        slots = {(e.taskmanager_id, e.allocation_id) for e in live if e.allocation_id}
+        effects: list[fx.Effect] = []
+        for execution in live:
+            deployed = execution.allocation_id is not None and self.pool.get(execution.allocation_id)
+            self.graph.transition(execution, _E.CANCELING if deployed else _E.CANCELED, now_ms)
+        for taskmanager_id, allocation_id in sorted(slots):
+            if taskmanager_id is None or allocation_id is None or self.pool.get(allocation_id) is None:
+                continue
+            effects.append(self.orders.cancel(taskmanager_id, allocation_id))
+        return effects
+
+    def only_stalled_left(self) -> bool:
+        """What has not ended hangs in a step and will take no order: end its process."""
+        return all(e.state.terminal or e.allocation_id in self.stalled for e in self.graph)
+
+    def validate_state(self) -> None:
+        """InternalError when an invariant is broken; called after every step in tests."""
+        self.graph.validate_state()
+        self.coordinator.validate_state()
+        problems = []
+        if self.status.globally_terminal and self.stage not in (Stage.ARCHIVING, Stage.GONE):
+            problems.append(f"{self.status.value} while {self.stage.value}")
+        if self.stage is Stage.DEPLOYED and self.status is not _J.RUNNING:
+            problems.append(f"deployed and {self.status.value}")
+        if self.stage is Stage.DEPLOYED and self.graph.count(_E.FAILED, _E.CANCELED):
+            problems.append("a failed task was not noticed")
+        if self.coordinator.pending and self.stage not in (Stage.DEPLOYED,) and self.coordinator.settled:
+            problems.append(f"a checkpoint in flight while {self.stage.value}")
+        if len(self.pool.all()) > self.pool.needed:
+            problems.append("more slots than needed")
+        if problems:
+            raise InternalError("job master: " + "; ".join(problems))

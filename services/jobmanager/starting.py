@@ -1,0 +1,120 @@
+"""From accepted to deployed: what to restore, slots, Restored in the log, deployments. Pure."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from penstock.errors import PenstockError
+from penstock.messages import cluster as msg
+from penstock.messages.states import ExecutionState, JobStatus
+from services.jobmanager import effects as fx
+from services.jobmanager.restoring import Loading, state_of
+from services.jobmanager.scheduler import assign, deployments
+from services.jobmanager.stages import Stage
+
+if TYPE_CHECKING:
+    from penstock.messages.manifest import CheckpointManifest
+    from services.jobmanager.checkpoints import Completed
+    from services.jobmanager.ending import Ending
+    from services.jobmanager.job_state import JobState
+    from services.jobmanager.stages import Inherited
+
+_E = ExecutionState
+_J = JobStatus
+
+
+class Starting:
+    def __init__(self, job: JobState, ending: Ending, inherited: Inherited) -> None:
+        self._job = job
+        self._ending = ending
+        self._loading = Loading(inherited, job.settings.config)
+
+    def begin(self, now_ms: int) -> list[fx.Effect]:
+        """First of all: load what may be restored; give back what an earlier master held."""
+        job = self._job
+        orphans: list[fx.Effect] = [fx.FindAllocations()] if job.job_attempt else []
+        if not self._loading.keys:
+            job.set_status(_J.CREATED, now_ms)
+            return orphans + self.wait_for_slots(now_ms)
+        return orphans + [fx.LoadManifest(key) for key in self._loading.keys]
+
+    def loaded(self, key: str, manifest: CheckpointManifest | None, now_ms: int) -> list[fx.Effect]:
+        """One manifest is read (None: unreadable). When all are, go on."""
+        job = self._job
+        if job.stage is not Stage.RESTORING or not self._loading.loaded(key, manifest):
+            return []
+        job.set_status(_J.CREATED, now_ms)
+        found = self._loading.found
+        if not found:
+            # Starting from nothing would silently lose what the checkpoints held.
+            latest = job.exceptions.latest
+            return self._ending.stop(_J.FAILED, latest["error"] if latest else None, now_ms)
+        if self._loading.own:
+            job.coordinator.retained.extend(found)
+        try:
+            self.choose_restore(found[-1])
+        except PenstockError as err:
+            job.note(err.to_dict(), now_ms)
+            return self._ending.stop(_J.FAILED, err.to_dict(), now_ms)
+        return self.wait_for_slots(now_ms)
+
+    def choose_restore(self, completed: Completed | None) -> None:
+        """None: no checkpoint since the start, which then counts again."""
+        job = self._job
+        if completed is None:
+            return
+        job.restore = state_of(completed, job.job_graph, job.settings.config)
+        job.restored_checkpoint_id = completed.checkpoint_id
+        job.coordinator.next_id = max(job.coordinator.next_id, completed.checkpoint_id + 1)
+
+    def wait_for_slots(self, now_ms: int) -> list[fx.Effect]:
+        job = self._job
+        job.stage = Stage.WAITING
+        job.job_attempt += 1
+        job.graph.new_attempt(job.job_attempt, now_ms)
+        job.graph.transition_all(job.graph, _E.SCHEDULED, now_ms)
+        return job.claim.declare(now_ms)
+
+    def declared(self, answer: fx.Declared, now_ms: int) -> list[fx.Effect]:
+        job = self._job
+        if answer.needed == 0:
+            return job.claim.give_back()
+        return job.claim.declared(answer, now_ms)
+
+    def announce(self, now_ms: int) -> list[fx.Effect]:
+        """All slots are here: say in the log from where this attempt starts."""
+        job = self._job
+        job.stage = Stage.ANNOUNCING
+        return [
+            fx.AppendLog(
+                msg.Restored(
+                    epoch=job.settings.epoch,
+                    job_attempt=job.job_attempt,
+                    checkpoint_id=job.restored_checkpoint_id,
+                    timestamp_ms=now_ms,
+                )
+            )
+        ]
+
+    def deploy(self, now_ms: int) -> list[fx.Effect]:
+        job = self._job
+        if job.pool.missing:  # one was lost meanwhile
+            job.stage = Stage.WAITING
+            return []
+        job.stage = Stage.DEPLOYED
+        job.set_status(_J.RUNNING, now_ms)
+        if job.restored_checkpoint_id:
+            job.coordinator.counts["restored"] += 1
+        assign(job.graph, job.pool)
+        messages = deployments(
+            job.graph,
+            job.pool,
+            epoch=job.settings.epoch,
+            job_secret=job.settings.secret,
+            storage=job.settings.storage,
+            config=job.settings.config,
+            restored_checkpoint_id=job.restored_checkpoint_id,
+            restore=job.restore,
+        )
+        job.graph.transition_all(job.graph, _E.DEPLOYING, now_ms)
+        return [job.orders.deploy(job.taskmanager_of(deploy.allocation_id), deploy) for deploy in messages]
