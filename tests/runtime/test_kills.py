@@ -63,7 +63,7 @@ def deafen(job: JobHarness) -> None:
 
 def all_want_final(job: JobHarness) -> bool:
     sinks = [t for t in job.deployment.tasks.values() if t.chain.sinks]
-    return all(t._final_wanted for t in sinks)
+    return all(t.checkpoints.final_wanted for t in sinks)
 
 
 @pytest.mark.parametrize("complete", [True, False])

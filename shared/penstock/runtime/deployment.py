@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from penstock.messages.slot import TaskDescriptor
     from penstock.runtime.elements import Element
     from penstock.runtime.environment import Environment
-    from penstock.runtime.task import TaskListener
+    from penstock.runtime.listener import TaskListener
     from penstock.types.logical import Schema
 
 
@@ -105,7 +105,7 @@ class Deployment:
             for e, subtasks in zip(edges, producers, strict=True)
         ]
         exactly_once = CHECKPOINT_MODE.read(self._environment.config) == "EXACTLY_ONCE"
-        gates = InputGates(names, exactly_once=exactly_once)
+        gates = InputGates(names, exactly_once=exactly_once, time_s=self._environment.time_s)
         for gate, (edge, subtasks) in enumerate(zip(edges, producers, strict=True)):
             for at, producer in enumerate(subtasks):
                 channel = ChannelId(self._edge_index[edge.id], producer, index)
@@ -125,7 +125,7 @@ class Deployment:
 
     def _make_task(self, descriptor: TaskDescriptor, gates: InputGates) -> None:
         vertex = self._vertices[descriptor.vertex_id]
-        outputs = Outputs()
+        outputs = Outputs(time_s=self._environment.time_s)
         edges = []
         for edge in self._graph.outputs_of(vertex.id):
             writer = self._make_writer(edge, vertex, descriptor.subtask_index, outputs)

@@ -62,6 +62,8 @@ class Environment:
     function: Callable[[str], Any]
     helper: Helper = field(default_factory=Helper)
     now_ms: Callable[[], int] = wall_clock_ms
+    #: A clock that never goes back, for how long things take.
+    time_s: Callable[[], float] = time.perf_counter
     credits: CreditPool = field(default_factory=CreditPool)
     #: ``log(level, text)``: for the task manager's log.
     log: Callable[[str, str], None] = _log

@@ -114,7 +114,9 @@ class InputGates:
         *,
         exactly_once: bool = True,
         on_ready: Callable[[], None] = lambda: None,
+        time_s: Callable[[], float] = time.perf_counter,
     ) -> None:
+        self._time_s = time_s
         self.channels = [
             [InputChannel(self, g, i, name) for i, name in enumerate(gate)] for g, gate in enumerate(names)
         ]
@@ -276,7 +278,7 @@ class InputGates:
             # A newer barrier means that the coordinator has given the older one up.
             self._release()
             self._aligning = barrier
-            self._align_start = time.perf_counter()
+            self._align_start = self._time_s()
         elif barrier.checkpoint_id < current.checkpoint_id:
             return
         self._delivered.add(channel)
@@ -287,7 +289,7 @@ class InputGates:
         barrier = self._aligning
         if barrier is None or len(self._delivered) < sum(self._live):
             return
-        took = (time.perf_counter() - self._align_start) * 1000
+        took = (self._time_s() - self._align_start) * 1000
         self._last_id = barrier.checkpoint_id
         self._events.append(BarrierAligned(barrier, took))
         self._release()

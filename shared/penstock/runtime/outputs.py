@@ -64,7 +64,7 @@ class OutputChannel:
         ):
             self._seal()
         if not self._parts:
-            self._since = time.perf_counter()
+            self._since = self._outputs.time_s()
         self._parts.append(batch)
         self._rows += batch.num_rows
         self._bytes += nbytes
@@ -157,7 +157,13 @@ class Outputs:
     ``on_unblocked`` is called when the last of them got it.
     """
 
-    def __init__(self, on_unblocked: Callable[[], None] = lambda: None) -> None:
+    def __init__(
+        self,
+        on_unblocked: Callable[[], None] = lambda: None,
+        *,
+        time_s: Callable[[], float] = time.perf_counter,
+    ) -> None:
+        self.time_s = time_s
         self.edges: list[EdgeWriter] = []
         self.on_unblocked = on_unblocked
         self._waiting: set[OutputChannel] = set()
@@ -177,7 +183,7 @@ class Outputs:
                     channel.flush()
 
     def flush_older_than(self, since: float) -> None:
-        """Those whose first row came before ``since`` (``time.perf_counter``)."""
+        """Those whose first row came before ``since`` (by ``time_s``)."""
         for edge in self.edges:
             for channel in edge.channels:
                 channel.flush_older_than(since)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from typing import TYPE_CHECKING
 
 from penstock.messages.slot import OperatorMetrics, TaskMetrics
@@ -19,17 +18,18 @@ STATES = ("busy", "idle", "back-pressured")
 class TaskClock:
     """Seconds spent busy, idle and back-pressured; they add up to the time that passed."""
 
-    __slots__ = ("_at", "_last", "_last_at", "_records", "seconds", "state")
+    __slots__ = ("_at", "_last", "_last_at", "_records", "_time_s", "seconds", "state")
 
-    def __init__(self) -> None:
+    def __init__(self, time_s: Callable[[], float]) -> None:
+        self._time_s = time_s
         self.seconds = dict.fromkeys(STATES, 0.0)
         self.state = "idle"
-        self._at = self._last_at = time.perf_counter()
+        self._at = self._last_at = time_s()
         self._last = dict(self.seconds)
         self._records = (0, 0)
 
     def enter(self, state: str, now: float | None = None) -> None:
-        now = time.perf_counter() if now is None else now
+        now = self._time_s() if now is None else now
         self.seconds[self.state] += now - self._at
         self.state = state
         self._at = now

@@ -1,0 +1,84 @@
+"""The context of each operator of a task, made of the task's environment."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from penstock.runtime.badrecords import BadRecords
+from penstock.runtime.drivers import AsyncOperator
+from penstock.runtime.kernels.hashing import key_group_range
+from penstock.runtime.operator import OperatorContext
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from penstock.messages.slot import TaskDescriptor
+    from penstock.runtime.chain import Chain, ChainNode
+    from penstock.runtime.environment import Environment
+    from penstock.types.logical import Schema
+
+
+class OperatorContexts:
+    """Makes them when the chain opens. ``arm(at_ms)``: wake the task at that processing
+    time. ``dead_letters``: what operators set aside, to be flushed with a checkpoint."""
+
+    def __init__(
+        self,
+        environment: Environment,
+        descriptor: TaskDescriptor,
+        chain: Chain,
+        gate_schemas: list[Schema],
+        arm: Callable[[int], None],
+    ) -> None:
+        self._environment = environment
+        self._descriptor = descriptor
+        self._chain = chain
+        self._gate_schemas = gate_schemas
+        self._arm = arm
+        self.dead_letters: list[BadRecords] = []
+
+    def make(self, node: ChainNode) -> OperatorContext:
+        env, chain, index = self._environment, self._chain, self._descriptor.subtask_index
+        vertex = chain.vertex
+        local_dir = env.local_dir / f"{vertex.id}-{index}" / str(chain.nodes.index(node))
+
+        def wake_at(at_ms: int) -> None:
+            if node.wake_ms is None or at_ms < node.wake_ms:
+                node.wake_ms = at_ms
+                self._arm(at_ms)
+
+        local_dir.mkdir(parents=True, exist_ok=True)
+        ctx = OperatorContext(
+            job_id=env.job_id,
+            job_name=env.job_name,
+            vertex_id=vertex.id,
+            uid=node.node.uid,
+            name=node.node.name,
+            subtask_index=index,
+            parallelism=vertex.parallelism,
+            max_parallelism=vertex.max_parallelism,
+            attempt=env.job_attempt,
+            input_schemas=chain.input_schemas(node, self._gate_schemas),
+            output_schema=node.node.output,
+            config=env.config,
+            metrics=node.metrics,
+            key_groups=key_group_range(index, vertex.parallelism, vertex.max_parallelism),
+            local_dir=local_dir,
+            now_ms=env.now_ms,
+            wake_at=wake_at,
+            function=env.function,
+            store=env.store,
+            run=env.helper.run,
+        )
+        # Sources and sinks keep their own bad records, with the raw bytes.
+        if getattr(node.node.spec, "on_error", None) == "dead-letter" and not isinstance(
+            node.operator, AsyncOperator
+        ):
+            letters = BadRecords(ctx, "dead-letter")
+            self.dead_letters.append(letters)
+            ctx.report_error = lambda err, record: letters.keep(err, record, node.node.name)
+        return ctx
+
+    async def flush_dead_letters(self) -> None:
+        for letters in self.dead_letters:
+            await letters.flush()

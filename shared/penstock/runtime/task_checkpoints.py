@@ -1,0 +1,209 @@
+"""A task's part in checkpoints, and its end, which is a matter of checkpoints too: a task
+whose output waits for a commit finishes only behind a checkpoint that is complete.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+from penstock.errors import InternalError
+from penstock.messages.slot import CheckpointMetrics
+from penstock.messages.states import ExecutionState
+from penstock.runtime.checkpoints import TASK_UID, SnapshotWriter, task_snapshot
+from penstock.runtime.elements import END_OF_INPUT
+from penstock.runtime.operator import MAX_WATERMARK
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from penstock.messages.slot import StateHandle
+    from penstock.runtime.elements import Barrier
+    from penstock.runtime.environment import Environment
+    from penstock.runtime.listener import TaskListener
+    from penstock.runtime.operator import OperatorSnapshot
+    from penstock.runtime.task import Task
+
+
+class TaskCheckpoints:
+    """Triggers, snapshots, commits and aborts of one task, and how it finishes."""
+
+    def __init__(self, task: Task, environment: Environment, listener: TaskListener) -> None:
+        self._task = task
+        self._chain = task.chain
+        self._environment = environment
+        self._listener = listener
+        self._snapshots = SnapshotWriter(environment, task.vertex, task.descriptor)
+        #: The last one it took part in, or was restored from.
+        self.last_id = 0
+        self._waiting_triggers: list[Barrier] = []
+        self._commits: asyncio.Task[None] | None = None
+        self._writes: set[asyncio.Task[None]] = set()
+        self._drained: asyncio.Future[None] | None = None
+        self._ended_gates: set[int] = set()
+        self._all_done = False
+        #: It takes no more part: its final state is on the way.
+        self.closing = False
+        #: Checkpoint after whose completion the task ends (final, stop, drain).
+        self._last_wanted: int | None = None
+        self.final_wanted = False
+        #: Stop or drain: nothing more is done behind this checkpoint.
+        self.stopping: int | None = None
+
+    # -- triggers ------------------------------------------------------------------------
+
+    def trigger(self, barrier: Barrier) -> None:
+        """From the coordinator, to a task without running upstream tasks."""
+        task = self._task
+        if task.state is not ExecutionState.RUNNING or self.closing:
+            finishing = self.closing or task.state is ExecutionState.FINISHED
+            reason = f"{task.name} is {'finishing' if finishing else task.state.value}"
+            self._listener.declined(task, barrier.checkpoint_id, reason, finishing=finishing)
+            return
+        self._waiting_triggers.append(barrier)
+        task.do(self._start_triggered())
+
+    def _start_triggered(self) -> Iterator[None]:
+        # What its ended upstream tasks sent may still be queued here: the cut is behind it.
+        gates = self._task.gates
+        if gates.all_ended and not gates.has_events:
+            waiting, self._waiting_triggers = self._waiting_triggers, []
+            for barrier in waiting:
+                if self.closing:
+                    reason = f"{self._task.name} is finishing"
+                    self._listener.declined(self._task, barrier.checkpoint_id, reason, finishing=True)
+                elif barrier.checkpoint_id > self.last_id:
+                    yield from self.take(barrier, 0.0)
+        yield
+
+    def gate_ended(self, gate: int) -> None:
+        self._ended_gates.add(gate)
+        if self._waiting_triggers:
+            self._task.do(self._start_triggered())
+
+    # -- taking one ------------------------------------------------------------------------
+
+    def take(self, barrier: Barrier, alignment_ms: float) -> Iterator[None]:
+        """The barrier has come: outputs before it, the barrier, the state."""
+        env, task, checkpoint_id = self._environment, self._task, barrier.checkpoint_id
+        self.last_id = checkpoint_id
+        started = env.time_s()
+        start_delay_ms = max(0.0, env.now_ms() - barrier.timestamp_ms - alignment_ms)
+        if barrier.kind == "drain" and not self._all_done:
+            yield from self._drain_now()
+        yield from self._chain.prepare_checkpoint(checkpoint_id)
+        task.outputs.emit(barrier)
+        snapshots = self._take_snapshots(checkpoint_id)
+        sync_ms = (env.time_s() - started) * 1000
+        if barrier.kind in ("stop", "drain"):
+            self.stopping = checkpoint_id
+            self._last_wanted = checkpoint_id
+        elif self.final_wanted and self._last_wanted is None:
+            self._last_wanted = checkpoint_id
+        metrics = CheckpointMetrics(alignment_ms=alignment_ms, start_delay_ms=start_delay_ms, sync_ms=sync_ms)
+        write = task.spawn(self._write(checkpoint_id, snapshots, metrics))
+        self._writes.add(write)
+        write.add_done_callback(self._writes.discard)
+        yield
+
+    def _take_snapshots(self, checkpoint_id: int) -> dict[str, OperatorSnapshot]:
+        snapshots = self._chain.snapshot(checkpoint_id)
+        snapshots[TASK_UID] = task_snapshot(self._chain.watermarks())
+        return snapshots
+
+    async def _write(
+        self, checkpoint_id: int, snapshots: dict[str, OperatorSnapshot], metrics: CheckpointMetrics
+    ) -> None:
+        started = self._environment.time_s()
+        await self._task.contexts.flush_dead_letters()
+        handle = await self._snapshots.write(checkpoint_id, snapshots)
+        took_ms = (self._environment.time_s() - started) * 1000
+        metrics = CheckpointMetrics(
+            alignment_ms=metrics.alignment_ms,
+            start_delay_ms=metrics.start_delay_ms,
+            sync_ms=metrics.sync_ms,
+            async_ms=took_ms,
+            size_bytes=handle.size_bytes,
+        )
+        self._listener.acknowledged(self._task, checkpoint_id, handle, metrics)
+
+    # -- what became of it ---------------------------------------------------------------------
+
+    def complete(self, checkpoint_id: int) -> None:
+        """The checkpoint is in the log: commit. May be repeated."""
+        before = self._commits
+        self._commits = self._task.spawn(self._commit(checkpoint_id, before))
+
+    async def _commit(self, checkpoint_id: int, before: asyncio.Task[Any] | None) -> None:
+        if before is not None:
+            # Not ``await before``: cancelling this one must not cancel that one.
+            await asyncio.wait([before])
+        self._chain.checkpoint_complete(checkpoint_id)
+        await self._task.sinks.commit(checkpoint_id)
+        if self._last_wanted is not None and checkpoint_id >= self._last_wanted:
+            await self._finish()
+
+    def abort(self, checkpoint_id: int) -> None:
+        self._chain.checkpoint_aborted(checkpoint_id)
+        self._waiting_triggers = [b for b in self._waiting_triggers if b.checkpoint_id != checkpoint_id]
+        if self._last_wanted == checkpoint_id:
+            self._last_wanted = None
+            if self.stopping == checkpoint_id and not self._all_done:
+                self.stopping = None
+            elif self.final_wanted:
+                self._listener.final_checkpoint_wanted(self._task)
+
+    # -- the end -----------------------------------------------------------------------------
+
+    def _drain_now(self) -> Iterator[None]:
+        """Stop with drain: event time ends here, every operator finishes."""
+        yield from self._task.sources.end_all()
+        for gate in self._chain.gates.keys() - self._ended_gates:
+            self._ended_gates.add(gate)
+            yield from self._chain.watermark(gate, MAX_WATERMARK)
+            yield from self._chain.end_gate(gate)
+        self._all_done = True
+
+    def after_end(self) -> Iterator[None] | None:
+        """Everything came to its end: a last checkpoint if a sink needs one, then over."""
+        if self._waiting_triggers:
+            return self._start_triggered()
+        if self._all_done:
+            return None
+        self._all_done = True
+        if self._task.sinks.wants_final_checkpoint():
+            self.final_wanted = True
+            self._listener.final_checkpoint_wanted(self._task)
+        else:
+            self._task.spawn(self._finish())
+        return None
+
+    async def _finish(self) -> None:
+        """Close the outputs, take the final state, report FINISHED.
+
+        The final state is an object of its own, also behind a final checkpoint: that one's
+        may be deleted (subsumed) before the report of FINISHED names it.
+        """
+        task = self._task
+        self.closing = True
+        await task.sinks.flushed()
+        if self._writes:
+            await asyncio.wait(list(self._writes))
+        await task.sinks.complete()
+        await task.contexts.flush_dead_letters()
+        handle = await self._write_final()
+        if self._last_wanted is None and task.sinks.wants_final_checkpoint():
+            # Nobody would commit it: better a restart than rows that are lost.
+            raise InternalError("a task would finish with output that is not committed", where=task.name)
+        task.outputs.emit(END_OF_INPUT)
+        while task.outputs.blocked:
+            self._drained = asyncio.get_running_loop().create_future()
+            await self._drained
+        await task.finished(handle)
+
+    async def _write_final(self) -> StateHandle:
+        return await self._snapshots.write(self.last_id, self._take_snapshots(self.last_id), final=True)
+
+    def outputs_unblocked(self) -> None:
+        if self._drained is not None and not self._drained.done():
+            self._drained.set_result(None)

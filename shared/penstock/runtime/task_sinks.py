@@ -1,0 +1,80 @@
+"""A task's sinks: whether they take rows, and when what they hold is flushed."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from penstock.runtime.chain import Chain
+    from penstock.runtime.drivers import SinkDriver
+
+
+class TaskSinks:
+    """``spawn``: a background task of the task; ``wake``: a sink may take rows again."""
+
+    def __init__(
+        self, chain: Chain, *, spawn: Callable[[Any], asyncio.Task[Any]], wake: Callable[[], None]
+    ) -> None:
+        self._sinks = chain.sinks
+        self._spawn = spawn
+        self._wake = wake
+        self._waits: dict[SinkDriver, asyncio.Task[None]] = {}
+        self._flushes: dict[SinkDriver, asyncio.Task[None]] = {}
+        #: They may hold rows that were not flushed.
+        self.unflushed = False
+
+    def busy(self) -> bool:
+        """Some sink takes no rows now."""
+        busy = False
+        for sink in self._sinks:
+            if not sink.ready():
+                busy = True
+                if sink not in self._waits:
+                    self._waits[sink] = self._spawn(self._await(sink))
+        return busy
+
+    async def _await(self, sink: SinkDriver) -> None:
+        try:
+            await sink.wait_ready()
+        finally:
+            del self._waits[sink]
+            self._wake()
+
+    def flush_soon(self) -> None:
+        """Input ran empty: flush what came since the last time."""
+        if not self.unflushed:
+            return
+        self.unflushed = False
+        for sink in self._sinks:
+            if sink in self._flushes:
+                self.unflushed = True  # once more, when this flush is over
+            elif sink.has_flush:
+                self._flushes[sink] = self._spawn(self._flush(sink))
+
+    async def _flush(self, sink: SinkDriver) -> None:
+        try:
+            await sink.flush()
+        finally:
+            del self._flushes[sink]
+            self._wake()
+
+    async def commit(self, checkpoint_id: int) -> None:
+        for sink in self._sinks:
+            await sink.commit(checkpoint_id)
+
+    def wants_final_checkpoint(self) -> bool:
+        return any(sink.wants_final_checkpoint() for sink in self._sinks)
+
+    async def flushed(self) -> None:
+        """Until the flushes under way are over."""
+        if self._flushes:
+            await asyncio.wait(list(self._flushes.values()))
+
+    async def complete(self) -> None:
+        """All input has ended."""
+        for sink in self._sinks:
+            await sink.flush()
+            await sink.complete()

@@ -1,0 +1,142 @@
+"""A task's sources: when they are polled, how they wait, and where their time stands."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+from penstock.config import BUFFER_TIMEOUT_MS
+from penstock.runtime.chain import blamed
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from penstock.runtime.budget import RowBudget
+    from penstock.runtime.chain import Chain, ChainNode
+    from penstock.runtime.environment import Environment
+
+#: A source that gives fewer rows than this at once has nearly run empty.
+TRICKLE_ROWS = 128
+#: A batch costs about 0.3 ms however small it is: a trickle gathers for so long, or the
+#: buffer timeout if that is shorter.
+TRICKLE_PAUSE_S = 0.002
+
+
+class TaskSources:
+    """``spawn``: a background task of the task; ``wake``: something may be there now."""
+
+    def __init__(
+        self,
+        chain: Chain,
+        environment: Environment,
+        *,
+        spawn: Callable[[Any], asyncio.Task[Any]],
+        wake: Callable[[], None],
+    ) -> None:
+        self._chain = chain
+        self._time_s = environment.time_s
+        self._spawn = spawn
+        self._wake = wake
+        #: Between two polls that bring a trickle. A lone row after a pause never waits.
+        self._trickle_pause_s = min(TRICKLE_PAUSE_S, BUFFER_TIMEOUT_MS.read(environment.config) / 1000)
+        self._waits: dict[ChainNode, asyncio.Task[None]] = {}
+        #: Sources that gave a trickle → when to poll them again at the earliest.
+        self._resting: dict[ChainNode, float] = {}
+        self._ended: set[ChainNode] = set()
+
+    @property
+    def all_ended(self) -> bool:
+        return len(self._ended) == len(self._chain.sources)
+
+    def due(self, now_ms: int) -> Iterator[None] | None:
+        """A watermark or idleness that has to be told."""
+        for node in self._chain.sources:
+            if node in self._ended:
+                continue
+            source: Any = node.operator
+            watermark, idle = source.position(now_ms)
+            if watermark > node.output_watermark or idle != node.idle:
+                return self._chain.made_watermark(node, watermark, idle)
+        return None
+
+    def poll(self) -> Iterator[None] | None:
+        """Rows that some source has now, or the end of one."""
+        for node in self._chain.sources:
+            if node not in self._ended:
+                work = self._poll(node)
+                if work is not None:
+                    return work
+        return None
+
+    def _poll(self, node: ChainNode) -> Iterator[None] | None:
+        source: Any = node.operator
+        if node not in self._resting:
+            started = self._time_s()
+            rows = source.poll()
+            if rows is not None:
+                now = self._time_s()
+                # A trickle: let rows gather while the loop turns, instead of spinning on them.
+                if rows.num_rows < TRICKLE_ROWS:
+                    self._resting[node] = now + self._trickle_pause_s
+                work = self._chain.emit(node, iter((rows,)))
+                return timed(work, rows.num_rows, source.budget, self._time_s, now - started)
+        if source.ended():
+            self._ended.add(node)
+            return self._chain.end_source(node)
+        if node not in self._waits:
+            self._waits[node] = self._spawn(self._await(node))
+        return None
+
+    async def _await(self, node: ChainNode) -> None:
+        source: Any = node.operator
+        try:
+            await source.wait()
+            early_s = self._resting.get(node, 0.0) - self._time_s()
+            if early_s > 0:
+                await asyncio.sleep(early_s)
+        except Exception as err:
+            raise blamed(err, node) from None
+        finally:
+            self._resting.pop(node, None)
+            del self._waits[node]
+            self._wake()
+
+    def next_position_ms(self, now_ms: int) -> int | None:
+        """When ``due`` should be asked again at the latest."""
+        times = [
+            node.operator.next_position_ms(now_ms)  # type: ignore[attr-defined]
+            for node in self._chain.sources
+            if node not in self._ended
+        ]
+        return min((at for at in times if at is not None), default=None)
+
+    def not_polled(self, for_ms: int) -> None:
+        for node in self._chain.sources:
+            node.operator.not_polled(for_ms)  # type: ignore[attr-defined]
+
+    def end_all(self) -> Iterator[None]:
+        """Stop with drain: event time ends here."""
+        for node in self._chain.sources:
+            if node not in self._ended:
+                self._ended.add(node)
+                node.operator.stop_reading()  # type: ignore[attr-defined]
+                yield from self._chain.end_source(node)
+
+    def watermark_holder(self) -> str | None:
+        for node in self._chain.sources:
+            holder: str | None = node.operator.watermark_holder()  # type: ignore[attr-defined]
+            if holder is not None:
+                return holder
+        return None
+
+
+def timed(
+    work: Iterator[None], rows: int, budget: RowBudget, time_s: Callable[[], float], before_s: float = 0.0
+) -> Iterator[None]:
+    """Measures the time from pull to pull, to cut the next batch to a step."""
+    spent, at = before_s, time_s()
+    for _ in work:
+        spent += time_s() - at
+        yield
+        at = time_s()
+    budget.note(rows, spent + time_s() - at)
