@@ -1,19 +1,25 @@
-"""Flink's recorded answers to Nexmark, through parser, planner and the real tasks."""
+"""Flink's recorded answers to Nexmark, through parser, planner and the real tasks: straight
+at several parallelisms, and checkpointed, killed and restored in the middle."""
 
 from __future__ import annotations
 
 import csv
+import functools
 import gzip
 import hashlib
 import importlib.util
 import os
 from datetime import datetime
 from pathlib import Path
+from typing import Any
 
+import pyarrow.parquet as pq
 import pytest
 
+from penstock.jobgraph.graph import JobGraph
 from penstock.sql.session import SqlSession
-from penstock.testing import run_graph
+from penstock.testing import JobHarness, MemoryTable, run_graph
+from penstock.types.batch import Batch
 
 _FOLDER = os.environ.get("PENSTOCK_ACCEPTANCE")
 pytestmark = pytest.mark.skipif(
@@ -30,23 +36,36 @@ _spec.loader.exec_module(nexmark)
 
 #: Recorded as the first 8 hex digits of the MD5 of their text.
 _HASHED = {"extra", "bid_extra", "auction_extra", "description", "itemName"}
+FILE = "'connector' = 'filesystem', 'path' = '{path}', 'format' = 'parquet'"
+EVENTS = 50_000
+#: Each attempt's checkpoints, and its kill (the last one's end), in rows of the input.
+ATTEMPTS = (((7_000, 14_000, 21_000), 27_000), ((33_000,), 41_000), ((), EVENTS))
+ROWS_READ = EVENTS + (27_000 - 21_000) + (41_000 - 33_000)
 
 
-def session(parallelism: int, mode: str) -> SqlSession:
-    events = Path(_FOLDER or "") / "nexmark_flink" / "events.parquet"
+def parquet() -> Path:
+    return Path(_FOLDER or "") / "nexmark_flink" / "events.parquet"
+
+
+def session(parallelism: int, mode: str, options: str) -> SqlSession:
     settings = {
         "parallelism.default": str(parallelism),
         "execution.runtime-mode": mode,
         "table.exec.join.unbounded-state": "allow",
     }
     sql = SqlSession(settings)
-    for statement in nexmark.declarations(
-        f"'connector' = 'filesystem', 'path' = '{events}', 'format' = 'parquet'"
-    ):
+    for statement in nexmark.declarations(options):
         sql.execute(statement)
     return sql
 
 
+def plan(name: str, parallelism: int, mode: str, options: str) -> JobGraph:
+    planned = session(parallelism, mode, options).execute(nexmark.QUERIES[name]).job
+    assert planned is not None
+    return planned.job_graph
+
+
+@functools.cache
 def recorded(name: str) -> tuple[list[str], list[tuple[str, ...]]]:
     path = Path(_FOLDER or "") / "nexmark_flink" / "results" / f"{name}.csv.gz"
     with gzip.open(path, "rt", newline="") as file:
@@ -64,12 +83,46 @@ def shown(value: object, column: str) -> str:
     return str(value)
 
 
-@pytest.mark.parametrize("mode", ["STREAMING", "AUTOMATIC"])
-@pytest.mark.parametrize("name", list(nexmark.QUERIES))
-def test_same_rows_as_flink(name: str, mode: str) -> None:
-    planned = session(2, mode).execute(nexmark.QUERIES[name]).job
-    assert planned is not None
+def assert_as_recorded(rows: list[tuple[Any, ...]], name: str) -> None:
     columns, wanted = recorded(name)
-    result = run_graph(planned.job_graph)
-    rows = sorted(tuple(shown(v, c) for v, c in zip(row, columns, strict=True)) for row in result.rows)
-    assert rows == wanted
+    assert sorted(tuple(shown(v, c) for v, c in zip(row, columns, strict=True)) for row in rows) == wanted
+
+
+@pytest.mark.parametrize(
+    ("parallelism", "mode"), [(1, "STREAMING"), (2, "STREAMING"), (4, "STREAMING"), (2, "AUTOMATIC")]
+)
+@pytest.mark.parametrize("name", list(nexmark.QUERIES))
+def test_same_rows_as_flink(name: str, parallelism: int, mode: str) -> None:
+    graph = plan(name, parallelism, mode, FILE.format(path=parquet()))
+    assert_as_recorded(run_graph(graph).rows, name)
+
+
+@functools.cache
+def events() -> Batch:
+    schema = session(1, "STREAMING", FILE.format(path=parquet())).catalog.tables["nexmark"].physical
+    return Batch.from_external_arrow(schema, pq.read_table(parquet()).combine_chunks())
+
+
+@pytest.mark.parametrize("parallelisms", [(1, 2, 2), (4, 1, 2), (2, 4, 1)], ids=str)
+@pytest.mark.parametrize("name", list(nexmark.QUERIES))
+async def test_same_rows_when_killed_and_restored(name: str, parallelisms: tuple[int, ...]) -> None:
+    table = MemoryTable("nexmark", events().schema, [[events()]], batch_rows=1000)
+    options = "'connector' = 'memory', 'name' = 'nexmark'"
+    checkpoint, store, read = None, None, 0
+    for attempt, (stops, killed_at) in enumerate(ATTEMPTS):
+        graph = plan(name, parallelisms[attempt], "STREAMING", options)
+        async with JobHarness(graph, restore=checkpoint, store=store, attempt=attempt + 1) as job:
+            store, before = job.store, table.rows_read - read
+            for stop in stops:
+                table.release(stop)
+                await job.until(lambda stop=stop, before=before: table.rows_read - before == stop)
+                checkpoint, read = await job.checkpoint(), stop
+            table.release(killed_at)
+            if killed_at < EVENTS:
+                await job.until(lambda before=before: table.rows_read - before == killed_at)
+            else:
+                result = await job.wait()
+    assert checkpoint is not None
+    assert checkpoint.checkpoint_id >= 4
+    assert table.rows_read == ROWS_READ
+    assert_as_recorded(result.rows, name)

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from penstock.connectors.collect import MaterializedResult, decode_chunk, results_prefix
 from penstock.errors import InternalError, PenstockError, error_from_dict
+from penstock.messages.manifest import CheckpointManifest, VertexState, handles_by_vertex
 from penstock.messages.slot import CheckpointMetrics, StateHandle, TaskDescriptor, TaskMetrics
 from penstock.messages.states import ExecutionState
 from penstock.runtime.artifacts import load_functions
@@ -37,11 +38,41 @@ Row = "tuple[Any, ...]"
 
 @dataclass(frozen=True, slots=True)
 class Checkpoint:
-    """A completed checkpoint: vertex id → handles of its subtasks."""
+    """A completed checkpoint of ``graph``: vertex id → handles of its subtasks."""
 
     checkpoint_id: int
+    graph: JobGraph
     handles: Mapping[str, tuple[StateHandle, ...]]
     metrics: Mapping[str, CheckpointMetrics] = field(default_factory=dict)
+
+    def handles_of(self, graph: JobGraph) -> Mapping[str, tuple[StateHandle, ...]]:
+        """The same by the vertices of ``graph``, which may be chained otherwise: by uid, as
+        the job master gives them. InternalError when state fits nowhere."""
+        manifest = CheckpointManifest(
+            job_id="",
+            job_name=self.graph.name,
+            checkpoint_id=self.checkpoint_id,
+            kind="checkpoint",
+            timestamp_ms=0,
+            job_attempt=1,
+            epoch=1,
+            vertices=tuple(
+                VertexState(
+                    vertex_id=v.id,
+                    name=v.name,
+                    uids=tuple(n.uid for n in v.operators),
+                    parallelism=v.parallelism,
+                    max_parallelism=v.max_parallelism,
+                    handles=self.handles[v.id],
+                )
+                for v in self.graph.vertices
+            ),
+        )
+        wanted = [(v.id, tuple(n.uid for n in v.operators)) for v in graph.vertices]
+        handles, left = handles_by_vertex(manifest, wanted)
+        if left:
+            raise InternalError("the checkpoint holds state of operators that the graph lacks", got=str(left))
+        return handles
 
 
 @dataclass(slots=True)
@@ -159,7 +190,7 @@ class JobHarness:
             credits=CreditPool(self.pool_bytes),
             now_ms=wall_clock_ms if self.clock is None else self.clock.now_ms,
         )
-        handles = self.restored.handles if self.restored else {}
+        handles = self.restored.handles_of(self.graph) if self.restored else {}
         descriptors = [
             TaskDescriptor(
                 execution_id=f"{vertex.id}:{index}",
@@ -358,7 +389,7 @@ class JobHarness:
         by_vertex = {
             v.id: tuple(handles[f"{v.id}:{i}"] for i in range(v.parallelism)) for v in self.graph.vertices
         }
-        checkpoint = Checkpoint(flight.checkpoint_id, by_vertex, flight.metrics)
+        checkpoint = Checkpoint(flight.checkpoint_id, self.graph, by_vertex, flight.metrics)
         self.checkpoints.append(checkpoint)
         for task in self.deployment.tasks.values():
             task.checkpoint_complete(flight.checkpoint_id)

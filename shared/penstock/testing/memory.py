@@ -54,6 +54,8 @@ class MemoryTable:
         self.batch_rows = batch_rows
         #: Rows of each split that may be read now (None = all).
         self.limit: int | None = None
+        #: Rows that readers took so far, those read again after a restore included.
+        self.rows_read = 0
         #: (subtask, checkpoint id) → rows.
         self.commits: dict[tuple[int, int, int], list[tuple[Any, tuple[Any, ...]]]] = {}
         self._readers: list[MemoryReader] = []
@@ -125,6 +127,7 @@ class MemoryReader(SourceReader):
                 rows = self._table.splits[self._splits[split_id].payload["index"]]
                 batch = rows.slice(at, min(end - at, self._table.batch_rows or self.ctx.batch_rows))
                 self._at[split_id] = at + batch.num_rows
+                self._table.rows_read += batch.num_rows
                 return Fetched(split_id, batch.select(list(self.ctx.projection)))
         self.changed.clear()
         return None
