@@ -160,6 +160,17 @@ async def _run(
         log=log,
         connection_listeners=listeners,
     )
+    try:
+        return await serve(context, build, stop_wanted)
+    finally:
+        stop_wanted.cancel()
+
+
+async def serve(
+    context: ServiceContext, build: Callable[[ServiceContext], Service], stop_wanted: asyncio.Future[Any]
+) -> int:
+    """A service's life in a context at hand, until ``stop_wanted`` is done or the
+    supervisor gives up (raised)."""
     service = build(context)
     started = asyncio.ensure_future(service.start())
     failed = asyncio.create_task(context.supervisor.failed())
@@ -167,23 +178,22 @@ async def _run(
     try:
         await asyncio.wait([started, failed, stop_wanted], return_when=asyncio.FIRST_COMPLETED)
         if started.done() and not started.cancelled() and (error := started.exception()) is None:
-            await announce(context.transport, subjects, role, service_id)
-            log.info("ready", pid=os.getpid(), **started.result())
+            await announce(context.transport, context.subjects, context.role, context.service_id)
+            context.log.info("ready", pid=os.getpid(), **started.result())
             await asyncio.wait([failed, stop_wanted], return_when=asyncio.FIRST_COMPLETED)
         if failed.done():
             error = failed.result()
     finally:
         if not started.done():
             started.cancel()
-        log.info("stopping", reason=str(error) if error else "told to")
+        context.log.info("stopping", reason=str(error) if error else "told to")
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(STOP_TIMEOUT_S):
                 await _stop(service, context)
         failed.cancel()
-        stop_wanted.cancel()
     if error is not None:
         raise error
-    log.info("stopped")
+    context.log.info("stopped")
     return 0
 
 
