@@ -1,8 +1,10 @@
 """``blackhole``: consumes every column, counts rows, keeps a checksum.
 
 The checksum does not depend on the order of rows nor on how they are cut into batches:
-see ``checksum``; retractions subtract. So two runs of
-one job may be compared by two numbers, ``sinkRows`` and ``sinkChecksum``.
+see ``checksum``. So two runs of one job may be compared by two numbers, ``sinkRows`` and
+``sinkChecksum``. Updates by a key come without the row before, as Flink's sink of this name
+takes them; with ``'changelog' = 'retract'`` that row comes too and subtracts, and the
+checksum is that of the final rows, however updates were gathered on the way.
 """
 
 from __future__ import annotations
@@ -11,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from penstock.connectors.base import SinkWriter, TableInfo
 from penstock.connectors.checksum import MASK, rows_checksum
-from penstock.connectors.options import OptionSet
+from penstock.connectors.options import Option, OptionSet, choice
 from penstock.connectors.simple import DeclaredConnector
 
 if TYPE_CHECKING:
@@ -20,7 +22,17 @@ if TYPE_CHECKING:
     from penstock.connectors.base import SourceContext
     from penstock.types import Batch
 
-OPTIONS = OptionSet("connector 'blackhole'", [])
+OPTIONS = OptionSet(
+    "connector 'blackhole'",
+    [
+        Option(
+            "changelog",
+            choice("upsert", "retract"),
+            "upsert",
+            "How updates come: the new row, or old and new.",
+        )
+    ],
+)
 
 
 def batch_checksum(batch: Batch) -> int:
@@ -71,6 +83,8 @@ class BlackholeConnector(DeclaredConnector):
         super().__init__(OPTIONS)
 
     def sink_modes(self, table: TableInfo) -> tuple[str, ...]:
+        if OPTIONS.read_one(table.options, "changelog") == "retract":
+            return ("append", "retract")
         return ("append", "upsert", "retract")
 
     def sink_guarantee(self, table: TableInfo) -> str:

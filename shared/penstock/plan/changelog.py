@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from penstock.plan.properties import Analysis
 
 Mode = Literal["append", "upsert", "retract"]
+#: Connectors that take updates by whatever key the query has.
+_ANY_KEY = ("blackhole", "collect")
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +87,7 @@ def sink_mode(sink: n.Sink, analysis: Analysis) -> SinkMode:
     if declared and "upsert" in table.sink_modes:
         fits = any(key == frozenset(declared) for key in known.unique)
         return SinkMode("upsert", declared, materialize=not fits)
-    if "upsert" in table.sink_modes and table.connector == "collect" and known.unique:
+    if "upsert" in table.sink_modes and table.connector in _ANY_KEY and known.unique:
         return SinkMode("upsert", smallest_key(known.unique))
     if "retract" in table.sink_modes:
         return SinkMode("retract", declared)

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from penstock.errors import SpecError
 from penstock.jobgraph.specs import (
     DeduplicateSpec,
     MaterializeSpec,
@@ -16,6 +17,7 @@ from penstock.jobgraph.specs import (
     WindowSpec,
     WindowTableSpec,
 )
+from penstock.runtime.operator import RestoredState
 from penstock.runtime.operators.changelog import MaterializeOperator, NormalizeOperator
 from penstock.runtime.operators.deduplicate import DeduplicateOperator
 from penstock.runtime.operators.set_operation import SetOperationOperator
@@ -32,11 +34,11 @@ KEY = st.sampled_from(["a", "b", None])
 
 @settings(max_examples=30, deadline=None)
 @given(
-    st.sampled_from(["first", "last"]), st.booleans(), st.sampled_from([1, 3]),
+    st.sampled_from(["first", "last"]), st.booleans(), st.booleans(), st.sampled_from([1, 3]),
     st.lists(st.lists(st.tuples(KEY, st.integers(0, 5)), min_size=1, max_size=8), min_size=1, max_size=5),
 )  # fmt: skip
-def test_deduplication(keep, by_time, parallelism, batches):
-    spec = DeduplicateSpec(keys=(0,), keep=keep, time=1 if by_time else None)
+def test_deduplication(keep, by_time, before, parallelism, batches):
+    spec = DeduplicateSpec(keys=(0,), keep=keep, time=1 if by_time else None, emit_before=before)
     cluster = Cluster(lambda: DeduplicateOperator(spec), [(0,)], [INPUT], INPUT, 1)
     number, best = 0, {}
     for i, rows in enumerate(batches):
@@ -52,9 +54,24 @@ def test_deduplication(keep, by_time, parallelism, batches):
         cluster.process(Batch.of(INPUT, rows))
         if i == 1:
             cluster = cluster.rescale(parallelism)
-        assert materialized(cluster.out()) == Counter(best.values())
+        changes = [change for b in cluster.out() for change in b.rows()]
+        if before:
+            assert materialized(cluster.out()) == Counter(best.values())
+        else:
+            assert {row[0]: row for _, row in changes} == best
+            assert not {RowKind.UPDATE_BEFORE, RowKind.DELETE} & {kind for kind, _ in changes}
         if keep == "first" and not by_time:
             assert all(b.kinds is None for b in cluster.out())
+
+
+def test_a_snapshot_without_rows_cannot_give_them_back():
+    given = {before: DeduplicateSpec(keys=(0,), keep="last", emit_before=before) for before in (True, False)}
+    sub = Subtask(DeduplicateOperator(given[False]), [INPUT], INPUT)
+    sub.process(Batch.of(INPUT, [("a", 1, 1), ("b", 1, 2)]))
+    block = sub.operator.snapshot(1).keyed["rows"]
+    restored = RestoredState(1, keyed={"rows": [block.batch]})
+    with pytest.raises(SpecError, match="no rows to retract"):
+        Subtask(DeduplicateOperator(given[True]), [INPUT], INPUT, restored=restored)
 
 
 def test_window_deduplication_waits_for_the_window():

@@ -36,6 +36,34 @@ def stable_argsort(keys: np.ndarray) -> np.ndarray:
     return packed
 
 
+def stable_argsort_by(major: np.ndarray, minor: np.ndarray) -> np.ndarray:
+    """Stable order by two whole-number keys: one packed sort where both and the row number
+    fit into 63 bits, else two sorts."""
+    n = len(major)
+    if n < 2:
+        return np.arange(n)
+    row_bits = n.bit_length()
+    low, major_low = int(minor.min()), int(major.min())
+    minor_bits = (int(minor.max()) - low).bit_length()
+    major_bits = (int(major.max()) - major_low).bit_length()
+    if major_bits + minor_bits + row_bits > 63:
+        order = stable_argsort(minor)
+        return order[stable_argsort(major[order])]
+    packed = major.astype(np.int64) - major_low
+    packed <<= minor_bits
+    packed |= minor - low
+    packed <<= row_bits
+    packed |= np.arange(n)
+    packed.sort()
+    packed &= (1 << row_bits) - 1
+    return packed
+
+
+def is_sorted(values: np.ndarray) -> bool:
+    """Whether no value is below the one before it."""
+    return bool((values[1:] >= values[:-1]).all())
+
+
 def group_bounds(sorted_keys: np.ndarray) -> np.ndarray:
     """Start of each run of equal keys in a sorted array, then its length (int64)."""
     n = len(sorted_keys)

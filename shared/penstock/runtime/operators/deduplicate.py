@@ -6,13 +6,20 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from penstock.errors import UnsupportedError
+from penstock.errors import SpecError, UnsupportedError
 from penstock.runtime.kernels.key_index import KeyIndex
 from penstock.runtime.kernels.keyed_state import in_group_order, keyed_block, restored_columns
-from penstock.runtime.kernels.sorting import first_of_each, group_bounds, last_of_each, stable_argsort
+from penstock.runtime.kernels.sorting import (
+    first_of_each,
+    group_bounds,
+    is_sorted,
+    last_of_each,
+    stable_argsort,
+    stable_argsort_by,
+)
 from penstock.runtime.kernels.store import grown, make_store
-from penstock.runtime.operator import MAX_WATERMARK, Operator, OperatorSnapshot
-from penstock.runtime.operators.changes import TimeToLive, change_batch, typed
+from penstock.runtime.operator import MAX_WATERMARK, MIN_WATERMARK, Operator, OperatorSnapshot
+from penstock.runtime.operators.changes import AFTER, INSERT, TimeToLive, change_batch, typed
 from penstock.runtime.operators.emitting import (
     batch_pieces,
     event_times,
@@ -31,25 +38,31 @@ if TYPE_CHECKING:
     from penstock.runtime.operator import OperatorContext, Output, RestoredState
 
 _LONG = t.BigIntType(False)
+_NO_ROW = MIN_WATERMARK
 
 
 class DeduplicateOperator(Operator):
-    """Keeps one row a key. The first by arrival needs no more than the keys themselves and
-    is append-only; the others update. With ``window`` the row comes out, once, when its
-    window closes."""
+    """Keeps one row a key.
+
+    What is kept of a row is what will be asked for: of the first by arrival no more than
+    its key; its key and time where nobody behind wants the row that was replaced; else the
+    whole row. With ``window`` the row comes out, once, when its window closes.
+    """
 
     def __init__(self, spec: DeduplicateSpec) -> None:
         self.spec = spec
         window = () if spec.window is None else spec.window
         self._key_columns = (*spec.keys, *(i for i in window if i not in spec.keys))
         self._keys_only = spec.keep == "first" and spec.time is None and spec.window is None
+        self._keeps_rows = not self._keys_only and (spec.emit_before or spec.window is not None)
 
     def open(self, ctx: OperatorContext, restored: RestoredState | None) -> None:
         super().open(ctx, restored)
         self._schema = ctx.input_schemas[0]
         self._keys = KeyIndex([self._schema.types[i] for i in self._key_columns])
-        self._stores = [] if self._keys_only else [make_store(x) for x in self._schema.types]
-        self._times = np.zeros(1024, np.int64)
+        self._stores = [make_store(x) for x in self._schema.types] if self._keeps_rows else []
+        # By key slot: time of the row kept; _NO_ROW where there is none.
+        self._times = np.full(1024, _NO_ROW, np.int64)
         self._ends = np.full(1024, MAX_WATERMARK, np.int64)
         self._next_end = MAX_WATERMARK
         self._watermark = restored_watermark(restored)
@@ -77,65 +90,75 @@ class DeduplicateOperator(Operator):
                 if not batch.num_rows:
                     return
         slots, new = self._keys.upsert([batch.columns[i] for i in self._key_columns], batch.num_rows)
-        fresh = np.zeros(self._keys.high, np.bool_)
-        fresh[new] = True
         self._ttl.touch(slots, self._keys.high)
         if self._keys_only:
             if len(new):
-                candidates = np.flatnonzero(fresh[slots])
-                rows = candidates[first_of_each(slots[candidates])]
-                yield batch.take(rows).with_columns(self.ctx.output_schema, self._typed(batch, rows))
+                rows = np.flatnonzero(np.isin(slots, new))
+                rows = rows[first_of_each(slots[rows])]
+                yield self._shown(batch, rows, None)
             return
+        self._times = grown(self._times, self._keys.high, _NO_ROW)
         rows, times = self._best(batch, slots)
         targets = slots[rows]
-        had = ~fresh[targets]
-        self._times = grown(self._times, self._keys.high)
+        kept = self._times[targets]
+        had = kept != _NO_ROW
+        wins = None
         if self.spec.keep == "first":
-            wins = ~had if self.spec.time is None else ~had | (times < self._times[targets])
-        else:
-            wins = np.ones(len(rows), np.bool_)
-            if self.spec.time is not None:
-                wins = ~had | (times >= self._times[targets])
-        if not wins.all():
+            wins = ~had if self.spec.time is None else ~had | (times < kept)
+        elif self.spec.time is not None:
+            wins = times >= kept
+        if wins is not None and not wins.all():
             rows, times, targets, had = rows[wins], times[wins], targets[wins], had[wins]
         if not len(rows):
             return
         out = None
-        if self.spec.window is None:
-            before = (
-                self._take(targets) if had.any() else [Column.nulls(x, len(rows)) for x in self._schema.types]
-            )
+        if not self._keeps_rows:
+            out = self._shown(batch, rows, had)
+        else:
             come = [c.take(rows) for c in batch.columns]
-            out = change_batch(
-                self.ctx.output_schema, before, come, had, np.ones(len(rows), np.bool_),
-                emit_before=self.spec.emit_before,
-            )  # fmt: skip
-        self._put(targets, [c.take(rows) for c in batch.columns], times)
+            if self.spec.window is None:
+                before = (
+                    self._take(targets)
+                    if had.any()
+                    else [Column.nulls(x, len(rows)) for x in self._schema.types]
+                )
+                out = change_batch(
+                    self.ctx.output_schema, before, come, had, np.ones(len(rows), np.bool_),
+                    emit_before=self.spec.emit_before,
+                )  # fmt: skip
+            self._put(targets, come)
+        self._times[targets] = times
         if out is not None:
             yield from batch_pieces(out)
 
-    def _typed(self, batch: Batch, rows: np.ndarray) -> list[Column]:
-        return typed(self.ctx.output_schema, [c.take(rows) for c in batch.columns])
+    def _shown(self, batch: Batch, rows: np.ndarray, had: np.ndarray | None) -> Batch:
+        """The batch's ``rows`` as they come out: +U where the key ``had`` one before."""
+        if len(rows) < batch.num_rows or not is_sorted(rows):
+            batch = batch.take(rows)
+        kinds = np.where(had, AFTER, INSERT) if had is not None and had.any() else None
+        schema = self.ctx.output_schema
+        return batch.with_columns(schema, typed(schema, batch.columns)).with_kinds(kinds)
 
     def _best(self, batch: Batch, slots: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """The batch's best row of each key, and its time (0 by arrival)."""
+        first = self.spec.keep == "first"
         if self.spec.time is None:
-            rows = first_of_each(slots) if self.spec.keep == "first" else last_of_each(slots)
+            rows = first_of_each(slots) if first else last_of_each(slots)
             return rows, np.zeros(len(rows), np.int64)
         times = event_times(batch, self.spec.time, self.ctx)
-        order = stable_argsort(times)
-        order = order[stable_argsort(slots[order])]
-        bounds = group_bounds(slots[order])
         # Among equal times the first row is "first", the last one "last".
-        rows = order[bounds[:-1]] if self.spec.keep == "first" else order[bounds[1:] - 1]
+        if is_sorted(times):
+            rows = first_of_each(slots) if first else last_of_each(slots)
+            return rows, times[rows]
+        order = stable_argsort_by(slots, times)
+        bounds = group_bounds(slots[order])
+        rows = np.sort(order[bounds[:-1]] if first else order[bounds[1:] - 1])
         return rows, times[rows]
 
-    def _put(self, slots: np.ndarray, columns: list[Column], times: np.ndarray) -> None:
+    def _put(self, slots: np.ndarray, columns: list[Column]) -> None:
         high = self._keys.high
         for store, column in zip(self._stores, columns, strict=True):
             store.put(slots, column, high)
-        self._times = grown(self._times, high)
-        self._times[slots] = times
         if self.spec.window is not None:
             ends = columns[self.spec.window[1]].values
             self._ends = grown(self._ends, high, MAX_WATERMARK)
@@ -174,6 +197,8 @@ class DeduplicateOperator(Operator):
     def _free(self, slots: np.ndarray) -> None:
         for store in self._stores:
             store.clear(slots)
+        if not self._keys_only:
+            self._times[slots] = _NO_ROW
         self._keys.free(slots)
 
     # -- state -------------------------------------------------------------------------
@@ -182,16 +207,17 @@ class DeduplicateOperator(Operator):
         slots = self._keys.live_slots()
         grouped = self._keys.keys(slots)[: len(self.spec.keys)]
         slots = in_group_order(slots, grouped, self.ctx.max_parallelism)
-        columns = [] if self._keys_only else self._take(slots)
         keys = self._keys.keys(slots)
-        grouped = keys[: len(self.spec.keys)]
         names = [f"key{i}" for i in range(len(self._key_columns))]
         payload = [*keys[len(self.spec.keys) :]]
+        if self._keeps_rows:
+            payload += self._take(slots)
+            names += [f"{i}.{name}" for i, name in enumerate(self._schema.names)]
         if not self._keys_only:
-            payload += [*columns, Column(_LONG, self._times[slots])]
-            names += [f"{i}.{name}" for i, name in enumerate(self._schema.names)] + ["time"]
+            payload.append(Column(_LONG, self._times[slots]))
+            names.append("time")
         block = keyed_block(
-            grouped, payload, names, n=len(slots),
+            keys[: len(self.spec.keys)], payload, names, n=len(slots),
             max_parallelism=self.ctx.max_parallelism, kind="deduplicate", in_order=True,
         )  # fmt: skip
         unions = watermark_state(self._watermark) if self.spec.window else {}
@@ -200,12 +226,29 @@ class DeduplicateOperator(Operator):
     def _restore(self, restored: RestoredState) -> None:
         k = len(self._key_columns)
         types = [self._schema.types[i] for i in self._key_columns]
+        batches = restored.keyed.get("rows", [])
+        # Who reads the result may have changed since: rows that are no longer asked for are
+        # left out, rows that were not kept cannot be made up.
+        with_rows = any(b.num_columns > k + 1 for b in batches)
+        if self._keeps_rows and batches and not with_rows:
+            raise SpecError(
+                "the snapshot holds no rows to retract",
+                expected="the whole last row of each key, as the query now needs rows before an update",
+                got="keys and times only: the query that wrote it gave updates without them",
+                where=self.ctx.name,
+                remedy="keep a sink that takes updates by key, or start without this operator's state",
+            )
+        if with_rows:
+            types += self._schema.types
         if not self._keys_only:
-            types += [*self._schema.types, _LONG]
-        columns, n = restored_columns(restored.keyed.get("rows", []), types)
+            types.append(_LONG)
+        columns, n = restored_columns(batches, types)
         if not n:
             return
         slots, _ = self._keys.upsert(columns[:k], n)
         self._ttl.touch(slots, self._keys.high)
+        if self._keeps_rows:
+            self._put(slots, columns[k:-1])
         if not self._keys_only:
-            self._put(slots, columns[k:-1], columns[-1].values)
+            self._times = grown(self._times, self._keys.high, _NO_ROW)
+            self._times[slots] = columns[-1].values
