@@ -1,0 +1,137 @@
+"""The task manager's Spark: one Spark Connect server, started when a slot first needs it.
+
+It stays warm for the jobs that follow and dies with this process. The service only starts
+``python -m penstock.spark.server``; what Spark is, is that module's business.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import secrets
+import signal
+import socket
+import sys
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from services.taskmanager.template import describe_status
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from services.common.processes import SystemSpawner
+
+_log = logging.getLogger("penstock.taskmanager.spark")
+
+#: Looked at so often: whether a server that nobody uses may end.
+_LOOK_S = 5.0
+_PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
+
+
+@dataclass(frozen=True)
+class SparkAddress:
+    """How a slot reaches the server; ``log_path``: what to show when it cannot."""
+
+    port: int
+    token: str
+    pid: int
+    log_path: str
+
+    def settings(self) -> dict[str, str]:
+        """What a deployment's configuration gets."""
+        return {
+            "spark.server.port": str(self.port),
+            "spark.server.token": self.token,
+            "spark.server.pid": str(self.pid),
+            "spark.server.log": self.log_path,
+        }
+
+
+class SparkServer:
+    """``cores``: local[n]; ``memory``: the Java heap, as Java writes it; ``idle_s``: unused
+    for so long it ends (0: never)."""
+
+    def __init__(
+        self, spawner: SystemSpawner, folder: Path, *, cores: int, memory: str, idle_s: float
+    ) -> None:
+        self._spawner = spawner
+        self._folder = folder
+        self._cores, self._memory, self._idle_s = cores, memory, idle_s
+        self._address: SparkAddress | None = None
+        self._watch: asyncio.Task[None] | None = None
+        self._starting = asyncio.Lock()
+        self._users = 0
+        self._unused_since_s = 0.0
+
+    @property
+    def pid(self) -> int | None:
+        return None if self._address is None else self._address.pid
+
+    def rss_bytes(self) -> int:
+        """Resident memory of the server; 0 when there is none."""
+        try:
+            with open(f"/proc/{self.pid}/statm") as file:
+                return int(file.read().split()[1]) * _PAGE_BYTES
+        except OSError:
+            return 0
+
+    async def acquire(self) -> SparkAddress:
+        """Its address, for a slot that is about to start; the server may still be starting.
+        Give it back with ``release``. ExternalError when it cannot be started."""
+        async with self._starting:
+            if self._address is None:
+                self._address = await self._start()
+        self._users += 1
+        return self._address
+
+    def release(self) -> None:
+        self._users -= 1
+        self._unused_since_s = asyncio.get_running_loop().time()
+
+    async def _start(self) -> SparkAddress:
+        self._folder.mkdir(parents=True, exist_ok=True)
+        log_path, port, token = self._folder / "server.log", _free_port(), secrets.token_hex(16)
+        argv = [sys.executable, "-P", "-m", "penstock.spark.server"]
+        argv += ["--port", str(port), "--cores", str(self._cores)]
+        argv += ["--memory", self._memory, "--folder", str(self._folder)]
+        with log_path.open("ab") as log:
+            environment = {**os.environ, "SPARK_CONNECT_AUTHENTICATE_TOKEN": token}
+            pid = await self._spawner.spawn(argv, environment, stderr=log.fileno())
+        _log.info("Spark starts: pid=%d port=%d local[%d], its log: %s", pid, port, self._cores, log_path)
+        self._unused_since_s = asyncio.get_running_loop().time()
+        self._watch = asyncio.create_task(self._watched(pid))
+        return SparkAddress(port, token, pid, str(log_path))
+
+    async def _watched(self, pid: int) -> None:
+        """Until it ends, of itself or because nobody wants it any more."""
+        ended = asyncio.create_task(self._spawner.wait(pid))
+        while not ended.done():
+            await asyncio.wait({ended}, timeout=_LOOK_S)
+            if not ended.done() and self._unused():
+                _log.info("Spark was not used for %g s: ending it", self._idle_s)
+                self._spawner.kill(pid, signal.SIGTERM)
+                self._address = None  # the next job starts another
+                await asyncio.wait({ended})
+        if self._address is not None and self._address.pid == pid:
+            self._address = None
+            _log.error("Spark ended with %s", describe_status(ended.result()))
+
+    def _unused(self) -> bool:
+        unused_s = asyncio.get_running_loop().time() - self._unused_since_s
+        return self._address is not None and not self._users and 0 < self._idle_s < unused_s
+
+    async def stop(self) -> None:
+        """End the server. Its scratch files go with it: nothing in them outlives a session."""
+        address, self._address = self._address, None
+        if address is not None:
+            self._spawner.kill(address.pid, signal.SIGKILL)
+        if self._watch is not None:
+            await asyncio.wait({self._watch})
+
+
+def _free_port() -> int:
+    with socket.socket() as sock:
+        sock.bind(("127.0.0.1", 0))
+        return int(sock.getsockname()[1])

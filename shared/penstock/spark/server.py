@@ -1,0 +1,74 @@
+"""The warm Spark of a task manager: a Spark Connect server on this machine.
+
+``python -m penstock.spark.server --port P --cores N --memory 2g`` becomes the server (the
+process is replaced, so its owner watches and ends one pid). It listens on the loopback
+address only and answers who knows the token in ``SPARK_CONNECT_AUTHENTICATE_TOKEN``.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from pathlib import Path
+
+from penstock.errors import PenstockError
+from penstock.spark.java import java_home
+
+TOKEN_VARIABLE = "SPARK_CONNECT_AUTHENTICATE_TOKEN"
+_CLASS = "org.apache.spark.sql.connect.service.SparkConnectServer"
+#: A query whose client is gone ends after so long.
+_ABANDONED = "20s"
+
+
+def command(port: int, cores: int, memory: str, folder: Path) -> list[str]:
+    """What is executed. ``folder``: Spark's scratch files and warehouse."""
+    import pyspark
+
+    settings = {
+        "spark.ui.enabled": "false",
+        "spark.connect.grpc.binding.address": "127.0.0.1",
+        "spark.connect.grpc.binding.port": str(port),
+        "spark.connect.execute.manager.detachedTimeout": _ABANDONED,
+        "spark.connect.execute.reattachable.senderMaxStreamDuration": "2m",
+        "spark.driver.bindAddress": "127.0.0.1",
+        "spark.driver.host": "127.0.0.1",
+        "spark.driver.maxResultSize": "0",
+        "spark.local.dir": str(folder / "scratch"),
+        "spark.sql.warehouse.dir": str(folder / "warehouse"),
+        "spark.sql.shuffle.partitions": str(cores),
+        "spark.sql.adaptive.coalescePartitions.initialPartitionNum": str(8 * cores),
+    }
+    home = Path(pyspark.__file__).parent
+    argv = [str(home / "bin" / "spark-submit"), "--master", f"local[{cores}]", "--driver-memory", memory]
+    for key, value in settings.items():
+        argv += ["--conf", f"{key}={value}"]
+    # The quick compiler only: a server starts in half the time, and long jobs lose little,
+    # as their work lies in Spark's generated code over whole partitions.
+    argv += ["--driver-java-options", "-XX:TieredStopAtLevel=1 -Xshare:auto"]
+    return [*argv, "--name", "penstock", "--class", _CLASS, "spark-internal"]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description="Become a Spark Connect server.")
+    parser.add_argument("--port", type=int, required=True)
+    parser.add_argument("--cores", type=int, required=True)
+    parser.add_argument("--memory", default="2g", help="heap of the Java process, e.g. 2g")
+    parser.add_argument("--folder", type=Path, required=True)
+    given = parser.parse_args()
+    try:
+        os.environ["JAVA_HOME"] = java_home()
+        argv = command(given.port, given.cores, given.memory, given.folder)
+    except PenstockError as err:
+        sys.exit(str(err))
+    except ModuleNotFoundError as err:
+        sys.exit(f"Spark is not installed ({err}); pip install 'penstock[spark]'")
+    given.folder.mkdir(parents=True, exist_ok=True)
+    os.chdir(given.folder)
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    os.environ.pop("SPARK_HOME", None)
+    os.execv(argv[0], argv)
+
+
+if __name__ == "__main__":
+    main()
