@@ -23,6 +23,10 @@ CASES: dict[str, tuple[str, list[tuple[Any, ...]]]] = {
     "constant": ("SELECT 1, 'x'", [(1, "x")]),
     "group by": ("SELECT g, COUNT(*), SUM(n) FROM t GROUP BY g", [("a", 2, 40), ("b", 1, 20), (None, 1, 5)]),
     "having": ("SELECT g FROM t GROUP BY g HAVING COUNT(*) > 1", [("a",)]),
+    "grouped after a filter of nulls": (
+        "SELECT k, COUNT(*) FROM (VALUES (1), (2), (CAST(NULL AS INT))) AS v(k) WHERE k > 0 GROUP BY k",
+        [(1, 1), (2, 1)],
+    ),
     "global aggregate": ("SELECT COUNT(*), MAX(n), MIN(g) FROM t", [(4, 30, "a")]),
     "filter and distinct": (
         "SELECT COUNT(DISTINCT g), SUM(n) FILTER (WHERE g = 'a') FROM t",

@@ -65,6 +65,15 @@ def test_slots_stay_with_their_keys(shape, seed, rounds):
     assert [c.to_pylist() for c in got] == [c.to_pylist() for c in columns(held)]
 
 
+def test_a_mask_without_nulls_makes_no_key_of_null():
+    index = KeyIndex([t.IntType()])
+    rows = Column.of(t.IntType(), [1, None, 2]).take(np.array([0, 2]))
+    assert rows.valid is not None
+    slots, new = index.upsert([rows], 2)
+    assert len(new) == len(index) == 2
+    assert index.keys(slots)[0].to_pylist() == [1, 2]
+
+
 def test_one_zero_and_one_nan():
     index = KeyIndex([t.DoubleType()])
     slots, new = index.upsert([Column.of(t.DoubleType(), [0.0, -0.0, NAN, -NAN, None, None])], 6)

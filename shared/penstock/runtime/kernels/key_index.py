@@ -296,7 +296,8 @@ class KeyIndex:
         return out, slots
 
     def _upsert_ints(self, keys: np.ndarray, valid: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:
-        if valid is None:
+        if valid is None or valid.all():
+            # A mask without a NULL (a filter took them out) must not make a key of NULL.
             return self.upsert_ints(keys)
         out = np.empty(len(keys), np.int64)
         out[valid], new = self.upsert_ints(keys[valid])
