@@ -208,6 +208,12 @@ CHECKPOINT_DIR = _option(
     _refused("checkpoints lie below high-availability.storageDir, with the decision log that names them"),
     "Not settable: checkpoints lie below `high-availability.storageDir`.",
 )
+INCREMENTAL = _option(
+    "execution.checkpointing.incremental",
+    True,
+    _parse_bool,
+    "A checkpoint writes what changed since the last completed one; savepoints are always whole.",
+)
 CHECKPOINT_RETAINED = _option(
     "execution.checkpointing.num-retained", 1, _parse_int, "Completed checkpoints kept."
 )

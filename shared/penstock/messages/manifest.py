@@ -43,12 +43,17 @@ class CheckpointManifest(msgspec.Struct, frozen=True, kw_only=True):
     vertices: tuple[VertexState, ...]
 
     def object_keys(self) -> set[str]:
-        """Every object that the manifest names."""
-        return {h.key for v in self.vertices for h in v.handles if h.key is not None}
+        """Every object that the manifest names, those of its chains too."""
+        return {key for v in self.vertices for h in v.handles for key in h.keys}
 
     @property
     def size_bytes(self) -> int:
         return sum(h.size_bytes for v in self.vertices for h in v.handles)
+
+    @property
+    def full_size_bytes(self) -> int:
+        """With what its deltas build on."""
+        return sum(h.full_size_bytes for v in self.vertices for h in v.handles)
 
 
 def encode_manifest(manifest: CheckpointManifest) -> bytes:

@@ -22,6 +22,15 @@ class _Msg(msgspec.Struct, frozen=True, kw_only=True, tag_field="type"):
 # -- state handles -----------------------------------------------------------------------
 
 
+class StateLink(msgspec.Struct, frozen=True, kw_only=True):
+    """An older snapshot object of the same subtask and attempt that a delta builds on."""
+
+    checkpoint_id: int
+    key: str | None = None
+    inline: bytes | None = None
+    size_bytes: int = 0
+
+
 class StateHandle(msgspec.Struct, frozen=True, kw_only=True):
     """One snapshot object of one subtask: ``key`` in the object store, or ``inline``
     (≤ 64 KiB) the object itself. The object describes itself (``docs/state-format.md``)."""
@@ -34,6 +43,20 @@ class StateHandle(msgspec.Struct, frozen=True, kw_only=True):
     size_bytes: int = 0
     #: Inclusive key-group range it holds.
     key_groups: tuple[int, int] = (0, -1)
+    #: Of the rows that an unaligned barrier has overtaken, as they were accounted for.
+    in_flight_bytes: int = 0
+    #: What it builds on, newest first; the last is whole. Empty: this object is whole.
+    chain: tuple[StateLink, ...] = ()
+
+    @property
+    def keys(self) -> frozenset[str]:
+        """Every object in the store that restoring it reads."""
+        return frozenset(link.key for link in (self, *self.chain) if link.key is not None)
+
+    @property
+    def full_size_bytes(self) -> int:
+        """Of all objects that restoring it reads."""
+        return self.size_bytes + sum(link.size_bytes for link in self.chain)
 
 
 class CheckpointMetrics(msgspec.Struct, frozen=True, kw_only=True):

@@ -3,30 +3,44 @@
 Small snapshots travel in the acknowledgement; larger ones are objects at
 ``jobs/<job>/checkpoints/<id>/<vertex>-<subtask>-<attempt>`` (a finished task's last one
 under ``…/checkpoints/final/``).
+
+A snapshot is whole, or a delta to the last checkpoint that the task was told is complete.
+What an aborted or unconfirmed checkpoint held belongs to the next one as well, since that
+builds on the same confirmed one.
 """
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from penstock.config import INCREMENTAL
 from penstock.errors import InternalError
-from penstock.messages.slot import StateHandle
+from penstock.messages.slot import StateHandle, StateLink
 from penstock.runtime.kernels.hashing import key_group_range
-from penstock.runtime.operator import MIN_WATERMARK, OperatorSnapshot, RestoredState
-from penstock.runtime.state.snapshot import SnapshotSet, write_snapshot
+from penstock.runtime.operator import MIN_WATERMARK, OperatorSnapshot, PendingBlock, RestoredState
+from penstock.runtime.state.restoring import SnapshotSet
+from penstock.runtime.state.snapshot import write_snapshot
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from penstock.jobgraph import JobVertex
     from penstock.messages.slot import TaskDescriptor
     from penstock.ports import Store
     from penstock.runtime.environment import Environment
+    from penstock.runtime.state.epochs import Epochs
 
 INLINE_BYTES = 64 * 1024
+#: A state up to this size is always written whole.
+WHOLE_BYTES = 64 * 1024
+#: Deltas of a chain; the next snapshot is whole again.
+MAX_DELTAS = 8
+#: Cut tables are copied on the data thread for so long at a time.
+SLICE_S = 0.002
 #: Where a task's own state lies among its operators'.
 TASK_UID = "__task__"
 _WATERMARKS = "watermarks"
@@ -45,26 +59,110 @@ def task_snapshot(watermarks: Mapping[str, int]) -> OperatorSnapshot:
     return OperatorSnapshot(unions={_WATERMARKS: [msgspec.json.encode(watermarks)]})
 
 
-class SnapshotWriter:
-    """Makes the state handle of a subtask's snapshot."""
+@dataclass(frozen=True, slots=True)
+class _Begun:
+    """A checkpoint whose barrier has passed. ``epoch``: the last it holds; ``base``: what it
+    is a delta to, None when it is whole."""
 
-    def __init__(self, environment: Environment, vertex: JobVertex, descriptor: TaskDescriptor) -> None:
+    epoch: int
+    base: StateHandle | None
+
+
+class SnapshotWriter:
+    """Makes the state handles of a subtask's snapshots, and decides which are deltas.
+
+    For each checkpoint: ``begin`` before the operators cut their tables, ``write`` after;
+    ``confirmed`` when it is complete.
+    """
+
+    def __init__(
+        self, environment: Environment, vertex: JobVertex, descriptor: TaskDescriptor, epochs: Epochs
+    ) -> None:
         self._environment = environment
         self._vertex = vertex
         self._descriptor = descriptor
         index = descriptor.subtask_index
         self._key_groups = key_group_range(index, vertex.parallelism, vertex.max_parallelism)
+        self._incremental = INCREMENTAL.read(environment.config)
+        self._epochs = epochs
+        self._begun: dict[int, _Begun] = {}
+        self._written: dict[int, StateHandle] = {}
+        self._confirmed_epoch = 0
+        self._confirmed: StateHandle | None = None
+
+    def begin(self, checkpoint_id: int, kind: str) -> None:
+        """The next cuts are for this checkpoint. Savepoints (any ``kind`` but a plain
+        checkpoint) are whole, and nothing builds on them: they may be moved."""
+        base = self._confirmed if kind == "checkpoint" and self._incremental else None
+        if base is not None and not _bears_delta(base):
+            base = None
+        if kind == "checkpoint":
+            self._begun[checkpoint_id] = _Begun(self._epochs.now, base)
+        self._epochs.since = 0 if base is None else self._confirmed_epoch
+
+    def confirmed(self, checkpoint_id: int) -> None:
+        """The checkpoint is complete: the next snapshots build on it. May be repeated."""
+        handle = self._written.get(checkpoint_id)
+        if handle is None:
+            return
+        self._confirmed, self._confirmed_epoch = handle, self._begun[checkpoint_id].epoch
+        self._begun = {n: begun for n, begun in self._begun.items() if n > checkpoint_id}
+        self._written = {n: handle for n, handle in self._written.items() if n > checkpoint_id}
 
     async def write(
         self, checkpoint_id: int, snapshots: dict[str, OperatorSnapshot], *, final: bool = False
     ) -> StateHandle:
-        """Await what is pending, encode in the helper thread, upload if it is large."""
-        env, vertex, task = self._environment, self._vertex, self._descriptor
+        """Copy what was cut, in slices; await what is pending, encode in the helper thread,
+        upload if it is large."""
+        await _copy(snapshots, self._environment.time_s)
         for snapshot in snapshots.values():
             if snapshot.pending is not None:
                 snapshot.lists.update(await snapshot.pending)
                 snapshot.pending = None
-        meta = {
+
+        def encode() -> bytes:
+            return write_snapshot(
+                snapshots, checkpoint_id=checkpoint_id, key_groups=self._key_groups, meta=self._meta()
+            )
+
+        # A thread switch costs more than encoding what holds no table.
+        large = any(snapshot.keyed for snapshot in snapshots.values())
+        data = await self._environment.helper.run(encode) if large else encode()
+        begun = None if final else self._begun.get(checkpoint_id)
+        handle = StateHandle(
+            vertex_id=self._vertex.id,
+            subtask_index=self._descriptor.subtask_index,
+            checkpoint_id=checkpoint_id,
+            size_bytes=len(data),
+            key_groups=self._key_groups,
+            chain=() if begun is None or begun.base is None else _links(begun.base),
+        )
+        carried = sum(link.size_bytes for link in handle.chain if link.inline is not None)
+        if carried + len(data) <= INLINE_BYTES:
+            handle = msgspec.structs.replace(handle, inline=data)
+        else:
+            key = await self._upload(data, "final" if final else str(checkpoint_id))
+            handle = msgspec.structs.replace(handle, key=key)
+        if begun is not None:
+            self._written[checkpoint_id] = handle
+        return handle
+
+    async def _upload(self, data: bytes, folder: str) -> str:
+        env, vertex = self._environment, self._vertex
+        if env.store is None:
+            raise InternalError(
+                "a snapshot is too large to travel inline and the job has no object store",
+                expected=f"at most {INLINE_BYTES} bytes",
+                got=f"{len(data)} bytes of {vertex.name}",
+            )
+        name = f"{vertex.id}-{self._descriptor.subtask_index}-{env.job_attempt}"
+        key = f"jobs/{env.job_id}/checkpoints/{folder}/{name}"
+        await env.store.put(key, data)
+        return key
+
+    def _meta(self) -> dict[str, Any]:
+        env, vertex, task = self._environment, self._vertex, self._descriptor
+        return {
             "job_id": env.job_id,
             "vertex_id": vertex.id,
             "vertex": vertex.name,
@@ -74,34 +172,48 @@ class SnapshotWriter:
             "operators": {node.uid: node.name for node in vertex.operators},
         }
 
-        def encode() -> bytes:
-            return write_snapshot(
-                snapshots, checkpoint_id=checkpoint_id, key_groups=self._key_groups, meta=meta
-            )
 
-        # A thread switch costs more than encoding what holds no table.
-        large = any(snapshot.keyed for snapshot in snapshots.values())
-        data = await env.helper.run(encode) if large else encode()
-        handle = StateHandle(
-            vertex_id=vertex.id,
-            subtask_index=task.subtask_index,
-            checkpoint_id=checkpoint_id,
-            size_bytes=len(data),
-            key_groups=self._key_groups,
-        )
-        if len(data) <= INLINE_BYTES:
-            return msgspec.structs.replace(handle, inline=data)
-        if env.store is None:
-            raise InternalError(
-                "a snapshot is too large to travel inline and the job has no object store",
-                expected=f"at most {INLINE_BYTES} bytes",
-                got=f"{len(data)} bytes of {vertex.name}",
-            )
-        folder = "final" if final else str(checkpoint_id)
-        name = f"{vertex.id}-{task.subtask_index}-{env.job_attempt}"
-        key = f"jobs/{env.job_id}/checkpoints/{folder}/{name}"
-        await env.store.put(key, data)
-        return msgspec.structs.replace(handle, key=key)
+def _bears_delta(base: StateHandle) -> bool:
+    """Whether one more delta to it pays: a small state is written whole, a chain is short,
+    and when its deltas outweigh the whole state, that is written anew."""
+    whole = base.chain[-1] if base.chain else base
+    if whole.size_bytes <= WHOLE_BYTES or len(base.chain) >= MAX_DELTAS:
+        return False
+    return base.full_size_bytes - whole.size_bytes <= whole.size_bytes
+
+
+def _links(base: StateHandle) -> tuple[StateLink, ...]:
+    own = StateLink(
+        checkpoint_id=base.checkpoint_id, key=base.key, inline=base.inline, size_bytes=base.size_bytes
+    )
+    return (own, *base.chain)
+
+
+class _Slice:
+    def __init__(self, time_s: Callable[[], float]) -> None:
+        self._time_s = time_s
+        self.begin()
+
+    def begin(self) -> None:
+        self._until = self._time_s() + SLICE_S
+
+    def lasts(self) -> bool:
+        return self._time_s() < self._until
+
+
+async def _copy(snapshots: Mapping[str, OperatorSnapshot], time_s: Callable[[], float]) -> None:
+    """Copy every cut table, a slice at a time: the task's own steps come in between."""
+    blocks = [b for s in snapshots.values() for b in s.keyed.values() if isinstance(b, PendingBlock)]
+    piece = _Slice(time_s)
+    try:
+        for block in blocks:
+            while not block.copy(piece.lasts):
+                await asyncio.sleep(0)
+                piece.begin()
+    except BaseException:
+        for block in blocks:
+            block.discard()
+        raise
 
 
 async def restore_vertex(

@@ -8,6 +8,7 @@ from penstock.runtime.badrecords import BadRecords
 from penstock.runtime.drivers import AsyncOperator
 from penstock.runtime.kernels.hashing import key_group_range
 from penstock.runtime.operator import OperatorContext
+from penstock.runtime.state.epochs import Epochs
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -36,6 +37,7 @@ class OperatorContexts:
         self._gate_schemas = gate_schemas
         self._arm = arm
         self.dead_letters: list[BadRecords] = []
+        self.epochs = Epochs()
 
     def make(self, node: ChainNode) -> OperatorContext:
         env, chain, index = self._environment, self._chain, self._descriptor.subtask_index
@@ -69,6 +71,7 @@ class OperatorContexts:
             function=env.function,
             store=env.store,
             run=env.helper.run,
+            epochs=self.epochs,
         )
         # Sources and sinks keep their own bad records, with the raw bytes.
         if getattr(node.node.spec, "on_error", None) == "dead-letter" and not isinstance(

@@ -17,9 +17,11 @@ Order of calls::
 # ruff: noqa: B027 (an operator overrides only where it differs)
 from __future__ import annotations
 
-from abc import ABC
+from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Union
+
+from penstock.runtime.state.epochs import Epochs
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
@@ -55,11 +57,38 @@ class KeyedBlock:
     row, ascending. The arrays are private to the snapshot: the operator never writes
     them again. ``schema``: what a reader without the engine needs to know (names → SQL
     type text, descriptor parameters).
+
+    ``identity``: how a row is known again in a later delta. ``slot``: by its last column;
+    ``key``: by key and namespace, the last column of a delta marking the removed; empty:
+    not at all, the block is always whole. ``delta``: the block holds what changed since
+    the snapshot before it in the chain. ``touched``: a slot delta's slots whose older
+    rows no longer hold (int64, ascending).
     """
 
     batch: pa.RecordBatch
     key_groups: np.ndarray
     schema: dict[str, Any] = field(default_factory=dict)
+    identity: str = ""
+    delta: bool = False
+    touched: np.ndarray | None = None
+
+
+class PendingBlock(ABC):
+    """Keyed state that is cut and not yet copied. The operator goes on meanwhile: what it
+    changes first, it copies out first."""
+
+    @abstractmethod
+    def copy(self, more: Callable[[], bool]) -> bool:
+        """On the data thread: copy piece by piece (of less than a millisecond) as long as
+        ``more()``. True when everything is copied."""
+
+    @abstractmethod
+    def block(self) -> KeyedBlock:
+        """The rows, once everything is copied; may be called in the helper thread."""
+
+    @abstractmethod
+    def discard(self) -> None:
+        """Nobody wants it any more."""
 
 
 @dataclass(slots=True)
@@ -72,10 +101,22 @@ class OperatorSnapshot:
     acknowledgement.
     """
 
-    keyed: dict[str, KeyedBlock] = field(default_factory=dict)
+    keyed: Mapping[str, KeyedBlock | PendingBlock] = field(default_factory=dict)
     lists: dict[str, list[bytes]] = field(default_factory=dict)
     unions: dict[str, list[bytes]] = field(default_factory=dict)
     pending: Awaitable[dict[str, list[bytes]]] | None = None
+
+    def copied(self) -> OperatorSnapshot:
+        """The same, its cut state copied to the end at once (for tests and tools)."""
+        for block in self.keyed.values():
+            if isinstance(block, PendingBlock):
+                block.copy(lambda: True)
+        return self
+
+    def block(self, name: str) -> KeyedBlock:
+        """One keyed state, copied."""
+        block = self.copied().keyed[name]
+        return block.block() if isinstance(block, PendingBlock) else block
 
 
 @dataclass(slots=True)
@@ -143,6 +184,8 @@ class OperatorContext:
     report_error: Callable[[BaseException, Any], None] | None = None
     #: ``run(f)`` in the slot's one helper thread; only for calls that release the lock.
     run: Callable[[Callable[[], Any]], Awaitable[Any]] | None = None
+    #: The task's epochs of change, for its operators' state tables.
+    epochs: Epochs = field(default_factory=Epochs)
 
 
 class Operator(ABC):

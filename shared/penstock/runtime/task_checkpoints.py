@@ -33,7 +33,7 @@ class TaskCheckpoints:
         self._chain = task.chain
         self._environment = environment
         self._listener = listener
-        self._snapshots = SnapshotWriter(environment, task.vertex, task.descriptor)
+        self._snapshots = SnapshotWriter(environment, task.vertex, task.descriptor, task.contexts.epochs)
         #: The last one it took part in, or was restored from.
         self.last_id = 0
         self._waiting_triggers: list[Barrier] = []
@@ -93,7 +93,7 @@ class TaskCheckpoints:
             yield from self._drain_now()
         yield from self._chain.prepare_checkpoint(checkpoint_id)
         task.outputs.emit(barrier)
-        snapshots = self._take_snapshots(checkpoint_id)
+        snapshots = self._take_snapshots(checkpoint_id, barrier.kind)
         sync_ms = (env.time_s() - started) * 1000
         if barrier.kind in ("stop", "drain"):
             self.stopping = checkpoint_id
@@ -106,7 +106,8 @@ class TaskCheckpoints:
         write.add_done_callback(self._writes.discard)
         yield
 
-    def _take_snapshots(self, checkpoint_id: int) -> dict[str, OperatorSnapshot]:
+    def _take_snapshots(self, checkpoint_id: int, kind: str) -> dict[str, OperatorSnapshot]:
+        self._snapshots.begin(checkpoint_id, kind)
         snapshots = self._chain.snapshot(checkpoint_id)
         snapshots[TASK_UID] = task_snapshot(self._chain.watermarks())
         return snapshots
@@ -138,6 +139,7 @@ class TaskCheckpoints:
         if before is not None:
             # Not ``await before``: cancelling this one must not cancel that one.
             await asyncio.wait([before])
+        self._snapshots.confirmed(checkpoint_id)
         self._chain.checkpoint_complete(checkpoint_id)
         await self._task.sinks.commit(checkpoint_id)
         if self._last_wanted is not None and checkpoint_id >= self._last_wanted:
@@ -202,7 +204,8 @@ class TaskCheckpoints:
         await task.finished(handle)
 
     async def _write_final(self) -> StateHandle:
-        return await self._snapshots.write(self.last_id, self._take_snapshots(self.last_id), final=True)
+        snapshots = self._take_snapshots(self.last_id, "final")
+        return await self._snapshots.write(self.last_id, snapshots, final=True)
 
     def outputs_unblocked(self) -> None:
         if self._drained is not None and not self._drained.done():

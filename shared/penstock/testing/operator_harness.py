@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections import Counter
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from penstock.messages.slot import StateHandle, StateLink
 from penstock.runtime.kernels.hashing import hash_columns, key_group_range, key_groups, subtask_of_key_group
 from penstock.runtime.operator import (
     MAX_WATERMARK,
@@ -17,6 +19,8 @@ from penstock.runtime.operator import (
     RestoredState,
     SideBatch,
 )
+from penstock.runtime.state.restoring import restore
+from penstock.runtime.state.snapshot import write_snapshot
 from penstock.types.batch import KIND_SIGN, Batch
 from penstock.types.logical import Schema
 
@@ -50,7 +54,28 @@ class Subtask:
             key_groups=key_group_range(index, parallelism, MAX_PARALLELISM), local_dir=Path("."),
             now_ms=lambda: self.now_ms, wake_at=self.wakes.append, function=function,
         )  # fmt: skip
+        self._ctx = ctx
+        #: Snapshot objects of its chain, newest first; all but the last are deltas.
+        self._links: list[StateLink] = []
         operator.open(ctx, restored)
+
+    def checkpoint(self) -> StateHandle:
+        """A snapshot at this moment, on top of those before it; output due before the
+        barrier is taken."""
+        self._take(self.operator.prepare_checkpoint(1))
+        epochs, number = self._ctx.epochs, len(self._links) + 1
+        now = epochs.now
+        data = write_snapshot(
+            {"u": self.operator.snapshot(number).copied()},
+            checkpoint_id=number,
+            key_groups=self._ctx.key_groups,
+        )
+        epochs.since = now
+        self._links.insert(0, StateLink(checkpoint_id=number, inline=data, size_bytes=len(data)))
+        return StateHandle(
+            vertex_id="v", subtask_index=self._ctx.subtask_index, checkpoint_id=number, inline=data,
+            size_bytes=len(data), key_groups=self._ctx.key_groups, chain=tuple(self._links[1:]),
+        )  # fmt: skip
 
     def _take(self, outputs: Any) -> None:
         for item in outputs:
@@ -105,8 +130,9 @@ class Cluster:
     """``parallelism`` subtasks fed by key group, restorable at any other parallelism."""
 
     def __init__(self, make: Any, keys: list[tuple[int, ...]], inputs: list[Schema], output: Schema,
-                 parallelism: int, states: list[RestoredState] | None = None) -> None:  # fmt: skip
+                 parallelism: int, states: list[RestoredState | None] | None = None) -> None:  # fmt: skip
         self.make, self.keys, self.inputs, self.output = make, keys, inputs, output
+        self._batches = 0
         self.subtasks = [
             Subtask(
                 make(), inputs, output, index=i, parallelism=parallelism,
@@ -123,6 +149,11 @@ class Cluster:
         owner = subtask_of_key_group(key_groups(hashes, MAX_PARALLELISM), len(self.subtasks), MAX_PARALLELISM)
         for i, subtask in enumerate(self.subtasks):
             subtask.process(batch.filter(owner == i), input_index)
+        # So that what ``rescale`` restores is a chain of deltas.
+        self._batches += 1
+        if self._batches % 3 == 1:
+            for subtask in self.subtasks:
+                subtask.checkpoint()
 
     def watermark(self, watermark: int) -> None:
         for subtask in self.subtasks:
@@ -136,25 +167,15 @@ class Cluster:
         return [batch for subtask in self.subtasks for batch in subtask.out]
 
     def rescale(self, parallelism: int) -> Cluster:
-        """Snapshot all subtasks and restore the state at another parallelism; what was
-        emitted so far is carried along."""
-        for s in self.subtasks:
-            s._take(s.operator.prepare_checkpoint(1))
-        snapshots = [s.operator.snapshot(1) for s in self.subtasks]
-        states = []
-        for i in range(parallelism):
-            first, last = key_group_range(i, parallelism, MAX_PARALLELISM)
-            state = RestoredState(checkpoint_id=1)
-            for snap in snapshots:
-                for name, block in snap.keyed.items():
-                    assert (np.diff(block.key_groups) >= 0).all()
-                    low, high = np.searchsorted(block.key_groups, [first, last + 1])
-                    state.keyed.setdefault(name, []).append(block.batch.slice(low, high - low))
-                for name, items in snap.unions.items():
-                    state.unions.setdefault(name, []).extend(items)
-                for name, items in snap.lists.items():
-                    state.lists.setdefault(name, []).extend(items[i::parallelism])
-            states.append(state)
+        """Snapshot all subtasks and restore the state, from their chains of deltas, at
+        another parallelism; what was emitted so far is carried along."""
+        handles = [s.checkpoint() for s in self.subtasks]
+        states = [
+            asyncio.run(
+                restore(handles, "u", key_group_range(i, parallelism, MAX_PARALLELISM), i, parallelism)
+            )
+            for i in range(parallelism)
+        ]
         out = Cluster(self.make, self.keys, self.inputs, self.output, parallelism, states)
         out.subtasks[0].out = self.out() + out.subtasks[0].out
         for old in self.subtasks:

@@ -12,6 +12,7 @@ import pytest
 from penstock.errors import SpecError, UnsupportedError
 from penstock.runtime.operator import OperatorSnapshot, RestoredState
 from penstock.runtime.state import snapshot as snap
+from penstock.runtime.state.restoring import SnapshotChain, SnapshotSet
 from penstock.runtime.state.backend import KeyedStateBackend
 from penstock.runtime.state.blocks import KeySpace
 from penstock.runtime.state.descriptors import (
@@ -39,7 +40,7 @@ async def moved(
         {"op": OperatorSnapshot(keyed=source.snapshot())}, checkpoint_id=1, key_groups=(0, 127)
     )
     reader = await snap.SnapshotReader.of_bytes(data)
-    restored = await snap.SnapshotSet([reader], 1).restore(
+    restored = await SnapshotSet([SnapshotChain([reader])], 1).restore(
         "op", key_groups=groups, subtask_index=0, parallelism=1
     )
     assert restored is not None

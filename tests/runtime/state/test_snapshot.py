@@ -11,6 +11,7 @@ import pytest
 from penstock.errors import SnapshotError
 from penstock.messages.slot import StateHandle
 from penstock.runtime.operator import KeyedBlock, OperatorSnapshot
+from penstock.runtime.state import restoring
 from penstock.runtime.state import snapshot as snap
 
 MAX = 128
@@ -62,7 +63,7 @@ async def test_restores_every_row_once_at_any_parallelism(before: int, after: in
     handles = write(before)
     rows, items = [], []
     for i, groups in enumerate(ranges(after)):
-        state = await snap.restore(handles, "op", groups, i, after)
+        state = await restoring.restore(handles, "op", groups, i, after)
         assert state is not None
         assert state.checkpoint_id == 7
         for batch in state.keyed["count"]:
@@ -78,15 +79,15 @@ async def test_restores_every_row_once_at_any_parallelism(before: int, after: in
 
 async def test_lists_are_dealt_round_robin_by_subtask_and_index() -> None:
     handles = write(2)
-    state = await snap.restore(list(reversed(handles)), "op", (0, 63), 1, 2)
+    state = await restoring.restore(list(reversed(handles)), "op", (0, 63), 1, 2)
     assert state is not None
     assert state.lists["offsets"] == [b"0-1", b"1-0", b"1-2"]
 
 
 async def test_unknown_operator_has_nothing_and_stateless_one_is_known() -> None:
     handles = write(1)
-    assert await snap.restore(handles, "nobody", (0, 127), 0, 1) is None
-    state = await snap.restore(handles, "stateless", (0, 127), 0, 1)
+    assert await restoring.restore(handles, "nobody", (0, 127), 0, 1) is None
+    state = await restoring.restore(handles, "stateless", (0, 127), 0, 1)
     assert state is not None
     assert (state.keyed, state.lists) == ({}, {})
 
@@ -130,7 +131,7 @@ def test_blocks_are_cut_at_key_groups_and_inside_huge_ones(monkeypatch: pytest.M
 class TestDamage:
     async def restore(self, data: bytes) -> None:
         broken = handle(data, 0, (0, 127))
-        await snap.restore([broken], "op", (0, 127), 0, 1)
+        await restoring.restore([broken], "op", (0, 127), 0, 1)
 
     async def test_a_flipped_bit_names_object_and_block(self) -> None:
         data = bytearray(write(1)[0].inline or b"")

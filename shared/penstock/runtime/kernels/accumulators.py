@@ -7,6 +7,7 @@ slot; ``combine[i]`` the ufunc that merges two partial cells.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -22,12 +23,38 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from penstock.functions.expr import AggregateCall
+    from penstock.runtime.state.tables import SlotChanges
 
     Load = Callable[[np.ndarray, Sequence[Column]], None]
 
 _LONG = t.BigIntType(False)
 _MAX_CODE = 2**63 - 1
 _MIN_CODE = -(2**63)
+
+
+@dataclass(slots=True)
+class EntryTable:
+    """State of an accumulator with many rows (*entries*) a slot, snapshotted by entry.
+
+    ``read``: columns of entries; ``slots_of``: their slots; ``entries_of``: all entries of
+    slots; ``load``: puts columns back under slots. ``changes`` is set where the state is snapshotted; the accumulator says
+    there which entries it writes and frees.
+    """
+
+    types: Sequence[t.LogicalType]
+    read: Callable[[np.ndarray], list[Column]]
+    slots_of: Callable[[np.ndarray], np.ndarray]
+    entries_of: Callable[[np.ndarray], np.ndarray]
+    load: Load
+    changes: SlotChanges | None = None
+
+    def write(self, entries: np.ndarray) -> None:
+        if self.changes is not None:
+            self.changes.write(entries)
+
+    def free(self, entries: np.ndarray) -> None:
+        if self.changes is not None:
+            self.changes.free(entries)
 
 
 class Accumulator(ABC):
@@ -69,13 +96,9 @@ class Accumulator(ABC):
     def release(self, slots: np.ndarray) -> None:  # noqa: B027 - most hold nothing else
         """The slots are freed: drop what they hold outside of cells."""
 
-    def tables(self) -> list[tuple[str, Sequence[t.LogicalType], Load]]:
-        """State with many rows a slot: (name, column types, load(slots, columns))."""
-        return []
-
-    def dump_table(self, name: str, slots: np.ndarray) -> tuple[np.ndarray, list[Column]]:
-        """Rows of such a table: (position in ``slots``, columns)."""
-        raise NotImplementedError
+    def table(self) -> EntryTable | None:
+        """State with many rows a slot, where there is any."""
+        return None
 
     @property
     def nbytes(self) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -10,14 +11,17 @@ import numpy as np
 from penstock.errors import UnsupportedError
 from penstock.functions.accumulators import EXTREMES, SUMS, VARIANCES, is_ordered_fixed
 from penstock.runtime.kernels.accumulators import Accumulator, cell_accumulator
+from penstock.runtime.state.tables import SlotChanges, StateTable
 from penstock.types import logical as t
 from penstock.types.column import Column
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Sequence
     from typing import Any
 
     from penstock.functions.expr import AggregateCall
+    from penstock.runtime.kernels.accumulators import EntryTable
+    from penstock.runtime.operator import OperatorContext
 
 
 def make_accumulator(
@@ -127,16 +131,49 @@ class AggregateSet:
         return sum(a.nbytes for a in self.accumulators)
 
     def state_tables(
-        self, slots: np.ndarray
-    ) -> Iterator[tuple[str, np.ndarray | None, list[Column], list[str]]]:
-        """The whole state as tables: (name, positions in ``slots`` or None = one row each,
-        columns, their names)."""
+        self,
+        ctx: OperatorContext,
+        *,
+        head: Callable[[np.ndarray], tuple[list[Column], list[Column]]],
+        names: Sequence[str],
+        kind: str,
+        cells: Callable[[np.ndarray], list[Column]] | None = None,
+        cell_names: Sequence[str] = (),
+    ) -> list[StateTable]:
+        """The whole state as tables, ``cells`` first, whose rows the operator itself must
+        announce as written and freed. ``head``: key columns and others of slots, which
+        begin every row and are called ``names``; ``cells``: more of them for ``cells``."""
+
+        def read(slots: np.ndarray) -> tuple[list[Column], list[Column]]:
+            keys, more = head(slots)
+            return keys, [*more, *(cells(slots) if cells else ()), *self.partials(slots)]
+
         labels = [f"agg{i}.{j}" for i, a in enumerate(self.accumulators) for j in range(len(a.types))]
-        yield "cells", None, self.partials(slots), labels
-        for i, a in enumerate(self.accumulators):
-            for name, types, _ in a.tables():
-                positions, columns = a.dump_table(name, slots)
-                yield f"agg{i}.{name}", positions, columns, [f"value{j}" for j in range(len(types))]
+        out = [
+            StateTable(
+                "cells", read, names=[*names, *cell_names, *labels], kind=kind,
+                max_parallelism=ctx.max_parallelism, changes=SlotChanges(ctx.epochs),
+            )
+        ]  # fmt: skip
+        for i, accumulator in enumerate(self.accumulators):
+            entries = accumulator.table()
+            if entries is not None:
+                entries.changes = SlotChanges(ctx.epochs)
+                labels = [f"value{j}" for j in range(len(entries.types))]
+                out.append(
+                    StateTable(
+                        _table_name(i), partial(_read_entries, head, entries), names=[*names, *labels],
+                        kind=kind, max_parallelism=ctx.max_parallelism, changes=entries.changes,
+                    )
+                )  # fmt: skip
+        return out
+
+    def touch_entries(self, slots: np.ndarray) -> None:
+        """What the rows of these slots' entries begin with is about to change."""
+        for accumulator in self.accumulators:
+            table = accumulator.table()
+            if table is not None and len(slots):
+                table.write(table.entries_of(slots))
 
     def state_loaders(
         self,
@@ -144,13 +181,26 @@ class AggregateSet:
         """(table name, types of its columns, load(slots, columns)), ``cells`` first."""
         loaders: list[Any] = [("cells", self.partial_types, self.merge)]
         for i, a in enumerate(self.accumulators):
-            loaders += [(f"agg{i}.{name}", list(types), load) for name, types, load in a.tables()]
+            entries = a.table()
+            if entries is not None:
+                loaders.append((_table_name(i), list(entries.types), entries.load))
         return loaders
 
     def results(self, slots: np.ndarray) -> list[Column]:
         return [
             _as(call.type, a.result(slots)) for call, a in zip(self.calls, self.accumulators, strict=True)
         ]
+
+
+def _table_name(i: int) -> str:
+    return f"agg{i}.values"
+
+
+def _read_entries(
+    head: Callable[[np.ndarray], tuple[list[Column], list[Column]]], table: EntryTable, entries: np.ndarray
+) -> tuple[list[Column], list[Column]]:
+    keys, more = head(table.slots_of(entries))
+    return keys, [*more, *table.read(entries)]
 
 
 def _as(type_: t.LogicalType, column: Column) -> Column:

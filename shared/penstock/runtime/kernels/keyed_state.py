@@ -17,6 +17,9 @@ if TYPE_CHECKING:
 
     from penstock.types.logical import LogicalType
 
+#: The last column of a block whose rows are known by slot.
+SLOT_COLUMN = "__slot"
+
 
 def keyed_block(
     keys: Sequence[Column],
@@ -27,9 +30,11 @@ def keyed_block(
     max_parallelism: int,
     kind: str,
     in_order: bool = False,
+    slots: np.ndarray | None = None,
 ) -> KeyedBlock:
     """A snapshot block of n rows, sorted by the key group of ``keys``. ``in_order``: they
     are sorted (see ``in_group_order``) and private already, and are taken as they stand.
+    ``slots``: where each row lies, by which a later delta knows it.
 
     The batch holds keys and payload under ``names``; all arrays are private copies.
     Without key columns everything lies in key group 0.
@@ -40,17 +45,20 @@ def keyed_block(
     if not in_order:
         order = stable_argsort(groups)
         columns, groups = [c.take(order) for c in columns], groups[order]
+        slots = slots if slots is None else slots[order]
     schema = {
         "kind": kind,
         "hash_version": HASH_VERSION,
         "columns": {name: str(c.type) for name, c in zip(names, columns, strict=True)},
         "key_columns": list(names[: len(keys)]),
     }
-    if columns:
-        batch = pa.RecordBatch.from_arrays([c.to_arrow() for c in columns], names=list(names))
-    else:
-        batch = pa.RecordBatch.from_arrays([pa.nulls(n)], names=["__rows"])
-    return KeyedBlock(batch=batch, key_groups=groups, schema=schema)
+    arrays, labels = [c.to_arrow() for c in columns], list(names)
+    if not columns:
+        arrays, labels = [pa.nulls(n)], ["__rows"]
+    if slots is not None:
+        arrays, labels = [*arrays, pa.array(slots)], [*labels, SLOT_COLUMN]
+    batch = pa.RecordBatch.from_arrays(arrays, names=labels)
+    return KeyedBlock(batch, groups, schema, identity="" if slots is None else "slot")
 
 
 def in_group_order(slots: np.ndarray, keys: Sequence[Column], max_parallelism: int) -> np.ndarray:
@@ -68,7 +76,12 @@ def restored_columns(
     n = sum(b.num_rows for b in batches)
     if not n:
         return [Column.nulls(x, 0) for x in types], 0
-    columns = [
-        Column.concat([Column.from_arrow(x, b.column(i)) for b in batches]) for i, x in enumerate(types)
-    ]
+    columns = [Column.concat([_column(b, i, x) for b in batches]) for i, x in enumerate(types)]
     return columns, n
+
+
+def _column(batch: pa.RecordBatch, i: int, type_: LogicalType) -> Column:
+    """NULLs where an older version did not write the column."""
+    if i < batch.num_columns and batch.schema.names[i] != SLOT_COLUMN:
+        return Column.from_arrow(type_, batch.column(i))
+    return Column.nulls(type_, batch.num_rows)

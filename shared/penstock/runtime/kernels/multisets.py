@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow.compute as pc
 
-from penstock.runtime.kernels.accumulators import Accumulator
+from penstock.runtime.kernels.accumulators import Accumulator, EntryTable
 from penstock.runtime.kernels.key_index import KeyIndex, equal_or_both_null
 from penstock.runtime.kernels.multimap import MultiMap
 from penstock.runtime.kernels.sorting import group_bounds, order_codes, stable_argsort
@@ -26,8 +26,9 @@ _LONG = t.BigIntType(False)
 class ValueCounts:
     """slot → values with how often each occurs. Entries are the slots of an inner index."""
 
-    def __init__(self, types: Sequence[t.LogicalType]) -> None:
+    def __init__(self, types: Sequence[t.LogicalType], load: Load) -> None:
         self.types = list(types)
+        self.table = EntryTable([*types, _LONG], self._read, self.slots_of, self._entries_of, load)
         self._index = KeyIndex([_LONG, *self.types])
         self._map = MultiMap()
         self.counts = np.zeros(1024, np.int64)
@@ -45,6 +46,7 @@ class ValueCounts:
         n = len(slots)
         entries, new = self._index.upsert([Column(_LONG, slots), *values], n)
         self.counts = grown(self.counts, self._index.high)
+        self.table.write(entries)
         if len(new):
             self.counts[new] = 0
         if weights is None:
@@ -65,6 +67,7 @@ class ValueCounts:
         out = (self.slots_of(changed), signs, self.values_of(changed), changed)
         self._map.remove(gone)
         self._map.add(self.slots_of(appeared), appeared)
+        self.table.free(touched[~after])
         self._index.free(touched[~after])
         return out
 
@@ -80,8 +83,15 @@ class ValueCounts:
 
     def release(self, slots: np.ndarray) -> None:
         _, entries = self.probe(slots)
+        self.table.free(entries)
         self._map.remove(entries)
         self._index.free(entries)
+
+    def _entries_of(self, slots: np.ndarray) -> np.ndarray:
+        return self.probe(slots)[1]
+
+    def _read(self, entries: np.ndarray) -> list[Column]:
+        return [*self.values_of(entries), Column(_LONG, self.counts[entries])]
 
 
 def _nothing(types: Sequence[t.LogicalType]) -> tuple[np.ndarray, np.ndarray, list[Column], np.ndarray]:
@@ -95,7 +105,7 @@ class _Remembering(Accumulator):
     def __init__(self, inner: Accumulator, arg_types: Sequence[t.LogicalType]) -> None:
         self.inner = inner
         self.keeps_nulls = inner.keeps_nulls
-        self.values = ValueCounts(arg_types)
+        self.values = ValueCounts(arg_types, self._load)
 
     @property
     def nbytes(self) -> int:
@@ -121,15 +131,11 @@ class _Remembering(Accumulator):
     def merge(self, slots: np.ndarray, partials: Sequence[Column]) -> None:
         pass  # no columnar state: everything is in the table below
 
-    def tables(self) -> list[tuple[str, Sequence[t.LogicalType], Load]]:
-        def load(slots: np.ndarray, columns: Sequence[Column]) -> None:
-            self._add(slots, columns[:-1], columns[-1].values)
+    def table(self) -> EntryTable:
+        return self.values.table
 
-        return [("values", [*self.values.types, _LONG], load)]
-
-    def dump_table(self, name: str, slots: np.ndarray) -> tuple[np.ndarray, list[Column]]:
-        rows, entries = self.values.probe(slots)
-        return rows, [*self.values.values_of(entries), Column(_LONG, self.values.counts[entries])]
+    def _load(self, slots: np.ndarray, columns: Sequence[Column]) -> None:
+        self._add(slots, columns[:-1], columns[-1].values)
 
     def release(self, slots: np.ndarray) -> None:
         self.values.release(slots)

@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 from penstock.errors import FunctionError, PenstockError, UnsupportedError
 from penstock.functions.accumulators import VARIANCES
 from penstock.functions.python_calls import shown
-from penstock.runtime.kernels.accumulators import Accumulator
+from penstock.runtime.kernels.accumulators import Accumulator, EntryTable
 from penstock.runtime.kernels.key_index import equal_or_both_null
 from penstock.runtime.kernels.multimap import MultiMap
 from penstock.runtime.kernels.sorting import first_of_each, last_of_each, position_in_group, stable_argsort
@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from penstock.functions.expr import AggregateCall
-    from penstock.runtime.kernels.accumulators import Load
 
 _LONG = t.BigIntType(False)
 FIRSTS = ("FIRST_VALUE", "FIRST")
@@ -131,10 +130,17 @@ class ValueSequence(Accumulator):
         self._types = list(arg_types)
         self._rows = RowStore(arg_types)
         self._map = MultiMap()
+        # By entry: its slot, and when it came (entries' numbers are used again).
+        self._slot_of = np.zeros(1024, np.int64)
+        self._arrival = np.zeros(1024, np.int64)
+        self._next = 1
+        self._table = EntryTable(
+            [*self._types, _LONG], self._read, self._slots_of, self._entries_of, self._load
+        )
 
     @property
     def nbytes(self) -> int:
-        return self._rows.nbytes + self._map.nbytes
+        return self._rows.nbytes + self._map.nbytes + 2 * self._arrival.nbytes
 
     def reset(self, slots: np.ndarray, high: int) -> None:
         pass
@@ -142,8 +148,16 @@ class ValueSequence(Accumulator):
     def add(self, slots: np.ndarray, args: Sequence[Column], signs: np.ndarray | None) -> None:
         come = slots if signs is None else slots[signs > 0]
         values = list(args) if signs is None else [a.filter(signs > 0) for a in args]
-        if len(come):
-            self._map.add(come, self._rows.append(values, len(come)))
+        n = len(come)
+        if n:
+            entries = self._rows.append(values, n)
+            self._slot_of = grown(self._slot_of, self._rows.slots.high)
+            self._arrival = grown(self._arrival, self._rows.slots.high)
+            self._table.write(entries)
+            self._slot_of[entries] = come
+            self._arrival[entries] = np.arange(self._next, self._next + n)
+            self._next += n
+            self._map.add(come, entries)
         if signs is not None and len(come) < len(slots):
             self._take_back(slots[signs < 0], [a.filter(signs < 0) for a in args])
 
@@ -163,9 +177,12 @@ class ValueSequence(Accumulator):
         rank = np.zeros(len(slots), np.int64)
         rank[owner[order]] = position_in_group(first[order])
         chosen = position_in_group(rows) == rank[rows]
-        gone = entries[chosen]
-        self._map.remove(gone)
-        self._rows.free(gone)
+        self._remove(entries[chosen])
+
+    def _remove(self, entries: np.ndarray) -> None:
+        self._table.free(entries)
+        self._map.remove(entries)
+        self._rows.free(entries)
 
     def absorb(self, slots: np.ndarray, other: Accumulator, other_slots: np.ndarray) -> None:
         assert isinstance(other, ValueSequence)
@@ -179,12 +196,22 @@ class ValueSequence(Accumulator):
     def merge(self, slots: np.ndarray, partials: Sequence[Column]) -> None:
         pass  # no columnar state: everything is in the table below
 
-    def tables(self) -> list[tuple[str, Sequence[t.LogicalType], Load]]:
-        return [("values", self._types, lambda slots, columns: self.add(slots, columns, None))]
+    def table(self) -> EntryTable:
+        return self._table
 
-    def dump_table(self, name: str, slots: np.ndarray) -> tuple[np.ndarray, list[Column]]:
-        rows, entries = self._map.probe(slots)
-        return rows, self._rows.take(entries)
+    def _slots_of(self, entries: np.ndarray) -> np.ndarray:
+        return self._slot_of[entries]
+
+    def _entries_of(self, slots: np.ndarray) -> np.ndarray:
+        return self._map.probe(slots)[1]
+
+    def _read(self, entries: np.ndarray) -> list[Column]:
+        return [*self._rows.take(entries), Column(_LONG, self._arrival[entries])]
+
+    def _load(self, slots: np.ndarray, columns: Sequence[Column]) -> None:
+        # Snapshots of version 1 have no arrivals; their rows stand in order.
+        order = stable_argsort(columns[-1].values)
+        self.add(slots[order], [c.take(order) for c in columns[:-1]], None)
 
     def result(self, slots: np.ndarray) -> Column:
         rows, entries = self._map.probe(slots)
@@ -193,8 +220,7 @@ class ValueSequence(Accumulator):
 
     def release(self, slots: np.ndarray) -> None:
         _, entries = self._map.probe(slots)
-        self._map.remove(entries)
-        self._rows.free(entries)
+        self._remove(entries)
 
 
 # -- finishers: (call, value columns, offsets of n + 1) → one value a slot --------------------

@@ -10,7 +10,7 @@ from penstock.errors import InternalError, UnsupportedError
 from penstock.runtime.kernels.aggregates import AggregateSet
 from penstock.runtime.kernels.grouping import distinct_slots, group_rows
 from penstock.runtime.kernels.key_index import KeyIndex
-from penstock.runtime.kernels.keyed_state import keyed_block, restored_columns
+from penstock.runtime.kernels.keyed_state import restored_columns
 from penstock.runtime.kernels.store import grown
 from penstock.runtime.operator import Operator, OperatorSnapshot
 from penstock.runtime.operators.changes import TimeToLive, change_batch, typed
@@ -54,6 +54,11 @@ class KeyedAggregateOperator(Operator):
         types = list(spec.local_types) if spec.phase == "global" else schema.types
         self._aggregates = AggregateSet(spec.aggregates, types, retracts=spec.retracts, function=ctx.function)
         self._ttl = TimeToLive(spec.ttl_ms, ctx)
+        self._tables = self._aggregates.state_tables(
+            ctx, head=self._head, names=[f"key{i}" for i in range(len(spec.keys))],
+            kind="group-aggregate", cells=self._row_counts, cell_names=["rows"],
+        )  # fmt: skip
+        self._changes = self._tables[0].changes
         if restored is not None:
             self._restore(restored)
         ctx.metrics.gauge("numKeysInState", lambda: len(self._keys))
@@ -63,11 +68,10 @@ class KeyedAggregateOperator(Operator):
         spec = self.spec
         signs = self._signs(batch)
         slots, new = self._keys.upsert([batch.columns[i] for i in spec.keys], batch.num_rows)
-        self._prepare(new)
         touched = distinct_slots(slots, self._keys.high)
-        had = np.ones(self._keys.high, np.bool_)
-        had[new] = False
-        had = had[touched]
+        had = self._changes.holds(touched)
+        self._changes.write(touched)
+        self._prepare(new)
         old = None if spec.bounded_final else self._aggregates.results(touched)
         if spec.phase == "global":
             at = len(spec.keys)
@@ -124,6 +128,7 @@ class KeyedAggregateOperator(Operator):
         return [*self._keys.keys(slots), *results]
 
     def _free(self, slots: np.ndarray) -> None:
+        self._changes.free(slots)
         self._aggregates.release(slots)
         self._ttl.forget(slots)
         self._keys.free(slots)
@@ -139,7 +144,9 @@ class KeyedAggregateOperator(Operator):
             # SQL's aggregate of nothing is one row. Only one subtask owns the global key.
             if self.ctx.key_groups[0] > 0 or self.ctx.key_groups[1] < 0:
                 return
-            self._prepare(self._keys.upsert([], 1)[1])
+            new = self._keys.upsert([], 1)[1]
+            self._changes.write(new)
+            self._prepare(new)
         slots = self._keys.live_slots()
         for part in pieces(slots):
             columns = typed(self.ctx.output_schema, self._row(part, self._aggregates.results(part)))
@@ -148,25 +155,13 @@ class KeyedAggregateOperator(Operator):
     # -- state -------------------------------------------------------------------------
 
     def snapshot(self, checkpoint_id: int) -> OperatorSnapshot:
-        slots = self._keys.live_slots()
-        keys = self._keys.keys(slots)
-        names = [f"key{i}" for i in range(len(keys))]
-        keyed = {}
-        for name, chosen, columns, labels in self._aggregates.state_tables(slots):
-            if name == "cells":
-                columns, labels = [Column(_LONG, self._row_counts(slots)), *columns], ["rows", *labels]
-            keyed[name] = keyed_block(
-                keys if chosen is None else [k.take(chosen) for k in keys],
-                columns,
-                [*names, *labels],
-                n=len(slots) if chosen is None else len(chosen),
-                max_parallelism=self.ctx.max_parallelism,
-                kind="group-aggregate",
-            )
-        return OperatorSnapshot(keyed=keyed)
+        return OperatorSnapshot(keyed={table.name: table.cut() for table in self._tables})
 
-    def _row_counts(self, slots: np.ndarray) -> np.ndarray:
-        return self._rows[slots]
+    def _head(self, slots: np.ndarray) -> tuple[list[Column], list[Column]]:
+        return self._keys.keys(slots), []
+
+    def _row_counts(self, slots: np.ndarray) -> list[Column]:
+        return [Column(_LONG, self._rows[slots])]
 
     def _restore(self, restored: RestoredState) -> None:
         k = len(self._key_types)
@@ -178,6 +173,7 @@ class KeyedAggregateOperator(Operator):
             if not n:
                 continue
             slots, new = self._keys.upsert(columns[:k], n)
+            self._changes.write(slots)
             self._prepare(new)
             if first:
                 self._rows[slots] = columns[k].values

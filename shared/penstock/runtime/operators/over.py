@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from penstock.jobgraph.specs import OverSpec
-    from penstock.runtime.operator import OperatorContext, Output, RestoredState
+    from penstock.runtime.operator import KeyedBlock, OperatorContext, Output, PendingBlock, RestoredState
 
 _BOOL = t.BooleanType(False)
 
@@ -66,6 +66,11 @@ class OverOperator(Operator):
             )
         self._keys = KeyIndex([types[i] for i in self.spec.partition])
         self._state = AggregateSet(self.spec.aggregates, types, function=ctx.function)
+        # A bounded frame keeps rows and no accumulators: these tables stay empty then.
+        self._tables = self._state.state_tables(
+            ctx, head=self._head, names=[f"key{i}" for i in range(len(self.spec.partition))], kind="over"
+        )
+        self._changes = self._tables[0].changes
         self._pending: list[Batch] = []
         self._history = Batch.empty(self._schema)
         self._watermark = restored_watermark(restored)
@@ -114,6 +119,7 @@ class OverOperator(Operator):
     def _emit(self, rows: Batch) -> Iterator[Batch]:
         slots, new = self._keys.upsert([rows.columns[i] for i in self.spec.partition], rows.num_rows)
         if not self._bounded:
+            self._changes.write(slots)
             self._state.reset(new, self._keys.high)
             self._ttl.touch(slots, self._keys.high)
         order = sort_indices(rows.columns, self.spec.order, first=slots)
@@ -241,6 +247,7 @@ class OverOperator(Operator):
 
     def on_processing_time(self, now_ms: int) -> Iterator[Output]:
         due = self._ttl.due(now_ms)
+        self._changes.free(due)
         self._state.release(due)
         self._keys.free(due)
         return iter(())
@@ -254,20 +261,18 @@ class OverOperator(Operator):
         key_names = [f"key{i}" for i in range(len(self.spec.partition))]
         row_names = [f"{i}.{name}" for i, name in enumerate(self._schema.names)]
         most = self.ctx.max_parallelism
-        keyed = {
+        keyed: dict[str, KeyedBlock | PendingBlock] = {
             "rows": keyed_block(
                 [rows.columns[i] for i in self.spec.partition], [*rows.columns, Column(_BOOL, is_past)],
                 [*key_names, *row_names, "past"], n=rows.num_rows, max_parallelism=most, kind="over",
             )
         }  # fmt: skip
-        slots = self._keys.live_slots() if not self._bounded else np.empty(0, np.int64)
-        keys = self._keys.keys(slots)
-        for name, chosen, columns, labels in self._state.state_tables(slots):
-            keyed[name] = keyed_block(
-                keys if chosen is None else [k.take(chosen) for k in keys], columns, [*key_names, *labels],
-                n=len(slots) if chosen is None else len(chosen), max_parallelism=most, kind="over",
-            )  # fmt: skip
+        for table in self._tables:
+            keyed[table.name] = table.cut()
         return OperatorSnapshot(keyed=keyed, unions=watermark_state(self._watermark))
+
+    def _head(self, slots: np.ndarray) -> tuple[list[Column], list[Column]]:
+        return self._keys.keys(slots), []
 
     def _restore(self, restored: RestoredState) -> None:
         k = len(self.spec.partition)
@@ -285,6 +290,7 @@ class OverOperator(Operator):
             columns, n = restored_columns(restored.keyed.get(name, []), [*key_types, *types])
             if n:
                 slots, new = self._keys.upsert(columns[:k], n)
+                self._changes.write(slots)
                 self._state.reset(new, self._keys.high)
                 self._ttl.touch(slots, self._keys.high)
                 put(slots, columns[k:])

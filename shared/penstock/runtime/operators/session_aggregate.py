@@ -9,7 +9,7 @@ import numpy as np
 from penstock.errors import SpecError, UnsupportedError
 from penstock.runtime.kernels.aggregates import AggregateSet
 from penstock.runtime.kernels.key_index import KeyIndex
-from penstock.runtime.kernels.keyed_state import keyed_block, restored_columns
+from penstock.runtime.kernels.keyed_state import restored_columns
 from penstock.runtime.kernels.multimap import MultiMap
 from penstock.runtime.kernels.sorting import stable_argsort
 from penstock.runtime.kernels.store import Slots, grown
@@ -60,6 +60,11 @@ class SessionAggregateOperator(Operator):
         self._aggregates = AggregateSet(
             self.spec.aggregates, schema.types, retracts=self.spec.retracts, function=ctx.function
         )
+        self._tables = self._aggregates.state_tables(
+            ctx, head=self._head, kind="session-aggregate",
+            names=[*(f"key{i}" for i in range(len(self.spec.keys))), "session_start", "session_end"],
+        )  # fmt: skip
+        self._changes = self._tables[0].changes
         self._watermark = restored_watermark(restored)
         if restored is not None:
             self._restore(restored)
@@ -157,6 +162,10 @@ class SessionAggregateOperator(Operator):
             self._by_key.add(self._key_of[new], new)
             np.add.at(self._of_key, self._key_of[new], 1)
         used = np.flatnonzero(has_rows)
+        self._changes.write(cells[used])
+        # The rows of a session's values carry its start, by which they find it again.
+        moved = cells[used][self._start[cells[used]] != starts[used]]
+        self._aggregates.touch_entries(moved)
         self._start[cells[used]], self._end[cells[used]] = starts[used], ends[used]
         gone = stored[swallowed]
         if len(gone):
@@ -203,6 +212,7 @@ class SessionAggregateOperator(Operator):
         return Batch(schema, typed(schema, columns), times=times, num_rows=len(sessions))
 
     def _drop(self, sessions: np.ndarray) -> None:
+        self._changes.free(sessions)
         self._aggregates.release(sessions)
         self._by_key.remove(sessions)
         self._end[sessions] = MAX_WATERMARK
@@ -217,22 +227,12 @@ class SessionAggregateOperator(Operator):
     # -- state -------------------------------------------------------------------------
 
     def snapshot(self, checkpoint_id: int) -> OperatorSnapshot:
-        sessions = np.flatnonzero(self._end[: self._sessions.high] != MAX_WATERMARK)
-        keys = self._keys.keys(self._key_of[sessions])
-        bounds = [Column(_LONG, self._start[sessions]), Column(_LONG, self._end[sessions])]
-        names = [*(f"key{i}" for i in range(len(keys))), "session_start", "session_end"]
-        keyed = {}
-        for name, chosen, columns, labels in self._aggregates.state_tables(sessions):
-            head = [*keys, *bounds] if chosen is None else [c.take(chosen) for c in (*keys, *bounds)]
-            keyed[name] = keyed_block(
-                head[: len(keys)],
-                [*head[len(keys) :], *columns],
-                [*names, *labels],
-                n=len(sessions) if chosen is None else len(chosen),
-                max_parallelism=self.ctx.max_parallelism,
-                kind="session-aggregate",
-            )
+        keyed = {table.name: table.cut() for table in self._tables}
         return OperatorSnapshot(keyed=keyed, unions=watermark_state(self._watermark))
+
+    def _head(self, sessions: np.ndarray) -> tuple[list[Column], list[Column]]:
+        bounds = [Column(_LONG, self._start[sessions]), Column(_LONG, self._end[sessions])]
+        return self._keys.keys(self._key_of[sessions]), bounds
 
     def _restore(self, restored: RestoredState) -> None:
         k = len(self._key_types)
@@ -251,6 +251,7 @@ class SessionAggregateOperator(Operator):
                 high = self._sessions.high
                 self._key_of, self._start = grown(self._key_of, high), grown(self._start, high)
                 self._end = grown(self._end, high, MAX_WATERMARK)
+                self._changes.write(sessions)
                 self._key_of[sessions], self._start[sessions], self._end[sessions] = key_slots, starts, ends
                 self._aggregates.reset(sessions, high)
                 self._by_key.add(key_slots, sessions)

@@ -18,7 +18,7 @@ import numpy as np
 
 from penstock.runtime.kernels.aggregates import AggregateSet
 from penstock.runtime.kernels.key_index import KeyIndex
-from penstock.runtime.kernels.keyed_state import keyed_block, restored_columns
+from penstock.runtime.kernels.keyed_state import restored_columns
 from penstock.runtime.kernels.sorting import group_bounds, stable_argsort
 from penstock.runtime.kernels.store import grown
 from penstock.runtime.kernels.windows import ROWTIME_STEP_US, Panes
@@ -102,6 +102,12 @@ class PaneAggregateOperator(Operator):
             retracts=spec.retracts,
             function=ctx.function,
         )
+        window_names = ["window_start", "window_end"] if self._windowed else ["pane_start"]
+        self._tables = self._aggregates.state_tables(
+            ctx, head=self._head, names=[*(f"key{i}" for i in range(len(spec.keys))), *window_names],
+            kind="window-aggregate",
+        )  # fmt: skip
+        self._changes = self._tables[0].changes
         self._watermark = restored_watermark(restored)
         self._next_end = MAX_WATERMARK
         if restored is not None:
@@ -192,6 +198,7 @@ class PaneAggregateOperator(Operator):
         if len(new_panes):
             self._add_panes(new_panes)
         cells, new = self._cells.upsert_ints((key_slots << _PANE_BITS) | pane_ids)
+        self._changes.write(cells)
         if len(new):
             self._aggregates.reset(new, self._cells.high)
             packed = self._cells.ints(new)
@@ -371,7 +378,10 @@ class PaneAggregateOperator(Operator):
         return Batch(schema, columns, times=times, num_rows=n)
 
     def _purge(self) -> None:
-        """Drop panes that no window will need again, and keys without a pane."""
+        """Drop panes that no window will need again, and keys without a pane. While a cut is
+        being copied they wait: it would have to copy all their cells first, at once."""
+        if self._changes.copying:
+            return
         lateness = self.spec.allowed_lateness_us
         limit = clamp_watermark(self._watermark + 1 - lateness)
         if self._watermark == MAX_WATERMARK:
@@ -382,6 +392,7 @@ class PaneAggregateOperator(Operator):
         for pane_id in gone:
             cells = self._live.pop(pane_id).all_cells()
             key_slots = self._cells.ints(cells) >> _PANE_BITS
+            self._changes.free(cells)
             self._aggregates.release(cells)
             self._cells.free(cells)
             # A pane has each key once, so plain fancy indexing counts right.
@@ -392,25 +403,12 @@ class PaneAggregateOperator(Operator):
     # -- state -------------------------------------------------------------------------
 
     def snapshot(self, checkpoint_id: int) -> OperatorSnapshot:
-        cells = self._cells.live_slots()
-        packed = self._cells.ints(cells)
-        keys = self._keys.keys(packed >> _PANE_BITS)
-        window = self._pane_index.keys(packed & _PANE_MASK)
-        window_names = ["window_start", "window_end"] if self._windowed else ["pane_start"]
-        names = [f"key{i}" for i in range(len(keys))] + window_names
-        keyed = {}
-        for name, chosen, columns, labels in self._aggregates.state_tables(cells):
-            rows_keys = [c.take(chosen) for c in keys] if chosen is not None else keys
-            rows_window = [c.take(chosen) for c in window] if chosen is not None else window
-            keyed[name] = keyed_block(
-                rows_keys,
-                [*rows_window, *columns],
-                [*names, *labels],
-                n=len(cells) if chosen is None else len(chosen),
-                max_parallelism=self.ctx.max_parallelism,
-                kind="window-aggregate",
-            )
+        keyed = {table.name: table.cut() for table in self._tables}
         return OperatorSnapshot(keyed=keyed, unions=watermark_state(self._watermark))
+
+    def _head(self, cells: np.ndarray) -> tuple[list[Column], list[Column]]:
+        packed = self._cells.ints(cells)
+        return self._keys.keys(packed >> _PANE_BITS), self._pane_index.keys(packed & _PANE_MASK)
 
     def _restore(self, restored: RestoredState) -> None:
         window_types = [_LONG, _LONG] if self._windowed else [_LONG]

@@ -7,13 +7,13 @@
 A block is an Arrow IPC stream, zstd-compressed as a whole, with a CRC-32 in the footer.
 Blocks of keyed state hold whole runs of rows in key-group order; the footer says which
 key groups, with how many rows each, so that a reader of any key-group range fetches only
-the blocks it needs. The pure half (``encode`` / ``parse`` / ``decode``) knows no I/O;
-``SnapshotReader`` and ``SnapshotSet`` fetch through an asynchronous ``read``.
+the blocks it needs. A keyed state may be a *delta* to the object before it in a chain.
+The pure half (``encode`` / ``parse`` / ``decode``) knows no I/O; ``SnapshotReader`` fetches
+through an asynchronous ``read``; ``restoring.py`` puts chains and subtasks together.
 """
 
 from __future__ import annotations
 
-import asyncio
 import struct
 import zlib
 from collections.abc import Awaitable, Callable
@@ -24,16 +24,13 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.errors import InternalError, SnapshotError
-from penstock.runtime.operator import KeyedBlock, OperatorSnapshot, RestoredState
+from penstock.runtime.operator import KeyedBlock, OperatorSnapshot, PendingBlock
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
-
-    from penstock.messages.slot import StateHandle
-    from penstock.ports import Store
+    from collections.abc import Iterator, Mapping, Sequence
 
 MAGIC = b"PENSNAP\n"
-VERSION = 1
+VERSION = 2
 #: footer length, footer crc, version, reserved, magic
 _TRAILER = struct.Struct("<IIHH8s")
 #: Blocks are cut at the first key-group boundary after so many bytes (uncompressed) …
@@ -58,12 +55,16 @@ class BlockInfo(msgspec.Struct, kw_only=True, omit_defaults=True):
 
 
 class StateInfo(msgspec.Struct, kw_only=True, omit_defaults=True):
-    """One state of one operator. ``kind``: keyed | list | union."""
+    """One state of one operator. ``kind``: keyed | list | union. ``identity``, ``delta``:
+    see ``KeyedBlock``; ``touched``: blocks with a slot delta's slots, as gaps."""
 
     name: str
     kind: str
     blocks: list[BlockInfo] = []
     schema: dict[str, Any] = {}
+    identity: str = ""
+    delta: bool = False
+    touched: list[BlockInfo] = []
 
 
 class OperatorInfo(msgspec.Struct, kw_only=True):
@@ -101,7 +102,8 @@ def write_snapshot(
 ) -> bytes:
     """The object of one subtask. ``meta``: plain JSON (job, vertex, operator names …).
 
-    ``OperatorSnapshot.pending`` must have been awaited and merged into ``lists`` before.
+    ``OperatorSnapshot.pending`` must have been awaited and merged into ``lists`` before,
+    and every ``PendingBlock`` copied to its end.
     Spends its time in Arrow and zstd, which release the lock: made for a helper thread.
     """
     writer = _Writer()
@@ -122,15 +124,29 @@ class _Writer:
         self._at = len(MAGIC)
 
     def operator(self, snapshot: OperatorSnapshot) -> list[StateInfo]:
-        states = [
-            StateInfo(name=name, kind="keyed", schema=block.schema, blocks=list(self._keyed(block)))
-            for name, block in snapshot.keyed.items()
-        ]
+        states = [self._state(name, block) for name, block in snapshot.keyed.items()]
         for kind, items_by_name in (("list", snapshot.lists), ("union", snapshot.unions)):
             for name, items in items_by_name.items():
                 blocks = [self._items(items)] if items else []
                 states.append(StateInfo(name=name, kind=kind, blocks=blocks))
         return states
+
+    def _state(self, name: str, block: KeyedBlock | PendingBlock) -> StateInfo:
+        if isinstance(block, PendingBlock):
+            block = block.block()
+        return StateInfo(
+            name=name,
+            kind="keyed",
+            schema=block.schema,
+            blocks=list(self._keyed(block)),
+            identity=block.identity,
+            delta=block.delta,
+            touched=[] if block.touched is None else [self._gaps(block.touched)],
+        )
+
+    def _gaps(self, slots: np.ndarray) -> BlockInfo:
+        """Ascending numbers as the differences between them, which compress well."""
+        return self._add(pa.record_batch([pa.array(np.diff(slots, prepend=0))], names=["gap"]), [])
 
     def _keyed(self, block: KeyedBlock) -> Iterator[BlockInfo]:
         if block.batch.num_rows != len(block.key_groups):
@@ -211,10 +227,10 @@ def _ipc(batch: pa.RecordBatch) -> pa.Buffer:
 def parse_trailer(tail: bytes, name: str) -> tuple[int, int]:
     """(footer length, footer crc) from the object's last bytes."""
     if len(tail) < _TRAILER.size:
-        raise _corrupt(name, "trailer", f"{_TRAILER.size} bytes", f"{len(tail)} bytes: the object is cut off")
+        raise corrupt(name, "trailer", f"{_TRAILER.size} bytes", f"{len(tail)} bytes: the object is cut off")
     length, crc, version, _, magic = _TRAILER.unpack(tail[-_TRAILER.size :])
     if magic != MAGIC:
-        raise _corrupt(name, "trailer", f"magic {MAGIC!r}", f"{magic!r}: cut off, or no snapshot")
+        raise corrupt(name, "trailer", f"magic {MAGIC!r}", f"{magic!r}: cut off, or no snapshot")
     if version > VERSION:
         raise SnapshotError(
             "the snapshot was written by a newer Penstock",
@@ -228,20 +244,20 @@ def parse_trailer(tail: bytes, name: str) -> tuple[int, int]:
 
 def parse_footer(data: bytes, crc: int, name: str) -> Footer:
     if zlib.crc32(data) != crc:
-        raise _corrupt(name, "footer", f"crc {crc:08x}", f"crc {zlib.crc32(data):08x}")
+        raise corrupt(name, "footer", f"crc {crc:08x}", f"crc {zlib.crc32(data):08x}")
     try:
         return msgspec.json.decode(data, type=Footer)
     except msgspec.MsgspecError as err:
-        raise _corrupt(name, "footer", f"a version-{VERSION} footer", str(err)) from err
+        raise corrupt(name, "footer", f"a version-{VERSION} footer", str(err)) from err
 
 
 def decode_block(stored: bytes | memoryview, info: BlockInfo, name: str, label: str) -> pa.RecordBatch:
     """Rows of a block, after checking length and checksum. ``label`` names the block."""
     if len(stored) != info.length:
-        raise _corrupt(name, label, f"{info.length} bytes", f"{len(stored)} bytes")
+        raise corrupt(name, label, f"{info.length} bytes", f"{len(stored)} bytes")
     crc = zlib.crc32(stored)
     if crc != info.crc:
-        raise _corrupt(name, label, f"crc {info.crc:08x}", f"crc {crc:08x}")
+        raise corrupt(name, label, f"crc {info.crc:08x}", f"crc {crc:08x}")
     raw = pa.decompress(pa.py_buffer(stored), decompressed_size=info.size, codec=_CODEC)
     with pa.ipc.open_stream(raw) as reader:
         return reader.read_next_batch()
@@ -260,7 +276,7 @@ def rows_in_range(info: BlockInfo, key_groups: tuple[int, int]) -> tuple[int, in
     return start, max(start, stop)
 
 
-def _corrupt(name: str, part: str, expected: str, got: str) -> SnapshotError:
+def corrupt(name: str, part: str, expected: str, got: str) -> SnapshotError:
     return SnapshotError(
         "a snapshot object is damaged",
         expected=expected,
@@ -292,7 +308,7 @@ class SnapshotReader:
         length, crc = parse_trailer(tail, name)
         at = size - _TRAILER.size - length
         if at < len(MAGIC):
-            raise _corrupt(name, "footer", f"{length} bytes before the trailer", f"an object of {size} bytes")
+            raise corrupt(name, "footer", f"{length} bytes before the trailer", f"an object of {size} bytes")
         if at >= tail_at:
             data = tail[at - tail_at : at - tail_at + length]
         else:
@@ -305,30 +321,6 @@ class SnapshotReader:
             return data[start : start + length]
 
         return await cls.open(read, len(data), name)
-
-    @classmethod
-    async def of_handle(cls, handle: StateHandle, store: Store | None) -> SnapshotReader:
-        """Of a checkpoint's state handle: inline bytes or an object of ``store``."""
-        where = f"of {handle.vertex_id}:{handle.subtask_index} at checkpoint {handle.checkpoint_id}"
-        if handle.inline is not None:
-            return await cls.of_bytes(handle.inline, f"(inline, {where})")
-        key = handle.key
-        if key is None or store is None:
-            raise InternalError(f"state handle {where} has neither bytes nor a store to read from")
-
-        async def read(start: int, length: int) -> bytes:
-            try:
-                return await store.get_range(key, start, length)
-            except KeyError:
-                raise SnapshotError(
-                    "a snapshot object is missing",
-                    expected=f"an object of {handle.size_bytes} bytes {where}",
-                    got="no such object",
-                    where=f"snapshot object {key}",
-                    remedy="restore from an earlier checkpoint or savepoint",
-                ) from None
-
-        return await cls.open(read, handle.size_bytes, key)
 
     async def keyed(self, uid: str, state: StateInfo, key_groups: tuple[int, int]) -> list[pa.RecordBatch]:
         """Rows of a keyed state in the inclusive key-group range, in key-group order."""
@@ -345,8 +337,15 @@ class SnapshotReader:
         batches = await self._blocks(uid, state, list(enumerate(state.blocks)))
         return [item for batch in batches for item in batch.column(0).to_pylist()]
 
+    async def touched(self, uid: str, state: StateInfo) -> np.ndarray:
+        """Slots (int64, ascending) whose older rows a slot delta replaces or removes."""
+        batches = await self._blocks(uid, state, list(enumerate(state.touched)), "touched block")
+        if not batches:
+            return np.empty(0, np.int64)
+        return np.cumsum(np.concatenate([b.column(0).to_numpy() for b in batches]))
+
     async def _blocks(
-        self, uid: str, state: StateInfo, blocks: Sequence[tuple[int, BlockInfo]]
+        self, uid: str, state: StateInfo, blocks: Sequence[tuple[int, BlockInfo]], label: str = "block"
     ) -> list[pa.RecordBatch]:
         """One ranged read: the blocks of a state stand next to one another."""
         if not blocks:
@@ -359,71 +358,7 @@ class SnapshotReader:
                 data[b.offset - start : b.offset - start + b.length],
                 b,
                 self.name,
-                f"block {i} of state '{state.name}' of operator '{uid}'",
+                f"{label} {i} of state '{state.name}' of operator '{uid}'",
             )
             for i, b in blocks
         ]
-
-
-class SnapshotSet:
-    """All snapshot objects of one vertex at one checkpoint, opened once.
-
-    ``restore`` is called per operator; readers are ordered by subtask index.
-    """
-
-    def __init__(self, readers: Sequence[SnapshotReader], checkpoint_id: int) -> None:
-        self._readers = list(readers)
-        self.checkpoint_id = checkpoint_id
-
-    @classmethod
-    async def open(cls, handles: Iterable[StateHandle], store: Store | None) -> SnapshotSet:
-        ordered = sorted(handles, key=lambda h: h.subtask_index)
-        readers = await asyncio.gather(*(SnapshotReader.of_handle(h, store) for h in ordered))
-        return cls(readers, max((h.checkpoint_id for h in ordered), default=0))
-
-    def uids(self) -> set[str]:
-        return {op.uid for r in self._readers for op in r.footer.operators}
-
-    async def restore(
-        self, uid: str, *, key_groups: tuple[int, int], subtask_index: int, parallelism: int
-    ) -> RestoredState | None:
-        """What subtask ``subtask_index`` of ``parallelism`` gets of operator ``uid``; None
-        when the checkpoint knows no such operator.
-
-        List items are dealt out round robin in (subtask, index) order; unions are whole.
-        """
-        if uid not in self.uids():
-            return None
-        out = RestoredState(self.checkpoint_id)
-        lists: dict[str, list[bytes]] = {}
-        for reader in self._readers:
-            for state in reader.footer.states(uid):
-                if state.kind == "keyed":
-                    batches = await reader.keyed(uid, state, key_groups)
-                    out.keyed.setdefault(state.name, []).extend(batches)
-                    out.schemas.setdefault(state.name, state.schema)
-                elif state.kind == "list":
-                    lists.setdefault(state.name, []).extend(await reader.items(uid, state))
-                elif state.kind == "union":
-                    out.unions.setdefault(state.name, []).extend(await reader.items(uid, state))
-                else:
-                    raise _corrupt(
-                        reader.name, f"state '{state.name}'", "kind keyed | list | union", state.kind
-                    )
-        out.lists = {name: items[subtask_index::parallelism] for name, items in lists.items()}
-        return out
-
-
-async def restore(
-    handles: Iterable[StateHandle],
-    uid: str,
-    key_groups: tuple[int, int],
-    subtask_index: int,
-    parallelism: int,
-    store: Store | None = None,
-) -> RestoredState | None:
-    """``SnapshotSet`` for a single operator."""
-    opened = await SnapshotSet.open(handles, store)
-    return await opened.restore(
-        uid, key_groups=key_groups, subtask_index=subtask_index, parallelism=parallelism
-    )

@@ -1,0 +1,180 @@
+"""From snapshot objects back to state: chains of deltas, and the share of a subtask.
+
+A chain is the object of a checkpoint and what it builds on, newest first. Of a state whose
+rows are known by slot, a row counts unless a newer object touched its slot; of one known
+by key, all rows are handed on in order of age, and the newest of a key counts.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+
+from penstock.errors import InternalError, SnapshotError
+from penstock.runtime.kernels.keyed_state import SLOT_COLUMN
+from penstock.runtime.operator import RestoredState
+from penstock.runtime.state.snapshot import SnapshotReader, StateInfo, corrupt
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from penstock.messages.slot import StateHandle, StateLink
+    from penstock.ports import Store
+
+#: Objects read at the same time by one subtask.
+PARALLEL_READS = 8
+
+
+class SnapshotChain:
+    """``readers``: of one old subtask, newest first; the last is whole."""
+
+    def __init__(self, readers: Sequence[SnapshotReader]) -> None:
+        self.readers = list(readers)
+
+    @property
+    def newest(self) -> SnapshotReader:
+        return self.readers[0]
+
+    @classmethod
+    async def open(cls, handle: StateHandle, store: Store | None) -> SnapshotChain:
+        """SnapshotError naming the object when any of the chain is damaged or missing."""
+        links: list[StateHandle | StateLink] = [handle, *handle.chain]
+        return cls(await asyncio.gather(*(_open(handle, link, store) for link in links)))
+
+    async def keyed(self, uid: str, name: str, key_groups: tuple[int, int]) -> list[pa.RecordBatch]:
+        """Rows of a keyed state in the inclusive range."""
+        links = self._links(uid, name)
+        fetched = await asyncio.gather(*(reader.keyed(uid, state, key_groups) for reader, state in links))
+        if links[0][1].identity != "slot":
+            return [batch for batches in reversed(fetched) for batch in batches]
+        out: list[pa.RecordBatch] = []
+        touched: list[np.ndarray] = []
+        for batches, (reader, state) in zip(fetched, links, strict=True):
+            seen = np.concatenate(touched) if touched else None
+            out += [kept for batch in batches if (kept := _untouched(batch, seen)).num_rows]
+            if state.delta:
+                touched.append(await reader.touched(uid, state))
+        return out
+
+    def _links(self, uid: str, name: str) -> list[tuple[SnapshotReader, StateInfo]]:
+        """The objects that hold some of the state, newest first, down to a whole one."""
+        links: list[tuple[SnapshotReader, StateInfo]] = []
+        for reader in self.readers:
+            found = next((s for s in reader.footer.states(uid) if s.name == name), None)
+            if found is None:
+                break
+            links.append((reader, found))
+            if not found.delta:
+                return links
+        raise corrupt(
+            self.readers[-1].name, f"state '{name}' of operator '{uid}'", "a whole state", "only deltas to it"
+        )
+
+
+def _untouched(batch: pa.RecordBatch, touched: np.ndarray | None) -> pa.RecordBatch:
+    """Rows whose slots nothing newer touched, without the slots."""
+    slots = batch.column(batch.num_columns - 1)
+    rows = batch.select(range(batch.num_columns - 1))
+    if batch.schema.names[-1] != SLOT_COLUMN:
+        raise InternalError("rows known by slot have no slots", got=str(batch.schema.names))
+    if touched is None:
+        return rows
+    keep = ~np.isin(slots.to_numpy(), touched)
+    return rows if keep.all() else rows.take(pa.array(np.flatnonzero(keep)))
+
+
+async def _open(handle: StateHandle, link: StateHandle | StateLink, store: Store | None) -> SnapshotReader:
+    where = f"of {handle.vertex_id}:{handle.subtask_index} at checkpoint {link.checkpoint_id}"
+    if link.inline is not None:
+        return await SnapshotReader.of_bytes(link.inline, f"(inline, {where})")
+    key = link.key
+    if key is None or store is None:
+        raise InternalError(f"state handle {where} has neither bytes nor a store to read from")
+
+    async def read(start: int, length: int) -> bytes:
+        try:
+            return await store.get_range(key, start, length)
+        except KeyError:
+            raise SnapshotError(
+                "a snapshot object is missing",
+                expected=f"an object of {link.size_bytes} bytes {where}",
+                got="no such object",
+                where=f"snapshot object {key}",
+                remedy="restore from an earlier checkpoint or savepoint",
+            ) from None
+
+    return await SnapshotReader.open(read, link.size_bytes, key)
+
+
+class SnapshotSet:
+    """All snapshot objects of one vertex at one checkpoint, opened once.
+
+    ``restore`` is called per operator; chains are ordered by subtask index.
+    """
+
+    def __init__(self, chains: Sequence[SnapshotChain], checkpoint_id: int) -> None:
+        self._chains = list(chains)
+        self.checkpoint_id = checkpoint_id
+
+    @classmethod
+    async def open(cls, handles: Iterable[StateHandle], store: Store | None) -> SnapshotSet:
+        ordered = sorted(handles, key=lambda h: h.subtask_index)
+        limit = asyncio.Semaphore(PARALLEL_READS)
+
+        async def open_one(handle: StateHandle) -> SnapshotChain:
+            async with limit:
+                return await SnapshotChain.open(handle, store)
+
+        chains = await asyncio.gather(*map(open_one, ordered))
+        return cls(chains, max((h.checkpoint_id for h in ordered), default=0))
+
+    def uids(self) -> set[str]:
+        return {op.uid for chain in self._chains for op in chain.newest.footer.operators}
+
+    async def restore(
+        self, uid: str, *, key_groups: tuple[int, int], subtask_index: int, parallelism: int
+    ) -> RestoredState | None:
+        """What subtask ``subtask_index`` of ``parallelism`` gets of operator ``uid``; None
+        when the checkpoint knows no such operator.
+
+        List items are dealt out round robin in (subtask, index) order; unions are whole.
+        """
+        if uid not in self.uids():
+            return None
+        out = RestoredState(self.checkpoint_id)
+        lists: dict[str, list[bytes]] = {}
+        for chain in self._chains:
+            newest = chain.newest
+            for state in newest.footer.states(uid):
+                if state.kind == "keyed":
+                    batches = await chain.keyed(uid, state.name, key_groups)
+                    out.keyed.setdefault(state.name, []).extend(batches)
+                    out.schemas.setdefault(state.name, state.schema)
+                elif state.kind == "list":
+                    lists.setdefault(state.name, []).extend(await newest.items(uid, state))
+                elif state.kind == "union":
+                    out.unions.setdefault(state.name, []).extend(await newest.items(uid, state))
+                else:
+                    raise corrupt(
+                        newest.name, f"state '{state.name}'", "kind keyed | list | union", state.kind
+                    )
+        out.lists = {name: items[subtask_index::parallelism] for name, items in lists.items()}
+        return out
+
+
+async def restore(
+    handles: Iterable[StateHandle],
+    uid: str,
+    key_groups: tuple[int, int],
+    subtask_index: int,
+    parallelism: int,
+    store: Store | None = None,
+) -> RestoredState | None:
+    """``SnapshotSet`` for a single operator."""
+    opened = await SnapshotSet.open(handles, store)
+    return await opened.restore(
+        uid, key_groups=key_groups, subtask_index=subtask_index, parallelism=parallelism
+    )
