@@ -1,0 +1,304 @@
+"""The world: virtual time, processes, one seeded source of chance, trace and digest.
+
+Time stands still while anybody has something to do and jumps to the next timer when
+nobody has. Of several processes with work, the seed picks who is next. A process that
+computes takes time: what it asks of the processor's clock is charged to it, and it has
+its next round when that time is over.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import heapq
+import itertools
+import random
+from typing import TYPE_CHECKING, Any
+
+from penstock.errors import InternalError
+from penstock.testing.simulation.loop import SimLoop
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine
+
+    from penstock.ports import Clock
+
+#: Wall clock at the beginning of every world (ms since the epoch).
+START_MS = 1_750_000_000_000
+#: Exit code of a process that was killed.
+KILLED = -9
+
+
+class Violation(Exception):
+    """Something that must always hold does not."""
+
+
+class Process:
+    """A simulated process. ``host``: where it runs; ``children`` die with it.
+
+    ``exit_code``: None while it lives; negative for a signal.
+    """
+
+    def __init__(self, world: World, name: str, host: str, parent: Process | None) -> None:
+        self.world = world
+        self.name = name
+        self.host = host
+        self.pid = next(world.pids)
+        self.parent = parent
+        self.children: list[Process] = []
+        self.loop = SimLoop(world, self)  # type: ignore[abstract]
+        self.exit_code: int | None = None
+        #: the wall clock of its host is off by so much
+        self.clock_offset_ms = 0
+        self.paused = False
+        self.busy_until_s = 0.0
+        #: processor time asked for in this round
+        self.spent_s = 0.0
+        self.cpu_s = 0.0
+        #: called (outside of any process) when it has ended
+        self.on_exit: list[Callable[[], None]] = []
+        if parent is not None:
+            parent.children.append(self)
+
+    @property
+    def alive(self) -> bool:
+        return self.exit_code is None
+
+    def __repr__(self) -> str:
+        return self.name
+
+
+class SimClock:
+    """The port of one process."""
+
+    def __init__(self, process: Process) -> None:
+        self._process = process
+
+    def now_ms(self) -> int:
+        return self._process.world.wall_ms(self._process)
+
+    def monotonic_ms(self) -> float:
+        return self._process.world.now_s * 1000
+
+    async def sleep(self, seconds: float) -> None:
+        await asyncio.sleep(seconds)
+
+
+class World:
+    """``verbose``: called with every line of the trace as it happens."""
+
+    def __init__(self, seed: int, *, verbose: Callable[[str], None] | None = None) -> None:
+        self.seed = seed
+        self.random = random.Random(seed)
+        self.now_s = 0.0
+        self.pids = itertools.count(1000)
+        self.processes: list[Process] = []
+        #: whose callback runs at this moment
+        self.current: Process | None = None
+        #: what one look at the processor's clock costs; drawn anew for every world
+        self.look_s = self.random.choice((2e-5, 1e-4, 5e-4))
+        self.violation: Violation | None = None
+        self.stopped = self.closed = False
+        self.events = 0
+        #: (seconds, process, kind, text), the last ones
+        self.story: list[tuple[float, str, str, str]] = []
+        self._verbose = verbose
+        self._digest = hashlib.sha256()
+        self._heap: list[tuple[float, int, SimLoop | None, Any]] = []
+        self._order = itertools.count()
+        self._working: list[SimLoop] = []
+
+    # -- running -----------------------------------------------------------------------
+
+    def run(self, limit_s: float) -> None:
+        """Until ``stop``, a violation (raised), or virtual ``limit_s`` (a Violation too)."""
+        working, heap = self._working, self._heap
+        while not self.stopped:
+            if self.violation is not None:
+                raise self.violation
+            if working:
+                at = self.random.randrange(len(working)) if len(working) > 1 else 0
+                loop = working[at]
+                working[at] = working[-1]
+                working.pop()
+                loop.queued = False
+                self._round(loop)
+                continue
+            if not heap:
+                raise Violation("nothing will ever happen any more")
+            when, _, loop_, what = heapq.heappop(heap)
+            if loop_ is None:
+                self.now_s = max(self.now_s, when)
+                what()
+            elif not (what._cancelled or loop_.dead):
+                self.now_s = max(self.now_s, when)
+                loop_.ready.append(what)
+                if not loop_.queued:
+                    self.has_work(loop_)
+            if self.now_s > limit_s:
+                raise Violation(f"not over after {limit_s:g} s of virtual time")
+        if self.violation is not None:
+            raise self.violation
+
+    def _round(self, loop: SimLoop) -> None:
+        process = loop.process
+        if loop.dead or process.paused:
+            return
+        if process.busy_until_s > self.now_s:
+            loop.queued = True  # has its turn when it is done
+            self.at(process.busy_until_s, lambda: self._again(loop))
+            return
+        self.current = process
+        self.events += 1
+        try:
+            loop.run_round()
+        finally:
+            self.current = None
+        if process.spent_s:
+            process.busy_until_s = self.now_s + process.spent_s
+            process.cpu_s += process.spent_s
+            process.spent_s = 0.0
+        if loop.ready and not loop.queued:
+            self.has_work(loop)
+
+    def _again(self, loop: SimLoop) -> None:
+        loop.queued = False
+        if loop.ready:
+            self.has_work(loop)
+
+    def has_work(self, loop: SimLoop) -> None:
+        if loop.dead or loop.process.paused:
+            return
+        loop.queued = True
+        self._working.append(loop)
+
+    def schedule(self, when_s: float, loop: SimLoop, handle: asyncio.TimerHandle) -> None:
+        heapq.heappush(self._heap, (when_s, next(self._order), loop, handle))
+
+    def at(self, when_s: float, call: Callable[[], Any]) -> None:
+        """Nature's own: ``call`` outside of any process."""
+        heapq.heappush(self._heap, (when_s, next(self._order), None, call))
+
+    def after(self, delay_s: float, call: Callable[[], Any]) -> None:
+        self.at(self.now_s + delay_s, call)
+
+    def stop(self) -> None:
+        self.stopped = True
+
+    # -- clocks --------------------------------------------------------------------------
+
+    def wall_ms(self, process: Process | None = None) -> int:
+        offset = process.clock_offset_ms if process is not None else 0
+        return START_MS + int(self.now_s * 1000) + offset
+
+    def look_at_processor_clock(self) -> float:
+        """Seconds, as ``time.perf_counter``: every look costs something."""
+        process = self.current
+        if process is None:
+            return self.now_s
+        process.spent_s += self.look_s
+        return self.now_s + process.spent_s
+
+    # -- processes -------------------------------------------------------------------------
+
+    def spawn(
+        self,
+        name: str,
+        main: Callable[[Process], Coroutine[Any, Any, int | None]],
+        *,
+        host: str | None = None,
+        parent: Process | None = None,
+        delay_s: float = 0.0,
+    ) -> Process:
+        """``main(process)``: its coroutine; the result is the exit code, 1 when it raised."""
+        process = Process(self, name, host or name, parent)
+        self.processes.append(process)
+        self.trace(name, "started", f"pid={process.pid}")
+
+        async def run() -> None:
+            try:
+                code = await main(process) or 0
+            except Exception as err:
+                self.trace(name, "error", f"{type(err).__name__}: {err}")
+                code = 1
+            self.after(0.0, lambda: self._exit(process, code))
+
+        process.loop.call_later(delay_s, lambda: process.loop.create_task(run()))
+        return process
+
+    def kill(self, process: Process) -> None:
+        """SIGKILL: from now on nothing of it runs, not even its ``finally``."""
+        if process.alive:
+            self.trace(process.name, "killed")
+            self._exit(process, KILLED)
+
+    def _exit(self, process: Process, code: int) -> None:
+        if not process.alive:
+            return
+        process.exit_code = code
+        process.loop.dead = True
+        if code != KILLED:
+            self.trace(process.name, "exited", str(code))
+        for child in process.children:
+            self.kill(child)  # PR_SET_PDEATHSIG
+        for call in process.on_exit:
+            call()
+
+    def pause(self, process: Process) -> None:
+        """SIGSTOP: time goes on without it."""
+        if process.alive and not process.paused:
+            self.trace(process.name, "paused")
+            process.paused = True
+
+    def resume(self, process: Process) -> None:
+        if process.alive and process.paused:
+            self.trace(process.name, "resumed")
+            process.paused = False
+            if process.loop.ready:
+                self.has_work(process.loop)
+
+    def living(self, prefix: str = "") -> list[Process]:
+        return [p for p in self.processes if p.alive and p.name.startswith(prefix)]
+
+    # -- what happened -----------------------------------------------------------------------
+
+    def trace(self, who: str, kind: str, text: str = "") -> None:
+        if self.closed:
+            return
+        entry = (self.now_s, who, kind, text)
+        self._digest.update(repr(entry).encode())
+        self.story.append(entry)
+        if self._verbose is not None:
+            self._verbose(line(entry))
+
+    @property
+    def digest(self) -> str:
+        return self._digest.hexdigest()[:16]
+
+    def violated(self, what: str) -> None:
+        """Something that must always hold does not; the first one counts."""
+        self.trace("world", "violation", what)
+        if self.violation is None:
+            self.violation = Violation(what)
+
+    def unhandled(self, process: Process, context: dict[str, Any]) -> None:
+        err = context.get("exception")
+        self.violated(f"{process.name}: nobody handled {context.get('message')}: {err!r}")
+
+    def close(self) -> None:
+        """Nothing runs any more, nothing is written down; what processes hold may be freed."""
+        self.closed = True
+        for process in self.processes:
+            process.loop.dead = True
+        if self.current is not None:
+            raise InternalError("a process closed its world")
+
+
+def line(entry: tuple[float, str, str, str]) -> str:
+    """One line of the trace."""
+    seconds, who, kind, text = entry
+    return f"{seconds:10.4f}  {who:<22} {kind:<10} {text}"
+
+
+if TYPE_CHECKING:
+    _clock: type[Clock] = SimClock

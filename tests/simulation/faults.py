@@ -1,0 +1,221 @@
+"""Faults: what goes wrong in a simulated cluster, declared in ``faults/*.yaml``.
+
+A file is a list of steps; each says what is done (``do``), to whom, between which seconds
+(``at_s``), how often (``times``) and for how long (``for_s``). The seed draws the rest.
+"""
+
+from __future__ import annotations
+
+import functools
+import random
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import yaml
+
+from penstock.errors import SpecError
+from penstock.testing.simulation import BusFaults, Process, StoreFaults
+
+if TYPE_CHECKING:
+    from tests.simulation.scenario import Scenario
+
+FOLDER = Path(__file__).with_name("faults")
+
+
+@functools.cache
+def load(name: str) -> list[Mapping[str, Any]]:
+    path = FOLDER / f"{name}.yaml"
+    if not path.exists():
+        raise SpecError(f"no faults '{name}'", expected=", ".join(names()), got=name)
+    steps: list[Mapping[str, Any]] = yaml.safe_load(path.read_text())
+    for step in steps:
+        if step["do"] not in ACTIONS:
+            raise SpecError("unknown fault", expected=", ".join(ACTIONS), got=step["do"], where=str(path))
+    return steps
+
+
+def names() -> list[str]:
+    return sorted(path.stem for path in FOLDER.glob("*.yaml"))
+
+
+@dataclass
+class Fault:
+    """One occurrence of a step."""
+
+    scenario: Scenario
+    step: Mapping[str, Any]
+    chance: random.Random
+
+    def draw(self, key: str, default: tuple[float, float]) -> float:
+        low, high = self.step.get(key, default)
+        return self.chance.uniform(low, high)
+
+    def victim(self) -> Process | None:
+        """A living process of the kind wanted: a role, or ``slot``."""
+        wanted = self.step["target"]
+        world = self.scenario.world
+        if wanted == "slot":
+            found = [p for p in world.living("taskmanager") if "/" in p.name]
+        else:
+            found = self.scenario.cluster.named(wanted)
+        return self.chance.choice(found) if found else None
+
+    def later(self, call: Any) -> None:
+        self.scenario.world.after(self.draw("for_s", (0.5, 3.0)), call)
+
+
+def kill(fault: Fault) -> None:
+    if (victim := fault.victim()) is not None:
+        fault.scenario.world.kill(victim)
+
+
+def terminate(fault: Fault) -> None:
+    if (victim := fault.victim()) is not None:
+        fault.scenario.cluster.terminate(victim.name)
+
+
+def pause(fault: Fault) -> None:
+    """SIGSTOP and, after a while, SIGCONT. A task manager stops with or without its slots."""
+    victim, world = fault.victim(), fault.scenario.world
+    if victim is None:
+        return
+    stopped = [victim]
+    if victim.children and fault.step.get("children", True) and fault.chance.random() < 0.5:
+        stopped += [c for c in victim.children if c.alive]
+    for process in stopped:
+        world.pause(process)
+    fault.later(lambda: [world.resume(process) for process in stopped])
+
+
+def cut(fault: Fault) -> None:
+    """One process reaches the bus, or the lease store, or both, no more."""
+    victim, cluster = fault.victim(), fault.scenario.cluster
+    if victim is None:
+        return
+    kinds = fault.step.get("of", ["bus", "leases"])
+    kind = fault.chance.choice([*kinds, "all"])
+    if kind in ("bus", "all"):
+        cluster.bus.cut_off(victim, True)
+    if kind in ("leases", "all"):
+        cluster.leases.cut.add(victim.name)
+
+    def heal() -> None:
+        cluster.bus.cut_off(victim, False)
+        cluster.leases.cut.discard(victim.name)
+
+    fault.later(heal)
+
+
+def bus(fault: Fault) -> None:
+    server = fault.scenario.cluster.bus
+    server.faults = BusFaults(**fault.step["faults"])
+
+    def heal() -> None:
+        server.faults = BusFaults()
+
+    fault.later(heal)
+
+
+def bus_down(fault: Fault) -> None:
+    server = fault.scenario.cluster.bus
+    server.set_down(True)
+    fault.later(lambda: server.set_down(False))
+
+
+def leases_down(fault: Fault) -> None:
+    server = fault.scenario.cluster.leases
+    server.set_down(True)
+    fault.later(lambda: server.set_down(False))
+
+
+def leases_wiped(fault: Fault) -> None:
+    fault.scenario.cluster.leases.wipe()
+
+
+def store(fault: Fault) -> None:
+    server = fault.scenario.cluster.objects
+    server.faults = StoreFaults(**fault.step["faults"])
+
+    def heal() -> None:
+        server.faults = StoreFaults()
+
+    fault.later(heal)
+
+
+def clock_jump(fault: Fault) -> None:
+    """The wall clock of one process goes forward or back."""
+    victim = fault.victim()
+    if victim is None:
+        return
+    jump_ms = round(fault.draw("jump_s", (-3600, 3600)) * 1000)
+    fault.scenario.world.trace(victim.name, "clock", f"{jump_ms:+d} ms")
+    for process in (victim, *victim.children):
+        process.clock_offset_ms += jump_ms
+
+
+def data_cut(fault: Fault) -> None:
+    """A data connection between two slots breaks."""
+    hosts, world = fault.scenario.hosts, fault.scenario.world
+    connections = [s for s in hosts.connections if s.owner.alive and not s.closed and s.peer is not None]
+    if connections:
+        sock = fault.chance.choice(connections)
+        world.trace(sock.owner.name, "data cut")
+        sock.reset()
+
+
+def data_stalled(fault: Fault) -> None:
+    """Nothing passes on the data connections of a slot for a while."""
+    hosts, world = fault.scenario.hosts, fault.scenario.world
+    until_s = world.now_s + fault.draw("for_s", (0.5, 3.0))
+    for sock in hosts.connections:
+        if sock.peer is not None and sock.owner.alive:
+            sock.stalled_until_s = sock.peer.stalled_until_s = until_s
+    world.trace("network", "stalled", f"until {until_s:.3f}")
+
+
+def outside(fault: Fault) -> None:
+    """The system behind the sinks refuses some requests."""
+    found = fault.scenario.outside
+    found.fail = float(fault.step["fail"])
+
+    def heal() -> None:
+        found.fail = 0.0
+
+    fault.later(heal)
+
+
+ACTIONS = {
+    "kill": kill,
+    "terminate": terminate,
+    "pause": pause,
+    "cut": cut,
+    "bus": bus,
+    "bus-down": bus_down,
+    "leases-down": leases_down,
+    "leases-wiped": leases_wiped,
+    "store": store,
+    "clock-jump": clock_jump,
+    "data-cut": data_cut,
+    "data-stalled": data_stalled,
+    "outside": outside,
+}
+
+
+def schedule(scenario: Scenario, names: list[str], chance: random.Random) -> None:
+    """Every occurrence of every step, at its time."""
+    world = scenario.world
+    for name in names:
+        for step in load(name):
+            low, high = step.get("times", (1, 1))
+            for _ in range(chance.randint(low, high)):
+                fault = Fault(scenario, step, chance)
+                at_s = chance.uniform(*step.get("at_s", (0.3, 4.5)))
+
+                def occur(fault: Fault = fault) -> None:
+                    if not scenario.over:
+                        scenario.faults_done += 1
+                        ACTIONS[fault.step["do"]](fault)
+
+                world.at(at_s, occur)

@@ -1,0 +1,231 @@
+"""What a task manager asks of its host, simulated: the template, slot processes, pidfds,
+the data port's sockets, folders. The task manager's shell and the slot's are the real ones.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import socket
+import tempfile
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import penstock.runtime.network.hub
+import penstock.runtime.slot
+import services.taskmanager.data_port
+import services.taskmanager.service
+import services.taskmanager.slot
+from penstock.errors import ExternalError
+from penstock.runtime.environment import Environment
+from penstock.testing.simulation import (
+    Listener,
+    PacketChannel,
+    Process,
+    SimSocket,
+    World,
+    socket_pair,
+)
+from penstock.testing.simulation.intercept import replaced
+from services.taskmanager.data_port import DataPort
+from services.taskmanager.template import ForkedSlot
+
+#: From the order to the forked process, and until it has its loop.
+FORK_S = (0.004, 0.03)
+
+
+class Hosts:
+    """Data ports by address, and the folder that slots keep their files in."""
+
+    def __init__(self, world: World, store_of: Callable[[Process], Any], folder: Path) -> None:
+        self.world = world
+        self.store_of = store_of
+        self.folder = folder
+        self.listeners: dict[tuple[str, int], Listener] = {}
+        self.ports = iter(range(40_000, 60_000))
+        #: open data connections: (connecting end, its process, task manager's process)
+        self.connections: list[SimSocket] = []
+
+    def me(self) -> Process:
+        assert self.world.current is not None
+        return self.world.current
+
+    async def dial(self, address: Any) -> SimSocket:
+        listener = self.listeners.get((address.host, address.port))
+        if listener is None:
+            raise ConnectionRefusedError(f"nobody listens on {address.host}:{address.port}")
+        sock = listener.connect(self.me())
+        self.connections.append(sock)
+        return sock
+
+
+class SimTemplate:
+    """In place of the template process: forks simulated slots."""
+
+    def __init__(self, hosts: Hosts) -> None:
+        self._hosts = hosts
+        self._process = hosts.me()
+        self._slots: dict[int, Process] = {}
+        self.pid = self._process.pid
+
+    async def run(self) -> None:
+        import asyncio
+
+        await asyncio.Event().wait()
+
+    async def fork(self, allocation_id: str, local_dir: str, log_path: str) -> ForkedSlot:
+        import asyncio
+
+        world, tm = self._hosts.world, self._process
+        await asyncio.sleep(world.random.uniform(*FORK_S))
+        started: list[tuple[SimSocket, PacketChannel]] = []
+
+        async def main(_: Process) -> int:
+            control, fds = started[0]
+            channel = await penstock.runtime.slot.ControlChannel.open(control)  # type: ignore[arg-type]
+            slot = penstock.runtime.slot.Slot(channel, fds, allocation_id, Path(local_dir))  # type: ignore[arg-type]
+            return await slot.run()
+
+        name = f"{tm.name}/{allocation_id}-{local_dir.rsplit('-', 1)[-1]}"
+        slot = world.spawn(name, main, host=tm.host, parent=tm, delay_s=world.random.uniform(*FORK_S))
+        control, theirs = socket_pair(world, tm, slot)
+        fds = PacketChannel(slot)
+        started.append((theirs, fds))
+        self._slots[slot.pid] = slot
+        return ForkedSlot(slot.pid, control, fds)  # type: ignore[arg-type]
+
+    async def exit_status(self, pid: int, timeout_s: float) -> int | None:
+        return self._slots[pid].exit_code
+
+
+class Pidfd:
+    def __init__(self, process: Process) -> None:
+        self.process = process
+
+    def watch(self, notify: Callable[[], None]) -> None:
+        if self.process.alive:
+            # Never at once: whoever kills it is in the midst of something.
+            self.process.on_exit.append(lambda: self.process.world.after(0.0001, notify))
+        else:
+            notify()
+
+
+class _Namespace:
+    """A module with some names replaced."""
+
+    def __init__(self, module: Any, **names: Any) -> None:
+        self.__dict__.update(names)
+        self._module = module
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._module, name)
+
+
+class SimDataPort(DataPort):
+    """The real one on a simulated listening socket."""
+
+    hosts: Hosts
+
+    def open(self, host: str, port: int, unix_path: Path) -> None:
+        me = self.hosts.me()
+        listener = Listener(me)
+        self.port, self.unix_path = next(self.hosts.ports), None
+        self.hosts.listeners[(me.host, self.port)] = listener
+        self._listening.append(listener)  # type: ignore[arg-type]
+
+
+class SimFolders:
+    """``Folders`` without locks: who holds them is another process here."""
+
+    def __init__(self, hosts: Hosts, taskmanager_id: str) -> None:
+        #: as told to others: the same in every run
+        self.path = Path("/simulated") / taskmanager_id
+        self._real = hosts.folder / taskmanager_id
+
+    def socket_path(self) -> Path:
+        return self.path / "data.sock"
+
+    def slot(self, allocation_id: str, number: int) -> tuple[Path, Path]:
+        name = f"{allocation_id}-{number}"
+        return self._real / "slots" / name, self._real / f"{name}.log"
+
+    def remove_slot(self, local_dir: Path) -> None: ...
+
+    def remove(self) -> None: ...
+
+
+class _NoCollector:
+    """The collector belongs to the process that runs the world."""
+
+    def freeze(self) -> None: ...
+
+    def tick(self, *, idle: bool) -> bool:
+        return False
+
+
+@contextlib.contextmanager
+def simulated_hosts(world: World, store_of: Callable[[Process], Any]) -> Iterator[Hosts]:
+    """For the time of the block, task managers and slots live on simulated hosts."""
+    with tempfile.TemporaryDirectory(prefix="penstock-sim-") as folder:
+        hosts = Hosts(world, store_of, Path(folder))
+        by_pid = {}
+
+        def pidfd_open(pid: int) -> Pidfd:
+            found = by_pid.get(pid) or next((p for p in world.processes if p.pid == pid), None)
+            if found is None or not found.alive:
+                raise ProcessLookupError(pid)
+            return Pidfd(found)
+
+        def pidfd_send_signal(pidfd: Pidfd, number: int) -> None:
+            if not pidfd.process.alive:
+                raise ProcessLookupError(pidfd.process.pid)
+            world.kill(pidfd.process)
+
+        async def send_packet(channel: Any, data: bytes, fds: Any = ()) -> None:
+            channel.put(data, list(fds))
+
+        def recv_fds(channel: PacketChannel, *_: Any) -> tuple[bytes, list[Any], int, None]:
+            data, sockets = channel.take()
+            return data, sockets, 0, None
+
+        def data_port(*args: Any) -> SimDataPort:
+            port = SimDataPort(*args)
+            port.hosts = hosts
+            return port
+
+        def no_dump(*_: Any, **__: Any) -> None: ...
+
+        slot, tm = penstock.runtime.slot, services.taskmanager
+        environment = partial(
+            Environment,
+            time_s=world.look_at_processor_clock,
+            now_ms=lambda: world.wall_ms(world.current),
+        )
+        with replaced(
+            (slot, "open_store", lambda url, options: store_of(hosts.me())),
+            (slot, "Environment", environment),
+            (slot, "Collector", _NoCollector),
+            (slot, "rss_bytes", lambda: 100_000_000),
+            (
+                slot,
+                "faulthandler",
+                _Namespace(None, dump_traceback_later=no_dump, cancel_dump_traceback_later=no_dump),
+            ),
+            (slot, "socket", _Namespace(socket, recv_fds=recv_fds, socket=lambda fileno: fileno)),
+            (slot, "print", no_dump),
+            (penstock.runtime.network.hub, "open_socket", hosts.dial),
+            (tm.slot, "os", _Namespace(os, pidfd_open=pidfd_open, close=no_dump)),
+            (tm.slot, "signal", _Namespace(signal, pidfd_send_signal=pidfd_send_signal)),
+            (tm.slot, "send_packet", send_packet),
+            (tm.service, "Template", lambda _: SimTemplate(hosts)),
+            (tm.service, "DataPort", data_port),
+            (tm.service, "Folders", lambda _, name: SimFolders(hosts, name)),
+            (tm.service, "advertised_host", lambda *_: hosts.me().host),
+        ):
+            yield hosts
+
+
+__all__ = ["ExternalError", "Hosts", "simulated_hosts"]

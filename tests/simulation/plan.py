@@ -1,0 +1,32 @@
+"""What a seed stands for: a workload and the faults that befall it."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass
+
+from tests.simulation import faults, workloads
+
+
+@dataclass(frozen=True)
+class Plan:
+    seed: int
+    workload: str
+    faults: tuple[str, ...]
+
+    @property
+    def command(self) -> str:
+        """Repeats exactly this, with its trace."""
+        chosen = ",".join(self.faults)
+        return (
+            f"python -m tests.simulation --seed {self.seed} --workload {self.workload} --faults {chosen} -v"
+        )
+
+
+def plan(seed: int, workload: str | None = None, fault_names: tuple[str, ...] | None = None) -> Plan:
+    """By the seed alone, as far as it is not said."""
+    chance = random.Random(f"plan {seed}")
+    drawn = chance.choice(workloads.names())
+    n = chance.choice((1, 1, 2, 2, 3))
+    chosen = tuple(chance.sample(faults.names(), n))
+    return Plan(seed, workload or drawn, chosen if fault_names is None else fault_names)

@@ -1,0 +1,208 @@
+"""One run: a world, a cluster in it, a workload and its faults, from one seed."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import functools
+import gc
+import logging
+import random
+import sys
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+from penstock.testing.simulation import Process, Violation, World, virtual_time
+from penstock.testing.simulation.world import line
+from tests.simulation import faults, workloads
+from tests.simulation.cluster import Client, Cluster, LogRecords
+from tests.simulation.connector import Outside
+from tests.simulation.hosts import Hosts, simulated_hosts
+from tests.simulation.watch import Watch
+from tests.simulation.workloads import Row, Workload, check_sink, difference, final_rows
+
+#: A job that is not over by then never will be (virtual seconds).
+LIMIT_S = 180.0
+#: What the job held must be gone so long after its end.
+GRACE_S = 40.0
+JOB = "job"
+
+
+@dataclass
+class Outcome:
+    """``violation``: what was broken, or None. ``story``: the trace, for people."""
+
+    seed: int
+    workload: str
+    faults: list[str]
+    digest: str
+    virtual_s: float
+    rounds: int
+    faults_done: int
+    attempts: int
+    epochs: int
+    restored: int
+    violation: str | None
+    story: list[str]
+
+
+class Scenario:
+    def __init__(self, world: World, workload: Workload, chance: random.Random) -> None:
+        self.world = world
+        self.workload = workload
+        self.chance = chance
+        self.outside = Outside(world, workload.sources)
+        self.cluster = Cluster(world, workload.cluster)
+        self.watch = Watch(self)
+        self.hosts: Hosts
+        self.over = False
+        self.faults_done = 0
+
+    def start(self) -> None:
+        cluster = self.cluster
+        cluster.start("dispatcher", "dispatcher-1")
+        for i in (1, 2):
+            cluster.start("jobmanager", f"jobmanager-{i}")
+            cluster.start("resourcemanager", f"resourcemanager-{i}")
+        for i in range(self.workload.taskmanagers):
+            cluster.start("taskmanager", f"taskmanager-{i + 1}")
+        self.world.spawn("client", self._client)
+
+    async def _client(self, process: Process) -> None:
+        graph = self.workload.graph(self.workload.parallelism)
+        client = Client(self.cluster, self.cluster.bus.transport(process))
+        await client.submit(JOB, graph)
+        while True:
+            status = await client.status(JOB)
+            if status is not None and status["status"] in ("FINISHED", "FAILED", "CANCELED"):
+                break
+            await asyncio.sleep(0.5)
+        self.over = True
+        if status["status"] != "FINISHED":
+            self.world.violated(f"the job ended {status['status']}: {status['error']}")
+        await self._all_is_tidy()
+        self.cluster.closing = True
+        self.world.stop()
+
+    async def _all_is_tidy(self) -> None:
+        """No process of the job is left, no slot is held, nothing is listed as active."""
+        left: list[str] = []
+        for _ in range(round(GRACE_S)):
+            left = [p.name for p in self.world.living("taskmanager") if "/" in p.name]
+            left += [k for k in self.cluster.objects.objects if k.startswith("active-jobs/")]
+            if not left:
+                return
+            await asyncio.sleep(1.0)
+        self.world.violated(f"left behind {GRACE_S:g} s after the job's end: {left}")
+
+    def check_output(self, expected: dict[str, Counter[Row]] | None) -> None:
+        for sink in self.workload.sinks:
+            changes = self.outside.rows_of(sink)
+            wrong = check_sink(self.workload, sink, changes)
+            if wrong is None and expected is not None:
+                wrong = difference(expected[sink], final_rows(changes))
+            if wrong is not None:
+                raise Violation(f"output of {sink}: {wrong}")
+
+
+@contextlib.contextmanager
+def _logs_in(world: World) -> Iterator[None]:
+    """Modules' logs go into the trace."""
+    root = logging.getLogger("penstock")
+    handler, level, propagate = LogRecords(world), root.level, root.propagate
+    root.addHandler(handler)
+    root.setLevel(logging.WARNING)
+    root.propagate = False
+    logging.disable(logging.NOTSET)
+    try:
+        yield
+    finally:
+        logging.disable(logging.CRITICAL)
+        root.removeHandler(handler)
+        root.level, root.propagate = level, propagate
+
+
+@contextlib.contextmanager
+def _buried() -> Iterator[None]:
+    """What was killed in the block is freed behind it, unheard: a coroutine that is freed
+    runs its ``finally``, which no killed process does."""
+    collecting, said, heard = gc.isenabled(), sys.unraisablehook, logging.root.manager.disable
+    gc.disable()
+    logging.disable(logging.CRITICAL)
+    sys.unraisablehook = lambda _: None
+    try:
+        yield
+    finally:
+        gc.collect()
+        logging.disable(heard)
+        sys.unraisablehook = said
+        if collecting:
+            gc.enable()
+
+
+def run(
+    seed: int, workload: str, fault_names: list[str], *, verbose: Callable[[str], None] | None = None
+) -> Outcome:
+    """Never raises for what the run shows: that is in ``violation``."""
+    expected = None
+    if fault_names:
+        expected = fault_free(workload)
+    with _buried():
+        return _run(seed, workload, fault_names, expected, verbose)[0]
+
+
+@functools.cache
+def fault_free(workload: str) -> dict[str, Counter[Row]]:
+    with _buried():
+        outcome, rows = _run(0, workload, [], None, None)
+    if outcome.violation is not None:
+        raise Violation(f"the fault-free run of {workload} is wrong: {outcome.violation}")
+    return rows
+
+
+def _run(
+    seed: int,
+    workload_name: str,
+    fault_names: list[str],
+    expected: dict[str, Counter[Row]] | None,
+    verbose: Callable[[str], None] | None,
+) -> tuple[Outcome, dict[str, Counter[Row]]]:
+    workload = workloads.load(workload_name)
+    workload.graph(workload.parallelism)  # planned outside of the world
+    world = World(seed, verbose=verbose)
+    scenario = Scenario(world, workload, random.Random(seed))
+    Outside.now = scenario.outside
+    violation = None
+    rows: dict[str, Counter[Row]] = {}
+    with _logs_in(world), virtual_time(world), simulated_hosts(world, scenario.cluster.store_of) as hosts:
+        scenario.hosts = hosts
+        scenario.start()
+        faults.schedule(scenario, fault_names, random.Random(seed + 1))
+        try:
+            world.run(LIMIT_S)
+            scenario.check_output(expected)
+            rows = {sink: final_rows(scenario.outside.rows_of(sink)) for sink in workload.sinks}
+        except Violation as err:
+            violation = str(err)
+        world.close()
+        del Outside.now
+    job = scenario.watch.jobs[JOB]
+    outcome = Outcome(
+        seed=seed,
+        workload=workload_name,
+        faults=fault_names,
+        digest=world.digest,
+        virtual_s=world.now_s,
+        rounds=world.events,
+        faults_done=scenario.faults_done,
+        attempts=job.attempt,
+        epochs=len(job.leaders),
+        restored=sum(1 for r in job.restored if r.checkpoint_id),
+        violation=violation,
+        story=[line(entry) for entry in world.story],
+    )
+    return outcome, rows
+
+
+__all__ = ["Outcome", "Scenario", "fault_free", "run"]

@@ -1,0 +1,159 @@
+"""What must hold at every moment of a run, watched where it would be broken."""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from penstock.errors import PenstockError
+from penstock.messages import cluster as msg
+from penstock.messages.manifest import decode_manifest
+from penstock.testing.simulation import Process
+
+if TYPE_CHECKING:
+    from tests.simulation.connector import Committed
+    from tests.simulation.scenario import Scenario
+
+_LOG = re.compile(r"jobs/([^/]+)/log/(\d+)$")
+_entry = msgspec.json.Decoder(msg.LogEntry)
+_command = msgspec.json.Decoder(msg.ToTaskManager)
+
+
+class JobWatch:
+    """One job's log as it grows."""
+
+    def __init__(self) -> None:
+        self.epoch = 0
+        self.attempt = 0
+        self.checkpoint_id = 0
+        self.completed: list[msg.CheckpointCompleted] = []
+        self.terminal: msg.Terminal | None = None
+        self.restored: list[msg.Restored] = []
+        self.leaders: list[str] = []
+
+
+class Watch:
+    def __init__(self, scenario: Scenario) -> None:
+        self._scenario = scenario
+        self._world = scenario.world
+        self.jobs: defaultdict[str, JobWatch] = defaultdict(JobWatch)
+        #: (task manager's process id, job) → newest epoch of a command it agreed to
+        self._obeyed: dict[tuple[int, str], int] = {}
+        objects = scenario.cluster.objects
+        objects.on_write.append(self._written)
+        objects.on_delete.append(self._deleted)
+        scenario.cluster.bus.on_exchange.append(self._exchanged)
+        scenario.outside.on_commit.append(self._committed)
+
+    # -- the decision log -----------------------------------------------------------------
+
+    def _written(self, who: Process, key: str, data: bytes) -> None:
+        found = _LOG.fullmatch(key)
+        if found is None:
+            return
+        if key in self._scenario.cluster.objects.objects:
+            self._world.violated(f"{who} overwrites {key}")
+        job, n = self.jobs[found[1]], int(found[2])
+        entry = _entry.decode(data)
+        self._world.trace(who.name, "decides", f"{n} {type(entry).__name__}")
+        if job.terminal is not None and not isinstance(entry, msg.LeaderEpoch):
+            self._world.violated(f"{who} decides {entry} after {job.terminal}")
+        match entry:
+            case msg.LeaderEpoch(leader_id=leader_id):
+                job.epoch = n
+                job.leaders.append(leader_id)
+            case msg.JobAccepted():
+                pass
+            case _ if entry.epoch != job.epoch:
+                self._world.violated(f"{who} of epoch {entry.epoch} decides in epoch {job.epoch}: {entry}")
+            case msg.CheckpointCompleted():
+                self._completes(job, entry)
+            case msg.Restored():
+                self._restores(job, entry)
+            case msg.Terminal():
+                job.terminal = entry
+
+    def _completes(self, job: JobWatch, entry: msg.CheckpointCompleted) -> None:
+        if entry.checkpoint_id <= job.checkpoint_id:
+            self._world.violated(f"checkpoint {entry.checkpoint_id} completes after {job.checkpoint_id}")
+        job.checkpoint_id = entry.checkpoint_id
+        job.completed.append(entry)
+        self._is_whole(entry)
+
+    def _restores(self, job: JobWatch, entry: msg.Restored) -> None:
+        if entry.job_attempt <= job.attempt:
+            self._world.violated(f"attempt {entry.job_attempt} begins after {job.attempt}")
+        job.attempt = entry.job_attempt
+        job.restored.append(entry)
+        newest = job.completed[-1].checkpoint_id if job.completed else 0
+        if entry.checkpoint_id < newest:
+            self._world.violated(f"attempt {entry.job_attempt} restores {entry.checkpoint_id}, not {newest}")
+
+    def _is_whole(self, entry: msg.CheckpointCompleted) -> None:
+        """Its manifest and everything that names are there."""
+        objects = self._scenario.cluster.objects.objects
+        if entry.manifest_key not in objects:
+            self._world.violated(f"checkpoint {entry.checkpoint_id} has no manifest {entry.manifest_key}")
+            return
+        try:
+            manifest = decode_manifest(objects[entry.manifest_key], entry.manifest_key)
+        except PenstockError as err:
+            self._world.violated(f"manifest {entry.manifest_key}: {err}")
+            return
+        missing = sorted(manifest.object_keys() - objects.keys())
+        if missing:
+            self._world.violated(
+                f"the manifest of checkpoint {entry.checkpoint_id} names what is not there: {missing}"
+            )
+
+    def _deleted(self, who: Process, key: str) -> None:
+        """Never what the newest completed checkpoint names, while the job lives."""
+        for job_id, job in self.jobs.items():
+            if not key.startswith(f"jobs/{job_id}/") or job.terminal is not None or not job.completed:
+                continue
+            newest = job.completed[-1]
+            data = self._scenario.cluster.objects.objects.get(newest.manifest_key)
+            if data is None:
+                continue
+            manifest = decode_manifest(data, newest.manifest_key)
+            if key == newest.manifest_key or key in manifest.object_keys():
+                self._world.violated(f"{who} deletes {key} of the newest checkpoint {newest.checkpoint_id}")
+
+    # -- commands ----------------------------------------------------------------------------
+
+    def _exchanged(self, process: Process, subject: str, data: bytes, reply: bytes) -> None:
+        """A task manager must not obey an epoch older than one it has obeyed before."""
+        if ".taskmanager." not in subject or b'"type":"ack"' not in reply:
+            return
+        found = job_and_epoch(_command.decode(data))
+        if found is None:
+            return
+        job_id, epoch = found
+        at = (process.pid, job_id)
+        if epoch < self._obeyed.get(at, 0):
+            self._world.violated(f"{process} obeys epoch {epoch} of {job_id} after {self._obeyed[at]}")
+        self._obeyed[at] = max(epoch, self._obeyed.get(at, 0))
+
+    # -- output ------------------------------------------------------------------------------
+
+    def _committed(self, committed: Committed) -> None:
+        """Nothing is shown before the log says that its checkpoint is complete."""
+        _, job_id, _, attempt, checkpoint_id = committed.transaction.split("/")
+        job = self.jobs[job_id]
+        if not any(entry.checkpoint_id >= int(checkpoint_id) for entry in job.completed):
+            self._world.violated(f"{committed.transaction} is committed before its checkpoint is complete")
+        if int(attempt) > job.attempt:
+            self._world.violated(f"{committed.transaction} is of an attempt that nobody announced")
+
+
+def job_and_epoch(message: Any) -> tuple[str, int] | None:
+    """Of a job master's command to a task manager, where it says both."""
+    match message:
+        case msg.DeploySlot(deploy=deploy) if deploy is not None:
+            return deploy.job_id, deploy.epoch
+        case msg.FreeSlot(job_id=job_id, epoch=epoch):
+            return job_id, epoch
+    return None
