@@ -132,6 +132,8 @@ class TaskCheckpoints:
 
     def complete(self, checkpoint_id: int) -> None:
         """The checkpoint is in the log: commit. May be repeated."""
+        # At once: when this was heard, what older snapshots held may be deleted.
+        self._snapshots.confirmed(checkpoint_id)
         before = self._commits
         self._commits = self._task.spawn(self._commit(checkpoint_id, before))
 
@@ -139,7 +141,6 @@ class TaskCheckpoints:
         if before is not None:
             # Not ``await before``: cancelling this one must not cancel that one.
             await asyncio.wait([before])
-        self._snapshots.confirmed(checkpoint_id)
         self._chain.checkpoint_complete(checkpoint_id)
         await self._task.sinks.commit(checkpoint_id)
         if self._last_wanted is not None and checkpoint_id >= self._last_wanted:
