@@ -1,2 +1,24 @@
-"""The same logical plan on PySpark. Not built yet: a job with ``execution.engine = spark``
-is refused when it is planned."""
+"""Jobs on Spark: the same plan, the same functions, the same results (docs/spark.md)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from penstock.spark.engine import SparkJob, SparkResult, run_graph, run_plan
+    from penstock.spark.session import open_session
+
+_PLACES = {
+    "SparkJob": "engine", "SparkResult": "engine", "plan_for_spark": "engine", "run_graph": "engine",
+    "run_plan": "engine", "open_session": "session",
+}  # fmt: skip
+__all__ = ["SparkJob", "SparkResult", "open_session", "plan_for_spark", "run_graph", "run_plan"]
+
+
+def __getattr__(name: str) -> Any:
+    """Loaded when first used: importing pyspark takes time, and planning needs none of it."""
+    import importlib
+
+    if name not in _PLACES:
+        raise AttributeError(name)
+    return getattr(importlib.import_module(f"penstock.spark.{_PLACES[name]}"), name)

@@ -1,0 +1,404 @@
+"""Penstock's own operators over the rows of one Spark partition, on an executor.
+
+The universal way: what Spark has no equal of runs here, in the operator that the streaming
+engine would run, so its result is the same by construction. Rows come sorted by event time
+where the operator knows event time; before each slice the watermark rises to just below its
+first row, and at the end to ``MAX_WATERMARK``: nothing is ever late. A changelog is compacted
+to the rows that it leaves behind.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+
+from penstock.errors import InternalError, RecordError
+from penstock.jobgraph.graph import FunctionArtifact, JobGraph
+from penstock.runtime.artifacts import load_functions
+from penstock.runtime.factory import make_operator
+from penstock.runtime.operator import (
+    MAX_WATERMARK,
+    MIN_WATERMARK,
+    MetricGroup,
+    Operator,
+    OperatorContext,
+    SideBatch,
+)
+from penstock.spark.errors import carried
+from penstock.spark.graph import TIME
+from penstock.spark.typemap import column_names, from_spark_array, spark_arrow_type, to_spark_array
+from penstock.types.batch import KIND_SIGN, Batch
+from penstock.types.column import Column
+from penstock.types.logical import BigIntType, NullType, Schema
+
+if TYPE_CHECKING:
+    from penstock.jobgraph.specs import OperatorSpec
+
+MAX_PARALLELISM = 128
+INPUT, ORDER, TAG = "__input", "__order", "__tag"
+_LONG = BigIntType()
+
+Tagged = tuple[str | None, Batch]
+
+
+@dataclass(frozen=True)
+class Step:
+    """One operator of a program."""
+
+    spec: OperatorSpec
+    uid: str
+    name: str
+    inputs: tuple[Schema, ...]
+    output: Schema
+    sides: dict[str, Schema] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class JobContext:
+    """What every operator of a job is given."""
+
+    job_name: str
+    config: dict[str, str]
+    functions: dict[str, FunctionArtifact] = field(default_factory=dict)
+    python_path: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Program:
+    """A chain of operators. Only the first may have several inputs or keep state.
+
+    Incoming columns: those of each input in turn, then ``__input`` where there are several,
+    ``__order`` (event time, µs) if ``ordered``, ``__time`` if ``timed``. Outgoing: the last
+    step's, those of each of ``tags`` (its side outputs), ``__tag`` if there are any (0 = main),
+    ``__time`` if ``out_timed``.
+
+    ``compact``: the first step's changelog is compacted by these columns, or by whole rows
+    when empty; None: it only appends. ``exact_timers``: rows are cut so that a timer fires
+    before any later row of its key.
+    """
+
+    steps: tuple[Step, ...]
+    job: JobContext
+    ordered: bool = False
+    timed: bool = False
+    tags: tuple[str, ...] = ()
+    out_timed: bool = False
+    compact: tuple[int, ...] | None = None
+    exact_timers: bool = False
+
+    @property
+    def output(self) -> Schema:
+        return self.steps[-1].output
+
+    def layout(self) -> tuple[list[str], list[Any]]:
+        """Names and logical types of the outgoing columns."""
+        names, types = column_names(self.output), list(self.output.types)
+        for number, tag in enumerate(self.tags):
+            side = self.steps[-1].sides[tag]
+            names += [f"__s{number}_{i}" for i in range(len(side))]
+            types += side.types
+        if self.tags:
+            names.append(TAG)
+            types.append(_LONG)
+        if self.out_timed:
+            names.append(TIME)
+            types.append(_LONG)
+        if not names:
+            names, types = ["__row"], [NullType()]
+        return names, types
+
+
+def runner(program: Program) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    """The function for ``mapInArrow``."""
+
+    def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        return carried(Driver(program).run(batches), program.steps[0].name)
+
+    return run
+
+
+def load_job_functions(job: JobContext) -> Callable[[str], Any]:
+    graph = JobGraph(
+        name=job.job_name, vertices=(), edges=(), config=job.config, functions=job.functions,
+        python_path=job.python_path,
+    )  # fmt: skip
+    return asyncio.run(load_functions(graph, None, Path(tempfile.gettempdir())))
+
+
+def partition_index() -> int:
+    from pyspark import TaskContext
+
+    context = TaskContext.get()
+    return 0 if context is None else context.partitionId()
+
+
+class Driver:
+    """Drives one program over one partition."""
+
+    def __init__(self, program: Program) -> None:
+        self.program = program
+        self.operators: list[Operator] = []
+        self._watermark = MIN_WATERMARK
+        self._first_output: list[Batch] = []
+
+    def run(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        with tempfile.TemporaryDirectory(prefix="penstock-spark-") as folder:
+            self._open(Path(folder))
+            try:
+                for rows in batches:
+                    if rows.num_rows:
+                        yield from self._out(self._rows(rows))
+                yield from self._out(self._finish())
+            finally:
+                for operator in self.operators:
+                    operator.close()
+
+    # -- life ----------------------------------------------------------------------------------
+
+    def _open(self, folder: Path) -> None:
+        load = load_job_functions(self.program.job)
+        index = partition_index()
+        for number, step in enumerate(self.program.steps):
+            operator = make_operator(step.spec)
+            local = folder / str(number)
+            local.mkdir()
+            operator.open(self._context(step, index, local, load), None)
+            self.operators.append(operator)
+
+    def _context(self, step: Step, index: int, folder: Path, load: Callable[[str], Any]) -> OperatorContext:
+        job = self.program.job
+        return OperatorContext(
+            job_id=job.job_name, job_name=job.job_name, vertex_id=step.uid, uid=step.uid, name=step.name,
+            subtask_index=index, parallelism=index + 1, max_parallelism=MAX_PARALLELISM, attempt=1,
+            input_schemas=step.inputs, output_schema=step.output, config=job.config, metrics=MetricGroup(),
+            key_groups=(0, MAX_PARALLELISM - 1), local_dir=folder, now_ms=_now_ms, wake_at=_never,
+            function=load, report_error=_report,
+        )  # fmt: skip
+
+    def _finish(self) -> Iterator[Tagged]:
+        first = self.operators[0]
+        for i in range(len(self.program.steps[0].inputs)):
+            yield from self._through(0, first.end_input(i))
+        yield from self._advance(MAX_WATERMARK)
+        if self.program.compact is not None:
+            self._first_output += [b for b in first.finish() if isinstance(b, Batch) and b.num_rows]
+            yield from self._through(0, compacted(self._first_output, self.program.compact), settled=True)
+        else:
+            yield from self._through(0, first.finish())
+        for i in range(1, len(self.operators)):
+            yield from self._through(i, self.operators[i].finish())
+
+    # -- rows ----------------------------------------------------------------------------------
+
+    def _rows(self, rows: pa.RecordBatch) -> Iterator[Tagged]:
+        inputs = self.program.steps[0].inputs
+        at = sum(len(x) for x in inputs)
+        which = order = None
+        if len(inputs) > 1:
+            which = np.asarray(rows.column(at))
+            at += 1
+        if self.program.ordered:
+            order = from_spark_array(_LONG, rows.column(at))
+            at += 1
+        times = _times(rows.column(at)) if self.program.timed else None
+        for low, high in _runs(which, rows.num_rows):
+            index = 0 if which is None else int(which[low])
+            batch = self._batch(rows.slice(low, high - low), index, times, low, high)
+            stamps = None if order is None else order.slice(low, high - low)
+            for part, first in self._slices(index, batch, stamps):
+                if first is not None and first - 1 > self._watermark:
+                    yield from self._advance(first - 1)
+                yield from self._through(0, self.operators[0].process(index, part))
+
+    def _batch(
+        self, rows: pa.RecordBatch, index: int, times: np.ndarray | None, low: int, high: int
+    ) -> Batch:
+        inputs = self.program.steps[0].inputs
+        offset = sum(len(x) for x in inputs[:index])
+        schema = inputs[index]
+        columns = [from_spark_array(x, rows.column(offset + i)) for i, x in enumerate(schema.types)]
+        return Batch(
+            schema, columns, num_rows=rows.num_rows, times=None if times is None else times[low:high]
+        )
+
+    def _slices(self, index: int, batch: Batch, order: Column | None) -> Iterator[tuple[Batch, int | None]]:
+        """Parts of a batch with the event time of their first row (None: no event time)."""
+        if order is None:
+            yield batch, None
+            return
+        unknown = 0 if order.valid is None else int((~order.valid).sum())  # they come first
+        if unknown:
+            yield batch.slice(0, unknown), None
+        stamps = order.values
+        if not self.program.exact_timers:
+            if unknown < batch.num_rows:
+                yield batch.slice(unknown), int(stamps[unknown])
+            return
+        at = unknown
+        spec = self.program.steps[0].spec
+        keys = spec.keys[index] if index < len(spec.keys) else ()  # type: ignore[union-attr]
+        values = list(zip(*(batch.columns[k].storage_list() for k in keys), strict=True))
+        while at < batch.num_rows:
+            end = self._until(at, values, stamps)
+            yield batch.slice(at, end - at), int(stamps[at])
+            at = end
+
+    def _until(self, at: int, keys: list[Any], stamps: np.ndarray) -> int:
+        """End of the slice from ``at``: a key once, and no row behind a pending timer."""
+        n = len(stamps)
+        # The watermark rises to just below the first row first, and fires what is due by then.
+        pending = self.operators[0]._backend.event_timers.next_time  # type: ignore[attr-defined]
+        limit = None if pending is None or pending < stamps[at] else pending
+        if not keys:
+            return at + 1
+        seen = {repr(keys[at])}
+        end = at + 1
+        while end < n and (limit is None or stamps[end] <= limit):
+            key = repr(keys[end])
+            if key in seen:
+                break
+            seen.add(key)
+            end += 1
+        return end
+
+    # -- outputs -------------------------------------------------------------------------------
+
+    def _advance(self, watermark: int) -> Iterator[Tagged]:
+        self._watermark = watermark
+        for i, operator in enumerate(self.operators):
+            yield from self._through(i, operator.on_watermark(watermark))
+            watermark = operator.output_watermark(watermark)
+
+    def _through(self, index: int, outputs: Any, *, settled: bool = False) -> Iterator[Tagged]:
+        """What operator ``index`` gave, through those behind it."""
+        last = index == len(self.operators) - 1
+        for item in outputs:
+            if isinstance(item, SideBatch):
+                if last and item.tag in self.program.tags:
+                    yield item.tag, item.batch
+            elif not item.num_rows:
+                continue
+            elif index == 0 and self.program.compact is not None and not settled:
+                self._first_output.append(item)
+            elif last:
+                yield None, item
+            else:
+                yield from self._through(index + 1, self.operators[index + 1].process(0, item))
+
+    def _out(self, outputs: Iterator[Tagged]) -> Iterator[pa.RecordBatch]:
+        names, types = self.program.layout()
+        for tag, batch in outputs:
+            if batch.kinds is not None and (KIND_SIGN[batch.kinds] < 0).any():
+                raise InternalError(
+                    f"operator '{self.program.steps[-1].name}' took rows back where it should only add",
+                    expected="rows of kind +I", got="a changelog", remedy="this is a fault of ours: report the query",
+                )  # fmt: skip
+            yield self._record_batch(tag, batch, names, types)
+
+    def _record_batch(
+        self, tag: str | None, batch: Batch, names: list[str], types: list[Any]
+    ) -> pa.RecordBatch:
+        program, n = self.program, batch.num_rows
+        arrays = []
+        main = len(program.output)
+        if tag is None:
+            arrays += [
+                to_spark_array(_as(c, x)) for c, x in zip(batch.columns, program.output.types, strict=True)
+            ]
+        else:
+            arrays += [pa.nulls(n, spark_arrow_type(x)) for x in types[:main]]
+        for name in program.tags:
+            side = program.steps[-1].sides[name]
+            if name == tag:
+                arrays += [to_spark_array(_as(c, x)) for c, x in zip(batch.columns, side.types, strict=True)]
+            else:
+                arrays += [pa.nulls(n, spark_arrow_type(x)) for x in side.types]
+        if program.tags:
+            number = 0 if tag is None else program.tags.index(tag) + 1
+            arrays.append(pa.array(np.full(n, number, np.int64)))
+        if program.out_timed:
+            arrays.append(pa.nulls(n, pa.int64()) if batch.times is None else pa.array(batch.times))
+        if not arrays:
+            arrays.append(pa.nulls(n, pa.bool_()))
+        return pa.RecordBatch.from_arrays(arrays, names=names)
+
+
+def compacted(batches: list[Batch], keys: tuple[int, ...]) -> Iterator[Batch]:
+    """The rows that a changelog leaves behind, in the order of their coming."""
+    if not batches:
+        return
+    if all(b.kinds is None for b in batches) and not keys:
+        yield from batches
+        return
+    rows = Batch.concat(batches)
+    signs = rows.signs()
+    if signs is None:
+        signs = np.ones(rows.num_rows, np.int8)
+    chosen = [rows.columns[k] for k in keys] if keys else list(rows.columns)
+    identities = list(zip(*(c.storage_list() for c in chosen), strict=True))
+    alive: dict[str, list[int]] = {}
+    for i, (identity, sign) in enumerate(zip(identities, signs.tolist(), strict=True)):
+        places = alive.setdefault(repr(identity), [])
+        if sign < 0:
+            if places:
+                places.pop()
+            elif not keys:
+                raise InternalError("a row is retracted that was never added", got=repr(identity)[:200])
+        elif keys:
+            places[:] = [i]
+        else:
+            places.append(i)
+    kept = np.array(sorted(i for places in alive.values() for i in places), np.int64)
+    if len(kept):
+        yield rows.take(kept).with_kinds(None)
+
+
+def _as(column: Column, type_: Any) -> Column:
+    return column if column.type == type_ else column.cast_type(type_)
+
+
+def _runs(which: np.ndarray | None, n: int) -> Iterator[tuple[int, int]]:
+    """[low, high) of consecutive rows of one input."""
+    if which is None:
+        yield 0, n
+        return
+    edges = np.flatnonzero(np.diff(which)) + 1
+    bounds = [0, *edges.tolist(), n]
+    yield from itertools.pairwise(bounds)
+
+
+def _times(array: pa.Array) -> np.ndarray | None:
+    """Records' event times; None when they carry none."""
+    if array.null_count == len(array):
+        return None
+    if array.null_count:
+        raise RecordError(
+            "some records carry an event time and others none",
+            expected="all of them, or none",
+            got=f"{array.null_count} of {len(array)} without one",
+            remedy="assign timestamps on both sides before the union",
+        )
+    return from_spark_array(_LONG, array).values  # type: ignore[return-value]
+
+
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000
+
+
+def _never(_: int) -> None:
+    """Nobody waits in batch: processing-time timers do not fire, as in Flink's batch mode."""
+
+
+def _report(error: BaseException, record: Any) -> None:
+    # Spark keeps the workers' standard error with the task's log.
+    sys.stderr.write(f"penstock: a record was left out: {error}\n")

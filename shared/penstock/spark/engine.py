@@ -1,0 +1,266 @@
+"""A planned job as Spark DataFrames, and running it.
+
+``SparkJob`` compiles a job graph operator by operator: as Spark's own where the meaning is
+the same, else the universal way. Nothing runs until a sink asks for rows.
+"""
+
+from __future__ import annotations
+
+import uuid
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from penstock.errors import InternalError
+from penstock.jobgraph import specs as s
+from penstock.spark import aggregates, joins, ordering, sources, stateless, universal
+from penstock.spark.coverage import check_batch
+from penstock.spark.datasource import TableWrite
+from penstock.spark.drive import JobContext
+from penstock.spark.errors import translated
+from penstock.spark.graph import flatten
+from penstock.spark.session import apply_meaning, open_session
+from penstock.spark.sinks import collected, write
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from pyspark.sql import SparkSession
+
+    from penstock.jobgraph.graph import FunctionArtifact, JobGraph
+    from penstock.plan.nodes import LogicalPlan
+    from penstock.spark.frames import Frame
+    from penstock.spark.graph import Node
+    from penstock.types.batch import Batch
+    from penstock.types.logical import Schema
+
+
+@dataclass
+class SparkResult:
+    """``batches``: rows of the collect sink, if the job has one, in order."""
+
+    schema: Schema | None = None
+    batches: list[Batch] = field(default_factory=list)
+
+    @property
+    def rows(self) -> list[tuple[Any, ...]]:
+        return [row for batch in self.batches for row in batch.to_pylist()]
+
+
+class SparkJob:
+    """A bounded job on a session. ``job_id`` names its output files."""
+
+    def __init__(self, graph: JobGraph, session: SparkSession, *, job_id: str | None = None) -> None:
+        check_batch(graph)
+        self.graph = graph
+        self.session = session
+        self.job_id = job_id or uuid.uuid4().hex
+        self.nodes = flatten(graph)
+        self.context = JobContext(
+            graph.name, dict(graph.config), dict(graph.functions), tuple(graph.python_path)
+        )
+        self._frames: dict[int, dict[str | None, Frame]] = {}
+        self._kept: list[Any] = []
+
+    def run(self) -> SparkResult:
+        """Run every sink; a ``PenstockError`` says what failed."""
+        result = SparkResult()
+        try:
+            apply_meaning(self.session, self.graph.config)
+            for node in self.nodes:
+                if isinstance(node.spec, s.SinkSpec):
+                    self._sink(node, node.spec, result)
+        except Exception as err:
+            raise translated(err) from err
+        finally:
+            self.close()
+        return result
+
+    def explain(self) -> str:
+        """Spark's own plan of every sink."""
+        texts = []
+        for node in self.nodes:
+            if isinstance(node.spec, s.SinkSpec):
+                frame = self.input(node, 0)
+                texts.append(f"{node.name}\n{plan_text(frame)}")
+        return "\n".join(texts)
+
+    def close(self) -> None:
+        for frame in self._kept:
+            frame.unpersist()
+        self._kept.clear()
+
+    def _sink(self, node: Node, spec: s.SinkSpec, result: SparkResult) -> None:
+        frame = self.input(node, 0)
+        if spec.connector == "collect":
+            result.schema = spec.schema
+            result.batches = collected(frame.renamed(spec.schema))
+            return
+        write(frame, TableWrite(spec, node.node.uid, self.job_id, self.context))
+
+    # -- compiling -----------------------------------------------------------------------------
+
+    def input(self, node: Node, index: int) -> Frame:
+        """All producers of one input as one frame."""
+        edges = node.inputs[index]
+        frames = [self.outputs(e.source)[e.tag] for e in edges]
+        if len(frames) == 1:
+            return frames[0]
+        time, arrival = any(f.time for f in frames), any(f.arrival for f in frames)
+        return stateless.union(frames, edges[0].schema, time=time, arrival=arrival)
+
+    def outputs(self, node: Node) -> dict[str | None, Frame]:
+        """The node's main and side outputs, compiled once."""
+        found = self._frames.get(id(node))
+        if found is None:
+            found = self._compile(node)
+            if len(node.consumers) > 1 and _worth_keeping(node.spec):
+                found = {tag: self._persisted(f) for tag, f in found.items()}
+            self._frames[id(node)] = found
+        return found
+
+    def _persisted(self, frame: Frame) -> Frame:
+        from dataclasses import replace
+
+        kept = frame.df.persist()
+        self._kept.append(kept)
+        return replace(frame, df=kept)
+
+    def _compile(self, node: Node) -> dict[str | None, Frame]:
+        spec = node.spec
+        made: Frame | None
+        match spec:
+            case s.SourceSpec():
+                made = sources.scan(self.session, node, spec, self.context, self.job_id)
+            case s.CollectionSourceSpec():
+                made = sources.values(self.session, node, spec)
+            case _:
+                inputs = [self.input(node, i) for i in range(len(node.inputs))]
+                made = self._native(node, spec, inputs)
+                if made is None:
+                    return self._universal(node, inputs)
+        made = made.with_hidden(time=node.wants_time, arrival=node.wants_arrival)
+        return {None: made, **self._empty_sides(node)}
+
+    def _native(self, node: Node, spec: s.OperatorSpec, inputs: list[Frame]) -> Frame | None:
+        output = node.output
+        match spec:
+            case s.CalcSpec():
+                return self._calc(node, spec, inputs[0])
+            case s.UnionSpec():
+                return stateless.union(inputs, output, time=node.wants_time, arrival=node.wants_arrival)
+            case s.WindowMaximumSpec():
+                return inputs[0].renamed(output)  # it only drops what a maximum above would
+            case s.AssignWatermarksSpec(timestamp_function=None):
+                return inputs[0].renamed(output)
+            case s.ExpandSpec():
+                return stateless.expand(spec, inputs[0], output)
+            case s.WindowTableSpec():
+                return stateless.window_table(spec, inputs[0], output)
+            case s.GroupAggregateSpec():
+                return aggregates.group_aggregate(spec, inputs[0], output)
+            case s.WindowAggregateSpec():
+                return aggregates.window_aggregate(spec, inputs[0], output)
+            case s.JoinSpec():
+                return joins.join(spec, inputs[0], inputs[1], output)
+            case s.WindowJoinSpec():
+                return joins.window_join(spec, inputs[0], inputs[1], output)
+            case s.SetOperationSpec():
+                return joins.set_operation(spec, inputs[0], inputs[1], output)
+            case s.SortSpec():
+                return ordering.sort(spec, inputs[0], output)
+            case s.TemporalSortSpec():
+                return ordering.temporal_sort(spec, inputs[0], output)
+            case s.LimitSpec():
+                return ordering.limit(spec, inputs[0], output)
+            case s.TopNSpec():
+                return ordering.top_n(spec, inputs[0], output)
+            case s.DeduplicateSpec():
+                return ordering.deduplicate(spec, inputs[0], output)
+        return None
+
+    def _calc(self, node: Node, spec: s.CalcSpec, frame: Frame) -> Frame:
+        made = stateless.calc(spec, frame, node.output)
+        if made is not None:
+            return made
+        return sources.calc_in_python(frame, spec, node.output, node.node.uid, node.name, self.context)
+
+    def _universal(self, node: Node, inputs: list[Frame]) -> dict[str | None, Frame]:
+        if isinstance(node.spec, universal.STATELESS):
+            if len(inputs) != 1:
+                raise InternalError(f"'{node.name}' has {len(inputs)} inputs", expected="one")
+            return universal.stateless(node, inputs[0], self.context)
+        return universal.keyed(node, inputs, self.context)
+
+    def _empty_sides(self, node: Node) -> dict[str | None, Frame]:
+        """Late rows: in batch nothing is late."""
+        from penstock.types.batch import Batch
+
+        return {
+            tag: sources.of_batch(
+                self.session, Batch.empty(schema), time=node.wants_time, arrival=node.wants_arrival
+            )
+            for tag, schema in node.node.side_outputs.items()
+        }
+
+
+def _worth_keeping(spec: s.OperatorSpec) -> bool:
+    """Rows that several operators read are kept when making them again costs more."""
+    return not isinstance(
+        spec, (s.SourceSpec, s.CollectionSourceSpec, s.CalcSpec, s.UnionSpec, s.AssignWatermarksSpec)
+    )
+
+
+def plan_text(frame: Frame) -> str:
+    """What ``DataFrame.explain`` prints."""
+    import contextlib
+    import io
+
+    out = io.StringIO()
+    with contextlib.redirect_stdout(out):
+        frame.df.explain()
+    return out.getvalue()
+
+
+def plan_for_spark(
+    plan: LogicalPlan,
+    functions: Mapping[str, FunctionArtifact] | None = None,
+    *,
+    push_down: Any = None,
+    python_path: tuple[str, ...] = (),
+) -> JobGraph:
+    """The job graph that Spark runs: one phase everywhere, parallelism left to Spark."""
+    import msgspec
+
+    from penstock.config import ENGINE, PARALLELISM
+    from penstock.plan.physical import plan_job
+
+    config = {**plan.config, PARALLELISM.key: "1", ENGINE.key: "streaming"}
+    graph = plan_job(
+        msgspec.structs.replace(plan, config=config), functions, push_down=push_down, python_path=python_path
+    )
+    return msgspec.structs.replace(graph, config={**plan.config, ENGINE.key: "spark"})
+
+
+def run_graph(
+    graph: JobGraph, session: SparkSession | str = "local[2]", *, job_id: str | None = None
+) -> SparkResult:
+    """Run a planned bounded job to its end."""
+    if isinstance(session, str):
+        session = open_session(session, graph.config, name=graph.name)
+    return SparkJob(graph, session, job_id=job_id).run()
+
+
+def run_plan(
+    plan: LogicalPlan,
+    session: SparkSession | str = "local[2]",
+    *,
+    functions: Mapping[str, FunctionArtifact] | None = None,
+    config: Mapping[str, str] | None = None,
+    push_down: Callable[..., Any] | None = None,
+) -> SparkResult:
+    """Plan and run. ``config`` is put over the plan's own."""
+    import msgspec
+
+    if config:
+        plan = msgspec.structs.replace(plan, config={**plan.config, **config})
+    return run_graph(plan_for_spark(plan, functions, push_down=push_down), session)

@@ -1,0 +1,84 @@
+"""Errors across Spark: ours go through a Python worker's exception as text and come back whole.
+
+A ``PenstockError`` raised on an executor is raised there as a ``TaskError`` whose message holds
+it; the driver finds it in what Spark reports, through classic and Connect alike. Whatever else
+Spark says becomes a ``SparkJobError`` with its first line, not a Java stack.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import re
+from typing import TYPE_CHECKING
+
+from penstock.errors import ExternalError, FunctionError, PenstockError, SpecError, error_from_dict
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+_MARK = "PENSTOCK-ERROR:"
+_FOUND = re.compile(_MARK + r"([A-Za-z0-9+/=]+)")
+_MISSING = re.compile(r"ModuleNotFoundError: No module named '([^']+)'")
+_TRACEBACK = re.compile(r"Traceback \(most recent call last\):.*?^\w[\w.]*: .*?$", re.DOTALL | re.MULTILINE)
+
+
+class SparkJobError(ExternalError):
+    code, retryable = "PS-SPARK-JOB", False
+
+
+class TaskError(Exception):
+    """Carries a ``PenstockError`` out of a Python worker."""
+
+    def __init__(self, error: PenstockError) -> None:
+        data = base64.b64encode(json.dumps(error.to_dict()).encode()).decode()
+        super().__init__(f"{error.message}\n{_MARK}{data}")
+
+
+def carried(batches: Iterator, where: str) -> Iterator:
+    """Pass on what an executor's generator yields; its errors become ``TaskError``s."""
+    try:
+        yield from batches
+    except PenstockError as err:
+        raise TaskError(err) from None
+    except TaskError:
+        raise
+    except Exception as err:
+        import traceback
+
+        raise TaskError(
+            FunctionError(
+                f"{where} raised {type(err).__name__}: {err}",
+                where=where,
+                user_traceback=traceback.format_exc(),
+            )
+        ) from None
+
+
+def translated(err: BaseException) -> PenstockError:
+    """What a Spark exception says, as one of ours."""
+    if isinstance(err, PenstockError):
+        return err
+    text = str(err)
+    found = _FOUND.search(text)
+    if found is not None:
+        out = error_from_dict(json.loads(base64.b64decode(found.group(1))))
+        out.__cause__ = err
+        return out
+    missing = _MISSING.search(text)
+    if missing is not None:
+        return SpecError(
+            f"the executors have no module '{missing.group(1)}'",
+            expected="the job's package, what it imports, and penstock itself in the Python of every executor",
+            got=missing.group(0),
+            remedy="ship it with the job (files), add it to the executors' environment, "
+            "or set spark.pyspark.python to an environment that has it",
+        )
+    python = _TRACEBACK.search(text)
+    first = text.strip().splitlines()[0] if text.strip() else type(err).__name__
+    return SparkJobError(
+        "the Spark job failed",
+        got=f"{type(err).__name__}: {first}"[:1000],
+        remedy="Spark's log has the details",
+        user_traceback=python.group(0) if python else None,
+    )

@@ -1,0 +1,89 @@
+"""A DataFrame with the SQL schema of its rows."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql import functions as F
+
+from penstock.spark.graph import ARRIVAL, TIME
+from penstock.spark.typemap import column_names, spark_type
+from penstock.types import logical as t
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from pyspark.sql import Column, DataFrame
+
+    from penstock.types.logical import LogicalType, Schema
+
+
+def col(name: str) -> Column:
+    """The column of exactly this name."""
+    return F.col("`" + name.replace("`", "``") + "`")
+
+
+def micros(value: Column, type_: LogicalType) -> Column:
+    """BIGINT µs of a time column."""
+    if isinstance(type_, t.TimestampType):
+        return F.unix_micros(value.cast("timestamp"))
+    return F.unix_micros(value) if isinstance(type_, t.TimestampLtzType) else value
+
+
+def from_micros(value: Column, type_: LogicalType) -> Column:
+    """A TIMESTAMP or TIMESTAMP_LTZ column of BIGINT µs."""
+    made = F.timestamp_micros(value)
+    return made.cast("timestamp_ntz") if isinstance(type_, t.TimestampType) else made
+
+
+@dataclass(frozen=True)
+class Frame:
+    """``df``: columns of ``schema`` by ``column_names``, then ``__time`` and ``__arrival``
+    where the flags say so (BIGINT, NULL where unknown)."""
+
+    df: DataFrame
+    schema: Schema
+    time: bool = False
+    arrival: bool = False
+
+    @property
+    def names(self) -> list[str]:
+        return column_names(self.schema)
+
+    def column(self, index: int) -> Column:
+        return col(self.names[index])
+
+    def columns(self) -> list[Column]:
+        return [col(n) for n in self.names]
+
+    def hidden(self) -> list[Column]:
+        return [*([col(TIME)] if self.time else []), *([col(ARRIVAL)] if self.arrival else [])]
+
+    def select(self, schema: Schema, columns: Sequence[Any]) -> Frame:
+        """Other columns over the same rows; the hidden ones stay."""
+        named = [c.alias(n) for c, n in zip(columns, column_names(schema), strict=True)]
+        return replace(self, df=self.df.select(*named, *self.hidden()), schema=schema)
+
+    def renamed(self, schema: Schema) -> Frame:
+        """The same columns under other names; types of equal storage."""
+        if column_names(schema) == self.names:
+            return replace(self, schema=schema)
+        return self.select(schema, self.columns())
+
+    def with_hidden(self, *, time: bool, arrival: bool) -> Frame:
+        """With exactly these hidden columns: dropped where not asked for, NULL where unknown;
+        an unknown order of arrival is that of the partitions."""
+        if time == self.time and arrival == self.arrival:
+            return self
+        extra = []
+        if time:
+            extra.append((col(TIME) if self.time else F.lit(None).cast("bigint")).alias(TIME))
+        if arrival:
+            known = col(ARRIVAL) if self.arrival else F.monotonically_increasing_id()
+            extra.append(known.alias(ARRIVAL))
+        return Frame(self.df.select(*self.columns(), *extra), self.schema, time, arrival)
+
+
+def typed_null(type_: LogicalType) -> Column:
+    return F.lit(None).cast(spark_type(type_))

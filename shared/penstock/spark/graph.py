@@ -1,0 +1,147 @@
+"""A job graph as Spark sees it: one node an operator, and what each must carry along.
+
+Enumerators and partitionings fall away: an operator's spec says by which columns its inputs
+are keyed. Two hidden columns exist only where something behind asks for them: ``__time``,
+the records' event time (DataStream), and ``__arrival``, their order of arrival, which breaks
+ties as it does on the streaming engine.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from penstock.jobgraph import specs as s
+
+if TYPE_CHECKING:
+    from penstock.jobgraph.graph import JobGraph, OperatorNode
+    from penstock.jobgraph.specs import OperatorSpec
+    from penstock.types.logical import Schema
+
+TIME = "__time"
+ARRIVAL = "__arrival"
+
+#: Aggregates whose result depends on the order of rows.
+ORDERED_AGGREGATES = frozenset(
+    ("FIRST_VALUE", "LAST_VALUE", "SINGLE_VALUE", "LISTAGG", "COLLECT", "ARRAY_AGG", "JSON_ARRAYAGG",
+     "JSON_OBJECTAGG")
+)  # fmt: skip
+
+
+@dataclass(eq=False, slots=True)
+class Edge:
+    source: Node
+    tag: str | None = None
+
+    @property
+    def schema(self) -> Schema:
+        return self.source.output if self.tag is None else self.source.node.side_outputs[self.tag]
+
+
+@dataclass(eq=False, slots=True)
+class Node:
+    """An operator. ``inputs[i]``: producers unioned into input i. ``consumers``: (node,
+    input). ``wants_time``, ``wants_arrival``: its output must carry the hidden column."""
+
+    node: OperatorNode
+    inputs: list[list[Edge]]
+    consumers: list[tuple[Node, int]] = field(default_factory=list)
+    wants_time: bool = False
+    wants_arrival: bool = False
+
+    @property
+    def spec(self) -> OperatorSpec:
+        return self.node.spec
+
+    @property
+    def output(self) -> Schema:
+        return self.node.output
+
+    @property
+    def name(self) -> str:
+        return self.node.name
+
+    def input_schema(self, index: int) -> Schema:
+        return self.inputs[index][0].schema
+
+
+def flatten(graph: JobGraph) -> list[Node]:
+    """The graph's operators in topological order, enumerators left out."""
+    made: dict[tuple[str, int], Node] = {}
+    nodes: list[Node] = []
+    for vertex in graph.vertices:
+        edges = {e.target_gate: e for e in graph.inputs_of(vertex.id)}
+        producers: dict[int, list[Edge]] = {}
+        for gate, edge in edges.items():
+            source = made.get((edge.source, edge.source_operator))
+            if source is not None:
+                producers.setdefault(gate, []).append(Edge(source, edge.tag))
+        for index, operator in enumerate(vertex.operators):
+            if isinstance(operator.spec, s.EnumeratorSpec):
+                continue
+            inputs: list[list[Edge]] = []
+            if not isinstance(operator.spec, s.SourceSpec):
+                for port in operator.inputs:
+                    found: list[Edge] = []
+                    for source_input in port:
+                        if source_input.gate is not None:
+                            found += producers.get(source_input.gate, [])
+                        else:
+                            assert source_input.operator is not None
+                            found.append(Edge(made[vertex.id, source_input.operator], source_input.tag))
+                    inputs.append(found)
+            node = Node(operator, inputs)
+            made[vertex.id, index] = node
+            nodes.append(node)
+            for i, port_edges in enumerate(inputs):
+                for edge_ in port_edges:
+                    edge_.source.consumers.append((node, i))
+    _mark(nodes)
+    return nodes
+
+
+def _mark(nodes: list[Node]) -> None:
+    for node in reversed(nodes):
+        for consumer, _ in node.consumers:
+            node.wants_time |= _reads_time(consumer.spec) or (
+                consumer.wants_time and _passes_time(consumer.spec)
+            )
+            node.wants_arrival |= _reads_arrival(consumer.spec) or (
+                consumer.wants_arrival and not isinstance(consumer.spec, s.GroupAggregateSpec)
+            )
+
+
+def _reads_time(spec: OperatorSpec) -> bool:
+    match spec:
+        case s.KeyedProcessSpec():
+            return True
+        case s.KeyedWindowSpec(event_time=event_time):
+            return event_time
+        case s.RecordTimeSpec(kind=kind):
+            return kind != "assign"
+        case s.AssignWatermarksSpec(timestamp_function=function):
+            return function is not None
+        case s.WindowAggregateSpec(window=window) | s.WindowTableSpec(window=window):
+            return window.time == -1
+    return False
+
+
+def _passes_time(spec: OperatorSpec) -> bool:
+    match spec:
+        case s.RecordTimeSpec(kind=kind):
+            return kind == "append"
+        case s.GroupAggregateSpec() | s.WindowAggregateSpec():
+            return False
+    return True
+
+
+def _reads_arrival(spec: OperatorSpec) -> bool:
+    match spec:
+        case s.GroupAggregateSpec(aggregates=calls) | s.WindowAggregateSpec(aggregates=calls):
+            return any(c.function.upper() in ORDERED_AGGREGATES or c.python for c in calls)
+        case (
+            s.DeduplicateSpec() | s.TopNSpec() | s.OverSpec() | s.SortSpec() | s.LimitSpec() | s.MaterializeSpec()
+            | s.TemporalSortSpec() | s.TemporalJoinSpec() | s.KeyedProcessSpec() | s.KeyedWindowSpec()
+        ):  # fmt: skip
+            return True
+    return False

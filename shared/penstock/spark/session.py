@@ -1,0 +1,114 @@
+"""Spark sessions: ``local[n]``, ``spark://…`` and ``sc://…`` differ by URL only."""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import TYPE_CHECKING, Any
+
+from penstock.errors import ExternalError, SpecError
+from penstock.spark.java import java_home
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from pyspark.sql import SparkSession
+
+#: What results rely on: nothing is left to Spark's own coercions, zone or name matching.
+MEANING = {
+    "spark.sql.ansi.enabled": "false",
+    "spark.sql.session.timeZone": "UTC",
+    "spark.sql.caseSensitive": "true",
+    "spark.sql.timestampType": "TIMESTAMP_NTZ",
+    "spark.sql.execution.arrow.maxRecordsPerBatch": "16384",
+    "spark.sql.execution.pythonUDTF.arrow.enabled": "true",
+    "spark.sql.parquet.inferTimestampNTZ.enabled": "true",
+}
+#: What a local Spark is started with unless the job says otherwise.
+_LOCAL = {
+    "spark.ui.enabled": "false",
+    "spark.driver.memory": "2g",
+    "spark.driver.maxResultSize": "0",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.driver.bindAddress": "127.0.0.1",
+    "spark.driver.host": "127.0.0.1",
+    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1",
+}
+
+
+class SparkUnreachableError(ExternalError):
+    code = "PS-SPARK"
+
+
+def prepare_environment() -> None:
+    """What Spark's launcher and its Python workers read from the environment."""
+    os.environ["JAVA_HOME"] = java_home()
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
+
+
+def is_remote(url: str) -> bool:
+    return url.startswith("sc://")
+
+
+def open_session(
+    url: str, config: Mapping[str, str] | None = None, *, name: str = "penstock"
+) -> SparkSession:
+    """The session at ``url``: ``local[n]``, ``spark://``, ``yarn``, ``k8s://`` or ``sc://``.
+
+    ``config``: keys that begin with ``spark.`` are passed on. JavaMissingError,
+    SparkUnreachableError.
+    """
+    from pyspark.sql import SparkSession
+
+    _check_url(url)
+    given = {k: v for k, v in (config or {}).items() if k.startswith("spark.")}
+    given = {k: v for k, v in given.items() if k not in ("spark.master", "spark.remote")}
+    builder: Any = SparkSession.builder
+    if is_remote(url):
+        builder = builder.remote(url)
+        settings = {**MEANING, **{k: v for k, v in given.items() if k.startswith("spark.sql.")}}
+    else:
+        prepare_environment()
+        builder = builder.master(url).appName(name)
+        local = _LOCAL if url.startswith("local") else {}
+        settings = {**local, **MEANING, **given}
+    for key, value in settings.items():
+        builder = builder.config(key, value)
+    try:
+        session = builder.getOrCreate()
+    except Exception as err:
+        raise _unreachable(url, err) from err
+    apply_meaning(session, given)
+    return session
+
+
+def apply_meaning(session: SparkSession, config: Mapping[str, str] | None = None) -> None:
+    """Set on a session, whoever opened it, what results rely on."""
+    for key, value in MEANING.items():
+        session.conf.set(key, value)
+    for key, value in (config or {}).items():
+        if key.startswith("spark.sql.") and key not in MEANING:
+            session.conf.set(key, value)
+
+
+def _check_url(url: str) -> None:
+    schemes = ("local", "spark://", "sc://", "k8s://", "yarn")
+    if not url.startswith(schemes):
+        raise SpecError(
+            "not a Spark master",
+            expected="local[n], spark://host:port, sc://host:port, k8s://… or yarn",
+            got=repr(url),
+            where="spark.master or spark.remote",
+        )
+
+
+def _unreachable(url: str, err: Exception) -> SparkUnreachableError:
+    text = str(err).strip().splitlines()
+    return SparkUnreachableError(
+        f"no Spark session at {url}",
+        expected="a Spark that answers there",
+        got=f"{type(err).__name__}: {text[0] if text else ''}"[:400],
+        where="spark.remote" if is_remote(url) else "spark.master",
+        remedy="check that the server runs, its address and port, and that its version is that of PySpark here",
+    )

@@ -1,0 +1,53 @@
+"""Sinks: rows back to this process, thrown away, or through a connector's writer."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from penstock.connectors.registry import get_connector
+from penstock.spark.datasource import TableWrite, commit, source_context, stage, write_table
+from penstock.spark.typemap import from_spark_array
+from penstock.types.batch import Batch
+
+if TYPE_CHECKING:
+    from penstock.spark.frames import Frame
+
+#: Connectors whose effect belongs in the process that runs the job.
+_HERE = ("print",)
+_BATCH_ROWS = 16_384
+
+
+def collected(frame: Frame) -> list[Batch]:
+    """All rows of a frame, in its order."""
+    if not len(frame.schema):
+        return [Batch(frame.schema, [], num_rows=frame.df.count())]
+    rows = frame.df.select(*frame.columns()).toArrow()
+    return [batch_of(frame, rb) for rb in rows.to_batches(max_chunksize=_BATCH_ROWS) if rb.num_rows]
+
+
+def batch_of(frame: Frame, rows: pa.RecordBatch) -> Batch:
+    columns = [from_spark_array(x, rows.column(i)) for i, x in enumerate(frame.schema.types)]
+    return Batch(frame.schema, columns, num_rows=rows.num_rows)
+
+
+def write(frame: Frame, table: TableWrite) -> None:
+    """Run the job into the table."""
+    spec = table.spec
+    frame = frame.renamed(spec.schema)
+    rows = frame.df.select(*frame.columns())
+    if spec.connector == "blackhole":
+        rows.write.format("noop").mode("overwrite").save()
+    elif spec.connector in _HERE or getattr(get_connector(spec.connector), "in_process", False):
+        asyncio.run(_write_here(frame, table))
+    else:
+        write_table(rows, table)
+
+
+async def _write_here(frame: Frame, table: TableWrite) -> None:
+    batches = iter(collected(frame))
+    staged = await stage(table, source_context(table, 0, parallelism=1), batches)
+    if type(get_connector(table.spec.connector)).__name__ != "PrintConnector":
+        await commit(table, staged.items)

@@ -1,0 +1,204 @@
+"""Scans: Spark's own Parquet reader where it reads what ours would, else our connector."""
+
+from __future__ import annotations
+
+import base64
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
+
+import msgspec
+import numpy as np
+import pyarrow as pa
+from pyspark.sql import functions as F
+from pyspark.sql import types as st
+
+from penstock.connectors.registry import get_connector
+from penstock.functions.expr import InputRef
+from penstock.jobgraph import specs as s
+from penstock.spark.datasource import ARRIVAL_BITS, TableRead, discover, read_split, read_table
+from penstock.spark.drive import Program, Step, runner
+from penstock.spark.frames import Frame, col
+from penstock.spark.graph import ARRIVAL, TIME
+from penstock.spark.stateless import projected
+from penstock.spark.typemap import column_names, spark_type, struct_type, to_spark_array
+from penstock.spark.universal import positional
+from penstock.types import logical as t
+from penstock.types.batch import Batch
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, SparkSession
+
+    from penstock.spark.drive import JobContext
+    from penstock.spark.graph import Node
+
+#: More files than this are read in Spark's order.
+_MAX_ORDERED_FILES = 256
+
+
+def scan(session: SparkSession, node: Node, spec: s.SourceSpec, job: JobContext, job_id: str) -> Frame:
+    table = TableRead(spec, node.node.uid, job_id, job, node.wants_time, node.wants_arrival)
+    frame = None
+    if spec.connector == "filesystem" and spec.options.get("format") == "parquet":
+        frame = _parquet(session, table)
+    if frame is None and getattr(get_connector(spec.connector), "in_process", False):
+        frame = _in_process(session, table)
+    if frame is None:
+        frame = Frame(read_table(session, table), table.schema, table.time, table.arrival)
+    return computed(frame, node, spec, job)
+
+
+def computed(frame: Frame, node: Node, spec: s.SourceSpec, job: JobContext) -> Frame:
+    """The table's computed columns over what was read."""
+    if spec.computed is None:
+        return frame.renamed(node.output)
+    made = projected(frame, None, spec.computed, node.output)
+    return made if made is not None else evaluated(frame, node, spec, job)
+
+
+def evaluated(frame: Frame, node: Node, spec: s.SourceSpec, job: JobContext) -> Frame:
+    """The same by our own evaluator; the hidden columns ride along."""
+    assert spec.computed is not None
+    return calc_in_python(
+        frame, s.CalcSpec(projections=tuple(spec.computed)), node.output, node.node.uid, node.name, job
+    )
+
+
+def calc_in_python(frame: Frame, spec: Any, output: t.Schema, uid: str, name: str, job: JobContext) -> Frame:
+    """A Calc by our own evaluator, ``__arrival`` carried along as one more column."""
+    incoming, outgoing = frame.schema, output
+    if frame.arrival:
+        long = t.BigIntType()
+        incoming = t.Schema((*incoming.fields, t.Field("arrival", long)))
+        outgoing = t.Schema((*outgoing.fields, t.Field("arrival", long)))
+        if spec.projections is not None:
+            spec = msgspec.structs.replace(
+                spec, projections=(*spec.projections, InputRef(len(frame.schema), long))
+            )
+    step = Step(spec, uid, name, (incoming,), outgoing)
+    program = Program((step,), job, timed=frame.time, out_timed=frame.time)
+    rows = positional(frame, *([ARRIVAL] if frame.arrival else []))
+    names, types = program.layout()
+    df = rows.mapInArrow(runner(program), struct_type(types, names))
+    if frame.arrival:
+        df = df.withColumnRenamed(names[len(output)], ARRIVAL)
+    return Frame(df, output, frame.time, frame.arrival)
+
+
+# -- Parquet ---------------------------------------------------------------------------------------
+
+
+def _parquet(session: SparkSession, table: TableRead) -> Frame | None:
+    """Spark's own reader, for local files whose columns fit the declared types."""
+    from penstock.connectors.filesystem.paths import LocalFiles, open_files
+
+    spec = table.spec
+    if spec.metadata or spec.pushed or table.time:
+        return None
+    files, pattern = open_files(spec.options["path"], spec.options)
+    if not isinstance(files, LocalFiles):
+        return None
+    paths = [f.path for f in files.list(pattern)]
+    if not paths:
+        return None  # our connector says what is wrong
+    df = session.read.parquet(*paths)
+    actual = {f.name: f.dataType for f in df.schema.fields}
+    schema = table.schema
+    columns = []
+    for field in schema.fields:
+        if field.name not in actual:
+            return None
+        fitted = _fit(col(field.name), actual[field.name], field.type)
+        if fitted is None:
+            return None
+        columns.append(fitted)
+    named = [c.alias(n) for c, n in zip(columns, column_names(schema), strict=True)]
+    if table.arrival:
+        named.append(_file_arrival(paths).alias(ARRIVAL))
+    return Frame(df.select(*named), schema, False, table.arrival)
+
+
+def _file_arrival(paths: list[str]) -> Column:
+    row = F.col("_metadata.row_index").cast("bigint")
+    if len(paths) == 1:
+        return row
+    if len(paths) > _MAX_ORDERED_FILES:
+        return F.monotonically_increasing_id()
+    order: list[Column] = []
+    for number, path in enumerate(paths):
+        order += [F.lit("file://" + quote(path)), F.lit(number << ARRIVAL_BITS).cast("bigint")]
+    return F.create_map(*order)[F.col("_metadata.file_path")] + row
+
+
+def _fit(value: Column, have: st.DataType, want: t.LogicalType) -> Column | None:
+    """The file's column in the declared type, where Spark converts it as we would."""
+    wanted = spark_type(want)
+    if have == wanted and not isinstance(want, (t.TimeType, t.DayTimeIntervalType, t.RowType)):
+        return value
+    if isinstance(want, t.RowType) and isinstance(have, st.StructType):
+        parts = []
+        for field in want.fields:
+            if field.name not in have.names:
+                return None
+            part = _fit(value.getField(field.name), have[field.name].dataType, field.type)
+            if part is None:
+                return None
+            parts.append(part.alias(field.name))
+        if list(have.names) == [f.name for f in want.fields] and have == wanted:
+            return value
+        return F.when(value.isNotNull(), F.struct(*parts))
+    timestamps = (st.TimestampType, st.TimestampNTZType)
+    if isinstance(have, timestamps) and isinstance(wanted, timestamps):
+        return value.cast(wanted)
+    integers = (st.ByteType, st.ShortType, st.IntegerType, st.LongType)
+    if isinstance(have, integers) and isinstance(wanted, integers):
+        wider = integers.index(type(wanted)) > integers.index(type(have))
+        return value.cast(wanted) if wider else None
+    return None
+
+
+# -- rows at hand ----------------------------------------------------------------------------------
+
+
+def values(session: SparkSession, node: Node, spec: s.CollectionSourceSpec) -> Frame:
+    with pa.ipc.open_stream(base64.b64decode(spec.data)) as reader:
+        parts = [Batch.from_arrow(node.output, rb) for rb in reader]
+    rows = Batch.concat(parts) if parts else Batch.empty(node.output)
+    return of_batch(session, rows, time=node.wants_time, arrival=node.wants_arrival)
+
+
+def of_batch(
+    session: SparkSession, batch: Batch, *, time: bool = False, arrival: bool = False, first: Any = None
+) -> Frame:
+    """Rows that this process holds, as a frame."""
+    schema, n = batch.schema, batch.num_rows
+    arrays, names = [to_spark_array(c) for c in batch.columns], column_names(schema)
+    types: list[t.LogicalType] = list(schema.types)
+    if not names:
+        arrays, names, types = [pa.nulls(n, pa.bool_())], ["__row"], [t.NullType()]
+    if time:
+        arrays.append(pa.nulls(n, pa.int64()) if batch.times is None else pa.array(batch.times))
+        names.append(TIME)
+        types.append(t.BigIntType())
+    if arrival:
+        order = np.arange(n, dtype=np.int64) if first is None else first
+        arrays.append(pa.array(order))
+        names.append(ARRIVAL)
+        types.append(t.BigIntType())
+    rows = pa.Table.from_arrays(arrays, names=names)
+    return Frame(session.createDataFrame(rows, struct_type(types, names)), schema, time, arrival)
+
+
+def _in_process(session: SparkSession, table: TableRead) -> Frame:
+    """A connector whose rows lie in this very process is read here."""
+    batches, order = [], []
+    for number, split in enumerate(discover(table)):
+        at = 0
+        for batch in read_split(table, split, number):
+            batches.append(batch)
+            first = (number << ARRIVAL_BITS) + at
+            order.append(np.arange(first, first + batch.num_rows, dtype=np.int64))
+            at += batch.num_rows
+    rows = Batch.concat(batches) if batches else Batch.empty(table.schema)
+    rows = rows.with_columns(table.schema, rows.columns)
+    known = np.concatenate(order) if order else np.zeros(0, np.int64)
+    return of_batch(session, rows, time=table.time, arrival=table.arrival, first=known)

@@ -1,0 +1,240 @@
+"""The universal way, seen from the driver: which rows must meet, in which order.
+
+``stateless`` maps partitions as they lie. ``keyed`` brings the rows of a key together
+(several inputs side by side, told apart by ``__input``), sorts each partition by event time,
+input and arrival, and runs the operator over it (``drive``).
+"""
+
+from __future__ import annotations
+
+from functools import reduce
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+from pyspark.sql import functions as F
+
+from penstock.jobgraph import specs as s
+from penstock.spark.drive import INPUT, ORDER, TAG, JobContext, Program, Step, runner
+from penstock.spark.frames import Frame, col, micros, typed_null
+from penstock.spark.graph import ARRIVAL, TIME
+from penstock.spark.typemap import column_names, struct_type
+from penstock.types import logical as t
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from pyspark.sql import Column, DataFrame
+
+    from penstock.jobgraph.specs import OperatorSpec
+    from penstock.spark.graph import Node
+
+#: Operators that keep nothing between rows and go over partitions as they lie.
+STATELESS = (
+    s.CalcSpec, s.UnionSpec, s.ExpandSpec, s.WindowTableSpec, s.WindowMaximumSpec, s.PythonSpec,
+    s.RecordTimeSpec, s.TableFunctionSpec, s.AssignWatermarksSpec,
+)  # fmt: skip
+
+
+def stateless(node: Node, frame: Frame, job: JobContext) -> dict[str | None, Frame]:
+    program = Program(
+        (step_of(node),), job, timed=frame.time, out_timed=node.wants_time, tags=read_tags(node)
+    )
+    return _mapped(node, positional(frame), program)
+
+
+def keyed(node: Node, frames: Sequence[Frame], job: JobContext) -> dict[str | None, Frame]:
+    spec = node.spec
+    orders = [event_order(spec, i) for i in range(len(frames))]
+    ordered = any(o is not None for o in orders)
+    timed = any(f.time for f in frames)
+    keys = [keys_of(spec, i) for i in range(len(frames))]
+    rows = _side_by_side(frames, orders if ordered else None, keys, timed=timed)
+    spread = [f"__k{i}" for i in range(len(keys[0]))]
+    hashable = all(
+        not isinstance(f.schema.types[k], (t.ArrayType, t.MapType, t.MultisetType, t.RowType, t.RawType))
+        for f, ks in zip(frames, keys, strict=True)
+        for k in ks
+    )
+    same = len({len(k) for k in keys}) == 1
+    rows = rows.repartition(*[col(k) for k in spread]) if spread and hashable and same else rows.coalesce(1)
+    sorting: list[Column] = []
+    if ordered:
+        sorting.append(col(ORDER).asc_nulls_first())
+    if len(frames) > 1:
+        sorting.append(col(INPUT))
+    if any(f.arrival for f in frames):
+        sorting.append(col(ARRIVAL))
+    if sorting:
+        rows = rows.sortWithinPartitions(*sorting)
+    rows = rows.drop(ARRIVAL, *spread)
+    program = Program(
+        (step_of(node),), job, ordered=ordered, timed=timed, out_timed=node.wants_time, tags=read_tags(node),
+        compact=_compaction(spec), exact_timers=isinstance(spec, s.KeyedProcessSpec) and ordered,
+    )  # fmt: skip
+    return _mapped(node, rows, program)
+
+
+def positional(frame: Frame, *more: str) -> DataFrame:
+    """The columns for ``mapInArrow`` (which takes no name with a dot), ``more`` hidden ones
+    behind them, then ``__time``."""
+    columns = [*frame.columns(), *(col(name) for name in more)]
+    named = [c.alias(f"c{i}") for i, c in enumerate(columns)]
+    # An Arrow batch without columns would lose its number of rows.
+    named = named or [F.lit(None).cast("boolean").alias("c0")]
+    return frame.df.select(*named, *([col(TIME)] if frame.time else []))
+
+
+def step_of(node: Node) -> Step:
+    inputs = tuple(node.input_schema(i) for i in range(len(node.inputs)))
+    return Step(
+        final_spec(node.spec), node.node.uid, node.name, inputs, node.output, dict(node.node.side_outputs)
+    )
+
+
+def final_spec(spec: OperatorSpec) -> OperatorSpec:
+    """The spec with whole changelogs, no time to live: the rows left at the end are meant."""
+    changes: dict[str, Any] = {}
+    if hasattr(spec, "emit_before"):
+        changes["emit_before"] = True
+    if hasattr(spec, "ttl_ms"):
+        changes["ttl_ms"] = 0
+    if isinstance(spec, s.GroupAggregateSpec):
+        changes["bounded_final"] = True
+    return msgspec.structs.replace(spec, **changes) if changes else spec
+
+
+def read_tags(node: Node) -> tuple[str, ...]:
+    """Side outputs that somebody reads."""
+    tags = {e.tag for c, i in node.consumers for e in c.inputs[i] if e.source is node}
+    return tuple(sorted(tag for tag in tags if tag is not None))
+
+
+def _mapped(node: Node, rows: DataFrame, program: Program) -> dict[str | None, Frame]:
+    names, types = program.layout()
+    out = rows.mapInArrow(runner(program), struct_type(types, names))
+    time = program.out_timed
+    hidden = [col(TIME)] if time else []
+    frames: dict[str | None, Frame] = {}
+    if not program.tags:
+        frames[None] = Frame(out, node.output, time)
+    else:
+        # All outputs come from one run of the operator, whoever reads them.
+        out = out.persist()
+        main = [col(n) for n in column_names(node.output)]
+        frames[None] = Frame(out.filter(col(TAG) == 0).select(*main, *hidden), node.output, time)
+        for number, tag in enumerate(program.tags):
+            schema = node.node.side_outputs[tag]
+            columns = [col(f"__s{number}_{i}").alias(n) for i, n in enumerate(column_names(schema))]
+            side = out.filter(col(TAG) == number + 1).select(*columns, *hidden)
+            frames[tag] = Frame(side, schema, time)
+    return {tag: f.with_hidden(time=node.wants_time, arrival=node.wants_arrival) for tag, f in frames.items()}
+
+
+def _side_by_side(
+    frames: Sequence[Frame],
+    orders: list[str | int | None] | None,
+    keys: Sequence[tuple[int, ...]],
+    *,
+    timed: bool,
+) -> DataFrame:
+    """The rows of all inputs with the columns of all, the others' NULL."""
+    arrival = any(f.arrival for f in frames)
+    parts = []
+    for index, frame in enumerate(frames):
+        columns = []
+        for other, source in enumerate(frames):
+            for i, type_ in enumerate(source.schema.types):
+                value = frame.column(i) if other == index else typed_null(type_)
+                columns.append(value.alias(f"c{other}_{i}"))
+        if len(frames) > 1:
+            columns.append(F.lit(index).cast("tinyint").alias(INPUT))
+        if orders is not None:
+            columns.append(_order(frame, orders[index]).alias(ORDER))
+        if timed:
+            columns.append((col(TIME) if frame.time else F.lit(None).cast("bigint")).alias(TIME))
+        for i, key in enumerate(keys[index]):
+            columns.append(_spread(frame, key).alias(f"__k{i}"))
+        if arrival:
+            known = col(ARRIVAL) if frame.arrival else F.monotonically_increasing_id()
+            columns.append(known.alias(ARRIVAL))
+        parts.append(frame.df.select(*columns))
+    return reduce(lambda a, b: a.unionAll(b), parts)
+
+
+def _spread(frame: Frame, key: int) -> Column:
+    """A key column as it is hashed: −0.0 is 0.0."""
+    value = frame.column(key)
+    if isinstance(frame.schema.types[key], (t.FloatType, t.DoubleType)):
+        return value + F.lit(0.0)
+    return value
+
+
+def _order(frame: Frame, order: str | int | None) -> Column:
+    if order is None:
+        return F.lit(None).cast("bigint")
+    if isinstance(order, str):
+        return col(TIME) if frame.time else F.lit(None).cast("bigint")
+    return micros(frame.column(order), frame.schema.types[order])
+
+
+def event_order(spec: OperatorSpec, index: int) -> str | int | None:
+    """The column of input ``index`` that is event time to the operator; ``time``: the records'
+    own; None: it knows none. For rows that carry a window, its start: a watermark just below
+    it closes no window that is still to come."""
+    match spec:
+        case s.KeyedProcessSpec():
+            return "time"
+        case s.KeyedWindowSpec(event_time=event_time):
+            return "time" if event_time else None
+        case s.WindowAggregateSpec(window=window, windowed_input=windowed):
+            if windowed is not None:
+                return windowed[0]
+            return "time" if window.time == -1 else window.time
+        case s.JoinSpec(interval=interval):
+            return None if interval is None else interval[index]
+        case s.WindowJoinSpec():
+            return (spec.left_window, spec.right_window)[index][0]
+        case s.TemporalJoinSpec():
+            return (spec.left_time, spec.right_time)[index]
+        case s.TopNSpec(window=window) | s.DeduplicateSpec(window=window):
+            return None if window is None else window[0]
+        case s.OverSpec(order=order):
+            return order[0].index if order and not order[0].descending else None
+        case s.TemporalSortSpec(time=time):
+            return time
+    return None
+
+
+def keys_of(spec: OperatorSpec, index: int) -> tuple[int, ...]:
+    """Columns of input ``index`` whose equal values must meet; empty: all rows must."""
+    match spec:
+        case s.GroupAggregateSpec() | s.WindowAggregateSpec() | s.MaterializeSpec() | s.KeyedWindowSpec():
+            return spec.keys
+        case s.NormalizeSpec():
+            return spec.keys
+        case s.JoinSpec() | s.WindowJoinSpec() | s.TemporalJoinSpec():
+            return (spec.left_keys, spec.right_keys)[index]
+        case s.TopNSpec(partition=partition, window=window):
+            return partition or (() if window is None else (window[1],))
+        case s.DeduplicateSpec(keys=keys, window=window):
+            return keys or (() if window is None else (window[1],))
+        case s.OverSpec():
+            return spec.partition
+        case s.SetOperationSpec():
+            return ()
+        case s.KeyedProcessSpec(kind=kind, keys=process_keys):
+            if kind == "broadcast-process":
+                return ()  # every rule must reach every key: one partition
+            return process_keys[index] if index < len(process_keys) else ()
+    return ()
+
+
+def _compaction(spec: OperatorSpec) -> tuple[int, ...] | None:
+    match spec:
+        case s.MaterializeSpec(keys=keys) | s.NormalizeSpec(keys=keys):
+            return keys
+        case s.TopNSpec(window=None) | s.DeduplicateSpec(window=None) | s.SetOperationSpec():
+            return ()
+        case s.JoinSpec(interval=None):
+            return ()
+    return None
