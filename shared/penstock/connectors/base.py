@@ -138,6 +138,29 @@ class SourceReader(ABC):
     async def close(self) -> None: ...
 
 
+class LookupSource:
+    """Rows of an external table by key, for lookup joins. Runs on the slot's event loop.
+
+    A failure that asking again may mend is raised as ``ExternalError``; the join then asks
+    up to ``lookup.max-retries`` times more. Caching is the join's affair.
+    """
+
+    async def open(self, ctx: SourceContext) -> None:
+        """Connect. ``ctx.projection``: columns to deliver, the key columns among them."""
+        self.ctx = ctx
+
+    async def lookup(self, keys: Batch) -> Batch:
+        """All rows whose key columns equal one of ``keys`` (distinct, without NULL; its
+        schema names the key columns), in any order."""
+        raise NotImplementedError
+
+    async def load(self) -> Batch:
+        """The whole table (``lookup.cache`` = ``FULL``)."""
+        raise NotImplementedError
+
+    async def close(self) -> None: ...
+
+
 class SinkWriter(ABC):
     """Writes batches; two-phase commit when ``exactly_once``.
 
@@ -210,6 +233,9 @@ class Connector(ABC):
     options: Mapping[str, tuple[str, str | None, bool]] = {}
     #: metadata key → type, readable with ``METADATA FROM``.
     metadata: Mapping[str, Any] = {}
+    #: Kinds of ``lookup.cache`` it can serve lookup joins with, the default first (see
+    #: ``connectors.lookup``); empty = it cannot be looked up.
+    lookup_caches: tuple[str, ...] = ()
 
     def validate(self, table: TableInfo, *, role: Literal["source", "sink"]) -> None:
         """Unknown or malformed options, unsupported role or schema."""
@@ -244,6 +270,9 @@ class Connector(ABC):
         raise NotImplementedError
 
     def reader(self, table: TableInfo) -> SourceReader:
+        raise NotImplementedError
+
+    def lookup(self, table: TableInfo) -> LookupSource:
         raise NotImplementedError
 
     def writer(self, table: TableInfo) -> SinkWriter:

@@ -49,6 +49,8 @@ class TableRef(msgspec.Struct, frozen=True, kw_only=True):
     sink_modes: tuple[str, ...] = ("append",)
     #: The source delivers a ROW column with fewer fields when asked to.
     nested_projection: bool = False
+    #: What a lookup join with it keeps, in words; empty = it cannot be looked up.
+    lookup: str = ""
 
 
 class Scan(_Node, frozen=True, kw_only=True, tag="scan"):
@@ -152,7 +154,7 @@ class Join(_Node, frozen=True, kw_only=True, tag="join"):
 
 class TemporalJoin(_Node, frozen=True, kw_only=True, tag="temporal-join"):
     """FOR SYSTEM_TIME AS OF left's time: versioned by event time, or a lookup when
-    ``lookup``."""
+    ``lookup``. ``versions``: every row of the right is a version of its key."""
 
     left: Node
     right: Node
@@ -162,6 +164,7 @@ class TemporalJoin(_Node, frozen=True, kw_only=True, tag="temporal-join"):
     left_time: int | None
     right_time: int | None
     lookup: bool = False
+    versions: bool = False
     condition: Expr | None = None
     schema: Schema
 

@@ -23,6 +23,7 @@ from penstock.plan.pruning import prune
 from penstock.plan.pushdown import PushDown
 from penstock.plan.rewriting import Interner, bottom_up, conjuncts, filtered
 from penstock.plan.rules import merge_projects, merge_window_table, rank_to_top_n, recognise_join
+from penstock.plan.versions import read_versions
 
 replace = msgspec.structs.replace
 
@@ -48,6 +49,7 @@ def optimize(
     analysis = Analysis()
     roots = _apply(roots, lambda node: rank_to_top_n(node, analysis))
     analysis = Analysis()
+    roots = _apply(roots, lambda node: read_versions(node, analysis))
     roots = _apply(roots, lambda node: recognise_join(node, analysis))
     if push_down is not None and SOURCE_PUSH_DOWN.read(plan.config):
         roots = _apply(roots, lambda node: _into_source(node, push_down))

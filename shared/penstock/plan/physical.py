@@ -4,19 +4,22 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from penstock.config import ENGINE, MAX_PARALLELISM, OBJECT_REUSE_CHAINING, PARALLELISM, PIPELINE_NAME
 from penstock.errors import UnsupportedError
 from penstock.jobgraph.graph import FunctionArtifact, JobGraph
+from penstock.plan import nodes as n
 from penstock.plan.chaining import build_vertices
+from penstock.plan.engine import EngineChoice, SparkSupport, choose_engine, on_spark
 from penstock.plan.explain import explain
 from penstock.plan.optimizer import SourcePushDown, optimize
 from penstock.plan.properties import Analysis
+from penstock.plan.rewriting import walk
 from penstock.plan.translation import Translator, is_bounded_final
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-
-    from penstock.plan import nodes as n
 
 
 def default_max_parallelism(parallelism: int) -> int:
@@ -32,22 +35,54 @@ def plan_job(
     push_down: SourcePushDown | None = None,
     late_sink: n.TableRef | None = None,
     python_path: tuple[str, ...] = (),
+    spark: SparkSupport | None = None,
 ) -> JobGraph:
     """The job graph of a plan. UnsupportedError for what the engine cannot run.
 
     ``push_down``: asks a table's connector which equalities it applies itself.
     ``late_sink``: the table that receives late rows of window aggregates.
+    ``spark``: the job may run on Spark (None: the streaming engine is the only one).
     """
-    if ENGINE.read(plan.config) == "spark":
-        raise UnsupportedError(
-            "the Spark engine is not built yet",
-            expected="execution.engine = auto or streaming",
-            got="spark",
-            where=f"configuration key '{ENGINE.key}'",
-            remedy="leave the engine to Penstock; bounded jobs run on the streaming engine",
-        )
     optimized = optimize(plan, push_down, late_sink)
-    parallelism = PARALLELISM.read(plan.config)
+
+    def graph_of(parallelism: int) -> JobGraph:
+        return _job_graph(plan, optimized, parallelism, dict(functions or {}), python_path)
+
+    streaming = PARALLELISM.read(plan.config)
+    if spark is None:
+        return graph_of(streaming)
+    facts = Analysis()
+    choice = choose_engine(
+        plan.config,
+        bounded=all(facts.of(sink).bounded for sink in optimized.sinks),
+        reads_tables=any(isinstance(node, n.Scan) for node in walk(optimized.sinks)),
+        spark=spark,
+    )
+    if choice.engine == "spark":
+        graph = graph_of(1)
+        try:
+            spark.check(graph)
+            return on_spark(_saying(graph, choice))
+        except UnsupportedError as err:
+            if ENGINE.read(plan.config) == "spark":
+                raise
+            reason = f"all sources are bounded, but Spark cannot run it: {err.message}"
+            choice = EngineChoice("streaming", reason)
+    return _saying(graph_of(streaming), choice)
+
+
+def _saying(graph: JobGraph, choice: EngineChoice) -> JobGraph:
+    plan = f"== Engine ==\n{choice.engine}: {choice.reason}\n{graph.plan}"
+    return msgspec.structs.replace(graph, plan=plan)
+
+
+def _job_graph(
+    plan: n.LogicalPlan,
+    optimized: n.LogicalPlan,
+    parallelism: int,
+    functions: dict[str, FunctionArtifact],
+    python_path: tuple[str, ...],
+) -> JobGraph:
     max_parallelism = MAX_PARALLELISM.read(plan.config)
     if max_parallelism <= 0:
         max_parallelism = default_max_parallelism(parallelism)
@@ -58,14 +93,13 @@ def plan_job(
         operators, max_parallelism=max_parallelism, chaining=OBJECT_REUSE_CHAINING.read(plan.config)
     )
     bounded = all(analysis.of(s).bounded for s in optimized.sinks)
-    text = explain(plan, optimized, analysis, translator.modes, operators, vertices, edges)
     return JobGraph(
         name=PIPELINE_NAME.read(plan.config) or plan.name,
         vertices=vertices,
         edges=edges,
         config=dict(plan.config),
-        functions=dict(functions or {}),
+        functions=functions,
         python_path=python_path,
         bounded=bounded,
-        plan=text,
+        plan=explain(plan, optimized, analysis, translator.modes, operators, vertices, edges),
     )

@@ -106,8 +106,9 @@ class Analysis:
             case n.Join():
                 return self._join(node)
             case n.TemporalJoin():
-                left = self.of(node.left)
-                return replace(left, updating=left.updating)
+                left, right = self.of(node.left), self.of(node.right)
+                one_at_most = any(key <= set(node.right_keys) for key in right.unique)
+                return left if one_at_most else replace(left, unique=())
             case n.Union_():
                 return self._union(node)
             case n.SetOperation():

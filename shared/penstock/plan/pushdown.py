@@ -98,7 +98,9 @@ class PushDown:
         stay = [p for p in parts if p not in down]
         left = self.push(node.left, down) if down else self.run(node.left)
         right = self.run(node.right)
-        keys, residual, left, right = _split(conjuncts(node.condition), left, right, width)
+        keys, residual, left, right = _split(
+            conjuncts(node.condition), left, right, width, plain_right=node.lookup
+        )
         if not keys:
             new = replace(node, left=left, right=right, condition=conjunction(residual))
             return filtered(new, stay)
@@ -167,10 +169,11 @@ class PushDown:
 
 
 def _split(
-    parts: list[Expr], left: n.Node, right: n.Node, width: int
+    parts: list[Expr], left: n.Node, right: n.Node, width: int, *, plain_right: bool = False
 ) -> tuple[list[tuple[int, int]], list[Expr], n.Node, n.Node]:
     """Equalities between the sides → key pairs. Computed keys become columns appended to
-    their side, so the residual is re-indexed to the wider left."""
+    their side, so the residual is re-indexed to the wider left. ``plain_right``: the right
+    side cannot compute (a table that is looked up), its keys are columns."""
     keys: list[tuple[Expr, Expr]] = []
     residual: list[Expr] = []
     for part in parts:
@@ -182,7 +185,8 @@ def _split(
                 pair = (a, shift(b, -width))
             elif ra and rb and max(rb) < width <= min(ra):
                 pair = (b, shift(a, -width))
-        if pair is not None and type(pair[0].type) is type(pair[1].type):
+        fits = pair is not None and type(pair[0].type) is type(pair[1].type)
+        if pair is not None and fits and (isinstance(pair[1], InputRef) or not plain_right):
             keys.append(pair)
         else:
             residual.append(part)

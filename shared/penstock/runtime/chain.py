@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from penstock.errors import InternalError, PenstockError
-from penstock.runtime.drivers import SinkDriver, SourceDriver
+from penstock.runtime.drivers import PausingOperator, SinkDriver, SourceDriver
 from penstock.runtime.elements import ACTIVE, IDLE, Watermark
 from penstock.runtime.factory import make_operator
 from penstock.runtime.operator import (
@@ -86,6 +86,7 @@ class Chain:
         self._opened: list[ChainNode] = []
         self.sources = [n for n in self.nodes if isinstance(n.operator, SourceDriver)]
         self.sinks = [n.operator for n in self.nodes if isinstance(n.operator, SinkDriver)]
+        self.pausing = [n.operator for n in self.nodes if isinstance(n.operator, PausingOperator)]
 
     def _connect(self, edges: list[tuple[int, str | None, EdgeWriter]]) -> None:
         for node in self.nodes:
@@ -160,6 +161,7 @@ class Chain:
                 else:
                     route, batch = main, out
                 if not batch.num_rows:
+                    yield  # nothing to pass on, but a point to pause at
                     continue
                 counters["numRecordsOut"] += batch.num_rows
                 if route is not None:

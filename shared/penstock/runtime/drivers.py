@@ -64,18 +64,23 @@ class SourceDriver(AsyncOperator):
         return None
 
 
-class SinkDriver(AsyncOperator):
+class PausingOperator(AsyncOperator):
+    """May have to wait for something outside, also in the middle of a batch: it then yields
+    an empty batch, and the task pulls on when it is ready again."""
+
+    @abstractmethod
+    def ready(self) -> bool:
+        """False: the task pulls no more until ``wait_ready`` returned."""
+
+    @abstractmethod
+    async def wait_ready(self) -> None: ...
+
+
+class SinkDriver(PausingOperator):
     """Takes rows to the outside."""
 
     #: ``flush`` does something (spares the task a coroutine per pause).
     has_flush: bool = True
-
-    @abstractmethod
-    def ready(self) -> bool:
-        """False: no more rows until ``wait_ready`` returned."""
-
-    @abstractmethod
-    async def wait_ready(self) -> None: ...
 
     @abstractmethod
     async def flush(self) -> None:

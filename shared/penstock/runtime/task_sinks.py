@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from penstock.runtime.chain import Chain
-    from penstock.runtime.drivers import SinkDriver
+    from penstock.runtime.drivers import PausingOperator, SinkDriver
 
 
 class TaskSinks:
@@ -19,28 +19,29 @@ class TaskSinks:
         self, chain: Chain, *, spawn: Callable[[Any], asyncio.Task[Any]], wake: Callable[[], None]
     ) -> None:
         self._sinks = chain.sinks
+        self._pausing = chain.pausing
         self._spawn = spawn
         self._wake = wake
-        self._waits: dict[SinkDriver, asyncio.Task[None]] = {}
+        self._waits: dict[PausingOperator, asyncio.Task[None]] = {}
         self._flushes: dict[SinkDriver, asyncio.Task[None]] = {}
         #: They may hold rows that were not flushed.
         self.unflushed = False
 
     def busy(self) -> bool:
-        """Some sink takes no rows now."""
+        """Some sink takes no rows now, or an operator waits for an answer from outside."""
         busy = False
-        for sink in self._sinks:
-            if not sink.ready():
+        for operator in self._pausing:
+            if not operator.ready():
                 busy = True
-                if sink not in self._waits:
-                    self._waits[sink] = self._spawn(self._await(sink))
+                if operator not in self._waits:
+                    self._waits[operator] = self._spawn(self._await(operator))
         return busy
 
-    async def _await(self, sink: SinkDriver) -> None:
+    async def _await(self, operator: PausingOperator) -> None:
         try:
-            await sink.wait_ready()
+            await operator.wait_ready()
         finally:
-            del self._waits[sink]
+            del self._waits[operator]
             self._wake()
 
     def flush_soon(self) -> None:

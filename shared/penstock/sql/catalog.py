@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Literal
 
+from penstock.connectors.lookup import lookup_settings
 from penstock.connectors.registry import resolved_options, table_info, validate_table
 from penstock.errors import ConnectorError, SqlError
 from penstock.functions.expr import Expr, InputRef
@@ -130,7 +131,14 @@ def source_ref(table: Table, config: Mapping[str, str]) -> TableRef:
         bounded=connector.is_bounded(info),
         guarantee=connector.source_guarantee(info),
         nested_projection=bool(getattr(connector, "nested_projection", False)),
+        lookup=_lookup_words(connector, table),
     )
+
+
+def _lookup_words(connector: Connector, table: Table) -> str:
+    if not connector.lookup_caches:
+        return ""
+    return lookup_settings(connector, table.options, where=_place(table)).describe()
 
 
 def sink_ref(table: Table) -> TableRef:

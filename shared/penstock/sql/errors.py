@@ -63,9 +63,14 @@ class Source:
         return SqlError(message, expected=expected, got=got, where=self.where(node), remedy=remedy)
 
     def unsupported(
-        self, message: str, node: exp.Expression | None, *, remedy: str | None = None
+        self,
+        message: str,
+        node: exp.Expression | None,
+        *,
+        expected: str | None = None,
+        remedy: str | None = None,
     ) -> UnsupportedError:
-        return UnsupportedError(message, where=self.where(node), remedy=remedy)
+        return UnsupportedError(message, expected=expected, where=self.where(node), remedy=remedy)
 
 
 def start_of(node: exp.Expression) -> int | None:

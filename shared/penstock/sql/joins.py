@@ -11,6 +11,7 @@ from penstock.plan import nodes as n
 from penstock.sql.expressions import ExpressionBinder, column_parts
 from penstock.sql.scope import Relation, joined, joined_schema
 from penstock.sql.syntax import AsOf, TableFunction
+from penstock.sql.temporal import bind_temporal_join
 from penstock.types import logical as t
 
 if TYPE_CHECKING:
@@ -38,7 +39,7 @@ def bind_join(ctx: QueryBinder, left: Relation, join: exp.Join) -> Relation:
     how = _KINDS[side, kind]
     target = join.this
     if isinstance(target, AsOf):
-        return _temporal(ctx, left, join, target, how)
+        return bind_temporal_join(ctx, left, join, target, how)
     if _lateral(ctx, target):
         return bind_correlate(ctx, left, target, how, join)
     right = ctx.table_item(target)
@@ -254,49 +255,7 @@ def scalar_subquery(ctx: QueryBinder, left: Relation, node: exp.Subquery) -> tup
     return hidden, InputRef(index, relation.node.schema.types[index])
 
 
-# -- temporal and lateral ------------------------------------------------------------------------
-
-
-def _temporal(ctx: QueryBinder, left: Relation, join: exp.Join, target: AsOf, how: str) -> Relation:
-    if how not in ("inner", "left"):
-        raise ctx.source.unsupported(f"a {how} temporal join", join, remedy="use JOIN or LEFT JOIN")
-    right = ctx.table_item(target.this)
-    alias = target.args.get("alias")
-    if alias is not None:
-        right = right.aliased(alias.name, [c.name for c in alias.args.get("columns") or []])
-    time = ctx.expressions(left).bind(target.args["time"])
-    known = ctx.analysis.of(left.node)
-    if not isinstance(time, InputRef) or time.index not in known.rowtimes | known.proctimes:
-        raise ctx.source.error(
-            "FOR SYSTEM_TIME AS OF needs a time attribute of the left side",
-            target.args["time"],
-            expected="the left table's event-time or processing-time column",
-            got=str(time.type),
-        )
-    if join.args.get("on") is None:
-        raise ctx.source.error("a temporal join needs ON with an equality", join, expected="ON l.key = r.key")
-    lookup = time.index in known.proctimes
-    versions = ctx.analysis.of(right.node)
-    right_time = None
-    if not lookup:
-        if not versions.rowtimes:
-            raise ctx.source.error(
-                "the versioned table has no event time",
-                target,
-                expected="a WATERMARK and a PRIMARY KEY on the right table",
-            )
-        right_time = min(versions.rowtimes)
-    if lookup and not isinstance(right.node, n.Scan):
-        raise ctx.source.unsupported("a lookup join with something other than a table", target)
-    schema = joined_schema(left.node.schema, right.node.schema, left_null=False, right_null=how == "left")
-    plain = joined_schema(left.node.schema, right.node.schema, left_null=False, right_null=False)
-    scope = joined(left, right, n.Values(schema=plain, data=""))
-    bound = ctx.expressions(scope).condition(join.args["on"], "ON")
-    node = n.TemporalJoin(
-        left=left.node, right=right.node, kind=how, left_keys=(), right_keys=(), left_time=None if lookup else time.index,  # type: ignore[arg-type]
-        right_time=right_time, lookup=lookup, condition=bound, schema=schema,
-    )  # fmt: skip
-    return joined(left, right, node)
+# -- lateral -------------------------------------------------------------------------------------
 
 
 def _lateral(ctx: QueryBinder, node: exp.Expression) -> bool:

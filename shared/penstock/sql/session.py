@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from penstock.jobgraph.graph import JobGraph
+    from penstock.plan.engine import SparkSupport
 
 RESULT_TABLE = "*result*"
 
@@ -61,9 +62,17 @@ class StatementResult:
 
 
 class SqlSession:
-    """``config``: the session's settings, changed by SET."""
+    """``config``: the session's settings, changed by SET. ``spark``: jobs may run on Spark
+    (None: on the streaming engine only)."""
 
-    def __init__(self, config: Mapping[str, str] | None = None, *, python_path: Sequence[str] = ()) -> None:
+    def __init__(
+        self,
+        config: Mapping[str, str] | None = None,
+        *,
+        python_path: Sequence[str] = (),
+        spark: SparkSupport | None = None,
+    ) -> None:
+        self._spark = spark
         self.config: dict[str, str] = dict(config or {})
         self._initial = dict(self.config)
         self.catalog = Catalog()
@@ -265,6 +274,7 @@ class SqlSession:
                 push_down=self._push_down,
                 late_sink=self._late_sink(),
                 python_path=self.python_path,
+                spark=self._spark,
             )
         except PenstockError as err:
             err.where = err.where or str(position)
@@ -457,11 +467,15 @@ def _python_functions(sinks: Sequence[n.Sink]) -> list[str]:
 
 
 def plan_script(
-    text: str, config: Mapping[str, str] | None = None, *, python_path: Sequence[str] = ()
+    text: str,
+    config: Mapping[str, str] | None = None,
+    *,
+    python_path: Sequence[str] = (),
+    spark: SparkSupport | None = None,
 ) -> PlannedJob:
     """A whole script as one job: DDL and SET are run, all INSERTs go into one job; or the
     script has exactly one SELECT instead."""
-    session = SqlSession(config, python_path=python_path)
+    session = SqlSession(config, python_path=python_path, spark=spark)
     inserts: list[st.Insert] = []
     queries: list[st.Query] = []
     first = Position()

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Literal
 
-from penstock.connectors.base import SinkWriter, SourceEnumerator, SourceReader, TableInfo
+from penstock.connectors.base import LookupSource, SinkWriter, SourceEnumerator, SourceReader, TableInfo
+from penstock.connectors.lookup import LOOKUP_OPTIONS
 from penstock.connectors.options import Option, OptionSet, bytes_size, choice, duration_ms, text
 from penstock.connectors.simple import DeclaredConnector
 from penstock.errors import ConnectorError
@@ -22,6 +23,7 @@ OPTIONS = OptionSet(
         Option("source.split-size", bytes_size, 64 << 20, "Files of lines are cut into parts of about this size."),
         Option("source.monitor-interval", duration_ms, None, "Look for new files this often: an unbounded source.", role="source"),
         Option("sink.rolling-policy.file-size", bytes_size, 128 << 20, "A file is closed at about this size.", role="sink"),
+        *LOOKUP_OPTIONS,
         Option("sink.delivery-guarantee", choice("exactly-once"), "exactly-once", "Files show once their checkpoint completed.", role="sink"),
     ],
     prefixes=("fs.", "json.", "csv.", "parquet.", "arrow."),
@@ -38,6 +40,8 @@ class FilesystemConnector(DeclaredConnector):
     name = "filesystem"
     #: ROW columns may be declared with only the fields that are read.
     nested_projection = True
+    #: Files have no index: a lookup join keeps the whole table.
+    lookup_caches = ("FULL",)
     metadata = METADATA
 
     def __init__(self) -> None:
@@ -86,6 +90,11 @@ class FilesystemConnector(DeclaredConnector):
         from penstock.connectors.filesystem.source import FileReader
 
         return FileReader(table)
+
+    def lookup(self, table: TableInfo) -> LookupSource:
+        from penstock.connectors.filesystem.lookup import FileLookup
+
+        return FileLookup(table)
 
     def writer(self, table: TableInfo) -> SinkWriter:
         from penstock.connectors.filesystem.sink import FileSink

@@ -6,11 +6,13 @@ from typing import TYPE_CHECKING
 
 from penstock.config import JOIN_UNBOUNDED_STATE
 from penstock.errors import UnsupportedError
+from penstock.functions.expr import InputRef
 from penstock.jobgraph import specs as s
 from penstock.plan import nodes as n
 from penstock.plan.changelog import smallest_key
 from penstock.plan.maximum import rows_of_maximum
 from penstock.plan.operators import OperatorInput, PlannedOperator
+from penstock.plan.properties import Analysis
 
 if TYPE_CHECKING:
     from penstock.plan.translation.translator import Translator
@@ -106,10 +108,38 @@ def temporal_join(tr: Translator, node: n.TemporalJoin) -> PlannedOperator:
     left = tr.visit(node.left)
     if not node.left_keys:
         raise UnsupportedError(
-            "a temporal join without an equality", expected="ON l.key = r.key", remedy="add the key to ON"
+            "a temporal join without an equality",
+            expected="ON l.key = r.key" + (", r.key a column of the table" if node.lookup else ""),
+            got="a condition without one",
+            remedy="add the key to ON; where the types differ, CAST the left side",
+        )
+    if tr.analysis.of(node.left).updating:
+        raise UnsupportedError(
+            f"a {'lookup' if node.lookup else 'temporal'} join of rows that are updated",
+            expected="an append-only left side",
+            got="an updating left side",
+            remedy="aggregate or deduplicate after the join, or over windows before it",
         )
     if node.lookup:
         return _lookup(tr, node, left)
+    if Analysis().of(node.right).updating:
+        raise UnsupportedError(
+            "a temporal join with versions that a query computes",
+            expected="a table with PRIMARY KEY and WATERMARK, or a view of the newest row per key: ROW_NUMBER() "
+            "OVER (PARTITION BY key ORDER BY row time DESC) = 1, joined on that key",
+            got="a right side whose rows are updated",
+            remedy="filter and aggregate after the join",
+        )
+    known = tr.analysis.of(node.right)
+    if not node.versions and not any(key <= set(node.right_keys) for key in known.unique):
+        names = node.right.schema.names
+        raise UnsupportedError(
+            "the versions of a temporal join have no primary key among the columns of ON",
+            expected="PRIMARY KEY (…) NOT ENFORCED on the versioned table, all of it compared in ON",
+            got="ON " + ", ".join(names[k] for k in node.right_keys),
+            remedy="declare the key, or join a view: SELECT … FROM (SELECT *, ROW_NUMBER() OVER "
+            "(PARTITION BY key ORDER BY row time DESC) AS n FROM t) WHERE n = 1",
+        )
     right = tr.visit(node.right)
     assert node.left_time is not None
     assert node.right_time is not None
@@ -127,15 +157,31 @@ def temporal_join(tr: Translator, node: n.TemporalJoin) -> PlannedOperator:
 
 def _lookup(tr: Translator, node: n.TemporalJoin, left: OperatorInput) -> PlannedOperator:
     right = node.right
-    if not isinstance(right, n.Scan) or right.table.computed is not None:
-        raise UnsupportedError(
-            "a lookup join with something other than a plain table",
-            expected="JOIN t FOR SYSTEM_TIME AS OF with a table without computed columns",
+    assert isinstance(right, n.Scan)
+    table = right.table
+    columns = right.projection if right.projection is not None else tuple(range(len(table.schema)))
+    physical: list[int] = []
+    for column in columns:
+        source = (
+            table.computed[column]
+            if table.computed is not None
+            else InputRef(column, table.schema.types[column])
         )
-    columns = right.projection if right.projection is not None else tuple(range(len(right.table.schema)))
+        if not isinstance(source, InputRef) or source.index >= len(table.physical):
+            raise UnsupportedError(
+                f"column '{table.schema.names[column]}' of a table that is looked up",
+                expected="physical columns only",
+                got="a computed or metadata column",
+                where=f"table '{table.name}'",
+                remedy="compute it in SELECT, from the physical columns",
+            )
+        physical.append(source.index)
     spec = s.LookupJoinSpec(
-        kind=node.kind, connector=right.table.connector, options=right.table.options,
-        schema=right.table.physical, left_keys=node.left_keys,
-        right_keys=tuple(columns[k] for k in node.right_keys), projection=columns, condition=node.condition,
+        kind=node.kind, connector=table.connector, options=table.options, schema=table.physical,
+        left_keys=node.left_keys, right_keys=tuple(physical[k] for k in node.right_keys),
+        projection=tuple(physical), condition=node.condition,
     )  # fmt: skip
-    return tr.add(node, "lookup-join", f"LookupJoin({right.table.name})", spec, [left], keeps="a cache")
+    return tr.add(
+        node, "lookup-join", f"LookupJoin({table.name})", spec, [left], keeps=table.lookup,
+        guarantee="rows as the table is when asked: another answer after a restart",
+    )  # fmt: skip

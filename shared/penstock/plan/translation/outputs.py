@@ -89,7 +89,8 @@ def sink(tr: Translator, node: n.Sink) -> None:
         options=table.options,
         schema=table.schema,
         mode=how.mode,
-        keys=how.keys,
+        # A table that takes updates gets its key for plain inserts, too: they overwrite.
+        keys=how.keys or tuple(table.schema.names.index(c) for c in table.primary_key),
         on_error=table.options.get("on-error", "fail"),  # type: ignore[arg-type]
     )
     tr.add(

@@ -1,0 +1,123 @@
+"""Reading a whole table: one split, its rows in the database's order."""
+
+from __future__ import annotations
+
+import asyncio
+import sqlite3
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from penstock.connectors.base import Fetched, SourceEnumerator, SourceReader, Split, TableInfo
+from penstock.connectors.jdbc.connector import OPTIONS
+from penstock.connectors.jdbc.database import column_list, connect, failure, quoted
+from penstock.connectors.jdbc.values import column_from_database
+from penstock.errors import RecordError
+from penstock.types.batch import Batch
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from penstock.connectors.base import SourceContext
+    from penstock.types.logical import Schema
+
+SPLIT = "table"
+
+
+class JdbcEnumerator(SourceEnumerator):
+    async def discover(self, ctx: SourceContext, known: set[str]) -> Sequence[Split]:
+        return [] if SPLIT in known else [Split(SPLIT)]
+
+
+class JdbcReader(SourceReader):
+    """A position is the number of rows delivered."""
+
+    def __init__(self, table: TableInfo) -> None:
+        self._options = OPTIONS.read(table.options)
+        self._split: Split | None = None
+        self._row = 0
+        self._done = False
+        self._rows: list[tuple[Any, ...]] | None = None
+        self._cursor: sqlite3.Cursor | None = None
+        self._connection: sqlite3.Connection | None = None
+        self._event = asyncio.Event()
+
+    async def open(self, ctx: SourceContext) -> None:
+        self.ctx = ctx
+        self._schema = ctx.schema.select(ctx.projection)
+
+    def add_splits(self, splits: Sequence[Split]) -> None:
+        for split in splits:
+            self._split = split
+            if split.position is not None:
+                self._row, self._done = split.position["row"], split.position["done"]
+        self._event.set()
+
+    def poll(self) -> Fetched | None:
+        rows, self._rows = self._rows, None
+        if rows is None or self._split is None:
+            return None
+        if not rows:
+            self._done = True
+            return None
+        batch = decoded(self._schema, rows, self.ctx, f"row {self._row + 1} and after")
+        self._row += len(rows)
+        return Fetched(self._split.id, batch)
+
+    async def wait(self) -> None:
+        if self._split is None or self._done:
+            self._event.clear()
+            await self._event.wait()
+        elif self._rows is None:
+            self._rows = await self.ctx.run(self._fetch)
+
+    def _fetch(self) -> list[tuple[Any, ...]]:
+        url, table = self._options["url"], quoted(self._options["table-name"])
+        try:
+            if self._cursor is None:
+                self._connection = connect(url, read_only=True)
+                names = column_list(self._schema.names) if len(self._schema) else "NULL"
+                order = " ORDER BY rowid" if _has_rowid(self._connection, table) else ""
+                self._cursor = self._connection.execute(
+                    f"SELECT {names} FROM {table}{order} LIMIT -1 OFFSET ?", (self._row,)
+                )
+            return self._cursor.fetchmany(min(self._options["scan.fetch-size"], self.ctx.batch_rows))
+        except sqlite3.Error as err:
+            raise failure(err, url) from err
+
+    def finished_splits(self) -> set[str]:
+        return {self._split.id} if self._split is not None and self._done else set()
+
+    def caught_up(self, split_id: str) -> bool:
+        return self._done
+
+    def snapshot(self) -> list[Split]:
+        if self._split is None:
+            return []
+        return [msgspec.structs.replace(self._split, position={"row": self._row, "done": self._done})]
+
+    async def close(self) -> None:
+        if self._connection is not None:
+            self._connection.close()
+
+
+def _has_rowid(connection: sqlite3.Connection, table: str) -> bool:
+    """Views and tables WITHOUT ROWID have none."""
+    try:
+        connection.execute(f"SELECT rowid FROM {table} LIMIT 0")
+    except sqlite3.OperationalError:
+        return False
+    return True
+
+
+def decoded(schema: Schema, rows: Sequence[tuple[Any, ...]], ctx: SourceContext, where: str) -> Batch:
+    """Rows as columns; one that does not fit goes the way of ``on-error``."""
+    try:
+        columns = [column_from_database(f, [r[i] for r in rows]) for i, f in enumerate(schema.fields)]
+        return Batch(schema, columns, num_rows=len(rows))
+    except RecordError as err:
+        if len(rows) == 1:
+            ctx.bad_record(err, repr(rows[0]).encode(), where)
+            return Batch.empty(schema)
+    half = len(rows) // 2
+    return Batch.concat([decoded(schema, part, ctx, where) for part in (rows[:half], rows[half:])])

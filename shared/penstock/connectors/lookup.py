@@ -1,0 +1,102 @@
+"""The ``lookup.*`` options of tables that lookup joins read: what is cached, for how long."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from penstock.connectors.options import Option, OptionSet, boolean, choice, duration_ms, integer
+from penstock.errors import ConnectorError, nearest
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from penstock.connectors.base import Connector
+
+CACHES = ("NONE", "PARTIAL", "FULL")
+_PARTIAL = "lookup.partial-cache."
+_FULL = "lookup.full-cache."
+
+#: For a connector to put among its own.
+LOOKUP_OPTIONS = (
+    Option("lookup.cache", choice(*CACHES), None, "NONE: always ask; PARTIAL: keep what was asked for; FULL: keep the whole table."),
+    Option("lookup.max-retries", integer, 3, "How often a failed lookup is tried again."),
+    Option(_PARTIAL + "max-rows", integer, None, "Keys kept; those unused for longest go first. Default: all."),
+    Option(_PARTIAL + "expire-after-write", duration_ms, None, "How long a key is believed after it was asked for."),
+    Option(_PARTIAL + "expire-after-access", duration_ms, None, "How long a key stays after its last use."),
+    Option(_PARTIAL + "cache-missing-key", boolean, True, "Remember also keys without a row."),
+    Option(_FULL + "reload-strategy", choice("PERIODIC"), "PERIODIC", "How the whole table is read again."),
+    Option(_FULL + "periodic-reload.interval", duration_ms, None, "Read the whole table again so often. Default: never."),
+    Option(_FULL + "periodic-reload.schedule-mode", choice("FIXED_DELAY", "FIXED_RATE"), "FIXED_DELAY", "Interval from end to start, or from start to start."),
+)  # fmt: skip
+_SET = OptionSet("lookup join", LOOKUP_OPTIONS)
+
+
+@dataclass(frozen=True, slots=True)
+class LookupSettings:
+    """Durations in ms; None = without end."""
+
+    cache: str = "NONE"
+    max_retries: int = 3
+    max_rows: int | None = None
+    expire_after_write_ms: int | None = None
+    expire_after_access_ms: int | None = None
+    cache_missing_key: bool = True
+    reload_interval_ms: int | None = None
+    fixed_rate: bool = False
+
+    def describe(self) -> str:
+        """What the join keeps, in words."""
+        if self.cache == "NONE":
+            return "nothing: every batch asks the table"
+        if self.cache == "FULL":
+            every = self.reload_interval_ms
+            return "the whole table, " + (f"read again every {every} ms" if every else "read once")
+        rows = "all keys asked for" if self.max_rows is None else f"at most {self.max_rows} keys"
+        written, used = self.expire_after_write_ms, self.expire_after_access_ms
+        limits = [f"for {written} ms" if written is not None else "", f"{used} ms after use" if used else ""]
+        return ", ".join([rows, *(x for x in limits if x)]) + ("" if any(limits) else ", for ever")
+
+
+def lookup_settings(connector: Connector, options: Mapping[str, str], *, where: str) -> LookupSettings:
+    """The settings of a table; ConnectorError for a cache that the connector cannot serve and for
+    options of another cache."""
+    known = connector.lookup_caches
+    if not known:
+        raise ConnectorError(
+            f"connector '{connector.name}' cannot be looked up by key",
+            expected="a table of a connector with lookups in JOIN … FOR SYSTEM_TIME AS OF a processing time",
+            got=f"'connector' = '{connector.name}'",
+            where=where,
+            remedy="use 'jdbc' or 'filesystem', or join by event time (FOR SYSTEM_TIME AS OF a row time)",
+        )
+    cache = _SET.read_one(options, "lookup.cache") or known[0]
+    if cache not in known:
+        raise ConnectorError(
+            f"connector '{connector.name}' has no lookup cache {cache}",
+            expected=" | ".join(known),
+            got=f"'lookup.cache' = '{cache}'",
+            where=where,
+            remedy=nearest(cache, known) or f"leave 'lookup.cache' out: it is {known[0]}",
+        )
+    for prefix, owner in ((_PARTIAL, "PARTIAL"), (_FULL, "FULL")):
+        misplaced = next((key for key in options if key.startswith(prefix)), None)
+        if misplaced is not None and cache != owner:
+            raise ConnectorError(
+                f"option '{misplaced}' belongs to another cache",
+                expected=f"'lookup.cache' = '{owner}' beside it",
+                got=f"'lookup.cache' = '{cache}'",
+                where=where,
+                remedy=f"set 'lookup.cache' = '{owner}', or remove '{misplaced}'",
+            )
+    read = {key: _SET.read_one(options, key) for key in _SET.options}
+    return LookupSettings(
+        cache=cache,
+        max_retries=read["lookup.max-retries"],
+        max_rows=read[_PARTIAL + "max-rows"],
+        expire_after_write_ms=read[_PARTIAL + "expire-after-write"],
+        expire_after_access_ms=read[_PARTIAL + "expire-after-access"],
+        cache_missing_key=read[_PARTIAL + "cache-missing-key"],
+        reload_interval_ms=read[_FULL + "periodic-reload.interval"],
+        fixed_rate=read[_FULL + "periodic-reload.schedule-mode"] == "FIXED_RATE",
+    )

@@ -1,0 +1,142 @@
+"""Which engine runs a planned job, and the job graph of one that runs on Spark.
+
+Both engines start from the same logical plan. For Spark the job graph has one phase
+everywhere (parallelism is Spark's affair), and becomes the *content* of one or more
+``SparkQuerySpec`` operators: what Spark itself writes is one source without output; for any
+other sink Spark's rows come out of a source into Penstock's own sink, in a slot.
+"""
+
+from __future__ import annotations
+
+import base64
+import zlib
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+import msgspec
+
+from penstock.config import CHECKPOINT_INTERVAL_MS, ENGINE, RUNTIME_MODE
+from penstock.errors import UnsupportedError
+from penstock.jobgraph.graph import (
+    ChainInput,
+    JobGraph,
+    JobVertex,
+    OperatorNode,
+    decode_job_graph,
+    encode_job_graph,
+)
+from penstock.jobgraph.specs import SinkSpec, SparkQuerySpec
+from penstock.types.logical import Schema
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+#: Connectors of sinks that Spark's executors write themselves.
+NATIVE_SINKS = frozenset(("filesystem", "blackhole"))
+
+
+@dataclass(frozen=True)
+class SparkSupport:
+    """What whoever plans knows of Spark. ``missing``: why it cannot be used at all (None:
+    it can); ``check``: UnsupportedError for a graph that Spark cannot run, with the reason."""
+
+    missing: str | None
+    check: Callable[[JobGraph], None]
+
+
+@dataclass(frozen=True)
+class EngineChoice:
+    engine: Literal["streaming", "spark"]
+    reason: str
+
+
+def choose_engine(
+    config: Mapping[str, str], *, bounded: bool, reads_tables: bool, spark: SparkSupport
+) -> EngineChoice:
+    """By the configuration and by what the job reads. UnsupportedError when Spark is asked
+    for and cannot be had."""
+    wanted, mode = ENGINE.read(config), RUNTIME_MODE.read(config)
+    if wanted == "streaming":
+        return EngineChoice("streaming", f"{ENGINE.key} = streaming")
+    if wanted == "spark":
+        if spark.missing is not None:
+            raise UnsupportedError(
+                "the job cannot run on Spark",
+                expected="a Penstock with Spark",
+                got=spark.missing,
+                where=f"configuration key '{ENGINE.key}'",
+                remedy="pip install 'penstock[spark]', or leave the engine to Penstock",
+            )
+        return EngineChoice("spark", f"{ENGINE.key} = spark")
+    if not bounded:
+        return EngineChoice("streaming", "a source is unbounded")
+    if mode == "STREAMING":
+        return EngineChoice("streaming", f"{RUNTIME_MODE.key} = STREAMING")
+    if not reads_tables:
+        return EngineChoice("streaming", "it reads no table")
+    if spark.missing is not None:
+        return EngineChoice("streaming", f"all sources are bounded, but {spark.missing}")
+    return EngineChoice("spark", f"all sources are bounded ({RUNTIME_MODE.key} = {mode})")
+
+
+def on_spark(graph: JobGraph) -> JobGraph:
+    """The job graph whose tasks have Spark do the work of ``graph`` (of parallelism 1).
+
+    No checkpoints on the way: a batch begins anew when it fails, and its sinks commit once,
+    at the end (the final checkpoint), or Spark commits for them.
+    """
+    content = base64.b64encode(zlib.compress(encode_job_graph(msgspec.structs.replace(
+        graph, functions={}, python_path=(), plan=""
+    )))).decode()  # fmt: skip
+    sinks = sinks_of(graph)
+    native = tuple(i for i, node in enumerate(sinks) if _native(node))
+    vertices = []
+    if native or not graph.bounded:
+        which = native if graph.bounded else tuple(range(len(sinks)))
+        name = "Spark: " + ", ".join(sinks[i].name for i in which)
+        spec = SparkQuerySpec(graph=content, sinks=which)
+        vertices.append(_vertex("spark-write", name, [OperatorNode(
+            uid="spark-write", name=name, spec=spec, output=Schema(())
+        )]))  # fmt: skip
+    if graph.bounded:
+        for i, sink in enumerate(sinks):
+            if i not in native:
+                vertices.append(_through_slot(content, i, sink))
+    return msgspec.structs.replace(
+        graph,
+        vertices=tuple(vertices),
+        edges=(),
+        config={**graph.config, CHECKPOINT_INTERVAL_MS.key: "0"},
+    )
+
+
+def decode_content(text: str) -> JobGraph:
+    """The job graph in a ``SparkQuerySpec``."""
+    return decode_job_graph(zlib.decompress(base64.b64decode(text)))
+
+
+def sinks_of(graph: JobGraph) -> list[OperatorNode]:
+    """Sinks in topological order; ``SparkQuerySpec.sinks`` counts them so."""
+    return [node for v in graph.vertices for node in v.operators if isinstance(node.spec, SinkSpec)]
+
+
+def _native(sink: OperatorNode) -> bool:
+    assert isinstance(sink.spec, SinkSpec)
+    return sink.spec.connector in NATIVE_SINKS
+
+
+def _through_slot(content: str, index: int, sink: OperatorNode) -> JobVertex:
+    assert isinstance(sink.spec, SinkSpec)
+    rows = sink.spec.schema
+    query = OperatorNode(
+        uid=f"spark-query-{index}",
+        name="Spark",
+        spec=SparkQuerySpec(graph=content, sinks=(index,), rows=rows),
+        output=rows,
+    )
+    write = msgspec.structs.replace(sink, inputs=((ChainInput(operator=0),),))
+    return _vertex(f"spark-query-{index}", f"Spark -> {sink.name}", [query, write])
+
+
+def _vertex(vertex_id: str, name: str, operators: list[OperatorNode]) -> JobVertex:
+    return JobVertex(id=vertex_id, name=name, operators=tuple(operators), parallelism=1, max_parallelism=128)

@@ -1,0 +1,150 @@
+"""The ``jdbc`` connector over SQLite files: scan, lookup, sink, and what it refuses."""
+
+from __future__ import annotations
+
+import datetime as dt
+import sqlite3
+from decimal import Decimal
+
+import pytest
+
+from penstock.errors import ConnectorError, RecordError
+from penstock.sql.session import SqlSession
+from penstock.testing import run_graph
+
+COLUMNS = """id INT, ok BOOLEAN, big BIGINT, x DOUBLE, price DECIMAL(10, 2), name STRING, raw BYTES, d DATE, tm TIME,
+  ts TIMESTAMP(3), ltz TIMESTAMP_LTZ(3)"""
+DDL = """CREATE TABLE t (id INTEGER PRIMARY KEY, ok INTEGER, big INTEGER, x REAL, price TEXT, name TEXT, raw BLOB, d TEXT,
+  tm TEXT, ts TEXT, ltz TEXT)"""
+ROW = (
+    1, True, 2**40, 0.5, Decimal("12.30"), "ä'", b"\x00\x01", dt.date(2024, 2, 29), dt.time(1, 2, 3),
+    dt.datetime(2024, 1, 2, 3, 4, 5, 678000), dt.datetime(2024, 1, 2, 3, 4, 5, tzinfo=dt.UTC),
+)  # fmt: skip
+LITERALS = """1, TRUE, 1099511627776, 0.5, 12.30, 'ä''', x'0001', DATE '2024-02-29', TIME '01:02:03',
+  TIMESTAMP '2024-01-02 03:04:05.678', CAST(TIMESTAMP '2024-01-02 03:04:05' AS TIMESTAMP_LTZ(3))"""
+
+
+@pytest.fixture
+def database(tmp_path):
+    path = tmp_path / "x.db"
+    with sqlite3.connect(path) as connection:
+        connection.execute(DDL)
+    return path
+
+
+def table(path, columns: str = COLUMNS, name: str = "t", key: str = "", more: str = "") -> str:
+    key = f", PRIMARY KEY ({key}) NOT ENFORCED" if key else ""
+    return (
+        f"CREATE TABLE {name} ({columns}{key}) WITH ('connector' = 'jdbc', 'url' = 'jdbc:sqlite:{path}', "
+        f"'table-name' = 't' {more});"
+    )
+
+
+def run(*statements: str, config: dict | None = None) -> list[tuple]:
+    """Rows of the last statement; inserts before it are run."""
+    session, out = SqlSession(config), []
+    for result in session.run_script("\n".join(statements)):
+        if result.job is not None:
+            out = run_graph(result.job.job_graph).rows
+    return out
+
+
+def test_every_type_goes_in_and_comes_out(database):
+    insert = f"INSERT INTO t SELECT {LITERALS};"
+    nulls = "INSERT INTO t (id) SELECT 2;"
+    assert sorted(run(table(database), insert, nulls, "SELECT * FROM t"), key=lambda r: r[0]) == [
+        ROW,
+        (2, *[None] * 10),
+    ]
+
+
+def test_a_scan_in_pieces_resumes_where_it_stood(database):
+    with sqlite3.connect(database) as connection:
+        connection.executemany("INSERT INTO t (id, name) VALUES (?, ?)", [(i, str(i)) for i in range(100)])
+    ddl = table(database, "id INT, name STRING", more=", 'scan.fetch-size' = '7'")
+    assert run(ddl, "SELECT COUNT(*), SUM(id), MAX(name) FROM t") == [(100, 4950, "99")]
+    assert run(ddl, "SELECT id FROM t WHERE id > 97") == [(98,), (99,)]
+
+
+def test_views_and_tables_without_rowid_are_read_too(database):
+    with sqlite3.connect(database) as connection:
+        connection.execute("INSERT INTO t (id, name) VALUES (1, 'a')")
+        connection.execute("CREATE VIEW v AS SELECT id, name FROM t")
+    ddl = table(database, "id INT, name STRING").replace("'t'", "'v'")
+    assert run(ddl, "SELECT * FROM t") == [(1, "a")]
+
+
+def test_updates_are_written_by_key_in_streaming_mode(database):
+    ddl = table(database, "id INT, big BIGINT", key="id")
+    rows = "(VALUES (1, 5), (2, 1), (1, 6), (3, 9)) AS v(k, n)"
+    streaming = {"execution.runtime-mode": "STREAMING"}
+    run(ddl, f"INSERT INTO t SELECT k, SUM(n) FROM {rows} GROUP BY k;", config=streaming)
+    with sqlite3.connect(database) as connection:
+        assert connection.execute("SELECT id, big FROM t ORDER BY id").fetchall() == [(1, 11), (2, 1), (3, 9)]
+    # HAVING takes key 1 back: a delete.
+    run(ddl, f"INSERT INTO t SELECT k, SUM(n) FROM {rows} GROUP BY k HAVING SUM(n) < 11;", config=streaming)
+    with sqlite3.connect(database) as connection:
+        left = connection.execute("SELECT id, big FROM t ORDER BY id").fetchall()
+    assert [r for r in left if r[0] > 1] == [(2, 1), (3, 9)]
+
+
+def test_inserts_with_a_key_overwrite(database):
+    ddl = table(database, "id INT, name STRING", key="id")
+    run(ddl, "INSERT INTO t SELECT 1, 'a';", "INSERT INTO t SELECT 1, 'b';")
+    assert run(ddl, "SELECT * FROM t") == [(1, "b")]
+
+
+def test_lookup_by_one_and_by_two_keys(database):
+    with sqlite3.connect(database) as connection:
+        connection.executemany(
+            "INSERT INTO t (id, big, name) VALUES (?, ?, ?)", [(1, 7, "a"), (2, 7, "b"), (3, 8, "c")]
+        )
+    ddl = table(database, "id INT, big BIGINT, name STRING")
+    left = "(SELECT k, g, PROCTIME() AS p FROM (VALUES (1, 7), (2, 8), (3, 8), (9, 9)) AS v(k, g)) AS l"
+    one = f"SELECT k, name FROM {left} LEFT JOIN t FOR SYSTEM_TIME AS OF l.p AS d ON l.k = d.id"
+    assert sorted(run(ddl, one)) == [(1, "a"), (2, "b"), (3, "c"), (9, None)]
+    many = f"SELECT k, id FROM {left} JOIN t FOR SYSTEM_TIME AS OF l.p AS d ON CAST(l.g AS BIGINT) = d.big"
+    assert sorted(run(ddl, many)) == [(1, 1), (1, 2), (2, 3), (3, 3)]
+    two = f"SELECT k, name FROM {left} JOIN t FOR SYSTEM_TIME AS OF l.p AS d ON l.k = d.id AND CAST(l.g AS BIGINT) = d.big"
+    assert sorted(run(ddl, two)) == [(1, "a"), (3, "c")]
+
+
+def test_many_keys_are_asked_for_in_several_statements(database):
+    with sqlite3.connect(database) as connection:
+        connection.executemany("INSERT INTO t (id, name) VALUES (?, ?)", [(i, str(i)) for i in range(30_000)])
+    source = """CREATE TABLE s (x INT, p AS PROCTIME()) WITH ('connector' = 'datagen', 'rows-per-second' = '0',
+      'fields.x.kind' = 'sequence', 'fields.x.start' = '0', 'fields.x.end' = '29999');"""
+    query = "SELECT COUNT(*), MAX(name) FROM s JOIN t FOR SYSTEM_TIME AS OF s.p AS d ON s.x = d.id AND CAST(s.x AS STRING) = d.name"
+    assert run(source, table(database, "id INT, name STRING"), query) == [(30_000, "9999")]
+
+
+def test_values_of_another_type_are_errors_or_left_out(database):
+    with sqlite3.connect(database) as connection:
+        connection.executemany("INSERT INTO t (id, big) VALUES (?, ?)", [(1, 1), (2, "many")])
+    with pytest.raises(RecordError, match="a value of column 'big' is no BIGINT"):
+        run(table(database, "id INT, big BIGINT"), "SELECT * FROM t")
+    assert run(table(database, "id INT, big BIGINT", more=", 'on-error' = 'skip'"), "SELECT * FROM t") == [
+        (1, 1)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("ddl", "message", "remedy"),
+    [
+        ("CREATE TABLE t (id INT) WITH ('connector' = 'jdbc', 'url' = 'jdbc:postgresql://h/d', 'table-name' = 't')",
+         "option 'url': not a database that can be opened", "SQLite file"),
+        ("CREATE TABLE t (id INT) WITH ('connector' = 'jdbc', 'url' = 'jdbc:sqlite:/nowhere/x.db', 'table-name' = 't')",
+         "no database at", "check the path"),
+        ("CREATE TABLE t (id INT) WITH ('connector' = 'jdbc', 'url' = 'jdbc:sqlite:{path}', 'table-name' = 'tt')",
+         "the database has no table 'tt'", "'t'"),
+        ("CREATE TABLE t (id INT, nmae STRING) WITH ('connector' = 'jdbc', 'url' = 'jdbc:sqlite:{path}', 'table-name' = 't')",
+         "has no column 'nmae'", "did you mean 'name'?"),
+        ("CREATE TABLE t (id INT, a ARRAY<INT>) WITH ('connector' = 'jdbc', 'url' = 'jdbc:sqlite:{path}', 'table-name' = 't')",
+         "column 'a' cannot be stored in a database", "leave the column out"),
+    ],
+)  # fmt: skip
+def test_what_does_not_fit_is_refused_while_planning(database, ddl, message, remedy):
+    script = ddl.format(path=database) + "; SELECT * FROM t"
+    with pytest.raises(ConnectorError, match=message) as caught:
+        list(SqlSession().run_script(script))
+    assert remedy in (caught.value.remedy or "")
