@@ -110,6 +110,8 @@ class Job:
         return read_story(log.entries, conf.CHECKPOINT_RETAINED.read(self._context.config))
 
     async def _still_ours(self, reign: _Reign) -> bool:
+        if reign.subscription is None:
+            return False  # the bus was away when it began: nobody would reach it
         try:
             await reign.log.read()
             reign.log.check()

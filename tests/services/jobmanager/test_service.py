@@ -10,7 +10,7 @@ import msgspec
 import pytest
 import structlog
 
-from penstock.bus import MemoryBus, Subjects, request, serve_typed
+from penstock.bus import MemoryBus, MemoryTransport, Subjects, request, serve_typed
 from penstock.errors import BrokerError, LeaseStoreError
 from penstock.leases import MemoryLeases
 from penstock.messages import cluster as msg
@@ -262,6 +262,22 @@ async def test_a_standby_takes_over_and_the_old_leader_decides_nothing(world):
     assert again.epoch > after.epoch
     epochs = [n for n, e in await job_log(world.store, "j").read() if isinstance(e, msg.LeaderEpoch)]
     assert epochs == [before.epoch, after.epoch, again.epoch]
+
+
+async def test_a_reign_that_began_while_the_bus_was_away_begins_anew(world, monkeypatch):
+    serve, refused = MemoryTransport.serve, []
+
+    async def away(self: MemoryTransport, subject: str, handler: Any, **options: Any) -> Any:
+        if subject == world.subjects.job_all("j") and not refused:
+            refused.append(subject)
+            raise BrokerError("not connected")
+        return await serve(self, subject, handler, **options)
+
+    monkeypatch.setattr(MemoryTransport, "serve", away)
+    await world.accept("j")
+    await world.jobmanager("jm1")
+    assert (await running(world, "j")).epoch == 3
+    assert refused
 
 
 async def test_a_cancelled_job_is_archived_and_its_slots_given_back(world):
