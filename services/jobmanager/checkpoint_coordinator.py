@@ -30,18 +30,16 @@ from penstock.messages.states import ExecutionState
 from services.jobmanager.checkpoint_decider import At, CheckpointConfig, Now, Schedule, decide
 from services.jobmanager.checkpoints import Ack, Completed, Pending, Phase, Request
 from services.jobmanager.effects import AppendLog, Command, DeleteObjects, Effect, Notify, StoreManifest
+from services.jobmanager.retention import Retention
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from services.jobmanager.execution_graph import Execution, ExecutionGraph
 
 HISTORY = 10
 
 
 class CheckpointCoordinator:
-    """``completed``: retained ones of earlier masters, oldest first; ``first_id``: above
-    the highest id ever seen."""
+    """``first_id``: above the highest id ever seen."""
 
     def __init__(
         self,
@@ -51,12 +49,13 @@ class CheckpointCoordinator:
         *,
         epoch: int,
         first_id: int = 1,
-        completed: Iterable[Completed] = (),
     ) -> None:
         self.config = config
         self.next_id = first_id
         self.pending: Pending | None = None
-        self.retained: deque[Completed] = deque(completed)
+        self.retention = Retention(config.num_retained)
+        self._first_id = first_id
+        self._look_for_orphans = False
         self.schedule = Schedule()
         self.failures_in_row = 0
         self.counts = {"completed": 0, "failed": 0, "in_progress": 0, "restored": 0, "total": 0}
@@ -76,7 +75,11 @@ class CheckpointCoordinator:
     @property
     def last_completed(self) -> Completed | None:
         """The newest one to restore from."""
-        return self.retained[-1] if self.retained else None
+        return self.retention.last
+
+    @property
+    def retained(self) -> deque[Completed]:
+        return self.retention.retained
 
     @property
     def settled(self) -> bool:
@@ -124,9 +127,7 @@ class CheckpointCoordinator:
         elif schedule.ready_since_ms is None:
             schedule.ready_since_ms = now_ms
         schedule.any_running = graph.count(ExecutionState.RUNNING) > 0
-        schedule.final_wanted = ready and any(
-            e.wants_final_checkpoint and e.execution_id not in self._served for e in graph
-        )
+        schedule.final_wanted = ready and not graph.wanting <= self._served
         schedule.requested = bool(self._requests)
         schedule.in_flight = self.pending is not None
 
@@ -139,7 +140,7 @@ class CheckpointCoordinator:
         pending = Pending(checkpoint_id, kind, now_ms, request=request)
         for execution in self._graph:
             pending.expected[execution.execution_id] = (execution.vertex_id, execution.subtask_index)
-            if execution.wants_final_checkpoint:
+            if execution.execution_id in self._graph.wanting:
                 pending.final_of.add(execution.execution_id)
             if execution.state is ExecutionState.FINISHED:
                 pending.handles[execution.execution_id] = execution.final
@@ -153,10 +154,7 @@ class CheckpointCoordinator:
     def _trigger_set(self) -> list[Execution]:
         """Running executions that no barrier will reach: all their upstream finished."""
         return [
-            e
-            for e in self._graph
-            if e.state is ExecutionState.RUNNING
-            and all(u.state is ExecutionState.FINISHED for u in self._graph.upstream(e))
+            e for e in self._graph if e.state is ExecutionState.RUNNING and self._graph.upstream_finished(e)
         ]
 
     def _trigger_orphans(self) -> list[Effect]:
@@ -164,6 +162,9 @@ class CheckpointCoordinator:
         the tasks behind it: those whose upstream finished so are triggered themselves."""
         pending = self.pending
         assert pending is not None
+        if not self._look_for_orphans:
+            return []
+        self._look_for_orphans = False
         return self._trigger(
             [
                 e
@@ -206,19 +207,21 @@ class CheckpointCoordinator:
     def acknowledge(self, ack: CheckpointAcknowledged, now_ms: int) -> tuple[Ack, list[Effect]]:
         pending = self.pending
         if pending is None or pending.checkpoint_id != ack.checkpoint_id:
-            return Ack.DISCARDED, self._discard(ack.handle)
+            return Ack.DISCARDED, self._discard(ack)
         if ack.execution_id not in pending.expected:
-            return Ack.UNKNOWN, self._discard(ack.handle)
+            return Ack.UNKNOWN, self._discard(ack)
         if ack.execution_id in pending.acknowledged or pending.phase is not Phase.ACKNOWLEDGING:
             return Ack.DUPLICATE, []
         pending.take(ack, now_ms)
         return Ack.SUCCESS, self._maybe_store(now_ms)
 
-    def _discard(self, handle: StateHandle) -> list[Effect]:
-        """Delete the object of a late acknowledgement, unless something retained names it."""
-        if handle.key is None or handle.key in self._named():
+    def _discard(self, ack: CheckpointAcknowledged) -> list[Effect]:
+        """Delete the object of a late acknowledgement, unless something retained names it.
+        What belongs to an earlier master's checkpoints is not ours to judge."""
+        key = ack.handle.key
+        if key is None or ack.checkpoint_id < self._first_id or key in self._named():
             return []
-        return [DeleteObjects(frozenset({handle.key}))]
+        return [DeleteObjects(frozenset({key}))]
 
     def decline(self, decline: CheckpointDeclined, now_ms: int) -> list[Effect]:
         pending = self.pending
@@ -242,16 +245,43 @@ class CheckpointCoordinator:
             return []
         return self._abort(reason, now_ms) if pending.phase is Phase.ACKNOWLEDGING else []
 
-    def complete_lost(self) -> None:
+    def complete_lost(self, command_id: str) -> None:
         """A slot may not have heard that a checkpoint is complete: tasks that wait for their
         final one get another."""
         self._served.clear()
+        self.retention.lost(command_id)
+
+    def complete_heard(self, command_id: str) -> list[Effect]:
+        """A slot has heard of it. When all have, what it replaces may go."""
+        return self.retention.subsume(self._in_use()) if self.retention.heard(command_id) else []
+
+    def adopt(self, highest_id: int) -> list[Effect]:
+        """Of tasks that an earlier master left running: confirm the last checkpoint again (its
+        commits may be repeated), abort those that were in flight."""
+        last = self.last_completed
+        first = 0 if last is None else last.checkpoint_id
+        effects: list[Effect] = []
+        if last is not None:
+            effects += self._confirm(last.checkpoint_id)
+        for checkpoint_id in range(first + 1, highest_id + 1):
+            effects += self._to_slots(
+                CheckpointAborted(epoch=self._epoch, checkpoint_id=checkpoint_id), "abort"
+            )
+        return effects
+
+    def _confirm(self, checkpoint_id: int) -> list[Effect]:
+        commands = self._to_slots(
+            CheckpointComplete(epoch=self._epoch, checkpoint_id=checkpoint_id), "complete"
+        )
+        self.retention.told(commands)
+        return list(commands)
 
     def task_finished(self, execution: Execution, now_ms: int) -> list[Effect]:
         """Its final snapshot stands for the acknowledgement that will not come."""
         pending = self.pending
         if pending is None or pending.phase is not Phase.ACKNOWLEDGING:
             return []
+        self._look_for_orphans = True
         if execution.execution_id in pending.expected:
             pending.handles.setdefault(execution.execution_id, execution.final)
         return self._maybe_store(now_ms)
@@ -326,38 +356,30 @@ class CheckpointCoordinator:
         pending = self.pending
         if pending is None or pending.checkpoint_id != entry.checkpoint_id or pending.manifest is None:
             raise InternalError("a logged checkpoint is not the one in flight", got=str(entry))
-        self.retained.append(
+        self.retention.retained.append(
             Completed(pending.checkpoint_id, entry.manifest_key, pending.manifest, pending.kind)
         )
         self.failures_in_row = 0
         self._served |= pending.final_of
         self.counts["completed"] += 1
         self._end("COMPLETED", now_ms, path=entry.manifest_key)
-        effects = self._to_slots(
-            CheckpointComplete(epoch=self._epoch, checkpoint_id=entry.checkpoint_id), "complete"
-        )
+        effects = self._confirm(entry.checkpoint_id)
         effects.append(
             Notify("checkpoint", {"job_id": self._graph.job_id, "checkpoint_id": entry.checkpoint_id})
         )
-        return effects + self._subsume()
+        if self.retention.all_heard:  # nobody is left to tell
+            effects += self.retention.subsume(self._in_use())
+        return effects
+
+    def _in_use(self) -> set[str]:
+        """Objects of the checkpoint in flight, and final snapshots that later ones take over."""
+        handles = [e.final for e in self._graph]
+        if self.pending is not None:
+            handles += self.pending.handles.values()
+        return {key for handle in handles if handle is not None for key in handle.keys}
 
     def _named(self) -> set[str]:
-        named = {key for c in self.retained for key in c.manifest.object_keys()}
-        if self.pending is not None:
-            named |= {h.key for h in self.pending.handles.values() if h and h.key}
-        return named | {e.final.key for e in self._graph if e.final is not None and e.final.key}
-
-    def _subsume(self) -> list[Effect]:
-        """Drop the oldest periodic checkpoints beyond ``num_retained``; savepoints stay."""
-        periodic = [c for c in self.retained if c.kind == "checkpoint"]
-        dropped = periodic[: -self.config.num_retained]
-        if not dropped:
-            return []
-        self.retained = deque(c for c in self.retained if c not in dropped)
-        named = self._named()
-        keys = {c.manifest_key for c in dropped}
-        keys |= {key for c in dropped for key in c.manifest.object_keys() if key not in named}
-        return [DeleteObjects(frozenset(keys))]
+        return self.retention.named() | self._in_use()
 
     # -- ending --------------------------------------------------------------------------
 
@@ -384,8 +406,8 @@ class CheckpointCoordinator:
         self._stopping = False
         own = pending.own_keys()
         self._end("FAILED", now_ms, failure=reason)
-        effects = self._to_slots(
-            CheckpointAborted(epoch=self._epoch, checkpoint_id=pending.checkpoint_id), "abort"
+        effects: list[Effect] = list(
+            self._to_slots(CheckpointAborted(epoch=self._epoch, checkpoint_id=pending.checkpoint_id), "abort")
         )
         named = self._named()
         leftover = frozenset(key for key in own if key not in named)
@@ -428,7 +450,7 @@ class CheckpointCoordinator:
         self.schedule.last_end_ms = now_ms
         self.schedule.last_failed = status == "FAILED"
 
-    def _to_slots(self, command: CheckpointComplete | CheckpointAborted, word: str) -> list[Effect]:
+    def _to_slots(self, command: CheckpointComplete | CheckpointAborted, word: str) -> list[Command]:
         slots = {
             (e.taskmanager_id, e.allocation_id)
             for e in self._graph
@@ -469,11 +491,7 @@ class CheckpointCoordinator:
                 problems.append("a snapshot of an execution that does not take part")
             if pending.phase is not Phase.ACKNOWLEDGING and len(pending.handles) != len(pending.expected):
                 problems.append("stored before every subtask acknowledged")
-        ids = [c.checkpoint_id for c in self.retained]
-        if ids != sorted(set(ids)):
-            problems.append(f"retained checkpoints are out of order: {ids}")
-        if sum(c.kind == "checkpoint" for c in self.retained) > self.config.num_retained:
-            problems.append(f"more than {self.config.num_retained} retained: {ids}")
+        problems += self.retention.problems()
         if self.counts["in_progress"] != (pending is not None):
             problems.append(f"counts {self.counts} do not fit")
         if problems:

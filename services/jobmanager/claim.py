@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from services.jobmanager.effects import Command, Declare, Effect, FindAllocations
-from services.jobmanager.slots import SlotPool, slots_needed, waiting_for
+from services.jobmanager.slots import SlotPool, waiting_for
 
 if TYPE_CHECKING:
-    from penstock.jobgraph import JobGraph
     from services.jobmanager.effects import Declared
     from services.jobmanager.orders import Orders
+    from services.jobmanager.regions import Layout
 
 #: How often the need for slots is declared again (it is also the job's heartbeat).
 DECLARE_MS = 2_000
@@ -22,11 +22,13 @@ SURPLUS_MS = 1_500
 class SlotClaim:
     """``declare_ms``: when the need is to be declared next."""
 
-    def __init__(self, graph: JobGraph, orders: Orders) -> None:
-        self._graph = graph
+    def __init__(self, layout: Layout, orders: Orders) -> None:
+        self._layout = layout
         self._orders = orders
-        self.pool = SlotPool(slots_needed(graph))
+        self.pool = SlotPool(layout.slots_needed)
         self.declare_ms = 0
+        #: since when the cluster has fewer slots than keeping the regions apart takes
+        self._scarce_ms: int | None = None
         self._total: int | None = None
         self._free: int | None = None
         self._surplus_ms: int | None = None
@@ -52,6 +54,28 @@ class SlotClaim:
             return [FindAllocations()]
         return []
 
+    def too_few_to_keep_apart(self, answer: Declared, now_ms: int, patience_ms: int) -> bool:
+        """Slots are missing only because the regions are kept apart, for so long by now."""
+        if not (self._layout.can_join and answer.missing):
+            self._scarce_ms = None
+            return False
+        self._scarce_ms = now_ms if self._scarce_ms is None else self._scarce_ms
+        return now_ms - self._scarce_ms >= patience_ms
+
+    def join(self) -> list[Effect]:
+        """The regions share slots from now on: what is too many goes back."""
+        self._layout.join()
+        self._scarce_ms = None
+        self.pool.needed = self._layout.slots_needed
+        self.pool.forget_places()
+        extra = self.pool.surplus()
+        for held in extra:
+            self.pool.remove(held.allocation_id)
+        return [
+            Declare(self.pool.needed),
+            *(self._orders.free(held.taskmanager_id, held.allocation_id) for held in extra),
+        ]
+
     def found(self, allocations: tuple[tuple[str, str], ...]) -> list[Effect]:
         """Give back slots that count as ours and that we do not hold (an earlier master's,
         or an offer that was lost): the resource manager would not give us others."""
@@ -65,7 +89,7 @@ class SlotClaim:
         """What is missing, in a sentence."""
         if not self.pool.missing:
             return None
-        return waiting_for(self._graph, self.pool.missing, total=self._total, free=self._free)
+        return waiting_for(self._layout, self.pool.missing, total=self._total, free=self._free)
 
     # -- the end -------------------------------------------------------------------------
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, Union
 
-from penstock.messages.cluster import DeploySlot, FreeSlot, JobDetails, LogEntry, SlotCommand
+from penstock.messages.cluster import DeploySlot, FreeSlot, JobDetails, LogEntry, SlotCommand, ToTaskManagers
 from penstock.messages.manifest import CheckpointManifest
 from penstock.messages.states import JobStatus
 from services.common.core import After, Answer, Asked, EffectFailed
@@ -69,6 +69,11 @@ class Allocations:
 
 
 @dataclass(frozen=True, slots=True)
+class NotAnnounced:
+    """The bus is away: nobody heard."""
+
+
+@dataclass(frozen=True, slots=True)
 class LogAppended:
     entry: LogEntry
     number: int
@@ -110,8 +115,8 @@ class Deposed:
 
 
 Event = Union[
-    Asked, Begin, Wakeup, CommandDone, CommandLost, Declared, NotDeclared, Allocations, LogAppended, ManifestStored,
-    ManifestNotStored, ManifestLoaded, ManifestUnreadable, Archived, Deposed, EffectFailed,
+    Asked, Begin, Wakeup, CommandDone, CommandLost, Declared, NotDeclared, Allocations, NotAnnounced, LogAppended,
+    ManifestStored, ManifestNotStored, ManifestLoaded, ManifestUnreadable, Archived, Deposed, EffectFailed,
 ]  # fmt: skip
 
 # -- effects -----------------------------------------------------------------------------
@@ -135,6 +140,13 @@ class Declare:
 @dataclass(frozen=True, slots=True)
 class FindAllocations:
     """Ask the resource manager which slots are the job's → Allocations."""
+
+
+@dataclass(frozen=True, slots=True)
+class Announce:
+    """To all task managers; nobody answers. → NotAnnounced, or nothing."""
+
+    message: ToTaskManagers
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,6 +206,6 @@ class Stop:
 
 
 Effect = Union[
-    Answer, After, Command, Declare, FindAllocations, AppendLog, StoreManifest, LoadManifest,
-    DeleteObjects, Archive, Notify, Stop,
+    Answer, After, Command, Declare, FindAllocations, Announce, AppendLog, StoreManifest,
+    LoadManifest, DeleteObjects, Archive, Notify, Stop,
 ]  # fmt: skip

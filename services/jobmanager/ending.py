@@ -30,9 +30,10 @@ class Ending:
         job.due.restart_ms = job.due.coordinator_ms = None
         job.set_status(_J.FAILING if status is _J.FAILED else _J.CANCELLING, now_ms)
         job.stage = Stage.STOPPING
+        job.affected = job.layout.all
         job.final = (status, error)
         job.due.stop_latest_ms = now_ms + CANCEL_GRACE_MS
-        return job.coordinator.abandon("the job stops", now_ms) + job.cancel_tasks(now_ms)
+        return job.coordinator.abandon("the job stops", now_ms) + job.cancel_tasks(job.layout.all, now_ms)
 
     def maybe_stopped(self, now_ms: int) -> list[fx.Effect]:
         job = self._job
@@ -74,6 +75,8 @@ class Ending:
         keep = {c.manifest_key for c in kept} | {key for c in kept for key in c.manifest.object_keys()}
         return [
             fx.Declare(0),
+            # Whoever has a slot of the job that we do not hold, from a master before us.
+            fx.Announce(msg.JobOver(job_id=job.job_id, epoch=job.settings.epoch)),
             fx.Notify("job", {"job_id": job.job_id, "name": job.job_graph.name, "status": job.status.value}),
             fx.Archive(
                 job_details(job),

@@ -14,12 +14,13 @@ from typing import TYPE_CHECKING, Any
 
 from penstock.errors import InternalError
 from penstock.messages.states import EXECUTION_TRANSITIONS, ExecutionState
-from services.jobmanager.topology import upstream_of
+from services.jobmanager.topology import Inputs
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Mapping
 
     from penstock.jobgraph import JobGraph, JobVertex
+    from penstock.messages.cluster import TaskReport
     from penstock.messages.slot import ErrorInfo, StateHandle, TaskMetrics, TaskStateChanged
 
 _E = ExecutionState
@@ -56,8 +57,6 @@ class Execution:
     error: ErrorInfo | None = None
     #: last snapshot, of a FINISHED execution
     final: StateHandle | None = None
-    #: has read all its input and waits for a checkpoint to commit its output
-    wants_final_checkpoint: bool = False
     metrics: TaskMetrics | None = None
 
     def transition(self, state: ExecutionState, now_ms: int) -> Update:
@@ -78,8 +77,8 @@ def execution_id(job_id: str, vertex_id: str, subtask_index: int, attempt: int) 
 
 
 class ExecutionGraph:
-    """All subtasks of a job in their current attempt (global failover: one number for
-    all, the job attempt)."""
+    """All subtasks of a job. An attempt is the job's: what restarts together has one number,
+    what ran on meanwhile keeps its own; ``job_attempt`` is the latest."""
 
     def __init__(self, job_id: str, job_graph: JobGraph) -> None:
         self.job_id = job_id
@@ -87,43 +86,74 @@ class ExecutionGraph:
         self.job_attempt = 0
         self._by_id: dict[str, Execution] = {}
         self._by_vertex: dict[str, list[Execution]] = {v.id: [] for v in job_graph.vertices}
-        self._upstream: dict[tuple[str, int], list[tuple[str, int]]] = {
-            (vertex.id, index): upstream_of(job_graph, vertex.id, index)
-            for vertex in job_graph.vertices
-            for index in range(vertex.parallelism)
-        }
+        self._by_allocation: dict[str, list[Execution]] = {}
+        self._inputs = Inputs(job_graph)
         self._counts: Counter[ExecutionState] = Counter()
+        #: vertex id → how many of its subtasks have finished
+        self._finished: Counter[str] = Counter()
+        #: have read all their input and wait for a checkpoint to commit their output
+        self.wanting: set[str] = set()
 
     # -- the attempt ---------------------------------------------------------------------
 
-    def new_attempt(self, job_attempt: int, now_ms: int) -> None:
-        """Replace every execution by a CREATED one of ``job_attempt``."""
+    def new_attempt(self, job_attempt: int, now_ms: int, vertices: Iterable[str] | None = None) -> None:
+        """Replace the executions of ``vertices`` (None: all) by CREATED ones of ``job_attempt``."""
         if job_attempt <= self.job_attempt:
             raise InternalError(
                 "job attempts only grow", expected=f"more than {self.job_attempt}", got=str(job_attempt)
             )
-        if any(not e.state.terminal for e in self):
+        wanted = [v.id for v in self.job_graph.vertices] if vertices is None else list(vertices)
+        if any(not e.state.terminal for v in wanted for e in self._by_vertex[v]):
             raise InternalError("a new attempt while executions of the old one live", got=self.summary())
+        for vertex_id in wanted:
+            self._replace(vertex_id, job_attempt, now_ms)
         self.job_attempt = job_attempt
-        self._by_id.clear()
-        for vertex in self.job_graph.vertices:
-            self._by_vertex[vertex.id] = [
-                Execution(
-                    execution_id(self.job_id, vertex.id, index, job_attempt),
-                    vertex.id,
-                    index,
-                    job_attempt,
-                    timestamps={_E.CREATED.value: now_ms},
-                )
-                for index in range(vertex.parallelism)
-            ]
-            self._by_id.update((e.execution_id, e) for e in self._by_vertex[vertex.id])
-        self._counts = Counter({_E.CREATED: len(self._by_id)})
+
+    def resume(self, attempts: Mapping[str, int], now_ms: int) -> None:
+        """Attempts (by vertex) that an earlier master began: what became of them is not known."""
+        for vertex_id, attempt in attempts.items():
+            self._replace(vertex_id, attempt, now_ms)
+        self.job_attempt = max(attempts.values(), default=0)
+
+    def _replace(self, vertex_id: str, attempt: int, now_ms: int) -> None:
+        for old in self._by_vertex[vertex_id]:
+            del self._by_id[old.execution_id]
+            self._counts[old.state] -= 1
+            self.wanting.discard(old.execution_id)
+            self._unplace(old)
+        self._finished[vertex_id] = 0
+        executions = [
+            Execution(
+                execution_id(self.job_id, vertex_id, index, attempt),
+                vertex_id,
+                index,
+                attempt,
+                timestamps={_E.CREATED.value: now_ms},
+            )
+            for index in range(self.job_graph.vertex(vertex_id).parallelism)
+        ]
+        self._by_vertex[vertex_id] = executions
+        self._by_id.update((e.execution_id, e) for e in executions)
+        self._counts[_E.CREATED] += len(executions)
+
+    def place(self, execution: Execution, allocation_id: str, taskmanager_id: str) -> None:
+        self._unplace(execution)
+        execution.allocation_id, execution.taskmanager_id = allocation_id, taskmanager_id
+        self._by_allocation.setdefault(allocation_id, []).append(execution)
+
+    def _unplace(self, execution: Execution) -> None:
+        if execution.allocation_id is None:
+            return
+        there = self._by_allocation[execution.allocation_id]
+        there.remove(execution)
+        if not there:
+            del self._by_allocation[execution.allocation_id]
 
     # -- reading -------------------------------------------------------------------------
 
     def __iter__(self) -> Iterator[Execution]:
-        return iter(self._by_id.values())
+        for executions in self._by_vertex.values():
+            yield from executions
 
     def __len__(self) -> int:
         return len(self._by_id)
@@ -139,13 +169,29 @@ class ExecutionGraph:
         for vertex in self.job_graph.vertices:
             yield vertex, self._by_vertex[vertex.id]
 
-    def upstream(self, execution: Execution) -> list[Execution]:
+    def of(self, vertices: Iterable[str]) -> Iterator[Execution]:
+        for vertex_id in vertices:
+            yield from self._by_vertex[vertex_id]
+
+    def upstream(self, execution: Execution) -> Iterator[Execution]:
         """Executions with a channel to this one."""
-        found = self._upstream[execution.vertex_id, execution.subtask_index]
-        return [self._by_vertex[vertex_id][index] for vertex_id, index in found]
+        for source, indices in self._inputs.of(execution.vertex_id, execution.subtask_index):
+            for index in indices:
+                yield self._by_vertex[source][index]
+
+    def upstream_finished(self, execution: Execution) -> bool:
+        """No barrier will reach it: every execution with a channel to it has finished."""
+        for source, indices in self._inputs.of(execution.vertex_id, execution.subtask_index):
+            if self._finished[source] == len(self._by_vertex[source]):
+                continue
+            if len(indices) == len(self._by_vertex[source]):
+                return False
+            if any(self._by_vertex[source][i].state is not _E.FINISHED for i in indices):
+                return False
+        return True
 
     def in_allocation(self, allocation_id: str) -> list[Execution]:
-        return [e for e in self if e.allocation_id == allocation_id]
+        return list(self._by_allocation.get(allocation_id, ()))
 
     def count(self, *states: ExecutionState) -> int:
         return sum(self._counts[state] for state in states)
@@ -174,7 +220,27 @@ class ExecutionGraph:
         if answer is Update.APPLIED:
             self._counts[before] -= 1
             self._counts[state] += 1
+            if state is _E.FINISHED:
+                self._finished[execution.vertex_id] += 1
+            if state.terminal:
+                self.wanting.discard(execution.execution_id)
         return answer
+
+    def wants_final_checkpoint(self, execution: Execution) -> None:
+        if not execution.state.terminal:
+            self.wanting.add(execution.execution_id)
+
+    def adopt(self, execution: Execution, report: TaskReport, now_ms: int) -> None:
+        """Take over what an earlier master's task has come to."""
+        self._counts[execution.state] -= 1
+        self._counts[report.state] += 1
+        execution.state = report.state
+        execution.timestamps[report.state.value] = now_ms
+        execution.final = report.final
+        if report.state is _E.FINISHED:
+            self._finished[execution.vertex_id] += 1
+        if report.wants_final_checkpoint:
+            self.wants_final_checkpoint(execution)
 
     def transition_all(
         self, executions: Iterable[Execution], state: ExecutionState, now_ms: int
@@ -184,17 +250,13 @@ class ExecutionGraph:
 
     def report(self, report: TaskStateChanged) -> Update:
         """A task's own report of its state."""
-        if report.job_attempt != self.job_attempt:
-            return Update.LATE if report.job_attempt < self.job_attempt else Update.UNKNOWN
         execution = self._by_id.get(report.execution_id)
         if execution is None:
-            return Update.UNKNOWN
+            return Update.LATE if report.job_attempt < self.job_attempt else Update.UNKNOWN
         answer = self.transition(execution, report.state, report.timestamp_ms)
         if answer is Update.APPLIED:
             execution.error = report.error
             execution.final = report.final
-            if report.state.terminal:
-                execution.wants_final_checkpoint = False
         return answer
 
     def validate_state(self) -> None:
@@ -207,15 +269,24 @@ class ExecutionGraph:
             if executions and len(executions) != vertex.parallelism:
                 problems.append(f"vertex {vertex.id} has {len(executions)} of {vertex.parallelism} subtasks")
             for index, execution in enumerate(executions):
-                if execution.subtask_index != index or execution.attempt != self.job_attempt:
+                if execution.subtask_index != index or execution.attempt > self.job_attempt:
                     problems.append(f"{execution.execution_id} stands at {vertex.id}[{index}]")
                 deployed = execution.state not in (_E.CREATED, _E.SCHEDULED, _E.CANCELED, _E.FAILED)
                 if deployed and execution.allocation_id is None and execution.state is not _E.CANCELING:
                     problems.append(f"{execution.execution_id} is {execution.state.value} without a slot")
                 if execution.final is not None and execution.state is not _E.FINISHED:
                     problems.append(f"{execution.execution_id} has a final snapshot and is not FINISHED")
+                if execution.execution_id in self.wanting and execution.state.terminal:
+                    problems.append(f"{execution.execution_id} has ended and wants a checkpoint")
                 if execution.state.value not in execution.timestamps:
                     problems.append(f"{execution.execution_id} entered {execution.state.value} at no time")
+        for vertex, executions in self.vertices():
+            finished = sum(e.state is _E.FINISHED for e in executions)
+            if finished != self._finished[vertex.id]:
+                problems.append(f"{vertex.id}: {self._finished[vertex.id]} finished, not {finished}")
+        placed = {e.execution_id for there in self._by_allocation.values() for e in there}
+        if placed != {e.execution_id for e in self if e.allocation_id is not None}:
+            problems.append("executions are not in the slots that they should be in")
         if problems:
             raise InternalError("execution graph: " + "; ".join(problems))
 

@@ -1,4 +1,4 @@
-"""Failures: whether, when and from what the job starts again. Pure."""
+"""Failures: whether, when and from what the job, or a part of it, starts again. Pure."""
 
 from __future__ import annotations
 
@@ -11,6 +11,8 @@ from services.jobmanager.restart import GiveUp, Restart
 from services.jobmanager.stages import Stage
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from penstock.messages.slot import ErrorInfo
     from services.jobmanager import effects as fx
     from services.jobmanager.ending import Ending
@@ -31,11 +33,22 @@ class Failover:
         self._ending = ending
 
     def fail(
-        self, info: ErrorInfo, now_ms: int, *, task: str | None = None, location: str | None = None
+        self,
+        info: ErrorInfo,
+        now_ms: int,
+        *,
+        vertices: Iterable[str] | None = None,
+        task: str | None = None,
+        location: str | None = None,
     ) -> list[fx.Effect]:
-        """Something of the running attempt failed: restart, or fail the job."""
+        """Something of ``vertices`` (None: of the whole job) failed: restart what is connected
+        with them, or fail the job."""
         job = self._job
-        first = job.stage in (Stage.WAITING, Stage.ANNOUNCING, Stage.DEPLOYED)
+        hit = job.layout.all if vertices is None else job.layout.unit(vertices)
+        known = job.stage is Stage.BACKING_OFF and hit <= job.affected
+        first = not known and job.stage in (
+            Stage.WAITING, Stage.ANNOUNCING, Stage.DEPLOYED, Stage.BACKING_OFF,
+        )  # fmt: skip
         job.exceptions.add(
             info, now_ms, job_attempt=job.job_attempt, task=task, location=location, concurrent=not first
         )
@@ -46,16 +59,29 @@ class Failover:
         job.due.coordinator_ms = None
         match decision:
             case Restart(delay_ms):
-                job.set_status(_J.RESTARTING, now_ms)
-                job.stage = Stage.BACKING_OFF
-                job.due.restart_ms = now_ms + delay_ms
-                job.due.restart_latest_ms = now_ms + max(delay_ms, RESTART_GRACE_MS)
-                return effects + job.cancel_tasks(now_ms)
+                return effects + self._back_off(hit, delay_ms, now_ms)
             case GiveUp(reason):
                 entry = job.exceptions.latest
                 if entry is not None:
                     entry["not_restarted"] = reason
                 return effects + self._ending.stop(_J.FAILED, info.error, now_ms)
+
+    def _back_off(self, hit: frozenset[str], delay_ms: int, now_ms: int) -> list[fx.Effect]:
+        job, due = self._job, self._job.due
+        # What is being restarted already starts together with what failed now.
+        job.affected = hit if job.stage is Stage.DEPLOYED else job.affected | hit
+        job.set_status(_J.RESTARTING, now_ms)
+        job.stage = Stage.BACKING_OFF
+        due.restart_ms = max(due.restart_ms or 0, now_ms + delay_ms)
+        due.restart_latest_ms = max(due.restart_latest_ms or 0, now_ms + max(delay_ms, RESTART_GRACE_MS))
+        return job.cancel_tasks(job.affected, now_ms)
+
+    def restart_all(self, now_ms: int) -> list[fx.Effect]:
+        """Nothing failed, but what runs has to move: at once, and not counted."""
+        job = self._job
+        effects = job.coordinator.abandon("the job is placed anew", now_ms)
+        job.due.coordinator_ms = None
+        return effects + self._back_off(job.layout.all, 0, now_ms)
 
     def maybe_restart(self, now_ms: int) -> list[fx.Effect]:
         job = self._job
@@ -64,11 +90,12 @@ class Failover:
         assert due.restart_latest_ms is not None
         if now_ms < due.restart_ms or not job.coordinator.settled:
             return []
-        if not job.graph.all_terminal:
+        live = [e for e in job.graph.of(job.affected) if not e.state.terminal]
+        if live:
             if now_ms < due.restart_latest_ms and not job.only_stalled_left():
                 return []
             # Their processes are ended by the new deployment; nobody waits for them.
-            job.graph.transition_all(list(job.graph), _E.CANCELED, now_ms)
+            job.graph.transition_all(live, _E.CANCELED, now_ms)
         due.restart_ms = due.restart_latest_ms = None
         job.restarts += 1
         self._starting.choose_restore(job.coordinator.last_completed)
@@ -98,7 +125,8 @@ class Failover:
         where = f"task manager {held.taskmanager_id}" if held else f"allocation {allocation_id}"
         info = slot_msg.ErrorInfo(error=loss(reason, exit_code, task=task, where=where))
         if failed:
-            return effects + self.fail(info, now_ms, task=task, location=location)
+            vertices = {e.vertex_id for e in failed}
+            return effects + self.fail(info, now_ms, vertices=vertices, task=task, location=location)
         job.exceptions.add_cause(info, now_ms, job_attempt=job.job_attempt, task=task, location=location)
         given_up = job.failures.cause(info.error, job.restored_checkpoint_id)
         if given_up is None or job.stage is not Stage.BACKING_OFF:

@@ -34,7 +34,9 @@ class Story:
 def read_story(entries: Iterable[tuple[int, LogEntry]], num_retained: int) -> Story:
     accepted: JobAccepted | None = None
     terminal: Terminal | None = None
-    attempt = highest = 0
+    attempt = highest = slots = 0
+    base: tuple[int, int] = (0, 0)
+    vertices: dict[str, tuple[int, int]] = {}
     completed: list[CheckpointCompleted] = []
     for _, entry in entries:
         match entry:
@@ -43,6 +45,12 @@ def read_story(entries: Iterable[tuple[int, LogEntry]], num_retained: int) -> St
             case Restored():
                 attempt = max(attempt, entry.job_attempt)
                 highest = max(highest, entry.checkpoint_id)
+                slots = entry.slots
+                started = (entry.job_attempt, entry.checkpoint_id)
+                if entry.vertices:
+                    vertices = {**vertices, **dict.fromkeys(entry.vertices, started)}
+                else:
+                    base, vertices = started, {}
             case CheckpointCompleted():
                 completed.append(entry)
                 highest = max(highest, entry.checkpoint_id)
@@ -56,6 +64,10 @@ def read_story(entries: Iterable[tuple[int, LogEntry]], num_retained: int) -> St
         terminal=terminal,
         inherited=Inherited(
             job_attempt=attempt,
+            base=base,
+            vertices=vertices,
+            slots=slots,
+            checkpoints_completed=len(completed),
             highest_checkpoint_id=highest,
             completed=tuple((c.checkpoint_id, c.manifest_key, c.kind) for c in usable),
             accepted_ms=accepted.timestamp_ms if accepted else 0,

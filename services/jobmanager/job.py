@@ -11,10 +11,10 @@ import secrets
 from typing import TYPE_CHECKING, Any
 
 from penstock import config as conf
-from penstock.bus import serve_typed
+from penstock.bus import publish, serve_typed
 from penstock.errors import BrokerError, FencedError, PenstockError
 from penstock.jobgraph.graph import decode_job_graph
-from penstock.messages.cluster import JobDetails, ToJobMaster
+from penstock.messages.cluster import JobDetails, JobOver, ToJobMaster
 from penstock.messages.layout import archive_key, checkpoints_prefix
 from penstock.messages.slot import StorageSettings
 from penstock.messages.states import JobStatus
@@ -101,7 +101,7 @@ class Job:
             await log.lead(self._context.service_id, self._context.clock.now_ms())
         story = self._story(log)
         if story.terminal is not None:
-            await self._tidy(story, story.terminal)
+            await self._tidy(log, story, story.terminal)
             self._on_over(self.job_id, True)
             return
         await self._begin_reign(log, story)
@@ -142,6 +142,7 @@ class Job:
             log=log,
             clock=context.clock,
             logger=context.log,
+            leads=self.election.still_leading,
             on_stop=self._stopped,
         )
         settings = Settings(
@@ -208,8 +209,15 @@ class Job:
             self._reign.log.epoch = 0  # never resumed
         self.election.resign()
 
-    async def _tidy(self, story: Story, terminal: Terminal) -> None:
-        """The job ended, but its master did before it had kept the details."""
+    async def _tidy(self, log: DecisionLog, story: Story, terminal: Terminal) -> None:
+        """The job ended, but its master did before it had kept the details and given the slots
+        back."""
+        context = self._context
+        over = JobOver(job_id=self.job_id, epoch=max(log.latest_epoch, terminal.epoch))
+        try:
+            await publish(context.transport, context.subjects.to_taskmanagers(over), over)
+        except BrokerError as err:
+            context.log.warning("no task manager was told", job=self.job_id, error=err.message)
         try:
             await self._store.get(archive_key(self.job_id))
         except KeyError:

@@ -13,10 +13,13 @@ from services.jobmanager.claim import SlotClaim
 from services.jobmanager.exceptions import ExceptionHistory
 from services.jobmanager.execution_graph import ExecutionGraph
 from services.jobmanager.orders import Orders
+from services.jobmanager.regions import Layout
 from services.jobmanager.restart import FailureHandler
 from services.jobmanager.stages import Deadlines, Stage
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from penstock.jobgraph import JobGraph
     from penstock.messages.slot import StateHandle
     from services.jobmanager import effects as fx
@@ -42,7 +45,10 @@ class JobState:
         self.end_ms: int | None = None
         self.graph = ExecutionGraph(job_id, job_graph)
         self.orders = Orders(job_id, settings.epoch)
-        self.claim = SlotClaim(job_graph, self.orders)
+        self.layout = Layout(job_graph, settings.config)
+        self.claim = SlotClaim(self.layout, self.orders)
+        #: vertices that are being (re)started; the others run on
+        self.affected: frozenset[str] = self.layout.all
         self.coordinator = CheckpointCoordinator(
             job_graph.name,
             self.graph,
@@ -70,6 +76,8 @@ class JobState:
 
     @property
     def waiting_for(self) -> str | None:
+        if self.stage is Stage.ADOPTING:
+            return "a new job manager is finding out what of the job runs"
         return self.claim.waiting_for() if self.stage is Stage.WAITING else None
 
     def set_status(self, status: JobStatus, now_ms: int) -> None:
@@ -97,9 +105,9 @@ class JobState:
         assert held is not None
         return held.taskmanager_id
 
-    def cancel_tasks(self, now_ms: int) -> list[fx.Effect]:
-        """Tell every slot with live tasks to cancel them."""
-        live = [e for e in self.graph if not e.state.terminal]
+    def cancel_tasks(self, vertices: Iterable[str], now_ms: int) -> list[fx.Effect]:
+        """Tell every slot with live tasks of ``vertices`` to cancel its tasks."""
+        live = [e for e in self.graph.of(vertices) if not e.state.terminal]
         slots = {(e.taskmanager_id, e.allocation_id) for e in live if e.allocation_id}
         effects: list[fx.Effect] = []
         for execution in live:
@@ -113,7 +121,7 @@ class JobState:
 
     def only_stalled_left(self) -> bool:
         """What has not ended hangs in a step and will take no order: end its process."""
-        return all(e.state.terminal or e.allocation_id in self.stalled for e in self.graph)
+        return all(e.state.terminal or e.allocation_id in self.stalled for e in self.graph.of(self.affected))
 
     def validate_state(self) -> None:
         """InternalError when an invariant is broken; called after every step in tests."""

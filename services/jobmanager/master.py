@@ -3,6 +3,9 @@ answers effects; the ``After`` among them comes back when something is due witho
 
 ::
 
+    adopting ──→ deployed (a job that runs: below)
+        │ nothing runs any more
+        ▼
     restoring ─→ waiting for slots ─→ announcing ─→ deployed ─→ closing ─→ archiving ─→ gone
      (manifests)   (job CREATED)      (Restored       │  ↑      (Terminal
                         ↑               in the log)   │  │       in the log)
@@ -22,6 +25,7 @@ from penstock.messages import cluster as msg
 from penstock.messages import slot as slot_msg
 from penstock.messages.states import ExecutionState, JobStatus
 from services.jobmanager import effects as fx
+from services.jobmanager.adopting import Adopting
 from services.jobmanager.checkpoints import Request
 from services.jobmanager.ending import Ending
 from services.jobmanager.failover import Failover
@@ -37,6 +41,10 @@ if TYPE_CHECKING:
 _E = ExecutionState
 _J = JobStatus
 
+#: A part of the job that cannot start because the others have slots of their own waits so
+#: long for more; then the whole job is placed in fewer.
+JOIN_AFTER_MS = 10_000
+
 
 class JobMasterCore(JobState):
     def __init__(
@@ -47,6 +55,10 @@ class JobMasterCore(JobState):
         self._starting = Starting(self, self._ending, inherited)
         self._failover = Failover(self, self._starting, self._ending)
         self._reports = Reports(self, self._failover)
+        self._adopting = Adopting(self, self._starting, self._failover, inherited)
+        self._may_run = inherited.job_attempt > 0
+        #: savepoints asked for while it was not known yet what runs
+        self._deferred: list[tuple[int, msg.TriggerSavepoint]] = []
 
     # -- the step ------------------------------------------------------------------------
 
@@ -70,7 +82,7 @@ class JobMasterCore(JobState):
             case fx.Asked(token, message):
                 return self._received(token, message, now_ms)
             case fx.Begin():
-                return self._starting.begin(now_ms)
+                return self._adopting.begin(now_ms) if self._may_run else self._starting.load()
             case fx.Wakeup():
                 self.due.timer_ms = None
                 return []
@@ -79,11 +91,16 @@ class JobMasterCore(JobState):
             case fx.CommandLost(command, reason):
                 return self._command_lost(command, reason, now_ms)
             case fx.Declared():
-                return self._starting.declared(event, now_ms)
+                return self._declared(event, now_ms)
             case fx.NotDeclared(needed):
                 return self.claim.give_back() if needed == 0 else []
             case fx.Allocations(found):
-                return self.claim.found(found)
+                return (
+                    self._adopting.found(found) if self.stage is Stage.ADOPTING else self.claim.found(found)
+                )
+            case fx.NotAnnounced():
+                self._adopting.not_announced(now_ms)
+                return []
             case fx.LogAppended(entry, _):
                 return self._logged(entry, now_ms)
             case fx.ManifestStored(checkpoint_id):
@@ -91,10 +108,10 @@ class JobMasterCore(JobState):
             case fx.ManifestNotStored(checkpoint_id, reason):
                 return self.coordinator.manifest_not_stored(checkpoint_id, reason, now_ms)
             case fx.ManifestLoaded(key, manifest):
-                return self._starting.loaded(key, manifest, now_ms)
+                return self._starting.loaded(key, manifest)
             case fx.ManifestUnreadable(key, error):
                 self.note(error, now_ms, task=f"checkpoint {key}")
-                return self._starting.loaded(key, None, now_ms)
+                return self._starting.loaded(key, None)
             case fx.Archived():
                 self.archived = True
                 return []
@@ -111,6 +128,8 @@ class JobMasterCore(JobState):
         limits = (due.restart_ms, due.restart_latest_ms, due.stop_latest_ms)
         # A limit that has passed waits for an event (an answer of the log), not for the clock.
         times = [due.coordinator_ms, *(t for t in limits if t is not None and t > now_ms)]
+        if self.stage is Stage.ADOPTING:
+            times.append(due.adopt_ms)
         if self.stage in CLAIMING:
             times.append(self.claim.declare_ms)
         return min((t for t in times if t is not None), default=None)
@@ -133,6 +152,10 @@ class JobMasterCore(JobState):
         while stage is not self.stage:  # one thing may make the next possible
             stage = self.stage
             match stage:
+                case Stage.ADOPTING:
+                    effects += self._adopt(now_ms)
+                case Stage.RESTORING:
+                    effects += self._starting.restore(now_ms) if self._starting.all_loaded else []
                 case Stage.WAITING:
                     effects += self._starting.announce(now_ms) if self.pool.missing == 0 else []
                 case Stage.DEPLOYED:
@@ -144,6 +167,23 @@ class JobMasterCore(JobState):
                 case Stage.ARCHIVING:
                     effects += self._ending.maybe_gone()
         return effects
+
+    def _adopt(self, now_ms: int) -> list[fx.Effect]:
+        waiting = self._adopting.progress(now_ms)
+        if waiting is not None:
+            return waiting
+        effects = self._adopting.conclude(now_ms)
+        deferred, self._deferred = self._deferred, []
+        return effects + [fx.Answer(token, self._savepoint(message)) for token, message in deferred]
+
+    def _declared(self, answer: fx.Declared, now_ms: int) -> list[fx.Effect]:
+        if answer.needed == 0:
+            return self.claim.give_back()
+        if self.stage is Stage.WAITING:
+            alone = self.affected == self.layout.all
+            if self.claim.too_few_to_keep_apart(answer, now_ms, 0 if alone else JOIN_AFTER_MS):
+                return self.claim.join() + ([] if alone else self._failover.restart_all(now_ms))
+        return self.claim.declared(answer, now_ms)
 
     def _run(self, now_ms: int) -> list[fx.Effect]:
         """Checkpoints, and the end."""
@@ -174,10 +214,12 @@ class JobMasterCore(JobState):
 
                 return [fx.Answer(token, job_details(self))]
             case msg.OfferSlots():
-                return [fx.Answer(token, msg.OfferReply(accepted=self._offered(message)))]
+                ack, effects = self._offered(message, now_ms)
             case msg.SlotReport():
-                effects: list[fx.Effect] = []
+                effects = []
                 for report in message.reports:
+                    if self.stage is Stage.ADOPTING and self._adopting.early(report, message):
+                        continue
                     effects += self._reports.take(report, message, now_ms)
             case msg.SlotLost():
                 effects = self._failover.slot_lost(
@@ -189,6 +231,9 @@ class JobMasterCore(JobState):
                     effects += self._failover.slot_lost(held.allocation_id, message.reason, now_ms)
             case msg.CancelJob():
                 ack, effects = self._cancel(now_ms)
+            case msg.TriggerSavepoint() if self.stage is Stage.ADOPTING:
+                self._deferred.append((token, message))
+                return []
             case msg.TriggerSavepoint():
                 ack, effects = self._savepoint(message), []
             case msg.SlotsUnavailable():
@@ -198,11 +243,18 @@ class JobMasterCore(JobState):
                 assert_never(message)
         return [fx.Answer(token, ack), *effects]
 
-    def _offered(self, offer: msg.OfferSlots) -> tuple[str, ...]:
-        if self.stage in (Stage.STOPPING, Stage.CLOSING, Stage.ARCHIVING):
+    def _offered(self, offer: msg.OfferSlots, now_ms: int) -> tuple[msg.OfferReply, list[fx.Effect]]:
+        effects: list[fx.Effect] = []
+        if self.stage is Stage.ADOPTING:
+            accepted = self._adopting.offered(offer, now_ms)
+            for report, relay in self._adopting.no_longer_early():
+                effects += self._reports.take(report, relay, now_ms)
+        elif self.stage in (Stage.STOPPING, Stage.CLOSING, Stage.ARCHIVING):
             held = self.pool.addresses()
-            return tuple(s.allocation_id for s in offer.slots if s.allocation_id in held)
-        return self.pool.offer(offer)
+            accepted = tuple(s.allocation_id for s in offer.slots if s.allocation_id in held)
+        else:
+            accepted = self.pool.offer(offer)
+        return msg.OfferReply(accepted=accepted), effects
 
     def _cancel(self, now_ms: int) -> tuple[Any, list[fx.Effect]]:
         if self.stage in (Stage.CLOSING, Stage.ARCHIVING) or self.status in (_J.CANCELLING, _J.FAILING):
@@ -241,6 +293,9 @@ class JobMasterCore(JobState):
                 return self._command_lost(command, reason, now_ms)
             case msg.Failed(error=error):
                 return self._command_failed(command, error, now_ms)
+        match command.message:
+            case msg.SlotCommand(command=slot_msg.CheckpointComplete(), command_id=command_id):
+                return self.coordinator.complete_heard(command_id)
             case _:
                 return []
 
@@ -251,7 +306,10 @@ class JobMasterCore(JobState):
             executions = self.graph.in_allocation(message.allocation_id)
             self.graph.transition_all(executions, _E.FAILED, now_ms)
             return self._failover.fail(
-                slot_msg.ErrorInfo(error=error), now_ms, location=command.taskmanager_id
+                slot_msg.ErrorInfo(error=error),
+                now_ms,
+                vertices={e.vertex_id for e in executions},
+                location=command.taskmanager_id,
             )
         return self._command_lost(command, str(error.get("message")), now_ms)
 
@@ -265,8 +323,8 @@ class JobMasterCore(JobState):
                 return self.coordinator.trigger_failed(
                     checkpoint_id, f"could not be triggered at {command.taskmanager_id}: {reason}", now_ms
                 )
-            case msg.SlotCommand(command=slot_msg.CheckpointComplete()):
-                self.coordinator.complete_lost()  # else it is repeated with the next one
+            case msg.SlotCommand(command=slot_msg.CheckpointComplete(), command_id=command_id):
+                self.coordinator.complete_lost(command_id)  # else it is repeated with the next one
                 return []
             case _:
                 return []  # cancelling and freeing have their own time limits
@@ -275,7 +333,7 @@ class JobMasterCore(JobState):
         deploy = message.deploy
         return (
             deploy is not None
-            and deploy.job_attempt == self.job_attempt
-            and self.stage is Stage.DEPLOYED
+            and all(self.graph.get(t.execution_id) is not None for t in deploy.tasks)
+            and self.stage in CLAIMING
             and self.pool.get(message.allocation_id) is not None
         )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from penstock.messages.cluster import DeploySlot, FreeSlot, SlotCommand
-from penstock.messages.slot import CancelTasks
+from penstock.messages.slot import CancelTasks, MasterChanged
 from services.jobmanager.effects import Command
 
 if TYPE_CHECKING:
@@ -33,6 +33,15 @@ class Orders:
             command_id=self._id("cancel"),
             allocation_id=allocation_id,
             command=CancelTasks(epoch=self._epoch),
+        )
+        return Command(taskmanager_id, message)
+
+    def introduce(self, taskmanager_id: str, allocation_id: str) -> Command:
+        """The slot has a new master."""
+        message = SlotCommand(
+            command_id=self._id("introduce"),
+            allocation_id=allocation_id,
+            command=MasterChanged(epoch=self._epoch),
         )
         return Command(taskmanager_id, message)
 

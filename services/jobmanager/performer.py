@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
     from penstock.bus import Subjects
+    from penstock.messages.cluster import ToTaskManagers
     from penstock.messages.states import JobStatus
     from penstock.ports import Clock, Store, Transport
     from penstock.store import DecisionLog
@@ -44,8 +45,8 @@ LONGEST_PAUSE_S = 2.0
 
 
 class Performer:
-    """``may_act``: cleared while the lease may be somebody else's; effects then wait.
-    ``on_stop(status, reason)`` when the master is done."""
+    """``leads()``: false once the lease may be somebody else's; effects then wait until
+    ``may_act`` is set (again). ``on_stop(status, reason)`` when the master is done."""
 
     def __init__(
         self,
@@ -58,6 +59,7 @@ class Performer:
         log: DecisionLog,
         clock: Clock,
         logger: Any,
+        leads: Callable[[], bool],
         on_stop: Callable[[JobStatus, str], None],
     ) -> None:
         self._job_id = job_id
@@ -68,6 +70,7 @@ class Performer:
         self._log = log
         self._clock = clock
         self._logger = logger
+        self._leads = leads
         self._on_stop = on_stop
         self.may_act = asyncio.Event()
         self._appending = asyncio.Lock()
@@ -83,7 +86,11 @@ class Performer:
                 return self._when_allowed(effect)
 
     async def _when_allowed(self, effect: Any) -> Any:
-        await self.may_act.wait()
+        while not (self.may_act.is_set() and self._leads()):
+            # A process that was stopped for a while learns from its clock, before anybody
+            # tells it, that it may lead no more.
+            self.may_act.clear()
+            await self.may_act.wait()
         match effect:
             case fx.Command():
                 return await self._command(effect)
@@ -91,6 +98,8 @@ class Performer:
                 return await self._declare(needed)
             case fx.FindAllocations():
                 return await self._find_allocations()
+            case fx.Announce(message):
+                return await self._announce(message)
             case fx.AppendLog(entry):
                 return await self._append(entry)
             case fx.StoreManifest():
@@ -174,6 +183,14 @@ class Performer:
                 if slot.job_id == self._job_id and slot.allocation_id is not None
             )
         )
+
+    async def _announce(self, message: ToTaskManagers) -> fx.Event | None:
+        try:
+            await self._transport.publish(self._subjects.to_taskmanagers(message), encode(message))
+        except PenstockError as err:
+            self._logger.debug("nobody was told", job=self._job_id, error=err.message)
+            return fx.NotAnnounced()
+        return None
 
     async def _notify(self, subject: str, data: dict[str, Any]) -> None:
         try:

@@ -9,7 +9,7 @@ from penstock.messages import cluster as msg
 from penstock.messages import slot as slot_msg
 from penstock.messages.states import ExecutionState
 from services.jobmanager.execution_graph import Update
-from services.jobmanager.stages import Stage
+from services.jobmanager.stages import CLAIMING, Stage
 
 if TYPE_CHECKING:
     from services.jobmanager import effects as fx
@@ -32,8 +32,8 @@ class Reports:
                 return self._task_state(report, now_ms)
             case slot_msg.FinalCheckpointWanted():
                 execution = job.graph.get(report.execution_id)
-                if execution is not None and not execution.state.terminal:
-                    execution.wants_final_checkpoint = True
+                if execution is not None:
+                    job.graph.wants_final_checkpoint(execution)
                 return []
             case slot_msg.CheckpointAcknowledged():
                 return job.coordinator.acknowledge(report, now_ms)[1]
@@ -80,13 +80,21 @@ class Reports:
         assert execution is not None
         if report.state is _E.FINISHED:
             return job.coordinator.task_finished(execution, now_ms)
-        if report.state in (_E.FAILED, _E.CANCELED) and job.stage is Stage.DEPLOYED:
+        # What is being restarted was told to end; what runs on meanwhile was not.
+        unasked = job.stage is Stage.DEPLOYED or (
+            job.stage in CLAIMING and execution.vertex_id not in job.affected
+        )
+        if report.state in (_E.FAILED, _E.CANCELED) and unasked:
             info = report.error
             if info is None:
                 error = InternalError(f"a task was {report.state.value} that nobody stopped")
                 info = slot_msg.ErrorInfo(error=error.to_dict())
             return self._failover.fail(
-                info, now_ms, task=job.task_name(execution), location=execution.taskmanager_id
+                info,
+                now_ms,
+                vertices=(execution.vertex_id,),
+                task=job.task_name(execution),
+                location=execution.taskmanager_id,
             )
         if report.error is not None and report.state is _E.FAILED:
             job.exceptions.add(
@@ -111,5 +119,8 @@ class Reports:
         )
         job.graph.transition(execution, _E.FAILED, now_ms)
         return self._failover.fail(
-            slot_msg.ErrorInfo(error=error.to_dict()), now_ms, task=job.task_name(execution)
+            slot_msg.ErrorInfo(error=error.to_dict()),
+            now_ms,
+            vertices=(execution.vertex_id,),
+            task=job.task_name(execution),
         )

@@ -36,6 +36,10 @@ class Loading:
         self.keys = tuple(keys)
         self._found: list[Completed] = []
 
+    @property
+    def done(self) -> bool:
+        return not self._waiting
+
     def loaded(self, key: str, manifest: CheckpointManifest | None) -> bool:
         """One is read (None: unreadable). True when it was the last."""
         if key not in self._waiting:

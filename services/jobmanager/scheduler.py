@@ -9,9 +9,10 @@ from penstock.messages.slot import Deploy, StateHandle, StorageSettings, TaskDes
 from services.jobmanager.slots import locations
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Collection, Mapping
 
     from services.jobmanager.execution_graph import ExecutionGraph
+    from services.jobmanager.regions import Layout
     from services.jobmanager.slots import SlotPool
 
 
@@ -21,19 +22,19 @@ def attempt_secret(job_secret: str, job_attempt: int) -> str:
     return hashlib.sha256(f"{job_secret}:{job_attempt}".encode()).hexdigest()
 
 
-def assign(graph: ExecutionGraph, pool: SlotPool) -> None:
-    """Give every execution of the new attempt its slot."""
-    placed = pool.place(graph.job_graph)
-    for vertex, executions in graph.vertices():
-        for execution in executions:
-            held = placed[vertex.slot_sharing_group, execution.subtask_index]
-            execution.allocation_id = held.allocation_id
-            execution.taskmanager_id = held.taskmanager_id
+def assign(graph: ExecutionGraph, pool: SlotPool, layout: Layout, vertices: Collection[str]) -> None:
+    """Give every execution of these vertices its slot."""
+    placed = pool.place(layout)
+    for execution in graph.of(vertices):
+        held = placed[layout.place(execution.vertex_id, execution.subtask_index)]
+        graph.place(execution, held.allocation_id, held.taskmanager_id)
 
 
 def deployments(
     graph: ExecutionGraph,
     pool: SlotPool,
+    layout: Layout,
+    vertices: Collection[str],
     *,
     epoch: int,
     job_secret: str,
@@ -42,23 +43,22 @@ def deployments(
     restored_checkpoint_id: int,
     restore: Mapping[str, tuple[StateHandle, ...]],
 ) -> list[Deploy]:
-    """One ``Deploy`` per slot that has tasks. ``restore``: vertex id → its handles."""
+    """One ``Deploy`` per slot that has tasks of ``vertices``. ``restore``: vertex id → its
+    handles."""
     job_graph = graph.job_graph
     by_slot: dict[str, list[TaskDescriptor]] = {}
-    for vertex, executions in graph.vertices():
-        handles = restore.get(vertex.id, ())
-        for execution in executions:
-            assert execution.allocation_id is not None
-            by_slot.setdefault(execution.allocation_id, []).append(
-                TaskDescriptor(
-                    execution_id=execution.execution_id,
-                    vertex_id=vertex.id,
-                    subtask_index=execution.subtask_index,
-                    attempt=execution.attempt,
-                    restore=handles,
-                )
+    for execution in graph.of(vertices):
+        assert execution.allocation_id is not None
+        by_slot.setdefault(execution.allocation_id, []).append(
+            TaskDescriptor(
+                execution_id=execution.execution_id,
+                vertex_id=execution.vertex_id,
+                subtask_index=execution.subtask_index,
+                attempt=execution.attempt,
+                restore=restore.get(execution.vertex_id, ()),
             )
-    where = locations(job_graph, pool.place(job_graph))
+        )
+    where = locations(job_graph, layout, pool.place(layout))
     addresses = {a: address for a, address in pool.addresses().items() if a in by_slot}
     return [
         Deploy(

@@ -1,7 +1,7 @@
 """The job's slots: how many it needs, which it holds, and what runs where. Pure.
 
 ``SlotPool`` keeps the allocations that task managers offered; ``place`` puts subtask i of
-every vertex of a slot sharing group into that group's slot i.
+every vertex of a slot group (``regions.Layout``) into that group's slot i.
 """
 
 from __future__ import annotations
@@ -16,22 +16,7 @@ if TYPE_CHECKING:
 
     from penstock.jobgraph import JobGraph
     from penstock.messages.cluster import OfferSlots
-
-#: (slot sharing group, number in the group)
-Place = tuple[str, int]
-
-
-def group_parallelism(graph: JobGraph) -> dict[str, int]:
-    """Slots that each slot sharing group needs: its greatest parallelism."""
-    needed: dict[str, int] = {}
-    for vertex in graph.vertices:
-        group = vertex.slot_sharing_group
-        needed[group] = max(needed.get(group, 0), vertex.parallelism)
-    return needed
-
-
-def slots_needed(graph: JobGraph) -> int:
-    return sum(group_parallelism(graph).values())
+    from services.jobmanager.regions import Layout, Place
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,17 +81,33 @@ class SlotPool:
     def missing(self) -> int:
         return self.needed - len(self._held)
 
-    def place(self, graph: JobGraph) -> dict[Place, HeldSlot]:
-        """A held slot for every place of the graph. Call when ``missing`` is 0.
+    def took(self, allocation_id: str, place: Place) -> None:
+        """What runs in a slot that an earlier master gave its place."""
+        self._last_place[allocation_id] = place
+
+    def surplus(self) -> list[HeldSlot]:
+        """Held ones beyond ``needed``, the last to come first; those that have a place last."""
+        extra = -self.missing
+        if extra <= 0:
+            return []
+        order = sorted(self._held.values(), key=lambda held: held.allocation_id in self._last_place)
+        return order[:extra]
+
+    def forget_places(self) -> None:
+        self._last_place.clear()
+
+    def place(self, layout: Layout) -> dict[Place, HeldSlot]:
+        """A held slot for every place of the layout. Call when ``missing`` is 0.
 
         Slots go back to the place they had; the others by task manager and index, so
         that neighbours of one group share a process tree and a host.
         """
-        places = [(g, i) for g, n in group_parallelism(graph).items() for i in range(n)]
+        places = layout.places()
+        known = set(places)
         chosen: dict[Place, HeldSlot] = {}
         for allocation_id, place in self._last_place.items():
-            if place in places and allocation_id in self._held:
-                chosen[place] = self._held[allocation_id]
+            if place in known and allocation_id in self._held:
+                chosen.setdefault(place, self._held[allocation_id])
         used = {held.allocation_id for held in chosen.values()}
         free = iter(
             sorted(
@@ -121,18 +122,18 @@ class SlotPool:
         return {place: chosen[place] for place in places}
 
 
-def locations(graph: JobGraph, placed: Mapping[Place, HeldSlot]) -> dict[str, str]:
+def locations(graph: JobGraph, layout: Layout, placed: Mapping[Place, HeldSlot]) -> dict[str, str]:
     """``"vertex:subtask"`` → allocation id, for every subtask."""
     return {
-        f"{vertex.id}:{index}": placed[vertex.slot_sharing_group, index].allocation_id
+        f"{vertex.id}:{index}": placed[layout.place(vertex.id, index)].allocation_id
         for vertex in graph.vertices
         for index in range(vertex.parallelism)
     }
 
 
-def waiting_for(graph: JobGraph, missing: int, *, total: int | None, free: int | None) -> str:
+def waiting_for(layout: Layout, missing: int, *, total: int | None, free: int | None) -> str:
     """A sentence that says for what the job waits and what would help."""
-    groups = group_parallelism(graph)
+    groups = layout.groups
     needed = sum(groups.values())
     of_groups = ""
     if len(groups) > 1:

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import enum
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from penstock.messages.slot import StorageSettings
 
 
 class Stage(enum.Enum):
     """The diagram is in ``master.py``."""
 
+    ADOPTING = "adopting"
     RESTORING = "restoring"
     WAITING = "waiting for slots"
     ANNOUNCING = "announcing"
@@ -33,6 +36,13 @@ class Inherited:
     """What the decision log says of the job, before this master."""
 
     job_attempt: int = 0
+    #: vertex id → (attempt, checkpoint it was restored from), for those that restarted alone
+    vertices: Mapping[str, tuple[int, int]] = field(default_factory=dict)
+    #: attempt and checkpoint of all others
+    base: tuple[int, int] = (0, 0)
+    #: slots that it ran in, 0 = not known
+    slots: int = 0
+    checkpoints_completed: int = 0
     highest_checkpoint_id: int = 0
     #: (id, manifest key, kind) of checkpoints that may be restored, oldest first
     completed: tuple[tuple[int, str, str], ...] = ()
@@ -59,6 +69,8 @@ class Deadlines:
     #: then nobody waits for tasks that are being cancelled
     restart_latest_ms: int | None = None
     stop_latest_ms: int | None = None
+    #: who takes a job over asks again what runs
+    adopt_ms: int | None = None
     coordinator_ms: int | None = None
     #: for when the one timer is set
     timer_ms: int | None = None

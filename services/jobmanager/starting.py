@@ -29,30 +29,31 @@ class Starting:
         self._ending = ending
         self._loading = Loading(inherited, job.settings.config)
 
-    def begin(self, now_ms: int) -> list[fx.Effect]:
-        """First of all: load what may be restored; give back what an earlier master held."""
-        job = self._job
-        orphans: list[fx.Effect] = [fx.FindAllocations()] if job.job_attempt else []
-        if not self._loading.keys:
-            job.set_status(_J.CREATED, now_ms)
-            return orphans + self.wait_for_slots(now_ms)
-        return orphans + [fx.LoadManifest(key) for key in self._loading.keys]
+    def load(self) -> list[fx.Effect]:
+        """Manifests of what may be restored."""
+        return [fx.LoadManifest(key) for key in self._loading.keys]
 
-    def loaded(self, key: str, manifest: CheckpointManifest | None, now_ms: int) -> list[fx.Effect]:
-        """One manifest is read (None: unreadable). When all are, go on."""
+    @property
+    def all_loaded(self) -> bool:
+        return self._loading.done
+
+    def loaded(self, key: str, manifest: CheckpointManifest | None) -> list[fx.Effect]:
+        """One manifest is read (None: unreadable)."""
+        if self._loading.loaded(key, manifest) and self._loading.own:
+            self._job.coordinator.retained.extend(self._loading.found)
+        return []
+
+    def restore(self, now_ms: int) -> list[fx.Effect]:
+        """Everything that can be known is: begin from the newest checkpoint there is."""
         job = self._job
-        if job.stage is not Stage.RESTORING or not self._loading.loaded(key, manifest):
-            return []
         job.set_status(_J.CREATED, now_ms)
         found = self._loading.found
-        if not found:
+        if self._loading.keys and not found:
             # Starting from nothing would silently lose what the checkpoints held.
             latest = job.exceptions.latest
             return self._ending.stop(_J.FAILED, latest["error"] if latest else None, now_ms)
-        if self._loading.own:
-            job.coordinator.retained.extend(found)
         try:
-            self.choose_restore(found[-1])
+            self.choose_restore(found[-1] if found else None)
         except PenstockError as err:
             job.note(err.to_dict(), now_ms)
             return self._ending.stop(_J.FAILED, err.to_dict(), now_ms)
@@ -71,15 +72,9 @@ class Starting:
         job = self._job
         job.stage = Stage.WAITING
         job.job_attempt += 1
-        job.graph.new_attempt(job.job_attempt, now_ms)
-        job.graph.transition_all(job.graph, _E.SCHEDULED, now_ms)
+        job.graph.new_attempt(job.job_attempt, now_ms, job.affected)
+        job.graph.transition_all(job.graph.of(job.affected), _E.SCHEDULED, now_ms)
         return job.claim.declare(now_ms)
-
-    def declared(self, answer: fx.Declared, now_ms: int) -> list[fx.Effect]:
-        job = self._job
-        if answer.needed == 0:
-            return job.claim.give_back()
-        return job.claim.declared(answer, now_ms)
 
     def announce(self, now_ms: int) -> list[fx.Effect]:
         """All slots are here: say in the log from where this attempt starts."""
@@ -92,6 +87,8 @@ class Starting:
                     job_attempt=job.job_attempt,
                     checkpoint_id=job.restored_checkpoint_id,
                     timestamp_ms=now_ms,
+                    vertices=() if job.affected == job.layout.all else tuple(sorted(job.affected)),
+                    slots=job.pool.needed,
                 )
             )
         ]
@@ -105,10 +102,12 @@ class Starting:
         job.set_status(_J.RUNNING, now_ms)
         if job.restored_checkpoint_id:
             job.coordinator.counts["restored"] += 1
-        assign(job.graph, job.pool)
+        assign(job.graph, job.pool, job.layout, job.affected)
         messages = deployments(
             job.graph,
             job.pool,
+            job.layout,
+            job.affected,
             epoch=job.settings.epoch,
             job_secret=job.settings.secret,
             storage=job.settings.storage,
@@ -116,5 +115,5 @@ class Starting:
             restored_checkpoint_id=job.restored_checkpoint_id,
             restore=job.restore,
         )
-        job.graph.transition_all(job.graph, _E.DEPLOYING, now_ms)
+        job.graph.transition_all(job.graph.of(job.affected), _E.DEPLOYING, now_ms)
         return [job.orders.deploy(job.taskmanager_of(deploy.allocation_id), deploy) for deploy in messages]

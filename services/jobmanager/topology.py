@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from penstock.jobgraph import Forward, Rescale
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from penstock.jobgraph import JobGraph, Partitioning
 
@@ -31,13 +31,25 @@ def upstream_subtasks(
             return range(source_parallelism)
 
 
+class Inputs:
+    """A job graph's edges by target; what a subtask is connected to is a range of each source."""
+
+    def __init__(self, graph: JobGraph) -> None:
+        self._edges = {
+            v.id: [
+                (e.source, e.partitioning, graph.vertex(e.source).parallelism, v.parallelism)
+                for e in graph.inputs_of(v.id)
+            ]
+            for v in graph.vertices
+        }
+
+    def of(self, vertex_id: str, subtask_index: int) -> Iterator[tuple[str, Sequence[int]]]:
+        """(source vertex, indices of its subtasks with a channel to this subtask), by edge."""
+        for source, partitioning, sources, targets in self._edges[vertex_id]:
+            yield source, upstream_subtasks(partitioning, subtask_index, sources, targets)
+
+
 def upstream_of(graph: JobGraph, vertex_id: str, subtask_index: int) -> list[tuple[str, int]]:
     """(vertex id, subtask index) of every subtask with a channel to this one."""
-    target = graph.vertex(vertex_id)
-    return [
-        (edge.source, index)
-        for edge in graph.inputs_of(vertex_id)
-        for index in upstream_subtasks(
-            edge.partitioning, subtask_index, graph.vertex(edge.source).parallelism, target.parallelism
-        )
-    ]
+    inputs = Inputs(graph)
+    return [(source, index) for source, indices in inputs.of(vertex_id, subtask_index) for index in indices]

@@ -105,9 +105,28 @@ class MasterHeard:
 
 
 @dataclass(frozen=True, slots=True)
+class NewMaster:
+    """A master of this epoch leads the job now and wants to know what runs here."""
+
+    job_id: str
+    epoch: int
+
+
+@dataclass(frozen=True, slots=True)
+class JobEnded:
+    """The job is over for good."""
+
+    job_id: str
+    epoch: int
+
+
+@dataclass(frozen=True, slots=True)
 class OfferAgain:
     """The bus was away: masters may have changed, offers may be lost."""
 
 
 Effect = Union[Answer, Offer, Fork, Deliver, End, ReportLost, ReportSlots]
-Event = Union[Asked, Tick, OfferAnswered, Forked, Delivered, Ended, MasterHeard, OfferAgain, EffectFailed]
+Event = Union[
+    Asked, Tick, OfferAnswered, Forked, Delivered, Ended, MasterHeard, NewMaster, JobEnded, OfferAgain,
+    EffectFailed,
+]  # fmt: skip

@@ -18,8 +18,10 @@ from penstock.bus import request, serve_typed
 from penstock.errors import BrokerError, ObjectStoreError, PenstockError
 from penstock.messages.cluster import (
     Ack,
+    AdoptJob,
     DeploySlot,
     DeregisterTaskManager,
+    JobOver,
     OfferReply,
     OfferSlots,
     Refused,
@@ -29,6 +31,7 @@ from penstock.messages.cluster import (
     SlotLost,
     SlotStatus,
     ToTaskManager,
+    ToTaskManagers,
 )
 from penstock.messages.slot import Deploy, SlotLog, SlotReady, SlotStalled
 from services.common.actor import ESCALATE, Actor, RestartPolicy
@@ -45,15 +48,17 @@ from services.taskmanager.slot_table import (
     Ended,
     Fork,
     Forked,
+    JobEnded,
     MasterHeard,
+    NewMaster,
     Offer,
     OfferAgain,
     OfferAnswered,
     ReportLost,
     ReportSlots,
-    Settings,
     SlotTable,
 )
+from services.taskmanager.slots import Settings
 from services.taskmanager.stalls import blocking_frame
 from services.taskmanager.template import Template
 
@@ -101,6 +106,7 @@ class TaskManagerService:
         self._tasks: set[asyncio.Task[Any]] = set()
         self._changed = asyncio.Event()
         self._subscription: Subscription | None = None
+        self._announcements: Subscription | None = None
         self._stopping = False
         self._rm_heard: bool | None = None
         self._host = "127.0.0.1"
@@ -123,6 +129,9 @@ class TaskManagerService:
         self._subscription = await serve_typed(
             context.transport, context.subjects.taskmanager_all(self._id), ToTaskManager, self._serve
         )
+        self._announcements = await serve_typed(
+            context.transport, context.subjects.taskmanagers_all, ToTaskManagers, self._hear
+        )
         context.connection_listeners.append(self._connection)
         supervisor.start("heartbeat", self._heartbeats)
         return {
@@ -143,9 +152,10 @@ class TaskManagerService:
         with contextlib.suppress(PenstockError):  # nobody leads: its heartbeats will be missed
             if self._rm_heard:
                 await self._ask_resourcemanager(message, Ack, deadline_s=1.0)
-        if self._subscription is not None:
-            with contextlib.suppress(PenstockError):
-                await self._subscription.unsubscribe()
+        for subscription in (self._announcements, self._subscription):
+            if subscription is not None:
+                with contextlib.suppress(PenstockError):
+                    await subscription.unsubscribe()
         for number, relay in list(self._relays.items()):
             process = self._processes.get(number)
             if process is not None:
@@ -180,6 +190,18 @@ class TaskManagerService:
         if isinstance(message, DeploySlot) and message.deploy is None:
             message = await self._fetch(message)
         return await self._actor.ask(message)
+
+    async def _hear(self, message: Any) -> None:
+        """What is said to all task managers; nobody answers."""
+        if self._stopping:
+            return
+        match message:
+            case AdoptJob(job_id=job_id, epoch=epoch):
+                await self._actor.tell(NewMaster(job_id, epoch))
+            case JobOver(job_id=job_id, epoch=epoch):
+                await self._actor.tell(JobEnded(job_id, epoch))
+            case _:
+                raise TypeError(f"unknown message {message!r}")
 
     async def _fetch(self, message: DeploySlot) -> DeploySlot:
         """A deployment too large for a message lies in the object store."""
@@ -310,6 +332,8 @@ class TaskManagerService:
                 case SlotReady():
                     pass
                 case _:
+                    # First: a new master that is told of the task then knows at least this.
+                    self._table.reported(process.number, report)
                     await relay.put(report, size)
 
     async def _look_for_stalls(self) -> None:

@@ -15,9 +15,7 @@ master's for the rest. The highest one seen counts, older ones are refused.
 
 from __future__ import annotations
 
-import enum
 import itertools
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from penstock.errors import InternalError
@@ -40,18 +38,22 @@ from services.taskmanager.events import (
     Ended,
     Fork,
     Forked,
+    JobEnded,
     MasterHeard,
+    NewMaster,
     Offer,
     OfferAgain,
     OfferAnswered,
     ReportLost,
     ReportSlots,
 )
+from services.taskmanager.slots import Admission, Job, Settings, Slot, SlotState
+from services.taskmanager.tracking import Tracking
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from penstock.messages.slot import Deploy
+    from penstock.messages.slot import Deploy, FromSlot
     from services.taskmanager.events import Effect, Event
 
 
@@ -60,86 +62,7 @@ END_GRACE_MS = 1_000
 #: … and when the next attempt waits for it: what the old one still does is discarded.
 REPLACE_GRACE_MS = 300
 
-
-class SlotState(enum.Enum):
-    FREE = "free"
-    ALLOCATED = "allocated"
-    FORKING = "forking"
-    ACTIVE = "active"
-    ENDING = "ending"
-
-    @property
-    def reported(self) -> str:
-        """As in ``SlotStatus``."""
-        return self.value if self in (SlotState.FREE, SlotState.ALLOCATED) else "active"
-
-
 _S = SlotState
-SLOT_TRANSITIONS: dict[SlotState, frozenset[SlotState]] = {
-    _S.FREE: frozenset({_S.ALLOCATED}),
-    _S.ALLOCATED: frozenset({_S.FORKING, _S.FREE}),
-    _S.FORKING: frozenset({_S.ACTIVE, _S.ALLOCATED, _S.ENDING, _S.FREE}),
-    _S.ACTIVE: frozenset({_S.ENDING, _S.FREE}),
-    _S.ENDING: frozenset({_S.FORKING, _S.FREE}),
-}
-
-
-@dataclass(frozen=True, slots=True)
-class Settings:
-    """``slot_timeout_ms``: an allocation that no master accepts is given up after it.
-    ``master_timeout_ms``: so are all slots of a job whose master was not heard so long.
-    ``offer_interval_ms``: between repeated offers of what a job holds here, so that both
-    sides agree on it."""
-
-    slot_timeout_ms: int = 10_000
-    master_timeout_ms: int = 900_000
-    offer_interval_ms: int = 15_000
-
-
-@dataclass(slots=True)
-class Slot:
-    index: int
-    state: SlotState = SlotState.FREE
-    job_id: str | None = None
-    allocation_id: str | None = None
-    allocated_ms: int = 0
-    #: a master took the offer
-    accepted: bool = False
-    #: what runs, or is being forked
-    deploy: Deploy | None = None
-    process: int = 0
-    pid: int | None = None
-    #: deployment that follows when the process has ended
-    next: Deploy | None = None
-    #: tokens of DeploySlot requests that wait for the fork
-    waiting: list[int] = field(default_factory=list)
-
-    def to(self, state: SlotState) -> None:
-        if state not in SLOT_TRANSITIONS[self.state]:
-            raise InternalError(
-                f"slot {self.index} cannot become {state.name}",
-                expected=" or ".join(s.name for s in SLOT_TRANSITIONS[self.state]),
-                got=f"{self.state.name} → {state.name}",
-                where=f"allocation {self.allocation_id} of job {self.job_id}",
-            )
-        self.state = state
-
-
-@dataclass(slots=True)
-class Job:
-    """What this task manager knows of a job that has slots here."""
-
-    epoch: int = 0
-    heard_ms: int = 0
-    offered_ms: int = 0
-
-
-class Admission(enum.Enum):
-    """What to do with a data connection."""
-
-    PASS = "pass"
-    WAIT = "wait"
-    REFUSE = "refuse"
 
 
 class SlotTable:
@@ -163,6 +86,12 @@ class SlotTable:
             if slot.process == process and slot.state not in (_S.FREE, _S.ALLOCATED):
                 return slot
         return None
+
+    def reported(self, process: int, report: FromSlot) -> None:
+        """A process says something on its way to the job's master."""
+        slot = self.of_process(process)
+        if slot is not None and slot.tracking is not None:
+            slot.tracking.reported(report)
 
     def report(self) -> list[SlotStatus]:
         return [
@@ -218,6 +147,10 @@ class SlotTable:
             case MasterHeard(job_id):
                 if job_id in self.jobs:
                     self.jobs[job_id].heard_ms = now_ms
+            case NewMaster(job_id, epoch):
+                yield from self._new_master(job_id, epoch, now_ms)
+            case JobEnded(job_id, epoch):
+                yield from self._job_ended(job_id, epoch, now_ms)
             case OfferAgain():
                 for job_id in list(self.jobs):
                     yield from self._offer(job_id, now_ms)
@@ -249,7 +182,7 @@ class SlotTable:
             self.jobs.setdefault(message.job_id, Job(heard_ms=now_ms))
             yield Answer(token, Ack())
             yield ReportSlots()
-            yield self._offer_of(message.job_id, [slot])
+            yield self._offer_of(message.job_id, slot)
 
     def _deploy(self, token: int, message: DeploySlot, now_ms: int) -> Iterator[Effect]:
         deploy = message.deploy
@@ -285,6 +218,7 @@ class SlotTable:
     def _fork(self, slot: Slot, deploy: Deploy) -> Fork:
         slot.to(_S.FORKING)
         slot.deploy, slot.next, slot.pid = deploy, None, None
+        slot.tracking = Tracking(deploy)
         slot.process = next(self._processes)
         return Fork(slot.process, slot.index, deploy)
 
@@ -320,7 +254,7 @@ class SlotTable:
     def _clear(self, slot: Slot) -> None:
         slot.to(_S.FREE)
         job_id = slot.job_id
-        slot.job_id = slot.allocation_id = slot.deploy = slot.next = slot.pid = None
+        slot.job_id = slot.allocation_id = slot.deploy = slot.tracking = slot.next = slot.pid = None
         slot.accepted, slot.waiting, slot.process = False, [], 0
         if job_id is not None and not any(s.job_id == job_id for s in self.slots):
             self.jobs.pop(job_id, None)
@@ -340,6 +274,8 @@ class SlotTable:
         elif slot.state is not _S.ACTIVE:
             yield Answer(token, Refused(reason=f"no process runs in slot {slot.index} ({slot.state.value})"))
         else:
+            if slot.tracking is not None:
+                slot.tracking.commanded(message.command)
             yield Deliver(token, slot.process, message.command)
 
     def _heard(self, job_id: str, epoch: int, now_ms: int) -> Refused | None:
@@ -402,7 +338,7 @@ class SlotTable:
                     return
                 waiting, slot.waiting = slot.waiting, []
                 slot.to(_S.ALLOCATED)
-                slot.deploy = None
+                slot.deploy = slot.tracking = None
                 if slot.next is not None:
                     slot.waiting = waiting
                     yield self._fork(slot, slot.next)
@@ -417,18 +353,41 @@ class SlotTable:
 
     # -- masters ----------------------------------------------------------------------
 
-    def _offer_of(self, job_id: str, slots: list[Slot]) -> Offer:
-        offers = tuple(
-            SlotOffer(allocation_id=slot.allocation_id or "", slot_index=slot.index) for slot in slots
+    def _offer_of(self, job_id: str, slot: Slot) -> Offer:
+        # What is being replaced is over already.
+        runs = slot.tracking is not None and slot.next is None
+        offer = SlotOffer(
+            allocation_id=slot.allocation_id or "",
+            slot_index=slot.index,
+            deployed=slot.tracking.report() if slot.tracking is not None and runs else None,
         )
-        return Offer(job_id, offers)
+        return Offer(job_id, (offer,))
+
+    def _new_master(self, job_id: str, epoch: int, now_ms: int) -> Iterator[Effect]:
+        job = self.jobs.get(job_id)
+        if job is None or epoch < job.epoch:
+            return
+        job.epoch, job.heard_ms = epoch, now_ms
+        again_ms = job.offered_ms + self.settings.tell_again_ms
+        if job.told_epoch == epoch and now_ms < again_ms:
+            return  # it was told, and is told again until it answers
+        job.told_epoch = epoch
+        yield from self._offer(job_id, now_ms)
+
+    def _job_ended(self, job_id: str, epoch: int, now_ms: int) -> Iterator[Effect]:
+        if job_id not in self.jobs or self._heard(job_id, epoch, now_ms) is not None:
+            return
+        for slot in self.slots:
+            if slot.job_id == job_id and slot.state is not _S.ENDING:
+                yield from self._release(slot, "the job is over")
 
     def _offer(self, job_id: str, now_ms: int) -> Iterator[Effect]:
         """All that the job holds here."""
         self.jobs[job_id].offered_ms = now_ms
-        held = [slot for slot in self.slots if slot.job_id == job_id and slot.state is not _S.ENDING]
-        if held:
-            yield self._offer_of(job_id, held)
+        for slot in self.slots:
+            if slot.job_id == job_id and slot.state is not _S.ENDING:
+                # One by one: final snapshots may make a report large.
+                yield self._offer_of(job_id, slot)
 
     def _offer_answered(self, event: OfferAnswered, now_ms: int) -> Iterator[Effect]:
         job = self.jobs.get(event.offer.job_id)

@@ -238,6 +238,12 @@ RECOVERY_IGNORE_UNCLAIMED = _option(
     _parse_bool,
     "Drop state of operators that the job does not have any more (else it is refused).",
 )
+FAILOVER_STRATEGY = _option(
+    "jobmanager.execution.failover-strategy",
+    "region",
+    one_of("region", "full"),
+    "What restarts after a failure: what is connected with it, or the whole job.",
+)
 RESTART_STRATEGY = _option(
     "restart-strategy.type",
     "exponential-delay",

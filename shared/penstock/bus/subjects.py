@@ -89,6 +89,15 @@ class Subjects:
     def taskmanager_all(self, taskmanager_id: str) -> str:
         return self.taskmanager(taskmanager_id, "*")
 
+    def to_taskmanagers(self, message: Any) -> str:
+        """All of them; nobody answers."""
+        return f"{self.cluster}.taskmanagers.{verb_of(message)}"
+
+    @property
+    def taskmanagers_all(self) -> str:
+        """What every task manager subscribes."""
+        return f"{self.cluster}.taskmanagers.*"
+
     # -- events -------------------------------------------------------------------
 
     def event(self, *tokens: str) -> str:

@@ -8,6 +8,7 @@ Subjects (``<cluster>`` is the cluster's name, ``penstock`` by default)::
     <cluster>.job.<job>.<verb>                the job's master   ToJobMaster → JobMasterReply
     <cluster>.resourcemanager.<verb>          the leading RM     ToResourceManager → reply
     <cluster>.taskmanager.<tm>.<verb>         that task manager  ToTaskManager → reply
+    <cluster>.taskmanagers.<verb>             all of them        ToTaskManagers: no reply
     <cluster>.events.>                        anyone             notifications (never the truth)
 
 ``<verb>`` is the message's tag. Every command has ``command_id`` (idempotent repeats) and,
@@ -28,6 +29,7 @@ from penstock.messages.slot import (
     Deploy,
     FromSlot,
     MasterChanged,
+    StateHandle,
     TriggerCheckpoint,
 )
 from penstock.messages.states import ExecutionState, JobStatus
@@ -105,9 +107,35 @@ class RunJob(_Msg, frozen=True, kw_only=True, tag="run-job"):
 # -- to the job master ----------------------------------------------------------------------------
 
 
+class TaskReport(msgspec.Struct, frozen=True, kw_only=True):
+    """What a task manager knows of one task: enough for a new master to go on with it.
+    ``final``: the last snapshot of a FINISHED one."""
+
+    execution_id: str
+    vertex_id: str
+    subtask_index: int
+    state: ExecutionState
+    wants_final_checkpoint: bool = False
+    final: StateHandle | None = None
+
+
+class SlotDeployment(msgspec.Struct, frozen=True, kw_only=True):
+    """What runs in a slot. ``confirmed_checkpoint_id``: the last one it was told is
+    complete; ``highest_checkpoint_id``: the last one it was told of, or took part in."""
+
+    job_attempt: int
+    epoch: int
+    tasks: tuple[TaskReport, ...]
+    confirmed_checkpoint_id: int = 0
+    highest_checkpoint_id: int = 0
+
+
 class SlotOffer(msgspec.Struct, frozen=True, kw_only=True):
+    """``deployed`` None: nothing runs in it."""
+
     allocation_id: str
     slot_index: int
+    deployed: SlotDeployment | None = None
 
 
 class OfferSlots(_Msg, frozen=True, kw_only=True, tag="offer-slots"):
@@ -409,6 +437,25 @@ class RequestTaskManagerDetails(_Msg, frozen=True, kw_only=True, tag="taskmanage
 ToTaskManager = Union[AllocateSlot, FreeSlot, DeploySlot, SlotCommand, RequestTaskManagerDetails]
 
 
+class AdoptJob(_Msg, frozen=True, kw_only=True, tag="adopt-job"):
+    """A new master of this epoch leads the job: offer it every slot that the job has here
+    (``OfferSlots``, with what is deployed), and refuse its predecessors."""
+
+    job_id: str
+    epoch: int
+
+
+class JobOver(_Msg, frozen=True, kw_only=True, tag="job-over"):
+    """The job is globally terminal: whoever still has slots of it frees them. ``epoch``: of
+    the Terminal entry's master or a later one."""
+
+    job_id: str
+    epoch: int
+
+
+ToTaskManagers = Union[AdoptJob, JobOver]
+
+
 # -- the decision log ----------------------------------------------------------------------------------
 
 
@@ -438,12 +485,16 @@ class CheckpointCompleted(_Msg, frozen=True, kw_only=True, tag="checkpoint-compl
 
 
 class Restored(_Msg, frozen=True, kw_only=True, tag="restored"):
-    """The job (re)started as ``job_attempt`` from this checkpoint (0 = from nothing)."""
+    """The job (re)started as ``job_attempt`` from this checkpoint (0 = from nothing).
+    ``vertices``: those that did (empty = all); the others run on in their own attempt.
+    ``slots``: how many it runs in (0 = not known)."""
 
     epoch: int
     job_attempt: int
     checkpoint_id: int
     timestamp_ms: int
+    vertices: tuple[str, ...] = ()
+    slots: int = 0
 
 
 class Terminal(_Msg, frozen=True, kw_only=True, tag="terminal"):

@@ -184,6 +184,7 @@ class TriggerCheckpoint(_Msg, frozen=True, kw_only=True, tag="trigger-checkpoint
     execution_ids: tuple[str, ...]
     #: "checkpoint" | "savepoint" | "drain" (savepoint after MAX_WATERMARK) | "stop"
     kind: str = "checkpoint"
+    #: Barriers may overtake, so long after the trigger (0: at once). Plain checkpoints only.
     unaligned: bool = False
     aligned_timeout_ms: int = 0
 
@@ -199,7 +200,9 @@ class CheckpointAborted(_Msg, frozen=True, kw_only=True, tag="checkpoint-aborted
 
 
 class MasterChanged(_Msg, frozen=True, kw_only=True, tag="master-changed"):
-    """A new master adopted this slot: accept its epoch, refuse older ones."""
+    """A new master adopted this slot: accept its epoch, refuse older ones. What the tasks do
+    it knows from the task manager; nothing is answered. The checkpoints that its predecessor
+    had in flight are aborted, the last completed one is confirmed again right after."""
 
     epoch: int
 

@@ -63,3 +63,20 @@ def diamond() -> JobGraph:
         vertices=(vertex("left", 2), vertex("right", 3), vertex("join", 3, gates=2)),
         edges=(edge("left", "join"), edge("right", "join", Forward(), gate=1)),
     )
+
+
+def two_pipelines(p: int = 1, **config: str) -> JobGraph:
+    """a-read(p) → a-sink(1) and, unconnected, b-read(p) → b-sink(1)"""
+    from penstock.jobgraph import Global
+
+    return JobGraph(
+        name="two",
+        vertices=(
+            vertex("a-read", p),
+            vertex("a-sink", 1, gates=1, sink=True),
+            vertex("b-read", p),
+            vertex("b-sink", 1, gates=1, sink=True),
+        ),
+        edges=(edge("a-read", "a-sink", Global()), edge("b-read", "b-sink", Global())),
+        config=config,
+    )

@@ -19,9 +19,12 @@ from penstock.messages.slot import StateHandle, StorageSettings
 from penstock.messages.states import ExecutionState
 from services.common.core import After, Answer, Asked
 from services.jobmanager import effects as fx
+from services.jobmanager.checkpoint_decider import CheckpointConfig
+from services.jobmanager.inheritance import read_story
 from services.jobmanager.master import JobMasterCore
 from services.jobmanager.stages import Inherited, Settings
 from services.jobmanager.topology import upstream_of
+from services.taskmanager.tracking import Tracking
 
 E = ExecutionState
 
@@ -37,6 +40,8 @@ class Faults:
     duplicate: float = 0.0
     store: float = 0.0
     lost_command: float = 0.0
+    #: another master takes over, sooner or later after this one fell silent
+    master_lost: float = 0.0
 
 
 @dataclass
@@ -92,22 +97,53 @@ class Cluster:
         self.archived: fx.Archive | None = None
         self.faulty_until_ms = self.now_ms + 60_000
         self.committed: list[int] = []
+        self.graph = graph
+        self.config = (config or {}) | graph.config
+        self.tracking: dict[str, Tracking] = {}
+        #: lost task managers do not come back
+        self.free_forever = False
+        self.masters = 0
+        #: highest epoch that the task managers have heard of
+        self.heard_epoch = 0
+        self.lead(epoch, inherited or Inherited())
+
+    # -- masters -------------------------------------------------------------------------
+
+    def lead(self, epoch: int, inherited: Inherited) -> None:
+        self.masters += 1
+        self.epoch = epoch
+        self._timers.clear()
         settings = Settings(
-            jobmanager_id="jm1",
+            jobmanager_id=f"jm{self.masters}",
             epoch=epoch,
             storage=StorageSettings(url="memory:///"),
-            config=(config or {}) | graph.config,
+            config=self.config,
             secret="00" * 16,
         )
-        self.graph = graph
-        self.core = JobMasterCore("job", graph, settings, inherited or Inherited(), self.now_ms)
+        self.core = JobMasterCore("job", self.graph, settings, inherited, self.now_ms)
         self.apply(fx.Begin())
+
+    def take_over(self) -> None:
+        """The master is gone; what it was about to do is undone, what it asked is not answered."""
+        accepted = msg.JobAccepted(job_id="job", name="job", timestamp_ms=1, job_graph_key="g", spec_key="s")
+        retained = CheckpointConfig.of(self.config).num_retained
+        story = read_story(enumerate([accepted, *self.log], start=1), retained)
+        if story.terminal is None:
+            self.lead(self.epoch + 7, story.inherited)
 
     # -- driving -------------------------------------------------------------------------
 
-    def later(self, event: Any, at_most_ms: int = 20) -> None:
-        """``event`` reaches the core (or, a callable, happens) a little later."""
+    def later(self, event: Any, at_most_ms: int = 20, *, to: JobMasterCore | None = None) -> None:
+        """``event`` reaches the core (or, a callable, happens) a little later. What is not a
+        message of somebody's is an answer to this master, and to no other."""
         due = self.now_ms + self.random.randint(1, at_most_ms)
+        if not callable(event) and not isinstance(event, Asked):
+            answer, core = event, to or self.core
+
+            def event() -> None:
+                if self.core is core:
+                    self.apply(answer)
+
         heapq.heappush(self._queue, (due, next(self._order), event))
 
     def run(self, until: Any = None, limit_ms: int = 3_600_000) -> None:
@@ -115,14 +151,17 @@ class Cluster:
         end = self.now_ms + limit_ms
         while self.stopped is None and not (until and until()):
             assert self._queue, f"nothing will happen any more: {self.core.stage} {self.core.graph.summary()}"
-            self.now_ms, order, event = heapq.heappop(self._queue)
+            self.run_one()
             assert self.now_ms < end, f"hangs: {self.core.stage} {self.core.graph.summary()}"
-            if isinstance(event, fx.Wakeup) and self._timers.get("wakeup") != order:
-                continue
-            if callable(event):
-                event()
-            else:
-                self.apply(event)
+
+    def run_one(self) -> None:
+        self.now_ms, order, event = heapq.heappop(self._queue)
+        if isinstance(event, fx.Wakeup) and self._timers.get("wakeup") != order:
+            return
+        if callable(event):
+            event()
+        else:
+            self.apply(event)
 
     def apply(self, event: Any) -> None:
         effects = self.core.step(event, self.now_ms)
@@ -155,9 +194,15 @@ class Cluster:
                 heapq.heappush(self._queue, (self.now_ms + delay_ms, order, event))
             case fx.Command():
                 self.sent.append(effect)
-                self.later(lambda: self.command(effect), 5)
+                self.later(lambda core=self.core: self.command(effect, core), 5)
             case fx.Declare(needed):
-                self.later(lambda: self.declare(needed))
+                self.later(lambda core=self.core: self.core is core and self.declare(needed))
+            case fx.Announce(msg.AdoptJob(epoch=epoch)):
+                self.heard_epoch = max(self.heard_epoch, epoch)
+                for allocation_id in list(self.allocations):
+                    self.later(lambda a=allocation_id: self.offer(a))
+            case fx.Announce(msg.JobOver()):
+                self.later(self.free_all)
             case fx.FindAllocations():
                 found = tuple((tm, a) for a, (tm, _) in self.allocations.items())
                 self.later(fx.Allocations(found))
@@ -202,30 +247,51 @@ class Cluster:
 
     # -- resource manager ----------------------------------------------------------------
 
+    def offer(self, allocation_id: str) -> None:
+        if allocation_id not in self.allocations:
+            return
+        taskmanager_id, index = self.allocations[allocation_id]
+        tracking = self.tracking.get(allocation_id)
+        self.tell(
+            msg.OfferSlots(
+                command_id=allocation_id,
+                job_id="job",
+                taskmanager_id=taskmanager_id,
+                host="127.0.0.1",
+                data_port=1,
+                slots=(
+                    msg.SlotOffer(
+                        allocation_id=allocation_id,
+                        slot_index=index,
+                        deployed=tracking.report() if tracking else None,
+                    ),
+                ),
+            )
+        )
+
+    def free_all(self) -> None:
+        for allocation_id in list(self.allocations):
+            self.end_slot(allocation_id)
+            self.free.append(self.allocations.pop(allocation_id))
+
     def declare(self, needed: int) -> None:
         while self.free and len(self.allocations) < needed:
             taskmanager_id, index = self.free.pop(0)
             allocation_id = f"a{next(self._order)}"
             self.allocations[allocation_id] = (taskmanager_id, index)
-            self.tell(
-                msg.OfferSlots(
-                    command_id=allocation_id,
-                    job_id="job",
-                    taskmanager_id=taskmanager_id,
-                    host="127.0.0.1",
-                    data_port=1,
-                    slots=(msg.SlotOffer(allocation_id=allocation_id, slot_index=index),),
-                )
-            )
+            self.offer(allocation_id)
         held = len(self.allocations)
         self.later(fx.Declared(needed, held, max(0, needed - held), self.total, len(self.free)))
 
     # -- task managers -------------------------------------------------------------------
 
-    def command(self, command: fx.Command) -> None:
+    def command(self, command: fx.Command, core: JobMasterCore) -> None:
         message = command.message
         if self.faulty(self.faults.lost_command):
-            self.later(fx.CommandLost(command, "no answer"))
+            self.later(fx.CommandLost(command, "no answer"), to=core)
+            return
+        if self.epoch_of(message) < self.heard_epoch:
+            self.later(fx.CommandDone(command, msg.Refused(reason="an old epoch", fenced=True)), to=core)
             return
         allocation = self.allocations.get(message.allocation_id)
         reply: Any = msg.Ack()
@@ -244,15 +310,29 @@ class Cluster:
                 tasks = [t for t in self.tasks.values() if t.deploy.allocation_id == message.allocation_id]
                 if not tasks:
                     reply = msg.Refused(reason="nothing runs there")
+                else:
+                    self.tracking[message.allocation_id].commanded(inner)
                 for task in tasks:
                     self.slot_command(task, inner)
-        self.later(fx.CommandDone(command, reply))
+        self.later(fx.CommandDone(command, reply), to=core)
+
+    @staticmethod
+    def epoch_of(message: Any) -> int:
+        match message:
+            case msg.FreeSlot(epoch=epoch):
+                return epoch
+            case msg.DeploySlot(deploy=deploy):
+                return deploy.epoch
+            case msg.SlotCommand(command=command):
+                return command.epoch
 
     def end_slot(self, allocation_id: str) -> None:
+        self.tracking.pop(allocation_id, None)
         self.tasks = {p: t for p, t in self.tasks.items() if t.deploy.allocation_id != allocation_id}
 
     def deploy(self, deploy: slot_msg.Deploy, taskmanager_id: str) -> None:
         self.end_slot(deploy.allocation_id)
+        self.tracking[deploy.allocation_id] = Tracking(deploy)
         for descriptor in deploy.tasks:
             assert all(h.key in self.objects for h in descriptor.restore), "restores what is gone"
             task = Task(descriptor, deploy, taskmanager_id)
@@ -264,6 +344,8 @@ class Cluster:
         return self.tasks.get(task.place) is task and not task.state.terminal
 
     def report(self, task: Task, *reports: Any) -> None:
+        for report in reports:
+            self.tracking[task.deploy.allocation_id].reported(report)
         self.tell(
             msg.SlotReport(
                 job_id="job",
@@ -315,6 +397,8 @@ class Cluster:
         if self.faulty(self.faults.taskmanager_lost):
             self.lose_taskmanager(task.taskmanager_id)
             return
+        if self.faulty(self.faults.master_lost):
+            self.take_over()
         upstream = self.upstream(task)
         source = not upstream
         if source:
@@ -367,7 +451,7 @@ class Cluster:
             case slot_msg.CheckpointComplete(checkpoint_id=checkpoint_id):
                 if checkpoint_id in task.passed_after_end:
                     self.later(lambda: self.alive(task) and self.finish(task), 50)
-            case slot_msg.CheckpointAborted():
+            case slot_msg.CheckpointAborted() | slot_msg.MasterChanged():
                 pass
 
     def barrier(self, task: Task, checkpoint_id: int) -> None:
@@ -459,4 +543,4 @@ class Cluster:
                 reason="gone",
             )
         )
-        self.later(lambda: self.free.extend(slots), 2_000)
+        self.later(lambda: self.free_forever or self.free.extend(slots), 2_000)

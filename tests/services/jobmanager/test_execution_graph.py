@@ -4,6 +4,7 @@ import pytest
 
 from penstock.errors import InternalError
 from penstock.jobgraph import Broadcast, Forward, Global, Hash, Rebalance, Rescale
+from penstock.messages.cluster import TaskReport
 from penstock.messages.slot import StateHandle, TaskStateChanged
 from penstock.messages.states import EXECUTION_TRANSITIONS, ExecutionState
 from services.jobmanager.execution_graph import ExecutionGraph, Update
@@ -63,11 +64,9 @@ def test_upstream_of_several_inputs():
 def test_every_pair_of_states_has_an_answer(before, after):
     graph = graph_of()
     execution = graph.vertex("read")[0]
-    execution.allocation_id = "a"
-    graph._counts[execution.state] -= 1
-    execution.state = before
-    graph._counts[before] += 1
-    execution.timestamps[before.value] = 1
+    known = TaskReport(execution_id=execution.execution_id, vertex_id="read", subtask_index=0, state=before)
+    graph.adopt(execution, known, 1)
+    graph.place(execution, "a", "tm")
     answer = report(graph, after)
     if before is after:
         assert answer is Update.DUPLICATE
@@ -93,13 +92,13 @@ def test_reports_of_other_attempts_and_strangers():
 def test_a_finished_task_leaves_its_last_snapshot():
     graph = graph_of()
     execution = graph.vertex("read")[0]
-    execution.allocation_id = "a"
+    graph.place(execution, "a", "tm")
     graph.transition_all([execution], E.SCHEDULED, 6)
     graph.transition_all([execution], E.DEPLOYING, 7)
-    execution.wants_final_checkpoint = True
+    graph.wants_final_checkpoint(execution)
     final = StateHandle(vertex_id="read", subtask_index=0, checkpoint_id=0, key="k")
     assert report(graph, E.FINISHED, final=final) is Update.APPLIED
-    assert (execution.final, execution.wants_final_checkpoint) == (final, False)
+    assert (execution.final, graph.wanting) == (final, set())
     assert execution.timestamps == {"CREATED": 5, "SCHEDULED": 6, "DEPLOYING": 7, "FINISHED": 9}
 
 

@@ -277,12 +277,12 @@ def test_a_new_master_restores_what_the_log_says():
         completed=((last.checkpoint_id, last.manifest_key, "checkpoint"),),
     )
     second = Cluster(pipeline(), seed=15, unbounded=True, config=FAST, inherited=inherited, after=first)
-    assert second.core.stage is Stage.RESTORING
+    assert second.core.stage is Stage.ADOPTING
     second.run(until=lambda: second.core.coordinator.counts["completed"] == 1)
     assert of(second, msg.Restored)[0].checkpoint_id == last.checkpoint_id
     assert of(second, msg.Restored)[0].job_attempt == 2
     assert of(second, msg.CheckpointCompleted)[0].checkpoint_id > last.checkpoint_id + 3
-    assert last.manifest_key not in second.manifests, "the newer one replaced it"
+    second.run(until=lambda: last.manifest_key not in second.manifests)  # the newer one replaced it
 
 
 def test_an_unreadable_checkpoint_is_never_started_from_nothing():
@@ -315,6 +315,7 @@ def test_random_faults(seed):
         duplicate=0.2,
         store=0.1,
         lost_command=0.05,
+        master_lost=0.01,
     )
     graph = [pipeline(), diamond(), pipeline(p=4)][seed % 3]
     config = FAST | {"execution.checkpointing.num-retained": str(1 + seed % 3)}

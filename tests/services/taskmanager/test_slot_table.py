@@ -13,31 +13,41 @@ from penstock.messages.cluster import (
     FreeSlot,
     Refused,
     SlotCommand,
+    SlotDeployment,
     SlotOffer,
+    TaskReport,
 )
-from penstock.messages.slot import CheckpointComplete, Deploy, MasterChanged, StorageSettings
+from penstock.messages.slot import (
+    CheckpointComplete,
+    Deploy,
+    MasterChanged,
+    StorageSettings,
+    TaskDescriptor,
+    TaskStateChanged,
+    TriggerCheckpoint,
+)
+from penstock.messages.states import ExecutionState
 from services.common.core import Answer, Asked, EffectFailed, Tick
 from services.taskmanager.slot_table import (
     END_GRACE_MS,
     REPLACE_GRACE_MS,
-    SLOT_TRANSITIONS,
-    Admission,
     Deliver,
     Delivered,
     End,
     Ended,
     Fork,
     Forked,
+    JobEnded,
     MasterHeard,
+    NewMaster,
     Offer,
     OfferAgain,
     OfferAnswered,
     ReportLost,
     ReportSlots,
-    Settings,
-    SlotState,
     SlotTable,
 )
+from services.taskmanager.slots import SLOT_TRANSITIONS, Admission, Settings, SlotState
 
 
 def deployment(attempt=1, epoch=2, allocation="a1", job="j"):
@@ -47,7 +57,7 @@ def deployment(attempt=1, epoch=2, allocation="a1", job="j"):
         epoch=epoch,
         allocation_id=allocation,
         job_graph=JobGraph(name="g", vertices=(), edges=()),
-        tasks=(),
+        tasks=(TaskDescriptor(execution_id="e", vertex_id="v", subtask_index=0, attempt=attempt),),
         locations={},
         slots={},
         secret="00",
@@ -286,13 +296,48 @@ def test_all_is_offered_again_now_and_then_and_after_the_bus_was_away():
     t = Table(offer_interval_ms=1000)
     t.running()
     t.allocate("a2", 1)
-    both = Offer(
-        "j", (SlotOffer(allocation_id="a1", slot_index=0), SlotOffer(allocation_id="a2", slot_index=1))
-    )
-    assert t.step(OfferAgain()) == [both]
+    task = TaskReport(execution_id="e", vertex_id="v", subtask_index=0, state=ExecutionState.DEPLOYING)
+    runs = SlotDeployment(job_attempt=1, epoch=2, tasks=(task,))
+    both = [
+        Offer("j", (SlotOffer(allocation_id="a1", slot_index=0, deployed=runs),)),
+        Offer("j", (SlotOffer(allocation_id="a2", slot_index=1),)),
+    ]
+    assert t.step(OfferAgain()) == both
     t.now += 1001
-    assert t.step(Tick()) == [both]
+    assert t.step(Tick()) == both
     assert t.step(Tick()) == []
+
+
+def test_a_new_master_hears_what_runs_and_the_old_one_is_refused():
+    t = Table()
+    process = t.running()
+    t.table.reported(process, TaskStateChanged(
+        job_id="j", job_attempt=1, execution_id="e", vertex_id="v", subtask_index=0,
+        state=ExecutionState.RUNNING, timestamp_ms=1,
+    ))  # fmt: skip
+    t.command(TriggerCheckpoint(epoch=2, checkpoint_id=7, timestamp_ms=1, execution_ids=("e",)))
+    t.command(CheckpointComplete(epoch=2, checkpoint_id=6))
+    [offer] = t.step(NewMaster("j", 9))
+    deployed = offer.slots[0].deployed
+    assert [(r.execution_id, r.state) for r in deployed.tasks] == [("e", ExecutionState.RUNNING)]
+    assert (deployed.job_attempt, deployed.confirmed_checkpoint_id, deployed.highest_checkpoint_id) == (
+        1,
+        6,
+        7,
+    )
+    assert t.command(CheckpointComplete(epoch=2, checkpoint_id=7))[0].fenced
+    assert t.step(NewMaster("j", 9)) == [], "it is being told already"
+    assert t.step(NewMaster("j", 8)) == [], "an older one"
+    t.now += t.table.settings.tell_again_ms
+    assert t.step(NewMaster("j", 9)) == [offer]
+    assert t.step(NewMaster("other", 9)) == []
+
+
+def test_a_job_that_is_over_leaves_its_slots():
+    t = Table()
+    process = t.running()
+    assert t.step(JobEnded("j", 1)) == [], "an older epoch says so"
+    assert t.step(JobEnded("j", 2)) == [End(process, END_GRACE_MS)]
 
 
 def test_a_running_slot_that_the_master_does_not_want_is_ended():
