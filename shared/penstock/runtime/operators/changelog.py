@@ -14,6 +14,7 @@ from penstock.runtime.kernels.store import make_store
 from penstock.runtime.operator import Operator, OperatorSnapshot
 from penstock.runtime.operators.changes import TimeToLive, change_batch
 from penstock.runtime.operators.emitting import batch_pieces
+from penstock.runtime.state.tables import SlotChanges, StateTable
 from penstock.types import logical as t
 from penstock.types.column import Column
 
@@ -42,6 +43,13 @@ class NormalizeOperator(Operator):
         self._schema = ctx.input_schemas[0]
         self._keys = KeyIndex([self._schema.types[i] for i in self.spec.keys])
         self._stores = [make_store(x) for x in self._schema.types]
+        self._changes = SlotChanges(ctx.epochs)
+        names = [*(f"key{i}" for i in range(len(self.spec.keys)))]
+        names += [f"{i}.{name}" for i, name in enumerate(self._schema.names)]
+        self._table = StateTable(
+            "rows", self._read, names=names, kind="normalize", max_parallelism=ctx.max_parallelism,
+            changes=self._changes,
+        )  # fmt: skip
         self._ttl = TimeToLive(self.spec.ttl_ms, ctx)
         if restored is not None:
             types = self._schema.types
@@ -76,10 +84,12 @@ class NormalizeOperator(Operator):
             yield from batch_pieces(out)
 
     def _put(self, slots: np.ndarray, columns: list[Column]) -> None:
+        self._changes.write(slots)
         for store, column in zip(self._stores, columns, strict=True):
             store.put(slots, column, self._keys.high)
 
     def _free(self, slots: np.ndarray) -> None:
+        self._changes.free(slots)
         for store in self._stores:
             store.clear(slots)
         self._ttl.forget(slots)
@@ -90,15 +100,10 @@ class NormalizeOperator(Operator):
         return iter(())
 
     def snapshot(self, checkpoint_id: int) -> OperatorSnapshot:
-        slots = self._keys.live_slots()
-        self._put(np.empty(0, np.int64), [Column.nulls(x, 0) for x in self._schema.types])
-        names = [*(f"key{i}" for i in range(len(self.spec.keys)))]
-        names += [f"{i}.{name}" for i, name in enumerate(self._schema.names)]
-        block = keyed_block(
-            self._keys.keys(slots), [s.take(slots) for s in self._stores], names, n=len(slots),
-            max_parallelism=self.ctx.max_parallelism, kind="normalize",
-        )  # fmt: skip
-        return OperatorSnapshot(keyed={"rows": block})
+        return OperatorSnapshot(keyed={"rows": self._table.cut()})
+
+    def _read(self, slots: np.ndarray) -> tuple[list[Column], list[Column]]:
+        return self._keys.keys(slots), [store.take(slots) for store in self._stores]
 
 
 class MaterializeOperator(Operator):

@@ -10,7 +10,7 @@ from penstock.errors import UnsupportedError
 from penstock.runtime.kernels.accumulators import CellAccumulator
 from penstock.runtime.kernels.aggregates import AggregateSet
 from penstock.runtime.kernels.key_index import KeyIndex
-from penstock.runtime.kernels.keyed_state import keyed_block, restored_columns
+from penstock.runtime.kernels.keyed_state import restored_columns
 from penstock.runtime.kernels.sorting import (
     changes,
     group_bounds,
@@ -22,6 +22,7 @@ from penstock.runtime.operator import MAX_WATERMARK, Operator, OperatorSnapshot
 from penstock.runtime.operators.changes import TimeToLive, typed
 from penstock.runtime.operators.emitting import batch_pieces, event_times, restored_watermark, watermark_state
 from penstock.runtime.operators.joining import bounded_slices
+from penstock.runtime.state.row_log import RowLog
 from penstock.types import logical as t
 from penstock.types.batch import Batch
 from penstock.types.column import Column
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from penstock.jobgraph.specs import OverSpec
-    from penstock.runtime.operator import KeyedBlock, OperatorContext, Output, PendingBlock, RestoredState
+    from penstock.runtime.operator import OperatorContext, Output, RestoredState
 
 _BOOL = t.BooleanType(False)
 
@@ -71,8 +72,8 @@ class OverOperator(Operator):
             ctx, head=self._head, names=[f"key{i}" for i in range(len(self.spec.partition))], kind="over"
         )
         self._changes = self._tables[0].changes
-        self._pending: list[Batch] = []
-        self._history = Batch.empty(self._schema)
+        self._pending = RowLog(ctx, "pending", self._schema, self.spec.partition, kind="over")
+        self._history = RowLog(ctx, "history", self._schema, self.spec.partition, kind="over")
         self._watermark = restored_watermark(restored)
         self._ttl = TimeToLive(self.spec.ttl_ms, ctx)
         if restored is not None:
@@ -96,7 +97,7 @@ class OverOperator(Operator):
         if not batch.num_rows:
             return
         if self.spec.order:
-            self._pending.append(batch)
+            self._pending.add(batch)
         else:
             yield from self._emit(batch)
 
@@ -104,15 +105,13 @@ class OverOperator(Operator):
         if watermark <= self._watermark:
             return
         self._watermark = watermark
-        if not self._pending or not (self._timed or watermark == MAX_WATERMARK):
+        if not len(self._pending) or not (self._timed or watermark == MAX_WATERMARK):
             return
-        rows = Batch.concat(self._pending)
-        self._pending = []
+        rows = self._pending.rows()
+        due = np.ones(rows.num_rows, np.bool_)
         if self._timed:
             due = rows.columns[self.spec.order[0].index].values <= watermark
-            rest = rows.filter(~due)
-            self._pending = [rest] if rest.num_rows else []
-            rows = rows.filter(due)
+        rows = self._pending.take_out(due)
         if rows.num_rows:
             yield from self._emit(rows)
 
@@ -186,7 +185,7 @@ class OverOperator(Operator):
     # -- bounded frames ------------------------------------------------------------------
 
     def _bounded_frames(self, rows: Batch, slots: np.ndarray) -> list[Column]:
-        past = self._history
+        past = self._history.rows()
         past_slots, _ = self._keys.upsert([past.columns[i] for i in self.spec.partition], past.num_rows)
         merged = Batch.concat([past, rows]) if past.num_rows else rows
         of = np.concatenate((past_slots, slots))
@@ -208,7 +207,8 @@ class OverOperator(Operator):
             scratch.add(targets, [c.take(inputs) for c in merged.columns], None)
             parts.append(scratch.results(np.arange(len(counts))))
         results = [Column.concat([p[i] for p in parts]) for i in range(len(parts[0]))]
-        self._keep_history(merged, of)
+        origins = np.where(order < past.num_rows, order, -1)
+        self._keep_history(merged, of, origins)
         return results
 
     def _frame_starts(self, rows: Batch, of: np.ndarray) -> np.ndarray:
@@ -230,7 +230,8 @@ class OverOperator(Operator):
         out[order[~is_row]] = before[~is_row]
         return np.maximum(out, start)
 
-    def _keep_history(self, rows: Batch, of: np.ndarray) -> None:
+    def _keep_history(self, rows: Batch, of: np.ndarray, origins: np.ndarray) -> None:
+        """``origins``: which row of the history each row is, -1 for a new one."""
         assert self.spec.preceding is not None
         if self.spec.frame == "rows":
             bounds = group_bounds(of)
@@ -241,7 +242,7 @@ class OverOperator(Operator):
             keep = times > self._watermark - self.spec.preceding
             if self._watermark == MAX_WATERMARK:
                 keep = np.zeros(len(of), np.bool_)
-        self._history = rows.filter(keep)
+        self._history.replace(rows.filter(keep), origins[keep])
         gone = np.setdiff1d(of, of[keep])
         self._keys.free(gone)
 
@@ -255,18 +256,7 @@ class OverOperator(Operator):
     # -- state ---------------------------------------------------------------------------
 
     def snapshot(self, checkpoint_id: int) -> OperatorSnapshot:
-        rows = Batch.concat([self._history, *self._pending])
-        is_past = np.zeros(rows.num_rows, np.bool_)
-        is_past[: self._history.num_rows] = True
-        key_names = [f"key{i}" for i in range(len(self.spec.partition))]
-        row_names = [f"{i}.{name}" for i, name in enumerate(self._schema.names)]
-        most = self.ctx.max_parallelism
-        keyed: dict[str, KeyedBlock | PendingBlock] = {
-            "rows": keyed_block(
-                [rows.columns[i] for i in self.spec.partition], [*rows.columns, Column(_BOOL, is_past)],
-                [*key_names, *row_names, "past"], n=rows.num_rows, max_parallelism=most, kind="over",
-            )
-        }  # fmt: skip
+        keyed = {log.name: log.cut() for log in (self._pending, self._history)}
         for table in self._tables:
             keyed[table.name] = table.cut()
         return OperatorSnapshot(keyed=keyed, unions=watermark_state(self._watermark))
@@ -277,15 +267,16 @@ class OverOperator(Operator):
     def _restore(self, restored: RestoredState) -> None:
         k = len(self.spec.partition)
         key_types = [self._schema.types[i] for i in self.spec.partition]
+        self._pending.restore(restored)
+        self._history.restore(restored)
+        # Version 1 kept both in one state.
         columns, n = restored_columns(
             restored.keyed.get("rows", []), [*key_types, *self._schema.types, _BOOL]
         )
         if n:
-            rows = Batch(self._schema, columns[k:-1], num_rows=n)
-            past = columns[-1].values
-            self._history = rows.filter(past)
-            waiting = rows.filter(~past)
-            self._pending = [waiting] if waiting.num_rows else []
+            rows, past = Batch(self._schema, columns[k:-1], num_rows=n), columns[-1].values
+            self._history.add(rows.filter(past))
+            self._pending.add(rows.filter(~past))
         for name, types, put in self._state.state_loaders():
             columns, n = restored_columns(restored.keyed.get(name, []), [*key_types, *types])
             if n:

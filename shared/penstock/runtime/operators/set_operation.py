@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from penstock.runtime.kernels.key_index import KeyIndex
-from penstock.runtime.kernels.keyed_state import keyed_block, restored_columns
+from penstock.runtime.kernels.keyed_state import restored_columns
 from penstock.runtime.kernels.store import grown
 from penstock.runtime.operator import Operator, OperatorSnapshot
 from penstock.runtime.operators.changes import DELETE, INSERT, typed
 from penstock.runtime.operators.emitting import pieces
+from penstock.runtime.state.tables import SlotChanges, StateTable
 from penstock.types import logical as t
 from penstock.types.batch import Batch
 from penstock.types.column import Column
@@ -36,12 +37,19 @@ class SetOperationOperator(Operator):
         self._types = ctx.output_schema.types
         self._index = KeyIndex([x.with_nullable(True) for x in self._types])
         self._counts = [np.zeros(1024, np.int64), np.zeros(1024, np.int64)]
+        self._changes = SlotChanges(ctx.epochs)
+        names = [f"{i}.{name}" for i, name in enumerate(ctx.output_schema.names)]
+        self._table = StateTable(
+            "rows", self._read, names=[*names, "left", "right"], kind="set-operation",
+            max_parallelism=ctx.max_parallelism, changes=self._changes,
+        )  # fmt: skip
         if restored is not None:
             types = [*self._types, _LONG, _LONG]
             columns, n = restored_columns(restored.keyed.get("rows", []), types)
             if n:
                 slots, _ = self._index.upsert(columns[:-2], n)
                 self._grow()
+                self._changes.write(slots)
                 self._counts[0][slots], self._counts[1][slots] = columns[-2].values, columns[-1].values
         ctx.metrics.gauge("numRowsInState", lambda: len(self._index))
 
@@ -51,6 +59,7 @@ class SetOperationOperator(Operator):
     def process(self, input_index: int, batch: Batch) -> Iterator[Output]:
         slots, new = self._index.upsert(batch.columns, batch.num_rows)
         self._grow()
+        self._changes.write(slots)
         for counts in self._counts:
             counts[new] = 0
         touched = np.unique(slots)
@@ -71,6 +80,7 @@ class SetOperationOperator(Operator):
             some = kinds[part]
             yield Batch(schema, columns, kinds=some if some.any() else None, num_rows=len(part))
         gone = touched[(self._counts[0][touched] == 0) & (self._counts[1][touched] == 0)]
+        self._changes.free(gone)
         self._index.free(gone)
 
     def _result(self, slots: np.ndarray) -> np.ndarray:
@@ -83,11 +93,7 @@ class SetOperationOperator(Operator):
         return ((left > 0) & (right == 0)).astype(np.int64)
 
     def snapshot(self, checkpoint_id: int) -> OperatorSnapshot:
-        slots = self._index.live_slots()
-        counts = [Column(_LONG, c[slots]) for c in self._counts]
-        names = [f"{i}.{name}" for i, name in enumerate(self.ctx.output_schema.names)]
-        block = keyed_block(
-            self._index.keys(slots), counts, [*names, "left", "right"], n=len(slots),
-            max_parallelism=self.ctx.max_parallelism, kind="set-operation",
-        )  # fmt: skip
-        return OperatorSnapshot(keyed={"rows": block})
+        return OperatorSnapshot(keyed={"rows": self._table.cut()})
+
+    def _read(self, slots: np.ndarray) -> tuple[list[Column], list[Column]]:
+        return self._index.keys(slots), [Column(_LONG, c[slots]) for c in self._counts]

@@ -8,7 +8,6 @@ import numpy as np
 
 from penstock.errors import UnsupportedError
 from penstock.jobgraph.specs import SortKey
-from penstock.runtime.kernels.keyed_state import keyed_block, restored_columns
 from penstock.runtime.kernels.ranked_rows import Gathered, cancelled
 from penstock.runtime.kernels.sorting import sort_indices
 from penstock.runtime.operator import Operator, OperatorSnapshot
@@ -19,14 +18,14 @@ from penstock.runtime.operators.emitting import (
     restored_watermark,
     watermark_state,
 )
+from penstock.runtime.state.row_log import RowLog
 from penstock.types.batch import Batch
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from penstock.jobgraph.specs import LimitSpec, SortSpec, TemporalSortSpec
-    from penstock.runtime.operator import KeyedBlock, OperatorContext, Output, RestoredState
-    from penstock.types.logical import Schema
+    from penstock.runtime.operator import OperatorContext, Output, RestoredState
 
 
 class SortOperator(Operator):
@@ -37,8 +36,7 @@ class SortOperator(Operator):
 
     def open(self, ctx: OperatorContext, restored: RestoredState | None) -> None:
         super().open(ctx, restored)
-        self._schema = ctx.input_schemas[0]
-        self._batches = _restored_rows(self._schema, restored)
+        self._log = _log(ctx, "sort", restored)
         self._retracted: list[Batch] = []
 
     def process(self, input_index: int, batch: Batch) -> Iterator[Output]:
@@ -48,11 +46,11 @@ class SortOperator(Operator):
             self._retracted.append(plain.filter(signs < 0))
             plain = plain.filter(signs > 0)
         if plain.num_rows:
-            self._batches.append(plain)
+            self._log.add(plain)
         return iter(())
 
     def _standing(self) -> Batch:
-        rows = Batch.concat(self._batches) if self._batches else Batch.empty(self._schema)
+        rows = self._log.rows()
         if self._retracted:
             both = Batch.concat([rows, *self._retracted])
             signs = np.ones(both.num_rows, np.int8)
@@ -61,9 +59,9 @@ class SortOperator(Operator):
             stands, unmatched = cancelled(Gathered(one, one, list(both.columns)), signs, None)
             if unmatched:
                 self.ctx.metrics.inc("numUnmatchedRetractions", unmatched)
-            rows = both.filter(stands)
-        self._batches, self._retracted = [rows] if rows.num_rows else [], []
-        return rows
+            self._log.take_out(~stands[: rows.num_rows])
+            self._retracted = []
+        return self._log.rows()
 
     def finish(self) -> Iterator[Output]:
         rows = self._standing()
@@ -74,7 +72,8 @@ class SortOperator(Operator):
             yield out.with_columns(self.ctx.output_schema, out.columns)
 
     def snapshot(self, checkpoint_id: int) -> OperatorSnapshot:
-        return OperatorSnapshot(keyed={"rows": _rows_block(self._standing(), self.ctx, "sort")})
+        self._standing()
+        return OperatorSnapshot(keyed={"rows": self._log.cut()})
 
 
 class LimitOperator(Operator):
@@ -119,8 +118,7 @@ class TemporalSortOperator(Operator):
 
     def open(self, ctx: OperatorContext, restored: RestoredState | None) -> None:
         super().open(ctx, restored)
-        self._schema = ctx.input_schemas[0]
-        self._batches = _restored_rows(self._schema, restored)
+        self._log = _log(ctx, "temporal-sort", restored)
         self._watermark = restored_watermark(restored)
 
     def process(self, input_index: int, batch: Batch) -> Iterator[Output]:
@@ -129,20 +127,16 @@ class TemporalSortOperator(Operator):
             self.ctx.metrics.inc("numLateRecordsDropped", int(late.sum()))
             batch = batch.filter(~late)
         if batch.num_rows:
-            self._batches.append(batch)
+            self._log.add(batch)
         return iter(())
 
     def on_watermark(self, watermark: int) -> Iterator[Output]:
         if watermark <= self._watermark:
             return
         self._watermark = watermark
-        if not self._batches:
+        if not len(self._log):
             return
-        rows = Batch.concat(self._batches)
-        due = event_times(rows, self.spec.time, self.ctx) <= watermark
-        rest = rows.filter(~due)
-        self._batches = [rest] if rest.num_rows else []
-        ready = rows.filter(due)
+        ready = self._log.take_out(event_times(self._log.rows(), self.spec.time, self.ctx) <= watermark)
         order = sort_indices(ready.columns, self._order)
         if self.spec.time == RECORD_TIMES and ready.times is not None:
             order = order[np.argsort(ready.times[order], kind="stable")]
@@ -151,21 +145,12 @@ class TemporalSortOperator(Operator):
             yield out.with_columns(self.ctx.output_schema, out.columns)
 
     def snapshot(self, checkpoint_id: int) -> OperatorSnapshot:
-        rows = Batch.concat(self._batches) if self._batches else Batch.empty(self._schema)
-        return OperatorSnapshot(
-            keyed={"rows": _rows_block(rows, self.ctx, "temporal-sort")},
-            unions=watermark_state(self._watermark),
-        )
+        return OperatorSnapshot(keyed={"rows": self._log.cut()}, unions=watermark_state(self._watermark))
 
 
-def _rows_block(rows: Batch, ctx: OperatorContext, kind: str) -> KeyedBlock:
+def _log(ctx: OperatorContext, kind: str, restored: RestoredState | None) -> RowLog:
     """All rows under the one global key, in order."""
-    names = [f"{i}.{name}" for i, name in enumerate(rows.schema.names)]
-    return keyed_block(
-        [], rows.columns, names, n=rows.num_rows, max_parallelism=ctx.max_parallelism, kind=kind
-    )
-
-
-def _restored_rows(schema: Schema, restored: RestoredState | None) -> list[Batch]:
-    columns, n = restored_columns(restored.keyed.get("rows", []) if restored else [], schema.types)
-    return [Batch(schema, columns, num_rows=n)] if n else []
+    log = RowLog(ctx, "rows", ctx.input_schemas[0], (), kind=kind)
+    if restored is not None:
+        log.restore(restored)
+    return log

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from penstock.runtime.kernels.key_index import KeyIndex
-from penstock.runtime.kernels.keyed_state import keyed_block, restored_columns
 from penstock.runtime.kernels.sorting import stable_argsort
 from penstock.runtime.operator import Operator, OperatorSnapshot
 from penstock.runtime.operators.calc import compile_condition
 from penstock.runtime.operators.emitting import event_times, pieces, restored_watermark, watermark_state
 from penstock.runtime.operators.joining import joined, matchable_rows, take_all
+from penstock.runtime.state.row_log import RowLog
 from penstock.types import logical as t
 from penstock.types.batch import Batch
 from penstock.types.column import Column
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from penstock.jobgraph.specs import TemporalJoinSpec
     from penstock.runtime.operator import OperatorContext, Output, RestoredState
 
-_LONG = t.BigIntType(False)
 _BOOL = t.BooleanType(False)
 
 
@@ -44,40 +43,43 @@ class TemporalJoinOperator(Operator):
         self._schemas = (left, right)
         self._pair_schema = t.Schema((*left.fields, *right.fields))
         self._condition = compile_condition(self.spec.condition, ctx)
-        self._waiting: list[Batch] = []
-        #: Versions: rows and whether each is a deletion, in order of arrival.
-        self._versions: list[tuple[Batch, np.ndarray]] = []
+        self._waiting = RowLog(ctx, "waiting", left, self.spec.left_keys, kind="temporal-join")
+        #: Versions: rows, and whether each is a deletion, in order of arrival.
+        self._version_schema = t.Schema((*right.fields, t.Field("deleted", _BOOL)))
+        self._versions = RowLog(
+            ctx, "versions", self._version_schema, self.spec.right_keys, kind="temporal-join"
+        )
         self._watermark = restored_watermark(restored)
         if restored is not None:
-            self._restore(restored)
-        ctx.metrics.gauge("numVersions", lambda: sum(b.num_rows for b, _ in self._versions))
+            self._waiting.restore(restored)
+            self._versions.restore(restored)
+        ctx.metrics.gauge("numVersions", lambda: len(self._versions))
 
     def process(self, input_index: int, batch: Batch) -> Iterator[Output]:
         if input_index == 1:
             kinds = np.zeros(batch.num_rows, np.uint8) if batch.kinds is None else batch.kinds
             kept = np.flatnonzero(kinds != 1)
             if len(kept):
-                self._versions.append((batch.take(kept).with_kinds(None), kinds[kept] == 3))
+                rows = batch.take(kept).with_kinds(None)
+                deleted = Column(_BOOL, kinds[kept] == 3)
+                self._versions.add(rows.with_columns(self._version_schema, [*rows.columns, deleted]))
             return iter(())
         late = event_times(batch, self.spec.left_time, self.ctx) <= self._watermark
         if late.any():
             self.ctx.metrics.inc("numLateRecordsDropped", int(late.sum()))
             batch = batch.filter(~late)
         if batch.num_rows:
-            self._waiting.append(batch)
+            self._waiting.add(batch)
         return iter(())
 
     def on_watermark(self, watermark: int) -> Iterator[Output]:
         if watermark <= self._watermark:
             return
         self._watermark = watermark
-        left_schema, right_schema = self._schemas
-        left = Batch.concat(self._waiting) if self._waiting else Batch.empty(left_schema)
-        due = left.columns[self.spec.left_time].values <= watermark
-        rest = left.filter(~due)
-        self._waiting = [rest] if rest.num_rows else []
-        left = left.filter(due)
-        if not left.num_rows and not self._versions:
+        right_schema = self._schemas[1]
+        times = self._waiting.rows().columns[self.spec.left_time].values
+        left = self._waiting.take_out(times <= watermark)
+        if not left.num_rows and not len(self._versions):
             return
         versions, deleted = self._all_versions()
         index = KeyIndex([right_schema.types[i].with_nullable(True) for i in self.spec.right_keys])
@@ -87,15 +89,11 @@ class TemporalJoinOperator(Operator):
         known = np.flatnonzero(found >= 0)
         found[known[deleted[found[known]]]] = -1
         yield from self._emit(left, versions, found)
-        self._drop_old(versions, deleted, slots, times)
+        self._drop_old(deleted, slots, times)
 
     def _all_versions(self) -> tuple[Batch, np.ndarray]:
-        if not self._versions:
-            return Batch.empty(self._schemas[1]), np.zeros(0, np.bool_)
-        return (
-            Batch.concat([b for b, _ in self._versions]),
-            np.concatenate([d for _, d in self._versions]),
-        )
+        rows = self._versions.rows()
+        return rows.with_columns(self._schemas[1], rows.columns[:-1]), rows.columns[-1].values
 
     def _versions_of(self, left: Batch, index: KeyIndex, slots: np.ndarray, times: np.ndarray) -> np.ndarray:
         """Row number of each left row's version, -1 where it has none."""
@@ -136,7 +134,7 @@ class TemporalJoinOperator(Operator):
                 theirs = [c.take_or_null(version) for c in versions.columns]
                 yield joined(self.ctx.output_schema, rows.columns, theirs, rows.kinds)
 
-    def _drop_old(self, versions: Batch, deleted: np.ndarray, slots: np.ndarray, times: np.ndarray) -> None:
+    def _drop_old(self, deleted: np.ndarray, slots: np.ndarray, times: np.ndarray) -> None:
         """Keep versions above the watermark and each key's newest at or below it."""
         order = stable_argsort(times)
         order = order[stable_argsort(slots[order])]
@@ -145,43 +143,10 @@ class TemporalJoinOperator(Operator):
         newest[:-1] &= (slots[order][1:] != slots[order][:-1]) | ~old[1:]
         keep = np.zeros(len(times), np.bool_)
         keep[order] = ~old | (newest & ~deleted[order])
-        self._versions = [(versions.filter(keep), deleted[keep])] if keep.any() else []
+        self._versions.take_out(~keep)
 
     # -- state -------------------------------------------------------------------------
 
     def snapshot(self, checkpoint_id: int) -> OperatorSnapshot:
-        left = Batch.concat(self._waiting) if self._waiting else Batch.empty(self._schemas[0])
-        right, deleted = self._all_versions()
-        keyed = {}
-        for name, batch, keys, more in (
-            ("waiting", left, self.spec.left_keys, []),
-            ("versions", right, self.spec.right_keys, [Column(_BOOL, deleted)]),
-        ):
-            kinds = np.zeros(batch.num_rows, np.int8) if batch.kinds is None else batch.kinds.view(np.int8)
-            payload = [*batch.columns, *more, Column(t.TinyIntType(False), kinds)]
-            names = [f"key{i}" for i in range(len(keys))]
-            names += [f"{i}.{field.name}" for i, field in enumerate(batch.schema.fields)]
-            names += ["deleted"] * len(more) + ["kind"]
-            keyed[name] = keyed_block(
-                [batch.columns[i] for i in keys], payload, names, n=batch.num_rows,
-                max_parallelism=self.ctx.max_parallelism, kind="temporal-join",
-            )  # fmt: skip
+        keyed = {log.name: log.cut() for log in (self._waiting, self._versions)}
         return OperatorSnapshot(keyed=keyed, unions=watermark_state(self._watermark))
-
-    def _restore(self, restored: RestoredState) -> None:
-        for name, side, keys in (
-            ("waiting", 0, self.spec.left_keys),
-            ("versions", 1, self.spec.right_keys),
-        ):
-            schema = self._schemas[side]
-            types = [*(schema.types[i] for i in keys), *schema.types, *([_BOOL] * side), t.TinyIntType(False)]
-            columns, n = restored_columns(restored.keyed.get(name, []), types)
-            if not n:
-                continue
-            rows = columns[len(keys) : len(keys) + len(schema)]
-            kinds = columns[-1].values.view(np.uint8)
-            batch = Batch(schema, rows, kinds=kinds if kinds.any() else None, num_rows=n)
-            if side == 0:
-                self._waiting.append(batch)
-            else:
-                self._versions.append((batch, columns[-2].values))

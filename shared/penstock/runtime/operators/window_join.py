@@ -8,7 +8,6 @@ import numpy as np
 
 from penstock.errors import UnsupportedError
 from penstock.runtime.kernels.key_index import KeyIndex
-from penstock.runtime.kernels.keyed_state import keyed_block, restored_columns
 from penstock.runtime.kernels.multimap import MultiMap
 from penstock.runtime.kernels.sorting import group_bounds, stable_argsort
 from penstock.runtime.operator import Operator, OperatorSnapshot
@@ -21,6 +20,7 @@ from penstock.runtime.operators.joining import (
     null_columns,
     take_all,
 )
+from penstock.runtime.state.row_log import RowLog
 from penstock.types import logical as t
 from penstock.types.batch import Batch
 
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
     from penstock.jobgraph.specs import WindowJoinSpec
     from penstock.runtime.operator import OperatorContext, Output, RestoredState
+    from penstock.runtime.state.row_log import Part
 
 LEFT, RIGHT = 0, 1
 Window = tuple[int, int]
@@ -49,16 +50,18 @@ class WindowJoinOperator(Operator):
         self._schemas = (left, right)
         self._pair_schema = t.Schema((*left.fields, *right.fields))
         self._condition = compile_condition(self.spec.condition, ctx)
-        self._open: dict[Window, tuple[list[Batch], list[Batch]]] = {}
+        self._logs = tuple(
+            RowLog(ctx, name, schema, keys, kind="window-join")
+            for name, schema, keys in zip(("left", "right"), self._schemas, self._keys_of, strict=True)
+        )
+        self._open: dict[Window, tuple[list[Part], list[Part]]] = {}
         self._watermark = restored_watermark(restored)
         if restored is not None:
-            for name, side in (("left", LEFT), ("right", RIGHT)):
-                k = len(self._keys_of[side])
-                schema = self._schemas[side]
-                types = [*(schema.types[i] for i in self._keys_of[side]), *schema.types]
-                columns, n = restored_columns(restored.keyed.get(name, []), types)
-                if n:
-                    self._keep(side, Batch(schema, columns[k:], num_rows=n))
+            for side, log in enumerate(self._logs):
+                waiting = RowLog(ctx, log.name, log.schema, self._keys_of[side], kind="window-join")
+                waiting.restore(restored)
+                if len(waiting):
+                    self._keep(side, waiting.rows())
         ctx.metrics.gauge("numOpenWindows", lambda: len(self._open))
 
     def process(self, input_index: int, batch: Batch) -> Iterator[Output]:
@@ -89,7 +92,8 @@ class WindowJoinOperator(Operator):
         for low, high in zip(bounds[:-1].tolist(), bounds[1:].tolist(), strict=True):
             rows = np.sort(order[low:high])
             waiting = self._open.setdefault((int(s[low]), int(e[low])), ([], []))
-            waiting[side].append(batch if len(rows) == batch.num_rows else batch.take(rows))
+            kept = batch if len(rows) == batch.num_rows else batch.take(rows)
+            waiting[side].append(self._logs[side].add(kept))
 
     # -- firing ------------------------------------------------------------------------
 
@@ -100,9 +104,11 @@ class WindowJoinOperator(Operator):
         for window in sorted((w for w in self._open if w[1] - 1 <= watermark), key=lambda w: (w[1], w[0])):
             sides = self._open.pop(window)
             left, right = (
-                Batch.concat(batches) if batches else Batch.empty(self._schemas[side])
-                for side, batches in enumerate(sides)
+                Batch.concat([p.batch for p in parts]) if parts else Batch.empty(self._schemas[side])
+                for side, parts in enumerate(sides)
             )
+            for log, parts in zip(self._logs, sides, strict=True):
+                log.drop(parts)
             for out in self._join(left, right):
                 yield from batch_pieces(out)
 
@@ -155,15 +161,5 @@ class WindowJoinOperator(Operator):
     # -- state -------------------------------------------------------------------------
 
     def snapshot(self, checkpoint_id: int) -> OperatorSnapshot:
-        keyed = {}
-        for name, side in (("left", LEFT), ("right", RIGHT)):
-            schema = self._schemas[side]
-            batches = [b for sides in self._open.values() for b in sides[side]]
-            batch = Batch.concat(batches) if batches else Batch.empty(schema)
-            names = [*(f"key{i}" for i in range(len(self._keys_of[side])))]
-            names += [f"{i}.{field.name}" for i, field in enumerate(schema.fields)]
-            keyed[name] = keyed_block(
-                [batch.columns[i] for i in self._keys_of[side]], batch.columns, names,
-                n=batch.num_rows, max_parallelism=self.ctx.max_parallelism, kind="window-join",
-            )  # fmt: skip
+        keyed = {log.name: log.cut() for log in self._logs}
         return OperatorSnapshot(keyed=keyed, unions=watermark_state(self._watermark))

@@ -45,19 +45,20 @@ class SnapshotChain:
         return cls(await asyncio.gather(*(_open(handle, link, store) for link in links)))
 
     async def keyed(self, uid: str, name: str, key_groups: tuple[int, int]) -> list[pa.RecordBatch]:
-        """Rows of a keyed state in the inclusive range."""
+        """Rows of a keyed state in the inclusive range, oldest object first: what was
+        appended comes back in order."""
         links = self._links(uid, name)
         fetched = await asyncio.gather(*(reader.keyed(uid, state, key_groups) for reader, state in links))
         if links[0][1].identity != "slot":
             return [batch for batches in reversed(fetched) for batch in batches]
-        out: list[pa.RecordBatch] = []
+        kept: list[list[pa.RecordBatch]] = []
         touched: list[np.ndarray] = []
         for batches, (reader, state) in zip(fetched, links, strict=True):
             seen = np.concatenate(touched) if touched else None
-            out += [kept for batch in batches if (kept := _untouched(batch, seen)).num_rows]
+            kept.append([rows for batch in batches if (rows := _untouched(batch, seen)).num_rows])
             if state.delta:
                 touched.append(await reader.touched(uid, state))
-        return out
+        return [rows for batches in reversed(kept) for rows in batches]
 
     def _links(self, uid: str, name: str) -> list[tuple[SnapshotReader, StateInfo]]:
         """The objects that hold some of the state, newest first, down to a whole one."""

@@ -1,0 +1,200 @@
+"""Rows that wait, in batches as they came: the state of sorts, windowed and temporal joins.
+
+Batches never change, so a cut holds on to them and copies nothing. Each row has a number
+of its own, by which a later delta knows it, and the epoch in which it came.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from penstock.runtime.kernels.keyed_state import keyed_block, restored_columns
+from penstock.runtime.operator import KeyedBlock, PendingBlock
+from penstock.types import logical as t
+from penstock.types.batch import Batch
+from penstock.types.column import Column
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from penstock.runtime.operator import OperatorContext, RestoredState
+
+_KIND, _TIME = t.TinyIntType(), t.BigIntType()
+
+
+class Part:
+    """A batch in the log. ``ids``: int64 a row; ``epochs``: int32 a row, when it came."""
+
+    __slots__ = ("batch", "epochs", "ids")
+
+    def __init__(self, batch: Batch, ids: np.ndarray, epochs: np.ndarray) -> None:
+        self.batch, self.ids, self.epochs = batch, ids, epochs
+
+    def take(self, rows: np.ndarray) -> Part:
+        return Part(self.batch.take(rows), self.ids[rows], self.epochs[rows])
+
+
+class RowLog:
+    """Rows of ``schema`` in order of arrival. ``keys``: columns by which they are
+    partitioned (none: all under one key). Row kinds and times are kept too."""
+
+    def __init__(
+        self, ctx: OperatorContext, name: str, schema: t.Schema, keys: Sequence[int], *, kind: str
+    ) -> None:
+        self.name = name
+        self.schema = schema
+        self._keys = list(keys)
+        self._kind = kind
+        self._max_parallelism = ctx.max_parallelism
+        self._epochs = ctx.epochs
+        self._parts: dict[Part, None] = {}
+        self._next_id = 0
+        #: (ids, epoch) of rows that are gone, since the last confirmed snapshot.
+        self._gone: list[tuple[np.ndarray, int]] = []
+        self._confirmed = 0
+
+    def __len__(self) -> int:
+        return sum(part.batch.num_rows for part in self._parts)
+
+    @property
+    def nbytes(self) -> int:
+        return sum(p.batch.nbytes + p.ids.nbytes + p.epochs.nbytes for p in self._parts)
+
+    def add(self, batch: Batch) -> Part:
+        """Append rows."""
+        part = self._made(batch)
+        self._parts[part] = None
+        return part
+
+    def drop(self, parts: Sequence[Part]) -> None:
+        for part in parts:
+            del self._parts[part]
+            self._forget(part.ids)
+
+    def rows(self) -> Batch:
+        """All rows; the log holds them as one part afterwards."""
+        return self._whole().batch
+
+    def take_out(self, mask: np.ndarray) -> Batch:
+        """Remove the rows of ``rows()`` under the mask, and return them."""
+        whole = self._whole()
+        out, rest = np.flatnonzero(mask), np.flatnonzero(~mask)
+        if len(out):
+            self._forget(whole.ids[out])
+            self._parts = {whole.take(rest): None} if len(rest) else {}
+        return whole.batch.take(out)
+
+    def replace(self, batch: Batch, origins: np.ndarray) -> None:
+        """Put other rows in the place of all. ``origins``: which row of ``rows()`` each of
+        them is, -1 for a new one."""
+        whole = self._whole()
+        stays = np.zeros(whole.batch.num_rows, np.bool_)
+        old = origins >= 0
+        stays[origins[old]] = True
+        self._forget(whole.ids[~stays])
+        part = self._made(batch)
+        part.ids[old], part.epochs[old] = whole.ids[origins[old]], whole.epochs[origins[old]]
+        self._parts = {part: None} if batch.num_rows else {}
+
+    # -- snapshots -----------------------------------------------------------------------
+
+    def cut(self) -> PendingBlock:
+        """The log at this moment."""
+        since, upto = self._epochs.since, self._epochs.end()
+        self._confirmed = max(self._confirmed, since)
+        self._gone = [(ids, epoch) for ids, epoch in self._gone if epoch > self._confirmed]
+        gone = [ids for ids, epoch in self._gone if epoch <= upto]
+        return _LogCut(list(self._parts), gone, since, self._block)
+
+    def restore(self, restored: RestoredState, name: str | None = None) -> None:
+        """Rows of the state of this (or an older) name, in the order they came."""
+        schema, k = self.schema, len(self._keys)
+        types = [*(schema.types[i] for i in self._keys), *schema.types, _KIND, _TIME]
+        columns, n = restored_columns(restored.keyed.get(name or self.name, []), types)
+        if not n:
+            return
+        kinds, times = columns[-2], columns[-1]
+        self.add(
+            Batch(
+                schema,
+                columns[k:-2],
+                kinds=kinds.values.view(np.uint8) if kinds.valid is None and kinds.values.any() else None,
+                times=times.values if times.valid is None else None,
+                num_rows=n,
+            )
+        )
+
+    def _block(self, parts: list[Part], touched: np.ndarray | None) -> KeyedBlock:
+        n = sum(part.batch.num_rows for part in parts)
+        rows = Batch.concat([p.batch for p in parts]) if parts else Batch.empty(self.schema)
+        ids = np.concatenate([np.empty(0, np.int64), *(p.ids for p in parts)])
+        kinds = np.zeros(n, np.int8) if rows.kinds is None else rows.kinds.view(np.int8)
+        times = Column.nulls(_TIME, n) if rows.times is None else Column(_TIME, rows.times)
+        names = [*(f"key{i}" for i in range(len(self._keys)))]
+        names += [f"{i}.{name}" for i, name in enumerate(self.schema.names)]
+        block = keyed_block(
+            [rows.columns[i] for i in self._keys], [*rows.columns, Column(_KIND, kinds), times],
+            [*names, "kind", "time"], n=n, max_parallelism=self._max_parallelism, kind=self._kind, slots=ids,
+        )  # fmt: skip
+        if touched is not None:
+            block.delta, block.touched = True, touched
+        return block
+
+    # -- parts ---------------------------------------------------------------------------
+
+    def _made(self, batch: Batch) -> Part:
+        n = batch.num_rows
+        ids = np.arange(self._next_id, self._next_id + n)
+        self._next_id += n
+        return Part(batch, ids, np.full(n, self._epochs.now, np.int32))
+
+    def _whole(self) -> Part:
+        parts = list(self._parts)
+        if not parts:
+            return self._made(Batch.empty(self.schema))
+        if len(parts) == 1:
+            return parts[0]
+        whole = Part(
+            Batch.concat([p.batch for p in parts]),
+            np.concatenate([p.ids for p in parts]),
+            np.concatenate([p.epochs for p in parts]),
+        )
+        self._parts = {whole: None}
+        return whole
+
+    def _forget(self, ids: np.ndarray) -> None:
+        if len(ids):
+            self._gone.append((ids, self._epochs.now))
+
+
+class _LogCut(PendingBlock):
+    def __init__(
+        self,
+        parts: list[Part],
+        gone: list[np.ndarray],
+        since: int,
+        make: Callable[[list[Part], np.ndarray | None], KeyedBlock],
+    ) -> None:
+        self._parts, self._gone, self._since, self._make = parts, gone, since, make
+
+    def copy(self, more: Callable[[], bool]) -> bool:
+        return True
+
+    def discard(self) -> None:
+        self._parts, self._gone = [], []
+
+    def block(self) -> KeyedBlock:
+        if not self._since:
+            return self._make(self._parts, None)
+        fresh = []
+        for part in self._parts:
+            newer = part.epochs > self._since
+            if newer.all():
+                fresh.append(part)
+            elif newer.any():
+                fresh.append(part.take(np.flatnonzero(newer)))
+        ids = [*(p.ids for p in fresh), *self._gone]
+        touched = np.unique(np.concatenate(ids)) if ids else np.empty(0, np.int64)
+        return self._make(fresh, touched)
