@@ -16,6 +16,7 @@ import msgspec
 from penstock import config as conf
 from penstock.bus import request, serve_typed
 from penstock.errors import BrokerError, ObjectStoreError, PenstockError
+from penstock.jobgraph.specs import SparkQuerySpec
 from penstock.messages.cluster import (
     Ack,
     AdoptJob,
@@ -59,6 +60,7 @@ from services.taskmanager.slot_table import (
     SlotTable,
 )
 from services.taskmanager.slots import Settings
+from services.taskmanager.spark import SparkServer
 from services.taskmanager.stalls import blocking_frame
 from services.taskmanager.template import Template
 
@@ -101,6 +103,13 @@ class TaskManagerService:
         self._template = Template(SystemSpawner())
         self._data_port = DataPort(self._table, self._process_in)
         self._folders = Folders(conf.TM_TMP_DIR.read(config), self._id)
+        self._spark = SparkServer(
+            SystemSpawner(),
+            self._folders.path / "spark",
+            cores=conf.TM_SPARK_CORES.read(config) or min(conf.NUM_SLOTS.read(config), os.cpu_count() or 1),
+            memory=conf.TM_SPARK_MEMORY.read(config),
+            idle_s=conf.TM_SPARK_IDLE_MS.read(config) / 1000,
+        )
         self._processes: dict[int, SlotProcess] = {}
         self._relays: dict[int, Relay] = {}
         self._tasks: set[asyncio.Task[Any]] = set()
@@ -167,6 +176,7 @@ class TaskManagerService:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
         await supervisor.stop("template")
+        await self._spark.stop()
         self._folders.remove()
 
     def _connection(self, connected: bool) -> None:
@@ -261,15 +271,23 @@ class TaskManagerService:
 
     async def _fork(self, effect: Fork) -> None:
         deploy = effect.deploy
+        on_spark = wants_local_spark(deploy)
+        if on_spark:
+            settings = (await self._spark.acquire()).settings()
+            deploy = msgspec.structs.replace(deploy, config={**deploy.config, **settings})
         local_dir, log_path = self._folders.slot(deploy.allocation_id, effect.process)
         started_ms = self._context.clock.monotonic_ms()
-        forked = await self._template.fork(deploy.allocation_id, str(local_dir), str(log_path))
-        process = SlotProcess(effect.process, deploy, forked, self._template, local_dir, log_path)
+        process = None
         try:
+            forked = await self._template.fork(deploy.allocation_id, str(local_dir), str(log_path))
+            process = SlotProcess(effect.process, deploy, forked, self._template, local_dir, log_path)
             await process.start()
         except BaseException:
-            process.kill()
-            process.close()
+            if process is not None:
+                process.kill()
+                process.close()
+            if on_spark:
+                self._spark.release()
             raise
         self._context.log.info(
             "slot started",
@@ -292,7 +310,9 @@ class TaskManagerService:
         self._relays[effect.process] = relay
         # Before the watch begins: its end must not overtake its start.
         await self._actor.tell(Forked(effect.process, forked.pid))
-        self._spawn(self._watch(process, relay))
+        watch = self._spawn(self._watch(process, relay))
+        if on_spark:
+            watch.add_done_callback(lambda _: self._spark.release())
 
     def _master_heard(self, job_id: str) -> None:
         # A full mailbox is no harm: the next answer says the same.
@@ -429,6 +449,8 @@ class TaskManagerService:
             slots=tuple(slots),
             details={
                 "template_pid": self._template.pid,
+                "spark_pid": self._spark.pid,
+                "spark_rss_bytes": self._spark.rss_bytes(),
                 "folder": str(self._folders.path),
                 "cpu_cores": os.cpu_count(),
                 "memory_bytes": memory_bytes(conf.TM_MEMORY.read(self._context.config)),
@@ -490,6 +512,14 @@ def advertised_host(configured: str, nats_url: str) -> str:
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
         sock.connect((first.hostname or "127.0.0.1", first.port or 4222))  # sends nothing
         return str(sock.getsockname()[0])
+
+
+def wants_local_spark(deploy: Deploy) -> bool:
+    """Whether the slot works with this task manager's own Spark."""
+    config = {**deploy.job_graph.config, **deploy.config}
+    elsewhere = conf.SPARK_MASTER.read(config) or conf.SPARK_REMOTE.read(config)
+    specs = (node.spec for vertex in deploy.job_graph.vertices for node in vertex.operators)
+    return not elsewhere and any(isinstance(spec, SparkQuerySpec) for spec in specs)
 
 
 def memory_bytes(configured: int) -> int:

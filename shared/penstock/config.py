@@ -166,6 +166,21 @@ TM_SLOT_TIMEOUT_MS = _option(
     parse_duration_ms,
     "An allocated slot that no master takes is free again.",
 )
+TM_SPARK_CORES = _option(
+    "taskmanager.spark.cores",
+    0,
+    _parse_int,
+    "local[n] of a task manager's own Spark; 0 = its slots, at most the cores.",
+)
+TM_SPARK_MEMORY = _option(
+    "taskmanager.spark.memory", "2g", _str, "Java heap of a task manager's own Spark, as Java writes it."
+)
+TM_SPARK_IDLE_MS = _option(
+    "taskmanager.spark.idle-timeout",
+    600_000,
+    parse_duration_ms,
+    "A task manager's own Spark that no job uses so long is ended; 0 = never.",
+)
 TM_MASTER_TIMEOUT_MS = _option(
     "taskmanager.master.timeout",
     900_000,
@@ -187,6 +202,18 @@ RUNTIME_MODE = _option(
     "execution.runtime-mode", "AUTOMATIC", one_of("STREAMING", "BATCH", "AUTOMATIC"), "How a job runs."
 )
 ENGINE = _option("execution.engine", "auto", one_of("auto", "streaming", "spark"), "Which engine.")
+SPARK_MASTER = _option(
+    "spark.master",
+    "",
+    _str,
+    "A standing Spark: spark://host:port, k8s://…, yarn; empty = the task manager's own.",
+)
+SPARK_REMOTE = _option(
+    "spark.remote",
+    "",
+    _str,
+    "A standing Spark Connect server: sc://host:port; empty = the task manager's own.",
+)
 BUFFER_TIMEOUT_MS = _option(
     "execution.buffer-timeout", 5, parse_duration_ms, "Upper bound on how long an output waits; 0 = at once."
 )
@@ -201,6 +228,18 @@ CHECKPOINT_MIN_PAUSE_MS = _option(
 )
 CHECKPOINT_MODE = _option(
     "execution.checkpointing.mode", "EXACTLY_ONCE", one_of("EXACTLY_ONCE", "AT_LEAST_ONCE"), "Alignment."
+)
+CHECKPOINT_UNALIGNED = _option(
+    "execution.checkpointing.unaligned.enabled",
+    False,
+    _parse_bool,
+    "Barriers may overtake rows, which are then saved in the checkpoint (savepoints stay aligned).",
+)
+CHECKPOINT_ALIGNED_TIMEOUT_MS = _option(
+    "execution.checkpointing.aligned-checkpoint-timeout",
+    0,
+    parse_duration_ms,
+    "So long an unaligned checkpoint tries to be an aligned one.",
 )
 CHECKPOINT_DIR = _option(
     "execution.checkpointing.dir",
@@ -352,6 +391,13 @@ def _nearly_known(key: str) -> bool:
     import difflib
 
     return bool(difflib.get_close_matches(key.lower(), [k.lower() for k in OPTIONS], n=1, cutoff=0.85))
+
+
+def unaligned_patience_ms(config: Mapping[str, str]) -> int | None:
+    """How long a plain checkpoint's barrier keeps its place; None: always."""
+    if not CHECKPOINT_UNALIGNED.read(config) or CHECKPOINT_MODE.read(config) != "EXACTLY_ONCE":
+        return None
+    return CHECKPOINT_ALIGNED_TIMEOUT_MS.read(config)
 
 
 def markdown() -> str:

@@ -22,6 +22,7 @@ from penstock.jobgraph.specs import WatermarkSpec
 from penstock.plan import nodes as n
 from penstock.plan.properties import Analysis
 from penstock.runtime.state.values import columns_of
+from penstock.spark.support import spark_support
 from penstock.types import Batch
 from penstock.types import logical as t
 from penstock.types.logical import Schema
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
     from penstock.api.execution import JobClient, JobExecutionResult
     from penstock.api.tables import Tables
     from penstock.jobgraph import JobGraph
+    from penstock.plan.engine import SparkSupport
 
 _defaults: dict[str, str] = {}
 
@@ -275,12 +277,12 @@ class StreamExecutionEnvironment:
     # -- running ---------------------------------------------------------------------------------------
 
     def job_graph(self, job_name: str | None = None) -> JobGraph:
-        """The planned job of all sinks so far."""
+        """The planned job of all sinks so far, for the streaming engine."""
         return self._plan(self._sinks, job_name)
 
     def get_execution_plan(self) -> str:
         """The plans as text (EXPLAIN)."""
-        return self.job_graph().plan
+        return self._plan(self._sinks, None, spark_support()).plan
 
     def execute(self, job_name: str | None = None) -> JobExecutionResult:
         """Run the job to its end; raises its error. In a planner process the plan is recorded
@@ -307,7 +309,7 @@ class StreamExecutionEnvironment:
         )
         step.parallelism = 1
         sinks, self._sinks = [*self._sinks, step], []
-        client = execution.submit(self._plan(sinks, job_name), self.configuration)
+        client = execution.submit(self._plan(sinks, job_name, spark_support()), self.configuration)
         rows = client.rows(stream.schema)
         try:
             for i, row in enumerate(rows):
@@ -318,11 +320,13 @@ class StreamExecutionEnvironment:
             rows.close()  # type: ignore[attr-defined]
 
     def _take(self, job_name: str | None) -> JobGraph:
-        graph = self.job_graph(job_name)
+        graph = self._plan(self._sinks, job_name, spark_support())
         self._sinks.clear()
         return graph
 
-    def _plan(self, sinks: list[Transformation], job_name: str | None) -> JobGraph:
+    def _plan(
+        self, sinks: list[Transformation], job_name: str | None, spark: SparkSupport | None = None
+    ) -> JobGraph:
         from penstock.plan.physical import plan_job
 
         if not sinks:
@@ -337,7 +341,9 @@ class StreamExecutionEnvironment:
             config=self.configuration,
         )
         functions = {} if self._tables is None else self._tables.functions()
-        return plan_job(plan, {**functions, **compiler.functions}, python_path=tuple(self._python_path))
+        return plan_job(
+            plan, {**functions, **compiler.functions}, python_path=tuple(self._python_path), spark=spark
+        )
 
 
 def _texts(config: Mapping[str, Any]) -> dict[str, str]:

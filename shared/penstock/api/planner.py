@@ -39,10 +39,11 @@ def plan_spec(spec: JobSpec) -> JobGraph:
         )
     config = configuration(spec)
     if spec.sql is not None:
+        from penstock.spark.support import spark_support
         from penstock.sql.session import plan_script
 
         with _on_path(spec.files):  # modules that CREATE FUNCTION names
-            graph = plan_script(spec.sql, config).job_graph
+            graph = plan_script(spec.sql, config, spark=spark_support()).job_graph
     elif spec.python is not None:
         graph = _plan_python(spec, config)
     else:

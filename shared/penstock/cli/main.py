@@ -34,11 +34,22 @@ Cluster = Annotated[
 Config = Annotated[
     list[str] | None, typer.Option("-D", metavar="KEY=VALUE", help="A configuration value; repeatable.")
 ]
+Engine = Annotated[str | None, typer.Option("--engine", help="auto, streaming or spark.")]
 Parallelism = Annotated[
     int | None, typer.Option("-p", "--parallelism", min=1, help="Parallelism of the job.")
 ]
 
 DEFAULT_CLUSTER = "http://127.0.0.1:8081"
+
+
+def job_config(pairs: list[str] | None, engine: str | None, parallelism: int | None) -> dict[str, str]:
+    """-D values, with the options that have a name of their own over them."""
+    settings = parse_config(pairs)
+    if engine is not None:
+        settings["execution.engine"] = engine
+    if parallelism is not None:
+        settings["parallelism.default"] = str(parallelism)
+    return parse_config([f"{k}={v}" for k, v in settings.items()])
 
 
 def parse_config(pairs: list[str] | None) -> dict[str, str]:
@@ -92,7 +103,7 @@ def sql(
         Path | None, typer.Option("-py", "--python", help="Module whose functions SQL may call.")
     ] = None,
     cluster: Cluster = None,
-    engine: Annotated[str, typer.Option(help="auto, streaming or spark.")] = "auto",
+    engine: Engine = None,
     parallelism: Parallelism = None,
     config: Config = None,
     format: Annotated[str, typer.Option("--format", help="table, json or csv.")] = "table",
@@ -100,11 +111,7 @@ def sql(
     """Run SQL: a script with -f or -e, else an interactive shell."""
     from penstock.cli.sql import run_sql
 
-    settings = parse_config(config)
-    settings["execution.engine"] = engine
-    if parallelism is not None:
-        settings["parallelism.default"] = str(parallelism)
-    parse_config([f"{k}={v}" for k, v in settings.items()])
+    settings = job_config(config, engine, parallelism)
     run_sql(
         file=file, text=execute, init=init, python=python, cluster=cluster, config=settings, format_=format
     )
@@ -115,6 +122,7 @@ def run(
     file: Annotated[Path, typer.Argument(help="A job: FILE.py, FILE.sql or a spec FILE.yaml / FILE.json.")],
     args: Annotated[list[str] | None, typer.Argument(help="Arguments for a Python job.")] = None,
     cluster: Cluster = None,
+    engine: Engine = None,
     parallelism: Parallelism = None,
     detached: Annotated[bool, typer.Option("-d", "--detached", help="Do not wait for its end.")] = False,
     config: Config = None,
@@ -123,9 +131,7 @@ def run(
     """Run a job to its end on a cluster (or on one of its own)."""
     from penstock.cli.run import run_file
 
-    settings = parse_config(config)
-    if parallelism is not None:
-        settings["parallelism.default"] = str(parallelism)
+    settings = job_config(config, engine, parallelism)
     run_file(file, args=args or [], cluster=cluster, config=settings, detached=detached, format_=format)
 
 

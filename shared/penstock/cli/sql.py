@@ -99,9 +99,10 @@ class Runner:
         self._started: list[tuple[str, str]] = []
 
     def _new_session(self) -> SqlSession:
+        from penstock.spark.support import spark_support
         from penstock.sql.session import SqlSession
 
-        session = SqlSession(self._config, python_path=_python_path(self._python))
+        session = SqlSession(self._config, python_path=_python_path(self._python), spark=spark_support())
         if self._python is not None:
             from penstock.sql.functions import register_module
 

@@ -422,8 +422,19 @@ class KeyedWindowSpec(_Spec, frozen=True, kw_only=True, tag="keyed-window"):
     on_error: Literal["fail", "skip", "dead-letter"] = "fail"
 
 
+class SparkQuerySpec(_Spec, frozen=True, kw_only=True, tag="spark-query"):
+    """A source whose rows Spark computes. ``graph``: the job graph (JSON, compressed, base64)
+    that the streaming engine would run. Of its sinks those named in ``sinks`` (indices in
+    topological order) are this operator's: Spark writes them itself when ``rows`` is None;
+    else there is one, and the rows of that schema that it would get come out here."""
+
+    graph: str
+    sinks: tuple[int, ...]
+    rows: Schema | None = None
+
+
 OperatorSpec = Union[
-    EnumeratorSpec, SourceSpec, CollectionSourceSpec, SinkSpec, CalcSpec, UnionSpec,
+    SparkQuerySpec, EnumeratorSpec, SourceSpec, CollectionSourceSpec, SinkSpec, CalcSpec, UnionSpec,
     AssignWatermarksSpec, WindowMaximumSpec, WindowTableSpec, ExpandSpec, WindowAggregateSpec,
     GroupAggregateSpec, JoinSpec, WindowJoinSpec, TemporalJoinSpec, LookupJoinSpec,
     TopNSpec, DeduplicateSpec, OverSpec, SortSpec, LimitSpec, TemporalSortSpec,

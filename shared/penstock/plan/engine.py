@@ -74,6 +74,8 @@ def choose_engine(
         return EngineChoice("streaming", f"{RUNTIME_MODE.key} = STREAMING")
     if not reads_tables:
         return EngineChoice("streaming", "it reads no table")
+    if wanted == "auto":
+        return EngineChoice("streaming", f"{ENGINE.key} = auto")
     if spark.missing is not None:
         return EngineChoice("streaming", f"all sources are bounded, but {spark.missing}")
     return EngineChoice("spark", f"all sources are bounded ({RUNTIME_MODE.key} = {mode})")

@@ -8,6 +8,8 @@ import operator
 import sys
 from typing import TYPE_CHECKING, Any
 
+import msgspec
+
 from penstock.errors import FunctionError, InternalError, nearest
 from penstock.runtime.pandas_probe import use_pandas_if_imported
 
@@ -23,8 +25,9 @@ async def load_functions(graph: JobGraph, store: Store | None, folder: Path) -> 
     """A loader ``name → object`` over the graph's artifacts; everything remote is
     fetched now. Entries of ``python_path`` that are object keys become zips in ``folder``.
     """
-    for entry in reversed(graph.python_path):
-        _put_on_path(await _local(entry, store, folder))
+    python_path = [await _local(entry, store, folder) for entry in graph.python_path]
+    for entry in reversed(python_path):
+        _put_on_path(entry)
     data: dict[str, bytes] = {}
     for name, artifact in graph.functions.items():
         if artifact.key is not None:
@@ -55,6 +58,11 @@ async def load_functions(graph: JobGraph, store: Store | None, folder: Path) -> 
         return loaded
 
     load.job_config = graph.config  # type: ignore[attr-defined]
+    # For a process beside this one: everything is here.
+    load.python_path = tuple(python_path)  # type: ignore[attr-defined]
+    load.artifacts = {  # type: ignore[attr-defined]
+        name: msgspec.structs.replace(a, data=data.get(name), key=None) for name, a in graph.functions.items()
+    }
     return load
 
 

@@ -16,6 +16,7 @@ _FACTORIES: dict[str, str] = {
     "EnumeratorSpec": "penstock.runtime.sources:EnumeratorOperator",
     "SourceSpec": "penstock.runtime.sources:SourceOperator",
     "CollectionSourceSpec": "penstock.runtime.sources:CollectionSourceOperator",
+    "SparkQuerySpec": "penstock.runtime.spark_query:SparkQueryOperator",
     "SinkSpec": "penstock.runtime.sinks:SinkOperator",
     "AssignWatermarksSpec": "penstock.runtime.assigners:AssignWatermarksOperator",
     "CalcSpec": _OPERATORS + "calc:CalcOperator",
