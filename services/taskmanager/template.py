@@ -121,19 +121,29 @@ class Template:
     async def fork(self, allocation_id: str, local_dir: str, log_path: str) -> ForkedSlot:
         """A slot process. Waits for the template to be ready (also after it died and is
         started again). ExternalError when it cannot."""
+        order = ForkSlot(allocation_id=allocation_id, local_dir=local_dir, log_path=log_path)
         try:
             async with asyncio.timeout(READY_TIMEOUT_S):
-                await self._ready.wait()
+                while True:
+                    await self._ready.wait()
+                    try:
+                        return await self._fork(order)
+                    except ConnectionError:
+                        # It has just died, and nobody has noticed yet.
+                        self._ready.clear()
         except TimeoutError:
             raise ExternalError(
                 f"the template process was not ready within {READY_TIMEOUT_S:.0f} s",
                 remedy="see the task manager's log for why it does not start",
             ) from None
+
+    async def _fork(self, order: ForkSlot) -> ForkedSlot:
+        """ConnectionError when the order cannot be given."""
         sock = self._sock
         if sock is None:
             raise ExternalError("the template process ended")
         pid: asyncio.Future[int] = asyncio.get_running_loop().create_future()
-        self._forks[allocation_id] = pid
+        self._forks[order.allocation_id] = pid
         with contextlib.ExitStack() as ends:
             control, control_theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
             ends.enter_context(control_theirs)
@@ -141,21 +151,24 @@ class Template:
             ends.enter_context(fds_theirs)
             control.setblocking(False)
             fds.setblocking(False)
-            order = ForkSlot(allocation_id=allocation_id, local_dir=local_dir, log_path=log_path)
             try:
                 await send_packet(
                     sock, _encoder.encode(order), [control_theirs.fileno(), fds_theirs.fileno()]
                 )
-                async with asyncio.timeout(FORK_TIMEOUT_S):
-                    return ForkedSlot(await pid, control, fds)
-            except BaseException as err:
+                return ForkedSlot(await self._answer(pid), control, fds)
+            except BaseException:
                 control.close()
                 fds.close()
-                if isinstance(err, (OSError, TimeoutError)):
-                    raise ExternalError(f"the template does not answer: {err or 'time-out'}") from err
                 raise
             finally:
-                self._forks.pop(allocation_id, None)
+                self._forks.pop(order.allocation_id, None)
+
+    @staticmethod
+    async def _answer(pid: asyncio.Future[int]) -> int:
+        done, _ = await asyncio.wait({pid}, timeout=FORK_TIMEOUT_S)
+        if not done:
+            raise ExternalError(f"the template does not answer within {FORK_TIMEOUT_S:.0f} s")
+        return pid.result()
 
     async def exit_status(self, pid: int, timeout_s: float) -> int | None:
         """Exit code of a slot (negative: signal); None when it does not come in time."""
