@@ -178,6 +178,7 @@ class CheckpointCoordinator:
     def _trigger(self, executions: list[Execution]) -> list[Effect]:
         pending = self.pending
         assert pending is not None
+        patience_ms = self.config.unaligned_patience_ms if pending.kind == "checkpoint" else None
         by_slot: dict[tuple[str, str], list[str]] = {}
         for e in executions:
             assert e.taskmanager_id is not None
@@ -196,6 +197,8 @@ class CheckpointCoordinator:
                         timestamp_ms=pending.trigger_ms,
                         execution_ids=tuple(execution_ids),
                         kind=pending.kind,
+                        unaligned=patience_ms is not None,
+                        aligned_timeout_ms=patience_ms or 0,
                     ),
                 ),
             )

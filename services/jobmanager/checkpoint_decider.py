@@ -24,6 +24,8 @@ class CheckpointConfig:
     tolerable_failures: int
     num_retained: int
     mode: str = "EXACTLY_ONCE"
+    #: so long the barriers of a plain checkpoint keep their place; None: always
+    unaligned_patience_ms: int | None = None
 
     @classmethod
     def of(cls, config: Mapping[str, Any]) -> CheckpointConfig:
@@ -34,6 +36,7 @@ class CheckpointConfig:
             tolerable_failures=keys.CHECKPOINT_TOLERABLE_FAILURES.read(config),
             num_retained=max(1, keys.CHECKPOINT_RETAINED.read(config)),
             mode=keys.CHECKPOINT_MODE.read(config),
+            unaligned_patience_ms=keys.unaligned_patience_ms(config),
         )
 
 

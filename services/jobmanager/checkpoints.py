@@ -71,6 +71,7 @@ class Pending:
                 "sync_ms": ack.metrics.sync_ms,
                 "async_ms": ack.metrics.async_ms,
                 "unaligned": ack.metrics.unaligned,
+                "in_flight_bytes": ack.metrics.in_flight_bytes,
             }
         )
 

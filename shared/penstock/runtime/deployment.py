@@ -12,6 +12,7 @@ from penstock.errors import InternalError
 from penstock.runtime.chain import Chain
 from penstock.runtime.credit import EXCLUSIVE_BYTES, ReceiveWindow
 from penstock.runtime.gates import InputChannel, InputGates
+from penstock.runtime.in_flight import gate_edges
 from penstock.runtime.outputs import EdgeWriter, OutputChannel, Outputs, element_bytes
 from penstock.runtime.partitioners import make_partitioner
 from penstock.runtime.task import Task
@@ -104,12 +105,14 @@ class Deployment:
             [f"{self._vertices[e.source].name} ({i + 1})" for i in subtasks]
             for e, subtasks in zip(edges, producers, strict=True)
         ]
+        overtakable = [edge.overtakable for edge in gate_edges(self._graph, vertex)]
         exactly_once = CHECKPOINT_MODE.read(self._environment.config) == "EXACTLY_ONCE"
         gates = InputGates(names, exactly_once=exactly_once, time_s=self._environment.time_s)
         for gate, (edge, subtasks) in enumerate(zip(edges, producers, strict=True)):
             for at, producer in enumerate(subtasks):
                 channel = ChannelId(self._edge_index[edge.id], producer, index)
                 self._inputs[channel] = gates.channels[gate][at]
+                gates.channels[gate][at].overtakable = overtakable[gate]
                 self._receive_remote(edge, channel)
         return gates
 
@@ -136,7 +139,7 @@ class Deployment:
             vertex,
             environment=self._environment,
             gates=gates,
-            gate_schemas=[e.schema for e in self._graph.inputs_of(vertex.id)],
+            gate_edges=gate_edges(self._graph, vertex),
             outputs=outputs,
             chain=Chain(vertex, edges),
             listener=self._listener,

@@ -5,7 +5,7 @@ Order on one channel: data, then what is said about it. ``EndOfInput`` is the la
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Union
 
 from penstock.types.batch import Batch
@@ -31,11 +31,22 @@ class Barrier:
 
     ``timestamp_ms``: when the coordinator triggered it. ``kind``: as in
     ``TriggerCheckpoint`` (``stop`` and ``drain``: the sources end behind it).
+    ``patience_ms``: so long after the trigger it keeps its place, then it overtakes the
+    data before it, which is saved as in flight; None: it always keeps its place.
     """
 
     checkpoint_id: int
     timestamp_ms: int
     kind: str = "checkpoint"
+    patience_ms: int | None = None
+
+    @property
+    def overtakes_at_ms(self) -> int | None:
+        return None if self.patience_ms is None else self.timestamp_ms + self.patience_ms
+
+    def overtaking(self) -> Barrier:
+        """The same for those behind a task where it has overtaken: at once."""
+        return self if self.patience_ms in (0, None) else replace(self, patience_ms=0)
 
 
 @dataclass(frozen=True, slots=True)

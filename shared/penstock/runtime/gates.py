@@ -3,6 +3,11 @@
 ``InputGates`` is a pure core: channels push elements in, ``poll`` gives the next event.
 It aligns barriers over all channels of all gates, merges watermarks and idleness per
 gate, and concatenates small batches so that an operator's fixed cost is paid once.
+
+A barrier that may overtake is *announced* when it arrives, whatever is queued before it.
+When its patience is over the task lets it ``overtake``: what is queued before it is
+recorded as in flight and stays queued. Channels whose data belongs where it is (forward,
+broadcast) are not overtaken: their barrier must be reached first.
 """
 
 from __future__ import annotations
@@ -14,11 +19,12 @@ from typing import TYPE_CHECKING, Union
 
 from penstock.errors import InternalError
 from penstock.runtime.elements import Barrier, Control, Element, EndOfInput, Watermark, WatermarkStatus
+from penstock.runtime.recording import ChannelContent, Recording
 from penstock.runtime.watermarks import WatermarkValve
 from penstock.types.batch import Batch
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from penstock.runtime.credit import ReceiveWindow
 
@@ -63,7 +69,9 @@ GateEvent = Union[GateBatch, GateWatermark, GateStatus, GateEnded, BarrierAligne
 class InputChannel:
     """The receiving end of one channel. ``name`` is for people (``producer → gate``)."""
 
-    __slots__ = ("_gates", "aligned", "ended", "gate", "index", "listed", "name", "queue", "window")
+    __slots__ = (
+        "_gates", "aligned", "ended", "gate", "index", "listed", "name", "overtakable", "queue", "window",
+    )  # fmt: skip
 
     def __init__(self, gates: InputGates, gate: int, index: int, name: str) -> None:
         self._gates = gates
@@ -77,15 +85,22 @@ class InputChannel:
         self.ended = False
         #: Stands in the gates' list of channels with something to take.
         self.listed = False
+        #: What is queued may be saved and given to another subtask.
+        self.overtakable = True
 
     def push(self, element: Element, nbytes: int) -> None:
         """Append an element that cost the sender ``nbytes`` of credit."""
         if self.ended:
             raise InternalError(f"data after the end of channel {self.name}")
         self.queue.append((element, nbytes))
-        self._gates.bytes_in += nbytes
+        gates = self._gates
+        gates.bytes_in += nbytes
+        if gates.recording is not None:
+            gates._record(self, element, nbytes)
         if not self.listed and not self.aligned:
-            self._gates._list(self)
+            gates._list(self)
+        if isinstance(element, Barrier) and element.patience_ms is not None:
+            gates.announce(element)
         # Last: new credit may bring the next element before this call returns.
         if self.window is not None:
             self.window.received(nbytes)
@@ -105,7 +120,8 @@ class InputGates:
 
     ``names[g]``: one name per channel of gate g. ``exactly_once``: a channel that has
     delivered its barrier waits for the others. ``on_ready``: called when ``poll`` has
-    something again after it had nothing.
+    something again after it had nothing; ``on_announced``: a barrier that may overtake is
+    there.
     """
 
     def __init__(
@@ -114,6 +130,7 @@ class InputGates:
         *,
         exactly_once: bool = True,
         on_ready: Callable[[], None] = lambda: None,
+        on_announced: Callable[[Barrier], None] = lambda _: None,
         time_s: Callable[[], float] = time.perf_counter,
     ) -> None:
         self._time_s = time_s
@@ -121,6 +138,7 @@ class InputGates:
             [InputChannel(self, g, i, name) for i, name in enumerate(gate)] for g, gate in enumerate(names)
         ]
         self.on_ready = on_ready
+        self.on_announced = on_announced
         self._exactly_once = exactly_once
         self._valves = [WatermarkValve(len(gate)) for gate in names]
         self._live = [len(gate) for gate in names]
@@ -129,8 +147,12 @@ class InputGates:
         self._aligning: Barrier | None = None
         self._delivered: set[InputChannel] = set()
         self._align_start = 0.0
-        #: Barriers up to this id are over: completed, aborted or overtaken.
+        #: Barriers up to this id are over: taken, aborted or replaced by newer ones.
         self._last_id = 0
+        #: The newest barrier that may overtake and was not taken yet.
+        self.announced: Barrier | None = None
+        self._announced_at = 0.0
+        self.recording: Recording | None = None
         self.bytes_in = 0
         for gate, live in enumerate(self._live):
             if not live:
@@ -155,19 +177,12 @@ class InputGates:
         ``max_rows`` rows; the rest of what was cut stays queued."""
         while True:
             if self._events:
-                return self._events.popleft()
+                return self._next_event()
             if not self._ready:
                 return None
-            channel = self._ready[0]
-            if isinstance(channel.queue[0][0], Batch):
-                return GateBatch(channel.gate, self._gather(channel.gate, max_rows))
-            self._ready.popleft()
-            channel.listed = False
-            element, nbytes = channel.queue.popleft()
-            self._control(channel, element)  # type: ignore[arg-type]
-            channel._popped(nbytes)
-            if channel.queue and not channel.aligned and not channel.listed:
-                self._list(channel, notify=False)
+            event = self._poll_first(max_rows)
+            if event is not None:
+                return event
 
     def queued_bytes(self) -> int:
         return sum(n for gate in self.channels for c in gate for _, n in c.queue)
@@ -185,6 +200,109 @@ class InputGates:
         if self._aligning is not None and self._aligning.checkpoint_id <= checkpoint_id:
             self._release()
         self._last_id = max(self._last_id, checkpoint_id)
+        self.forget(checkpoint_id)
+        if self.recording is not None and self.recording.barrier.checkpoint_id <= checkpoint_id:
+            self.recording = None
+
+    # -- overtaking ------------------------------------------------------------------
+
+    def urge(self, max_rows: int) -> GateEvent | None:
+        """What has to be done before the announced barrier may overtake: the next event of a
+        channel that is not overtaken and on which the barrier is queued. None: nothing."""
+        while not self._events:
+            channel = next((c for c in self._not_reached() if self._barrier_queued(c)), None)
+            if channel is None:
+                return None
+            self._ready.remove(channel)
+            self._ready.appendleft(channel)
+            event = self._poll_first(max_rows)
+            if event is not None:
+                return event
+        return self._next_event()
+
+    @property
+    def urgent(self) -> bool:
+        """The announced barrier may overtake, or something can be done about what keeps it."""
+        if self.announced is None:
+            return False
+        before = list(self._not_reached())
+        return bool(self._events) or not before or any(self._barrier_queued(c) for c in before)
+
+    @property
+    def may_overtake(self) -> bool:
+        """Of what is not overtaken nothing is left before the announced barrier."""
+        return self.announced is not None and not self._events and not any(True for _ in self._not_reached())
+
+    def overtake(self) -> tuple[Barrier, float, Recording]:
+        """The announced barrier is taken now. (Barrier, ms since it was announced, what is in
+        flight, recorded until it has arrived on every channel.)"""
+        barrier = self.announced
+        if barrier is None:
+            raise InternalError("no barrier is there that may overtake")
+        recording = Recording(barrier)
+        for gate, valve in zip(self.channels, self._valves, strict=True):
+            for channel in gate:
+                if not channel.ended and channel not in self._delivered:
+                    recording.add(channel, *valve.position(channel.index))
+        took_ms = (self._time_s() - self._announced_at) * 1000
+        self._last_id = barrier.checkpoint_id
+        self.announced = None
+        self.recording = None if recording.done else recording
+        self._release()
+        return barrier, took_ms, recording
+
+    def queued_content(self) -> list[ChannelContent]:
+        """Of every channel, without any barrier."""
+        out = []
+        for valve, gate in zip(self._valves, self.channels, strict=True):
+            for channel in gate:
+                content = ChannelContent(channel.gate, *valve.position(channel.index))
+                for element, nbytes in channel.queue:
+                    content.add(element, nbytes)
+                out.append(content)
+        return out
+
+    def announce(self, barrier: Barrier) -> None:
+        """A barrier that may overtake is there: queued, or from the coordinator."""
+        checkpoint_id, current = barrier.checkpoint_id, self.announced
+        over = max(self._last_id, self._aligning.checkpoint_id - 1 if self._aligning else 0)
+        if checkpoint_id <= over or not self._exactly_once:
+            return
+        if current is None or checkpoint_id > current.checkpoint_id:
+            self._announced_at = self._time_s()
+        elif checkpoint_id < current.checkpoint_id or barrier.patience_ms >= current.patience_ms:  # type: ignore[operator]
+            return
+        if self._aligning is not None and self._aligning.checkpoint_id < checkpoint_id:
+            self._release()
+        self.announced = barrier
+        self.on_announced(barrier)
+
+    def forget(self, checkpoint_id: int) -> None:
+        """The barrier was taken otherwise: it does not overtake."""
+        if self.announced is not None and self.announced.checkpoint_id <= checkpoint_id:
+            self.announced = None
+
+    def _record(self, channel: InputChannel, element: Element, nbytes: int) -> None:
+        recording = self.recording
+        assert recording is not None
+        recording.arrived(channel, element, nbytes)
+        if recording.done:
+            self.recording = None
+
+    def _not_reached(self) -> Iterator[InputChannel]:
+        """Live channels that are not overtaken and have not delivered the announced barrier."""
+        for gate in self.channels:
+            for channel in gate:
+                if not channel.overtakable and not channel.ended and channel not in self._delivered:
+                    yield channel
+
+    def _barrier_queued(self, channel: InputChannel) -> bool:
+        announced = self.announced
+        return announced is not None and any(
+            isinstance(e, EndOfInput)
+            or (isinstance(e, Barrier) and e.checkpoint_id >= announced.checkpoint_id)
+            for e, _ in channel.queue
+        )
 
     # -- inside ----------------------------------------------------------------------
 
@@ -194,6 +312,26 @@ class InputGates:
         self._ready.append(channel)
         if notify and first:
             self.on_ready()
+
+    def _next_event(self) -> GateEvent:
+        event = self._events.popleft()
+        if isinstance(event, BarrierAligned):
+            self.forget(event.barrier.checkpoint_id)
+        return event
+
+    def _poll_first(self, max_rows: int) -> GateBatch | None:
+        """Rows of the first channel that has something; a control element becomes events."""
+        channel = self._ready[0]
+        if isinstance(channel.queue[0][0], Batch):
+            return GateBatch(channel.gate, self._gather(channel.gate, max_rows))
+        self._ready.popleft()
+        channel.listed = False
+        element, nbytes = channel.queue.popleft()
+        self._control(channel, element)  # type: ignore[arg-type]
+        channel._popped(nbytes)
+        if channel.queue and not channel.aligned and not channel.listed:
+            self._list(channel, notify=False)
+        return None
 
     def _gather(self, gate: int, max_rows: int) -> Batch:
         parts: list[Batch] = []
@@ -271,8 +409,13 @@ class InputGates:
             self._events.append(GateEnded(gate))
 
     def _barrier(self, channel: InputChannel, barrier: Barrier) -> None:
+        announced = self.announced
         if barrier.checkpoint_id <= self._last_id:
             return
+        if announced is not None and barrier.checkpoint_id != announced.checkpoint_id:
+            if barrier.checkpoint_id < announced.checkpoint_id:
+                return
+            self.announced = None
         current = self._aligning
         if current is None or barrier.checkpoint_id > current.checkpoint_id:
             # A newer barrier means that the coordinator has given the older one up.

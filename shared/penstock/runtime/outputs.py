@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 TARGET_ROWS = 16_384
 MAX_ROWS = 65_536
 TARGET_BYTES = 1024 * 1024
+#: The most that a channel may hold and owe while a barrier is about to overtake.
+MAX_OWED_BYTES = 8 * TARGET_BYTES
 
 #: Hands an element to the receiver and returns what it costs in credit.
 Push: TypeAlias = "Callable[[Element], int]"
@@ -78,6 +80,16 @@ class OutputChannel:
         self._queue.append(element)
         self._drain()
 
+    def push_on(self) -> None:
+        """Send all there is, in its order and without credit: the channel owes it."""
+        self._seal()
+        self._drain(owing=True)
+
+    @property
+    def overdrawn(self) -> bool:
+        """So much waits here or was sent without credit that no more may be made."""
+        return sum(element_bytes(element) for element in self._queue) - self.credit > MAX_OWED_BYTES
+
     def flush(self) -> None:
         """Send what is accumulated, or as soon as there is credit."""
         if not self._parts:
@@ -119,9 +131,9 @@ class OutputChannel:
             self._rows = self._bytes = 0
         self._wanted = False
 
-    def _drain(self) -> None:
+    def _drain(self, *, owing: bool = False) -> None:
         queue = self._queue
-        while queue and self.credit > 0:
+        while queue and (owing or self.credit > 0):
             element = queue.popleft()
             cost = self._push(element)
             self.credit -= cost
@@ -191,6 +203,20 @@ class Outputs:
     def emit(self, element: Control) -> None:
         for edge in self.edges:
             edge.emit(element)
+
+    def push_on(self) -> None:
+        """A barrier overtakes: everything on its way goes out before it, without credit. The
+        receivers, who need not handle it first, save it as in flight."""
+        waited = self.blocked
+        for channel in self.channels():
+            channel.push_on()
+        self._waiting.clear()
+        if waited:
+            self.on_unblocked()
+
+    @property
+    def overdrawn(self) -> bool:
+        return any(channel.overdrawn for channel in self.channels())
 
     def _blocked(self, channel: OutputChannel) -> None:
         self._waiting.add(channel)

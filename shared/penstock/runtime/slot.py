@@ -251,14 +251,13 @@ class Slot:
         self._deployment.start()
 
     def _trigger(self, message: TriggerCheckpoint) -> None:
-        barrier = Barrier(message.checkpoint_id, message.timestamp_ms, message.kind)
+        patience_ms = message.aligned_timeout_ms if message.unaligned else None
+        barrier = Barrier(message.checkpoint_id, message.timestamp_ms, message.kind, patience_ms)
         tasks = self._tasks()
         for execution_id in message.execution_ids:
             task = tasks.get(execution_id)
             if task is None:
                 self._decline(execution_id, message.checkpoint_id, "no such execution in this slot")
-            elif message.unaligned:
-                self._decline(execution_id, message.checkpoint_id, "unaligned checkpoints are not supported")
             else:
                 task.trigger_checkpoint(barrier)
 

@@ -33,10 +33,12 @@ from penstock.runtime.gates import (
     BarrierAligned,
     GateBatch,
     GateEnded,
+    GateEvent,
     GateStatus,
     GateWatermark,
     InputGates,
 )
+from penstock.runtime.in_flight import GateEdge, Replay, restore_in_flight
 from penstock.runtime.task_checkpoints import TaskCheckpoints
 from penstock.runtime.task_sinks import TaskSinks
 from penstock.runtime.task_sources import TaskSources, timed
@@ -51,7 +53,6 @@ if TYPE_CHECKING:
     from penstock.runtime.environment import Environment
     from penstock.runtime.listener import TaskListener
     from penstock.runtime.outputs import Outputs
-    from penstock.types.logical import Schema
 
 #: At first a batch is cut to this many rows; then by what was measured.
 FIRST_ROWS = 256
@@ -66,7 +67,7 @@ class Task:
         *,
         environment: Environment,
         gates: InputGates,
-        gate_schemas: list[Schema],
+        gate_edges: list[GateEdge],
         outputs: Outputs,
         chain: Chain,
         listener: TaskListener,
@@ -76,7 +77,10 @@ class Task:
         self.state = ExecutionState.DEPLOYING
         self.chain = chain
         self.gates = gates
+        self.gate_edges = gate_edges
         self.outputs = outputs
+        #: Rows that were in flight at the checkpoint, before any input.
+        self.replay: Replay | None = None
         self.clock = TaskClock(environment.time_s)
         self.records_in = 0
         self._environment = environment
@@ -95,11 +99,13 @@ class Task:
         self._background: set[asyncio.Task[Any]] = set()
         self._blocked_since = 0.0
 
-        self.contexts = OperatorContexts(environment, descriptor, chain, gate_schemas, self._arm)
+        schemas = [edge.schema for edge in gate_edges]
+        self.contexts = OperatorContexts(environment, descriptor, chain, schemas, self.arm)
         self.sources = TaskSources(chain, environment, spawn=self.spawn, wake=self.wake)
         self.sinks = TaskSinks(chain, spawn=self.spawn, wake=self.wake)
         self.checkpoints = TaskCheckpoints(self, environment, listener)
         gates.on_ready = self.wake
+        gates.on_announced = self.checkpoints.announced
         outputs.on_unblocked = self._on_unblocked
 
     @property
@@ -117,6 +123,9 @@ class Task:
     async def _start(self) -> None:
         try:
             restored = await restore_vertex(self.descriptor, self.vertex, self._environment.store)
+            self.replay = await restore_in_flight(
+                self.descriptor, self.vertex, self.gate_edges, self._environment.store
+            )
             self.chain.open(self.contexts.make, restored.operators if restored else {})
             for node in self.chain.nodes:
                 if isinstance(node.operator, AsyncOperator):
@@ -234,23 +243,34 @@ class Task:
         """Work until the time is up ("more"), an output is "blocked", or all is done
         ("idle")."""
         while True:
-            if self._is_blocked():
+            work, urgent = self._work, self.checkpoints.urgent()
+            if self._is_blocked() and not (urgent and self._may_go_on()):
                 self.outputs.flush()
                 return "blocked"
-            work = self._work
             if work is None:
-                work = self._next_work()
+                work = self._next_work(urgent=urgent)
                 if work is None:
                     return self._run_empty()
                 self._work = work
             self.sinks.unflushed = True
             for _ in work:
-                if self.outputs.blocked or self._time_s() >= deadline or self.sinks.busy():
+                if self._time_s() >= deadline or self._must_pause(urgent=urgent):
                     break
             else:
                 self._work = None
             if self._time_s() >= deadline:
-                return "blocked" if self._is_blocked() else "more"
+                urgent = self.checkpoints.urgent() and self._may_go_on()
+                return "blocked" if self._is_blocked() and not urgent else "more"
+
+    def _must_pause(self, *, urgent: bool) -> bool:
+        if urgent:
+            return self.outputs.overdrawn or not self._may_go_on()
+        return self.outputs.blocked or self.sinks.busy()
+
+    def _may_go_on(self) -> bool:
+        """Before a barrier that overtakes, outputs need no credit; but what waits for something
+        outside in the middle of a batch must get it."""
+        return self._work is None or self.checkpoints.overtakes or not self.sinks.busy()
 
     def _is_blocked(self) -> bool:
         blocked = self.outputs.blocked or self.sinks.busy()
@@ -269,7 +289,7 @@ class Task:
         self.sinks.flush_soon()
         at_ms = self.sources.next_position_ms(self._environment.now_ms())
         if at_ms is not None:
-            self._arm(at_ms)
+            self.arm(at_ms)
         return "blocked" if self.outputs.blocked else "idle"
 
     def _on_unblocked(self) -> None:
@@ -278,9 +298,12 @@ class Task:
 
     # -- what to do next -----------------------------------------------------------------
 
-    def _next_work(self) -> Iterator[None] | None:
+    def _next_work(self, *, urgent: bool) -> Iterator[None] | None:
+        """``urgent``: a barrier is about to overtake; what lies between it and us comes first."""
         if self._todo:
             return self._todo.popleft()
+        if urgent:
+            return self.checkpoints.urgent_work(self._budget.rows)
         if self.checkpoints.stopping is not None or self.checkpoints.closing:
             return None
         now_ms = self._environment.now_ms()
@@ -288,13 +311,13 @@ class Task:
         if wake_ms is not None:
             if wake_ms <= now_ms:
                 return self.chain.fire_timers(now_ms)
-            self._arm(wake_ms)
+            self.arm(wake_ms)
         work = self.sources.due(now_ms)
         if work is not None:
             return work
-        event = self.gates.poll(self._budget.rows)
+        event = self._replayed() or self.gates.poll(self._budget.rows)
         if event is not None:
-            return self._gate_work(event)
+            return self.gate_work(event)
         work = self.sources.poll()
         if work is not None:
             return work
@@ -302,7 +325,16 @@ class Task:
             return self.checkpoints.after_end()
         return None
 
-    def _gate_work(self, event: Any) -> Iterator[None]:
+    def _replayed(self) -> GateEvent | None:
+        if self.replay is None:
+            return None
+        event = self.replay.poll(self._budget.rows)
+        if event is None:
+            self.replay = None
+            self.checkpoints.replayed()
+        return event
+
+    def gate_work(self, event: Any) -> Iterator[None]:
         match event:
             case GateBatch(gate=gate, batch=batch):
                 rows = batch.num_rows
@@ -319,7 +351,7 @@ class Task:
                 return self.checkpoints.take(barrier, alignment_ms)
         raise InternalError(f"unknown gate event {event!r}")
 
-    def _arm(self, at_ms: int) -> None:
+    def arm(self, at_ms: int) -> None:
         """Wake at this processing time."""
         if self._timer is not None:
             if self._timer_ms <= at_ms:

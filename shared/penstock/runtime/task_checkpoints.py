@@ -7,12 +7,16 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any
 
+import msgspec
+
 from penstock.errors import InternalError
 from penstock.messages.slot import CheckpointMetrics
 from penstock.messages.states import ExecutionState
 from penstock.runtime.checkpoints import TASK_UID, SnapshotWriter, task_snapshot
 from penstock.runtime.elements import END_OF_INPUT
-from penstock.runtime.operator import MAX_WATERMARK
+from penstock.runtime.in_flight import IN_FLIGHT_ITEMS, IN_FLIGHT_UID, encode_in_flight
+from penstock.runtime.operator import MAX_WATERMARK, OperatorSnapshot
+from penstock.runtime.overtaking import InFlight, Overtaking
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -21,7 +25,6 @@ if TYPE_CHECKING:
     from penstock.runtime.elements import Barrier
     from penstock.runtime.environment import Environment
     from penstock.runtime.listener import TaskListener
-    from penstock.runtime.operator import OperatorSnapshot
     from penstock.runtime.task import Task
 
 
@@ -34,6 +37,7 @@ class TaskCheckpoints:
         self._environment = environment
         self._listener = listener
         self._snapshots = SnapshotWriter(environment, task.vertex, task.descriptor, task.contexts.epochs)
+        self._overtaking = Overtaking(task, environment)
         #: The last one it took part in, or was restored from.
         self.last_id = 0
         self._waiting_triggers: list[Barrier] = []
@@ -61,12 +65,14 @@ class TaskCheckpoints:
             self._listener.declined(task, barrier.checkpoint_id, reason, finishing=finishing)
             return
         self._waiting_triggers.append(barrier)
+        if barrier.patience_ms is not None:
+            task.gates.announce(barrier)
         task.do(self._start_triggered())
 
     def _start_triggered(self) -> Iterator[None]:
         # What its ended upstream tasks sent may still be queued here: the cut is behind it.
         gates = self._task.gates
-        if gates.all_ended and not gates.has_events:
+        if gates.all_ended and not gates.has_events and self._task.replay is None:
             waiting, self._waiting_triggers = self._waiting_triggers, []
             for barrier in waiting:
                 if self.closing:
@@ -78,21 +84,51 @@ class TaskCheckpoints:
 
     def gate_ended(self, gate: int) -> None:
         self._ended_gates.add(gate)
+        self.replayed()
+
+    def replayed(self) -> None:
+        """One thing less that a trigger may have waited for."""
         if self._waiting_triggers:
             self._task.do(self._start_triggered())
 
+    # -- overtaking ------------------------------------------------------------------------
+
+    def announced(self, barrier: Barrier) -> None:
+        """A barrier that may overtake has arrived."""
+        self._overtaking.expect(barrier)
+
+    def urgent(self) -> bool:
+        """A barrier is about to overtake: work goes on without credit."""
+        return not self.closing and self.stopping is None and self._overtaking.urgent()
+
+    @property
+    def overtakes(self) -> bool:
+        """A barrier that overtakes is being taken."""
+        return self._overtaking.taking
+
+    def urgent_work(self, max_rows: int) -> Iterator[None] | None:
+        """What lies before the barrier, then the barrier itself."""
+        gates = self._task.gates
+        event = gates.urge(max_rows)
+        if event is not None:
+            return self._task.gate_work(event)
+        return self.take(*self._overtaking.overtake()) if gates.may_overtake else None
+
     # -- taking one ------------------------------------------------------------------------
 
-    def take(self, barrier: Barrier, alignment_ms: float) -> Iterator[None]:
+    def take(
+        self, barrier: Barrier, alignment_ms: float, overtaken: InFlight | None = None
+    ) -> Iterator[None]:
         """The barrier has come: outputs before it, the barrier, the state."""
         env, task, checkpoint_id = self._environment, self._task, barrier.checkpoint_id
         self.last_id = checkpoint_id
+        task.gates.forget(checkpoint_id)
         started = env.time_s()
         start_delay_ms = max(0.0, env.now_ms() - barrier.timestamp_ms - alignment_ms)
         if barrier.kind == "drain" and not self._all_done:
             yield from self._drain_now()
-        yield from self._chain.prepare_checkpoint(checkpoint_id)
-        task.outputs.emit(barrier)
+        before = self._chain.prepare_checkpoint(checkpoint_id)
+        yield from self._overtaking.take(before, barrier, overtaken)
         snapshots = self._take_snapshots(checkpoint_id, barrier.kind)
         sync_ms = (env.time_s() - started) * 1000
         if barrier.kind in ("stop", "drain"):
@@ -101,7 +137,9 @@ class TaskCheckpoints:
         elif self.final_wanted and self._last_wanted is None:
             self._last_wanted = checkpoint_id
         metrics = CheckpointMetrics(alignment_ms=alignment_ms, start_delay_ms=start_delay_ms, sync_ms=sync_ms)
-        write = task.spawn(self._write(checkpoint_id, snapshots, metrics))
+        if overtaken is not None:
+            snapshots[IN_FLIGHT_UID] = OperatorSnapshot(pending=self._save(overtaken))
+        write = task.spawn(self._write(checkpoint_id, snapshots, metrics, overtaken))
         self._writes.add(write)
         write.add_done_callback(self._writes.discard)
         yield
@@ -113,11 +151,17 @@ class TaskCheckpoints:
         return snapshots
 
     async def _write(
-        self, checkpoint_id: int, snapshots: dict[str, OperatorSnapshot], metrics: CheckpointMetrics
+        self,
+        checkpoint_id: int,
+        snapshots: dict[str, OperatorSnapshot],
+        metrics: CheckpointMetrics,
+        overtaken: InFlight | None,
     ) -> None:
         started = self._environment.time_s()
         await self._task.contexts.flush_dead_letters()
         handle = await self._snapshots.write(checkpoint_id, snapshots)
+        in_flight_bytes = 0 if overtaken is None else overtaken.nbytes
+        handle = msgspec.structs.replace(handle, in_flight_bytes=in_flight_bytes)
         took_ms = (self._environment.time_s() - started) * 1000
         metrics = CheckpointMetrics(
             alignment_ms=metrics.alignment_ms,
@@ -125,8 +169,19 @@ class TaskCheckpoints:
             sync_ms=metrics.sync_ms,
             async_ms=took_ms,
             size_bytes=handle.size_bytes,
+            in_flight_bytes=in_flight_bytes,
+            unaligned=overtaken is not None,
         )
         self._listener.acknowledged(self._task, checkpoint_id, handle, metrics)
+
+    async def _save(self, overtaken: InFlight) -> dict[str, list[bytes]]:
+        await overtaken.wait()
+        task = self._task
+
+        def encode() -> list[bytes]:
+            return encode_in_flight(overtaken.contents, task.gate_edges, task.descriptor.subtask_index)
+
+        return {IN_FLIGHT_ITEMS: await self._environment.helper.run(encode)}
 
     # -- what became of it ---------------------------------------------------------------------
 
@@ -147,6 +202,7 @@ class TaskCheckpoints:
             await self._finish()
 
     def abort(self, checkpoint_id: int) -> None:
+        self._overtaking.give_up(checkpoint_id)
         self._chain.checkpoint_aborted(checkpoint_id)
         self._waiting_triggers = [b for b in self._waiting_triggers if b.checkpoint_id != checkpoint_id]
         if self._last_wanted == checkpoint_id:

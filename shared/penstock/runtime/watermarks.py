@@ -65,6 +65,10 @@ class WatermarkValve:
         self._values = [max(v, value) for v in self._values]
         self.watermark = max(self.watermark, value)
 
+    def position(self, index: int) -> tuple[int, bool]:
+        """(watermark, idle) of one input."""
+        return self._values[index], self._idle[index]
+
     def take_changes(self) -> tuple[int | None, bool | None]:
         """(watermark if it rose, idleness if it changed) since the last call."""
         risen = self.watermark if self._risen else None

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from penstock.config import unaligned_patience_ms
 from penstock.connectors.collect import MaterializedResult, decode_chunk, results_prefix
 from penstock.errors import InternalError, PenstockError, error_from_dict
 from penstock.messages.manifest import CheckpointManifest, VertexState, handles_by_vertex
@@ -106,9 +107,12 @@ class RunResult:
 class _InFlight:
     checkpoint_id: int
     kind: str
+    barrier: Barrier
     acks: dict[str, StateHandle]
     metrics: dict[str, CheckpointMetrics]
     done: asyncio.Future[Checkpoint]
+    #: It is given up when all tasks have acknowledged it.
+    doomed: bool = False
 
 
 class ManualClock:
@@ -237,6 +241,16 @@ class JobHarness:
         except TimeoutError:
             raise InternalError("the checkpoint did not complete", got=self.describe()) from None
 
+    async def abort_checkpoint(self, timeout_s: float = 30.0) -> None:
+        """A checkpoint that all tasks take and that is then aborted, as when its manifest
+        cannot be written."""
+        await self.until(lambda: self._in_flight is None and self._all_running(), timeout_s)
+        self._trigger("checkpoint")
+        flight = self._in_flight
+        assert flight is not None
+        flight.doomed = True
+        await self.until(lambda: self._in_flight is not flight, timeout_s)
+
     async def stop(self, *, drain: bool = False) -> Checkpoint:
         """Stop with a savepoint; the job then finishes."""
         checkpoint = await self.checkpoint("drain" if drain else "stop")
@@ -346,10 +360,11 @@ class JobHarness:
     ) -> asyncio.Future[Checkpoint]:
         checkpoint_id, self._next_id = self._next_id, self._next_id + 1
         done = done or self._loop.create_future()
-        self._in_flight = _InFlight(checkpoint_id, kind, {}, {}, done)
+        patience_ms = unaligned_patience_ms(self._config) if kind == "checkpoint" else None
+        barrier = Barrier(checkpoint_id, self.environment.now_ms(), kind, patience_ms)
+        self._in_flight = _InFlight(checkpoint_id, kind, barrier, {}, {}, done)
         self._want_final = False
         self._triggered: set[str] = set()
-        barrier = Barrier(checkpoint_id, self.environment.now_ms(), kind)
         for name in self._starters():
             self._triggered.add(name)
             self.deployment.tasks[name].trigger_checkpoint(barrier)
@@ -377,15 +392,19 @@ class JobHarness:
             if self._want_final and not self._ended.done():
                 self._trigger("checkpoint")
             return
-        barrier = Barrier(flight.checkpoint_id, self.environment.now_ms(), flight.kind)
         for name in self._starters():
             if name not in self._triggered and name not in flight.acks:
                 self._triggered.add(name)
-                self.deployment.tasks[name].trigger_checkpoint(barrier)
+                self.deployment.tasks[name].trigger_checkpoint(flight.barrier)
         handles = {**self._final, **flight.acks}
         if len(handles) < len(self.deployment.tasks):
             return
         self._in_flight = None
+        if flight.doomed:
+            for task in self.deployment.tasks.values():
+                task.checkpoint_aborted(flight.checkpoint_id)
+            self._loop.call_soon(self._continue)
+            return
         by_vertex = {
             v.id: tuple(handles[f"{v.id}:{i}"] for i in range(v.parallelism)) for v in self.graph.vertices
         }

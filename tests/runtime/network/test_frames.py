@@ -78,7 +78,16 @@ def test_a_batch_without_columns_keeps_its_length(rows: int) -> None:
 
 
 @pytest.mark.parametrize(
-    "element", [Watermark(-(2**63)), Watermark(7), IDLE, ACTIVE, Barrier(3, 123, "savepoint"), END_OF_INPUT]
+    "element",
+    [
+        Watermark(-(2**63)),
+        Watermark(7),
+        IDLE,
+        ACTIVE,
+        Barrier(3, 123, "savepoint"),
+        Barrier(4, 5, patience_ms=0),
+        END_OF_INPUT,
+    ],
 )
 def test_control_elements(element: Element) -> None:
     assert round_trip(element) == element

@@ -250,6 +250,25 @@ def test_a_fenced_master_says_nothing_more():
     assert len(cluster.sent) == sent
 
 
+def test_only_plain_checkpoints_are_unaligned():
+    unaligned = {
+        "execution.checkpointing.unaligned.enabled": "true",
+        "execution.checkpointing.aligned-checkpoint-timeout": "2 s",
+    }
+    cluster = Cluster(pipeline(), seed=14, unbounded=True, config=FAST | unaligned)
+    cluster.run(until=lambda: running(cluster))
+    cluster.ask(msg.TriggerSavepoint(command_id="s1", job_id="job", directory="backup"))
+    cluster.run(until=lambda: len(of(cluster, msg.CheckpointCompleted)) == 3)
+    triggers = [
+        c.message.command
+        for c in cluster.sent
+        if isinstance(c.message, msg.SlotCommand)
+        and isinstance(c.message.command, slot_msg.TriggerCheckpoint)
+    ]
+    said = {(t.kind, t.unaligned, t.aligned_timeout_ms) for t in triggers}
+    assert said == {("checkpoint", True, 2000), ("savepoint", False, 0)}
+
+
 def test_stop_with_savepoint_is_retained_and_named():
     cluster = Cluster(pipeline(), seed=13, unbounded=True, config=FAST)
     assert isinstance(cluster.ask(msg.TriggerSavepoint(command_id="early", job_id="job")), msg.Refused), (

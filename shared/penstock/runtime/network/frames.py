@@ -7,7 +7,7 @@ producer u32, consumer u32. Payloads:
                flags say which of the columns ``__kind`` and ``__time`` lead
     WATERMARK  i64 µs
     STATUS     u8, 1 = idle
-    BARRIER    MessagePack [checkpoint id, timestamp ms, kind]
+    BARRIER    MessagePack [checkpoint id, timestamp ms, kind, patience ms or nil]
     END        empty
     CREDIT     u32 bytes; consumer → producer
     HELLO      empty; consumer → producer, once: the target slot has taken the socket
@@ -61,7 +61,7 @@ def encode_element(element: Element) -> tuple[int, int, bytes | memoryview]:
         case WatermarkStatus(idle=idle):
             return STATUS, 0, b"\x01" if idle else b"\x00"
         case Barrier():
-            fields = (element.checkpoint_id, element.timestamp_ms, element.kind)
+            fields = (element.checkpoint_id, element.timestamp_ms, element.kind, element.patience_ms)
             return BARRIER, 0, msgspec.msgpack.encode(fields)
         case EndOfInput():
             return END, 0, b""
@@ -86,7 +86,7 @@ class ElementDecoder:
                 )
                 self._arrow[flags] = arrow
             rb = pa.ipc.read_record_batch(pa.py_buffer(payload), arrow)
-            return _without_placeholder(Batch.from_arrow(self._schema, rb), self._schema)
+            return without_placeholder(Batch.from_arrow(self._schema, rb), self._schema)
         if type_ == WATERMARK:
             return Watermark(_I64.unpack(payload)[0])
         if type_ == STATUS:
@@ -98,7 +98,7 @@ class ElementDecoder:
         raise InternalError(f"a data frame of unknown type {type_}")
 
 
-def _without_placeholder(batch: Batch, schema: Schema) -> Batch:
+def without_placeholder(batch: Batch, schema: Schema) -> Batch:
     """A batch without columns crosses with a column of kinds, to carry its length."""
     if schema.fields or batch.kinds is None or batch.kinds.any():
         return batch

@@ -1,0 +1,79 @@
+"""What is in flight when a barrier overtakes: the elements of each channel before it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from penstock.runtime.elements import Barrier, Element, EndOfInput
+from penstock.runtime.operator import MIN_WATERMARK
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from penstock.runtime.gates import InputChannel
+
+
+@dataclass(slots=True)
+class ChannelContent:
+    """``elements``: batches, watermarks and idleness in the order they were sent.
+    ``watermark``, ``idle``: of the channel before them (int64 µs)."""
+
+    gate: int
+    watermark: int = MIN_WATERMARK
+    idle: bool = False
+    elements: list[Element] = field(default_factory=list)
+    nbytes: int = 0
+
+    def add(self, element: Element, nbytes: int) -> None:
+        if not isinstance(element, Barrier):  # one of a checkpoint that was given up
+            self.elements.append(element)
+            self.nbytes += nbytes
+
+
+class Recording:
+    """The channels' content before the barrier of one checkpoint. Channels on which the
+    barrier has not arrived are *open*: what they bring is recorded until it does.
+
+    ``on_done``: called when the last of them has brought it (or has ended).
+    """
+
+    def __init__(self, barrier: Barrier) -> None:
+        self.barrier = barrier
+        self.content: list[ChannelContent] = []
+        self.on_done: Callable[[], None] = lambda: None
+        self._open: dict[InputChannel, ChannelContent] = {}
+
+    @property
+    def done(self) -> bool:
+        return not self._open
+
+    @property
+    def nbytes(self) -> int:
+        return sum(content.nbytes for content in self.content)
+
+    def add(self, channel: InputChannel, watermark: int, idle: bool) -> None:
+        """What is queued of a channel up to the barrier; it stays open if that is not there."""
+        content = ChannelContent(channel.gate, watermark, idle)
+        self.content.append(content)
+        for element, nbytes in channel.queue:
+            if self._ends(element):
+                return
+            content.add(element, nbytes)
+        self._open[channel] = content
+
+    def arrived(self, channel: InputChannel, element: Element, nbytes: int) -> None:
+        content = self._open.get(channel)
+        if content is None:
+            return
+        if not self._ends(element):
+            content.add(element, nbytes)
+            return
+        del self._open[channel]
+        if not self._open:
+            self.on_done()
+
+    def _ends(self, element: Element) -> bool:
+        if isinstance(element, Barrier):
+            return element.checkpoint_id >= self.barrier.checkpoint_id
+        return isinstance(element, EndOfInput)
