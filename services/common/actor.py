@@ -16,6 +16,7 @@ from collections import deque
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from penstock.clocks import SteadyClock
 from penstock.errors import InternalError
 from services.common.core import After, Answer, Asked, CancelTimer, EffectFailed, Tick
 
@@ -50,6 +51,8 @@ class Actor:
         self.core = core
         self._perform = perform
         self._clock = clock
+        #: the core's time: a wall clock set back must not make it wait
+        self._steady = SteadyClock(clock.now_ms, clock.monotonic_ms)
         self._mailbox: asyncio.Queue[Any] = asyncio.Queue(mailbox)
         self._tick_ms = tick_ms
         self._tokens = itertools.count(1)
@@ -112,7 +115,7 @@ class Actor:
     def _handle(self, event: Any) -> None:
         events = deque((event,))
         while events:
-            for effect in self.core.step(events.popleft(), self._clock.now_ms()):
+            for effect in self.core.step(events.popleft(), self._steady.now_ms()):
                 match effect:
                     case Answer(token, reply):
                         self._answer(token, reply)

@@ -9,6 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from penstock.clocks import SteadyClock
 from penstock.connectors.base import SourceContext
 from penstock.errors import InternalError
 from penstock.runtime.credit import CreditPool
@@ -24,6 +25,10 @@ if TYPE_CHECKING:
 
 def wall_clock_ms() -> int:
     return time.time_ns() // 1_000_000
+
+
+#: Processing time: watermarks and timers must not stand still when the wall clock is set back.
+processing_time_ms = SteadyClock(wall_clock_ms, lambda: time.monotonic() * 1000).now_ms
 
 
 class Helper:
@@ -61,7 +66,7 @@ class Environment:
     store: Store | None
     function: Callable[[str], Any]
     helper: Helper = field(default_factory=Helper)
-    now_ms: Callable[[], int] = wall_clock_ms
+    now_ms: Callable[[], int] = processing_time_ms
     #: A clock that never goes back, for how long things take.
     time_s: Callable[[], float] = time.perf_counter
     credits: CreditPool = field(default_factory=CreditPool)
