@@ -10,7 +10,6 @@ import signal
 import socket
 import tempfile
 from collections.abc import Callable, Iterator
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +18,7 @@ import penstock.runtime.slot
 import services.taskmanager.data_port
 import services.taskmanager.service
 import services.taskmanager.slot
-from penstock.errors import ExternalError
+from penstock.clocks import SteadyClock
 from penstock.runtime.environment import Environment
 from penstock.testing.simulation import (
     Listener,
@@ -199,11 +198,12 @@ def simulated_hosts(world: World, store_of: Callable[[Process], Any]) -> Iterato
         def no_dump(*_: Any, **__: Any) -> None: ...
 
         slot, tm = penstock.runtime.slot, services.taskmanager
-        environment = partial(
-            Environment,
-            time_s=world.look_at_processor_clock,
-            now_ms=lambda: world.wall_ms(world.current),
-        )
+
+        def environment(**given: Any) -> Environment:
+            process = hosts.me()
+            clock = SteadyClock(lambda: world.wall_ms(process), lambda: world.now_s * 1000)
+            return Environment(time_s=world.look_at_processor_clock, now_ms=clock.now_ms, **given)
+
         with replaced(
             (slot, "open_store", lambda url, options: store_of(hosts.me())),
             (slot, "Environment", environment),
@@ -226,6 +226,3 @@ def simulated_hosts(world: World, store_of: Callable[[Process], Any]) -> Iterato
             (tm.service, "advertised_host", lambda *_: hosts.me().host),
         ):
             yield hosts
-
-
-__all__ = ["ExternalError", "Hosts", "simulated_hosts"]
