@@ -156,8 +156,33 @@ def job(details: JobDetails, now_ms: int) -> dict[str, Any]:
         "restored-checkpoint": details.restored_checkpoint_id,
         "waiting-for": details.waiting_for,
         "stalled": details.stalled,
+        "spark": spark_progress(details.vertices),
         "result-schema": details.result_schema,
     }
+
+
+_SPARK_METRICS = {
+    "stages": "sparkStages",
+    "stages-completed": "sparkStagesCompleted",
+    "tasks": "sparkTasks",
+    "tasks-completed": "sparkTasksCompleted",
+    "tasks-active": "sparkTasksActive",
+    "bytes-read": "sparkBytesRead",
+}
+
+
+def spark_progress(vertices: Iterable[VertexDetails]) -> dict[str, int] | None:
+    """What Spark runs for the job, over all its queries; None when it runs none there."""
+    gauges = [
+        operator.get("gauges", {})
+        for details in vertices
+        for subtask in details.subtasks
+        for operator in subtask.metrics.get("operators", ())
+    ]
+    queries = [g for g in gauges if "sparkTasks" in g]
+    if not queries:
+        return None
+    return {name: sum(g.get(metric) or 0 for g in queries) for name, metric in _SPARK_METRICS.items()}
 
 
 def _vertex_row(vertex: VertexDetails, now_ms: int) -> dict[str, Any]:

@@ -129,7 +129,7 @@ def test_an_address_without_a_cluster(tmp_path: Path) -> None:
         (("sql", "-e", "SELECT 1", "--format", "xml"), ["--format", "table | json | csv"]),
         (("sql", "-e", "SELECT 1", "-D", "parallelism"), ["-D key=value"]),
         (("sql", "-e", "SELECT 1", "-D", "parallelism.defualt=2"), ["parallelism.default"]),
-        (("sql", "-e", "SELECT 1", "--engine", "spark"), ["Spark"]),
+        (("sql", "-e", "SELECT 1", "--engine", "flink"), ["auto | streaming | spark"]),
         (("run", "job.txt"), [".py", ".sql"]),
         (("run", "-d", "job.sql"), ["--cluster"]),
     ],
