@@ -68,7 +68,7 @@ def test_a_snapshot_without_rows_cannot_give_them_back():
     given = {before: DeduplicateSpec(keys=(0,), keep="last", emit_before=before) for before in (True, False)}
     sub = Subtask(DeduplicateOperator(given[False]), [INPUT], INPUT)
     sub.process(Batch.of(INPUT, [("a", 1, 1), ("b", 1, 2)]))
-    block = sub.operator.snapshot(1).keyed["rows"]
+    block = sub.operator.snapshot(1).block("rows")
     restored = RestoredState(1, keyed={"rows": [block.batch]})
     with pytest.raises(SpecError, match="no rows to retract"):
         Subtask(DeduplicateOperator(given[True]), [INPUT], INPUT, restored=restored)

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from penstock.functions.expr import Literal
+from penstock.functions.expr import InputRef
+from penstock.functions.registry import make_call
 from penstock.jobgraph.specs import JoinSpec
-from penstock.runtime.operators import regular_join
 from penstock.runtime.operators.join import make_join
 from penstock.testing.operator_harness import Cluster, Subtask, materialized
 from penstock.types import logical as t
@@ -53,45 +53,33 @@ def test_equals_the_batch_join_after_every_batch(retracts, kind, null_safe, cond
     def accept(x, y):
         return not conditional or (x[1] is not None and y[0] is not None and x[1] <= y[0])
 
-    def condition(batch):
-        a, b = batch.columns[1], batch.columns[2]
-        ok = a.values <= b.values
-        for c in (a, b):
-            ok = ok if c.valid is None else ok & c.valid
-        return ok
-
     spec = JoinSpec(
         kind=kind, left_keys=(0,), right_keys=(1,), null_safe=(null_safe,),
-        condition=Literal(True, t.BooleanType()) if conditional else None,
+        condition=make_call("<=", [InputRef(1, INT), InputRef(2, INT)]) if conditional else None,
     )  # fmt: skip
-    original = regular_join.compile_condition
-    regular_join.compile_condition = lambda expr, ctx: condition if expr is not None else None
-    try:
-        out = LEFT if kind in ("semi", "anti") else BOTH
-        cluster = Cluster(lambda: make_join(spec), [(0,), (1,)], [LEFT, RIGHT], out, 1)
-        standing: tuple[list, list] = ([], [])
-        for i, (side, items) in enumerate(steps):
-            rows, kinds = [], []
-            for item in items:
-                if isinstance(item, tuple):
-                    row = item if side == 0 else item[::-1]
-                    standing[side].append(row)
-                    rows.append(row)
-                    kinds.append(RowKind.INSERT)
-                elif retracts and standing[side]:
-                    rows.append(standing[side].pop(item % len(standing[side])))
-                    kinds.append(RowKind.DELETE)
-            if rows:
-                cluster.process(Batch.of((LEFT, RIGHT)[side], rows, kinds=kinds if retracts else None), side)
-            if i == len(steps) // 2:
-                cluster = cluster.rescale(parallelism)
-            assert materialized(cluster.out()) == reference(kind, *standing, null_safe, accept)
-        for sub in cluster.subtasks:
-            for side in (0, 1):
-                assert len(sub.operator._sides[side]) <= len(standing[side])
-            assert len(sub.operator._keys) <= len({r[0] for r in standing[0]} | {r[1] for r in standing[1]})
-    finally:
-        regular_join.compile_condition = original
+    out = LEFT if kind in ("semi", "anti") else BOTH
+    cluster = Cluster(lambda: make_join(spec), [(0,), (1,)], [LEFT, RIGHT], out, 1)
+    standing: tuple[list, list] = ([], [])
+    for i, (side, items) in enumerate(steps):
+        rows, kinds = [], []
+        for item in items:
+            if isinstance(item, tuple):
+                row = item if side == 0 else item[::-1]
+                standing[side].append(row)
+                rows.append(row)
+                kinds.append(RowKind.INSERT)
+            elif retracts and standing[side]:
+                rows.append(standing[side].pop(item % len(standing[side])))
+                kinds.append(RowKind.DELETE)
+        if rows:
+            cluster.process(Batch.of((LEFT, RIGHT)[side], rows, kinds=kinds if retracts else None), side)
+        if i == len(steps) // 2:
+            cluster = cluster.rescale(parallelism)
+        assert materialized(cluster.out()) == reference(kind, *standing, null_safe, accept)
+    for sub in cluster.subtasks:
+        for side in (0, 1):
+            assert len(sub.operator._sides[side]) <= len(standing[side])
+        assert len(sub.operator._keys) <= len({r[0] for r in standing[0]} | {r[1] for r in standing[1]})
 
 
 def test_a_hot_key_comes_out_in_bounded_pieces():

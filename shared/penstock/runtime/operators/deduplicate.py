@@ -8,7 +8,7 @@ import numpy as np
 
 from penstock.errors import SpecError, UnsupportedError
 from penstock.runtime.kernels.key_index import KeyIndex
-from penstock.runtime.kernels.keyed_state import in_group_order, keyed_block, restored_columns
+from penstock.runtime.kernels.keyed_state import restored_columns
 from penstock.runtime.kernels.sorting import (
     first_of_each,
     group_bounds,
@@ -27,6 +27,7 @@ from penstock.runtime.operators.emitting import (
     restored_watermark,
     watermark_state,
 )
+from penstock.runtime.state.tables import SlotChanges, StateTable
 from penstock.types import logical as t
 from penstock.types.batch import Batch
 from penstock.types.column import Column
@@ -67,6 +68,8 @@ class DeduplicateOperator(Operator):
         self._next_end = MAX_WATERMARK
         self._watermark = restored_watermark(restored)
         self._ttl = TimeToLive(self.spec.ttl_ms, ctx)
+        self._changes = SlotChanges(ctx.epochs)
+        self._table = self._state_table()
         if restored is not None:
             self._restore(restored)
         ctx.metrics.gauge("numKeysInState", lambda: len(self._keys))
@@ -93,6 +96,7 @@ class DeduplicateOperator(Operator):
         self._ttl.touch(slots, self._keys.high)
         if self._keys_only:
             if len(new):
+                self._changes.write(new)
                 rows = np.flatnonzero(np.isin(slots, new))
                 rows = rows[first_of_each(slots[rows])]
                 yield self._shown(batch, rows, None)
@@ -111,6 +115,7 @@ class DeduplicateOperator(Operator):
             rows, times, targets, had = rows[wins], times[wins], targets[wins], had[wins]
         if not len(rows):
             return
+        self._changes.write(targets)
         out = None
         if not self._keeps_rows:
             out = self._shown(batch, rows, had)
@@ -195,6 +200,7 @@ class DeduplicateOperator(Operator):
         return iter(())
 
     def _free(self, slots: np.ndarray) -> None:
+        self._changes.free(slots)
         for store in self._stores:
             store.clear(slots)
         if not self._keys_only:
@@ -204,24 +210,29 @@ class DeduplicateOperator(Operator):
     # -- state -------------------------------------------------------------------------
 
     def snapshot(self, checkpoint_id: int) -> OperatorSnapshot:
-        slots = self._keys.live_slots()
-        grouped = self._keys.keys(slots)[: len(self.spec.keys)]
-        slots = in_group_order(slots, grouped, self.ctx.max_parallelism)
-        keys = self._keys.keys(slots)
+        unions = watermark_state(self._watermark) if self.spec.window else {}
+        return OperatorSnapshot(keyed={"rows": self._table.cut()}, unions=unions)
+
+    def _state_table(self) -> StateTable:
         names = [f"key{i}" for i in range(len(self._key_columns))]
-        payload = [*keys[len(self.spec.keys) :]]
         if self._keeps_rows:
-            payload += self._take(slots)
             names += [f"{i}.{name}" for i, name in enumerate(self._schema.names)]
         if not self._keys_only:
-            payload.append(Column(_LONG, self._times[slots]))
             names.append("time")
-        block = keyed_block(
-            keys[: len(self.spec.keys)], payload, names, n=len(slots),
-            max_parallelism=self.ctx.max_parallelism, kind="deduplicate", in_order=True,
+        return StateTable(
+            "rows", self._read, names=names, kind="deduplicate",
+            max_parallelism=self.ctx.max_parallelism, changes=self._changes,
         )  # fmt: skip
-        unions = watermark_state(self._watermark) if self.spec.window else {}
-        return OperatorSnapshot(keyed={"rows": block}, unions=unions)
+
+    def _read(self, slots: np.ndarray) -> tuple[list[Column], list[Column]]:
+        keys = self._keys.keys(slots)
+        k = len(self.spec.keys)
+        payload = keys[k:]
+        if self._keeps_rows:
+            payload += self._take(slots)
+        if not self._keys_only:
+            payload.append(Column(_LONG, self._times[slots]))
+        return keys[:k], payload
 
     def _restore(self, restored: RestoredState) -> None:
         k = len(self._key_columns)
@@ -229,7 +240,7 @@ class DeduplicateOperator(Operator):
         batches = restored.keyed.get("rows", [])
         # Who reads the result may have changed since: rows that are no longer asked for are
         # left out, rows that were not kept cannot be made up.
-        with_rows = any(b.num_columns > k + 1 for b in batches)
+        with_rows = any(f"0.{self._schema.names[0]}" in b.schema.names for b in batches)
         if self._keeps_rows and batches and not with_rows:
             raise SpecError(
                 "the snapshot holds no rows to retract",
@@ -246,6 +257,7 @@ class DeduplicateOperator(Operator):
         if not n:
             return
         slots, _ = self._keys.upsert(columns[:k], n)
+        self._changes.write(slots)
         self._ttl.touch(slots, self._keys.high)
         if self._keeps_rows:
             self._put(slots, columns[k:-1])

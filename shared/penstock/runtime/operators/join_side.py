@@ -7,40 +7,52 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from penstock.runtime.kernels.key_index import KeyIndex
-from penstock.runtime.kernels.multimap import MultiMap
-from penstock.runtime.kernels.store import RowStore, grown
+from penstock.runtime.kernels.late_rows import LateRows
+from penstock.runtime.kernels.multimap import Found, MultiMap
+from penstock.runtime.kernels.store import grown
+from penstock.runtime.state.tables import SlotChanges
+from penstock.types import logical as t
+from penstock.types.column import Column
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from penstock.runtime.state.epochs import Epochs
     from penstock.types.batch import Batch
-    from penstock.types.column import Column
     from penstock.types.logical import LogicalType
+
+_LONG = t.BigIntType(False)
 
 
 class JoinSide:
-    """Rows as *entries*.
+    """Rows as *entries*, numbered from 0.
 
-    An append-only side stores every row as an entry of its own. From its first retraction
-    on, rows are indexed by their values, equal ones sharing an entry with a count: then a
-    retraction finds its row.
+    An append-only side keeps every batch as it came, a row an entry. From its first
+    retraction on, rows are indexed by their values, equal ones sharing an entry with a
+    count: then a retraction finds its row. ``keys``: the join key's columns, all of them in
+    ``index``. ``counts_partners``: whether it matters how many rows of the other side a row
+    is joined with.
     """
 
-    def __init__(self, types: Sequence[LogicalType]) -> None:
-        self._types = list(types)
-        self._rows: RowStore | KeyIndex = RowStore(types)
+    def __init__(
+        self, types: Sequence[LogicalType], keys: Sequence[int], index: KeyIndex, epochs: Epochs,
+        *, counts_partners: bool,
+    ) -> None:  # fmt: skip
+        self._types, self._key_columns, self._key_index = list(types), list(keys), index
+        self._rows: LateRows | KeyIndex = LateRows(types)
         self._map = MultiMap()
-        self.key_slots = np.zeros(1024, np.int64)
-        #: Copies of the row, and rows of the other side it is joined with.
-        self.counts = np.zeros(1024, np.int64)
-        self.partners = np.zeros(1024, np.int64)
+        self.changes = SlotChanges(epochs)
+        #: Copies of each entry's row; None while every entry is one row.
+        self._counts: np.ndarray | None = None
+        self._partners = np.zeros(1024, np.int64) if counts_partners else None
 
     def __len__(self) -> int:
         return len(self._rows)
 
     @property
     def nbytes(self) -> int:
-        return self._rows.nbytes + self._map.nbytes + 3 * self.counts.nbytes
+        own = sum(x.nbytes for x in (self._counts, self._partners) if x is not None)
+        return self._rows.nbytes + self._map.nbytes + self.changes.nbytes + own
 
     @property
     def indexed(self) -> bool:
@@ -50,18 +62,45 @@ class JoinSide:
     def high(self) -> int:
         return self._rows.high if isinstance(self._rows, KeyIndex) else self._rows.slots.high
 
-    def fan_out(self, key_slots: np.ndarray) -> np.ndarray:
-        """At least as many entries as each probe row will find."""
-        return self._map.counts(key_slots)
-
-    def probe(self, key_slots: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        return self._map.probe(key_slots)
+    def find(self, key_slots: np.ndarray) -> Found:
+        """The entries of these join keys."""
+        return self._map.find(key_slots)
 
     def take(self, entries: np.ndarray) -> list[Column]:
         return self._rows.keys(entries) if isinstance(self._rows, KeyIndex) else self._rows.take(entries)
 
+    def take_some(self, entries: np.ndarray, indices: Sequence[int]) -> list[Column]:
+        """Only these columns of the entries' rows."""
+        if isinstance(self._rows, KeyIndex):
+            columns = self._rows.keys(entries)
+            return [columns[i] for i in indices]
+        return self._rows.take_some(entries, indices)
+
+    def key_slots(self, entries: np.ndarray) -> np.ndarray:
+        """Slot of each entry's join key."""
+        return self._key_index.lookup(self.take_some(entries, self._key_columns), len(entries))
+
+    def copies(self, entries: np.ndarray) -> np.ndarray | None:
+        """How often each entry's row is there; None: once each."""
+        return None if self._counts is None else self._counts[entries]
+
+    def state(self, entries: np.ndarray) -> list[Column]:
+        """Copies and partners, as a snapshot has them."""
+        ones = np.ones(len(entries), np.int64)
+        copies = ones if self._counts is None else self._counts[entries]
+        partners = ones - 1 if self._partners is None else self._partners[entries]
+        return [Column(_LONG, copies), Column(_LONG, partners)]
+
     def live(self) -> np.ndarray:
-        return np.flatnonzero(self.counts[: self.high] > 0)
+        return self.changes.live()
+
+    def meet(self, entries: np.ndarray, more: np.ndarray) -> np.ndarray:
+        """Add to the partners of entries (each once); returns how many they had."""
+        assert self._partners is not None
+        self.changes.write(entries)
+        had = self._partners[entries]
+        self._partners[entries] = had + more
+        return had
 
     def change(
         self, batch: Batch, key_slots: np.ndarray, partners: np.ndarray
@@ -72,57 +111,58 @@ class JoinSide:
         none = np.empty(0, np.int64)
         retracts = signs is not None and bool((signs < 0).any())
         if not retracts and not isinstance(self._rows, KeyIndex):
-            entries = self._rows.append(batch.columns, batch.num_rows)
-            self._grow()
-            self.counts[entries] = 1
-            self._place(entries, key_slots, partners)
-            return entries, none, 0
+            return self._append(batch.columns, key_slots, partners), none, 0
         rows = self._indexed()
         entries, new = rows.upsert(batch.columns, batch.num_rows)
-        self._grow()
-        self.counts[new] = 0
-        np.add.at(self.counts, entries, 1 if signs is None else signs.astype(np.int64))
-        fresh = np.zeros(rows.high, np.bool_)
-        fresh[new] = True
-        of_new = np.flatnonzero(fresh[entries])
-        # Rows of one entry share key and partners: any of them may write.
-        self.key_slots[entries[of_new]] = key_slots[of_new]
-        self.partners[entries[of_new]] = partners[of_new]
-        self._map.add(self.key_slots[new], new)
+        self.changes.write(entries)
+        counts = self._grow_counts()
+        counts[new] = 0
+        np.add.at(counts, entries, 1 if signs is None else signs.astype(np.int64))
+        # Rows of one entry share key and partners: any of them may give them to it.
+        row_of = np.zeros(rows.high, np.int32)
+        row_of[entries] = np.arange(len(entries), dtype=np.int32)
+        first = row_of[new]
+        self._set_partners(new, partners[first])
+        self._map.add(key_slots[first], new)
         touched = np.unique(entries)
-        gone = touched[self.counts[touched] <= 0]
-        unmatched = int(-self.counts[gone].sum())
+        gone = touched[counts[touched] <= 0]
+        unmatched = int(-counts[gone].sum())
         return new, gone, unmatched
 
     def load(
-        self,
-        columns: Sequence[Column],
-        key_slots: np.ndarray,
-        counts: np.ndarray,
-        partners: np.ndarray,
+        self, columns: Sequence[Column], key_slots: np.ndarray, counts: np.ndarray, partners: np.ndarray
     ) -> np.ndarray:
         """Restore entries."""
-        assert isinstance(self._rows, RowStore)
-        entries = self._rows.append(columns, len(key_slots))
-        self._grow()
-        self.counts[entries] = counts
-        self._place(entries, key_slots, partners)
+        entries = self._append(columns, key_slots, partners)
+        if int(counts.max(initial=1)) > 1:
+            self._grow_counts()[entries] = counts
         return entries
 
     def free(self, entries: np.ndarray) -> None:
-        self.counts[entries] = 0
+        self.changes.free(entries)
         self._map.remove(entries)
         self._rows.free(entries)
 
-    def _place(self, entries: np.ndarray, key_slots: np.ndarray, partners: np.ndarray) -> None:
-        self.key_slots[entries] = key_slots
-        self.partners[entries] = partners
+    def _append(self, columns: Sequence[Column], key_slots: np.ndarray, partners: np.ndarray) -> np.ndarray:
+        assert isinstance(self._rows, LateRows)
+        entries = self._rows.append(columns, len(key_slots))
+        self.changes.write(entries)
+        if self._counts is not None:
+            self._grow_counts()[entries] = 1
+        self._set_partners(entries, partners)
         self._map.add(key_slots, entries)
+        return entries
 
-    def _grow(self) -> None:
-        self.key_slots = grown(self.key_slots, self.high)
-        self.counts = grown(self.counts, self.high)
-        self.partners = grown(self.partners, self.high)
+    def _set_partners(self, entries: np.ndarray, partners: np.ndarray) -> None:
+        if self._partners is not None:
+            self._partners = grown(self._partners, self.high)
+            self._partners[entries] = partners
+
+    def _grow_counts(self) -> np.ndarray:
+        if self._counts is None:
+            self._counts = np.ones(max(1024, self.high), np.int64)
+        self._counts = grown(self._counts, self.high, 1)
+        return self._counts
 
     def _indexed(self) -> KeyIndex:
         """The rows by value; made of the plain ones at the first retraction.
@@ -131,17 +171,20 @@ class JoinSide:
         """
         if isinstance(self._rows, KeyIndex):
             return self._rows
-        old, columns = self.live(), self.take(self.live())
+        old = self.live()
+        columns, key_slots = self.take(old), self.key_slots(old)
+        _, partners = (c.values for c in self.state(old))
+        copies = self.copies(old)
+        self.changes.renumber()
         index = KeyIndex([x.with_nullable(True) for x in self._types])
-        counts, partners, key_slots = self.counts, self.partners, self.key_slots
-        self._rows, self._map = index, MultiMap()
-        size = max(len(counts), 1024)
-        self.counts, self.partners, self.key_slots = (np.zeros(size, np.int64) for _ in range(3))
-        if len(old):
-            entries, new = index.upsert(columns, len(old))
-            self._grow()
-            np.add.at(self.counts, entries, counts[old])
-            self.partners[entries] = partners[old]
-            self.key_slots[entries] = key_slots[old]
-            self._map.add(self.key_slots[new], new)
+        self._rows, self._map, self._counts = index, MultiMap(), None
+        entries, new = index.upsert(columns, len(old))
+        self.changes.write(new)
+        counts = self._grow_counts()
+        counts[new] = 0
+        np.add.at(counts, entries, 1 if copies is None else copies)
+        self._set_partners(entries, partners)
+        first = np.zeros(index.high, np.int64)
+        first[entries] = key_slots
+        self._map.add(first[new], new)
         return index

@@ -7,20 +7,21 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from penstock.runtime.kernels.key_index import KeyIndex
-from penstock.runtime.kernels.keyed_state import in_group_order, keyed_block, restored_columns
+from penstock.runtime.kernels.keyed_state import restored_columns
 from penstock.runtime.kernels.store import grown
 from penstock.runtime.operator import Operator, OperatorSnapshot
-from penstock.runtime.operators.calc import compile_condition
 from penstock.runtime.operators.changes import DELETE, INSERT, TimeToLive
 from penstock.runtime.operators.emitting import batch_pieces, pieces
 from penstock.runtime.operators.join_side import JoinSide
 from penstock.runtime.operators.joining import (
+    PairCondition,
     bounded_slices,
     joined,
     matchable_rows,
     null_columns,
     take_all,
 )
+from penstock.runtime.state.tables import StateTable
 from penstock.types import logical as t
 from penstock.types.batch import Batch
 from penstock.types.column import Column
@@ -54,11 +55,19 @@ class JoinOperator(Operator):
         super().open(ctx, restored)
         left, right = ctx.input_schemas
         self._schemas = (left, right)
-        self._pair_schema = t.Schema((*left.fields, *right.fields))
-        self._condition = compile_condition(self.spec.condition, ctx)
+        self._condition = PairCondition(self.spec.condition, left, right, ctx)
         self._keys = KeyIndex([left.types[i].with_nullable(True) for i in self.spec.left_keys])
         self._rows_of_key = np.zeros(1024, np.int64)
-        self._sides = (JoinSide(left.types), JoinSide(right.types))
+        counted = (self._pads[LEFT], self._pads[RIGHT])
+        if self._left_only:
+            counted = (True, False)
+        self._sides = (
+            JoinSide(left.types, self.spec.left_keys, self._keys, ctx.epochs, counts_partners=counted[LEFT]),
+            JoinSide(
+                right.types, self.spec.right_keys, self._keys, ctx.epochs, counts_partners=counted[RIGHT]
+            ),
+        )
+        self._tables = (self._table("left", LEFT), self._table("right", RIGHT))
         self._ttl = [TimeToLive(self.spec.ttl_ms, ctx), TimeToLive(self.spec.ttl_ms, ctx)]
         if restored is not None:
             self._restore(restored)
@@ -78,33 +87,26 @@ class JoinOperator(Operator):
             [batch.columns[i] for i in self._keys_of[input_index]], batch.num_rows
         )
         self._rows_of_key = grown(self._rows_of_key, self._keys.high)
-        other = self._sides[1 - input_index]
+        found = self._sides[1 - input_index].find(key_slots)
         partners = np.zeros(batch.num_rows, np.int64)
-        for part in bounded_slices(other.fan_out(key_slots)):
+        for part in bounded_slices(found.counts):
             whole = part.start == 0 and part.stop == batch.num_rows
             rows = batch if whole else batch.slice(part.start, part.stop - part.start)
-            partners[part], outputs = self._join_slice(input_index, rows, key_slots[part])
+            partners[part], outputs = self._join_slice(input_index, rows, *found.pairs(part))
             for out in outputs:
                 yield from batch_pieces(out)
         self._keep(input_index, batch, key_slots, partners)
 
-    def _join_slice(self, side: int, batch: Batch, key_slots: np.ndarray) -> tuple[np.ndarray, list[Batch]]:
-        """(partners of each row, outputs in order)."""
+    def _join_slice(
+        self, side: int, batch: Batch, rows: np.ndarray, entries: np.ndarray
+    ) -> tuple[np.ndarray, list[Batch]]:
+        """Of pairs of equal key: (partners of each row, outputs in order)."""
         other = self._sides[1 - side]
-        rows, entries = other.probe(key_slots)
-        theirs: list[Column] | None = None
-        if self._condition is not None and len(rows):
-            theirs = other.take(entries)
-            pair = self._in_order(side, take_all(batch.columns, rows), theirs)
-            mask = self._condition(Batch(self._pair_schema, pair, num_rows=len(rows)))
-            if not mask.all():
-                chosen = np.flatnonzero(mask)
-                rows, entries = rows[chosen], entries[chosen]
-                theirs = take_all(theirs, chosen)
-        copies = other.counts[entries]
-        if len(copies) and int(copies.max()) > 1:
+        if len(rows):
+            rows, entries = self._condition.meeting(side, batch, rows, other, entries)
+        copies = other.copies(entries)
+        if copies is not None and int(copies.max(initial=1)) > 1:
             rows, entries = np.repeat(rows, copies), np.repeat(entries, copies)
-            theirs = None
         partners = np.bincount(rows, minlength=batch.num_rows)
         before, after = self._tell_other(side, batch, rows, entries)
         outputs = before
@@ -114,7 +116,7 @@ class JoinOperator(Operator):
                 if mask.any():
                     outputs.append(self._left_batch(batch.filter(mask)))
         else:
-            pairs = self._pairs(side, batch, rows, entries, theirs, partners)
+            pairs = self._pairs(side, batch, rows, entries, partners)
             if pairs is not None:
                 outputs.append(pairs)
         return partners, outputs + after
@@ -125,15 +127,13 @@ class JoinOperator(Operator):
         batch: Batch,
         rows: np.ndarray,
         entries: np.ndarray,
-        theirs: list[Column] | None,
         partners: np.ndarray,
     ) -> Batch | None:
         """Joined rows, and the padded ones of an outer side, in the batch's order."""
-        other = self._sides[1 - side]
-        theirs = other.take(entries) if theirs is None else theirs
         alone = np.flatnonzero(partners == 0) if self._pads[side] else np.empty(0, np.int64)
         if not len(rows) and not len(alone):
             return None
+        theirs = self._sides[1 - side].take(entries)
         if len(alone):
             places = np.concatenate((np.arange(len(rows)), np.full(len(alone), -1)))
             rows = np.concatenate((rows, alone))
@@ -160,8 +160,7 @@ class JoinOperator(Operator):
         once[1:] = (rows[1:] != rows[:-1]) | (entries[1:] != entries[:-1])
         delta = np.zeros(len(touched), np.int64)
         np.add.at(delta, at[once], 1 if signs is None else signs[rows[once]].astype(np.int64))
-        was = other.partners[touched]
-        other.partners[touched] = was + delta
+        was = other.meet(touched, delta)
         met = touched[(was <= 0) & (was + delta > 0)]
         left = touched[(was > 0) & (was + delta <= 0)]
         if self._left_only:
@@ -190,7 +189,8 @@ class JoinOperator(Operator):
         mine = self._sides[side]
         # Copies still counted: all of an expired row's, none of a retracted one's, and
         # fewer than none where retractions met no row.
-        np.subtract.at(self._rows_of_key, mine.key_slots[entries], mine.counts[entries])
+        copies = mine.copies(entries)
+        np.subtract.at(self._rows_of_key, mine.key_slots(entries), 1 if copies is None else copies)
         self._ttl[side].forget(entries)
         mine.free(entries)
 
@@ -203,7 +203,7 @@ class JoinOperator(Operator):
         for side in (LEFT, RIGHT):
             due = self._ttl[side].due(now_ms)
             if len(due):
-                key_slots = self._sides[side].key_slots[due]
+                key_slots = self._sides[side].key_slots(due)
                 self._drop(side, due)
                 self._free_keys(key_slots)
         return iter(())
@@ -224,7 +224,7 @@ class JoinOperator(Operator):
 
     def _padded(self, side: int, entries: np.ndarray, kind: np.uint8) -> list[Batch]:
         out = []
-        for part in pieces(np.repeat(entries, self._sides[side].counts[entries])):
+        for part in pieces(self._repeated(side, entries)):
             mine = self._sides[side].take(part)
             pair = self._sorted_pair(side, mine, null_columns(self._schemas[1 - side], len(part)))
             out.append(joined(self.ctx.output_schema, *pair, np.full(len(part), kind)))
@@ -232,10 +232,14 @@ class JoinOperator(Operator):
 
     def _bare(self, entries: np.ndarray, kind: np.uint8) -> list[Batch]:
         out = []
-        for part in pieces(np.repeat(entries, self._sides[LEFT].counts[entries])):
+        for part in pieces(self._repeated(LEFT, entries)):
             columns = self._sides[LEFT].take(part)
             out.append(joined(self.ctx.output_schema, columns, (), np.full(len(part), kind)))
         return out
+
+    def _repeated(self, side: int, entries: np.ndarray) -> np.ndarray:
+        copies = self._sides[side].copies(entries)
+        return entries if copies is None else np.repeat(entries, copies)
 
     def _left_batch(self, batch: Batch) -> Batch:
         return joined(self.ctx.output_schema, batch.columns, (), batch.kinds)
@@ -245,38 +249,24 @@ class JoinOperator(Operator):
     ) -> tuple[Sequence[Column], Sequence[Column]]:
         return (mine, theirs) if side == LEFT else (theirs, mine)
 
-    def _in_order(self, side: int, mine: Sequence[Column], theirs: Sequence[Column]) -> list[Column]:
-        left, right = self._sorted_pair(side, mine, theirs)
-        return [*left, *right]
-
     # -- state -------------------------------------------------------------------------
 
-    def snapshot(self, checkpoint_id: int) -> OperatorSnapshot:
-        keyed = {}
-        for name, side in (("left", LEFT), ("right", RIGHT)):
-            mine = self._sides[side]
-            entries = mine.live()
-            keys = self._keys.keys(mine.key_slots[entries])
-            entries = in_group_order(entries, keys, self.ctx.max_parallelism)
+    def _table(self, name: str, side: int) -> StateTable:
+        mine, keys = self._sides[side], self._keys_of[side]
+
+        def read(entries: np.ndarray) -> tuple[list[Column], list[Column]]:
             columns = mine.take(entries)
-            keys = [columns[i] for i in self._keys_of[side]]
-            payload = [
-                *columns,
-                Column(_LONG, mine.counts[entries]),
-                Column(_LONG, mine.partners[entries]),
-            ]
-            names = [f"key{i}" for i in range(len(keys))]
-            names += [f"{i}.{field.name}" for i, field in enumerate(self._schemas[side].fields)]
-            keyed[name] = keyed_block(
-                keys,
-                payload,
-                [*names, "count", "partners"],
-                n=len(entries),
-                max_parallelism=self.ctx.max_parallelism,
-                kind="join",
-                in_order=True,
-            )
-        return OperatorSnapshot(keyed=keyed)
+            return [columns[i] for i in keys], [*columns, *mine.state(entries)]
+
+        names = [f"key{i}" for i in range(len(keys))]
+        names += [f"{i}.{field.name}" for i, field in enumerate(self._schemas[side].fields)]
+        return StateTable(
+            name, read, names=[*names, "count", "partners"], kind="join",
+            max_parallelism=self.ctx.max_parallelism, changes=mine.changes,
+        )  # fmt: skip
+
+    def snapshot(self, checkpoint_id: int) -> OperatorSnapshot:
+        return OperatorSnapshot(keyed={table.name: table.cut() for table in self._tables})
 
     def _restore(self, restored: RestoredState) -> None:
         for name, side in (("left", LEFT), ("right", RIGHT)):

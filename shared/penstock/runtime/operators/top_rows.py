@@ -1,8 +1,7 @@
 """Top-N by one fixed-width column of an append-only input: the updating ROW_NUMBER query.
 
 A partition's ranking is a row of two matrices, order codes and entries, so a batch is
-merged with the rankings it touches by one sort, and rows are copied only on their way in
-and out.
+merged with the rankings it touches by one sort, and rows are fetched only to be shown.
 """
 
 from __future__ import annotations
@@ -13,12 +12,14 @@ import numpy as np
 
 from penstock.runtime.kernels.grouping import distinct_slots
 from penstock.runtime.kernels.key_index import KeyIndex
-from penstock.runtime.kernels.keyed_state import in_group_order, keyed_block, restored_columns
-from penstock.runtime.kernels.sorting import position_in_group, single_key_codes, stable_argsort
-from penstock.runtime.kernels.store import RowStore
+from penstock.runtime.kernels.keyed_state import restored_columns
+from penstock.runtime.kernels.late_rows import LateRows
+from penstock.runtime.kernels.sorting import position_in_group, single_key_codes, stable_argsort_by
+from penstock.runtime.kernels.store import grown
 from penstock.runtime.operator import Operator, OperatorSnapshot
 from penstock.runtime.operators.changes import AFTER, BEFORE, INSERT, TimeToLive, typed
 from penstock.runtime.operators.emitting import PIECE_ROWS
+from penstock.runtime.state.tables import SlotChanges, StateTable
 from penstock.types import logical as t
 from penstock.types.batch import Batch
 from penstock.types.column import Column
@@ -49,7 +50,11 @@ def fits(spec: TopNSpec) -> bool:
 
 class TopRowsOperator(Operator):
     """What stands at each rank is compared before and after a batch. Ties go to the row
-    that came first."""
+    that came first.
+
+    A stored row never changes, its rank is not part of it: state holds the row and when it
+    came, and rankings are made of the rows anew when it is restored.
+    """
 
     def __init__(self, spec: TopNSpec) -> None:
         self.spec = spec
@@ -58,9 +63,21 @@ class TopRowsOperator(Operator):
         super().open(ctx, restored)
         self._schema = ctx.input_schemas[0]
         self._keys = KeyIndex([self._schema.types[i] for i in self.spec.partition])
-        self._rows = RowStore(self._schema.types)
-        self._codes = np.full((1024, self.spec.last), _NONE_CODE, np.int64)
-        self._entries = np.full((1024, self.spec.last), -1, np.int64)
+        self._rows = LateRows(self._schema.types)
+        #: By row: the number of its arrival.
+        self._arrivals = np.zeros(1024, np.int64)
+        self._next_arrival = 0
+        # By partition slot and rank. What is above ``_ready`` was never written.
+        self._codes = np.empty((1024, self.spec.last), np.int64)
+        self._entries = np.empty((1024, self.spec.last), np.int32)
+        self._ready = 0
+        self._changes = SlotChanges(ctx.epochs)
+        names = [f"key{i}" for i in range(len(self.spec.partition))]
+        names += [f"{i}.{name}" for i, name in enumerate(self._schema.names)]
+        self._table = StateTable(
+            "rows", self._read, names=[*names, "arrival"], kind="top-rows",
+            max_parallelism=ctx.max_parallelism, changes=self._changes,
+        )  # fmt: skip
         self._ttl = TimeToLive(self.spec.ttl_ms, ctx)
         if restored is not None:
             self._restore(restored)
@@ -72,31 +89,27 @@ class TopRowsOperator(Operator):
         slots = self._partitions(batch)
         codes = single_key_codes(batch.columns[self.spec.order[0].index], self.spec.order[0])
         enters = codes < self._codes[slots, -1]
-        if not enters.all():
-            rows = np.flatnonzero(enters)
-            if not len(rows):
-                return
+        rows = np.flatnonzero(enters)
+        if not len(rows):
+            return
+        if len(rows) < len(slots):
             slots, codes = slots[rows], codes[rows]
-        else:
-            rows = np.arange(len(slots))
         # Of a batch's rows only the first n of a partition can stay.
-        order = stable_argsort(codes)
-        order = order[stable_argsort(slots[order])]
+        order = stable_argsort_by(slots, codes)
         order = order[position_in_group(slots[order]) < self.spec.last]
         yield from self._merge(batch, rows[order], slots[order], codes[order])
 
     def _partitions(self, batch: Batch) -> np.ndarray:
         slots, _ = self._keys.upsert([batch.columns[i] for i in self.spec.partition], batch.num_rows)
-        self._reach()
-        return slots
-
-    def _reach(self) -> None:
         high = self._keys.high
         if high > len(self._codes):
-            more = max(high, 2 * len(self._codes)) - len(self._codes)
-            width = self.spec.last
-            self._codes = np.concatenate((self._codes, np.full((more, width), _NONE_CODE, np.int64)))
-            self._entries = np.concatenate((self._entries, np.full((more, width), -1, np.int64)))
+            self._codes, self._entries = (_taller(x, high, self._ready) for x in (self._codes, self._entries))
+        self._clear(slice(self._ready, high))
+        self._ready = high
+        return slots
+
+    def _clear(self, slots: np.ndarray | slice) -> None:
+        self._codes[slots], self._entries[slots] = _NONE_CODE, -1
 
     def _merge(self, batch: Batch, rows: np.ndarray, slots: np.ndarray, codes: np.ndarray) -> Iterator[Batch]:
         """``rows``: of the batch, by (partition, code)."""
@@ -107,10 +120,9 @@ class TopRowsOperator(Operator):
         # New rows follow the old ones of equal code: candidates are old ranks, then new rows.
         all_slots = np.concatenate((np.repeat(touched, width), slots))
         all_codes = np.concatenate((self._codes[touched].reshape(-1), codes))
-        all_entries = np.concatenate((old.reshape(-1), -2 - np.arange(len(rows))))
+        all_entries = np.concatenate((old.reshape(-1).astype(np.int64), -2 - np.arange(len(rows))))
         standing = np.flatnonzero(all_entries != -1)
-        order = standing[stable_argsort(all_codes[standing])]
-        order = order[stable_argsort(all_slots[order])]
+        order = standing[stable_argsort_by(all_slots[standing], all_codes[standing])]
         place = position_in_group(all_slots[order])
         stays = place < width
         gone = all_entries[order[~stays]]
@@ -118,17 +130,31 @@ class TopRowsOperator(Operator):
         entries, of = all_entries[order], all_slots[order]
         fresh = np.flatnonzero(entries < 0)
         coming = rows[-2 - entries[fresh]]
-        entries[fresh] = self._rows.append([c.take(coming) for c in batch.columns], len(coming))
-        self._entries[touched] = -1
-        self._codes[touched] = _NONE_CODE
+        # In order of arrival: then rows that are kept side by side came side by side.
+        by_arrival = np.argsort(coming)
+        entries[fresh[by_arrival]] = self._keep(batch, coming[by_arrival])
+        self._clear(touched)
         self._entries[of, place] = entries
         self._codes[of, place] = all_codes[order]
-        yield from self._changes(old, self._entries[touched])
+        yield from self._shown(old, self._entries[touched])
         gone = gone[gone >= 0]
         if len(gone):
+            self._changes.free(gone)
             self._rows.free(gone)
 
-    def _changes(self, old: np.ndarray, new: np.ndarray) -> Iterator[Batch]:
+    def _keep(self, batch: Batch, rows: np.ndarray) -> np.ndarray:
+        """Entries of the batch's ``rows`` (ascending)."""
+        n = len(rows)
+        columns = batch.columns if n == batch.num_rows else [c.take(rows) for c in batch.columns]
+        entries = self._rows.append(columns, n)
+        self._changes.write(entries)
+        self._arrivals = grown(self._arrivals, self._rows.slots.high)
+        self._arrivals[entries] = np.arange(self._next_arrival, self._next_arrival + n)
+        self._next_arrival += n
+        return entries
+
+    def _shown(self, old: np.ndarray, new: np.ndarray) -> Iterator[Batch]:
+        """The changes from one state of some rankings to another."""
         first = self.spec.first - 1
         old, new = old[:, first:], new[:, first:]
         at, rank = np.nonzero(old != new)
@@ -142,7 +168,10 @@ class TopRowsOperator(Operator):
             shown = entries >= 0
             entries, kinds, ranks = entries[shown], kinds[shown], ranks[shown]
         else:
-            entries, kinds, ranks = after, np.where(had, AFTER, INSERT), rank
+            # One row of each rank: in whatever order they are fetched fastest.
+            order = self._rows.in_place(after)
+            entries, ranks = after[order], rank[order]
+            kinds = np.where(had[order], AFTER, INSERT)
         schema, start = self.ctx.output_schema, 0
         while start < len(entries):
             end = min(start + PIECE_ROWS, len(entries))
@@ -162,33 +191,22 @@ class TopRowsOperator(Operator):
         due = self._ttl.due(now_ms)
         if len(due):
             held = self._entries[due].reshape(-1)
-            self._rows.free(held[held >= 0])
-            self._entries[due], self._codes[due] = -1, _NONE_CODE
+            held = held[held >= 0]
+            self._changes.free(held)
+            self._rows.free(held)
+            self._clear(due)
             self._keys.free(due)
         return iter(())
 
-    # -- state: as the general Top-N writes it ---------------------------------------------
+    # -- state -----------------------------------------------------------------------------
 
     def snapshot(self, checkpoint_id: int) -> OperatorSnapshot:
-        of, place = np.nonzero(self._entries >= 0)
-        entries = self._entries[of, place]
-        keys = [self._rows.stores[i].take(entries) for i in self.spec.partition]
-        order = in_group_order(np.arange(len(entries)), keys, self.ctx.max_parallelism)
-        entries, place = entries[order], place[order]
+        return OperatorSnapshot(keyed={"rows": self._table.cut()})
+
+    def _read(self, entries: np.ndarray) -> tuple[list[Column], list[Column]]:
         columns = self._rows.take(entries)
         keys = [columns[i] for i in self.spec.partition]
-        names = [*(f"key{i}" for i in range(len(keys)))]
-        names += [f"{i}.{name}" for i, name in enumerate(self._schema.names)]
-        block = keyed_block(
-            keys,
-            [*columns, Column(_LONG, place + 1)],
-            [*names, "place"],
-            n=len(entries),
-            max_parallelism=self.ctx.max_parallelism,
-            kind="top-n",
-            in_order=True,
-        )
-        return OperatorSnapshot(keyed={"rows": block})
+        return keys, [*columns, Column(_LONG, self._arrivals[entries])]
 
     def _restore(self, restored: RestoredState) -> None:
         k = len(self.spec.partition)
@@ -196,9 +214,21 @@ class TopRowsOperator(Operator):
         columns, n = restored_columns(restored.keyed.get("rows", []), types)
         if not n:
             return
-        rows, place = columns[k:-1], columns[-1].values - 1
-        slots = self._partitions(Batch(self._schema, rows, num_rows=n))
-        self._entries[slots, place] = self._rows.append(rows, n)
+        order = np.argsort(columns[-1].values, kind="stable")
+        rows = Batch(self._schema, [c.take(order) for c in columns[k:-1]], num_rows=n)
+        slots, entries = self._partitions(rows), self._keep(rows, np.arange(n))
         key = self.spec.order[0]
-        self._codes[slots, place] = single_key_codes(rows[key.index], key)
+        codes = single_key_codes(rows.columns[key.index], key)
+        ranked = stable_argsort_by(slots, codes)
+        place = position_in_group(slots[ranked])
+        self._entries[slots[ranked], place] = entries[ranked]
+        self._codes[slots[ranked], place] = codes[ranked]
         self._ttl.touch(distinct_slots(slots, self._keys.high), self._keys.high)
+
+
+def _taller(matrix: np.ndarray, rows: int, used: int) -> np.ndarray:
+    """Room for at least ``rows``, at least doubled; only ``used`` ones are copied, and the
+    memory of the others is not touched."""
+    out = np.empty((max(rows, 2 * len(matrix)), matrix.shape[1]), matrix.dtype)
+    out[:used] = matrix[:used]
+    return out

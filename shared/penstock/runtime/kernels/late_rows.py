@@ -1,0 +1,229 @@
+"""Rows whose wide columns are kept in the batches they came in, and fetched late.
+
+A join, a Top-N or a deduplication works on keys and *slots* (see ``store``); most of what
+it keeps is never looked at again, and what comes out comes out once. So fixed-width
+columns lie dense by slot, and all wide ones (text, nested) of a row share one reference,
+segment << 32 | row, into a *segment*: the columns of a batch as they came, not copied.
+
+Small segments are merged by fours, so that there are few; one whose rows are all freed is
+let go; when more than half of all rows are garbage, the sparse segments are rewritten.
+"""
+
+from __future__ import annotations
+
+import itertools
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from penstock.runtime.kernels.store import FixedStore, Slots, grown
+from penstock.types.column import Column, numpy_dtype
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from penstock.types.logical import LogicalType
+
+_ROW_MASK = (1 << 32) - 1
+#: A segment with so many rows is never merged with others …
+_LONG = 4096
+#: … and shorter ones so many at a time.
+_FAN = 4
+#: Nothing is rewritten for less garbage than this, in rows.
+_COMPACT_FROM = 65_536
+#: Rows of a rewritten segment.
+_REWRITTEN_ROWS = 16_384
+
+
+class _Segment:
+    """Wide columns of ``rows`` rows. ``live``: rows that a slot still refers to."""
+
+    __slots__ = ("columns", "live", "nbytes", "rows", "slots")
+
+    def __init__(self, columns: Sequence[Column], slots: np.ndarray) -> None:
+        self.columns = list(columns)
+        self.rows = self.live = len(slots)
+        self.nbytes = sum(c.nbytes for c in self.columns)
+        #: Slot of each row, as it was given: kept of short segments, for merging.
+        self.slots = slots if self.rows < _LONG else None
+
+
+class WideColumns:
+    """Wide columns by slot, one reference a slot for all of them."""
+
+    def __init__(self, types: Sequence[LogicalType]) -> None:
+        self.types = list(types)
+        self._refs = np.full(1024, -1, np.int64)
+        #: By number; None once nothing refers to it.
+        self._segments: list[_Segment | None] = []
+        self._rows = self._live = 0
+
+    @property
+    def nbytes(self) -> int:
+        return self._refs.nbytes + sum(s.nbytes for s in self._segments if s is not None)
+
+    def append(self, slots: np.ndarray, columns: Sequence[Column], high: int) -> None:
+        """Rows of slots that hold none, each once; the columns are kept by reference."""
+        self._refs = grown(self._refs, high, -1)
+        self._add(slots, columns)
+        self._rows += len(slots)
+        self._live += len(slots)
+        while self._merge_tail():
+            pass
+
+    def take(self, slots: np.ndarray) -> list[Column]:
+        """Rows of slots that hold one."""
+        refs = self._refs[slots]
+        if not len(refs):
+            return [Column.nulls(x, 0) for x in self.types]
+        which, rows = refs >> 32, refs & _ROW_MASK
+        first = int(which[0])
+        if (which == first).all():
+            return [c.take(rows) for c in self._segment(first).columns]
+        order = None
+        if (which[1:] < which[:-1]).any():
+            order = np.argsort(which.astype(np.uint32), kind="stable")
+            which, rows = which[order], rows[order]
+        starts = np.concatenate(([0], np.flatnonzero(which[1:] != which[:-1]) + 1, [len(which)])).tolist()
+        parts = []
+        for start, end in itertools.pairwise(starts):
+            segment = self._segment(int(which[start]))
+            parts.append([c.take(rows[start:end]) for c in segment.columns])
+        out = [Column.concat(column) for column in zip(*parts, strict=True)]
+        if order is None:
+            return out
+        back = np.empty(len(order), np.int64)
+        back[order] = np.arange(len(order))
+        return [c.take(back) for c in out]
+
+    def place(self, slots: np.ndarray) -> np.ndarray:
+        """Numbers that order slots as their rows lie: fetched in this order, rows need not
+        be brought back into another."""
+        return self._refs[slots]
+
+    def free(self, slots: np.ndarray) -> None:
+        refs = self._refs[slots]
+        self._refs[slots] = -1
+        self._live -= len(slots)
+        which, counts = np.unique(refs >> 32, return_counts=True)
+        for number, count in zip(which.tolist(), counts.tolist(), strict=True):
+            segment = self._segment(number)
+            segment.live -= count
+            if not segment.live:
+                self._drop(number)
+        if self._rows - self._live > max(_COMPACT_FROM, self._live):
+            self._compact()
+
+    def _segment(self, number: int) -> _Segment:
+        segment = self._segments[number]
+        assert segment is not None
+        return segment
+
+    def _add(self, slots: np.ndarray, columns: Sequence[Column]) -> None:
+        self._refs[slots] = np.arange(len(slots)) | (len(self._segments) << 32)
+        self._segments.append(_Segment(columns, slots))
+
+    def _drop(self, number: int) -> None:
+        self._rows -= self._segment(number).rows
+        self._segments[number] = None
+        while self._segments and self._segments[-1] is None:
+            self._segments.pop()
+
+    def _merge_tail(self) -> bool:
+        """Make one of the last few segments if they are short and alike."""
+        last = self._segments[-_FAN:]
+        if len(last) < _FAN or any(s is None or s.slots is None for s in last):
+            return False
+        if last[0].rows >= _FAN * last[-1].rows:  # type: ignore[union-attr]
+            return False
+        first = len(self._segments) - _FAN
+        parts, slots = [], []
+        for number, segment in enumerate(last, first):
+            assert segment is not None
+            assert segment.slots is not None
+            # A freed slot may have come back as another row.
+            stays = self._refs[segment.slots] == (np.arange(segment.rows) | (number << 32))
+            slots.append(segment.slots[stays])
+            kept = np.flatnonzero(stays)
+            whole = len(kept) == segment.rows
+            parts.append(segment.columns if whole else [c.take(kept) for c in segment.columns])
+        del self._segments[first:]
+        merged = np.concatenate(slots)
+        self._rows -= sum(s.rows for s in last if s is not None) - len(merged)
+        self._add(merged, [Column.concat(column) for column in zip(*parts, strict=True)])
+        return True
+
+    def _compact(self) -> None:
+        """Rewrite the segments that are more than half garbage."""
+        sparse = np.array([s is not None and 2 * s.live < s.rows for s in self._segments])
+        slots = np.flatnonzero(self._refs >= 0)
+        refs = self._refs[slots]
+        chosen = sparse[refs >> 32]
+        slots, refs = slots[chosen], refs[chosen]
+        slots = slots[np.argsort(refs)]
+        for start in range(0, len(slots), _REWRITTEN_ROWS):
+            part = slots[start : start + _REWRITTEN_ROWS]
+            self._add(part, self.take(part))
+            self._rows += len(part)
+        for number in np.flatnonzero(sparse).tolist():
+            self._drop(number)
+
+
+class LateRows:
+    """Rows of ``types`` by slot, as ``RowStore``'s; columns given to it are not copied."""
+
+    def __init__(self, types: Sequence[LogicalType]) -> None:
+        self.slots = Slots()
+        fixed = [numpy_dtype(x) is not None for x in types]
+        #: By column: its own store, or None where it is one of the wide ones.
+        self._fixed = [FixedStore(x) if plain else None for x, plain in zip(types, fixed, strict=True)]
+        self._wide = [i for i, plain in enumerate(fixed) if not plain]
+        self._heap = WideColumns([types[i] for i in self._wide]) if self._wide else None
+
+    def __len__(self) -> int:
+        return self.slots.count
+
+    @property
+    def nbytes(self) -> int:
+        wide = 0 if self._heap is None else self._heap.nbytes
+        return wide + sum(s.nbytes for s in self._fixed if s is not None)
+
+    def append(self, columns: Sequence[Column], n: int) -> np.ndarray:
+        """Slots of n new rows."""
+        slots = self.slots.allocate(n)
+        high = self.slots.high
+        for store, column in zip(self._fixed, columns, strict=True):
+            if store is not None:
+                store.put(slots, column, high)
+        if self._heap is not None and n:
+            self._heap.append(slots, [columns[i] for i in self._wide], high)
+        return slots
+
+    def take(self, slots: np.ndarray) -> list[Column]:
+        wide = iter(() if self._heap is None else self._heap.take(slots))
+        return [next(wide) if store is None else store.take(slots) for store in self._fixed]
+
+    def take_some(self, slots: np.ndarray, indices: Sequence[int]) -> list[Column]:
+        """Only these columns: wide ones are fetched only where one of them is asked for."""
+        wide: list[Column] = []
+        if self._heap is not None and any(self._fixed[i] is None for i in indices):
+            wide = self._heap.take(slots)
+        out = []
+        for i in indices:
+            store = self._fixed[i]
+            out.append(wide[self._wide.index(i)] if store is None else store.take(slots))
+        return out
+
+    def in_place(self, slots: np.ndarray) -> np.ndarray:
+        """Positions of the slots in the order in which their rows are fetched fastest."""
+        return np.argsort(slots if self._heap is None else self._heap.place(slots), kind="stable")
+
+    def free(self, slots: np.ndarray) -> None:
+        if not len(slots):
+            return
+        for store in self._fixed:
+            if store is not None:
+                store.clear(slots)
+        if self._heap is not None:
+            self._heap.free(slots)
+        self.slots.free(slots)
