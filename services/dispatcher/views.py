@@ -284,6 +284,7 @@ def _exception(entry: dict[str, Any]) -> dict[str, Any]:
         "operator": entry.get("operator"),
         "record": entry.get("record"),
         "notRestarted": entry.get("not_restarted"),
+        "restoredInstead": entry.get("restored_instead"),
         "concurrentExceptions": [_exception(e) for e in entry.get("concurrent", [])],
     }
 

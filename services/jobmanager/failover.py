@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from penstock.errors import SnapshotError
 from penstock.messages import slot as slot_msg
 from penstock.messages.states import ExecutionState, JobStatus
 from services.jobmanager.exceptions import loss
@@ -54,9 +55,13 @@ class Failover:
         )
         if not first:
             return []
-        decision = job.failures.decide(info.error, job.restored_checkpoint_id, now_ms)
         effects = job.coordinator.abandon("the job failed", now_ms)
         job.due.coordinator_ms = None
+        decision: Restart | GiveUp
+        if info.error.get("type") == SnapshotError.__name__ and job.restored_checkpoint_id:
+            decision = self._without_damaged()
+        else:
+            decision = job.failures.decide(info.error, job.restored_checkpoint_id, now_ms)
         match decision:
             case Restart(delay_ms):
                 return effects + self._back_off(hit, delay_ms, now_ms)
@@ -65,6 +70,20 @@ class Failover:
                 if entry is not None:
                     entry["not_restarted"] = reason
                 return effects + self._ending.stop(_J.FAILED, info.error, now_ms)
+
+    def _without_damaged(self) -> Restart | GiveUp:
+        """What was restored cannot be read: begin from the checkpoint before it."""
+        job = self._job
+        damaged = job.restored_checkpoint_id
+        job.coordinator.retention.discredit(damaged)
+        before = job.coordinator.last_completed
+        if before is None or before.checkpoint_id == damaged:
+            return GiveUp(f"checkpoint {damaged} cannot be read, and no other one is retained")
+        if (entry := job.exceptions.latest) is not None:
+            entry["restored_instead"] = (
+                f"checkpoint {damaged} cannot be read: checkpoint {before.checkpoint_id} is used instead"
+            )
+        return Restart(0)
 
     def _back_off(self, hit: frozenset[str], delay_ms: int, now_ms: int) -> list[fx.Effect]:
         job, due = self._job, self._job.due
@@ -120,7 +139,7 @@ class Failover:
         failed = job.graph.transition_all([e for e in lost if e not in canceling], _E.FAILED, now_ms)
         job.claim.declare_ms = now_ms
         if not lost:
-            return effects
+            return effects + self._late_cause(reason, exit_code, allocation_id, now_ms)
         task, location = job.task_name(lost[0]), lost[0].taskmanager_id
         where = f"task manager {held.taskmanager_id}" if held else f"allocation {allocation_id}"
         info = slot_msg.ErrorInfo(error=loss(reason, exit_code, task=task, where=where))
@@ -128,9 +147,26 @@ class Failover:
             vertices = {e.vertex_id for e in failed}
             return effects + self.fail(info, now_ms, vertices=vertices, task=task, location=location)
         job.exceptions.add_cause(info, now_ms, job_attempt=job.job_attempt, task=task, location=location)
-        given_up = job.failures.cause(info.error, job.restored_checkpoint_id)
-        if given_up is None or job.stage is not Stage.BACKING_OFF:
-            return effects
+        return effects + self._maybe_give_up(info.error, now_ms)
+
+    def _late_cause(
+        self, reason: str, exit_code: int | None, allocation_id: str, now_ms: int
+    ) -> list[fx.Effect]:
+        """Of a slot whose tasks are being started again already, after the first symptom."""
+        job = self._job
+        error = loss(reason, exit_code, task="a task", where=f"allocation {allocation_id}")
+        if error.get("ended") is None:
+            return []
+        job.exceptions.add(
+            slot_msg.ErrorInfo(error=error), now_ms, job_attempt=job.job_attempt, concurrent=True
+        )
+        return self._maybe_give_up(error, now_ms)
+
+    def _maybe_give_up(self, error: dict[str, Any], now_ms: int) -> list[fx.Effect]:
+        job = self._job
+        given_up = job.failures.cause(error, job.restored_checkpoint_id)
+        if given_up is None or job.stage not in (Stage.BACKING_OFF, Stage.WAITING, Stage.ANNOUNCING):
+            return []
         if (entry := job.exceptions.latest) is not None:
             entry["not_restarted"] = given_up.reason
-        return effects + self._ending.stop(_J.FAILED, info.error, now_ms)
+        return self._ending.stop(_J.FAILED, error, now_ms)

@@ -56,7 +56,7 @@ class JobState:
             epoch=settings.epoch,
             first_id=inherited.highest_checkpoint_id + 1,
         )
-        self.failures = FailureHandler(settings.config)
+        self.failures = FailureHandler(settings.config, job_id)
         self.exceptions = ExceptionHistory()
         self.job_attempt = inherited.job_attempt
         self.restored_checkpoint_id = 0

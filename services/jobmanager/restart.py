@@ -7,16 +7,21 @@ ms before the restart, or None: give up. ``none``, ``fixed-delay``, ``failure-ra
 
 from __future__ import annotations
 
+import zlib
 from collections import deque
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
 from penstock import config as keys
-from penstock.errors import error_from_dict
+from penstock.errors import PeerLostError, error_from_dict
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+#: A loss by accident (a killed process, a dead machine) needs no pause, so often in this time …
+LOSSES, LOSSES_MS = 3, 10_000
+#: … but its first symptom, a broken connection, waits until it is known what was lost.
+SYMPTOM_MS = 200
 #: A failure that repeats itself so often from the same checkpoint is no accident.
 SAME_FAILURES = 3
 
@@ -76,6 +81,9 @@ class ExponentialDelay:
     multiplier: float
     reset_ms: int
     attempts: int
+    jitter_factor: float = 0.0
+    #: makes the jitter differ from job to job
+    seed: str = ""
     used: int = 0
     next_ms: float = 0.0
     restarted_ms: int | None = None
@@ -86,18 +94,24 @@ class ExponentialDelay:
             self.used, self.next_ms = 0, float(self.initial_ms)
         if self.used >= self.attempts:
             return None
-        delay_ms = round(min(self.next_ms, self.max_ms))
+        delay_ms = round(min(self.next_ms, self.max_ms) * self._jitter(now_ms))
         self.used += 1
         self.next_ms = min(self.next_ms * self.multiplier, float(self.max_ms))
         self.restarted_ms = now_ms + delay_ms
         return delay_ms
 
+    def _jitter(self, now_ms: int) -> float:
+        """Between 1 − and 1 + the factor: jobs that failed together do not return together.
+        No random source: the same story gives the same delays."""
+        spread = zlib.crc32(f"{self.seed}:{now_ms}".encode()) / 0xFFFFFFFF
+        return 1 + self.jitter_factor * (2 * spread - 1)
+
     def describe(self) -> str:
         return f"exponential-delay allows {self.attempts} restarts"
 
 
-def strategy_of(config: Mapping[str, Any]) -> RestartStrategy:
-    """The strategy that the job's configuration names."""
+def strategy_of(config: Mapping[str, Any], seed: str = "") -> RestartStrategy:
+    """The strategy that the job's configuration names; ``seed``: the job's id."""
     kind = keys.RESTART_STRATEGY.read(config)
     if kind == "none":
         return NoRestart()
@@ -115,6 +129,8 @@ def strategy_of(config: Mapping[str, Any]) -> RestartStrategy:
         keys.RESTART_EXP_MULTIPLIER.read(config),
         keys.RESTART_EXP_RESET_MS.read(config),
         keys.RESTART_EXP_ATTEMPTS.read(config),
+        keys.RESTART_EXP_JITTER.read(config),
+        seed,
     )
 
 
@@ -135,8 +151,9 @@ class FailureHandler:
     the same checkpoint ends the job, so that a raising function is an answer in seconds.
     """
 
-    def __init__(self, config: Mapping[str, Any]) -> None:
-        self.strategy = strategy_of(config)
+    def __init__(self, config: Mapping[str, Any], seed: str = "") -> None:
+        self.strategy = strategy_of(config, seed)
+        self._losses: deque[int] = deque()
         self._explicit = keys.RESTART_STRATEGY.key in config
         self._last: tuple[Any, ...] | None = None
         self._same = 0
@@ -159,6 +176,18 @@ class FailureHandler:
             "(set restart-strategy.type to retry as that strategy says)"
         )
 
+    def _after_loss(self, error: dict[str, Any], now_ms: int) -> int | None:
+        """The pause after a loss by accident, None: it was none, or they come too fast."""
+        symptom = error.get("type") == PeerLostError.__name__
+        if not (error.get("lost") or symptom):
+            return None
+        while self._losses and self._losses[0] <= now_ms - LOSSES_MS:
+            self._losses.popleft()
+        if len(self._losses) >= LOSSES:
+            return None
+        self._losses.append(now_ms)
+        return SYMPTOM_MS if symptom else 0
+
     def decide(self, error: dict[str, Any], restored_checkpoint_id: int, now_ms: int) -> Restart | GiveUp:
         known = error_from_dict(error)
         if known.domain == "user" and not known.retryable:
@@ -178,5 +207,7 @@ class FailureHandler:
                 f"the same failure came {self._same} times in a row from the same checkpoint "
                 "(set restart-strategy.type to retry as that strategy says)"
             )
+        if not self._explicit and (pause_ms := self._after_loss(error, now_ms)) is not None:
+            return Restart(pause_ms)
         delay_ms = self.strategy.decide(now_ms)
         return GiveUp(self.strategy.describe()) if delay_ms is None else Restart(delay_ms)

@@ -55,9 +55,21 @@ class NotifyJob:
 
 @dataclass(frozen=True, slots=True)
 class Probe:
-    """Ask whether anybody is there. → ``Probed``."""
+    """Ask whether anybody is there. → ``Probed``. ``urgent``: its connection has just ended,
+    and the broker will know in a moment."""
 
     taskmanager_id: str
+    urgent: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Watch:
+    """Keep a connection to it open. → ``WatchEnded``."""
+
+    taskmanager_id: str
+    pid: int
+    host: str
+    port: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,17 +95,29 @@ class Probed:
 
 
 @dataclass(frozen=True, slots=True)
+class WatchEnded:
+    """``connected``: it had been open, so that its end says something."""
+
+    taskmanager_id: str
+    pid: int
+    connected: bool
+
+
+@dataclass(frozen=True, slots=True)
 class Connection:
     """Our own connection to the broker went or came back."""
 
     connected: bool
 
 
-Effect = Union[Answer, SendAllocate, NotifyJob, Probe, Abdicate]
-Event = Union[Asked, Tick, AllocateAnswered, Probed, Connection, EffectFailed]
+Effect = Union[Answer, SendAllocate, NotifyJob, Probe, Watch, Abdicate]
+Event = Union[Asked, Tick, AllocateAnswered, Probed, WatchEnded, Connection, EffectFailed]
 
 #: Probes in a row that must find nobody before a task manager counts as lost.
 PROBES = 2
+#: A connection to a task manager that ended, or could not be made, is tried again after this.
+WATCH_AGAIN_MS = 5_000
+NEVER_MS = 2**62
 #: A job that waits is told again after this, also when nothing changed.
 NOTICE_AGAIN_MS = 10_000
 
@@ -149,6 +173,8 @@ class ResourceManagerCore:
                 yield from self._answered(allocation_id, refused, now_ms)
             case Probed(taskmanager_id, gone):
                 yield from self._probed(taskmanager_id, gone)
+            case WatchEnded():
+                yield from self._watch_ended(event, now_ms)
             case Connection(connected):
                 self._connected = connected
                 if connected:
@@ -176,6 +202,10 @@ class ResourceManagerCore:
                 lost = self.registry.update(message, now_ms)
                 yield Answer(token, RegisterReply(resourcemanager_id=self.id, epoch=self.epoch))
                 yield from self._tell_lost(lost, message.taskmanager_id, "it was started again")
+                manager = self.registry.taskmanagers[message.taskmanager_id]
+                if now_ms >= manager.watch_ms:
+                    manager.watch_ms = NEVER_MS
+                    yield Watch(message.taskmanager_id, message.pid, message.data_host, message.data_port)
             case DeregisterTaskManager(taskmanager_id=taskmanager_id, reason=reason):
                 yield Answer(token, Ack())
                 yield from self._lose(taskmanager_id, f"it left: {reason}")
@@ -254,6 +284,16 @@ class ResourceManagerCore:
         manager.missed_probes = manager.missed_probes + 1 if gone else 0
         if manager.missed_probes >= PROBES:
             yield from self._lose(taskmanager_id, "its connection to the broker is gone")
+
+    def _watch_ended(self, event: WatchEnded, now_ms: int) -> Iterator[Effect]:
+        manager = self.registry.taskmanagers.get(event.taskmanager_id)
+        if manager is None or manager.report.pid != event.pid:
+            return
+        manager.watch_ms = now_ms + WATCH_AGAIN_MS
+        if event.connected and self._connected:
+            # Two signs are enough: this one, and that the broker knows nobody there.
+            manager.missed_probes, manager.probing = PROBES - 1, True
+            yield Probe(event.taskmanager_id, urgent=True)
 
     # -- time -------------------------------------------------------------------------
 

@@ -37,6 +37,8 @@ class TaskManager:
     #: probes in a row that found nobody
     missed_probes: int = 0
     probing: bool = False
+    #: from then on a connection to it is wanted
+    watch_ms: int = 0
     #: what follows from report and commands: free slot indices, slots by job
     free: list[int] = field(default_factory=list)
     held: Counter[str] = field(default_factory=Counter)

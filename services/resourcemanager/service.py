@@ -29,7 +29,10 @@ from services.resourcemanager.core import (
     ResourceManagerCore,
     SendAllocate,
     Settings,
+    Watch,
+    WatchEnded,
 )
+from services.resourcemanager.watch import until_closed
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -42,6 +45,9 @@ TICK_MS = 100
 #: A command to a task manager or a notice to a master is repeated for so long.
 COMMAND_DEADLINE_S = 10.0
 NOTICE_DEADLINE_S = 60.0
+PROBE_S = 1.0
+#: The broker may hear of a task manager's end a moment later than we do.
+URGENT_PROBES_S = (0.05, 0.1, 0.2, 0.5)
 
 
 class ResourceManagerService:
@@ -131,8 +137,10 @@ class ResourceManagerService:
                 return self._allocate(effect)
             case NotifyJob():
                 return self._notify(effect)
-            case Probe(taskmanager_id):
-                return self._probe(taskmanager_id)
+            case Probe(taskmanager_id, urgent):
+                return self._probe(taskmanager_id, urgent)
+            case Watch():
+                return self._watch(effect)
             case Abdicate(reason):
                 self._context.log.warning("abdicating", reason=reason)
                 if self._election is not None:
@@ -162,19 +170,25 @@ class ResourceManagerService:
             retry=effect.until_answered,
         )
 
-    async def _probe(self, taskmanager_id: str) -> Probed:
+    async def _watch(self, effect: Watch) -> WatchEnded:
+        connected = await until_closed(effect.host, effect.port)
+        return WatchEnded(effect.taskmanager_id, effect.pid, connected)
+
+    async def _probe(self, taskmanager_id: str, urgent: bool) -> Probed:
         message = RequestTaskManagerDetails()
-        try:
-            await request(
-                self._context.transport,
-                self._context.subjects.to_taskmanager(taskmanager_id, message),
-                message,
-                RegisterTaskManager,
-                timeout_s=1.0,
-                retry=False,
-            )
-        except NobodyServesError:
-            return Probed(taskmanager_id, gone=True)
-        except BrokerError:
-            return Probed(taskmanager_id, gone=False)  # slow, or we are cut off: says nothing
+        for timeout_s in URGENT_PROBES_S if urgent else (PROBE_S,):
+            try:
+                await request(
+                    self._context.transport,
+                    self._context.subjects.to_taskmanager(taskmanager_id, message),
+                    message,
+                    RegisterTaskManager,
+                    timeout_s=timeout_s,
+                    retry=False,
+                )
+            except NobodyServesError:
+                return Probed(taskmanager_id, gone=True)
+            except BrokerError:
+                continue  # slow, or we are cut off: says nothing
+            break
         return Probed(taskmanager_id, gone=False)

@@ -120,6 +120,9 @@ class DataPort:
         loop = asyncio.get_running_loop()
         async with asyncio.timeout(PREFACE_TIMEOUT_S):
             preface = await recv_preface(loop, sock)
+        if preface is None:
+            await loop.sock_recv(sock, 1)  # it says nothing; it ends when either side does
+            return
         until = loop.time() + SLOT_TIMEOUT_S
         while True:
             changed = self._changed

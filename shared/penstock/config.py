@@ -314,6 +314,9 @@ RESTART_EXP_ATTEMPTS = _option(
     _parse_int,
     "Restarts allowed before a reset.",
 )
+RESTART_EXP_JITTER = _option(
+    "restart-strategy.exponential-delay.jitter-factor", 0.1, float, "Delays differ by this share, up or down."
+)
 RESTART_RATE_MAX = _option(
     "restart-strategy.failure-rate.max-failures-per-interval", 1, _parse_int, "Failures allowed."
 )

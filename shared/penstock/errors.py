@@ -14,6 +14,7 @@
     │   ├── BrokerError
     │   ├── LeaseStoreError
     │   ├── ObjectStoreError
+    │   ├── PeerLostError         the slot at the other end of a data connection is gone
     │   └── SnapshotError         a damaged, missing or unreadable snapshot object
     └── InternalError             a broken invariant of ours
         └── FencedError           the sender's epoch, attempt or token is old
@@ -35,6 +36,7 @@ __all__ = [
     "InternalError",
     "LeaseStoreError",
     "ObjectStoreError",
+    "PeerLostError",
     "PenstockError",
     "RecordError",
     "SnapshotError",
@@ -139,6 +141,10 @@ class LeaseStoreError(ExternalError):
 
 class ObjectStoreError(ExternalError):
     code = "PS-STORE"
+
+
+class PeerLostError(ExternalError):
+    code = "PS-PEER"
 
 
 class SnapshotError(ExternalError):

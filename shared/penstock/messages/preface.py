@@ -6,7 +6,8 @@ Layout: 4 bytes magic ``PNS1``, uint32 big-endian length, JSON object::
 
 ``mac`` is HMAC-SHA256 (hex) with the job attempt's secret over the other five fields
 as canonical JSON (sorted keys, no spaces). A task manager reads and verifies it, then
-hands the socket to the slot of ``target_allocation``.
+hands the socket to the slot of ``target_allocation``. A length of 0 (``WATCH``) is of
+somebody who only wants to see when the task manager is gone.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from typing import Any
 from penstock.errors import FencedError
 
 MAGIC = b"PNS1"
+WATCH = MAGIC + bytes(4)
 #: A preface is a few hundred bytes; anything larger is not one of ours.
 MAX_PREFACE_BYTES = 4096
 _FIELDS = ("job_id", "job_attempt", "epoch", "source_allocation", "target_allocation")
@@ -89,10 +91,12 @@ async def read_preface(reader: asyncio.StreamReader) -> dict[str, Any]:
         raise _hung_up(len(err.partial)) from None
 
 
-async def recv_preface(loop: asyncio.AbstractEventLoop, sock: Any) -> dict[str, Any]:
+async def recv_preface(loop: asyncio.AbstractEventLoop, sock: Any) -> dict[str, Any] | None:
     """Reads the preface from a non-blocking socket, exactly, so that the socket can be
-    passed to the slot with its next byte being the first frame's."""
+    passed to the slot with its next byte being the first frame's. None: somebody watches."""
     head = await _recv_exactly(loop, sock, 8)
+    if head == WATCH:
+        return None
     return decode_preface(await _recv_exactly(loop, sock, _body_length(head)))
 
 

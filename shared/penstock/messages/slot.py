@@ -51,7 +51,8 @@ class StateHandle(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def keys(self) -> frozenset[str]:
         """Every object in the store that restoring it reads."""
-        return frozenset(link.key for link in (self, *self.chain) if link.key is not None)
+        links: tuple[StateHandle | StateLink, ...] = (self, *self.chain)
+        return frozenset(link.key for link in links if link.key is not None)
 
     @property
     def full_size_bytes(self) -> int:

@@ -346,3 +346,49 @@ def test_random_faults(seed):
     assert set(restored) <= set(completed) | {0}
     assert restored == sorted(restored)
     assert completed == sorted(set(completed))
+
+
+def restoring(cluster: Cluster, attempt: int) -> bool:
+    task = cluster.tasks.get(("sum", 0))
+    return task is not None and task.deploy.job_attempt == attempt and cluster.alive(task)
+
+
+def damaged(cluster: Cluster) -> None:
+    """Whoever restores the checkpoint that this attempt began from finds it damaged."""
+    task = cluster.tasks["sum", 0]
+    error = {"type": "SnapshotError", "message": "a snapshot object is damaged", "where": "object k"}
+    cluster.set_state(task, ExecutionState.FAILED, error=slot_msg.ErrorInfo(error=error))
+
+
+def test_a_damaged_checkpoint_is_named_and_the_one_before_it_used():
+    config = FAST | {"execution.checkpointing.num-retained": "2"}
+    cluster = Cluster(pipeline(), seed=40, unbounded=True, config=config)
+    cluster.run(until=lambda: len(of(cluster, msg.CheckpointCompleted)) == 4)
+    cluster.lose(next(iter(cluster.allocations)))
+    cluster.run(until=lambda: restoring(cluster, 2))
+    first = of(cluster, msg.Restored)[-1].checkpoint_id
+    damaged(cluster)
+    cluster.run(until=lambda: cluster.core.job_attempt == 3 and running(cluster))
+    second = of(cluster, msg.Restored)[-1].checkpoint_id
+    assert 0 < second < first
+    entry = cluster.core.exceptions.latest
+    assert entry["restored_instead"] == (
+        f"checkpoint {first} cannot be read: checkpoint {second} is used instead"
+    )
+    assert "object k" in entry["exception"]
+    cluster.run(until=lambda: of(cluster, msg.CheckpointCompleted)[-1].checkpoint_id > first + 1)
+
+
+def test_when_no_checkpoint_can_be_read_the_job_fails_and_says_so():
+    config = FAST | {"execution.checkpointing.num-retained": "1"}
+    cluster = Cluster(pipeline(), seed=41, unbounded=True, config=config)
+    cluster.run(until=lambda: len(of(cluster, msg.CheckpointCompleted)) == 4)
+    cluster.lose(next(iter(cluster.allocations)))
+    while cluster.core.status is not JobStatus.FAILING:  # a replaced one may be there still
+        attempt = cluster.core.job_attempt + (cluster.core.stage is Stage.BACKING_OFF)
+        cluster.run(until=lambda a=attempt: restoring(cluster, max(2, a)))
+        damaged(cluster)
+        cluster.run(until=lambda: cluster.core.stage is not Stage.DEPLOYED)
+    cluster.run()
+    assert cluster.stopped.status is JobStatus.FAILED
+    assert "no other one is retained" in cluster.archived.details.exceptions[0]["not_restarted"]

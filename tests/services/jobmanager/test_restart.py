@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from penstock.errors import ConnectorError, FunctionError, InternalError
-from services.jobmanager.restart import FailureHandler, GiveUp, Restart, strategy_of
+from penstock.errors import ConnectorError, FunctionError, InternalError, PeerLostError
+from services.jobmanager.restart import SYMPTOM_MS, FailureHandler, GiveUp, Restart, strategy_of
 
 P = "restart-strategy."
 
@@ -34,6 +34,7 @@ P = "restart-strategy."
                 P + "exponential-delay.max-backoff": "3 s",
                 P + "exponential-delay.backoff-multiplier": "2",
                 P + "exponential-delay.reset-backoff-threshold": "1 min",
+                P + "exponential-delay.jitter-factor": "0",
             },
             [0, 1000, 5000, 9000, 9000 + 3000 + 60_000],
             [1000, 2000, 3000, 3000, 1000],
@@ -42,6 +43,7 @@ P = "restart-strategy."
             {
                 P + "type": "exponential-delay",
                 P + "exponential-delay.attempts-before-reset-backoff": "2",
+                P + "exponential-delay.jitter-factor": "0",
             },
             [0, 1, 2],
             [1000, 1500, None],
@@ -52,6 +54,27 @@ def test_strategies(config, failures_ms, delays):
     strategy = strategy_of(config)
     assert [strategy.decide(ms) for ms in failures_ms] == delays
     assert strategy.describe()
+
+
+def test_delays_are_spread_by_job_and_the_same_each_time():
+    delays = [
+        [strategy_of({P + "exponential-delay.initial-backoff": "10 s"}, seed).decide(5) for _ in range(2)]
+        for seed in ("a", "b", "c")
+    ]
+    assert all(len(set(d)) == 1 and 9_000 <= d[0] <= 11_000 for d in delays)
+    assert len({d[0] for d in delays}) == 3
+
+
+def test_losses_by_accident_need_no_pause_unless_they_come_fast():
+    lost = {**InternalError("slot lost").to_dict(), "lost": True}
+    handler = FailureHandler({})
+    delays = [handler.decide(lost, 7, ms).delay_ms for ms in (0, 10, 20, 30, 40)]
+    assert delays[:3] == [0, 0, 0]
+    assert all(900 <= d <= 1_650 for d in delays[3:])
+    assert handler.decide(lost, 7, 60_000).delay_ms == 0
+    assert FailureHandler({}).decide(PeerLostError("broke").to_dict(), 7, 0) == Restart(SYMPTOM_MS)
+    asked = FailureHandler({P + "type": "fixed-delay", P + "fixed-delay.delay": "3 s"})
+    assert asked.decide(lost, 7, 0) == Restart(3_000), "whoever names a strategy gets its delays"
 
 
 def test_what_cannot_help_is_not_tried():

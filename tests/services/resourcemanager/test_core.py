@@ -20,6 +20,7 @@ from penstock.messages.cluster import (
 from services.common.core import Answer, Asked, EffectFailed, Tick
 from services.resourcemanager.core import (
     NOTICE_AGAIN_MS,
+    WATCH_AGAIN_MS,
     Abdicate,
     AllocateAnswered,
     Connection,
@@ -29,6 +30,8 @@ from services.resourcemanager.core import (
     ResourceManagerCore,
     SendAllocate,
     Settings,
+    Watch,
+    WatchEnded,
 )
 
 
@@ -41,9 +44,12 @@ class Cluster:
         self.tokens = itertools.count(1)
         self.slots = {}
         self.pids = {}
+        self.watched = []
 
     def step(self, event):
-        return list(self.core.step(event, self.now))
+        effects = list(self.core.step(event, self.now))
+        self.watched += [e for e in effects if isinstance(e, Watch)]
+        return [e for e in effects if not isinstance(e, Watch)]
 
     def ask(self, message):
         token = next(self.tokens)
@@ -192,6 +198,36 @@ def test_a_gone_connection_is_found_by_probes_at_once():
     [lost] = c.step(Probed("t1", gone=True))
     assert "connection to the broker is gone" in lost.message.reason
     assert c.core.registry.total == 0
+
+
+def test_a_watched_connection_that_ends_and_one_probe_are_enough():
+    c = Cluster()
+    c.register("t1", 1)
+    [watch] = c.watched
+    assert (watch.taskmanager_id, watch.host, watch.port) == ("t1", "h", 1)
+    c.take(c.declare("j", 1)[1])
+    c.register("t1")
+    assert len(c.watched) == 1, "one at a time"
+    assert c.step(WatchEnded("t1", watch.pid, connected=True)) == [Probe("t1", urgent=True)]
+    [lost] = c.step(Probed("t1", gone=True))
+    assert lost.message.taskmanager_id == "t1"
+
+
+@pytest.mark.parametrize("connected", [True, False])
+def test_a_connection_that_ends_alone_says_nothing(connected):
+    c = Cluster()
+    c.register("t1", 1)
+    [watch] = c.watched
+    c.step(WatchEnded("t1", watch.pid, connected))
+    if connected:
+        assert c.step(Probed("t1", gone=False)) == []
+    assert c.core.registry.total == 1
+    c.register("t1")
+    assert len(c.watched) == 1, "not at once again"
+    c.now += WATCH_AGAIN_MS
+    c.register("t1")
+    assert len(c.watched) == 2
+    assert c.step(WatchEnded("t1", watch.pid + 1, connected=True)) == [], "another process"
 
 
 def test_probes_that_say_nothing_cost_nothing():

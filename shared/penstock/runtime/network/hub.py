@@ -12,7 +12,7 @@ import asyncio
 import socket
 from typing import TYPE_CHECKING, Any
 
-from penstock.errors import ExternalError, InternalError
+from penstock.errors import ExternalError, InternalError, PeerLostError
 from penstock.messages.preface import encode_preface
 from penstock.runtime.deployment import ChannelId
 from penstock.runtime.elements import CONTROL_BYTES, Element, EndOfInput
@@ -129,7 +129,7 @@ class NetworkHub:
     def lost(self, what: str, reason: object) -> None:
         if not self.closed:
             self._on_lost(
-                ExternalError(
+                PeerLostError(
                     f"the data connection {what} broke",
                     got=str(reason or "closed by the other side"),
                     remedy="the other slot or its host probably died: the job restarts from its checkpoint",

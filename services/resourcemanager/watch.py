@@ -1,0 +1,37 @@
+"""A connection to each task manager's data port, open for as long as it lives.
+
+When its process dies the kernel closes it, at once: long before a heartbeat is missed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+
+from penstock.messages.preface import WATCH
+
+_log = logging.getLogger("penstock.resourcemanager.watch")
+
+CONNECT_S = 2.0
+
+
+async def until_closed(host: str, port: int) -> bool:
+    """Returns when the other side has closed the connection; False: it was never open (its
+    data port cannot be reached from here, which says nothing)."""
+    try:
+        async with asyncio.timeout(CONNECT_S):
+            reader, writer = await asyncio.open_connection(host, port)
+    except (OSError, TimeoutError) as err:
+        _log.debug("no connection to %s:%d: %s", host, port, err)
+        return False
+    try:
+        writer.write(WATCH)
+        await reader.read(1)
+    except OSError:
+        pass  # reset: that is an end, too
+    finally:
+        writer.close()
+        with contextlib.suppress(OSError):
+            await writer.wait_closed()
+    return True
