@@ -233,6 +233,8 @@ class Connector(ABC):
     options: Mapping[str, tuple[str, str | None, bool]] = {}
     #: metadata key → type, readable with ``METADATA FROM``.
     metadata: Mapping[str, Any] = {}
+    #: INSERT OVERWRITE: its writer, given ``sink.overwrite``, replaces the rows that are there.
+    overwrites: bool = False
     #: Kinds of ``lookup.cache`` it can serve lookup joins with, the default first (see
     #: ``connectors.lookup``); empty = it cannot be looked up.
     lookup_caches: tuple[str, ...] = ()

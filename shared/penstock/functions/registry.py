@@ -95,7 +95,12 @@ def lookup(name: str) -> FunctionDef:
     found = functions.get(name.upper())
     if found is None:
         words = [f for f in functions if f[0].isalpha()]
-        raise SqlError(f"unknown function {name}", got=name, remedy=nearest(name, words))
+        raise SqlError(
+            f"unknown function {name}",
+            expected="a function of docs/functions.md, or one of your own (CREATE FUNCTION, -py)",
+            got=name,
+            remedy=nearest(name, words),
+        )
     return found
 
 

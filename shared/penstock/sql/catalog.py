@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Literal
 
 from penstock.connectors.lookup import lookup_settings
 from penstock.connectors.registry import resolved_options, table_info, validate_table
-from penstock.errors import ConnectorError, SqlError
+from penstock.errors import ConnectorError, SqlError, UnsupportedError
 from penstock.functions.expr import Expr, InputRef
 from penstock.functions.registry import make_call
 from penstock.jobgraph.specs import WatermarkSpec
@@ -17,6 +18,7 @@ from penstock.sql.errors import Source, did_you_mean
 from penstock.sql.expressions import ExpressionBinder
 from penstock.sql.functions import UserFunctions
 from penstock.sql.scope import Relation
+from penstock.sql.statements import OptionText
 from penstock.types import logical as t
 
 if TYPE_CHECKING:
@@ -25,7 +27,7 @@ if TYPE_CHECKING:
     from sqlglot import exp
 
     from penstock.connectors.base import Connector
-    from penstock.sql.statements import ColumnDef, CreateTable
+    from penstock.sql.statements import ColumnDef, CreateTable, WatermarkClause
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,11 +42,13 @@ class Table:
     computed: tuple[Expr, ...] | None
     schema: t.Schema
     watermark: WatermarkSpec | None
-    watermark_clause: tuple | None
+    watermark_clause: WatermarkClause | None
     primary_key: tuple[str, ...]
     temporary: bool
     where: str
     text: str
+    #: The options as written (values that know their place), where ``options`` are resolved.
+    written: dict[str, str] | None = None
 
     @property
     def sink_schema(self) -> t.Schema:
@@ -63,6 +67,7 @@ class View:
     schema: t.Schema
     text: str
     temporary: bool = False
+    query_text: str = ""
 
 
 @dataclass(slots=True)
@@ -141,10 +146,20 @@ def _lookup_words(connector: Connector, table: Table) -> str:
     return lookup_settings(connector, table.options, where=_place(table)).describe()
 
 
-def sink_ref(table: Table) -> TableRef:
-    """The table as a plan writes it."""
+def sink_ref(table: Table, *, overwrite: bool = False, where: str | None = None) -> TableRef:
+    """The table as a plan writes it. ``overwrite``: its rows take the place of those there."""
     table = _resolved(table)
     connector = _checked(table, "sink")
+    if overwrite:
+        if not connector.overwrites:
+            raise UnsupportedError(
+                f"INSERT OVERWRITE into connector '{connector.name}'",
+                expected="a table of connector 'filesystem'",
+                got=f"table '{table.name}'",
+                where=where,
+                remedy="INSERT INTO it",
+            )
+        table = replace(table, options={**table.options, "sink.overwrite": "true"})
     info = table.info()
     stored = [c for c in table.columns if c.kind == "metadata" and not c.virtual]
     if stored:
@@ -167,7 +182,12 @@ def sink_ref(table: Table) -> TableRef:
 
 
 def _resolved(table: Table) -> Table:
-    return replace(table, options=resolved_options(table.options, where=_place(table)))
+    try:
+        options = resolved_options(table.options, where=_place(table))
+    except ConnectorError as err:
+        raise blame_option(err, table) from None
+    # From here on plain text: places in the script are no part of a plan.
+    return replace(table, options={str(k): str(v) for k, v in options.items()}, written=table.options)
 
 
 def _place(table: Table) -> str:
@@ -175,12 +195,29 @@ def _place(table: Table) -> str:
 
 
 def _checked(table: Table, role: Literal["source", "sink"]) -> Connector:
-    return validate_table(
-        table.physical,
-        table.options,
-        role=role,
-        where=_place(table),  # type: ignore[arg-type]
-    )
+    try:
+        return validate_table(table.physical, table.options, role=role, where=_place(table))
+    except ConnectorError as err:
+        raise blame_option(err, table) from None
+
+
+_OPTION = re.compile(r"option '([^']+)'")
+
+
+def blame_option(err: ConnectorError, table: Table) -> ConnectorError:
+    """The error at the line and column of the option that it is about, where it names one."""
+    named = _OPTION.search(err.message) or _OPTION.search(err.where or "")
+    key = named[1] if named else None
+    if err.message.startswith("unknown connector"):
+        key = "connector"
+    elif err.message.startswith("unknown format"):
+        key = "format"
+    written = (table.written or table.options).get(key) if key is not None else None
+    if isinstance(written, OptionText):
+        place = written.key_position if err.message.startswith("unknown option") else written.position
+        rest = (err.where or "").rpartition(": ")[2]
+        err.where = f"{place}: table '{table.name}'" + (f", {rest}" if rest and rest != _place(table) else "")
+    return err
 
 
 # -- CREATE TABLE -------------------------------------------------------------------------------
@@ -335,8 +372,10 @@ def _metadata_type(column: ColumnDef, options: dict[str, str], where: str) -> t.
     return known[column.metadata_key]
 
 
-def _watermark(clause, schema: t.Schema, source: Source, zone: str, catalog: Catalog) -> WatermarkSpec:
-    parts, expression, position = clause
+def _watermark(
+    clause: WatermarkClause, schema: t.Schema, source: Source, zone: str, catalog: Catalog
+) -> WatermarkSpec:
+    parts, expression, position = clause.parts, clause.expression, clause.position
     name = ".".join(parts)
     if len(parts) != 1 or name not in schema.names:
         raise SqlError(

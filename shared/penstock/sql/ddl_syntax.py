@@ -2,20 +2,27 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from sqlglot.tokens import TokenType
 
+from penstock.errors import UnsupportedError
 from penstock.sql.dialect import FlinkParser
 from penstock.sql.errors import Position, position_in
+from penstock.sql.refused import REFUSED_CHANGES
 from penstock.sql.statements import (
+    AlterTable,
+    AlterView,
     ColumnDef,
     CreateFunction,
     CreateTable,
     CreateView,
     Drop,
     LikeClause,
+    OptionText,
     Statement,
+    WatermarkClause,
     catalog_name,
 )
 
@@ -48,10 +55,12 @@ class DdlSyntax(FlinkParser):
         while not self._match(TokenType.R_PAREN):
             if out and not self._match(TokenType.COMMA):
                 self.raise_error("Expecting ',' or ')' in the options")
+            key_position = position_in(self.sql, self._curr.start)
             key = self._text("a quoted option key, e.g. 'connector'")
             if not self._match(TokenType.EQ):
                 self.raise_error(f"Expecting '=' after '{key}'")
-            out[key] = self._text(f"a quoted value for '{key}'")
+            position = position_in(self.sql, self._curr.start)
+            out[key] = OptionText(self._text(f"a quoted value for '{key}'"), key_position, position)
         return out
 
     def _names(self) -> tuple[str, ...]:
@@ -79,7 +88,9 @@ class DdlSyntax(FlinkParser):
                 self._text("a comment in quotes")
             if not self._match(TokenType.ALIAS):
                 self.raise_error("Expecting AS and a query")
-            return CreateView(name, here, self._query(), columns, temporary, or_replace, quiet)
+            start = self._curr
+            query = self._query()
+            return CreateView(name, here, query, self._written(start), columns, temporary, or_replace, quiet)
         if self._match_text_seq("FUNCTION"):
             quiet = self._exists("NOT", "EXISTS")
             name = self._dotted("a function's name")
@@ -150,6 +161,11 @@ class DdlSyntax(FlinkParser):
         )
 
     def _column(self) -> ColumnDef:
+        start = self._curr
+        column = self._declared_column()
+        return replace(column, text=self._written(start))
+
+    def _declared_column(self) -> ColumnDef:
         here = position_in(self.sql, self._curr.start)
         name = self._require(self._parse_id_var(any_token=False), "a column's name").name
         if self._match(TokenType.ALIAS):
@@ -172,14 +188,16 @@ class DdlSyntax(FlinkParser):
         if self._match_text_seq("COMMENT"):
             self._text("a comment in quotes")
 
-    def _watermark(self) -> tuple[tuple[str, ...], exp.Expression, Position]:
+    def _watermark(self) -> WatermarkClause:
         here = position_in(self.sql, self._curr.start)
         parts = [self._name("a time column").name]
         while self._match(TokenType.DOT):
             parts.append(self._name("a field").name)
         if not self._match(TokenType.ALIAS):
             self.raise_error("Expecting AS and the watermark's expression")
-        return tuple(parts), self._operand(), here
+        start = self._curr
+        expression = self._operand()
+        return WatermarkClause(tuple(parts), expression, here, self._written(start))
 
     def _primary_key(self) -> tuple[str, ...]:
         if not self._match(TokenType.PRIMARY_KEY):
@@ -205,6 +223,47 @@ class DdlSyntax(FlinkParser):
                 options[self._curr.text.upper()] = action
                 self._advance()
         return LikeClause(name, here, options)
+
+    # -- ALTER --------------------------------------------------------------------------------
+
+    def _alter(self, here: Position) -> Statement:
+        self._advance()
+        view = bool(self._match_text_seq("VIEW"))
+        if not view and not self._match_text_seq("TABLE"):
+            self.raise_error("Expecting TABLE or VIEW after ALTER")
+        quiet = self._exists("EXISTS")
+        position = position_in(self.sql, self._curr.start)
+        name = self._dotted(f"a {'view' if view else 'table'}'s name")
+        if self._match_text_seq("RENAME", "TO"):
+            new_name = self._dotted("a new name")
+            return (
+                AlterView(name, position, new_name)
+                if view
+                else AlterTable(name, position, new_name, if_exists=quiet)
+            )
+        if view:
+            if not self._match(TokenType.ALIAS):
+                self.raise_error("Expecting RENAME TO or AS behind the view's name")
+            start = self._curr
+            query = self._query()
+            return AlterView(name, position, query=query, query_text=self._written(start))
+        if self._match_text_seq("SET"):
+            return AlterTable(name, position, options=self._options(), if_exists=quiet)
+        if self._match_text_seq("RESET"):
+            self._open()
+            keys = tuple(self._parse_csv(lambda: self._text("a quoted option key")))
+            self._close()
+            return AlterTable(name, position, keys=keys, if_exists=quiet)
+        word = self._curr.text.upper() if self._curr else ""
+        if word in REFUSED_CHANGES or word == "RENAME":
+            raise UnsupportedError(
+                f"ALTER TABLE … {word}",
+                expected="ALTER TABLE t RENAME TO u | SET ('key' = 'value') | RESET ('key')",
+                where=str(position_in(self.sql, self._curr.start)),
+                remedy=REFUSED_CHANGES.get(word, REFUSED_CHANGES["ADD"]),
+            )
+        self.raise_error("Expecting RENAME TO, SET or RESET behind the table's name")
+        raise AssertionError
 
     def _drop(self, here: Position) -> Drop:
         self._advance()

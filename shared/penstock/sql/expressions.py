@@ -12,6 +12,7 @@ from penstock.errors import PenstockError, SqlError
 from penstock.functions.expr import Expr, Literal, PythonCall
 from penstock.functions.registry import field_access, make_call
 from penstock.sql import literals
+from penstock.sql.assigning import assignable
 from penstock.sql.syntax import JsonCall, TypedCast, TypedLiteral
 from penstock.types import logical as t
 
@@ -324,8 +325,6 @@ class ExpressionBinder:
 
     def arguments_of(self, user: UserFunction, args: list[Expr], node: exp.Expression) -> list[Expr]:
         """Arguments as a user's function declares them, cast where INSERT would."""
-        from penstock.sql.session import assignable
-
         if user.arguments is None:
             return args
         expected = f"{user.name}({', '.join(map(str, user.arguments))})"

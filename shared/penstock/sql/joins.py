@@ -12,6 +12,7 @@ from penstock.sql.expressions import ExpressionBinder, column_parts
 from penstock.sql.scope import Relation, joined, joined_schema
 from penstock.sql.syntax import AsOf, TableFunction
 from penstock.sql.temporal import bind_temporal_join
+from penstock.sql.windows import WINDOW_FUNCTIONS
 from penstock.types import logical as t
 
 if TYPE_CHECKING:
@@ -288,7 +289,8 @@ def bind_correlate(
         user = ctx.catalog.functions.table(name)
         if user is None:
             raise ctx.catalog.unknown(
-                name, ctx.source.where(inner), [*ctx.catalog.functions.names(), "UNNEST"], "table function"
+                name, ctx.source.where(inner), [*ctx.catalog.functions.names(), "UNNEST", *sorted(WINDOW_FUNCTIONS)],
+                "table function",
             )
         bound = [binder.bind(e) for e in inner.expressions]
         args = tuple(binder.arguments_of(user, bound, inner))  # type: ignore[assignment]

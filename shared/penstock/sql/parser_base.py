@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
+import difflib
+import re
+from typing import TYPE_CHECKING, Any
 
 from sqlglot import exp
 from sqlglot import parser as sg_parser
@@ -12,11 +14,36 @@ from sqlglot.tokens import TokenType
 from penstock.errors import SqlError
 from penstock.sql.errors import position_in
 
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
 UNITS = (
     "MILLENNIUM", "CENTURY", "DECADE", "YEAR", "QUARTER", "MONTH", "WEEK", "DAY", "DOY", "DOW",
     "ISODOW", "ISOYEAR", "HOUR", "MINUTE", "SECOND", "MILLISECOND", "MICROSECOND", "NANOSECOND",
     "EPOCH",
 )  # fmt: skip
+
+
+#: Words that a mistyped one between clauses may have meant.
+CLAUSES = (
+    "SELECT", "DISTINCT", "FROM", "WHERE", "GROUP", "BY", "HAVING", "ORDER", "LIMIT", "OFFSET", "JOIN", "LEFT",
+    "RIGHT", "FULL", "INNER", "OUTER", "CROSS", "NATURAL", "LATERAL", "ON", "USING", "UNION", "INTERSECT", "EXCEPT",
+    "AS", "AND", "OR", "NOT", "IN", "BETWEEN", "LIKE", "IS", "NULL", "CASE", "WHEN", "THEN", "ELSE", "END", "WITH",
+    "VALUES", "INTO", "OVER", "PARTITION", "INTERVAL", "WINDOW", "WATERMARK", "PRIMARY", "KEY", "METADATA",
+    "VIRTUAL", "COMMENT", "TABLE", "DESCRIPTOR", "ASC", "DESC", "ROWS", "RANGE", "PRECEDING", "FOLLOWING",
+)  # fmt: skip
+
+
+def meant(word: str, known: Iterable[str]) -> str | None:
+    """'did you mean', where ``word`` is none of ``known`` but nearly one."""
+    known = list(known)
+    upper = word.upper()
+    if upper in known or not upper.isidentifier():
+        return None
+    close = difflib.get_close_matches(upper, known, n=1, cutoff=0.7)
+    turned = [k for k in known if len(k) == len(upper) == 2 and sorted(k) == sorted(upper)]
+    found = close or turned
+    return f"did you mean {found[0]} for '{word}'?" if found else None
 
 
 def _token_name(token: Any) -> str:
@@ -48,10 +75,23 @@ class ParserBase(sg_parser.Parser):
             expected = "an expression"
             message = f"syntax error at {got}: an operand is missing"
         start = (token.end + 1 if ended else token.start) if token else 0
+        remedy = self._meant_nearby(None if ended else token, expected or "")
         error.sql_error = SqlError(  # type: ignore[attr-defined]
-            message, expected=expected, got=got, where=str(position_in(self.sql, start))
+            message, expected=expected, got=got, where=str(position_in(self.sql, start)), remedy=remedy
         )
         raise error
+
+    def _meant_nearby(self, token: Any, expected: str) -> str | None:
+        """The mistyped word is the one that was found, or (taken for an alias) the one before."""
+        wanted = [w for w in re.findall(r"[A-Z_]{2,}", expected) if w.isupper()]
+        if token is not None:
+            found = meant(token.text, wanted) or meant(token.text, CLAUSES)
+            if found:
+                return found
+        before = self._prev
+        if before is None or before.token_type not in (TokenType.VAR, TokenType.ANY):
+            return None
+        return meant(before.text, CLAUSES)
 
     def expression(self, instance: Any, token: Any = None, comments: Any = None) -> Any:
         if (
@@ -88,6 +128,10 @@ class ParserBase(sg_parser.Parser):
         if not self._match(TokenType.STRING):
             self.raise_error(f"Expecting {what}")
         return self._prev.text
+
+    def _written(self, start: Any) -> str:
+        """The text from a token to the one before the current."""
+        return self.sql[start.start : self._prev.end + 1]
 
     def _whole(self, what: str) -> int:
         if not self._match(TokenType.NUMBER):

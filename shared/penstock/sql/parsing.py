@@ -13,10 +13,12 @@ from penstock.errors import SqlError, UnsupportedError
 from penstock.sql.ddl_syntax import DdlSyntax
 from penstock.sql.dialect import Flink
 from penstock.sql.errors import Position, position_in
+from penstock.sql.refused import REFUSED, refused_words
 from penstock.sql.statements import (
     Describe,
     Explain,
     Insert,
+    Pattern,
     Query,
     ResetOption,
     SetOption,
@@ -47,16 +49,16 @@ def parse_script(text: str) -> list[Statement]:
     out: list[Statement] = []
     open_set: list[Insert] | None = None
     opened: Position = Position()
+    explained = False
     for chunk in _chunks(tokens):
-        words = [tok.text.upper() for tok in chunk[:4]]
-        if open_set is None and words[:3] == ["BEGIN", "STATEMENT", "SET"]:
+        opening = _opens_set(chunk) if open_set is None else 0
+        if opening:
             open_set, opened = [], position_in(text, chunk[0].start)
-            chunk = chunk[3:]
-        elif open_set is None and words == ["EXECUTE", "STATEMENT", "SET", "BEGIN"]:
-            open_set, opened = [], position_in(text, chunk[0].start)
-            chunk = chunk[4:]
+            explained = chunk[0].text.upper() == "EXPLAIN"
+            chunk = chunk[opening:]
         if open_set is not None and len(chunk) == 1 and chunk[0].text.upper() == "END":
-            out.append(StatementSet(tuple(open_set), opened, text))
+            closed = StatementSet(tuple(open_set), opened, text)
+            out.append(Explain(closed, opened, text) if explained else closed)
             open_set = None
             continue
         if not chunk:
@@ -92,6 +94,20 @@ def parse_type(text: str) -> LogicalType:
     return _run(parser, lambda p: p.flink_type(), Flink().tokenize(text), text)
 
 
+def _opens_set(chunk: list[Token]) -> int:
+    """How many words open a statement set; 0 when the statement is none."""
+    words = [tok.text.upper() for tok in chunk[:7]]
+    first = 0
+    if words[:1] == ["EXPLAIN"]:
+        first = 3 if words[1:3] == ["PLAN", "FOR"] else 1
+    elif words[:1] == ["EXECUTE"]:
+        first = 1
+    for opening in (["BEGIN", "STATEMENT", "SET"], ["STATEMENT", "SET", "BEGIN"]):
+        if words[first : first + 3] == opening:
+            return first + 3
+    return 0
+
+
 def _chunks(tokens: list[Token]) -> list[list[Token]]:
     chunks: list[list[Token]] = [[]]
     for token in tokens:
@@ -110,6 +126,13 @@ def _check_operators(tokens: list[Token], text: str) -> None:
     for token in tokens:
         if token.token_type in (TokenType.STRING, TokenType.IDENTIFIER):
             continue
+        if token.text.upper() == "MATCH_RECOGNIZE":
+            raise UnsupportedError(
+                "MATCH_RECOGNIZE",
+                expected="joins, windows, OVER, Top-N (docs/sql.md)",
+                where=str(position_in(text, token.start)),
+                remedy="write the pattern as a KeyedProcessFunction of the DataStream API, or with LAG over event time",
+            )
         written = text[token.start : token.end + 1]
         if written in _FOREIGN:
             raise SqlError(
@@ -185,11 +208,19 @@ def _run(parser: _StatementParser, method: Any, tokens: list[Token], text: str) 
         raise SqlError(str(err), where=str(position_in(text, tokens[0].start))) from None
 
 
+_SHOWN = ("TABLES", "VIEWS", "FUNCTIONS", "USER FUNCTIONS", "CREATE TABLE", "CREATE VIEW", "COLUMNS", "CATALOGS",
+          "DATABASES", "CURRENT CATALOG", "CURRENT DATABASE", "MODULES", "FULL MODULES")  # fmt: skip
+_SHOW_WORDS = {word for what in _SHOWN for word in what.split()}
+
+
 class _StatementParser(DdlSyntax):
     def statement(self) -> Statement:
         token = self._curr
         here = position_in(self.sql, token.start)
         word = token.text.upper()
+        refused = refused_words([tok.text.upper() for tok in self._tokens[self._index : self._index + 5]])
+        if refused is not None:
+            raise UnsupportedError(f"the statement {refused}", where=str(here), remedy=REFUSED[refused])
         match word:
             case "CREATE":
                 return self._create(here)
@@ -206,9 +237,15 @@ class _StatementParser(DdlSyntax):
                 return self._explain(here)
             case "SHOW":
                 return self._show(here)
+            case "ALTER":
+                return self._alter(here)
             case "DESCRIBE" | "DESC":
                 self._advance()
+                self._match_text_seq("EXTENDED")
                 return Describe(self._dotted(), here)
+            case "EXECUTE":
+                self._advance()
+                return self.statement()
             case "USE":
                 self._advance()
                 what = "DATABASE"
@@ -218,7 +255,7 @@ class _StatementParser(DdlSyntax):
         if word in ("SELECT", "WITH", "VALUES", "(", "TABLE"):
             return Query(self._query(), here)
         self.raise_error(
-            "Expecting a statement (SELECT, WITH, VALUES, INSERT, CREATE, DROP, SET, RESET, EXPLAIN, SHOW, "
+            "Expecting a statement (SELECT, WITH, VALUES, INSERT, CREATE, ALTER, DROP, SET, RESET, EXPLAIN, SHOW, "
             "DESCRIBE, USE, BEGIN STATEMENT SET)"
         )
         raise AssertionError
@@ -274,17 +311,30 @@ class _StatementParser(DdlSyntax):
 
     def _show(self, here: Position) -> Show:
         self._advance()
-        words = []
-        while self._curr and self._curr.text.upper() in (
-            "TABLES", "VIEWS", "FUNCTIONS", "USER", "CREATE", "TABLE", "VIEW", "COLUMNS", "FROM", "IN",
-            "CATALOGS", "DATABASES", "CURRENT", "CATALOG", "DATABASE", "JOBS",
-        ):  # fmt: skip
+        words: list[str] = []
+        while self._curr and self._curr.text.upper() in _SHOW_WORDS:
             words.append(self._curr.text.upper())
             self._advance()
-        what = " ".join(w for w in words if w not in ("FROM", "IN"))
-        known = ("TABLES", "VIEWS", "FUNCTIONS", "USER FUNCTIONS", "CREATE TABLE", "CREATE VIEW", "COLUMNS",
-                 "CATALOGS", "DATABASES", "CURRENT CATALOG", "CURRENT DATABASE")  # fmt: skip
-        if what not in known:
-            self.raise_error(f"Expecting one of SHOW {', '.join(known)}")
-        name = self._dotted() if what in ("CREATE TABLE", "CREATE VIEW", "COLUMNS") else None
-        return Show(what, name, here)
+        what = " ".join(words)
+        if what not in _SHOWN:
+            self.raise_error(f"Expecting one of SHOW {', '.join(_SHOWN)}")
+        name = database = None
+        if what in ("CREATE TABLE", "CREATE VIEW"):
+            name = self._dotted()
+        elif self._match(TokenType.FROM) or self._match(TokenType.IN):
+            if what == "COLUMNS":
+                name = self._dotted("a table's name")
+            else:
+                database = self._dotted("a database's name")
+        elif what == "COLUMNS":
+            self.raise_error("Expecting FROM and a table's name")
+        return Show(what, name, self._pattern(), database, here)
+
+    def _pattern(self) -> Pattern | None:
+        negated = bool(self._match_text_seq("NOT"))
+        ignore_case = bool(self._match_text_seq("ILIKE"))
+        if not ignore_case and not self._match_text_seq("LIKE"):
+            if negated:
+                self.raise_error("Expecting LIKE")
+            return None
+        return Pattern(self._text("a pattern in quotes, e.g. 'a%'"), negated, ignore_case)

@@ -156,7 +156,7 @@ class QueryBinder:
 
     def _set_operation(self, node: exp.SetOperation) -> Relation:
         inputs = [self.query(node.this), self.query(node.expression)]
-        inputs = [self._compact(r) for r in inputs]
+        inputs = [self.compact(r) for r in inputs]
         left, right = inputs
         if len(left.visible) != len(right.visible):
             raise self.source.error(
@@ -205,7 +205,7 @@ class QueryBinder:
             )
         return Relation.of(result)
 
-    def _compact(self, relation: Relation) -> Relation:
+    def compact(self, relation: Relation) -> Relation:
         """Only and exactly the visible columns, in order."""
         visible = relation.visible
         schema = relation.node.schema
@@ -412,7 +412,7 @@ class QueryBinder:
     def _view(self, name: str) -> Relation:
         view = self.catalog.views[name]
         binder = QueryBinder(self.catalog, self.config, Source(view.text, view=name), analysis=self.analysis)
-        relation = binder._compact(binder.query(view.query))
+        relation = binder.compact(binder.query(view.query))
         return relation.aliased(name, view.columns)
 
     def _where(self, relation: Relation, condition: exp.Expression) -> Relation:
@@ -511,7 +511,7 @@ class QueryBinder:
         """ORDER BY and LIMIT of a set operation or a subquery in parentheses."""
         order = node.args.get("order")
         keys: list[SortKey] = []
-        relation = self._compact(relation)
+        relation = self.compact(relation)
         if order is not None:
             outputs = [(c.name, relation.ref(c), None) for c in relation.visible]
             keys, extended = self._order_keys(order, list(outputs), self.expressions(relation), True)

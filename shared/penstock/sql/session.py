@@ -8,17 +8,16 @@ from typing import TYPE_CHECKING, Any, Literal
 from penstock.config import LATE_TABLE, OPTIONS, check_keys
 from penstock.errors import PenstockError, SqlError, UnsupportedError
 from penstock.functions.expr import Expr, PythonCall, children
-from penstock.functions.expr import Literal as LiteralExpr
-from penstock.functions.registry import make_call
 from penstock.jobgraph.specs import SinkSpec
 from penstock.plan import nodes as n
 from penstock.plan.physical import plan_job
 from penstock.plan.properties import Analysis
 from penstock.plan.rewriting import walk
 from penstock.sql import statements as st
-from penstock.sql.catalog import Catalog, View, build_table, sink_ref, with_options
-from penstock.sql.errors import Position, Source, did_you_mean
-from penstock.sql.functions import load_function
+from penstock.sql.catalog import Catalog, sink_ref
+from penstock.sql.ddl import change_catalog, create_table_as
+from penstock.sql.errors import Position, Source
+from penstock.sql.inserting import bind_insert
 from penstock.sql.parsing import parse_script
 from penstock.sql.queries import QueryBinder
 from penstock.sql.scope import Relation
@@ -96,8 +95,23 @@ class SqlSession:
 
     def run(self, statement: st.Statement) -> StatementResult:
         match statement:
-            case st.CreateTable() | st.CreateView() | st.CreateFunction() | st.Drop():
-                message = self._ddl(statement)
+            case st.CreateTable() if statement.query is not None:
+                message, insert = create_table_as(self.catalog, self.config, statement)
+                if insert is not None:
+                    job = self.plan_inserts((insert,), statement.position)
+                    return StatementResult(
+                        "job", message, job=job, statement=statement, position=statement.position
+                    )
+                return StatementResult("ddl", message, statement=statement, position=statement.position)
+            case (
+                st.CreateTable()
+                | st.CreateView()
+                | st.CreateFunction()
+                | st.AlterTable()
+                | st.AlterView()
+                | st.Drop()
+            ):
+                message = change_catalog(self.catalog, self.config, statement)
                 return StatementResult("ddl", message, statement=statement, position=statement.position)
             case st.SetOption() | st.ResetOption():
                 return self._setting(statement)
@@ -137,15 +151,36 @@ class SqlSession:
         """All inserts as one job, sharing what they have in common."""
         if not inserts:
             raise SqlError("the statement set is empty", expected="INSERT INTO …", where=str(position))
-        sinks = tuple(self._insert(insert) for insert in inserts)
+        sinks = tuple(bind_insert(self.catalog, self.config, insert) for insert in inserts)
+        self._check_overwrites(inserts)
         name = "insert-into_" + "_".join(dict.fromkeys(s.table.name for s in sinks))
         graph = self._plan(sinks, name, position)
+        if not graph.bounded and any(i.overwrite for i in inserts):
+            raise UnsupportedError(
+                "INSERT OVERWRITE of an unbounded query",
+                expected="bounded sources: the old rows go when the new ones are complete",
+                got="an unbounded source",
+                where=str(next(i.position for i in inserts if i.overwrite)),
+                remedy="INSERT INTO, or bound the sources",
+            )
         return PlannedJob(graph, "insert", bounded=graph.bounded)
+
+    def _check_overwrites(self, inserts: Sequence[st.Insert]) -> None:
+        """Two inserts of one job into a table that one of them overwrites would undo each other."""
+        targets = [i.table for i in inserts]
+        for insert in inserts:
+            if insert.overwrite and targets.count(insert.table) > 1:
+                raise UnsupportedError(
+                    f"INSERT OVERWRITE beside another INSERT into table '{insert.table}'",
+                    expected="one INSERT into it in a statement set",
+                    where=str(insert.position),
+                    remedy="UNION ALL the queries",
+                )
 
     def _plan_select(self, statement: st.Query) -> PlannedJob:
         source = Source(statement.text)
         binder = QueryBinder(self.catalog, self.config, source)
-        relation = self._result(binder, binder.query(statement.query))
+        relation = binder.compact(binder.query(statement.query))
         # An unbounded result waits for whoever reads it; a bounded one is kept for them.
         table = self._result_table(relation, bounded=Analysis().of(relation.node).bounded)
         sink = n.Sink(input=relation.node, table=table, name="result", schema=table.schema)
@@ -161,10 +196,6 @@ class SqlSession:
             graph.bounded,
         )
 
-    def _result(self, binder: QueryBinder, relation: Relation) -> Relation:
-        relation = binder._compact(relation)
-        return relation
-
     def _result_table(self, relation: Relation, *, bounded: bool) -> n.TableRef:
         schema = t.Schema(relation.node.schema.fields)
         return n.TableRef(
@@ -175,93 +206,6 @@ class SqlSession:
             schema=schema,
             sink_modes=("append", "upsert", "retract"),
             guarantee="exactly-once",
-        )
-
-    def _insert(self, insert: st.Insert) -> n.Sink:
-        source = Source(insert.text)
-        if insert.overwrite:
-            raise UnsupportedError("INSERT OVERWRITE", where=str(insert.position), remedy="use INSERT INTO")
-        if insert.table in self.catalog.views:
-            raise SqlError(
-                f"'{insert.table}' is a view",
-                expected="a table",
-                got=repr(insert.table),
-                where=str(insert.position),
-            )
-        table = self.catalog.table(insert.table, str(insert.position))
-        ref = sink_ref(with_options(table, insert.options))
-        binder = QueryBinder(self.catalog, self.config, source)
-        relation = binder._compact(binder.query(insert.query))
-        node = self._fit(binder, insert, relation, ref)
-        return n.Sink(input=node, table=ref, upsert_keys=(), schema=ref.schema)
-
-    def _fit(self, binder: QueryBinder, insert: st.Insert, relation: Relation, table: n.TableRef) -> n.Node:
-        """The query's columns, by position, as the table's columns."""
-        source = binder.source
-        wanted = list(table.schema.fields)
-        targets = wanted
-        if insert.columns:
-            names = {f.name: f for f in wanted}
-            for identifier in insert.columns:
-                if identifier.name not in names:
-                    raise source.error(
-                        f"table '{table.name}' has no column '{identifier.name}'",
-                        identifier,
-                        expected="one of " + ", ".join(names),
-                        got=repr(identifier.name),
-                        remedy=did_you_mean(identifier.name, names),
-                    )
-            targets = [names[i.name] for i in insert.columns]
-        given = relation.visible
-        if len(given) != len(targets):
-            raise SqlError(
-                f"the query gives {len(given)} columns, table '{table.name}' takes {len(targets)}",
-                expected=", ".join(f"{f.name} {f.type}" for f in targets),
-                got=", ".join(f"{c.name} {c.type}" for c in given),
-                where=source.where(insert.query),
-            )
-        values: dict[str, Expr] = {}
-        for column, field_ in zip(given, targets, strict=True):
-            values[field_.name] = self._assign(
-                binder, insert, relation.ref(column), column.name, field_, table
-            )
-        expressions: list[Expr] = []
-        for field_ in wanted:
-            value = values.get(field_.name)
-            if value is None:
-                if not field_.type.nullable:
-                    raise SqlError(
-                        f"column '{field_.name}' of '{table.name}' is NOT NULL and gets no value",
-                        expected=f"a value for {field_.name}",
-                        where=str(insert.position),
-                    )
-                value = LiteralExpr(None, field_.type)
-            expressions.append(value)
-        schema = t.Schema(tuple(t.Field(f.name, e.type) for f, e in zip(wanted, expressions, strict=True)))
-        return n.Project(input=relation.node, expressions=tuple(expressions), schema=schema)
-
-    def _assign(
-        self,
-        binder: QueryBinder,
-        insert: st.Insert,
-        value: Expr,
-        name: str,
-        target: t.Field,
-        table: n.TableRef,
-    ) -> Expr:
-        have, want = value.type.with_nullable(True), target.type.with_nullable(True)
-        if have == want:
-            return value
-        if not assignable(have, want):
-            raise SqlError(
-                f"column '{name}' does not fit column '{target.name}' of table '{table.name}'",
-                expected=f"{target.name} {target.type}",
-                got=f"{name} {value.type}",
-                where=binder.source.where(insert.query),
-                remedy=f"CAST({name} AS {target.type.sql()})",
-            )
-        return make_call(
-            "CAST", [value], type=target.type.with_nullable(value.type.nullable), zone=binder.zone
         )
 
     def _plan(self, sinks: tuple[n.Sink, ...], name: str, position: Position) -> JobGraph:
@@ -295,83 +239,7 @@ class SqlSession:
         connector = get_connector(table.connector)
         return connector.push_down(table_info(table.physical, table.options), columns=columns, equals=equals)
 
-    # -- DDL and settings ----------------------------------------------------------------------
-
-    def _ddl(self, statement: st.CreateTable | st.CreateView | st.CreateFunction | st.Drop) -> str:
-        where = str(statement.position)
-        match statement:
-            case st.CreateTable():
-                return self._create_table(statement, where)
-            case st.CreateView():
-                exists = statement.name in self.catalog.views
-                if exists and statement.if_not_exists:
-                    return f"view '{statement.name}' exists already"
-                if not (exists and statement.or_replace):
-                    self.catalog.check_free(statement.name, where)
-                self.catalog.views[statement.name] = self._view(statement)
-                return f"view '{statement.name}' created"
-            case st.CreateFunction():
-                if statement.language != "PYTHON":
-                    raise UnsupportedError(
-                        f"functions in {statement.language}", expected="LANGUAGE PYTHON", where=where
-                    )
-                if self.catalog.functions.has(statement.name):
-                    if statement.if_not_exists:
-                        return f"function '{statement.name}' exists already"
-                    raise SqlError(
-                        f"function '{statement.name}' exists already", where=where, remedy="DROP it first"
-                    )
-                self.catalog.functions.add(load_function(statement.name, statement.target, where=where))
-                return f"function '{statement.name}' created"
-            case st.Drop():
-                return self._drop(statement, where)
-        raise AssertionError(statement)
-
-    def _create_table(self, statement: st.CreateTable, where: str) -> str:
-        if statement.name in self.catalog.tables and statement.if_not_exists:
-            return f"table '{statement.name}' exists already"
-        self.catalog.check_free(statement.name, where)
-        if statement.query is not None:
-            raise UnsupportedError(
-                "CREATE TABLE … AS SELECT", where=where, remedy="CREATE TABLE with columns, then INSERT INTO"
-            )
-        zone = QueryBinder(self.catalog, self.config, Source(statement.text)).zone
-        table = build_table(statement, self.catalog, zone=zone)
-        from penstock.connectors.registry import connector_of
-
-        connector_of(table.options, where=f"table '{table.name}' ({where})")
-        self.catalog.tables[statement.name] = table
-        return f"table '{statement.name}' created"
-
-    def _view(self, statement: st.CreateView) -> View:
-        binder = QueryBinder(self.catalog, self.config, Source(statement.text))
-        relation = binder._compact(binder.query(statement.query))
-        if statement.columns and len(statement.columns) != len(relation.visible):
-            raise SqlError(
-                f"view '{statement.name}' names {len(statement.columns)} columns",
-                expected=f"{len(relation.visible)} names",
-                got=", ".join(statement.columns),
-                where=str(statement.position),
-            )
-        names = statement.columns or tuple(c.name for c in relation.visible)
-        types = [c.type for c in relation.visible]
-        schema = t.Schema(tuple(t.Field(a, b) for a, b in zip(names, types, strict=True)))
-        return View(
-            statement.name, statement.query, tuple(names), schema, statement.text, statement.temporary
-        )
-
-    def _drop(self, statement: st.Drop, where: str) -> str:
-        kind, name = statement.kind.lower(), statement.name
-        if statement.kind == "FUNCTION":
-            found = self.catalog.functions.remove(name)
-            known = self.catalog.functions.names()
-        else:
-            store: dict[str, Any] = self.catalog.tables if statement.kind == "TABLE" else self.catalog.views
-            known = list(store)
-            found = store.pop(name, None) is not None
-        if not found and not statement.if_exists:
-            raise self.catalog.unknown(name, where, known, kind)
-        return f"{kind} '{name}' dropped" if found else f"no {kind} '{name}'"
+    # -- settings --------------------------------------------------------------------------------
 
     def _setting(self, statement: st.SetOption | st.ResetOption) -> StatementResult:
         if isinstance(statement, st.ResetOption):
@@ -410,29 +278,6 @@ class SqlSession:
         return StatementResult(
             "set", f"using {statement.name}", statement=statement, position=statement.position
         )
-
-
-def assignable(have: t.LogicalType, want: t.LogicalType) -> bool:
-    """Whether INSERT casts implicitly: within numbers, strings, binaries, timestamps."""
-    numbers = (*t.INTEGERS, t.FloatType, t.DoubleType, t.DecimalType)
-    for family in (numbers, t.STRINGS, t.BINARIES):
-        if isinstance(have, family) and isinstance(want, family):
-            return True
-    if isinstance(have, t.NullType):
-        return True
-    if isinstance(have, (t.DateType, *t.TIMESTAMPS)) and isinstance(want, t.TIMESTAMPS):
-        return True
-    if isinstance(have, t.TimeType) and isinstance(want, t.TimeType):
-        return True
-    if isinstance(have, t.ArrayType) and isinstance(want, t.ArrayType):
-        return assignable(have.element, want.element)
-    if isinstance(have, t.MapType) and isinstance(want, t.MapType):
-        return assignable(have.key, want.key) and assignable(have.value, want.value)
-    if isinstance(have, t.RowType) and isinstance(want, t.RowType):
-        return len(have.fields) == len(want.fields) and all(
-            assignable(a.type, b.type) for a, b in zip(have.fields, want.fields, strict=True)
-        )
-    return have.with_nullable(True) == want.with_nullable(True)
 
 
 def _python_functions(sinks: Sequence[n.Sink]) -> list[str]:
@@ -489,6 +334,10 @@ def plan_script(
                 first = first if first.line else statement.position
             case st.Query():
                 queries.append(statement)
+            case st.CreateTable() if statement.query is not None:
+                _, insert = create_table_as(session.catalog, session.config, statement)
+                inserts.extend([insert] if insert is not None else [])
+                first = first if first.line else statement.position
             case _:
                 session.run(statement)
     if queries and (inserts or len(queries) > 1):

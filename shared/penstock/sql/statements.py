@@ -16,6 +16,20 @@ if TYPE_CHECKING:
     from penstock.types.logical import LogicalType
 
 
+class OptionText(str):
+    """An option's value, with the places of its key and of itself in the text."""
+
+    __slots__ = ("key_position", "position")
+
+    key_position: Position
+    position: Position
+
+    def __new__(cls, value: str, key_position: Position, position: Position) -> OptionText:
+        made = super().__new__(cls, value)
+        made.key_position, made.position = key_position, position
+        return made
+
+
 @dataclass(frozen=True, slots=True)
 class ColumnDef:
     """A column of CREATE TABLE: physical (type), metadata (type + key) or computed (expr)."""
@@ -28,6 +42,18 @@ class ColumnDef:
     metadata_key: str | None = None
     virtual: bool = False
     primary_key: bool = False
+    #: The declaration as written.
+    text: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class WatermarkClause:
+    """``WATERMARK FOR a.b AS expression``; ``text``: the expression as written."""
+
+    parts: tuple[str, ...]
+    expression: exp.Expression
+    position: Position
+    text: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +70,7 @@ class CreateTable:
     position: Position
     columns: tuple[ColumnDef, ...]
     options: dict[str, str]
-    watermark: tuple[tuple[str, ...], exp.Expression, Position] | None = None
+    watermark: WatermarkClause | None = None
     primary_key: tuple[str, ...] = ()
     like: LikeClause | None = None
     temporary: bool = False
@@ -54,10 +80,36 @@ class CreateTable:
 
 
 @dataclass(frozen=True, slots=True)
+class AlterTable:
+    """RENAME TO ``new_name``; SET ``options``; RESET ``keys``."""
+
+    name: str
+    position: Position
+    new_name: str | None = None
+    options: dict[str, str] = field(default_factory=dict)
+    keys: tuple[str, ...] = ()
+    if_exists: bool = False
+    text: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class AlterView:
+    """RENAME TO ``new_name``; AS ``query``."""
+
+    name: str
+    position: Position
+    new_name: str | None = None
+    query: exp.Expression | None = None
+    query_text: str = ""
+    text: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class CreateView:
     name: str
     position: Position
     query: exp.Expression
+    query_text: str = ""
     columns: tuple[str, ...] = ()
     temporary: bool = False
     or_replace: bool = False
@@ -135,9 +187,22 @@ class Explain:
 
 
 @dataclass(frozen=True, slots=True)
+class Pattern:
+    """``[NOT] LIKE 'text'``; ``ignore_case``: ILIKE."""
+
+    text: str
+    negated: bool = False
+    ignore_case: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class Show:
+    """``database``: of SHOW … FROM db."""
+
     what: str
     name: str | None = None
+    pattern: Pattern | None = None
+    database: str | None = None
     position: Position = NOWHERE
     text: str = ""
 
@@ -158,7 +223,7 @@ class Use:
 
 
 Statement = Union[
-    CreateTable, CreateView, CreateFunction, Drop, Insert, Query, StatementSet, SetOption,
+    CreateTable, CreateView, CreateFunction, AlterTable, AlterView, Drop, Insert, Query, StatementSet, SetOption,
     ResetOption, Explain, Show, Describe, Use,
 ]  # fmt: skip
 

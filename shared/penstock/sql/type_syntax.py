@@ -6,9 +6,9 @@ from typing import Any
 
 from sqlglot.tokens import TokenType
 
-from penstock.errors import PenstockError, SqlError
+from penstock.errors import PenstockError, SqlError, nearest
 from penstock.sql.errors import position_in
-from penstock.sql.parser_base import ParserBase
+from penstock.sql.parser_base import ParserBase, meant
 from penstock.types import logical as t
 
 _SIMPLE_TYPES: dict[str, t.LogicalType] = {
@@ -33,6 +33,7 @@ class TypeSyntax(ParserBase):
                 expected=err.expected,
                 got=err.got,
                 where=err.where or str(position_in(self.sql, token.start)),
+                remedy=err.remedy,
             ) from None
         while True:
             if self._match_text_seq("ARRAY"):
@@ -101,6 +102,19 @@ class TypeSyntax(ParserBase):
         if name == "ROW":
             self._advance()
             return self._row_type()
+        names = [*_SIMPLE_TYPES, "CHAR", "VARCHAR", "BINARY", "VARBINARY", "DECIMAL", "NUMERIC", "TIME", "TIMESTAMP",
+                 "TIMESTAMP_LTZ", "INTERVAL", "ARRAY", "MULTISET", "MAP", "ROW"]  # fmt: skip
+        # ``WATERMRK FOR …`` is taken for a column of the type FOR.
+        clause = meant(self._prev.text, ("WATERMARK", "PRIMARY", "CONSTRAINT")) if self._prev else None
+        nearby = clause or (nearest(name, names, 1) if name.isidentifier() else None)
+        if name.isidentifier():
+            raise SqlError(
+                f"unknown type '{token.text}'",
+                expected="a type: BOOLEAN, INT, BIGINT, DOUBLE, DECIMAL(p, s), STRING, TIMESTAMP(3), ROW<…> …",
+                got=f"'{token.text}'",
+                where=str(position_in(self.sql, token.start)),
+                remedy=nearby,
+            )
         self.raise_error(
             "Expecting a type (BOOLEAN, INT, BIGINT, DOUBLE, DECIMAL(p, s), STRING, TIMESTAMP(3), ROW<…> …)"
         )

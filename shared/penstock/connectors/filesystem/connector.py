@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Literal
 
 from penstock.connectors.base import LookupSource, SinkWriter, SourceEnumerator, SourceReader, TableInfo
 from penstock.connectors.lookup import LOOKUP_OPTIONS
-from penstock.connectors.options import Option, OptionSet, bytes_size, choice, duration_ms, text
+from penstock.connectors.options import Option, OptionSet, boolean, bytes_size, choice, duration_ms, text
 from penstock.connectors.simple import DeclaredConnector
 from penstock.errors import ConnectorError
 from penstock.formats import get_format
@@ -23,6 +23,7 @@ OPTIONS = OptionSet(
         Option("source.split-size", bytes_size, 64 << 20, "Files of lines are cut into parts of about this size."),
         Option("source.monitor-interval", duration_ms, None, "Look for new files this often: an unbounded source.", role="source"),
         Option("sink.rolling-policy.file-size", bytes_size, 128 << 20, "A file is closed at about this size.", role="sink"),
+        Option("sink.overwrite", boolean, False, "What INSERT OVERWRITE sets: at the end the new files take the place of all others.", role="sink"),
         *LOOKUP_OPTIONS,
         Option("sink.delivery-guarantee", choice("exactly-once"), "exactly-once", "Files show once their checkpoint completed.", role="sink"),
     ],
@@ -40,6 +41,7 @@ class FilesystemConnector(DeclaredConnector):
     name = "filesystem"
     #: ROW columns may be declared with only the fields that are read.
     nested_projection = True
+    overwrites = True
     #: Files have no index: a lookup join keeps the whole table.
     lookup_caches = ("FULL",)
     metadata = METADATA
@@ -97,6 +99,8 @@ class FilesystemConnector(DeclaredConnector):
         return FileLookup(table)
 
     def writer(self, table: TableInfo) -> SinkWriter:
+        from penstock.connectors.filesystem.overwrite import OverwritingFileSink
         from penstock.connectors.filesystem.sink import FileSink
 
-        return FileSink(table)
+        overwrite = OPTIONS.read_one(table.options, "sink.overwrite")
+        return OverwritingFileSink(table) if overwrite else FileSink(table)

@@ -1,0 +1,108 @@
+"""INSERT: a query's columns as the table's columns, cast where SQL casts by itself."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from penstock.errors import SqlError
+from penstock.functions.expr import Expr
+from penstock.functions.expr import Literal as LiteralExpr
+from penstock.functions.registry import make_call
+from penstock.plan import nodes as n
+from penstock.sql.assigning import assignable
+from penstock.sql.catalog import sink_ref, with_options
+from penstock.sql.errors import Source, did_you_mean
+from penstock.sql.queries import QueryBinder
+from penstock.types import logical as t
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from penstock.sql.catalog import Catalog
+    from penstock.sql.scope import Relation
+    from penstock.sql.statements import Insert
+
+
+def bind_insert(catalog: Catalog, config: Mapping[str, str], insert: Insert) -> n.Sink:
+    """The statement as a sink over its query."""
+    if insert.table in catalog.views:
+        raise SqlError(
+            f"'{insert.table}' is a view",
+            expected="a table",
+            got=repr(insert.table),
+            where=str(insert.position),
+        )
+    table = catalog.table(insert.table, str(insert.position))
+    ref = sink_ref(
+        with_options(table, insert.options), overwrite=insert.overwrite, where=str(insert.position)
+    )
+    binder = QueryBinder(catalog, config, Source(insert.text))
+    relation = binder.compact(binder.query(insert.query))
+    node = _fit(binder, insert, relation, ref)
+    return n.Sink(input=node, table=ref, upsert_keys=(), schema=ref.schema)
+
+
+def _fit(binder: QueryBinder, insert: Insert, relation: Relation, table: n.TableRef) -> n.Node:
+    """The query's columns, by position, as the table's columns."""
+    source = binder.source
+    wanted = list(table.schema.fields)
+    targets = wanted
+    if insert.columns:
+        names = {f.name: f for f in wanted}
+        for identifier in insert.columns:
+            if identifier.name not in names:
+                raise source.error(
+                    f"table '{table.name}' has no column '{identifier.name}'",
+                    identifier,
+                    expected="one of " + ", ".join(names),
+                    got=repr(identifier.name),
+                    remedy=did_you_mean(identifier.name, names),
+                )
+        targets = [names[i.name] for i in insert.columns]
+    given = relation.visible
+    if len(given) != len(targets):
+        raise SqlError(
+            f"the query gives {len(given)} columns, table '{table.name}' takes {len(targets)}",
+            expected=", ".join(f"{f.name} {f.type}" for f in targets),
+            got=", ".join(f"{c.name} {c.type}" for c in given),
+            where=source.where(insert.query),
+        )
+    values: dict[str, Expr] = {}
+    for column, field_ in zip(given, targets, strict=True):
+        values[field_.name] = _assign(binder, insert, relation.ref(column), column.name, field_, table)
+    expressions: list[Expr] = []
+    for field_ in wanted:
+        value = values.get(field_.name)
+        if value is None:
+            if not field_.type.nullable:
+                raise SqlError(
+                    f"column '{field_.name}' of '{table.name}' is NOT NULL and gets no value",
+                    expected=f"a value for {field_.name}",
+                    where=str(insert.position),
+                )
+            value = LiteralExpr(None, field_.type)
+        expressions.append(value)
+    schema = t.Schema(tuple(t.Field(f.name, e.type) for f, e in zip(wanted, expressions, strict=True)))
+    return n.Project(input=relation.node, expressions=tuple(expressions), schema=schema)
+
+
+def _assign(
+    binder: QueryBinder,
+    insert: Insert,
+    value: Expr,
+    name: str,
+    target: t.Field,
+    table: n.TableRef,
+) -> Expr:
+    have, want = value.type.with_nullable(True), target.type.with_nullable(True)
+    if have == want:
+        return value
+    if not assignable(have, want):
+        raise SqlError(
+            f"column '{name}' does not fit column '{target.name}' of table '{table.name}'",
+            expected=f"{target.name} {target.type}",
+            got=f"{name} {value.type}",
+            where=binder.source.where(insert.query),
+            remedy=f"CAST({name} AS {target.type.sql()})",
+        )
+    return make_call("CAST", [value], type=target.type.with_nullable(value.type.nullable), zone=binder.zone)

@@ -1,0 +1,81 @@
+"""Statements of Flink that are understood and refused by name, with what to do instead."""
+
+from __future__ import annotations
+
+_ONE_CATALOG = "tables are declared in the session: there is one catalog, default_catalog, with one database"
+_EXTERNAL = "a table is a name for what lies elsewhere: change its rows there, or write a query's result to another table"
+_NO_JARS = "functions and connectors are Python: -py FILE, CREATE FUNCTION … LANGUAGE PYTHON, 'connector' = 'python:module:Class'"
+_NO_MODULES = "all built-in functions are there; your own come with CREATE FUNCTION"
+_COLUMNS = "DROP TABLE and CREATE TABLE again, or CREATE TABLE … LIKE"
+_MATERIALIZED = "INSERT INTO a table, in a job that runs on"
+_PLANS = "the plan of a job lies in its savepoint and is restored from it"
+
+#: Leading words → what to do. The longest that fits counts.
+REFUSED: dict[str, str] = {
+    "ADD CUSTOM JAR": _NO_JARS,
+    "ADD JAR": _NO_JARS,
+    "ALTER CATALOG": _ONE_CATALOG,
+    "ALTER DATABASE": _ONE_CATALOG,
+    "ALTER FUNCTION": "DROP FUNCTION and CREATE FUNCTION again",
+    "ALTER MATERIALIZED TABLE": _MATERIALIZED,
+    "ALTER MODEL": "call the model in a Python function",
+    "ANALYZE TABLE": "leave it out: plans do not depend on statistics",
+    "CALL": "there are no procedures; savepoints and the like are commands: penstock savepoint ID",
+    "COMPILE AND EXECUTE PLAN": _PLANS,
+    "COMPILE PLAN": _PLANS,
+    "CREATE CATALOG": _ONE_CATALOG,
+    "CREATE DATABASE": _ONE_CATALOG,
+    "CREATE MATERIALIZED TABLE": _MATERIALIZED,
+    "CREATE MODEL": "call the model in a Python function",
+    "CREATE OR ALTER MATERIALIZED TABLE": _MATERIALIZED,
+    "CREATE OR REPLACE TABLE": "DROP TABLE IF EXISTS, then CREATE TABLE … AS",
+    "DELETE": _EXTERNAL,
+    "DESC CATALOG": _ONE_CATALOG,
+    "DESC DATABASE": _ONE_CATALOG,
+    "DESC FUNCTION": "SHOW FUNCTIONS lists them; docs/functions.md describes them",
+    "DESC JOB": "penstock list, or GET /jobs/ID",
+    "DESCRIBE CATALOG": _ONE_CATALOG,
+    "DESCRIBE DATABASE": _ONE_CATALOG,
+    "DESCRIBE FUNCTION": "SHOW FUNCTIONS lists them; docs/functions.md describes them",
+    "DESCRIBE JOB": "penstock list, or GET /jobs/ID",
+    "DESCRIBE MODEL": "call the model in a Python function",
+    "DROP CATALOG": _ONE_CATALOG,
+    "DROP DATABASE": _ONE_CATALOG,
+    "DROP MATERIALIZED TABLE": _MATERIALIZED,
+    "DROP MODEL": "call the model in a Python function",
+    "EXECUTE PLAN": _PLANS,
+    "LOAD MODULE": _NO_MODULES,
+    "MERGE": _EXTERNAL,
+    "REMOVE JAR": _NO_JARS,
+    "REPLACE TABLE": "DROP TABLE IF EXISTS, then CREATE TABLE … AS",
+    "SHOW CREATE CATALOG": _ONE_CATALOG,
+    "SHOW CREATE MATERIALIZED TABLE": _MATERIALIZED,
+    "SHOW CREATE MODEL": "call the model in a Python function",
+    "SHOW JARS": _NO_JARS,
+    "SHOW JOBS": "penstock list",
+    "SHOW MATERIALIZED TABLES": _MATERIALIZED,
+    "SHOW MODELS": "call the model in a Python function",
+    "SHOW PARTITIONS": "look into the table's folder: partitions are not kept in a catalog",
+    "SHOW PROCEDURES": "there are no procedures",
+    "STOP JOB": "penstock stop ID, or penstock cancel ID",
+    "TRUNCATE": _EXTERNAL,
+    "UNLOAD MODULE": _NO_MODULES,
+    "UPDATE": _EXTERNAL,
+    "USE MODULES": _NO_MODULES,
+}
+
+#: What may stand behind ALTER TABLE t, and is refused.
+REFUSED_CHANGES: dict[str, str] = {
+    "ADD": _COLUMNS,
+    "DROP": _COLUMNS,
+    "MODIFY": _COLUMNS,
+    "COMPACT": _EXTERNAL,
+}
+
+
+def refused_words(words: list[str]) -> str | None:
+    """The refused statement that a text's first words begin, if one does."""
+    for length in range(min(5, len(words)), 0, -1):
+        if " ".join(words[:length]) in REFUSED:
+            return " ".join(words[:length])
+    return None
