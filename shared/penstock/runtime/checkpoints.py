@@ -96,9 +96,9 @@ class SnapshotWriter:
         base = self._confirmed if kind == "checkpoint" and self._incremental else None
         if base is not None and not _bears_delta(base):
             base = None
+        epoch = self._epochs.begin(0 if base is None else self._confirmed_epoch)
         if kind == "checkpoint":
-            self._begun[checkpoint_id] = _Begun(self._epochs.now, base)
-        self._epochs.since = 0 if base is None else self._confirmed_epoch
+            self._begun[checkpoint_id] = _Begun(epoch, base)
 
     def confirmed(self, checkpoint_id: int) -> None:
         """The checkpoint is complete: the next snapshots build on it. May be repeated."""

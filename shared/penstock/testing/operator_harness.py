@@ -57,20 +57,20 @@ class Subtask:
         self._ctx = ctx
         #: Snapshot objects of its chain, newest first; all but the last are deltas.
         self._links: list[StateLink] = []
+        self._since = 0
         operator.open(ctx, restored)
 
     def checkpoint(self) -> StateHandle:
         """A snapshot at this moment, on top of those before it; output due before the
         barrier is taken."""
         self._take(self.operator.prepare_checkpoint(1))
-        epochs, number = self._ctx.epochs, len(self._links) + 1
-        now = epochs.now
+        number = len(self._links) + 1
+        self._since = self._ctx.epochs.begin(self._since)
         data = write_snapshot(
             {"u": self.operator.snapshot(number).copied()},
             checkpoint_id=number,
             key_groups=self._ctx.key_groups,
         )
-        epochs.since = now
         self._links.insert(0, StateLink(checkpoint_id=number, inline=data, size_bytes=len(data)))
         return StateHandle(
             vertex_id="v", subtask_index=self._ctx.subtask_index, checkpoint_id=number, inline=data,

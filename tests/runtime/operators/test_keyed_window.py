@@ -98,7 +98,8 @@ def test_tumbling(kind: str) -> None:
     assert task.out[1].times.tolist() == [10 * S - 1_000] * 2
     task.finish()
     assert task.rows()[3:] == [("a", 10_000, 20_000, 4)]
-    assert all(not b.batch.num_rows for b in task.operator.snapshot(1).keyed.values())
+    snapshot = task.operator.snapshot(1)
+    assert not any(snapshot.block(name).batch.num_rows for name in snapshot.keyed)
 
 
 @KINDS
@@ -133,7 +134,8 @@ def test_sessions_merge(kind: str) -> None:
     assert task.rows()[1:] == [("a", 0, 13_000, 11)]
     task.finish()
     assert task.rows()[2:] == [("a", 30_000, 35_000, 4)]
-    assert all(not b.batch.num_rows for b in task.operator.snapshot(1).keyed.values())
+    snapshot = task.operator.snapshot(1)
+    assert not any(snapshot.block(name).batch.num_rows for name in snapshot.keyed)
 
 
 @KINDS

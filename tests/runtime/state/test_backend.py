@@ -12,7 +12,6 @@ import pytest
 from penstock.errors import SpecError, UnsupportedError
 from penstock.runtime.operator import OperatorSnapshot, RestoredState
 from penstock.runtime.state import snapshot as snap
-from penstock.runtime.state.restoring import SnapshotChain, SnapshotSet
 from penstock.runtime.state.backend import KeyedStateBackend
 from penstock.runtime.state.blocks import KeySpace
 from penstock.runtime.state.descriptors import (
@@ -24,6 +23,7 @@ from penstock.runtime.state.descriptors import (
     UpdateType,
     ValueStateDescriptor,
 )
+from penstock.runtime.state.restoring import SnapshotChain, SnapshotSet
 from penstock.runtime.state.states import Scope
 from penstock.runtime.state.values import make_row
 from penstock.types import logical as t
@@ -37,7 +37,7 @@ async def moved(
 ) -> None:
     """Through a real snapshot object into another backend."""
     data = snap.write_snapshot(
-        {"op": OperatorSnapshot(keyed=source.snapshot())}, checkpoint_id=1, key_groups=(0, 127)
+        {"op": OperatorSnapshot(keyed=source.snapshot()).copied()}, checkpoint_id=1, key_groups=(0, 127)
     )
     reader = await snap.SnapshotReader.of_bytes(data)
     restored = await SnapshotSet([SnapshotChain([reader])], 1).restore(
@@ -292,7 +292,7 @@ class TestTimeToLive:
             at(subject, 2)
             assert state.value() == 2
         backends.clock.now += 1_000
-        assert backend.snapshot()["value/v"].batch.num_rows == 0
+        assert OperatorSnapshot(keyed=backend.snapshot()).block("value/v").batch.num_rows == 0
 
     def test_reading_may_prolong(self, backends: Any) -> None:
         desc = ListStateDescriptor("l", INT)

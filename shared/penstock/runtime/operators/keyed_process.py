@@ -136,6 +136,7 @@ class KeyedProcessOperator(Operator):
             local_dir=ctx.local_dir,
             undo=spec.on_error != "fail",
             cache_entries=LEVELDB_CACHE_ENTRIES.read(ctx.config),
+            epochs=ctx.epochs,
         )
         self._broadcast = BroadcastStates(ctx.uid) if spec.kind == "broadcast-process" else None
         if restored is not None:

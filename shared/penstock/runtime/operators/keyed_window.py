@@ -73,6 +73,7 @@ class KeyedWindowOperator(Operator):
             local_dir=ctx.local_dir,
             undo=spec.on_error != "fail",
             cache_entries=LEVELDB_CACHE_ENTRIES.read(ctx.config),
+            epochs=ctx.epochs,
         )
         backend.timer_namespaces = True
         if restored is not None:

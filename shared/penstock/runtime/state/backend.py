@@ -12,10 +12,12 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from penstock.errors import InternalError, SpecError, UnsupportedError
 from penstock.runtime.state import blocks, states
+from penstock.runtime.state.epochs import Epochs
 from penstock.runtime.state.evolution import converter
 from penstock.runtime.state.timers import TimerQueue
 from penstock.types import logical as t
@@ -25,8 +27,9 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    from penstock.runtime.operator import KeyedBlock, RestoredState
+    from penstock.runtime.operator import KeyedBlock, PendingBlock, RestoredState
     from penstock.runtime.state.descriptors import StateDescriptor
+    from penstock.runtime.state.key_changes import KeyCut
 
 _BIGINT = t.BigIntType()
 EVENT_TIMERS, PROCESSING_TIMERS = "timer/event", "timer/processing"
@@ -51,14 +54,21 @@ class KeyedStateBackend(ABC):
     to be undone (``begin_record`` is implicit: ``commit`` or ``rollback`` ends a record)."""
 
     def __init__(
-        self, space: blocks.KeySpace, *, now_ms: Callable[[], int], uid: str, undo: bool = False
+        self,
+        space: blocks.KeySpace,
+        *,
+        now_ms: Callable[[], int],
+        uid: str,
+        undo: bool = False,
+        epochs: Epochs | None = None,
     ) -> None:
         self.space = space
         self.uid = uid
         self.scope = states.Scope()
         self.journal = states.Journal() if undo else None
-        self.event_timers = TimerQueue()
-        self.processing_timers = TimerQueue()
+        self.epochs = epochs or Epochs()
+        self.event_timers = TimerQueue(self.epochs)
+        self.processing_timers = TimerQueue(self.epochs)
         self._now_ms = now_ms
         self._registered: dict[str, Registered] = {}
         self._restored: dict[str, tuple[list[pa.RecordBatch], dict[str, Any]]] = {}
@@ -77,6 +87,8 @@ class KeyedStateBackend(ABC):
             table = states.TtlTable(table, desc.ttl, self._now_ms)
         scope = scope or self.scope
         match desc.kind:
+            case "value" if states.deep_copy(desc) is not None:
+                return states.ObjectState(table, scope)
             case "value":
                 return states.ValueState(table, scope)
             case "list":
@@ -119,8 +131,9 @@ class KeyedStateBackend(ABC):
         """An empty table (``states.Table``)."""
 
     @abstractmethod
-    def _rows(self, state: Registered) -> Iterable[tuple[Any, Any]]:
-        """All (key or (key, namespace), live value), in any order."""
+    def _rows(self, state: Registered) -> Iterator[tuple[Any, Any]]:
+        """All (key or (key, namespace), live value) of this moment, in any order; the table
+        may change while they are taken, and a key that does may come in any state."""
 
     @abstractmethod
     def _put_all(self, state: Registered, rows: Iterable[tuple[Any, Any]]) -> None:
@@ -137,73 +150,92 @@ class KeyedStateBackend(ABC):
 
     # -- snapshots -------------------------------------------------------------------------
 
-    def snapshot(self) -> dict[str, KeyedBlock]:
-        """All state and timers, as private arrays."""
-        out = {name: self._block(state) for name, state in self._registered.items()}
+    def snapshot(self) -> dict[str, KeyedBlock | PendingBlock]:
+        """All state and timers of this moment; nothing is copied yet."""
+        delta = self.epochs.since > 0
+        out: dict[str, KeyedBlock | PendingBlock] = {}
+        for name, state in self._registered.items():
+            out[name] = self._cut(state)
         for name, queue in (
             (EVENT_TIMERS, self.event_timers),
             (PROCESSING_TIMERS, self.processing_timers),
         ):
-            if len(queue):
-                out[name] = self._timer_block(queue)
+            out[name] = self._timer_cut(queue)
         for name, (batches, schema) in self._restored.items():
             if batches:
-                out[name] = blocks.regroup(self.space, batches, schema)
+                out[name] = blocks.regroup(self.space, batches, schema, delta=delta)
         return out
 
-    def _block(self, state: Registered) -> KeyedBlock:
-        desc = state.desc
-        keys: list[Any] = []
-        values: list[Any] = []
-        expires: list[int] = []
-        now = self._now_ms()
-        for key, live in self._rows(state):
-            if state.timed:
-                live, expiry = live
-                if expiry <= now:
-                    continue
-                expires.append(expiry)
-            keys.append(key)
-            values.append(live)
-        if desc.kind == "map":
-            return self._map_block(state, keys, values, expires)
-        fields = [("value", desc.stored_type, values)]
-        if state.timed:
-            fields.append(("expires_ms", _BIGINT, expires))
-        return self._make_block(state, keys, fields)
+    def _cut(self, state: Registered) -> KeyCut:
+        desc, table = state.desc, state.table
+        form = self._form(state)
+        make_rows = partial(self._map_rows if desc.kind == "map" else self._value_rows, state, form)
+        copy = states.deep_copy(desc) or states.shallow_copy(desc)
+        if copy is not None and state.timed:
+            inner = copy
+            copy = lambda pair: (inner(pair[0]), pair[1])  # noqa: E731
+        return table.changes.cut(
+            rows=partial(self._rows, state), copy=copy, make_rows=make_rows, assemble=form.block
+        )
 
-    def _map_block(self, state: Registered, keys: list, values: list, expires: list) -> KeyedBlock:
+    def _form(self, state: Registered) -> blocks.RowForm:
         desc: Any = state.desc
-        flat = [(key, k, v) for key, entries in zip(keys, values, strict=True) for k, v in entries.items()]
-        fields = [
-            ("map_key", desc.key_type, [k for _, k, _ in flat]),
-            ("value", desc.type, [v for _, _, v in flat]),
-        ]
+        schema: dict[str, Any] = {"kind": desc.kind}
+        if desc.kind == "map":
+            fields = [("map_key", desc.key_type), ("value", desc.type)]
+        else:
+            fields = [("value", desc.stored_type)]
         if state.timed:
-            repeated = [e for e, entries in zip(expires, values, strict=True) for _ in entries]
-            fields.append(("expires_ms", _BIGINT, repeated))
-        return self._make_block(state, [key for key, _, _ in flat], fields)
+            fields.append(("expires_ms", _BIGINT))
+            schema["ttl_ms"] = desc.ttl.ttl_ms
+        return blocks.RowForm(self.space, state.namespaced, tuple(fields), schema)
 
-    def _make_block(self, state: Registered, keys: list, fields: list) -> KeyedBlock:
-        schema: dict[str, Any] = {"kind": state.desc.kind}
-        if state.desc.ttl is not None:
-            schema["ttl_ms"] = state.desc.ttl.ttl_ms
-        namespaces = None
-        if state.namespaced:
-            namespaces = [namespace for _, namespace in keys]
-            keys = [key for key, _ in keys]
-        return blocks.make_block(self.space, keys, namespaces, fields, schema)
+    def _value_rows(
+        self, state: Registered, form: blocks.RowForm, keys: Sequence[Any], values: Sequence[Any]
+    ) -> pa.RecordBatch:
+        """Rows of (key, live value or None). Expired ones count as removed."""
+        removed = [value is None for value in values]
+        columns: list[Any] = [values]
+        if state.timed:
+            columns, removed = self._without_expired(values)
+        return form.rows(*_split(keys, state.namespaced), columns, removed)
 
-    def _timer_block(self, queue: TimerQueue) -> KeyedBlock:
-        pairs = list(queue.items())
-        times = [time for time, _ in pairs]
-        entries = [entry for _, entry in pairs]
-        namespaces = None
-        if self.timer_namespaces:
-            namespaces = [namespace for _, namespace in entries]
-            entries = [key for key, _ in entries]
-        schema = {"kind": "timer"}
-        return blocks.make_block(self.space, entries, namespaces, [("time", _BIGINT, times)], schema)
+    def _without_expired(self, values: Sequence[Any]) -> tuple[list[list[Any]], list[bool]]:
+        """([values, expiries], removed) of (value, expires ms) pairs."""
+        now = self._now_ms()
+        removed = [pair is None or pair[1] <= now for pair in values]
+        pairs = [(None, 0) if gone else pair for pair, gone in zip(values, removed, strict=True)]
+        return [[value for value, _ in pairs], [expires for _, expires in pairs]], removed
+
+    def _map_rows(
+        self, state: Registered, form: blocks.RowForm, keys: Sequence[Any], values: Sequence[Any]
+    ) -> pa.RecordBatch:
+        """A row an entry; a map that is gone is one row, removed."""
+        expires: list[Any] = [0] * len(keys)
+        if state.timed:
+            (values, expires), _ = self._without_expired(values)
+        flat: list[tuple[Any, ...]] = []
+        for key, entries, expiry in zip(keys, values, expires, strict=True):
+            if entries:
+                flat += [(key, k, v, expiry, False) for k, v in entries.items()]
+            else:
+                flat.append((key, None, None, 0, True))
+        columns = list(map(list, zip(*flat, strict=True))) if flat else [[], [], [], [], []]
+        fields = columns[1:4] if state.timed else columns[1:3]
+        return form.rows(*_split(columns[0], state.namespaced), fields, columns[4])
+
+    def _timer_cut(self, queue: TimerQueue) -> KeyCut:
+        form = blocks.RowForm(
+            self.space, self.timer_namespaces, (("time", _BIGINT),), {"kind": "timer"}, ("time",)
+        )
+
+        def make_rows(pairs: Sequence[Any], registered: Sequence[Any]) -> pa.RecordBatch:
+            entries = [entry for _, entry in pairs]
+            removed = [known is None for known in registered]
+            columns = [[time for time, _ in pairs]]
+            return form.rows(*_split(entries, self.timer_namespaces), columns, removed)
+
+        return queue.changes.cut(rows=queue.pairs, copy=None, make_rows=make_rows, assemble=form.block)
 
     #: Timer entries are (key, namespace); set by window operators.
     timer_namespaces = False
@@ -291,6 +323,13 @@ class KeyedStateBackend(ABC):
         return f"state '{name}' of operator '{self.uid}'"
 
 
+def _split(keys: Sequence[Any], namespaced: bool) -> tuple[Sequence[Any], Sequence[Any]]:
+    """(keys, namespaces) of keys that may carry one."""
+    if not namespaced:
+        return keys, ()
+    return [key for key, _ in keys], [namespace for _, namespace in keys]
+
+
 def make_backend(
     kind: str,
     space: blocks.KeySpace,
@@ -300,15 +339,18 @@ def make_backend(
     local_dir: Any = None,
     undo: bool = False,
     cache_entries: int | None = None,
+    epochs: Epochs | None = None,
 ) -> KeyedStateBackend:
-    """``kind``: ``hashmap`` or ``leveldb`` (files in ``local_dir``)."""
+    """``kind``: ``hashmap`` or ``leveldb`` (files in ``local_dir``). ``epochs``: the task's."""
     if kind == "hashmap":
         from penstock.runtime.state.hashmap import HashMapStateBackend
 
-        return HashMapStateBackend(space, now_ms=now_ms, uid=uid, undo=undo)
+        return HashMapStateBackend(space, now_ms=now_ms, uid=uid, undo=undo, epochs=epochs)
     if kind == "leveldb":
         from penstock.runtime.state.leveldb import LevelDBStateBackend
 
         limit = {} if cache_entries is None else {"cache_entries": cache_entries}
-        return LevelDBStateBackend(space, local_dir, now_ms=now_ms, uid=uid, undo=undo, **limit)
+        return LevelDBStateBackend(
+            space, local_dir, now_ms=now_ms, uid=uid, undo=undo, epochs=epochs, **limit
+        )
     raise SpecError("unknown state backend", expected="hashmap | leveldb", got=repr(kind))

@@ -11,6 +11,8 @@ import pyarrow as pa
 
 from penstock.errors import SpecError
 from penstock.runtime.kernels.hashing import hash_columns, key_groups
+from penstock.runtime.kernels.key_index import KeyIndex
+from penstock.runtime.kernels.sorting import stable_argsort
 from penstock.runtime.operator import KeyedBlock
 from penstock.runtime.state.values import from_python, to_python, tuples
 from penstock.types import logical as t
@@ -54,34 +56,117 @@ def decode_namespace(data: bytes) -> tuple[int, int]:
     return _WINDOW.unpack(data)  # type: ignore[return-value]
 
 
-def make_block(
-    space: KeySpace,
-    keys: Sequence[Any],
-    namespaces: Sequence[tuple[int, int]] | None,
-    fields: Sequence[tuple[str, t.LogicalType, Sequence[Any]]],
-    schema: Mapping[str, Any],
-) -> KeyedBlock:
-    """Columns ``key0 …``, ``namespace`` (if given), then ``fields``, sorted by key group."""
-    key_columns = space.columns(keys)
-    groups = space.groups(key_columns) if keys else np.zeros(0, np.int32)
-    named = [(f"key{i}", c) for i, c in enumerate(key_columns)]
-    if namespaces is not None:
-        binary = t.BinaryType(NAMESPACE_BYTES)
-        named.append(("namespace", from_python(binary, [encode_namespace(n) for n in namespaces])))
-    named += [(name, from_python(type_, values)) for name, type_, values in fields]
+#: The last column of rows whose key may have been removed (in deltas).
+REMOVED_COLUMN = "__removed"
+
+
+@dataclass(frozen=True, slots=True)
+class RowForm:
+    """What the rows of one state look like. ``fields``: (name, type) behind key and
+    namespace; ``identity``: of those the fields that tell a row's entry apart (a timer's
+    time); ``schema``: more for the snapshot's schema."""
+
+    space: KeySpace
+    namespaced: bool
+    fields: tuple[tuple[str, t.LogicalType], ...]
+    schema: Mapping[str, Any]
+    identity: tuple[str, ...] = ()
+
+    def rows(
+        self,
+        keys: Sequence[Any],
+        namespaces: Sequence[tuple[int, int]],
+        values: Sequence[Sequence[Any]],
+        removed: Sequence[bool],
+    ) -> pa.RecordBatch:
+        """Columns ``key0 …``, ``namespace`` (if there is one), the fields, ``__removed``."""
+        named = [(f"key{i}", c) for i, c in enumerate(self.space.columns(keys))]
+        if self.namespaced:
+            binary = t.BinaryType(NAMESPACE_BYTES)
+            named.append(("namespace", from_python(binary, [encode_namespace(n) for n in namespaces])))
+        for (name, type_), column in zip(self.fields, values, strict=True):
+            named.append((name, from_python(type_, column)))
+        arrays = [c.to_arrow() for _, c in named]
+        return pa.RecordBatch.from_arrays(
+            [*arrays, pa.array(removed, pa.bool_())], names=[*(n for n, _ in named), REMOVED_COLUMN]
+        )
+
+    def block(
+        self, pieces: Sequence[pa.RecordBatch], aside: Sequence[pa.RecordBatch], delta: bool
+    ) -> KeyedBlock:
+        """All rows, in key-group order; what was put aside replaces what was copied."""
+        schema = self.described()
+        batch = _joined(pieces)
+        if aside:
+            first = _joined(aside)
+            batch = _joined([without_keys(batch, [first], schema), first])
+        if not delta:
+            batch = without_removed(batch)
+        out = in_group_order(self.space, batch, schema)
+        out.identity, out.delta = "key", delta
+        return out
+
+    def described(self) -> dict[str, Any]:
+        names = [*(f"key{i}" for i in range(len(self.space.types))), *(["namespace"] * self.namespaced)]
+        return {
+            "keys": [str(x) for x in self.space.types],
+            "key_types": [t.type_to_json(x) for x in self.space.types],
+            "columns": {name: str(type_) for name, type_ in self.fields},
+            "types": {name: t.type_to_json(type_) for name, type_ in self.fields},
+            "identity": [*names, *self.identity],
+            **self.schema,
+        }
+
+
+def without_keys(
+    rows: pa.RecordBatch, newer: Sequence[pa.RecordBatch], schema: Mapping[str, Any]
+) -> pa.RecordBatch:
+    """The rows whose identity does not occur in ``newer``."""
+    if not rows.num_rows or not any(b.num_rows for b in newer):
+        return rows
+    types = _identity_types(schema)
+    index = KeyIndex(types)
+    for batch in newer:
+        index.upsert(_identity(batch, types), batch.num_rows)
+    kept = index.lookup(_identity(rows, types), rows.num_rows) < 0
+    return rows if kept.all() else rows.take(pa.array(np.flatnonzero(kept)))
+
+
+def without_removed(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """The rows that are not marked as removed, without the marks."""
+    if REMOVED_COLUMN not in batch.schema.names:
+        return batch
+    removed = batch.column(REMOVED_COLUMN).to_numpy(zero_copy_only=False)
+    rows = batch.drop_columns([REMOVED_COLUMN])
+    return rows if not removed.any() else rows.take(pa.array(np.flatnonzero(~removed)))
+
+
+def _identity_types(schema: Mapping[str, Any]) -> list[t.LogicalType]:
+    types = [t.type_from_json(x).with_nullable(True) for x in schema["key_types"]]
+    for name in schema["identity"][len(types) :]:
+        binary = name == "namespace"
+        type_ = t.BinaryType(NAMESPACE_BYTES) if binary else t.type_from_json(schema["types"][name])
+        types.append(type_.with_nullable(True))
+    return types
+
+
+def _identity(batch: pa.RecordBatch, types: Sequence[t.LogicalType]) -> list[Column]:
+    """The leading columns, in which identity stands."""
+    return [Column.from_arrow(type_, batch.column(i)) for i, type_ in enumerate(types)]
+
+
+def _joined(batches: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
+    return batches[0] if len(batches) == 1 else pa.concat_batches(batches)
+
+
+def in_group_order(space: KeySpace, batch: pa.RecordBatch, schema: dict[str, Any]) -> KeyedBlock:
+    types = [t.type_from_json(x) for x in schema["key_types"]]
+    columns = [Column.from_arrow(type_, batch.column(i)) for i, type_ in enumerate(types)]
+    groups = space.groups(columns)
     if len(groups) > 1 and (np.diff(groups) < 0).any():
-        order = np.argsort(groups, kind="stable")
-        groups = groups[order]
-        named = [(name, column.take(order)) for name, column in named]
-    batch = pa.RecordBatch.from_arrays([c.to_arrow() for _, c in named], names=[n for n, _ in named])
-    described = {
-        "keys": [str(x) for x in space.types],
-        "key_types": [t.type_to_json(x) for x in space.types],
-        "columns": {name: str(type_) for name, type_, _ in fields},
-        "types": {name: t.type_to_json(type_) for name, type_, _ in fields},
-        **schema,
-    }
-    return KeyedBlock(batch, groups, described)
+        order = stable_argsort(groups)
+        batch, groups = batch.take(pa.array(order)), groups[order]
+    return KeyedBlock(batch, groups, schema)
 
 
 def read_keys(space: KeySpace, batch: pa.RecordBatch, schema: Mapping[str, Any], where: str) -> list[Any]:
@@ -112,11 +197,11 @@ def read_field(
     return type_, to_python(Column.from_arrow(type_, batch.column(name)))
 
 
-def regroup(space: KeySpace, batches: Sequence[pa.RecordBatch], schema: dict[str, Any]) -> KeyedBlock:
-    """Restored rows that nobody claimed, for the next snapshot unchanged."""
-    batch = pa.Table.from_batches(batches).combine_chunks().to_batches()[0]
-    types = [t.type_from_json(x) for x in schema["key_types"]]
-    columns = [Column.from_arrow(type_, batch.column(i)) for i, type_ in enumerate(types)]
-    groups = space.groups(columns)
-    order = np.argsort(groups, kind="stable")
-    return KeyedBlock(batch.take(pa.array(order)), groups[order], schema)
+def regroup(
+    space: KeySpace, batches: Sequence[pa.RecordBatch], schema: dict[str, Any], *, delta: bool
+) -> KeyedBlock:
+    """Restored rows that nobody claimed, for the next snapshot unchanged; in a delta none."""
+    batch = _joined(batches)
+    out = in_group_order(space, batch.slice(0, 0) if delta else batch, schema)
+    out.identity, out.delta = "key", delta
+    return out

@@ -7,11 +7,19 @@ from dataclasses import dataclass
 
 @dataclass(slots=True)
 class Epochs:
-    """``now``: the epoch of writes; ``since``: the next snapshot holds what was written
-    after that epoch (0: everything). An epoch ends with every cut of a table."""
+    """``now``: the epoch of writes; an epoch ends with every cut of a table. ``since``: the
+    snapshot that is being taken holds what was written after that epoch (0: everything);
+    ``upto``: and nothing later than this one."""
 
     now: int = 1
     since: int = 0
+    upto: int = 0
+
+    def begin(self, since: int) -> int:
+        """A barrier: the cuts that follow belong to one snapshot. Returns its ``upto``,
+        which is ``since`` for one that builds on it."""
+        self.since, self.upto = since, self.now
+        return self.upto
 
     def end(self) -> int:
         """Close the running epoch and return it."""

@@ -8,6 +8,7 @@ a restore fills them anew.
 
 from __future__ import annotations
 
+import itertools
 import struct
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,12 +17,14 @@ from penstock.errors import UnsupportedError
 from penstock.runtime.state.backend import KeyedStateBackend, Registered
 from penstock.runtime.state.blocks import NAMESPACE_BYTES, KeySpace, decode_namespace, encode_namespace
 from penstock.runtime.state.codec import codec, tuple_codec
+from penstock.runtime.state.key_changes import KeyChanges
 from penstock.types.logical import RawType
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from penstock.runtime.state.descriptors import StateDescriptor
+    from penstock.runtime.state.epochs import Epochs
 
 _PREFIX = struct.Struct(">HH")
 _EXPIRES = struct.Struct("<q")
@@ -34,11 +37,12 @@ _RESTORE_ROWS = 10_000
 class CachedTable(dict):
     """The young generation of one state's cache; None stands for "known to be absent"."""
 
-    __slots__ = ("dirty", "load", "old")
+    __slots__ = ("changes", "dirty", "load", "old")
 
-    def __init__(self, load: Callable[[Any], Any]) -> None:
+    def __init__(self, load: Callable[[Any], Any], epochs: Epochs) -> None:
         super().__init__()
         self.load = load
+        self.changes = KeyChanges(epochs, self.peek)
         self.old: dict[Any, Any] = {}
         self.dirty: set[Any] = set()
 
@@ -50,14 +54,24 @@ class CachedTable(dict):
         return value
 
     def __setitem__(self, key: Any, value: Any) -> None:
+        self.changes.note(key)
         dict.__setitem__(self, key, value)
         self.dirty.add(key)
 
     def remove(self, key: Any) -> None:
         self[key] = None
+        self.changes.removed(key)
 
     def touch(self, key: Any) -> None:
+        self.changes.note(key)
         self.dirty.add(key)
+
+    def peek(self, key: Any) -> Any:
+        """The value, without a place in the cache."""
+        if key in self:
+            return dict.__getitem__(self, key)
+        value = self.old.get(key, _ABSENT)
+        return self.load(key) if value is _ABSENT else value
 
     def current(self, key: Any) -> Any:
         """The value of a dirty key, whichever generation it is in."""
@@ -80,9 +94,10 @@ class LevelDBStateBackend(KeyedStateBackend):
         now_ms: Callable[[], int],
         uid: str,
         undo: bool = False,
+        epochs: Epochs | None = None,
         cache_entries: int = DEFAULT_CACHE_ENTRIES,
     ) -> None:
-        super().__init__(space, now_ms=now_ms, uid=uid, undo=undo)
+        super().__init__(space, now_ms=now_ms, uid=uid, undo=undo, epochs=epochs)
         if any(isinstance(type_, RawType) for type_ in space.types):
             # Two pickles of equal values may differ: they would be two keys.
             raise UnsupportedError(
@@ -132,7 +147,7 @@ class LevelDBStateBackend(KeyedStateBackend):
             data = get(self._row_key(state_id, namespaced, key))
             return None if data is None else decode(data)
 
-        return CachedTable(load)
+        return CachedTable(load, self.epochs)
 
     def _row_key(self, state_id: int, namespaced: bool, key: Any, group: int | None = None) -> bytes:
         user_key, namespace = key if namespaced else (key, None)
@@ -194,13 +209,21 @@ class LevelDBStateBackend(KeyedStateBackend):
     # -- whole states -----------------------------------------------------------------------------
 
     def _rows(self, state: Registered) -> Iterator[tuple[Any, Any]]:
-        self._write_back()
+        """What LevelDB holds now, then what only the cache knows."""
+        table = state.table
+        dirty = set(table.dirty)
+        return itertools.chain(
+            (row for row in self._stored_rows(state, self._db.snapshot()) if row[0] not in dirty),
+            ((key, table.peek(key)) for key in dirty),
+        )
+
+    def _stored_rows(self, state: Registered, stored: Any) -> Iterator[tuple[Any, Any]]:
         state_id = self._ids[state.desc.state_name]
         decode_value = self._codecs[state_id][1]
         decode_key = self._key_codec.decode
         for group in range(self.space.max_parallelism):
             prefix = _PREFIX.pack(group, state_id)
-            for row_key, data in self._db.iterator(prefix=prefix, include_value=True, fill_cache=False):
+            for row_key, data in stored.iterator(prefix=prefix, include_value=True, fill_cache=False):
                 key_bytes = row_key[_PREFIX.size :]
                 if state.namespaced:
                     key = decode_key(key_bytes[:-NAMESPACE_BYTES])
@@ -208,11 +231,13 @@ class LevelDBStateBackend(KeyedStateBackend):
                     yield (key, namespace), decode_value(data)
                 else:
                     yield decode_key(key_bytes), decode_value(data)
+        stored.close()
 
     def _put_all(self, state: Registered, rows: Iterable[tuple[Any, Any]]) -> None:
         state_id = self._ids[state.desc.state_name]
         encode = self._codecs[state_id][0]
         rows = list(rows)
+        state.table.changes.changed.update(dict.fromkeys((key for key, _ in rows), True))
         for at in range(0, len(rows), _RESTORE_ROWS):
             part = rows[at : at + _RESTORE_ROWS]
             user_keys = [k[0] for k, _ in part] if state.namespaced else [k for k, _ in part]

@@ -2,7 +2,7 @@
 
 A chain is the object of a checkpoint and what it builds on, newest first. Of a state whose
 rows are known by slot, a row counts unless a newer object touched its slot; of one known
-by key, all rows are handed on in order of age, and the newest of a key counts.
+by key, the rows of a key in the newest object that knows the key.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ import pyarrow as pa
 from penstock.errors import InternalError, SnapshotError
 from penstock.runtime.kernels.keyed_state import SLOT_COLUMN
 from penstock.runtime.operator import RestoredState
+from penstock.runtime.state.blocks import without_keys, without_removed
 from penstock.runtime.state.snapshot import SnapshotReader, StateInfo, corrupt
 
 if TYPE_CHECKING:
@@ -49,8 +50,10 @@ class SnapshotChain:
         appended comes back in order."""
         links = self._links(uid, name)
         fetched = await asyncio.gather(*(reader.keyed(uid, state, key_groups) for reader, state in links))
-        if links[0][1].identity != "slot":
-            return [batch for batches in reversed(fetched) for batch in batches]
+        if links[0][1].identity == "key":
+            return _newest_of_each_key(links[0][1], fetched)
+        if not links[0][1].identity:
+            return fetched[0]
         kept: list[list[pa.RecordBatch]] = []
         touched: list[np.ndarray] = []
         for batches, (reader, state) in zip(fetched, links, strict=True):
@@ -73,6 +76,17 @@ class SnapshotChain:
         raise corrupt(
             self.readers[-1].name, f"state '{name}' of operator '{uid}'", "a whole state", "only deltas to it"
         )
+
+
+def _newest_of_each_key(state: StateInfo, links: Sequence[Sequence[pa.RecordBatch]]) -> list[pa.RecordBatch]:
+    """``links``: rows of each object of a chain, newest first. A key in a newer one hides
+    all its rows in the older ones."""
+    out: list[pa.RecordBatch] = []
+    newer: list[pa.RecordBatch] = []
+    for batches in links:
+        out += [without_removed(without_keys(batch, newer, state.schema)) for batch in batches]
+        newer += batches
+    return [batch for batch in out if batch.num_rows]
 
 
 def _untouched(batch: pa.RecordBatch, touched: np.ndarray | None) -> pa.RecordBatch:

@@ -2,7 +2,8 @@
 
 They read ``scope.key`` and a table; they know no backend. A table gives None for an
 absent key, ``table[key] = value`` replaces, ``remove`` forgets, ``touch`` says that the
-live value was changed in place. Undo and time to live are layers over a table.
+live value is about to change in place. ``changes`` hears of a key before it is set. Undo
+and time to live are layers over a table.
 """
 
 from __future__ import annotations
@@ -16,11 +17,14 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
 
     from penstock.runtime.state.descriptors import StateDescriptor, StateTtlConfig
+    from penstock.runtime.state.key_changes import KeyChanges
 
 
 class Table(Protocol):
     """One state's live values, by key, or by (key, namespace) where it is namespaced."""
 
+    @property
+    def changes(self) -> KeyChanges: ...
     def __getitem__(self, key: Any) -> Any: ...
     def __setitem__(self, key: Any, value: Any) -> None: ...
     def remove(self, key: Any) -> None: ...
@@ -72,16 +76,14 @@ class JournaledTable:
 
     __slots__ = ("_copy", "_journal", "_table")
 
+    @property
+    def changes(self) -> KeyChanges:
+        return self._table.changes
+
     def __init__(self, table: Table, journal: Journal, desc: StateDescriptor) -> None:
         self._table = table
         self._journal = journal
-        mutable = (t.RawType, t.ArrayType, t.MapType, t.MultisetType)
-        deep = isinstance(desc.type, (*mutable, t.RowType))
-        self._copy: Callable[[Any], Any] | None = None
-        if deep:
-            self._copy = copy.deepcopy
-        elif isinstance(desc.stored_type, mutable):
-            self._copy = copy.copy
+        self._copy = deep_copy(desc) or shallow_copy(desc)
 
     def _save(self, key: Any) -> Any:
         table = self._table
@@ -95,6 +97,7 @@ class JournaledTable:
                 if old is None:
                     table.remove(key)
                 else:
+                    table.changes.note(key)
                     table[key] = old
 
             self._journal.add(undo)
@@ -105,6 +108,7 @@ class JournaledTable:
 
     def __setitem__(self, key: Any, value: Any) -> None:
         self._save(key)
+        self._table.changes.note(key)
         self._table[key] = value
 
     def remove(self, key: Any) -> None:
@@ -119,6 +123,10 @@ class TtlTable:
     """Live values are (value, expires ms); an expired one is removed when it is met."""
 
     __slots__ = ("_now_ms", "_on_read", "_table", "_ttl_ms")
+
+    @property
+    def changes(self) -> KeyChanges:
+        return self._table.changes
 
     def __init__(self, table: Table, config: StateTtlConfig, now_ms: Callable[[], int]) -> None:
         self._table = table
@@ -135,10 +143,12 @@ class TtlTable:
             self._table.remove(key)
             return None
         if self._on_read:
+            self.changes.note(key)
             self._table[key] = (pair[0], now + self._ttl_ms)
         return pair[0]
 
     def __setitem__(self, key: Any, value: Any) -> None:
+        self.changes.note(key)
         self._table[key] = (value, self._now_ms() + self._ttl_ms)
 
     def remove(self, key: Any) -> None:
@@ -147,7 +157,21 @@ class TtlTable:
     def touch(self, key: Any) -> None:
         pair = self._table[key]
         if pair is not None:
+            self.changes.note(key)
             self._table[key] = (pair[0], self._now_ms() + self._ttl_ms)
+
+
+_MUTABLE = (t.RawType, t.ArrayType, t.MapType, t.MultisetType)
+
+
+def deep_copy(desc: StateDescriptor) -> Callable[[Any], Any] | None:
+    """How to copy what a state holds, where user code may change it in place."""
+    return copy.deepcopy if isinstance(desc.type, (*_MUTABLE, t.RowType)) else None
+
+
+def shallow_copy(desc: StateDescriptor) -> Callable[[Any], Any] | None:
+    """The same where only our own list or map around plain values changes."""
+    return copy.copy if isinstance(desc.stored_type, _MUTABLE) else None
 
 
 # -- what the user holds ---------------------------------------------------------------------------
@@ -175,10 +199,27 @@ class ValueState(State):
 
     def update(self, value: Any) -> None:
         """Set it; None clears it."""
+        table, key = self._table, self._scope.key
         if value is None:
-            self._table.remove(self._scope.key)
-        else:
-            self._table[self._scope.key] = value
+            table.remove(key)
+            return
+        changes = table.changes
+        if key not in changes.changed:
+            changes.first_change(key)
+        table[key] = value
+
+
+class ObjectState(ValueState):
+    """A value of a type that user code may change in place between ``value`` and ``update``."""
+
+    __slots__ = ()
+
+    def value(self) -> Any:
+        """The current key's value, None when there is none."""
+        table, key = self._table, self._scope.key
+        if table.changes.cuts:
+            table.changes.note(key)
+        return table[key]
 
 
 class ListState(State):
@@ -193,28 +234,30 @@ class ListState(State):
         return iter(self.get())
 
     def add(self, value: Any) -> None:
-        key = self._scope.key
-        items = self._table[key]
+        table, key = self._table, self._scope.key
+        items = table[key]
+        table.touch(key)
         if items is None:
-            self._table[key] = [value]
+            table[key] = [value]
         else:
             items.append(value)
-            self._table.touch(key)
 
     def add_all(self, values: Iterable[Any]) -> None:
         values = list(values)
         key = self._scope.key
         items = self._table[key]
         if items is not None:
-            items.extend(values)
             self._table.touch(key)
+            items.extend(values)
         elif values:
+            self._table.changes.note(key)
             self._table[key] = values
 
     def update(self, values: Iterable[Any]) -> None:
         """Replace all items."""
         values = list(values)
         if values:
+            self._table.changes.note(self._scope.key)
             self._table[self._scope.key] = values
         else:
             self.clear()
@@ -230,13 +273,13 @@ class MapState(State):
         return None if entries is None else entries.get(key)
 
     def put(self, key: Any, value: Any) -> None:
-        scope = self._scope.key
-        entries = self._table[scope]
+        table, scope = self._table, self._scope.key
+        entries = table[scope]
+        table.touch(scope)
         if entries is None:
-            self._table[scope] = {key: value}
+            table[scope] = {key: value}
         else:
             entries[key] = value
-            self._table.touch(scope)
 
     def put_all(self, entries: Mapping[Any, Any]) -> None:
         for key, value in entries.items():
@@ -247,9 +290,9 @@ class MapState(State):
         entries = self._table[scope]
         if entries is None or key not in entries:
             return
-        del entries[key]
-        if entries:
+        if len(entries) > 1:
             self._table.touch(scope)
+            del entries[key]
         else:
             self._table.remove(scope)
 
@@ -290,9 +333,10 @@ class ReducingState(State):
         return self._table[self._scope.key]
 
     def add(self, value: Any) -> None:
-        key = self._scope.key
-        old = self._table[key]
-        self._table[key] = value if old is None else self._reduce(old, value)
+        table, key = self._table, self._scope.key
+        table.changes.note(key)  # before the user's code, which may change the old value
+        old = table[key]
+        table[key] = value if old is None else self._reduce(old, value)
 
 
 class AggregatingState(State):
@@ -307,8 +351,9 @@ class AggregatingState(State):
         return None if accumulator is None else self._aggregate.get_result(accumulator)
 
     def add(self, value: Any) -> None:
-        key = self._scope.key
-        accumulator = self._table[key]
+        table, key = self._table, self._scope.key
+        table.changes.note(key)
+        accumulator = table[key]
         if accumulator is None:
             accumulator = self._aggregate.create_accumulator()
-        self._table[key] = self._aggregate.add(value, accumulator)
+        table[key] = self._aggregate.add(value, accumulator)

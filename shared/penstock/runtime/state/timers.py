@@ -5,10 +5,16 @@ from __future__ import annotations
 import heapq
 from typing import TYPE_CHECKING, Any
 
+from penstock.runtime.state.epochs import Epochs
+from penstock.runtime.state.key_changes import KeyChanges
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from penstock.runtime.state.states import Journal
+
+
+_NONE: Any = object()
 
 
 class _Many(dict):
@@ -20,9 +26,11 @@ class TimerQueue:
 
     A heap of distinct times and, per time, its one entry or a set of them: registering and
     deleting are O(1) for a known time. Deleted times stay in the heap until they come up.
+    ``changes``: of (time, entry).
     """
 
-    def __init__(self) -> None:
+    def __init__(self, epochs: Epochs | None = None) -> None:
+        self.changes = KeyChanges(epochs or Epochs(), self.known)
         self._heap: list[int] = []
         self._entries: dict[int, Any] = {}
         self._count = 0
@@ -41,6 +49,9 @@ class TimerQueue:
     def register(self, time: int, entry: Any, journal: Journal | None = None) -> bool:
         """False when it was registered already."""
         entries = self._entries
+        if self.known((time, entry)):
+            return False
+        self.changes.note((time, entry))
         if time not in entries:
             # The heap may still hold a time whose entries were all deleted: harmless twice.
             heapq.heappush(self._heap, time)
@@ -48,12 +59,8 @@ class TimerQueue:
         else:
             known = entries[time]
             if type(known) is _Many:
-                if entry in known:
-                    return False
                 known[entry] = None
             else:
-                if known == entry:
-                    return False
                 entries[time] = _Many({known: None, entry: None})
         self._count += 1
         if journal is not None:
@@ -63,20 +70,18 @@ class TimerQueue:
     def delete(self, time: int, entry: Any, journal: Journal | None = None) -> None:
         """Nothing happens when it is not registered."""
         entries = self._entries
-        if time not in entries:
+        if not self.known((time, entry)):
             return
+        self.changes.note((time, entry))
         known = entries[time]
         if type(known) is _Many:
-            if entry not in known:
-                return
             del known[entry]
             if not known:
                 del entries[time]
-        elif known == entry:
-            del entries[time]
         else:
-            return
+            del entries[time]
         self._count -= 1
+        self.changes.removed((time, entry))
         if journal is not None:
             journal.add(lambda: self.register(time, entry))
 
@@ -87,27 +92,28 @@ class TimerQueue:
             known = self._entries[time]
             waiting = _in_order(known) if type(known) is _Many else [known]
             for entry in waiting:
-                if not self._registered(time, entry):
+                if not self.known((time, entry)):
                     continue  # an earlier timer of this moment deleted it
                 self.delete(time, entry)
                 yield time, entry
                 if self._heap and self._heap[0] < time:
                     break
 
-    def _registered(self, time: int, entry: Any) -> bool:
+    def known(self, pair: tuple[int, Any]) -> bool | None:
+        """True when this (time, entry) is registered, else None."""
+        time, entry = pair
         if time not in self._entries:
-            return False
+            return None
         known = self._entries[time]
-        return entry in known if type(known) is _Many else known == entry
+        return (entry in known if type(known) is _Many else known == entry) or None
 
-    def items(self) -> Iterator[tuple[int, Any]]:
-        """(time, entry) of all, unordered."""
-        for time, known in self._entries.items():
-            if type(known) is _Many:
-                for entry in known:
-                    yield time, entry
-            else:
-                yield time, known
+    def pairs(self) -> Iterator[tuple[tuple[int, Any], bool]]:
+        """((time, entry), True) of all timers of this moment, while they may change."""
+        for time in list(self._entries):
+            known = self._entries.get(time, _NONE)
+            for entry in list(known) if type(known) is _Many else [known]:
+                if entry is not _NONE:
+                    yield (time, entry), True
 
 
 def _in_order(entries: Any) -> list[Any]:
