@@ -186,6 +186,14 @@ def outside(fault: Fault) -> None:
     fault.later(heal)
 
 
+def power_loss(fault: Fault) -> None:
+    """Everything stops at once, and the shared disk loses what was not synced."""
+    scenario = fault.scenario
+    for process in list(scenario.cluster.services.values()):
+        scenario.world.kill(process)
+    scenario.disk.power_fails()
+
+
 ACTIONS = {
     "kill": kill,
     "terminate": terminate,
@@ -200,6 +208,7 @@ ACTIONS = {
     "data-cut": data_cut,
     "data-stalled": data_stalled,
     "outside": outside,
+    "power-loss": power_loss,
 }
 
 

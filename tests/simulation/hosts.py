@@ -9,10 +9,12 @@ import os
 import signal
 import socket
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+import penstock.connectors.filesystem.sink
+import penstock.runtime.checkpoints
 import penstock.runtime.network.hub
 import penstock.runtime.slot
 import services.taskmanager.data_port
@@ -24,6 +26,7 @@ from penstock.testing.simulation import (
     Listener,
     PacketChannel,
     Process,
+    SimDisk,
     SimSocket,
     World,
     socket_pair,
@@ -166,8 +169,12 @@ class _NoCollector:
 
 
 @contextlib.contextmanager
-def simulated_hosts(world: World, store_of: Callable[[Process], Any]) -> Iterator[Hosts]:
-    """For the time of the block, task managers and slots live on simulated hosts."""
+def simulated_hosts(
+    world: World, store_of: Callable[[Process], Any], disk: SimDisk, limits: Mapping[str, int]
+) -> Iterator[Hosts]:
+    """For the time of the block, task managers and slots live on simulated hosts.
+    ``limits``: constants of ``runtime.checkpoints`` that make small states behave as large
+    ones do."""
     with tempfile.TemporaryDirectory(prefix="penstock-sim-") as folder:
         hosts = Hosts(world, store_of, Path(folder))
         by_pid = {}
@@ -217,6 +224,8 @@ def simulated_hosts(world: World, store_of: Callable[[Process], Any]) -> Iterato
             (slot, "socket", _Namespace(socket, recv_fds=recv_fds, socket=lambda fileno: fileno)),
             (slot, "print", no_dump),
             (penstock.runtime.network.hub, "open_socket", hosts.dial),
+            (penstock.connectors.filesystem.sink, "open_files", lambda path, _: (disk, path)),
+            *((penstock.runtime.checkpoints, name, value) for name, value in limits.items()),
             (tm.slot, "os", _Namespace(os, pidfd_open=pidfd_open, close=no_dump)),
             (tm.slot, "signal", _Namespace(signal, pidfd_send_signal=pidfd_send_signal)),
             (tm.slot, "send_packet", send_packet),

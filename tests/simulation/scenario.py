@@ -6,21 +6,24 @@ import asyncio
 import contextlib
 import functools
 import gc
+import json
 import logging
 import random
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 
-from penstock.testing.simulation import Process, Violation, World, virtual_time
+from penstock.testing.simulation import Process, SimDisk, Violation, World, virtual_time
 from penstock.testing.simulation.world import line
+from penstock.types.batch import RowKind
 from tests.simulation import faults, workloads
 from tests.simulation.cluster import Client, Cluster, LogRecords
 from tests.simulation.connector import Outside
 from tests.simulation.hosts import Hosts, simulated_hosts
 from tests.simulation.watch import Watch
-from tests.simulation.workloads import Row, Workload, check_sink, difference, final_rows
+from tests.simulation.workloads import Change, Row, Workload, check_sink, difference, final_rows
 
 #: A job that is not over by then never will be (virtual seconds).
 LIMIT_S = 120.0
@@ -54,6 +57,7 @@ class Scenario:
         self.chance = chance
         self.outside = Outside(world, workload.sources)
         self.cluster = Cluster(world, workload.cluster)
+        self.disk = SimDisk(world)
         self.watch = Watch(self)
         self.hosts: Hosts
         self.over = False
@@ -96,14 +100,32 @@ class Scenario:
             await asyncio.sleep(1.0)
         self.world.violated(f"left behind {GRACE_S:g} s after the job's end: {left}")
 
+    def rows_of(self, sink: str) -> list[Change]:
+        """What an observer of the sink has seen, in order."""
+        folder = self.workload.sinks[sink].get("folder")
+        if folder is None:
+            return self.outside.rows_of(sink)
+        files = self.disk.list(folder)
+        found = [json.loads(text) for file in files for text in self.disk.read(file.path).splitlines()]
+        return [(RowKind.INSERT, tuple(row.values())) for row in found]
+
     def check_output(self, expected: dict[str, Counter[Row]] | None) -> None:
         for sink in self.workload.sinks:
-            changes = self.outside.rows_of(sink)
+            changes = self.rows_of(sink)
             wrong = check_sink(self.workload, sink, changes)
             if wrong is None and expected is not None:
                 wrong = difference(expected[sink], final_rows(changes))
             if wrong is not None:
                 raise Violation(f"output of {sink}: {wrong}")
+
+
+def _hosts_of(scenario: Scenario) -> AbstractContextManager[Hosts]:
+    """Snapshots travel inline or as objects, whole or as deltas: the seed's choice."""
+    limits = {
+        "INLINE_BYTES": scenario.chance.choice((0, 1_500, 65_536)),
+        "WHOLE_BYTES": scenario.chance.choice((0, 0, 65_536)),
+    }
+    return simulated_hosts(scenario.world, scenario.cluster.store_of, scenario.disk, limits)
 
 
 @contextlib.contextmanager
@@ -145,9 +167,7 @@ def run(
     seed: int, workload: str, fault_names: list[str], *, verbose: Callable[[str], None] | None = None
 ) -> Outcome:
     """Never raises for what the run shows: that is in ``violation``."""
-    expected = None
-    if fault_names:
-        expected = fault_free(workload)
+    expected = fault_free(workload) if fault_names else None
     with _buried():
         return _run(seed, workload, fault_names, expected, verbose)[0]
 
@@ -177,14 +197,14 @@ def _run(
     Outside.now = scenario.outside
     violation = None
     rows: dict[str, Counter[Row]] = {}
-    with _logs_in(world), virtual_time(world), simulated_hosts(world, scenario.cluster.store_of) as hosts:
+    with _logs_in(world), virtual_time(world), _hosts_of(scenario) as hosts:
         scenario.hosts = hosts
         scenario.start()
         faults.schedule(scenario, fault_names, random.Random(seed + 1))
         try:
             world.run(LIMIT_S)
             scenario.check_output(expected)
-            rows = {sink: final_rows(scenario.outside.rows_of(sink)) for sink in workload.sinks}
+            rows = {sink: final_rows(scenario.rows_of(sink)) for sink in workload.sinks}
         except Violation as err:
             violation = str(err)
         world.close()

@@ -47,6 +47,7 @@ class Watch:
         objects.on_delete.append(self._deleted)
         scenario.cluster.bus.on_exchange.append(self._exchanged)
         scenario.outside.on_commit.append(self._committed)
+        scenario.disk.on_rename.append(self._file_committed)
 
     # -- the decision log -----------------------------------------------------------------
 
@@ -147,6 +148,11 @@ class Watch:
             self._world.violated(f"{committed.transaction} is committed before its checkpoint is complete")
         if int(attempt) > job.attempt:
             self._world.violated(f"{committed.transaction} is of an attempt that nobody announced")
+
+    def _file_committed(self, target: str) -> None:
+        checkpoint_id = int(target.rsplit("-", 2)[1])
+        if not any(e.checkpoint_id >= checkpoint_id for j in self.jobs.values() for e in j.completed):
+            self._world.violated(f"{target} is committed before its checkpoint is complete")
 
 
 def job_and_epoch(message: Any) -> tuple[str, int] | None:

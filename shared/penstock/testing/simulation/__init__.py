@@ -6,6 +6,7 @@ and sockets behind the ports, with every fault that they can have.
 ``SimBus``       request/reply and publish: delay, loss, repetition, cut-off, broker down
 ``SimLeases``    leases with expiry: down, wiped, answers lost
 ``SimStore``     object storage: errors before and after the write, slowness, listing lag
+``SimDisk``      files: unsynced writes are lost with the power
 ``SimSocket``    byte streams between processes, which break with them
 ``virtual_time`` what reaches past its ports for a clock or for entropy gets the world's
 
@@ -13,6 +14,7 @@ Nothing here knows the services; ``docs/simulation.md`` says how they are run on
 """
 
 from penstock.testing.simulation.bus import BusFaults, SimBus, SimTransport
+from penstock.testing.simulation.disk import SimDisk
 from penstock.testing.simulation.intercept import virtual_time
 from penstock.testing.simulation.leases import LeaseServer, SimLeases
 from penstock.testing.simulation.loop import SimLoop
@@ -29,6 +31,7 @@ __all__ = [
     "Process",
     "SimBus",
     "SimClock",
+    "SimDisk",
     "SimLeases",
     "SimLoop",
     "SimSocket",

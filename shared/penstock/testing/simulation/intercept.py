@@ -7,6 +7,7 @@ takes, ask the operating system. While ``virtual_time`` is entered, they ask the
 
 from __future__ import annotations
 
+import builtins
 import contextlib
 import os
 import random
@@ -28,7 +29,11 @@ _ABSENT = object()
 
 @contextlib.contextmanager
 def replaced(*wanted: tuple[Any, str, Any]) -> Iterator[None]:
-    """(object, attribute, value) for the time of the block."""
+    """(object, attribute, value) for the time of the block. AttributeError for a name that
+    is neither there nor a builtin."""
+    for target, name, _ in wanted:
+        if not hasattr(builtins, name):
+            getattr(target, name)
     before = [(target, name, getattr(target, name, _ABSENT)) for target, name, _ in wanted]
     try:
         for target, name, value in wanted:

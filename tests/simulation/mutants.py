@@ -1,0 +1,112 @@
+"""Mutants: bugs that the simulation must find, declared in ``mutants/*.yaml``.
+
+``python -m tests.simulation.mutants`` plants each in a copy of the sources and runs seeds
+until one breaks. A mutant that survives, or whose place in the sources is gone, fails.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+import yaml
+
+from penstock.errors import SpecError
+
+FOLDER = Path(__file__).with_name("mutants")
+ROOT = Path(__file__).parents[2]
+#: What a run imports from the repository.
+COPIED = ("shared/penstock", "services", "tests/simulation")
+SEEDS = 200
+
+
+@dataclass(frozen=True)
+class Mutant:
+    """``old`` occurs once in ``file`` and becomes ``new``. ``workload``, ``faults``: where
+    only some of them can show it."""
+
+    name: str
+    breaks: str
+    file: str
+    old: str
+    new: str
+    workload: str | None = None
+    faults: str | None = None
+
+    def apply(self, root: Path) -> None:
+        path = root / self.file
+        text = path.read_text()
+        if text.count(self.old) != 1:
+            raise SpecError(
+                f"the mutant '{self.name}' does not fit the sources any more",
+                expected="exactly one place that reads\n" + self.old,
+                got=f"{text.count(self.old)} of them",
+                where=self.file,
+                remedy=f"correct tests/simulation/mutants/{self.name}.yaml",
+            )
+        path.write_text(text.replace(self.old, self.new))
+
+
+def load(name: str) -> Mutant:
+    tree = yaml.safe_load((FOLDER / f"{name}.yaml").read_text())
+    tree["old"], tree["new"] = tree["old"].rstrip("\n"), tree["new"].rstrip("\n")
+    return Mutant(name=name, **tree)
+
+
+def names() -> list[str]:
+    return sorted(path.stem for path in FOLDER.glob("*.yaml"))
+
+
+def hunt(mutant: Mutant, seeds: int, first: int) -> tuple[int | None, str]:
+    """(the seed that found it or None, what it said)."""
+    with tempfile.TemporaryDirectory(prefix="penstock-mutant-") as folder:
+        root = Path(folder)
+        for part in COPIED:
+            shutil.copytree(ROOT / part, root / part, ignore=shutil.ignore_patterns("__pycache__"))
+        mutant.apply(root)
+        command = [sys.executable, "-m", "tests.simulation", "--stop", "--seeds", str(seeds)]
+        command += ["--from", str(first)]
+        command += ["--workload", mutant.workload] if mutant.workload else []
+        command += ["--faults", mutant.faults] if mutant.faults else []
+        environment = {
+            **os.environ,
+            "PYTHONPATH": f"{root}{os.pathsep}{root / 'shared'}",
+            "PYTHONHASHSEED": "0",
+        }
+        done = subprocess.run(command, cwd=root, env=environment, capture_output=True, text=True, check=False)
+    found = re.search(r"^seed (\d+): ", done.stdout, re.MULTILINE)
+    said = re.search(r"^  BROKEN: (.*)", done.stdout, re.MULTILINE)
+    if found is None and done.returncode:
+        raise SpecError(f"the mutant '{mutant.name}' does not run", got=done.stderr[-2_000:])
+    return (int(found[1]), said[1] if said else "") if found else (None, "")
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m tests.simulation.mutants", description=__doc__)
+    parser.add_argument("--seeds", type=int, default=SEEDS, help=f"at most, for each (default {SEEDS})")
+    parser.add_argument("--from", type=int, default=1, dest="first", help="the first seed")
+    parser.add_argument("names", nargs="*", help="only these")
+    args = parser.parse_args()
+    survived = []
+    for name in args.names or names():
+        mutant, started = load(name), time.monotonic()
+        seed, said = hunt(mutant, args.seeds, args.first)
+        took_s = time.monotonic() - started
+        if seed is None:
+            survived.append(name)
+            print(f"{name:32} SURVIVED {args.seeds} seeds ({took_s:.0f} s): {mutant.breaks}", flush=True)
+        else:
+            print(f"{name:32} found by seed {seed} ({took_s:.0f} s): {said[:160]}", flush=True)
+    return 1 if survived else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
