@@ -84,6 +84,8 @@ def _native(call: AggregateCall, columns: Sequence[Column], types: Sequence[Logi
         return None
     (value,), (kind,) = args, kinds
     if function in ("MIN", "MAX") and isinstance(kind, _ORDERED):
+        if isinstance(kind, (t.FloatType, t.DoubleType)):
+            value = value + F.lit(0.0).cast(spark_type(kind))  # −0.0 is 0.0, as in our accumulators
         return plain(F.min(chosen(value)) if function == "MIN" else F.max(chosen(value)))
     if function in ("SUM", "$SUM0", "SUM0", "AVG"):
         return _sum(function, chosen(value), kind, call, result)
@@ -163,7 +165,7 @@ def window_aggregate(spec: s.WindowAggregateSpec, frame: Frame, output: Schema) 
     read = sorted({*spec.keys, *(a for c in spec.aggregates for a in (*c.args, *_filters(c)))})
     at = {c: i for i, c in enumerate(read)}
     type_ = _time_type(window, types)
-    start, end, kept, rows = with_windows(frame, window, [frame.column(c) for c in read], type_)
+    _, _, kept, rows = with_windows(frame, window, [frame.column(c) for c in read], type_)
     columns: list[Any] = [kept[at[c]] if c in at else None for c in range(len(types))]
     parts = native_aggregates(spec.aggregates, columns, types)
     assert parts is not None
@@ -172,9 +174,9 @@ def window_aggregate(spec: s.WindowAggregateSpec, frame: Frame, output: Schema) 
     # A cumulating window's start does not tell its windows apart; its end does.
     carried = ("__we",) if window.kind != "cumulate" else ("__we", "__ws")
     df, results = grouped(frame, [*keys, *((n, col(n)) for n in carried)], parts, rows.df)
-    end = col("__we")
-    start = col("__ws") if window.kind == "cumulate" else end - F.lit(window.size_us)
-    return _with_window_columns(spec, df, names, results, start, end, output)
+    ends = col("__we")
+    starts = col("__ws") if window.kind == "cumulate" else ends - F.lit(window.size_us)
+    return _with_window_columns(spec, df, names, results, starts, ends, output)
 
 
 def _filters(call: AggregateCall) -> tuple[int, ...]:
@@ -220,8 +222,9 @@ def _sessions(spec: s.WindowAggregateSpec, frame: Frame, output: Schema) -> Fram
     names = [f"__k{i}" for i in range(len(spec.keys))]
     keys = [(n, c) for n, c in zip(names, key_columns, strict=True)]
     df, results = grouped(frame, [*keys, ("__session", col("__session"))], [*parts, bounds], rows)
-    start, end = results.pop()  # type: ignore[misc]
-    return _with_window_columns(spec, df, names, results, start, end, output)
+    bounds_of: Any = results.pop()
+    starts_of, ends_of = bounds_of
+    return _with_window_columns(spec, df, names, results, starts_of, ends_of, output)
 
 
 def _with_window_columns(

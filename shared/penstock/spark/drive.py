@@ -24,6 +24,7 @@ import pyarrow as pa
 
 from penstock.errors import InternalError, RecordError
 from penstock.jobgraph.graph import FunctionArtifact, JobGraph
+from penstock.jobgraph.specs import KeyedProcessSpec
 from penstock.runtime.artifacts import load_functions
 from penstock.runtime.factory import make_operator
 from penstock.runtime.operator import (
@@ -46,6 +47,8 @@ if TYPE_CHECKING:
 
 MAX_PARALLELISM = 128
 INPUT, ORDER, TAG = "__input", "__order", "__tag"
+#: ``__input`` of a row that stands for nothing.
+MARKER = -1
 _LONG = BigIntType()
 
 Tagged = tuple[str | None, Batch]
@@ -83,7 +86,8 @@ class Program:
     ``__time`` if ``out_timed``.
 
     ``compact``: the first step's changelog is compacted by these columns, or by whole rows
-    when empty; None: it only appends. ``exact_timers``: rows are cut so that a timer fires
+    when empty; None: it only appends. ``marked``: there is an ``__input`` in any case, and a
+    row of input −1 that is none. ``exact_timers``: rows are cut so that a timer fires
     before any later row of its key.
     """
 
@@ -95,6 +99,7 @@ class Program:
     out_timed: bool = False
     compact: tuple[int, ...] | None = None
     exact_timers: bool = False
+    marked: bool = False
 
     @property
     def output(self) -> Schema:
@@ -204,7 +209,7 @@ class Driver:
         inputs = self.program.steps[0].inputs
         at = sum(len(x) for x in inputs)
         which = order = None
-        if len(inputs) > 1:
+        if len(inputs) > 1 or self.program.marked:
             which = np.asarray(rows.column(at))
             at += 1
         if self.program.ordered:
@@ -213,6 +218,8 @@ class Driver:
         times = _times(rows.column(at)) if self.program.timed else None
         for low, high in _runs(which, rows.num_rows):
             index = 0 if which is None else int(which[low])
+            if index == MARKER:
+                continue
             batch = self._batch(rows.slice(low, high - low), index, times, low, high)
             stamps = None if order is None else order.slice(low, high - low)
             for part, first in self._slices(index, batch, stamps):
@@ -246,7 +253,8 @@ class Driver:
             return
         at = unknown
         spec = self.program.steps[0].spec
-        keys = spec.keys[index] if index < len(spec.keys) else ()  # type: ignore[union-attr]
+        assert isinstance(spec, KeyedProcessSpec)
+        keys = spec.keys[index] if index < len(spec.keys) else ()
         values = list(zip(*(batch.columns[k].storage_list() for k in keys), strict=True))
         while at < batch.num_rows:
             end = self._until(at, values, stamps)

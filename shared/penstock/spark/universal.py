@@ -14,7 +14,7 @@ import msgspec
 from pyspark.sql import functions as F
 
 from penstock.jobgraph import specs as s
-from penstock.spark.drive import INPUT, ORDER, TAG, JobContext, Program, Step, runner
+from penstock.spark.drive import INPUT, MARKER, ORDER, TAG, JobContext, Program, Step, runner
 from penstock.spark.frames import Frame, col, micros, typed_null
 from penstock.spark.graph import ARRIVAL, TIME
 from penstock.spark.typemap import column_names, struct_type
@@ -44,11 +44,14 @@ def stateless(node: Node, frame: Frame, job: JobContext) -> dict[str | None, Fra
 
 def keyed(node: Node, frames: Sequence[Frame], job: JobContext) -> dict[str | None, Frame]:
     spec = node.spec
-    orders = [event_order(spec, i) for i in range(len(frames))]
+    orders = [_time_order(event_order(spec, i), f) for i, f in enumerate(frames)]
     ordered = any(o is not None for o in orders)
     timed = any(f.time for f in frames)
     keys = [keys_of(spec, i) for i in range(len(frames))]
-    rows = _side_by_side(frames, orders if ordered else None, keys, timed=timed)
+    # An aggregate of nothing is one row: an empty partition must run it too, which Spark would
+    # leave out of its plan.
+    marked = isinstance(spec, s.GroupAggregateSpec) and not spec.keys
+    rows = _side_by_side(frames, orders if ordered else None, keys, timed=timed, marked=marked)
     spread = [f"__k{i}" for i in range(len(keys[0]))]
     hashable = all(
         not isinstance(f.schema.types[k], (t.ArrayType, t.MapType, t.MultisetType, t.RowType, t.RawType))
@@ -69,7 +72,7 @@ def keyed(node: Node, frames: Sequence[Frame], job: JobContext) -> dict[str | No
     rows = rows.drop(ARRIVAL, *spread)
     program = Program(
         (step_of(node),), job, ordered=ordered, timed=timed, out_timed=node.wants_time, tags=read_tags(node),
-        compact=_compaction(spec), exact_timers=isinstance(spec, s.KeyedProcessSpec) and ordered,
+        compact=_compaction(spec), exact_timers=isinstance(spec, s.KeyedProcessSpec) and ordered, marked=marked,
     )  # fmt: skip
     return _mapped(node, rows, program)
 
@@ -136,6 +139,7 @@ def _side_by_side(
     keys: Sequence[tuple[int, ...]],
     *,
     timed: bool,
+    marked: bool,
 ) -> DataFrame:
     """The rows of all inputs with the columns of all, the others' NULL."""
     arrival = any(f.arrival for f in frames)
@@ -146,7 +150,7 @@ def _side_by_side(
             for i, type_ in enumerate(source.schema.types):
                 value = frame.column(i) if other == index else typed_null(type_)
                 columns.append(value.alias(f"c{other}_{i}"))
-        if len(frames) > 1:
+        if len(frames) > 1 or marked:
             columns.append(F.lit(index).cast("tinyint").alias(INPUT))
         if orders is not None:
             columns.append(_order(frame, orders[index]).alias(ORDER))
@@ -158,6 +162,12 @@ def _side_by_side(
             known = col(ARRIVAL) if frame.arrival else F.monotonically_increasing_id()
             columns.append(known.alias(ARRIVAL))
         parts.append(frame.df.select(*columns))
+    if marked:
+        first = parts[0]
+        types = [(f.name, f.dataType) for f in first.schema.fields if f.name != INPUT]
+        blank = {name: F.lit(None).cast(type_).alias(name) for name, type_ in types}
+        blank[INPUT] = F.lit(MARKER).cast("tinyint").alias(INPUT)
+        parts.append(first.sparkSession.range(1).select(*(blank[n] for n in first.columns)))
     return reduce(lambda a, b: a.unionAll(b), parts)
 
 
@@ -175,6 +185,13 @@ def _order(frame: Frame, order: str | int | None) -> Column:
     if isinstance(order, str):
         return col(TIME) if frame.time else F.lit(None).cast("bigint")
     return micros(frame.column(order), frame.schema.types[order])
+
+
+def _time_order(order: str | int | None, frame: Frame) -> str | int | None:
+    """OVER may be ordered by what is no time."""
+    if isinstance(order, int) and not isinstance(frame.schema.types[order], t.TIMESTAMPS):
+        return None
+    return order
 
 
 def event_order(spec: OperatorSpec, index: int) -> str | int | None:

@@ -194,6 +194,8 @@ class MemoryWriter(SinkWriter):
 
 class MemoryConnector(Connector):
     name = "memory"
+    #: Rows lie in this process: Spark's driver reads and writes them itself.
+    in_process = True
     options = {
         "connector": ("'memory'", None, True),
         "name": ("A MemoryTable of this process.", None, True),
