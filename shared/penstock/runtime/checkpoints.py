@@ -196,9 +196,12 @@ class _Slice:
 
     def begin(self) -> None:
         self._until = self._time_s() + SLICE_S
+        self._begun = False
 
     def lasts(self) -> bool:
-        return self._time_s() < self._until
+        """At least one piece is copied, however late it is."""
+        begun, self._begun = self._begun, True
+        return not begun or self._time_s() < self._until
 
 
 async def _copy(snapshots: Mapping[str, OperatorSnapshot], time_s: Callable[[], float]) -> None:

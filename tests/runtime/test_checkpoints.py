@@ -1,0 +1,214 @@
+"""Chains of snapshots in a running job: what is a delta to what, and what a restore makes
+of it at another parallelism, after aborted checkpoints, and of a damaged link."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from penstock.errors import SnapshotError
+from penstock.functions.expr import AggregateCall
+from penstock.jobgraph import Hash, JobGraph
+from penstock.jobgraph.specs import GroupAggregateSpec
+from penstock.messages.slot import StateHandle
+from penstock.runtime import checkpoints
+from penstock.testing import GraphBuilder, JobHarness, MemoryTable
+from penstock.testing.harness import Checkpoint
+from penstock.types import Batch, Schema
+from penstock.types.logical import BigIntType
+
+LONG = BigIntType(nullable=False)
+SCHEMA = Schema.of(("k", LONG), ("n", LONG))
+SUMS = Schema.of(("k", LONG), ("count", LONG), ("sum", BigIntType()), ("kinds", LONG))
+KEYS, ROWS, SPLITS = 997, 6_000, 2
+AGGREGATES = (
+    AggregateCall("COUNT", (), LONG),
+    AggregateCall("SUM", (1,), BigIntType()),
+    AggregateCall("COUNT", (1,), LONG, distinct=True),
+)
+
+
+@pytest.fixture(autouse=True)
+def small_states_have_deltas_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(checkpoints, "WHOLE_BYTES", 0)
+    monkeypatch.setattr(checkpoints, "INLINE_BYTES", 1_500)
+
+
+@pytest.fixture
+def source() -> MemoryTable:
+    splits = [
+        [Batch.of(SCHEMA, [((i * i) % KEYS, i % 10) for i in range(s, ROWS + s)])] for s in range(SPLITS)
+    ]
+    return MemoryTable("in", SCHEMA, splits, batch_rows=50)
+
+
+@pytest.fixture
+def graph(source: MemoryTable) -> JobGraph:
+    b = GraphBuilder()
+    rows = b.source("memory", SCHEMA, {"name": "in"}, parallelism=2)
+    spec = GroupAggregateSpec(keys=(0,), aggregates=AGGREGATES)
+    sums = b.vertex(spec, SUMS, inputs=[(rows, Hash(keys=(0,)))], parallelism=2, uid="sums")
+    b.collect(sums, mode="upsert", keys=(0,))
+    return b.build()
+
+
+def expected() -> list[tuple[int, ...]]:
+    found: dict[int, list[int]] = {}
+    for s in range(SPLITS):
+        for i in range(s, ROWS + s):
+            found.setdefault((i * i) % KEYS, []).append(i % 10)
+    return sorted((k, len(v), sum(v), len(set(v))) for k, v in found.items())
+
+
+async def read_to(job: JobHarness, source: MemoryTable, rows: int) -> None:
+    """Everything up to row ``rows`` of each split is read and aggregated."""
+    source.release(rows)
+    sums = [t for t in job.deployment.tasks.values() if t.vertex.operators[0].uid == "sums"]
+    await job.until(lambda: sum(t.records_in for t in sums) == SPLITS * rows)
+
+
+def of_sums(job: JobHarness, checkpoint: Checkpoint) -> tuple[StateHandle, ...]:
+    (vertex,) = [v for v in job.graph.vertices if v.operators[0].uid == "sums"]
+    return checkpoint.handles[vertex.id]
+
+
+@pytest.mark.parametrize("parallelism", [1, 2, 3])
+async def test_a_chain_restores_at_any_parallelism(
+    source: MemoryTable, graph: JobGraph, parallelism: int
+) -> None:
+    source.release(0)
+    async with JobHarness(graph) as job:
+        sizes = []
+        for rows in (3_000, 3_050, 3_100, 3_150):
+            await read_to(job, source, rows)
+            last = await job.checkpoint()
+            sizes.append(max(h.size_bytes for h in of_sums(job, last)))
+        assert [len(h.chain) for h in of_sums(job, last)] == [3, 3]
+        assert sizes[1] < sizes[0] / 2  # 100 rows changed a tenth of the keys
+        stored = {key for key, _ in await job.store.list("jobs/")}
+        assert {key for h in of_sums(job, last) for key in h.keys} <= stored
+    source.release()
+    async with JobHarness(graph, parallelism=parallelism, restore=last, store=job.store) as again:
+        assert sorted((await again.wait()).rows) == expected()
+        assert again.metrics()
+
+
+async def test_what_aborted_checkpoints_held_is_in_the_next(source: MemoryTable, graph: JobGraph) -> None:
+    source.release(0)
+    async with JobHarness(graph) as job:
+        await read_to(job, source, 2_000)
+        first = await job.checkpoint()
+        for rows in (2_040, 2_080):
+            await read_to(job, source, rows)
+            await job.abort_checkpoint()
+        await read_to(job, source, 2_120)
+        last = await job.checkpoint()
+        for handle in of_sums(job, last):
+            assert [link.checkpoint_id for link in handle.chain] == [first.checkpoint_id]
+    source.release()
+    async with JobHarness(graph, restore=last, store=job.store) as again:
+        assert sorted((await again.wait()).rows) == expected()
+
+
+async def test_chains_end_savepoints_are_whole_and_nothing_builds_on_them(
+    source: MemoryTable, graph: JobGraph, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(checkpoints, "MAX_DELTAS", 3)
+    source.release(0)
+    async with JobHarness(graph) as job:
+        await read_to(job, source, 3_000)
+        lengths = []
+        for step in range(1, 7):
+            await read_to(job, source, 3_000 + step)
+            made = await job.checkpoint("savepoint" if step == 3 else "checkpoint")
+            lengths.append(max(len(h.chain) for h in of_sums(job, made)))
+        # The third is the savepoint; after so many deltas the state is written whole.
+        assert lengths == [0, 1, 0, 2, 3, 0]
+        savepoint = job.checkpoints[2]
+        last = await job.checkpoint()
+        assert all(
+            link.checkpoint_id != savepoint.checkpoint_id for h in of_sums(job, last) for link in h.chain
+        )
+    source.release()
+    async with JobHarness(graph, restore=savepoint, store=job.store) as again:
+        assert sorted((await again.wait()).rows) == expected()
+
+
+async def test_incremental_can_be_turned_off(source: MemoryTable, graph: JobGraph) -> None:
+    source.release(0)
+    config = {"execution.checkpointing.incremental": "false"}
+    async with JobHarness(graph, config=config) as job:
+        for rows in (1_000, 1_001):
+            await read_to(job, source, rows)
+            last = await job.checkpoint()
+        assert [h.chain for h in of_sums(job, last)] == [(), ()]
+
+
+async def test_rewriting_ends_a_chain_whose_deltas_outweigh_the_whole(
+    source: MemoryTable, graph: JobGraph
+) -> None:
+    source.release(0)
+    async with JobHarness(graph) as job:
+        lengths = []
+        for rows in range(1_000, 5_000, 500):  # each changes nearly every key
+            await read_to(job, source, rows)
+            made = await job.checkpoint()
+            lengths.append(len(of_sums(job, made)[0].chain))
+        assert max(lengths) < 4
+        assert lengths.count(0) > 1
+
+
+@pytest.mark.parametrize("damage", ["flipped", "cut", "gone"])
+@pytest.mark.parametrize("link", [0, 1, 2])
+async def test_damage_of_any_link_is_found_and_named(
+    source: MemoryTable, graph: JobGraph, damage: str, link: int
+) -> None:
+    source.release(0)
+    async with JobHarness(graph) as job:
+        for rows in (3_000, 3_100, 3_200):
+            await read_to(job, source, rows)
+            last = await job.checkpoint()
+        handle = of_sums(job, last)[1]
+        key = [handle.key, *(older.key for older in handle.chain)][link]
+        assert key is not None
+        await hurt(job.store, key, damage)
+    source.release()
+    async with JobHarness(graph, restore=last, store=job.store) as again:
+        with pytest.raises(SnapshotError) as err:
+            await again.wait()
+    assert key in str(err.value)
+
+
+async def hurt(store: Any, key: str, damage: str) -> None:
+    data = bytearray(await store.get(key))
+    await store.delete([key])
+    if damage == "gone":
+        return
+    if damage == "flipped":
+        data[30] ^= 1
+    else:
+        del data[len(data) // 2 :]
+    await store.put(key, bytes(data))
+
+
+async def test_a_cut_under_load_is_the_state_at_the_barrier(
+    source: MemoryTable, graph: JobGraph, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Slices of no length: the job runs on between any two pieces, through all its rows."""
+    monkeypatch.setattr(checkpoints, "SLICE_S", 0.0)
+    monkeypatch.setattr("penstock.runtime.state.tables._FIRST_ROWS", 16)
+    monkeypatch.setattr("penstock.runtime.state.tables._LEAST_ROWS", 1 << 30)  # never more at once
+    source.release(0)
+    async with JobHarness(graph) as job:
+        await read_to(job, source, 2_000)
+        await job.checkpoint()
+        await read_to(job, source, 2_500)
+        cut = asyncio.ensure_future(job.checkpoint())
+        source.release()
+        last = await cut
+        behind = sum(t.records_in for t in job.deployment.tasks.values())
+        assert behind > 2 * SPLITS * 2_500  # it went on meanwhile
+    async with JobHarness(graph, restore=last, store=job.store) as again:
+        assert sorted((await again.wait()).rows) == expected()
