@@ -86,6 +86,11 @@ class PendingBlock(ABC):
     def block(self) -> KeyedBlock:
         """The rows, once everything is copied; may be called in the helper thread."""
 
+    def pieces(self) -> Iterator[KeyedBlock]:
+        """``block`` a piece at a time, each in key-group order, so that the whole is never
+        in memory a second time; what was passed is given up. Once; at least one piece."""
+        yield self.block()
+
     @abstractmethod
     def discard(self) -> None:
         """Nobody wants it any more."""

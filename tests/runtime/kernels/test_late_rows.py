@@ -57,6 +57,16 @@ def test_rows_come_back_as_they_came(monkeypatch, seed):
     assert rows_of(store.take_some(asked, [2, 0])) == [
         (r[2], r[0]) for r in (held[s] for s in asked.tolist())
     ]
+    later = store.take_later(asked)
+    store.free(asked)
+    assert [c.nbytes > 0 for c in later]
+    assert rows_of([c if isinstance(c, Column) else c.column() for c in later]) == [
+        held[s] for s in asked.tolist()
+    ]
+    held = dict(
+        zip(store.append(columns_of(list(held.values())), len(held)).tolist(), held.values(), strict=True)
+    )
+    asked = np.array(sorted(held), np.int64)
     in_place = asked[store.in_place(asked)]
     assert rows_of(store.take(in_place)) == [held[s] for s in in_place.tolist()]
 

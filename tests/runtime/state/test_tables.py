@@ -205,4 +205,4 @@ def test_a_discarded_cut_costs_nothing_more() -> None:
     cut.discard()
     assert not sums.changes.copying
     sums.add([1], 1)
-    assert cut.slots == []
+    assert cut._parts == []

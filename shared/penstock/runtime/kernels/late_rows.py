@@ -48,6 +48,54 @@ class _Segment:
         self.slots = slots if self.rows < _LONG else None
 
 
+class _Fetch:
+    """Where some rows lie: (segment, rows of it) one after another, then ``back`` into the
+    order they were asked for in. It holds on to the segments."""
+
+    __slots__ = ("_back", "_parts")
+
+    def __init__(self, parts: list[tuple[_Segment, np.ndarray]], back: np.ndarray | None) -> None:
+        self._parts = [(segment, _run(rows), rows) for segment, rows in parts]
+        self._back = back
+
+    def column(self, type_: LogicalType, index: int) -> Column:
+        if not self._parts:
+            return Column.nulls(type_, 0)
+        parts = []
+        for segment, run, rows in self._parts:
+            column = segment.columns[index]
+            parts.append(column.take(rows) if run is None else column.slice(*run))
+        out = Column.concat(parts)
+        return out if self._back is None else out.take(self._back)
+
+    def nbytes(self, index: int) -> int:
+        return sum(s.columns[index].nbytes * len(rows) // s.rows for s, _, rows in self._parts)
+
+
+def _run(rows: np.ndarray) -> tuple[int, int] | None:
+    """(first, number) of rows that follow one another: those need no copy."""
+    first, n = int(rows[0]), len(rows)
+    if int(rows[-1]) - first != n - 1 or not (rows[1:] > rows[:-1]).all():
+        return None
+    return first, n
+
+
+class LateColumn:
+    """A column of some rows that is taken when it is needed (see ``state.tables.Later``)."""
+
+    __slots__ = ("_fetch", "_index", "type")
+
+    def __init__(self, type_: LogicalType, fetch: _Fetch, index: int) -> None:
+        self.type, self._fetch, self._index = type_, fetch, index
+
+    @property
+    def nbytes(self) -> int:
+        return self._fetch.nbytes(self._index)
+
+    def column(self) -> Column:
+        return self._fetch.column(self.type, self._index)
+
+
 class WideColumns:
     """Wide columns by slot, one reference a slot for all of them."""
 
@@ -73,28 +121,31 @@ class WideColumns:
 
     def take(self, slots: np.ndarray) -> list[Column]:
         """Rows of slots that hold one."""
+        fetch = self._fetch(slots)
+        return [fetch.column(x, i) for i, x in enumerate(self.types)]
+
+    def later(self, slots: np.ndarray) -> list[LateColumn]:
+        """What ``take`` would give now, to be taken whenever it is needed: rows do not change."""
+        fetch = self._fetch(slots)
+        return [LateColumn(x, fetch, i) for i, x in enumerate(self.types)]
+
+    def _fetch(self, slots: np.ndarray) -> _Fetch:
         refs = self._refs[slots]
-        if not len(refs):
-            return [Column.nulls(x, 0) for x in self.types]
         which, rows = refs >> 32, refs & _ROW_MASK
-        first = int(which[0])
-        if (which == first).all():
-            return [c.take(rows) for c in self._segment(first).columns]
+        if not len(refs) or (which == which[0]).all():
+            parts = [(self._segment(int(which[0])), rows)] if len(refs) else []
+            return _Fetch(parts, None)
         order = None
         if (which[1:] < which[:-1]).any():
             order = np.argsort(which.astype(np.uint32), kind="stable")
             which, rows = which[order], rows[order]
         starts = np.concatenate(([0], np.flatnonzero(which[1:] != which[:-1]) + 1, [len(which)])).tolist()
-        parts = []
-        for start, end in itertools.pairwise(starts):
-            segment = self._segment(int(which[start]))
-            parts.append([c.take(rows[start:end]) for c in segment.columns])
-        out = [Column.concat(column) for column in zip(*parts, strict=True)]
+        parts = [(self._segment(int(which[a])), rows[a:b]) for a, b in itertools.pairwise(starts)]
         if order is None:
-            return out
+            return _Fetch(parts, None)
         back = np.empty(len(order), np.int64)
         back[order] = np.arange(len(order))
-        return [c.take(back) for c in out]
+        return _Fetch(parts, back)
 
     def place(self, slots: np.ndarray) -> np.ndarray:
         """Numbers that order slots as their rows lie: fetched in this order, rows need not
@@ -201,6 +252,11 @@ class LateRows:
 
     def take(self, slots: np.ndarray) -> list[Column]:
         wide = iter(() if self._heap is None else self._heap.take(slots))
+        return [next(wide) if store is None else store.take(slots) for store in self._fixed]
+
+    def take_later(self, slots: np.ndarray) -> list[Column | LateColumn]:
+        """``take`` for a snapshot: wide columns are copied by whoever writes them."""
+        wide = iter(() if self._heap is None else self._heap.later(slots))
         return [next(wide) if store is None else store.take(slots) for store in self._fixed]
 
     def take_some(self, slots: np.ndarray, indices: Sequence[int]) -> list[Column]:

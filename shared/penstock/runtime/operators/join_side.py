@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from penstock.runtime.kernels.key_index import KeyIndex
-from penstock.runtime.kernels.late_rows import LateRows
+from penstock.runtime.kernels.late_rows import LateColumn, LateRows
 from penstock.runtime.kernels.multimap import Found, MultiMap
 from penstock.runtime.kernels.store import grown
 from penstock.runtime.state.tables import SlotChanges
@@ -68,6 +68,11 @@ class JoinSide:
 
     def take(self, entries: np.ndarray) -> list[Column]:
         return self._rows.keys(entries) if isinstance(self._rows, KeyIndex) else self._rows.take(entries)
+
+    def take_later(self, entries: np.ndarray) -> Sequence[Column | LateColumn]:
+        """``take`` for a snapshot."""
+        rows = self._rows
+        return rows.keys(entries) if isinstance(rows, KeyIndex) else rows.take_later(entries)
 
     def take_some(self, entries: np.ndarray, indices: Sequence[int]) -> list[Column]:
         """Only these columns of the entries' rows."""

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from penstock.jobgraph.specs import JoinSpec
+    from penstock.runtime.kernels.late_rows import LateColumn
     from penstock.runtime.operator import OperatorContext, Output, RestoredState
 
 LEFT, RIGHT = 0, 1
@@ -254,9 +255,8 @@ class JoinOperator(Operator):
     def _table(self, name: str, side: int) -> StateTable:
         mine, keys = self._sides[side], self._keys_of[side]
 
-        def read(entries: np.ndarray) -> tuple[list[Column], list[Column]]:
-            columns = mine.take(entries)
-            return [columns[i] for i in keys], [*columns, *mine.state(entries)]
+        def read(entries: np.ndarray) -> tuple[list[Column], list[Column | LateColumn]]:
+            return mine.take_some(entries, keys), [*mine.take_later(entries), *mine.state(entries)]
 
         names = [f"key{i}" for i in range(len(keys))]
         names += [f"{i}.{field.name}" for i, field in enumerate(self._schemas[side].fields)]

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from penstock.jobgraph.specs import TopNSpec
+    from penstock.runtime.kernels.late_rows import LateColumn
     from penstock.runtime.operator import OperatorContext, Output, RestoredState
 
 _LONG = t.BigIntType(False)
@@ -203,10 +204,9 @@ class TopRowsOperator(Operator):
     def snapshot(self, checkpoint_id: int) -> OperatorSnapshot:
         return OperatorSnapshot(keyed={"rows": self._table.cut()})
 
-    def _read(self, entries: np.ndarray) -> tuple[list[Column], list[Column]]:
-        columns = self._rows.take(entries)
-        keys = [columns[i] for i in self.spec.partition]
-        return keys, [*columns, Column(_LONG, self._arrivals[entries])]
+    def _read(self, entries: np.ndarray) -> tuple[list[Column], list[Column | LateColumn]]:
+        keys = self._rows.take_some(entries, self.spec.partition)
+        return keys, [*self._rows.take_later(entries), Column(_LONG, self._arrivals[entries])]
 
     def _restore(self, restored: RestoredState) -> None:
         k = len(self.spec.partition)

@@ -12,7 +12,7 @@ row that it has not reached is changed, ``write`` or ``free`` copies the row out
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
@@ -22,18 +22,34 @@ from penstock.runtime.operator import KeyedBlock, PendingBlock
 from penstock.types.column import Column
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from penstock.runtime.state.epochs import Epochs
 
     #: Rows of slots in use: (key columns, other columns), all of them new arrays.
-    Read = Callable[[np.ndarray], tuple[list[Column], list[Column]]]
+    Read = Callable[[np.ndarray], tuple[Sequence[Column], Sequence["Column | Later"]]]
+    #: Slots, key columns and others of some rows → a block of them.
+    Make = Callable[[np.ndarray, list[Column], list[Column]], KeyedBlock]
+
+
+class Later(Protocol):
+    """A column of rows that never change again: it is copied by whoever writes it."""
+
+    @property
+    def nbytes(self) -> int:
+        """About how many bytes the column will have."""
+
+    def column(self) -> Column: ...
+
 
 #: Stamps looked through at once (about 0.1 ms).
 _SCAN = 1 << 17
 #: Rows copied at once: as many as take about this long.
 _PIECE_S = 0.0005
-_FIRST_ROWS, _LEAST_ROWS, _MOST_ROWS = 2_048, 256, 1 << 17
+_FIRST_ROWS, _LEAST_ROWS, _MOST_ROWS = 2_048, 256, 1 << 16
+#: Rows of about so many bytes are sorted together: they fit into a cache, and the memory
+#: of one such run serves for the next.
+_RUN_BYTES = 8 << 20
 
 
 class SlotChanges:
@@ -82,7 +98,7 @@ class SlotChanges:
         """Slots in use, ascending."""
         return np.flatnonzero(self.stamps > 0)
 
-    def cut(self, read: Read, make: Callable[[Cut], KeyedBlock]) -> Cut:
+    def cut(self, read: Read, make: Make) -> Cut:
         """The table at this moment; nothing is copied yet."""
         since, upto = self._epochs.since, self._epochs.end()
         if since < self._renumbered:
@@ -114,28 +130,20 @@ class Cut(PendingBlock):
     ``since`` and not after ``upto``: a slot with a later stamp was copied when it got it.
     """
 
-    def __init__(
-        self, changes: SlotChanges, read: Read, make: Callable[[Cut], KeyedBlock], since: int, upto: int
-    ) -> None:
+    def __init__(self, changes: SlotChanges, read: Read, make: Make, since: int, upto: int) -> None:
         self._changes, self._read, self._make = changes, read, make
         self._since, self._upto = since, upto
         self._cursor, self._high = 0, len(changes.stamps)
         self._rows = _FIRST_ROWS
         self._touched: list[np.ndarray] = []
-        self.slots: list[np.ndarray] = []
-        self.keys: list[list[Column]] = []
-        self.payload: list[list[Column]] = []
-
-    @property
-    def delta(self) -> bool:
-        return self._since > 0
+        self._parts: list[Part] = []
 
     def copy(self, more: Callable[[], bool]) -> bool:
         while self._cursor < self._high:
             if not more():
                 return False
             self._advance()
-        if not self.slots:
+        if not self._parts:
             self._take(np.empty(0, np.int64))
         self._changes.close(self)
         return True
@@ -143,7 +151,7 @@ class Cut(PendingBlock):
     def discard(self) -> None:
         self._changes.close(self)
         self._cursor = self._high
-        self.slots, self.keys, self.payload, self._touched = [], [], [], []
+        self._parts, self._touched = [], []
 
     def keep(self, slots: np.ndarray) -> None:
         """These slots are about to change: copy those that count and were not reached."""
@@ -152,13 +160,26 @@ class Cut(PendingBlock):
         if len(slots):
             self._copy_out(np.unique(slots))
 
-    def touched(self) -> np.ndarray:
-        """Slots whose older rows no longer hold (a delta's), ascending."""
-        found = np.concatenate(self._touched) if self._touched else np.empty(0, np.int64)
-        return np.sort(found)
-
     def block(self) -> KeyedBlock:
-        return self._make(self)
+        return self._described(self._make(*_together(self._parts)))
+
+    def pieces(self) -> Iterator[KeyedBlock]:
+        described = self._described
+        while self._parts:
+            run = [self._parts.pop()]
+            size = run[0].nbytes
+            while self._parts and size < _RUN_BYTES:
+                run.append(self._parts.pop())
+                size += run[-1].nbytes
+            yield described(self._make(*_together(run)))
+            described = _plain
+
+    def _described(self, block: KeyedBlock) -> KeyedBlock:
+        """A delta says which slots' older rows no longer hold."""
+        if self._since:
+            found = np.concatenate(self._touched) if self._touched else np.empty(0, np.int64)
+            block.delta, block.touched = True, np.sort(found)
+        return block
 
     def _advance(self) -> None:
         start = self._cursor
@@ -189,10 +210,21 @@ class Cut(PendingBlock):
 
     def _take(self, slots: np.ndarray) -> None:
         keys, payload = self._read(slots)
-        self.slots.append(slots)
-        self.keys.append(keys)
         # A RAW value is a user's object, which may change in place: its bytes are taken now.
-        self.payload.append([_settled(c) for c in payload])
+        self._parts.append(Part(slots, list(keys), [_settled(c) for c in payload]))
+
+
+class Part:
+    """Some rows of a cut, copied or about to be."""
+
+    __slots__ = ("keys", "payload", "slots")
+
+    def __init__(self, slots: np.ndarray, keys: Sequence[Column], payload: Sequence[Column | Later]) -> None:
+        self.slots, self.keys, self.payload = slots, keys, payload
+
+    @property
+    def nbytes(self) -> int:
+        return sum(c.nbytes for c in (*self.keys, *self.payload))
 
 
 class StateTable:
@@ -223,24 +255,32 @@ class StateTable:
         """The table at this moment, for ``OperatorSnapshot.keyed``."""
         return self.changes.cut(self._read, self._block)
 
-    def _block(self, cut: Cut) -> KeyedBlock:
-        slots = np.concatenate(cut.slots)
-        block = keyed_block(
-            [Column.concat(parts) for parts in zip(*cut.keys, strict=True)],
-            [Column.concat(parts) for parts in zip(*cut.payload, strict=True)],
-            self._names,
-            n=len(slots),
-            max_parallelism=self._max_parallelism,
-            kind=self._kind,
-            slots=slots,
-        )
-        if cut.delta:
-            block.delta, block.touched = True, cut.touched()
-        return block
+    def _block(self, slots: np.ndarray, keys: list[Column], payload: list[Column]) -> KeyedBlock:
+        return keyed_block(
+            keys, payload, self._names, n=len(slots), max_parallelism=self._max_parallelism,
+            kind=self._kind, slots=slots,
+        )  # fmt: skip
 
 
-def _settled(column: Column) -> Column:
-    values = column.values
-    if isinstance(values, np.ndarray) and values.dtype.hasobject:
-        return Column(column.type, column.to_arrow())
+def _together(parts: Sequence[Part]) -> tuple[np.ndarray, list[Column], list[Column]]:
+    """(slots, key columns, others) of all rows."""
+    return (
+        np.concatenate([p.slots for p in parts]),
+        [Column.concat(columns) for columns in zip(*(p.keys for p in parts), strict=True)],
+        [
+            Column.concat([c if isinstance(c, Column) else c.column() for c in columns])
+            for columns in zip(*(p.payload for p in parts), strict=True)
+        ],
+    )
+
+
+def _plain(block: KeyedBlock) -> KeyedBlock:
+    return block
+
+
+def _settled(column: Column | Later) -> Column | Later:
+    if isinstance(column, Column):
+        values = column.values
+        if isinstance(values, np.ndarray) and values.dtype.hasobject:
+            return Column(column.type, column.to_arrow())
     return column
