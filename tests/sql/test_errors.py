@@ -135,9 +135,9 @@ REFUSED: dict[str, tuple[str, tuple[str, ...]]] = {
     ),
     "unbounded sort": ("SELECT * FROM auctions ORDER BY seller", ("ORDER BY", "LIMIT")),
     "over without order": ("SELECT SUM(price) OVER (PARTITION BY bidder) FROM bids", ("ORDER BY",)),
-    "unbounded ranking": (
-        "SELECT ROW_NUMBER() OVER (PARTITION BY bidder ORDER BY ts) FROM bids",
-        ("ROW_NUMBER", "r <= 10"),
+    "ranking by something else than time": (
+        "SELECT ROW_NUMBER() OVER (PARTITION BY bidder ORDER BY price) FROM bids",
+        ("ORDER BY price", "ROW_NUMBER() <= n"),
     ),
     "over without time": (
         "SELECT SUM(price) OVER (PARTITION BY bidder ORDER BY price) FROM bids",

@@ -115,7 +115,6 @@ _WINDOW: dict[str, tuple[int, int, Infer]] = {
     "CUME_DIST": (0, 0, _double),
     "LAG": (1, 3, _shifted),
     "LEAD": (1, 3, _shifted),
-    "NTH_VALUE": (2, 2, _first),
 }
 
 

@@ -293,8 +293,12 @@ class DeduplicateSpec(_Spec, frozen=True, kw_only=True, tag="deduplicate"):
 
 
 class OverSpec(_Spec, frozen=True, kw_only=True, tag="over"):
-    """OVER aggregates: appended columns. Rows or range frame ending at the current row;
-    ``preceding`` None = unbounded (rows, or µs for a range)."""
+    """OVER aggregates as rows come: appended columns. Rows or range frame ending at the
+    current row; ``preceding`` None = unbounded (rows, or µs for a range).
+
+    ``lags``: (argument, rows back, default's column or None) of each LAG, appended behind
+    the aggregates; ``preceding`` is then the furthest of them, in rows.
+    """
 
     partition: tuple[int, ...]
     order: tuple[SortKey, ...]
@@ -302,6 +306,27 @@ class OverSpec(_Spec, frozen=True, kw_only=True, tag="over"):
     frame: Literal["rows", "range"] = "range"
     preceding: int | None = None
     ttl_ms: int = 0
+    #: Where each aggregate's running value is read: at the end of the row's frame (also
+    #: when empty), at the row itself, at its first peer (so COUNT(*) is ROW_NUMBER, RANK).
+    read_at: tuple[Literal["frame", "row", "first-peer"], ...] = ()
+    lags: tuple[tuple[int, int, int | None], ...] = ()
+
+
+class OverFinalSpec(_Spec, frozen=True, kw_only=True, tag="over-final"):
+    """OVER functions of a bounded input, at its end: any order, any frame, ranking and
+    shifting functions among ``aggregates`` (LAG and LEAD: args (value[, default]), constants
+    (rows,); NTILE: constants (buckets,)).
+
+    The frame is from ``preceding`` before to ``following`` after the current row: rows, or
+    the order column's units for a range; negative = on the other side; None = unbounded.
+    """
+
+    partition: tuple[int, ...]
+    order: tuple[SortKey, ...]
+    aggregates: tuple[AggregateCall, ...]
+    frame: Literal["rows", "range"] = "range"
+    preceding: int | None = None
+    following: int | None = 0
 
 
 class SortSpec(_Spec, frozen=True, kw_only=True, tag="sort"):
@@ -437,7 +462,7 @@ OperatorSpec = Union[
     SparkQuerySpec, EnumeratorSpec, SourceSpec, CollectionSourceSpec, SinkSpec, CalcSpec, UnionSpec,
     AssignWatermarksSpec, WindowMaximumSpec, WindowTableSpec, ExpandSpec, WindowAggregateSpec,
     GroupAggregateSpec, JoinSpec, WindowJoinSpec, TemporalJoinSpec, LookupJoinSpec,
-    TopNSpec, DeduplicateSpec, OverSpec, SortSpec, LimitSpec, TemporalSortSpec,
+    TopNSpec, DeduplicateSpec, OverSpec, OverFinalSpec, SortSpec, LimitSpec, TemporalSortSpec,
     MaterializeSpec, NormalizeSpec, SetOperationSpec, PythonSpec, RecordTimeSpec, TableFunctionSpec,
     KeyedProcessSpec, KeyedWindowSpec,
 ]  # fmt: skip

@@ -137,8 +137,10 @@ def describe(node: n.Node) -> str:
             return f"TopN({low}{node.rank} <= {node.last}, partition=[{_names(node.partition, names)}], {_order(node.order, names)}{rank}{window})"
         case n.Over():
             names = node.input.schema
-            frame = f"{node.frame} {'unbounded' if node.preceding is None else node.preceding} preceding"
-            return f"Over(partition=[{_names(node.partition, names)}], {_order(node.order, names)}, {frame}{_calls(node.aggregates, names)})"
+            # The default frame, also of functions that have none, goes without saying.
+            plain = (node.frame, node.preceding, node.following) == ("range", None, 0)
+            frame = "" if plain else ", " + _frame_text(node)
+            return f"Over(partition=[{_names(node.partition, names)}], {_order(node.order, names)}{frame}{_calls(node.aggregates, names)})"
         case n.Correlate():
             args = ", ".join(text(a, node.input.schema) for a in node.args)
             return f"Correlate({node.kind}, {node.function}({args}))"
@@ -149,6 +151,17 @@ def describe(node: n.Node) -> str:
         case n.Sink():
             return f"Sink(table={node.name or node.table.name}, columns=[{', '.join(node.schema.names)}])"
     raise AssertionError(node)
+
+
+def _frame_text(node: n.Over) -> str:
+    def bound(value: int | None, side: str, other: str) -> str:
+        if value is None:
+            return f"unbounded {side}"
+        return "current row" if not value else f"{abs(value)} {side if value > 0 else other}"
+
+    start = bound(node.preceding, "preceding", "following")
+    end = bound(node.following, "following", "preceding")
+    return f"{node.frame} {start} to {end}"
 
 
 def _join_text(node: n.Join) -> str:

@@ -214,12 +214,15 @@ class TopN(_Node, frozen=True, kw_only=True, tag="top-n"):
 
 
 class Over(_Node, frozen=True, kw_only=True, tag="over"):
+    """Functions with OVER, appended. The frame: see ``OverFinalSpec``."""
+
     input: Node
     partition: tuple[int, ...]
     order: tuple[SortKey, ...]
     aggregates: tuple[AggregateCall, ...]
     frame: Literal["rows", "range"] = "range"
     preceding: int | None = None
+    following: int | None = 0
     schema: Schema
 
 

@@ -33,6 +33,7 @@ _FACTORIES: dict[str, str] = {
     "TopNSpec": _OPERATORS + "top_n:TopNOperator",
     "DeduplicateSpec": _OPERATORS + "deduplicate:DeduplicateOperator",
     "OverSpec": _OPERATORS + "over:OverOperator",
+    "OverFinalSpec": _OPERATORS + "over_final:OverFinalOperator",
     "SortSpec": _OPERATORS + "sort:SortOperator",
     "LimitSpec": _OPERATORS + "sort:LimitOperator",
     "TemporalSortSpec": _OPERATORS + "sort:TemporalSortOperator",

@@ -6,20 +6,32 @@ from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
+from penstock.functions.aggregates import infer_aggregate
 from penstock.functions.expr import AggregateCall, Expr, InputRef, Literal
+from penstock.functions.registry import make_call
 from penstock.jobgraph.specs import SortKey
 from penstock.plan import nodes as n
 from penstock.plan.rewriting import plain, position
 from penstock.sql.aggregation import AggregateDraft, draft, is_aggregate_node
-from penstock.sql.expressions import ExpressionBinder, function_name, literal_number
+from penstock.sql.errors import did_you_mean
+from penstock.sql.expressions import ExpressionBinder, function_name
 from penstock.sql.scope import Relation, unique_schema
 from penstock.types import logical as t
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from penstock.sql.queries import QueryBinder
 
-RANKING = {"ROW_NUMBER", "RANK", "DENSE_RANK"}
-_UNSUPPORTED = {"NTILE", "LAG", "LEAD", "FIRST_VALUE", "LAST_VALUE", "PERCENT_RANK", "CUME_DIST"}
+_RANKS = ("ROW_NUMBER", "RANK", "DENSE_RANK", "PERCENT_RANK", "CUME_DIST", "NTILE")
+_SHIFTS = ("LAG", "LEAD")
+#: Frame of a function that looks at the whole partition: kind, preceding, following.
+_Frame = tuple[str, int | None, int | None]
+
+
+def _order(window: exp.Window) -> list[exp.Ordered]:
+    order = window.args.get("order")
+    return list(order.expressions) if order is not None else []
 
 
 def window_nodes(roots: list[exp.Expression]) -> list[exp.Window]:
@@ -30,23 +42,32 @@ def window_nodes(roots: list[exp.Expression]) -> list[exp.Window]:
 
 
 class Overs:
-    """The OVER functions of one SELECT, planned above ``relation``."""
+    """The OVER functions of one SELECT, planned above ``relation``. ``named``: its WINDOW clause."""
 
     def __init__(
-        self, ctx: QueryBinder, relation: Relation, windows: list[exp.Window], binder: ExpressionBinder
+        self,
+        ctx: QueryBinder,
+        relation: Relation,
+        windows: list[exp.Window],
+        binder: ExpressionBinder,
+        named: Sequence[exp.Window] = (),
     ) -> None:
         self.ctx = ctx
+        self.relation = relation
+        self.named = {w.name: w for w in named}
         self.results: dict[int, tuple[exp.Window, InputRef]] = {}
         groups: dict[tuple, list[tuple[exp.Window, AggregateDraft]]] = {}
         for window in windows:
-            partition = tuple(plain(binder.bind(e)) for e in window.args.get("partition_by") or [])
-            order = tuple(ctx.sort_item(o, binder) for o in self._order(window))
-            frame, preceding = self._frame(window)
-            key = (partition, order, frame, preceding)
-            groups.setdefault(key, []).append((window, self._function(window, binder)))
-        self.relation = relation
-        for key, members in groups.items():
-            self._plan(key, members)
+            spelt = self._spelt(window)
+            partition = tuple(plain(binder.bind(e)) for e in spelt.args.get("partition_by") or [])
+            order = tuple(ctx.sort_item(o, binder) for o in _order(spelt))
+            function = self._function(window, bool(order), binder)
+            frame = self._frame(spelt, function, bool(order))
+            # Ranks and shifts have no frame and run apart from aggregates.
+            kind = next((i for i, names in enumerate((_RANKS, _SHIFTS)) if function.function in names), 2)
+            groups.setdefault((partition, order, frame, kind), []).append((window, function))
+        for (partition, order, frame, _), members in groups.items():
+            self._plan(partition, order, frame, members)
 
     def special(self, node: exp.Expression) -> Expr | None:
         if isinstance(node, exp.Window):
@@ -55,72 +76,161 @@ class Overs:
                     return ref
         return None
 
-    def _order(self, window: exp.Window) -> list[exp.Ordered]:
-        if isinstance(window.args.get("alias"), exp.Identifier):
-            raise self.ctx.source.unsupported("a named WINDOW", window, remedy="write the window out")
-        order = window.args.get("order")
-        return list(order.expressions) if order is not None else []
+    def _spelt(self, window: exp.Window) -> exp.Window:
+        """``OVER w`` and ``OVER (w …)`` as the WINDOW clause spells them."""
+        alias = window.args.get("alias")
+        if alias is None:
+            return window
+        known = self.named.get(alias.name)
+        if known is None:
+            raise self.ctx.source.error(
+                f"unknown window '{alias.name}'",
+                alias,
+                expected="one of the WINDOW clause: " + (", ".join(self.named) or "(there is none)"),
+                got=repr(alias.name),
+                remedy=did_you_mean(alias.name, self.named),
+            )
+        spelt = window.copy()
+        for part in ("partition_by", "order", "spec"):
+            if known.args.get(part) is None:
+                continue
+            if window.args.get(part):
+                raise self.ctx.source.error(
+                    f"window '{alias.name}' has that clause already", window, expected="another clause"
+                )
+            spelt.set(part, known.args[part])
+        return spelt
 
-    def _function(self, window: exp.Window, binder: ExpressionBinder) -> AggregateDraft:
+    def _function(self, window: exp.Window, ordered: bool, binder: ExpressionBinder) -> AggregateDraft:
         inner = window.this
         name = function_name(inner).upper() if isinstance(inner, exp.Anonymous) else ""
-        if name in RANKING:
-            if inner.expressions:
-                raise self.ctx.source.error(f"{name} takes no argument", inner)
-            if not self._order(window):
+        if name in _RANKS or name in _SHIFTS:
+            if not ordered:
                 raise self.ctx.source.error(
-                    f"{name} needs ORDER BY", window, expected=f"{name}() OVER (PARTITION BY … ORDER BY …)"
+                    f"{name} needs ORDER BY",
+                    window,
+                    expected=f"{name}(…) OVER (PARTITION BY … ORDER BY …)",
+                    got="OVER without ORDER BY",
+                    remedy="say by what the rows are ordered",
                 )
-            return AggregateDraft(name, (), t.BigIntType(nullable=False))
-        if name in _UNSUPPORTED - {"FIRST_VALUE", "LAST_VALUE"} or not is_aggregate_node(self.ctx, inner):
+            return self._window_function(name, inner, binder)
+        if not is_aggregate_node(self.ctx, inner):
             raise self.ctx.source.unsupported(
                 f"{name or 'this function'} with OVER",
                 window,
-                remedy="ROW_NUMBER, RANK, DENSE_RANK and aggregates work",
+                expected="an aggregate, or one of " + ", ".join([*_RANKS, *_SHIFTS]),
+                remedy=did_you_mean(name, [*_RANKS, *_SHIFTS]) if name else None,
             )
-        if not self._order(window):
+        found = draft(self.ctx, inner, binder)
+        if found.distinct:
             raise self.ctx.source.unsupported(
-                f"{name} OVER without ORDER BY (it would need all rows first)",
+                f"{name}(DISTINCT …) with OVER",
                 window,
-                remedy="add ORDER BY for a running aggregate, or join the rows with a GROUP BY of them",
+                remedy="leave DISTINCT out, or aggregate with GROUP BY",
             )
-        return draft(self.ctx, inner, binder)
+        return found
 
-    def _frame(self, window: exp.Window) -> tuple[str, int | None]:
+    def _window_function(self, name: str, node: exp.Anonymous, binder: ExpressionBinder) -> AggregateDraft:
+        args = [plain(binder.bind(a)) for a in node.expressions]
+        place = self.ctx.source.position(node)
+        type_ = infer_aggregate(
+            name, [a.type for a in args], distinct=False, grouped=False, line=place.line, column=place.column
+        )
+        counted = args[:1] if name == "NTILE" else args[1:2]
+        number = 1
+        if counted:
+            count = counted[0]
+            if (
+                not isinstance(count, Literal)
+                or not isinstance(count.value, int)
+                or count.value < (name == "NTILE")
+            ):
+                raise self.ctx.source.error(
+                    f"{name} takes a constant number of {'buckets' if name == 'NTILE' else 'rows'}",
+                    node,
+                    expected="a whole number" + (" above 0" if name == "NTILE" else ""),
+                    got=str(count.type) if not isinstance(count, Literal) else str(count.value),
+                )
+            number = count.value
+        if name == "NTILE":
+            return AggregateDraft(name, (), type_, constants=(number,))
+        if name not in _SHIFTS:
+            return AggregateDraft(name, (), type_)
+        shifted = (args[0],)
+        if len(args) > 2:
+            default = args[2]
+            if default.type.with_nullable(True) != args[0].type.with_nullable(True):
+                default = make_call(
+                    "CAST",
+                    [default],
+                    type=args[0].type.with_nullable(default.type.nullable),
+                    zone=self.ctx.zone,
+                )
+            shifted = (args[0], default)  # type: ignore[assignment]
+        return AggregateDraft(name, shifted, type_, constants=(number,))
+
+    def _frame(self, window: exp.Window, function: AggregateDraft, ordered: bool) -> _Frame:
         spec = window.args.get("spec")
         if spec is None:
-            return "range", None
+            return ("range", None, 0) if ordered else ("rows", None, None)
+        if function.function in _RANKS or function.function in _SHIFTS:
+            raise self.ctx.source.error(
+                f"{function.function} takes no frame", window, expected="PARTITION BY and ORDER BY only"
+            )
         kind = str(spec.args.get("kind") or "").upper()
         if kind not in ("ROWS", "RANGE"):
-            raise self.ctx.source.unsupported(f"an OVER frame of {kind}", window)
-        end = spec.args.get("end")
-        if end not in (None, "CURRENT ROW"):
-            raise self.ctx.source.unsupported(
-                "an OVER frame that does not end at CURRENT ROW", window, remedy="… AND CURRENT ROW"
-            )
-        start = spec.args.get("start")
-        if start == "UNBOUNDED":
-            return kind.lower(), None
-        if start == "CURRENT ROW":
-            return kind.lower(), 0
-        if str(spec.args.get("start_side") or "").upper() != "PRECEDING":
-            raise self.ctx.source.unsupported("an OVER frame that starts with FOLLOWING", window)
-        if kind == "ROWS":
-            count = literal_number(start)
-            if count is None:
-                raise self.ctx.source.error("ROWS n PRECEDING needs a whole number", start)
-            return "rows", count
-        bound = ExpressionBinder(Relation.of(n.Values(schema=t.Schema(()), data="")), self.ctx.source).bind(
-            start
-        )
-        if not isinstance(bound, Literal) or not isinstance(bound.type, t.DayTimeIntervalType):
+            raise self.ctx.source.unsupported(f"an OVER frame of {kind}", window, expected="ROWS or RANGE")
+        if kind == "RANGE" and not ordered:
+            raise self.ctx.source.error("a RANGE frame needs ORDER BY", window, expected="ORDER BY, or ROWS")
+        start = self._bound(spec, "start", kind, window)
+        end = self._bound(spec, "end", kind, window)
+        preceding = None if start is None else -start
+        if start is not None and end is not None and start > end:
             raise self.ctx.source.error(
-                "RANGE … PRECEDING needs an interval", start, expected="INTERVAL '1' HOUR"
+                "the OVER frame ends before it starts", window, expected="BETWEEN … PRECEDING AND … FOLLOWING"
             )
-        return "range", bound.value
+        return kind.lower(), preceding, end
 
-    def _plan(self, key: tuple, members: list[tuple[exp.Window, AggregateDraft]]) -> None:
-        partition, order, frame, preceding = key
+    def _bound(self, spec: exp.WindowSpec, edge: str, kind: str, window: exp.Window) -> int | None:
+        """Rows or units from the current row, before it negative; None = to the partition's end."""
+        value = spec.args.get(edge)
+        side = str(spec.args.get(f"{edge}_side") or "").upper()
+        if value is None or value == "CURRENT ROW":
+            return 0
+        if value == "UNBOUNDED":
+            if side != ("PRECEDING" if edge == "start" else "FOLLOWING"):
+                raise self.ctx.source.error(
+                    f"an OVER frame cannot {edge} at UNBOUNDED {side}", window, expected="the other side"
+                )
+            return None
+        sign = -1 if side == "PRECEDING" else 1
+        bound = ExpressionBinder(Relation.of(n.Values(schema=t.Schema(()), data="")), self.ctx.source).bind(
+            value
+        )
+        whole = isinstance(bound, Literal) and isinstance(bound.type, t.INTEGERS)
+        interval = isinstance(bound, Literal) and isinstance(bound.type, t.DayTimeIntervalType)
+        if not whole and not (interval and kind == "RANGE"):
+            raise self.ctx.source.error(
+                f"{kind} … {side} needs a constant",
+                value,
+                expected="a whole number"
+                + (" or an interval, e.g. INTERVAL '1' HOUR" if kind == "RANGE" else ""),
+                got=str(bound.type),
+            )
+        assert isinstance(bound, Literal)
+        if interval:
+            order = _order(window)[0].this
+            if isinstance(self.ctx.expressions(self.relation).bind(order).type, t.DateType):
+                return sign * (bound.value // 86_400_000_000)
+        return sign * bound.value
+
+    def _plan(
+        self,
+        partition: tuple[Expr, ...],
+        order: tuple[tuple[Expr, bool, bool], ...],
+        frame: _Frame,
+        members: list[tuple[exp.Window, AggregateDraft]],
+    ) -> None:
         base = self.relation.node
         extra: list[Expr] = []
 
@@ -157,7 +267,8 @@ class Overs:
         schema = unique_schema(names)
         node = n.Over(
             input=base, partition=partition_index, order=order_index, aggregates=calls,
-            frame=frame, preceding=preceding, schema=t.Schema(schema.fields, base.schema.rowtime),
+            frame=frame[0], preceding=frame[1], following=frame[2],  # type: ignore[arg-type]
+            schema=t.Schema(schema.fields, base.schema.rowtime),
         )  # fmt: skip
         for i, (window, d) in enumerate(members):
             self.results[len(self.results)] = (window, InputRef(len(base.schema) + i, d.type))

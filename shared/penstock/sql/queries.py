@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 _SELECT_PARTS = {
     "expressions", "from_", "joins", "laterals", "where", "group", "having", "order", "limit", "offset",
-    "distinct", "with_", "kind", "hint", "operation_modifiers",
+    "distinct", "with_", "kind", "hint", "operation_modifiers", "windows",
 }  # fmt: skip
 
 
@@ -263,7 +263,8 @@ class QueryBinder:
             raise self.source.error("HAVING needs GROUP BY or an aggregate", select.args["having"])
         windows = window_nodes(roots)
         if windows:
-            overs = Overs(self, relation, windows, self.expressions(relation, _any(specials)))
+            named = select.args.get("windows") or ()
+            overs = Overs(self, relation, windows, self.expressions(relation, _any(specials)), named)
             relation = overs.relation
             specials.append(overs.special)
         return self._project_select(select, relation, specials)

@@ -9,6 +9,7 @@ import numpy as np
 from penstock.errors import UnsupportedError
 from penstock.runtime.kernels.accumulators import CellAccumulator
 from penstock.runtime.kernels.aggregates import AggregateSet
+from penstock.runtime.kernels.frames import Layout, running
 from penstock.runtime.kernels.key_index import KeyIndex
 from penstock.runtime.kernels.keyed_state import restored_columns
 from penstock.runtime.kernels.sorting import (
@@ -28,7 +29,7 @@ from penstock.types.batch import Batch
 from penstock.types.column import Column
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from penstock.jobgraph.specs import OverSpec
     from penstock.runtime.operator import OperatorContext, Output, RestoredState
@@ -162,10 +163,25 @@ class OverOperator(Operator):
             assert isinstance(accumulator, CellAccumulator)
             for i, ufunc in enumerate(accumulator.combine):
                 cell = accumulator.cells[i][:n]
-                accumulator.cells[i][:n] = _scan(ufunc, cell, slots, int(np.diff(bounds).max()))
+                accumulator.cells[i][:n] = running(ufunc, cell, slots, int(np.diff(bounds).max()))
         self._state.reset(slots[first], self._keys.high)
         self._state.absorb(slots[last], scratch, last)
-        return scratch.results(self._last_peers(rows, slots))
+        return self._read(scratch.results, rows, slots)
+
+    def _read(
+        self, results: Callable[[np.ndarray], list[Column]], rows: Batch, slots: np.ndarray
+    ) -> list[Column]:
+        """Each aggregate's running value where the spec reads it."""
+        frame = self._last_peers(rows, slots)
+        wanted = self.spec.read_at
+        if not wanted or set(wanted) == {"frame"}:
+            return results(frame)
+        rows_at = {"frame": frame, "row": np.arange(len(slots)), "first-peer": self._first_peers(rows, slots)}
+        read = {name: results(rows_at[name]) for name in set(wanted)}
+        return [read[name][i] for i, name in enumerate(wanted)]
+
+    def _first_peers(self, rows: Batch, slots: np.ndarray) -> np.ndarray:
+        return Layout.of(rows.columns, self.spec.order, slots).peers_low
 
     def _step_by_step(self, rows: Batch, slots: np.ndarray) -> list[Column]:
         """One row of every partition at a time, for aggregates that cannot be scanned."""
@@ -179,8 +195,8 @@ class OverOperator(Operator):
             parts.append(self._state.results(slots[chosen]))
         back = np.empty(len(slots), np.int64)
         back[by_step] = np.arange(len(slots))
-        wanted = back[self._last_peers(rows, slots)]
-        return [Column.concat([p[i] for p in parts]).take(wanted) for i in range(len(parts[0]))]
+        whole = [Column.concat([p[i] for p in parts]) for i in range(len(parts[0]))]
+        return self._read(lambda at: [c.take(back[at]) for c in whole], rows, slots)
 
     # -- bounded frames ------------------------------------------------------------------
 
@@ -193,6 +209,10 @@ class OverOperator(Operator):
         order = stable_argsort(of)
         merged, of = merged.take(order), of[order]
         mine = np.flatnonzero(order >= past.num_rows)
+        if self.spec.lags:
+            results = [self._lag(merged, of, mine, *lag) for lag in self.spec.lags]
+            self._keep_history(merged, of, np.where(order < past.num_rows, order, -1))
+            return results
         low = self._frame_starts(merged, of)[mine]
         high = self._last_peers(merged, of)[mine] + 1
         parts: list[list[Column]] = []
@@ -210,6 +230,21 @@ class OverOperator(Operator):
         origins = np.where(order < past.num_rows, order, -1)
         self._keep_history(merged, of, origins)
         return results
+
+    @staticmethod
+    def _lag(
+        rows: Batch, of: np.ndarray, mine: np.ndarray, argument: int, back: int, default: int | None
+    ) -> Column:
+        """The value ``back`` rows before each of my rows in its partition, else the default."""
+        bounds = group_bounds(of)
+        start = np.repeat(bounds[:-1], np.diff(bounds))[mine]
+        at = np.where(mine - back >= start, mine - back, -1)
+        if default is None:
+            return rows.columns[argument].take_or_null(at)
+        values, instead = rows.columns[argument], rows.columns[default]
+        type_ = values.type.with_nullable(True)
+        both = Column.concat([values.cast_type(type_), instead.cast_type(type_)])
+        return both.take(np.where(at >= 0, at, len(values) + mine))
 
     def _frame_starts(self, rows: Batch, of: np.ndarray) -> np.ndarray:
         n = len(of)
@@ -285,14 +320,3 @@ class OverOperator(Operator):
                 self._state.reset(new, self._keys.high)
                 self._ttl.touch(slots, self._keys.high)
                 put(slots, columns[k:])
-
-
-def _scan(ufunc: np.ufunc, values: np.ndarray, groups: np.ndarray, longest: int) -> np.ndarray:
-    """Running ``ufunc`` within runs of equal groups, by doubling steps."""
-    out = values.copy()
-    step = 1
-    while step < longest:
-        same = groups[step:] == groups[:-step]
-        out[step:] = np.where(same, ufunc(out[step:], out[:-step]), out[step:])
-        step *= 2
-    return out
