@@ -216,6 +216,7 @@ class Rest:
                     "state": f"heard {silent_ms / 1000:.1f} s ago",
                     "data_port": manager.data_port,
                     "slots": [msgspec.to_builtins(slot) for slot in manager.slots],
+                    "details": manager.details,
                 }
             )
         return answer({"cluster": self._cluster, "version": __version__, "processes": processes})

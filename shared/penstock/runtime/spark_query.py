@@ -1,0 +1,206 @@
+"""A source whose rows Spark computes.
+
+Spark's client blocks and has threads of its own, so it runs in a process beside the slot's
+(``penstock.spark.driver``), which dies with it. Rows come back in Arrow batches; at most a
+few wait here, then the driver waits in turn.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import signal
+import sys
+from typing import TYPE_CHECKING
+
+import msgspec
+import pyarrow as pa
+
+from penstock.cancelling import end_tasks
+from penstock.config import SPARK_MASTER, SPARK_REMOTE
+from penstock.errors import ExternalError, InternalError, SnapshotError, error_from_dict
+from penstock.messages.spark import Done, DriverJob, Failed, FromDriver, Progress, Rows
+from penstock.runtime.drivers import SourceDriver
+from penstock.runtime.operator import MIN_WATERMARK, OperatorSnapshot
+from penstock.types.batch import Batch
+
+if TYPE_CHECKING:
+    from asyncio.subprocess import Process
+
+    from penstock.jobgraph.specs import SparkQuerySpec
+    from penstock.runtime.operator import OperatorContext, RestoredState
+
+_decoder: msgspec.msgpack.Decoder[FromDriver] = msgspec.msgpack.Decoder(FromDriver)
+#: Batches that wait to be polled.
+_WAITING = 8
+#: For the driver to interrupt its query, before it is killed.
+_GRACE_S = 5.0
+
+
+class SparkQueryOperator(SourceDriver):
+    """State: list ``ended`` (one item once all rows are out). A query does not go on in the
+    middle: what was restored from there is refused."""
+
+    def __init__(self, spec: SparkQuerySpec) -> None:
+        super().__init__()
+        self._spec = spec
+        self._batches: asyncio.Queue[Batch] = asyncio.Queue(_WAITING)
+        self._changed = asyncio.Event()
+        self._progress = Progress(stage="starting")
+        self._emitted = 0
+        self._error: Exception | None = None
+        self._done = False
+        self._stopped = False
+        self._process: Process | None = None
+        self._tasks: list[asyncio.Task[None]] = []
+
+    def open(self, ctx: OperatorContext, restored: RestoredState | None) -> None:
+        super().open(ctx, restored)
+        gauge = ctx.metrics.gauge
+        gauge("sparkStages", lambda: self._progress.stages)
+        gauge("sparkStagesCompleted", lambda: self._progress.stages_completed)
+        gauge("sparkTasks", lambda: self._progress.tasks)
+        gauge("sparkTasksCompleted", lambda: self._progress.tasks_completed)
+        gauge("sparkTasksActive", lambda: self._progress.tasks_active)
+        gauge("sparkBytesRead", lambda: self._progress.bytes_read)
+        if restored is not None:
+            states = restored.lists.get("query", [])
+            if any(state == b"ended" for state in states):
+                self._done = True
+            elif any(int(state) > 0 for state in states):
+                raise SnapshotError(
+                    "a query of Spark cannot be resumed in the middle",
+                    expected="a checkpoint of before its first row, or of after its last",
+                    got=f"{max(int(s) for s in states)} rows were out",
+                    where=ctx.name,
+                    remedy="start the job anew",
+                )
+
+    async def start(self) -> None:
+        if self._done:
+            return
+        self._process = process = await asyncio.create_subprocess_exec(
+            sys.executable,
+            "-P",
+            "-m",
+            "penstock.spark.driver",
+            stdin=asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.PIPE,
+            env={**os.environ, "PENSTOCK_DRIVER_PARENT": str(os.getpid())},
+        )
+        assert process.stdin is not None
+        process.stdin.write(msgspec.json.encode(self._job()))
+        with contextlib.suppress(ConnectionError):  # it ended already: its exit code is reported
+            await process.stdin.drain()
+        process.stdin.close()
+        self._tasks = [asyncio.create_task(self._read(process))]
+
+    def _job(self) -> DriverJob:
+        ctx, spec = self.ctx, self._spec
+        config = dict(ctx.config)
+        url = SPARK_REMOTE.read(config) or SPARK_MASTER.read(config)
+        own = not url
+        if own:
+            port = config.get("spark.server.port")
+            url = f"sc://localhost:{port}" if port else "local[2]"
+        return DriverJob(
+            job_id=ctx.job_id,
+            job_name=ctx.job_name,
+            attempt=ctx.attempt,
+            graph=spec.graph,
+            sinks=spec.sinks,
+            rows=spec.rows,
+            url=url,
+            token=config.pop("spark.server.token", "") if own else "",
+            server_pid=int(config.pop("spark.server.pid", 0)) if own else 0,
+            server_log=config.pop("spark.server.log", "") if own else "",
+            config={k: v for k, v in config.items() if not k.startswith("spark.server.")},
+            functions=getattr(ctx.function, "artifacts", {}),
+            python_path=getattr(ctx.function, "python_path", ()),
+        )
+
+    async def _read(self, process: Process) -> None:
+        assert process.stdout is not None
+        try:
+            while not self._done:
+                length = int.from_bytes(await process.stdout.readexactly(4), "big")
+                await self._handle(_decoder.decode(await process.stdout.readexactly(length)))
+        except asyncio.IncompleteReadError:
+            code = await process.wait()
+            self._error = ExternalError(
+                "the process that talks to Spark ended before the query did",
+                got=f"signal {-code}" if code < 0 else f"exit code {code}",
+                where=self.ctx.name,
+                remedy="the task's log has its last words",
+            )
+        except Exception as err:
+            self._error = err
+        finally:
+            self._changed.set()
+
+    async def _handle(self, frame: FromDriver) -> None:
+        match frame:
+            case Progress():
+                self._progress = frame
+            case Rows(data=data):
+                with pa.ipc.open_stream(data) as reader:
+                    for part in reader:
+                        if part.num_rows:
+                            await self._batches.put(Batch.from_arrow(self.ctx.output_schema, part))
+                            self._changed.set()
+            case Done():
+                # Spark's last word may be older than its end.
+                now = self._progress
+                self._progress = msgspec.structs.replace(
+                    now, stages_completed=now.stages, tasks_completed=now.tasks, tasks_active=0
+                )
+                self._done = True
+            case Failed(error=error):
+                raise error_from_dict(error)
+            case _:
+                raise InternalError(f"the driver says {frame!r}")
+
+    # -- what the task asks --------------------------------------------------------------
+
+    def poll(self) -> Batch | None:
+        if self._stopped or self._batches.empty():
+            return None
+        batch = self._batches.get_nowait()
+        self._emitted += batch.num_rows
+        return batch
+
+    async def wait(self) -> None:
+        while self._batches.empty() and not self._done:
+            if self._error is not None:
+                raise self._error
+            self._changed.clear()
+            await self._changed.wait()
+
+    def ended(self) -> bool:
+        return self._stopped or (self._done and self._batches.empty())
+
+    def position(self, now_ms: int) -> tuple[int, bool]:
+        return MIN_WATERMARK, False
+
+    def stop_reading(self) -> None:
+        self._stopped = True
+
+    def snapshot(self, checkpoint_id: int) -> OperatorSnapshot:
+        state = b"ended" if self.ended() else str(self._emitted).encode()
+        return OperatorSnapshot(lists={"query": [state]})
+
+    async def stop(self) -> None:
+        """Ends the query too: the driver interrupts it when it is told to go."""
+        await end_tasks(self._tasks)
+        process = self._process
+        if process is None or process.returncode is not None:
+            return
+        with contextlib.suppress(ProcessLookupError):
+            process.send_signal(signal.SIGTERM)
+        try:
+            async with asyncio.timeout(_GRACE_S):
+                await process.wait()
+        except TimeoutError:
+            process.kill()
+            await process.wait()

@@ -1,0 +1,207 @@
+"""The process that talks to Spark for a slot: a job in, rows and progress out.
+
+``python -m penstock.spark.driver`` reads a ``DriverJob`` from standard input and answers as
+``penstock.messages.spark`` says. SIGTERM interrupts the query and ends the process.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import select
+import signal
+import socket
+import sys
+import threading
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
+
+import msgspec
+import pyarrow as pa
+
+from penstock.errors import ExternalError, InternalError, PenstockError
+from penstock.messages.spark import Done, DriverJob, Failed, FromDriver, Progress, Rows
+from penstock.plan.engine import decode_content
+from penstock.spark.server import TOKEN_VARIABLE
+
+if TYPE_CHECKING:
+    from penstock.types.batch import Batch
+
+_PR_SET_PDEATHSIG = 1
+_BATCH_ROWS = 16_384
+#: A Java that starts on a busy machine takes its time.
+_SERVER_START_S = 120.0
+_LAST_WORDS_BYTES = 2_000
+_CONNECT_S = 10.0
+
+
+class Channel:
+    """Frames to the slot; from several threads (Spark's client tells progress from its own)."""
+
+    def __init__(self, fd: int) -> None:
+        self._file = os.fdopen(fd, "wb")
+        self._lock = threading.Lock()
+        self._encoder = msgspec.msgpack.Encoder()
+
+    def send(self, frame: FromDriver) -> None:
+        data = self._encoder.encode(frame)
+        with self._lock:
+            self._file.write(len(data).to_bytes(4, "big") + data)
+            self._file.flush()
+
+
+def main() -> None:
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != int(os.environ.get("PENSTOCK_DRIVER_PARENT", os.getppid())):
+        sys.exit("the slot ended while its driver started")
+    # Standard output is the channel: what Spark and user code print goes to the task's log.
+    channel = Channel(os.dup(1))
+    os.dup2(2, 1)
+    sys.stdout = sys.stderr
+    signal.signal(signal.SIGTERM, _interrupted)
+    try:
+        job = msgspec.json.decode(sys.stdin.buffer.read(), type=DriverJob)
+        _run(job, channel)
+        channel.send(Done())
+    except PenstockError as err:
+        channel.send(Failed(error=err.to_dict()))
+    except KeyboardInterrupt:
+        channel.send(Failed(error=InternalError("the query was cancelled").to_dict()))
+    except Exception as err:
+        from penstock.spark.errors import translated
+
+        channel.send(Failed(error=translated(err).to_dict()))
+    # Spark's client leaves threads behind that nobody waits for.
+    sys.stderr.flush()
+    os._exit(0)
+
+
+def _interrupted(number: int, frame: Any) -> None:
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    raise KeyboardInterrupt
+
+
+def _run(job: DriverJob, channel: Channel) -> None:
+    sys.path[:0] = job.python_path
+    graph = msgspec.structs.replace(
+        decode_content(job.graph), functions=job.functions, python_path=job.python_path, config=job.config
+    )
+    channel.send(Progress(stage="connecting"))
+    if job.server_pid:
+        _await_server(job)
+        _watch_server(job, channel)
+        os.environ[TOKEN_VARIABLE] = job.token
+    else:
+        _probe(job.url)
+    from penstock.spark.engine import SparkJob
+    from penstock.spark.outputs import rows_of, run_sinks
+    from penstock.spark.progress import watched
+    from penstock.spark.session import open_session
+
+    session = open_session(job.url, job.config, name=job.job_name)
+    made = SparkJob(graph, session, job_id=job.job_id)
+    try:
+        with watched(session, channel.send):
+            if job.rows is None:
+                run_sinks(made, job.sinks)
+            else:
+                for batch in rows_of(made, job.sinks[0]):
+                    channel.send(Rows(data=encode(batch)))
+    except KeyboardInterrupt:
+        session.interruptAll() if job.url.startswith("sc://") else session.stop()
+        raise
+    finally:
+        made.close()
+
+
+def encode(batch: Batch) -> bytes:
+    """A batch in external Arrow types as one IPC stream."""
+    rows = batch.to_arrow()
+    out = pa.BufferOutputStream()
+    with pa.ipc.new_stream(out, rows.schema) as writer:
+        writer.write_batch(rows)
+    return out.getvalue().to_pybytes()
+
+
+def _await_server(job: DriverJob) -> None:
+    """Until the task manager's Spark listens. ExternalError with its last words when it ends."""
+    address = urlsplit(job.url)
+    deadline = time.monotonic() + _SERVER_START_S
+    while True:
+        try:
+            socket.create_connection((address.hostname or "localhost", address.port or 0), 5).close()
+            return
+        except OSError as err:
+            gone = not Path(f"/proc/{job.server_pid}").exists()
+            if not gone and time.monotonic() < deadline:
+                time.sleep(0.05)
+                continue
+            raise ExternalError(
+                "the task manager's Spark ended while it started" if gone else "Spark does not start",
+                expected=f"a Spark Connect server at {job.url}",
+                got=_last_words(job.server_log) or str(err),
+                where=job.server_log,
+                remedy="Java 17 or newer, and taskmanager.spark.memory of free memory, must be there",
+            ) from None
+
+
+def _watch_server(job: DriverJob, channel: Channel) -> None:
+    """Its client would try for minutes to reach a server that is dead: this process ends."""
+
+    def watch() -> None:
+        try:
+            pidfd = os.pidfd_open(job.server_pid)
+        except ProcessLookupError:
+            pass  # dead already
+        else:
+            select.select([pidfd], [], [])
+        error = ExternalError(
+            "the task manager's Spark ended in the middle of the query",
+            got=_last_words(job.server_log),
+            where=job.server_log,
+            remedy="the job begins anew; if memory was short, raise taskmanager.spark.memory",
+        )
+        channel.send(Failed(error=error.to_dict()))
+        os._exit(1)
+
+    threading.Thread(target=watch, name="spark-server", daemon=True).start()
+
+
+def _probe(url: str) -> None:
+    """Whether somebody listens at a standing Spark: its client would try for minutes."""
+    address = urlsplit(url)
+    if address.scheme not in ("sc", "spark"):
+        return
+    default = 15002 if address.scheme == "sc" else 7077
+    # spark://a:7077,b:7077 names standby masters: one that answers is enough.
+    hosts = [urlsplit(f"//{part}") for part in address.netloc.split(",")]
+    failures = []
+    for host in hosts:
+        try:
+            socket.create_connection((host.hostname or "", host.port or default), _CONNECT_S).close()
+            return
+        except OSError as err:
+            failures.append(f"{host.netloc}: {err.strerror or err}")
+    raise ExternalError(
+        f"no Spark answers at {url}",
+        expected="a Spark Connect server" if address.scheme == "sc" else "a Spark master",
+        got="; ".join(failures),
+        where="spark.remote" if address.scheme == "sc" else "spark.master",
+        remedy="check that it runs, its address and port, and that this host reaches it",
+    )
+
+
+def _last_words(path: str) -> str:
+    try:
+        with open(path, "rb") as log:
+            log.seek(0, os.SEEK_END)
+            log.seek(max(0, log.tell() - _LAST_WORDS_BYTES))
+            return log.read().decode(errors="replace").strip()
+    except OSError:
+        return ""
+
+
+if __name__ == "__main__":
+    main()

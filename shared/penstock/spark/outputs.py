@@ -1,0 +1,54 @@
+"""A job's results on their way to a slot, and the sinks that Spark writes itself."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from penstock.jobgraph.specs import SinkSpec
+from penstock.spark.datasource import TableWrite
+from penstock.spark.errors import translated
+from penstock.spark.session import apply_meaning
+from penstock.spark.sinks import batch_of, collected, write
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from penstock.spark.engine import SparkJob
+    from penstock.spark.graph import Node
+    from penstock.types.batch import Batch
+
+
+def run_sinks(job: SparkJob, sinks: Sequence[int]) -> None:
+    """Write the sinks with these numbers (in topological order), one after the other."""
+    apply_meaning(job.session, job.graph.config)
+    nodes = sink_nodes(job)
+    try:
+        for node in (nodes[i] for i in sinks):
+            assert isinstance(node.spec, SinkSpec)
+            write(job.input(node, 0), TableWrite(node.spec, node.node.uid, job.job_id, job.context))
+    except Exception as err:
+        raise translated(err) from err
+
+
+def rows_of(job: SparkJob, sink: int) -> Iterator[Batch]:
+    """The rows that a sink would get, batch by batch: they need not fit into memory here
+    when the session is a Spark Connect one."""
+    apply_meaning(job.session, job.graph.config)
+    node = sink_nodes(job)[sink]
+    assert isinstance(node.spec, SinkSpec)
+    try:
+        frame = job.input(node, 0).renamed(node.spec.schema)
+        client: Any = getattr(job.session, "client", None)
+        if client is None or not len(frame.schema):
+            yield from collected(frame)
+            return
+        rows: Any = frame.df.select(*frame.columns())
+        for part in client.to_table_as_iterator(rows._plan.to_proto(client), rows._plan.observations):
+            if hasattr(part, "to_batches"):
+                yield from (batch_of(frame, rb) for rb in part.to_batches() if rb.num_rows)
+    except Exception as err:
+        raise translated(err) from err
+
+
+def sink_nodes(job: SparkJob) -> list[Node]:
+    return [node for node in job.nodes if isinstance(node.spec, SinkSpec)]

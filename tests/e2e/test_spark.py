@@ -1,0 +1,206 @@
+"""Bounded jobs on the Spark of a task manager, and on a standing one."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.dataset as ds
+import pyarrow.parquet as pq
+import pytest
+
+from penstock.api.client import ClusterClient
+from penstock.cli.embedded import EmbeddedCluster
+from penstock.errors import FunctionError, PenstockError
+from tests.e2e.support import until_true
+
+pytest.importorskip("pyspark")
+pytestmark = [pytest.mark.cluster, pytest.mark.slow]
+ROWS = 20_000
+ON_SPARK = {"execution.engine": "spark"}
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[EmbeddedCluster]:
+    with EmbeddedCluster(taskmanagers=1, slots=4) as cluster:
+        yield cluster
+
+
+@pytest.fixture(scope="module")
+def client(cluster: EmbeddedCluster) -> Iterator[ClusterClient]:
+    with ClusterClient(cluster.rest_url) as client:
+        yield client
+
+
+@pytest.fixture(scope="module")
+def orders(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, Counter[int]]:
+    """(DDL of a Parquet table, orders by customer)"""
+    folder = tmp_path_factory.mktemp("orders")
+    customers = [i * i % 7 for i in range(ROWS)]
+    for part in range(4):
+        ids = range(part, ROWS, 4)
+        table = pa.table({"id": pa.array(ids, pa.int64()), "customer": pa.array([customers[i] for i in ids])})
+        pq.write_table(table, folder / f"{part}.parquet")
+    ddl = (
+        "CREATE TABLE orders (id BIGINT, customer BIGINT) "
+        f"WITH ('connector' = 'filesystem', 'path' = '{folder}', 'format' = 'parquet');"
+    )
+    return ddl, Counter(customers)
+
+
+def run(client: ClusterClient, sql: str, **config: str) -> dict[str, Any]:
+    job_id = client.submit({"sql": sql, "config": {**ON_SPARK, **config}})
+    job = client.wait(job_id)
+    client.raise_if_failed(job_id, job)
+    return job
+
+
+def start(client: ClusterClient, sql: str) -> str:
+    return client.submit({"sql": sql, "config": ON_SPARK})
+
+
+def test_rows_written_by_spark(client: ClusterClient, orders: Any, tmp_path: Path) -> None:
+    ddl, counts = orders
+    out = tmp_path / "counts"
+    job = run(
+        client,
+        f"{ddl} CREATE TABLE counts (customer BIGINT, n BIGINT) WITH "
+        f"('connector' = 'filesystem', 'path' = '{out}', 'format' = 'parquet');"
+        "INSERT INTO counts SELECT customer, COUNT(*) FROM orders GROUP BY customer;",
+    )
+    rows = ds.dataset(out, format="parquet").to_table().to_pylist()
+    assert {row["customer"]: row["n"] for row in rows} == counts
+    assert len(rows) == len(counts)
+    assert job["plan"]["nodes"][0]["description"].startswith("Spark")
+    assert job["spark"]["tasks"] == job["spark"]["tasks-completed"] > 0
+
+
+def test_rows_through_a_sink_of_penstock(
+    client: ClusterClient, cluster: EmbeddedCluster, orders: Any, tmp_path: Path
+) -> None:
+    """JetStream, exactly once: nothing is visible before the query is over."""
+    import asyncio
+    import json
+
+    import nats
+
+    ddl, counts = orders
+    run(
+        client,
+        f"{ddl} CREATE TABLE counts (customer BIGINT, n BIGINT) WITH ('connector' = 'nats', 'stream' = 'COUNTS', "
+        "'subject' = 'counts', 'stream.create' = 'true', 'format' = 'json');"
+        "INSERT INTO counts SELECT customer, COUNT(*) FROM orders GROUP BY customer;",
+    )
+
+    async def read() -> list[dict[str, int]]:
+        connection = await nats.connect(cluster.nats_url)
+        try:
+            subscription = await connection.jetstream().pull_subscribe("counts", stream="COUNTS")
+            messages = await subscription.fetch(len(counts), timeout=10)
+            return [json.loads(message.data) for message in messages]
+        finally:
+            await connection.close()
+
+    assert {row["customer"]: row["n"] for row in asyncio.run(read())} == counts
+
+
+def test_the_users_traceback_comes_first(client: ClusterClient, orders: Any, tmp_path: Path) -> None:
+    ddl, _ = orders
+    module = tmp_path / "prices.py"
+    module.write_text(
+        "from penstock.api import udf, Types\n\n\n"
+        "@udf(result_type=Types.LONG())\n"
+        "def price(customer):\n"
+        "    return 100 // (customer - 2)\n"
+    )
+    spec = {
+        "sql": f"{ddl} CREATE FUNCTION price AS 'prices.price' LANGUAGE PYTHON; "
+        "CREATE TABLE out (p BIGINT) WITH ('connector' = 'blackhole'); "
+        "INSERT INTO out SELECT price(customer) FROM orders;",
+        "config": {**ON_SPARK, "restart-strategy.type": "none"},
+        "files": [str(tmp_path)],
+    }
+    job_id = client.submit(spec)
+    with pytest.raises(FunctionError) as caught:
+        client.raise_if_failed(job_id, client.wait(job_id))
+    text = str(caught.value)
+    assert "ZeroDivisionError" in text
+    assert "return 100 // (customer - 2)" in text
+    assert "org.apache.spark" not in text
+
+
+def test_cancel_ends_the_query(client: ClusterClient, orders: Any, tmp_path: Path) -> None:
+    ddl, _ = orders
+    module = tmp_path / "slowly.py"
+    module.write_text(
+        "import time\nfrom penstock.api import udf, Types\n\n\n"
+        "@udf(result_type=Types.LONG())\n"
+        "def slowly(customer):\n"
+        "    time.sleep(0.05)\n"
+        "    return customer\n"
+    )
+    job_id = client.submit(
+        {
+            "sql": f"{ddl} CREATE FUNCTION slowly AS 'slowly.slowly' LANGUAGE PYTHON; "
+            "CREATE TABLE out (p BIGINT) WITH ('connector' = 'blackhole'); "
+            "INSERT INTO out SELECT slowly(customer) FROM orders;",
+            "config": ON_SPARK,
+            "files": [str(tmp_path)],
+        }
+    )
+    until_true(lambda: (client.job(job_id).get("spark") or {}).get("tasks-active"), "Spark runs its tasks")
+    client.cancel(job_id)
+    assert client.wait(job_id)["state"] == "CANCELED"
+    # Its tasks are gone: the next query has all cores, and ends.
+    run(
+        client,
+        f"{ddl} CREATE TABLE out (p BIGINT) WITH ('connector' = 'blackhole'); INSERT INTO out SELECT id FROM orders;",
+    )
+
+
+def test_a_dead_spark_restarts_the_job(client: ClusterClient, orders: Any, tmp_path: Path) -> None:
+    ddl, counts = orders
+    out = tmp_path / "counts"
+    module = tmp_path / "pause.py"
+    module.write_text(
+        "import os, time\nfrom penstock.api import udf, Types\n\n\n"
+        "@udf(result_type=Types.LONG())\n"
+        "def pause(customer):\n"
+        f"    while not os.path.exists({str(tmp_path / 'go')!r}):\n"
+        "        time.sleep(0.02)\n"
+        "    return customer\n"
+    )
+    job_id = client.submit(
+        {
+            "sql": f"{ddl} CREATE FUNCTION pause AS 'pause.pause' LANGUAGE PYTHON; "
+            "CREATE TABLE counts (customer BIGINT, n BIGINT) WITH "
+            f"('connector' = 'filesystem', 'path' = '{out}', 'format' = 'parquet');"
+            "INSERT INTO counts SELECT pause(customer), COUNT(*) FROM orders GROUP BY pause(customer);",
+            "config": ON_SPARK,
+            "files": [str(tmp_path)],
+        }
+    )
+    until_true(lambda: (client.job(job_id).get("spark") or {}).get("tasks-active"), "Spark runs its tasks")
+    [taskmanager] = [p for p in client.info()["processes"] if p["role"] == "taskmanager"]
+    os.kill(taskmanager["details"]["spark_pid"], signal.SIGKILL)
+    until_true(lambda: client.job(job_id)["attempt"] > 1, "the job begins anew")
+    (tmp_path / "go").touch()
+    assert client.wait(job_id)["state"] == "FINISHED"
+    rows = ds.dataset(out, format="parquet").to_table().to_pylist()
+    assert {row["customer"]: row["n"] for row in rows} == counts
+    assert len(rows) == len(counts)
+
+
+def test_a_master_that_is_not_there(client: ClusterClient, orders: Any) -> None:
+    ddl, _ = orders
+    with pytest.raises(PenstockError, match="no Spark answers at sc://"):
+        run(
+            client,
+            f"{ddl} CREATE TABLE out (p BIGINT) WITH ('connector' = 'blackhole'); INSERT INTO out SELECT id FROM orders;",
+            **{"spark.remote": "sc://127.0.0.1:9", "restart-strategy.type": "none"},
+        )
