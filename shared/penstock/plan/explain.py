@@ -8,6 +8,7 @@ from penstock.functions.expr import AggregateCall, Call, Expr, FieldAccess, Inpu
 from penstock.jobgraph.graph import Broadcast, Forward, Global, Hash, Partitioning, Rebalance, Rescale
 from penstock.plan import nodes as n
 from penstock.plan.chaining import partitioning_of
+from penstock.plan.notes import notes
 from penstock.plan.operators import PlannedOperator, all_inputs
 from penstock.types import logical as t
 
@@ -41,10 +42,15 @@ def explain(
         logical_text(optimized),
         f"== Physical Plan =={final}",
         physical_text(operators),
+        *_section("== Notes ==", notes(optimized, operators)),
         "== Job Graph ==",
         graph_text(vertices, edges),
     ]
     return "\n".join(parts)
+
+
+def _section(title: str, text: str) -> list[str]:
+    return [title, text] if text else []
 
 
 # -- logical ----------------------------------------------------------------------------------------

@@ -10,6 +10,7 @@ from penstock.jobgraph import specs as s
 from penstock.plan import nodes as n
 from penstock.plan.operators import OperatorInput, PlannedOperator
 from penstock.plan.rewriting import walk
+from penstock.plan.state_size import about, aggregates_bytes
 from penstock.types.logical import BigIntType, Field, Schema
 
 if TYPE_CHECKING:
@@ -41,7 +42,8 @@ def window_aggregate(tr: Translator, node: n.WindowAggregate) -> PlannedOperator
         "allowed_lateness_us": node.allowed_lateness_us,
         "retracts": tr.analysis.of(node.input).updating,
     }
-    kept = _window_words(node.window)
+    size, growing = aggregates_bytes([types[k] for k in node.keys], node.aggregates, types)
+    kept = f"{_window_words(node.window)} ({about(size + 8, 'key and window')}{growing})"
     late = {node.late_tag: node.input.schema} if node.late_tag else {}
     keys = tuple(range(len(node.keys)))
     if _two_phases(tr, node):
@@ -103,7 +105,13 @@ def aggregate(tr: Translator, node: n.Aggregate) -> PlannedOperator:
         "ttl_ms": tr.ttl_ms,
     }
     keys = tuple(range(len(node.keys)))
-    facts: dict = {"hashed": keys or None, "keeps": "one row per key" + tr.ttl_words()}
+    types = node.input.schema.types
+    size, growing = aggregates_bytes([types[k] for k in node.keys], node.aggregates, types)
+    kept = "until the end" if tr.analysis.final else tr.ttl_words().lstrip(", ")
+    facts: dict = {
+        "hashed": keys or None,
+        "keeps": f"one row per key {kept} ({about(size, 'key')}{growing})",
+    }
     name = "GroupAggregate" if node.aggregates else "Distinct"
     if tr.parallelism > 1 and not known.updating and _splits(tr, node):
         local = tr.add(
@@ -112,8 +120,7 @@ def aggregate(tr: Translator, node: n.Aggregate) -> PlannedOperator:
             output=_partials(tr, node, ()), mode="append",
         )  # fmt: skip
         source, parallelism = tr.keyed(OperatorInput(local), keys)
-        types = tuple(node.input.schema.types)
-        spec = s.GroupAggregateSpec(phase="global", keys=keys, local_types=types, **common)
+        spec = s.GroupAggregateSpec(phase="global", keys=keys, local_types=tuple(types), **common)
         return tr.add(
             node, "group-aggregate", f"Global{name}", spec, [source], parallelism=parallelism, **facts
         )

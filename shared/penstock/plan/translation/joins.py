@@ -13,6 +13,7 @@ from penstock.plan.changelog import smallest_key
 from penstock.plan.maximum import rows_of_maximum
 from penstock.plan.operators import OperatorInput, PlannedOperator
 from penstock.plan.properties import Analysis
+from penstock.plan.state_size import join_growth, join_words
 
 if TYPE_CHECKING:
     from penstock.plan.translation.translator import Translator
@@ -43,16 +44,17 @@ def join(tr: Translator, node: n.Join) -> PlannedOperator:
         ttl_ms=0 if node.interval else tr.ttl_ms,
     )
     hashed = node.left_keys if node.left_keys and node.kind in ("inner", "left", "semi", "anti") else None
+    size = join_words(node.left.schema.types, node.right.schema.types)
     if node.interval:
         low, high = node.interval[2], node.interval[3]
         keeps = f"rows of both sides while right.time BETWEEN left.time + {low} µs AND left.time + {high} µs can match"
         return tr.add(
             node, "interval-join", f"IntervalJoin({node.kind})", spec, [first, second],
-            parallelism=parallelism, hashed=hashed, keeps=keeps,
+            parallelism=parallelism, hashed=hashed, keeps=f"{keeps} ({size})",
         )  # fmt: skip
     return tr.add(
         node, "join", f"Join({node.kind})", spec, [first, second], parallelism=parallelism, hashed=hashed,
-        keeps="all rows of both sides" + tr.ttl_words(),
+        keeps=f"all rows of both sides{tr.ttl_words()} ({size})",
     )  # fmt: skip
 
 
@@ -77,7 +79,8 @@ def _check_unbounded(tr: Translator, node: n.Join, known: tuple) -> None:
     raise UnsupportedError(
         "this join keeps every row for ever: it has no window, no time bound and no TTL",
         expected="a time bound on both event-time columns (interval join), equal windows, or a state TTL",
-        got=f"a regular {node.kind} join with unbounded input on the {' and '.join(sides)} side",
+        got=f"a regular {node.kind} join with unbounded input on the {' and '.join(sides)} side; it would keep "
+        + join_growth(node.left.schema.types, node.right.schema.types),
         remedy="SET 'table.exec.state.ttl' = '1 d', add e.g. r.ts BETWEEN l.ts - INTERVAL '1' HOUR AND l.ts, "
         "or SET 'table.exec.join.unbounded-state' = 'allow'",
     )
@@ -100,7 +103,7 @@ def _window_join(tr: Translator, node: n.Join, left: OperatorInput, right: Opera
     )
     return tr.add(
         node, "window-join", f"WindowJoin({node.kind})", spec, [first, second], parallelism=parallelism,
-        keeps="rows of both sides until their window ends",
+        keeps=f"rows of both sides until their window ends ({join_words(node.left.schema.types, node.right.schema.types)})",
     )  # fmt: skip
 
 
@@ -151,7 +154,8 @@ def temporal_join(tr: Translator, node: n.TemporalJoin) -> PlannedOperator:
     )  # fmt: skip
     return tr.add(
         node, "temporal-join", f"TemporalJoin({node.kind})", spec, [first, second], parallelism=parallelism,
-        hashed=node.left_keys, keeps="left rows until the watermark, right versions until superseded",
+        hashed=node.left_keys, keeps="left rows until the watermark, right versions until superseded "
+        f"({join_words(node.left.schema.types, node.right.schema.types)})",
     )  # fmt: skip
 
 

@@ -11,6 +11,7 @@ from penstock.jobgraph import specs as s
 from penstock.plan import nodes as n
 from penstock.plan.changelog import smallest_key
 from penstock.plan.operators import PlannedOperator
+from penstock.plan.state_size import INDEX_BYTES, about, row_bytes
 from penstock.types.logical import (
     INTEGERS,
     MAX_UNSCALED_INT64_PRECISION,
@@ -41,14 +42,20 @@ def sort(tr: Translator, node: n.Sort) -> PlannedOperator:
     if tr.analysis.final:
         spec: s.OperatorSpec = s.SortSpec(order=node.order, offset=node.offset, limit=node.limit)
         return tr.add(
-            node, "sort", "Sort", spec, [tr.single(inp)], parallelism=1, keeps="all rows until the end"
+            node,
+            "sort",
+            "Sort",
+            spec,
+            [tr.single(inp)],
+            parallelism=1,
+            keeps=f"all rows until the end ({_a_row(node)})",
         )
     first = node.order[0]
     if first.index in known.rowtimes and not first.descending and node.limit is None and not node.offset:
         spec = s.TemporalSortSpec(time=first.index, order=node.order[1:])
         return tr.add(
             node, "temporal-sort", "TemporalSort", spec, [tr.single(inp)], parallelism=1,
-            keeps="rows until the watermark",
+            keeps=f"rows until the watermark ({_a_row(node)})",
         )  # fmt: skip
     if node.limit is not None:
         spec = s.TopNSpec(
@@ -63,7 +70,7 @@ def sort(tr: Translator, node: n.Sort) -> PlannedOperator:
             spec,
             [tr.single(inp)],
             parallelism=1,
-            keeps="the first rows",
+            keeps=f"the first {node.offset + node.limit} rows ({_a_row(node)})",
         )
     raise UnsupportedError(
         "ORDER BY of an unbounded query",
@@ -88,7 +95,7 @@ def top_n(tr: Translator, node: n.TopN) -> PlannedOperator:
         return tr.add(
             node, "deduplicate", f"Deduplicate({dedup.keep})", dedup, [source], parallelism=parallelism,
             hashed=spread or None,
-            keeps="one row per key" + (" until its window ends" if by_window else tr.ttl_words()),
+            keeps="one row per key" + (" until its window ends" if by_window else tr.ttl_words()) + f" ({_a_row(node)})",
         )  # fmt: skip
     spec = s.TopNSpec(
         partition=keys, order=order, first=node.first, last=node.last, rank=node.rank,
@@ -99,7 +106,7 @@ def top_n(tr: Translator, node: n.TopN) -> PlannedOperator:
     return tr.add(
         node, "top-n", f"TopN({node.rank} <= {node.last})", spec, [source], parallelism=parallelism,
         hashed=spread or None,
-        keeps=f"{node.last} rows per key" + (" until its window ends" if by_window else tr.ttl_words()),
+        keeps=f"{node.last} rows per key" + (" until its window ends" if by_window else tr.ttl_words()) + f" ({_a_row(node)})",
     )  # fmt: skip
 
 
@@ -196,7 +203,9 @@ def _over_running(tr: Translator, node: n.Over, order: tuple[SortKey, ...]) -> P
     bounded = spec.preceding is not None
     return tr.add(
         node, "over", "OverAggregate", spec, [source], parallelism=parallelism, hashed=node.partition or None,
-        keeps="rows of the frame per key" if bounded else "running aggregates per key" + tr.ttl_words(),
+        keeps=f"rows of the frame per key ({_a_row(node)})"
+        if bounded
+        else f"running aggregates per key{tr.ttl_words()}, rows until the watermark ({_a_row(node)})",
     )  # fmt: skip
 
 
@@ -224,8 +233,12 @@ def _over_final(tr: Translator, node: n.Over) -> PlannedOperator:
     )  # fmt: skip
     return tr.add(
         node, "over-final", "OverAggregate(at the end)", spec, [source], parallelism=parallelism,
-        hashed=node.partition or None, keeps="all rows until the end",
+        hashed=node.partition or None, keeps=f"all rows until the end ({_a_row(node)})",
     )  # fmt: skip
+
+
+def _a_row(node: n.Sort | n.TopN | n.Over) -> str:
+    return about(INDEX_BYTES + row_bytes(node.input.schema.types), "row")
 
 
 def _fixed_width(type_: LogicalType) -> bool:

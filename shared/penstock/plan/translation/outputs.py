@@ -8,6 +8,7 @@ from penstock.jobgraph import specs as s
 from penstock.jobgraph.graph import Hash, Partitioning
 from penstock.plan import nodes as n
 from penstock.plan.operators import OperatorInput, PlannedOperator
+from penstock.plan.state_size import INDEX_BYTES, about, row_bytes
 
 if TYPE_CHECKING:
     from penstock.plan.translation.translator import Translator
@@ -34,7 +35,8 @@ def set_operation(tr: Translator, node: n.SetOperation) -> PlannedOperator:
     spec = s.SetOperationSpec(kind=node.kind, all=node.all)
     return tr.add(
         node, "set-operation", node.kind.capitalize(), spec, [left, right], parallelism=parallelism,
-        hashed=keys, keeps="counts of every distinct row, for ever",
+        hashed=keys, keeps=f"counts of every distinct row{', until the end' if tr.analysis.final else ', for ever'} "
+        f"({about(INDEX_BYTES + row_bytes(node.schema.types) + 16, 'distinct row')})",
     )  # fmt: skip
 
 
@@ -76,7 +78,8 @@ def sink(tr: Translator, node: n.Sink) -> None:
         made = tr.add(
             node, "materialize", "SinkMaterializer", s.MaterializeSpec(keys=how.keys, ttl_ms=tr.ttl_ms),
             [source], output=node.input.schema, parallelism=width, hashed=how.keys,
-            keeps="the rows behind each key" + tr.ttl_words(), mode="upsert",
+            keeps=f"the rows behind each key{tr.ttl_words()} "
+                f"({about(INDEX_BYTES + row_bytes(node.input.schema.types), 'row')})", mode="upsert",
         )  # fmt: skip
         inp = OperatorInput(made)
         parallelism = 1 if table.connector == "collect" else node.parallelism or width

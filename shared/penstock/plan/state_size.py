@@ -1,0 +1,79 @@
+"""Estimates of what operators keep: bytes a row or key, from types alone.
+
+Texts and other values of no fixed width count with an assumed length; every entry of an index
+costs its slot, hash and bookkeeping besides. A planner knows no row counts, so the estimate is
+a price per row: times the rows that are kept, it is the size.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from penstock.functions.accumulators import accumulator_types
+from penstock.types import logical as t
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from penstock.functions.expr import AggregateCall
+    from penstock.types.logical import LogicalType
+
+#: Assumed for a text or binary value, an array, a map.
+TEXT_BYTES, COLLECTION_BYTES = 32, 96
+#: Hash table, slot number, change marks of an entry.
+INDEX_BYTES = 24
+#: The rate that estimates for endless state are given for.
+ASSUMED_ROWS_PER_S = 1_000
+_FIXED: tuple[tuple[tuple[type, ...], int], ...] = (
+    ((t.BooleanType, t.TinyIntType), 1),
+    ((t.SmallIntType,), 2),
+    ((t.IntType, t.DateType, t.FloatType), 4),
+    ((t.ArrayType, t.MapType, t.MultisetType), COLLECTION_BYTES),
+    ((*t.STRINGS, *t.BINARIES), TEXT_BYTES),
+)
+
+
+def row_bytes(types: Iterable[LogicalType]) -> int:
+    """Bytes of one row of these columns."""
+    total = 0
+    for type_ in types:
+        match type_:
+            case t.RowType(fields=fields):
+                total += row_bytes(f.type for f in fields)
+            case t.DecimalType(precision=p):
+                total += 8 if p <= t.MAX_UNSCALED_INT64_PRECISION else 16
+            case _:
+                total += next((size for kinds, size in _FIXED if isinstance(type_, kinds)), 8)
+    return total
+
+
+def about(n_bytes: int, unit: str) -> str:
+    return f"about {n_bytes} B a {unit}"
+
+
+def aggregates_bytes(
+    keys: Sequence[LogicalType], calls: Sequence[AggregateCall], types: Sequence[LogicalType]
+) -> tuple[int, str]:
+    """(bytes of a key's accumulators, what grows with the values of a key besides)."""
+    total = INDEX_BYTES + row_bytes(keys)
+    growing: list[str] = []
+    for call in calls:
+        cells = accumulator_types(call, [types[a] for a in call.args])
+        if cells is None:
+            growing.append(call.function + ("(DISTINCT)" if call.distinct else ""))
+        else:
+            total += row_bytes(cells)
+    if not growing:
+        return total, ""
+    return total, ", besides the values of " + ", ".join(dict.fromkeys(growing))
+
+
+def join_words(left: Sequence[LogicalType], right: Sequence[LogicalType]) -> str:
+    a, b = (INDEX_BYTES + row_bytes(side) for side in (left, right))
+    return f"about {a} B a left and {b} B a right row"
+
+
+def join_growth(left: Sequence[LogicalType], right: Sequence[LogicalType]) -> str:
+    """What a join that never forgets comes to."""
+    a_day = ASSUMED_ROWS_PER_S * 86_400 * sum(INDEX_BYTES + row_bytes(side) for side in (left, right))
+    return f"{join_words(left, right)}: {a_day / 1e9:.0f} GB a day at {ASSUMED_ROWS_PER_S} rows/s a side"
