@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from penstock.errors import InternalError
@@ -35,8 +35,19 @@ SHAPES = {
 }
 
 
+@pytest.fixture(params=["at once", "by and by"], autouse=True)
+def moving(request, monkeypatch):
+    """How many slots a call moves to a larger table: all there are, or hardly any."""
+    if request.param == "by and by":
+        monkeypatch.setattr("penstock.runtime.kernels.key_index._MIGRATE", 3)
+        monkeypatch.setattr("penstock.runtime.kernels.key_index._FIRST_BITS", 3)
+        monkeypatch.setattr("penstock.runtime.kernels.direct._SMALL_SPAN", 64)
+
+
 @pytest.mark.parametrize("shape", SHAPES)
-@settings(max_examples=25, deadline=None)
+@settings(
+    max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture],
+)  # fmt: skip
 @given(seed=st.integers(0, 10**6), rounds=st.integers(1, 25))
 def test_slots_stay_with_their_keys(shape, seed, rounds):
     types, value = SHAPES[shape]

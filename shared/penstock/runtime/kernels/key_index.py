@@ -9,8 +9,9 @@ all rows of a batch together, in as many rounds as the longest probe.
   other key is compared by its 64-bit hash and then, column by column.
 * Whole numbers that lie close together need no hashing: an array addressed by key (see
   ``direct``) holds their slots, until they spread too far.
-* Growing never stops the world: the old table stays readable while every later call
-  moves a bounded number of its slots into the new one.
+* Growing never stops the world: a larger table's memory is made ready ahead, the old one
+  stays readable while every later call moves a bounded number of its slots, and the arrays
+  by slot grow in place (see ``growing``).
 * Slots are freed when their state is purged, and used again.
 """
 
@@ -23,8 +24,9 @@ import pyarrow.compute as pc
 
 from penstock.errors import InternalError
 from penstock.runtime.kernels.direct import DirectTable
+from penstock.runtime.kernels.growing import grown
 from penstock.runtime.kernels.hashing import hash_columns
-from penstock.runtime.kernels.store import RowStore, Slots, grown
+from penstock.runtime.kernels.store import RowStore, Slots
 from penstock.types import logical as t
 from penstock.types.column import Column, numpy_dtype
 
@@ -35,26 +37,41 @@ if TYPE_CHECKING:
 
 #: Arrow-backed types that ``pc.equal`` compares.
 _SCALAR_ARROW = (*t.STRINGS, *t.BINARIES, t.DecimalType)
-_EMPTY = -1
-_TOMBSTONE = -2
+#: In a table a slot stands as its complement, a claim (while inserting) above these two:
+#: so a new table is zeros, which cost nothing until they are touched.
+_EMPTY, _TOMBSTONE, _CLAIM = 0, 1, 2
 _FIRST_BITS = 11
 #: Slots moved from the old table per call, beyond twice the batch's rows.
 _MIGRATE = 8192
+#: Positions in a page of memory; touched per key before a table is full.
+_PAGE_ITEMS, _TOUCH = 1024, 32
 _S32 = np.uint64(32)
 _INT_SEED = np.uint64(0x9E3779B97F4A7C15)
 
 
 class _Table:
-    """int32 slot numbers at 2^bits positions; position = hash's high bits."""
+    """int32 complements of slots at 2^bits positions; position = hash's high bits."""
 
-    __slots__ = ("capacity", "mask", "shift", "slots", "used")
+    __slots__ = ("capacity", "mask", "shift", "slots", "touched", "used")
 
     def __init__(self, bits: int) -> None:
         self.capacity = 1 << bits
-        self.slots = np.full(self.capacity, _EMPTY, np.int32)
+        self.slots = np.zeros(self.capacity, np.int32)
         self.mask = self.capacity - 1
         self.shift = np.uint64(64 - bits)
         self.used = 0  # positions that are not empty, tombstones included
+        self.touched = 0  # positions whose memory is there
+
+    def touch(self, positions: int) -> None:
+        """Have the system give some of the memory now: the first keys would else scatter
+        over all of it at once."""
+        stop = min(self.touched + positions, self.capacity)
+        self.slots[self.touched : stop : _PAGE_ITEMS] = _EMPTY
+        self.touched = stop
+
+    @property
+    def nbytes(self) -> int:
+        return self.slots.nbytes
 
     def home(self, hashes: np.ndarray) -> np.ndarray:
         return (hashes >> self.shift).view(np.int64)
@@ -71,9 +88,12 @@ class KeyIndex:
         self._bits = 64 // max(len(dtypes), 1)
         self._direct: DirectTable | None = DirectTable() if self._whole else None
         self._table = _Table(_FIRST_BITS)
-        self._old: _Table | None = None
-        self._pending = np.empty(0, np.int64)  # slots still to be moved from the old table
-        self._in_old = np.zeros(0, np.bool_)
+        self._next: _Table | None = None
+        #: What slots are moved from: those of ``_cursor`` … ``_end`` that were in use when it
+        #: became old, and are not ``_gone`` (freed since, or free then).
+        self._old: _Table | DirectTable | None = None
+        self._cursor = self._end = self._left = 0
+        self._gone = np.zeros(0, np.bool_)
         if self._whole:
             self._slots = Slots()
             self._ints = np.zeros(1024, np.int64)
@@ -95,7 +115,8 @@ class KeyIndex:
     def nbytes(self) -> int:
         own = self._ints.nbytes if self._whole else self._hashes.nbytes + self._rows.nbytes
         direct = self._direct.nbytes if self._direct else 0
-        return own + direct + self._table.slots.nbytes + (self._old.slots.nbytes if self._old else 0)
+        old = self._old.nbytes if self._old is not None else 0
+        return own + direct + self._table.nbytes + old
 
     # -- finding ---------------------------------------------------------------------
 
@@ -139,7 +160,7 @@ class KeyIndex:
     def upsert_ints(self, keys: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """``upsert`` of a non-null int64 array, for an index over one whole number."""
         if self._direct is not None:
-            if self._direct.reach(keys, self._live_ints):
+            if self._direct.reach(keys, self._slots.count, self._live_ints):
                 return self._upsert_direct(self._direct, keys)
             self._stop_addressing()
         self._make_room(len(keys))
@@ -171,9 +192,7 @@ class KeyIndex:
 
     def live_slots(self) -> np.ndarray:
         """All slots in use, ascending."""
-        live = np.ones(self._slots.high, np.bool_)
-        live[self._slots._free[: self._slots._free_count]] = False
-        return np.flatnonzero(live)
+        return np.flatnonzero(self._slots.live[: self._slots.high])
 
     # -- freeing ---------------------------------------------------------------------
 
@@ -187,29 +206,41 @@ class KeyIndex:
                 placed = slots[slots != self._null_slot]
                 self._null_slot = -1
             if self._direct is not None:
-                keys = self._ints[placed]
-                if not (self._direct.lookup(keys) == placed).all():
-                    raise InternalError("a slot was freed twice", got=f"{len(slots)} slots to free")
-                self._direct.erase(keys)
+                self._erase_direct(self._direct, placed)
                 self._slots.free(slots)
                 return
-            hashes = _hash_ints(self._ints[placed]) if self._whole else self._hashes[placed]
             if self._old is not None:
-                moved = ~self._in_old_mask(placed)
-                self._erase(self._old, placed[~moved], hashes[~moved])
-                self._in_old[placed[~moved]] = False
-                placed, hashes = placed[moved], hashes[moved]
-            self._erase(self._table, placed, hashes)
+                in_old = self._in_old(placed)
+                self._erase_old(self._old, placed[in_old])
+                placed = placed[~in_old]
+            self._erase(self._table, placed)
         if self._whole:
             self._slots.free(slots)
         else:
             self._rows.free(slots)
 
-    def _erase(self, table: _Table, slots: np.ndarray, hashes: np.ndarray) -> None:
-        position = table.home(hashes)
+    def _erase_old(self, old: _Table | DirectTable, slots: np.ndarray) -> None:
+        if isinstance(old, DirectTable):
+            self._erase_direct(old, slots)
+        else:
+            self._erase(old, slots)
+        self._gone[slots] = True
+        self._left -= len(slots)
+
+    def _erase_direct(self, table: DirectTable, slots: np.ndarray) -> None:
+        keys = self._ints[slots]
+        if not (table.lookup(keys) == slots).all():
+            raise InternalError("a slot was freed twice", got=f"{len(slots)} slots to free")
+        table.erase(keys)
+
+    def _hashes_of(self, slots: np.ndarray) -> np.ndarray:
+        return _hash_ints(self._ints[slots]) if self._whole else self._hashes[slots]
+
+    def _erase(self, table: _Table, slots: np.ndarray) -> None:
+        position = table.home(self._hashes_of(slots))
         while len(slots):
             found = table.slots[position]
-            here = found == slots
+            here = found == ~slots
             if (found == _EMPTY).any():
                 raise InternalError("a slot was freed twice", got=f"{len(slots)} slots to free")
             table.slots[position[here]] = _TOMBSTONE
@@ -262,21 +293,28 @@ class KeyIndex:
         if len(slots):
             self._rows.put(slots, columns)
             self._hashes[slots] = hash_columns(columns)
-        self._rehash(slots)
+        self._move_from(None, 0)
+        self._migrate(1 << 62)
 
     def _stop_addressing(self) -> None:
         """The keys are too far apart for an array addressed by key: from now on by hash."""
-        self._direct = None
-        slots = self.live_slots()
-        self._rehash(slots[slots != self._null_slot])
+        direct, self._direct = self._direct, None
+        assert direct is not None
+        self._move_from(direct, 0)
 
-    def _rehash(self, slots: np.ndarray) -> None:
-        """Put all these slots into a new table, at once."""
-        self._table = _Table(max(_FIRST_BITS, (4 * len(slots)).bit_length()))
-        self._old, self._pending = None, slots
-        self._in_old = np.zeros(self._slots.high, np.bool_)
-        self._in_old[slots] = True
-        self._migrate(1 << 62)
+    def _move_from(self, old: _Table | DirectTable | None, n: int) -> None:
+        """A new table with room for n more keys; slots come over from the old one by and by."""
+        live, table = self._slots.count, self._next
+        if table is None or table.capacity < 2 * (live + n):
+            table = _Table(_bits(live + n))
+        self._table, self._next = table, None
+        self._old = old
+        self._cursor, self._end = 0, self._slots.high
+        self._gone = np.zeros(self._end, np.bool_)
+        self._left = live
+        if self._whole and self._null_slot >= 0:  # it is in no table
+            self._gone[self._null_slot] = True
+            self._left -= 1
 
     def _live_ints(self) -> tuple[np.ndarray, np.ndarray]:
         """(keys, slots) of all but NULL."""
@@ -303,6 +341,8 @@ class KeyIndex:
         out[valid], new = self.upsert_ints(keys[valid])
         if self._null_slot < 0:
             self._null_slot = int(self._slots.allocate(1)[0])
+            if self._old is not None and self._null_slot < self._end:
+                self._gone[self._null_slot] = True
             new = np.append(new, self._null_slot)
         self._ints = grown(self._ints, self._slots.high)
         out[~valid] = self._null_slot
@@ -315,13 +355,26 @@ class KeyIndex:
         if self._old is not None:
             missing = np.flatnonzero(out < 0)
             if len(missing):
-                out[missing] = self._probe(
-                    self._old,
-                    None if keys is None else keys[missing],
-                    hashes[missing],
-                    None if columns is None else [c.take(missing) for c in columns],
+                taken = None if columns is None else [c.take(missing) for c in columns]
+                found = self._find_old(
+                    self._old, None if keys is None else keys[missing], hashes[missing], taken
                 )
+                # What was moved, and maybe freed since, still stands in the old table.
+                found[~self._in_old(found)] = -1
+                out[missing] = found
         return out
+
+    def _find_old(
+        self,
+        old: _Table | DirectTable,
+        keys: np.ndarray | None,
+        hashes: np.ndarray,
+        columns: Sequence[Column] | None,
+    ) -> np.ndarray:
+        if isinstance(old, DirectTable):
+            assert keys is not None
+            return old.lookup(keys)
+        return self._probe(old, keys, hashes, columns)
 
     def _probe(
         self,
@@ -331,8 +384,9 @@ class KeyIndex:
         columns: Sequence[Column] | None,
     ) -> np.ndarray:
         position = table.home(hashes)
-        # -1 and -2 read the last entries of the key array: harmless, masked just after.
-        slots = table.slots[position].astype(np.int64)
+        # An empty place or a tombstone reads the last entries of the key array: harmless,
+        # masked just after.
+        slots = ~table.slots[position].astype(np.int64)
         if keys is not None:
             match = self._ints[slots] == keys
             match &= slots >= 0
@@ -341,11 +395,11 @@ class KeyIndex:
             match &= slots >= 0
             self._confirm(match, slots, columns)
         out = np.where(match, slots, -1)
-        rest = np.flatnonzero(~match & (slots != _EMPTY))
+        rest = np.flatnonzero(~match & (slots != ~_EMPTY))
         position = position[rest]
         while len(rest):
             position = (position + 1) & table.mask
-            slots = table.slots[position].astype(np.int64)
+            slots = ~table.slots[position].astype(np.int64)
             match = slots >= 0
             if keys is not None:
                 match &= self._ints[slots] == keys[rest]
@@ -355,7 +409,7 @@ class KeyIndex:
                     hit = np.flatnonzero(match)
                     match[hit] = self._equal(slots[hit], [c.take(rest[hit]) for c in columns])
             out[rest[match]] = slots[match]
-            go_on = ~match & (slots != _EMPTY)
+            go_on = ~match & (slots != ~_EMPTY)
             rest, position = rest[go_on], position[go_on]
         return out
 
@@ -390,8 +444,7 @@ class KeyIndex:
         table = self._table
         rows, position = missing, table.home(hashes[missing])
         new: list[np.ndarray] = []
-        claim = np.arange(len(out), dtype=np.int32)
-        claim = -3 - claim
+        claim = np.arange(_CLAIM, len(out) + _CLAIM, dtype=np.int32)
         while len(rows):
             at = table.slots[position]
             free = np.flatnonzero(at == _EMPTY)
@@ -403,11 +456,11 @@ class KeyIndex:
                 won = free[table.slots[position[free]] == claim[rows[free]]]
                 winners = rows[won]
                 slots = self._new_slots(winners, keys, hashes, columns)
-                table.slots[position[won]] = slots
+                table.slots[position[won]] = ~slots
                 table.used += len(won)
                 new.append(slots)
                 at = table.slots[position]
-            slots = at.astype(np.int64)
+            slots = ~at.astype(np.int64)
             match = slots >= 0
             if keys is not None:
                 match &= self._ints[slots] == keys[rows]
@@ -432,11 +485,13 @@ class KeyIndex:
             slots = self._slots.allocate(len(rows))
             self._ints = grown(self._ints, self._slots.high)
             self._ints[slots] = keys[rows]
-            return slots
-        assert columns is not None
-        slots = self._rows.append([c.take(rows) for c in columns], len(rows))
-        self._hashes = grown(self._hashes, self._slots.high)
-        self._hashes[slots] = hashes[rows]
+        else:
+            assert columns is not None
+            slots = self._rows.append([c.take(rows) for c in columns], len(rows))
+            self._hashes = grown(self._hashes, self._slots.high)
+            self._hashes[slots] = hashes[rows]
+        if self._old is not None:  # numbers used again are not those the old table has
+            self._gone[slots[slots < self._end]] = True
         return slots
 
     # -- growing ---------------------------------------------------------------------
@@ -445,41 +500,39 @@ class KeyIndex:
         """Keep the load at most one half, moving a bounded number of slots."""
         if self._old is not None:
             self._migrate(2 * n + _MIGRATE)
-        need = self._table.used + len(self._pending) + n
+        need = self._table.used + self._left + n
+        if self._next is None and self._old is None and 8 * need > 3 * self._table.capacity:
+            self._next = _Table(_bits(self._slots.count + n))
+        if self._next is not None:
+            self._next.touch(_TOUCH * n + _MIGRATE)
         if 2 * need <= self._table.capacity:
             return
         while self._old is not None:
             self._migrate(1 << 62)
-        live = self._slots.count
-        bits = max(_FIRST_BITS, (4 * (live + n) - 1).bit_length())
-        self._old, self._table = self._table, _Table(bits)
-        self._pending = self.live_slots()
-        if self._whole and self._null_slot >= 0:
-            self._pending = self._pending[self._pending != self._null_slot]
-        self._in_old = np.zeros(self._slots.high, np.bool_)
-        self._in_old[self._pending] = True
+        self._move_from(self._table, n)
         self._migrate(2 * n + _MIGRATE)
 
     def _migrate(self, budget: int) -> None:
-        slots, self._pending = self._pending[:budget], self._pending[budget:]
-        slots = slots[self._in_old[slots]]
-        self._in_old[slots] = False
-        hashes = _hash_ints(self._ints[slots]) if self._whole else self._hashes[slots]
+        """Look at so many slot numbers, and move those that are in the old table."""
+        stop = min(self._cursor + budget, self._end)
+        moving = self._slots.live[self._cursor : stop] & ~self._gone[self._cursor : stop]
+        slots = self._cursor + np.flatnonzero(moving)
+        self._cursor = stop
+        self._left -= len(slots)
         table = self._table
-        position = table.home(hashes)
+        position = table.home(self._hashes_of(slots))
         table.used += len(slots)
         while len(slots):
             free = np.flatnonzero(table.slots[position] == _EMPTY)
-            table.slots[position[free]] = slots[free]
-            placed = table.slots[position] == slots
+            table.slots[position[free]] = ~slots[free]
+            placed = table.slots[position] == ~slots
             slots, position = slots[~placed], (position[~placed] + 1) & table.mask
-        if not len(self._pending):
-            self._old = None
+        if self._cursor >= self._end:
+            self._old, self._left = None, 0
 
-    def _in_old_mask(self, slots: np.ndarray) -> np.ndarray:
-        known = slots < len(self._in_old)
-        out = np.zeros(len(slots), np.bool_)
-        out[known] = self._in_old[slots[known]]
+    def _in_old(self, slots: np.ndarray) -> np.ndarray:
+        out = (slots >= self._cursor) & (slots < self._end)
+        out[out] = ~self._gone[slots[out]]
         return out
 
 
@@ -508,6 +561,11 @@ def _arrow_equal(a: Column, b: Column) -> np.ndarray:
     if same.null_count:
         same = pc.fill_null(same, False)
     return same.to_numpy(zero_copy_only=False).astype(np.bool_, copy=False)
+
+
+def _bits(keys: int) -> int:
+    """Of a table of which so many keys take at most a sixth."""
+    return max(_FIRST_BITS, (6 * keys - 1).bit_length())
 
 
 def _dtype(type_: LogicalType) -> np.dtype:

@@ -12,13 +12,14 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 import pyarrow as pa
 
+from penstock.runtime.kernels.growing import FIRST
+from penstock.runtime.kernels.growing import grown as grown
 from penstock.types import logical as t
 from penstock.types.column import Column, arrow_type, numpy_dtype
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-_FIRST = 1024
 #: A heap is compacted when it holds more than this many entries and most are garbage.
 _COMPACT_FROM = 65_536
 #: Of a heap's segments: the first is small, the largest so long that few are needed.
@@ -26,27 +27,15 @@ _FIRST_BYTES, _SEGMENT_BYTES = 16_384, 16 << 20
 _ENTRY_MASK = (1 << 32) - 1
 
 
-def grown(array: np.ndarray, size: int, fill: object = 0) -> np.ndarray:
-    """``array`` itself if it has ``size`` items, else a copy of at least twice the length."""
-    if len(array) >= size:
-        return array
-    length = max(size, 2 * len(array), _FIRST)
-    if not fill:  # zeros come with the memory, when it is first touched
-        out = np.zeros(length, array.dtype)
-    else:
-        out = np.empty(length, array.dtype)
-        out[len(array) :] = fill
-    out[: len(array)] = array
-    return out
-
-
 class Slots:
     """Gives out slot numbers; freed ones first. ``high``: one above the highest ever used."""
 
     def __init__(self) -> None:
         self.high = 0
-        self._free = np.empty(_FIRST, np.int64)
+        self._free = np.empty(FIRST, np.int64)
         self._free_count = 0
+        #: By slot: whether it is in use.
+        self.live = np.zeros(FIRST, np.bool_)
 
     @property
     def count(self) -> int:
@@ -55,14 +44,19 @@ class Slots:
 
     def allocate(self, n: int) -> np.ndarray:
         reused = min(n, self._free_count)
-        fresh = np.arange(self.high, self.high + n - reused)
-        self.high += n - reused
-        if not reused:
-            return fresh
-        self._free_count -= reused
-        return np.concatenate((self._free[self._free_count : self._free_count + reused], fresh))
+        start, self.high = self.high, self.high + n - reused
+        slots = np.arange(start, self.high)
+        self.live = grown(self.live, self.high)
+        self.live[start : self.high] = True
+        if reused:
+            self._free_count -= reused
+            again = self._free[self._free_count : self._free_count + reused].copy()
+            self.live[again] = True
+            slots = np.concatenate((again, slots))
+        return slots
 
     def free(self, slots: np.ndarray) -> None:
+        self.live[slots] = False
         end = self._free_count + len(slots)
         self._free = grown(self._free, end)
         self._free[self._free_count : end] = slots
@@ -76,7 +70,7 @@ class FixedStore:
         self.type = type_
         dtype = numpy_dtype(type_)
         assert dtype is not None
-        self.values = np.zeros(_FIRST, dtype)
+        self.values = np.zeros(FIRST, dtype)
         self.valid: np.ndarray | None = None
 
     @property
@@ -114,7 +108,7 @@ class _Segment:
     def __init__(self, array_type: pa.DataType, capacity: int) -> None:
         self.array_type = array_type
         self.data = np.empty(capacity, np.uint8)
-        self.offsets = np.zeros(_FIRST + 1, np.int32)
+        self.offsets = np.zeros(FIRST + 1, np.int32)
         self.entries = 0
 
     @property
@@ -149,7 +143,7 @@ class HeapStore:
     def __init__(self, type_: t.LogicalType) -> None:
         self.type = type_
         self._arrow = arrow_type(type_)
-        self._refs = np.full(_FIRST, -1, np.int64)
+        self._refs = np.full(FIRST, -1, np.int64)
         self._segments: list[_Segment] = []
         self._entries = 0
         self._live = 0
@@ -243,7 +237,7 @@ class NestedStore:
 
     def __init__(self, type_: t.LogicalType) -> None:
         self.type = type_
-        self._refs = np.full(_FIRST, -1, np.int64)
+        self._refs = np.full(FIRST, -1, np.int64)
         self._chunks: list[pa.Array] = []
         self._entries = 0
         self._live = 0
