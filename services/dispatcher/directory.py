@@ -46,7 +46,7 @@ class JobDirectory:
     def __init__(self, transport: Transport, subjects: Subjects, store: Store) -> None:
         self._transport = transport
         self._subjects = subjects
-        self._store = store
+        self._store = self.store = store
         self._ended: dict[str, JobOverview] = {}
 
     # -- one job -------------------------------------------------------------------------
@@ -100,10 +100,12 @@ class JobDirectory:
         message = CancelJob(command_id=uuid.uuid4().hex, job_id=job_id)
         await self._to_master(job_id, message)
 
-    async def savepoint(self, job_id: str, kind: str, directory: str | None) -> str:
+    async def savepoint(
+        self, job_id: str, kind: str, directory: str | None, trigger_id: str | None = None
+    ) -> str:
         """The trigger id. RefusedError when the master refuses."""
         await self.details(job_id)
-        trigger_id = uuid.uuid4().hex
+        trigger_id = trigger_id or uuid.uuid4().hex
         message = TriggerSavepoint(command_id=trigger_id, job_id=job_id, kind=kind, directory=directory)
         await self._to_master(job_id, message)
         return trigger_id

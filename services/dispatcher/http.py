@@ -10,7 +10,7 @@ import msgspec
 from starlette.responses import Response
 
 from penstock.bus import RefusedError
-from penstock.errors import InternalError, PenstockError, SpecError
+from penstock.errors import InternalError, PenstockError, SnapshotError, SpecError
 from services.dispatcher.directory import UnknownJobError
 
 if TYPE_CHECKING:
@@ -52,6 +52,8 @@ def status_of(err: PenstockError) -> int:
             return 403
         case RefusedError():
             return 409
+        case SnapshotError():  # trying again brings the same
+            return 400
     return {"user": 400, "external": 503}.get(err.domain, 500)
 
 

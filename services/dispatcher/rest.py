@@ -17,8 +17,8 @@ from starlette.routing import BaseRoute, Mount, Route
 from penstock import __version__
 from penstock.errors import ExternalError, SpecError
 from services.dispatcher import vertex_views, views
+from services.dispatcher.checkpoint_api import CheckpointApi
 from services.dispatcher.http import (
-    ForbiddenError,
     NotFoundError,
     SameOrigin,
     answer,
@@ -67,6 +67,7 @@ class Rest:
         self._clock = clock
         self._config = config
         self._cluster = cluster
+        self._checkpoints = CheckpointApi(directory, config)
 
     def app(self, *, hosts: frozenset[str] | None = None) -> Starlette:
         """``hosts``: names by which it may be called; None = any."""
@@ -108,14 +109,7 @@ class Rest:
             get(f"{job}/metrics", self._job_metrics),
             get(f"{job}/results", self._fetch_results),
             get(f"{job}/dead-letters", self._dead_letters),
-            get(f"{job}/checkpoints", self._of_job(lambda d, _: vertex_views.checkpoints(d))),
-            get(f"{job}/checkpoints/config", self._of_job(lambda d, _: vertex_views.checkpoint_config(d))),
-            get(f"{job}/checkpoints/details/{{checkpoint}}", self._checkpoint),
-            Route(f"{job}/checkpoints", guarded(self._trigger_checkpoint), methods=["POST"]),
-            get(f"{job}/checkpoints/{{trigger}}", self._triggered),
-            Route(f"{job}/savepoints", guarded(self._trigger_savepoint), methods=["POST"]),
-            get(f"{job}/savepoints/{{trigger}}", self._triggered),
-            Route(f"{job}/stop", guarded(self._stop), methods=["POST"]),
+            *self._checkpoints.routes(),
             get(vertex, self._of_vertex(vertex_views.vertex)),
             get(f"{vertex}/backpressure", self._of_vertex(vertex_views.backpressure)),
             get(f"{vertex}/watermarks", self._of_vertex(lambda v, _: vertex_views.watermarks(v))),
@@ -308,55 +302,6 @@ class Rest:
         values = vertex_views.vertex_metric_values(await self._vertex(request))
         return answer(vertex_views.metric_list(values, request.query_params.get("get")))
 
-    # -- checkpoints and savepoints ------------------------------------------------------
-
-    async def _checkpoint(self, request: Request) -> Response:
-        details = await self._details(request)
-        wanted = request.path_params["checkpoint"]
-        found = vertex_views.checkpoint_details(details, int(wanted)) if wanted.isdigit() else None
-        if found is None:
-            raise NotFoundError(
-                f"checkpoint {wanted} of job {details.job_id} is not known (any more)",
-                expected=", ".join(str(c.id) for c in details.checkpoints) or "none yet",
-            )
-        return answer(found)
-
-    async def _trigger_checkpoint(self, request: Request) -> Response:
-        return await self._trigger(request, "checkpoint", None)
-
-    async def _trigger_savepoint(self, request: Request) -> Response:
-        options = await _options(request)
-        directory = options.get("target-directory") or options.get("targetDirectory")
-        kind = "stop" if options.get("cancel-job") is True else "savepoint"
-        return await self._trigger(request, kind, directory)
-
-    async def _stop(self, request: Request) -> Response:
-        options = await _options(request)
-        directory = options.get("targetDirectory") or options.get("target-directory")
-        return await self._trigger(request, "drain" if options.get("drain") is True else "stop", directory)
-
-    async def _trigger(self, request: Request, kind: str, directory: str | None) -> Response:
-        job_id = request.path_params["job"]
-        if directory is not None and (not isinstance(directory, str) or ".." in directory.split("/")):
-            raise ForbiddenError("not a folder in the cluster's store", got=repr(directory))
-        trigger_id = await self._directory.savepoint(job_id, kind, directory)
-        return answer({"request-id": trigger_id}, 202)
-
-    async def _triggered(self, request: Request) -> Response:
-        details = await self._details(request)
-        trigger_id = request.path_params["trigger"]
-        found = next((c for c in details.checkpoints if c.trigger_id == trigger_id), None)
-        if found is None:
-            raise NotFoundError(f"job {details.job_id} knows no request '{trigger_id}' (any more)")
-        if found.status == "IN_PROGRESS":
-            return answer({"status": {"id": "IN_PROGRESS"}, "operation": None})
-        if found.status == "COMPLETED":
-            operation: dict[str, Any] = {"location": found.path, "checkpointId": found.id}
-        else:
-            failure = {"class": "CheckpointException", "stack-trace": found.failure or ""}
-            operation = {"failure-cause": failure}
-        return answer({"status": {"id": "COMPLETED"}, "operation": operation})
-
 
 def _number(request: Request, name: str, default: int) -> int:
     text = request.query_params.get(name)
@@ -365,17 +310,3 @@ def _number(request: Request, name: str, default: int) -> int:
     if not text.isdigit():
         raise SpecError("not a whole number", expected="e.g. 1000", got=repr(text), where=f"query '{name}'")
     return int(text)
-
-
-async def _options(request: Request) -> dict[str, Any]:
-    """The body's JSON object; nothing is an empty one."""
-    data = await body_of(request, 64 * 1024)
-    if not data.strip():
-        return {}
-    try:
-        tree = msgspec.json.decode(data)
-    except msgspec.DecodeError as err:
-        raise SpecError("the body is not JSON", got=str(err)) from err
-    if not isinstance(tree, dict):
-        raise SpecError("the body is not an object", expected="{…}", got=type(tree).__name__)
-    return tree

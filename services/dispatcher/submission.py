@@ -12,10 +12,14 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from penstock.bus import request
+from penstock.config import MAX_PARALLELISM, RECOVERY_IGNORE_UNCLAIMED, RECOVERY_PATH
 from penstock.errors import PenstockError
 from penstock.jobgraph.graph import encode_job_graph
 from penstock.messages import layout
 from penstock.messages.cluster import Ack, JobAccepted, RunJob, SubmitReply
+from penstock.messages.compatibility import check, compare, fitted, operators_of
+from penstock.messages.footers import summarise
+from penstock.messages.manifest import read_manifest
 from penstock.store import job_log
 from services.dispatcher.spec import as_text
 
@@ -59,6 +63,7 @@ class Submitter:
             return SubmitReply(job_id=job_id, name=known.name, created=False)
         job_id = job_id or uuid.uuid4().hex
         graph = self._finish(await self._planner.plan(spec), spec)
+        graph = await self._fit_savepoint(graph)
         accepted = await self._store_job(job_id, spec, graph)
         # Into the index first: an accepted job that is in no list would never be found.
         await self._store.put(layout.active_key(job_id), b"")
@@ -74,6 +79,21 @@ class Submitter:
         """What the spec says over what the program says."""
         config = graph.config | {key: as_text(value) for key, value in spec.config.items()}
         return msgspec.structs.replace(graph, name=spec.name or graph.name or "job", config=config)
+
+    async def _fit_savepoint(self, graph: JobGraph) -> JobGraph:
+        """What the job begins from is looked at now: SpecError with the difference when it is
+        another job's, SnapshotError when it cannot be read."""
+        path = RECOVERY_PATH.read(graph.config)
+        if not path:
+            return graph
+        manifest = await read_manifest(self._store, path)
+        difference = compare(
+            operators_of(graph),
+            await summarise(self._store, manifest),
+            own_max_parallelism=MAX_PARALLELISM.read(graph.config) > 0,
+        )
+        check(difference, path, lenient=RECOVERY_IGNORE_UNCLAIMED.read(graph.config))
+        return fitted(graph, manifest)
 
     async def _accepted(self, job_id: str) -> JobAccepted | None:
         entries = await job_log(self._store, job_id).read()

@@ -200,16 +200,16 @@ def checkpoint(details: CheckpointDetails) -> dict[str, Any]:
         "@class": details.status.lower(),
         "id": details.id,
         "status": details.status,
-        "is_savepoint": details.kind != "checkpoint",
+        "is_savepoint": details.kind in ("savepoint", "stop", "drain"),
         "savepointFormat": None,
         "trigger_timestamp": details.trigger_timestamp_ms,
         "latest_ack_timestamp": last_ack,
         "checkpointed_size": details.size_bytes,
-        "state_size": details.size_bytes,
+        "state_size": details.full_size_bytes or details.size_bytes,
         "end_to_end_duration": end - details.trigger_timestamp_ms if end is not None else -1,
         "alignment_buffered": 0,
         "processed_data": 0,
-        "persisted_data": 0,
+        "persisted_data": sum(s.get("in_flight_bytes", 0) for s in details.subtasks),
         "num_subtasks": details.total,
         "num_acknowledged_subtasks": details.acknowledged,
         "checkpoint_type": details.kind.upper(),
@@ -217,6 +217,7 @@ def checkpoint(details: CheckpointDetails) -> dict[str, Any]:
         "discarded": False,
         "failure_timestamp": end if details.failure else None,
         "failure_message": details.failure,
+        "slowest": details.slowest,
     }
 
 
@@ -258,43 +259,103 @@ def _summary(values: list[int]) -> dict[str, float]:
     return {"min": min(values), "max": max(values), "avg": sum(values) // len(values)}
 
 
-def checkpoint_details(job: JobDetails, checkpoint_id: int) -> dict[str, Any] | None:
-    found = next((c for c in job.checkpoints if c.id == checkpoint_id), None)
-    if found is None:
-        return None
-    tasks = {}
-    for v in job.vertices:
-        subtasks = [s for s in found.subtasks if s["vertex_id"] == v.id]
-        tasks[v.id] = {
-            "id": found.id,
-            "status": found.status,
-            "latest_ack_timestamp": max((s["ack_ms"] for s in subtasks), default=-1),
-            "checkpointed_size": sum(s["size_bytes"] for s in subtasks),
-            "state_size": sum(s["size_bytes"] for s in subtasks),
-            "end_to_end_duration": max(
-                (s["ack_ms"] - found.trigger_timestamp_ms for s in subtasks), default=-1
-            ),
-            "num_subtasks": v.parallelism,
-            "num_acknowledged_subtasks": len(subtasks),
-            "subtasks": subtasks,
-        }
+def checkpoint_details(job: JobDetails, found: CheckpointDetails) -> dict[str, Any]:
+    by_vertex: dict[str, list[dict[str, Any]]] = {}
+    for subtask in found.subtasks:
+        by_vertex.setdefault(subtask["vertex_id"], []).append(subtask)
+    tasks = {v.id: _checkpoint_of_vertex(v, found, by_vertex.get(v.id, [])) for v in job.vertices}
     return {**checkpoint(found), "tasks": tasks}
+
+
+def _checkpoint_of_vertex(
+    vertex: VertexDetails, found: CheckpointDetails, subtasks: list[dict[str, Any]]
+) -> dict[str, Any]:
+    size = sum(s["size_bytes"] for s in subtasks)
+    return {
+        "id": found.id,
+        "status": found.status,
+        "latest_ack_timestamp": max((s["ack_ms"] for s in subtasks), default=-1),
+        "checkpointed_size": size,
+        "state_size": sum(s.get("full_size_bytes", s["size_bytes"]) for s in subtasks),
+        "end_to_end_duration": max((s["ack_ms"] - found.trigger_timestamp_ms for s in subtasks), default=-1),
+        "alignment_buffered": 0,
+        "processed_data": 0,
+        "persisted_data": sum(s.get("in_flight_bytes", 0) for s in subtasks),
+        "num_subtasks": vertex.parallelism,
+        "num_acknowledged_subtasks": len(subtasks),
+    }
+
+
+def checkpoint_subtasks(vertex: VertexDetails, found: CheckpointDetails) -> dict[str, Any]:
+    """What every subtask of a vertex did for the checkpoint, and who is still to come."""
+    known = {s["subtask_index"]: s for s in found.subtasks if s["vertex_id"] == vertex.id}
+    mine = list(known.values())
+
+    def spread(name: str) -> dict[str, float]:
+        return _summary([round(s[name]) for s in mine])
+
+    return {
+        **_checkpoint_of_vertex(vertex, found, mine),
+        "summary": {
+            "checkpointed_size": spread("size_bytes"),
+            "state_size": spread("size_bytes"),
+            "end_to_end_duration": _summary([s["ack_ms"] - found.trigger_timestamp_ms for s in mine]),
+            "checkpoint_duration": {"sync": spread("sync_ms"), "async": spread("async_ms")},
+            "alignment": {"duration": spread("alignment_ms"), "buffered": _summary([])},
+            "start_delay": spread("start_delay_ms"),
+        },
+        "subtasks": [
+            _checkpoint_of_subtask(index, known.get(index), found) for index in range(vertex.parallelism)
+        ],
+    }
+
+
+def _checkpoint_of_subtask(
+    index: int, known: dict[str, Any] | None, found: CheckpointDetails
+) -> dict[str, Any]:
+    if known is None:
+        return {"index": index, "status": "pending_or_failed"}
+    return {
+        "index": index,
+        "status": "completed",
+        "ack_timestamp": known["ack_ms"],
+        "end_to_end_duration": known["ack_ms"] - found.trigger_timestamp_ms,
+        "checkpointed_size": known["size_bytes"],
+        "state_size": known.get("full_size_bytes", known["size_bytes"]),
+        "checkpoint": {"sync": known["sync_ms"], "async": known["async_ms"]},
+        "alignment": {
+            "buffered": 0,
+            "processed": 0,
+            "persisted": known.get("in_flight_bytes", 0),
+            "duration": known["alignment_ms"],
+        },
+        "start_delay": known["start_delay_ms"],
+        "unaligned_checkpoint": known["unaligned"],
+        "aborted": False,
+    }
 
 
 def checkpoint_config(job: JobDetails) -> dict[str, Any]:
     config = job.config
+    retention = keys.EXTERNALIZED_RETENTION.read(config)
     return {
         "mode": keys.CHECKPOINT_MODE.read(config).lower(),
         "interval": keys.CHECKPOINT_INTERVAL_MS.read(config),
         "timeout": keys.CHECKPOINT_TIMEOUT_MS.read(config),
         "min_pause": keys.CHECKPOINT_MIN_PAUSE_MS.read(config),
-        "max_concurrent": 1,
-        "externalization": {"enabled": True, "delete_on_cancellation": False},
+        "max_concurrent": keys.CHECKPOINT_MAX_CONCURRENT.read(config),
+        "externalization": {
+            "enabled": retention != "NO_EXTERNALIZED_CHECKPOINTS",
+            "delete_on_cancellation": retention != "RETAIN_ON_CANCELLATION",
+        },
         "state_backend": keys.STATE_BACKEND.read(config),
         "checkpoint_storage": "object store",
         "unaligned_checkpoints": keys.CHECKPOINT_UNALIGNED.read(config),
         "aligned_checkpoint_timeout": keys.CHECKPOINT_ALIGNED_TIMEOUT_MS.read(config),
         "tolerable_failed_checkpoints": keys.CHECKPOINT_TOLERABLE_FAILURES.read(config),
         "checkpoints_after_tasks_finish": True,
+        "changelog_storage": "",
+        "state_changelog_enabled": keys.INCREMENTAL.read(config),
         "num_retained": keys.CHECKPOINT_RETAINED.read(config),
+        "savepoint_dir": keys.SAVEPOINT_DIR.read(config),
     }

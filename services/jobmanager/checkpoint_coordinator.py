@@ -14,9 +14,10 @@ from __future__ import annotations
 from collections import deque
 from typing import TYPE_CHECKING
 
+from penstock import __version__ as VERSION
 from penstock.errors import InternalError
 from penstock.messages.cluster import CheckpointCompleted, CheckpointDetails, SlotCommand
-from penstock.messages.layout import manifest_key
+from penstock.messages.layout import manifest_key, savepoint_folder
 from penstock.messages.manifest import CheckpointManifest, VertexState
 from penstock.messages.slot import (
     CheckpointAborted,
@@ -29,6 +30,7 @@ from penstock.messages.slot import (
 from penstock.messages.states import ExecutionState
 from services.jobmanager.checkpoint_decider import At, CheckpointConfig, Now, Schedule, decide
 from services.jobmanager.checkpoints import Ack, Completed, Pending, Phase, Request
+from services.jobmanager.culprit import slowest
 from services.jobmanager.effects import AppendLog, Command, DeleteObjects, Effect, Notify, StoreManifest
 from services.jobmanager.retention import Retention
 
@@ -36,6 +38,8 @@ if TYPE_CHECKING:
     from services.jobmanager.execution_graph import Execution, ExecutionGraph
 
 HISTORY = 10
+#: Kinds of checkpoints that are somebody's to keep.
+SAVEPOINTS = frozenset({"savepoint", "stop", "drain"})
 
 
 class CheckpointCoordinator:
@@ -87,7 +91,12 @@ class CheckpointCoordinator:
         return self.pending is None or self.pending.phase is not Phase.LOGGING
 
     def request(self, request: Request) -> str | None:
-        """Queue a savepoint; a reason when it is refused."""
+        """Queue a savepoint; a reason when it is refused. A repeat is the same one."""
+        known = [*self._requests, *([self.pending.request] if self.pending else [])]
+        if any(r is not None and r.trigger_id == request.trigger_id for r in known) or any(
+            details.trigger_id == request.trigger_id for details in self.history
+        ):
+            return None
         if self._stopping:
             return "the job is being stopped with a savepoint already"
         self._requests.append(request)
@@ -102,10 +111,12 @@ class CheckpointCoordinator:
             deadline = pending.trigger_ms + self.config.timeout_ms
             if now_ms < deadline:
                 return self._trigger_orphans(), deadline
-            missing = [e for e in pending.expected if e not in pending.handles]
+            missing = len(pending.expected) - len(pending.handles)
+            held_up = slowest(pending, self._graph.job_graph, now_ms)
+            first = held_up["operator"] if held_up is not None else ""
             effects = self._fail(
-                f"expired after {self.config.timeout_ms} ms; {len(missing)} of {len(pending.expected)} "
-                f"subtasks had not acknowledged, the first is {missing[0]}",
+                f"expired after {self.config.timeout_ms} ms; {missing} of {len(pending.expected)} "
+                f"subtasks had not acknowledged, the first along the stream is {first}",
                 now_ms,
             )
             return effects, now_ms
@@ -310,6 +321,7 @@ class CheckpointCoordinator:
             timestamp_ms=pending.trigger_ms,
             job_attempt=self._graph.job_attempt,
             epoch=self._epoch,
+            written_by=VERSION,
             vertices=tuple(
                 VertexState(
                     vertex_id=vertex.id,
@@ -322,14 +334,19 @@ class CheckpointCoordinator:
                 for vertex in self._graph.job_graph.vertices
             ),
         )
-        return [StoreManifest(self._manifest_key(pending), pending.manifest)]
+        return [StoreManifest(self._manifest_key(pending), pending.manifest, self._savepoint_folder(pending))]
 
     def _manifest_key(self, pending: Pending) -> str:
-        if pending.request is not None and pending.request.directory:
-            folder = pending.request.directory.strip("/")
-            name = f"savepoint-{self._graph.job_id[:6]}-{pending.checkpoint_id}-{self._epoch}"
-            return f"{folder}/{name}/manifest"
         return manifest_key(self._graph.job_id, pending.checkpoint_id, self._epoch)
+
+    def _savepoint_folder(self, pending: Pending) -> str | None:
+        """A savepoint is a copy that is its owner's; the job keeps a checkpoint of its own."""
+        if pending.kind not in SAVEPOINTS:
+            return None
+        directory = pending.request.directory if pending.request is not None else None
+        return savepoint_folder(
+            directory or self.config.savepoint_dir, self._graph.job_id, pending.checkpoint_id, self._epoch
+        )
 
     def manifest_stored(self, checkpoint_id: int, now_ms: int) -> list[Effect]:
         pending = self.pending
@@ -365,7 +382,8 @@ class CheckpointCoordinator:
         self.failures_in_row = 0
         self._served |= pending.final_of
         self.counts["completed"] += 1
-        self._end("COMPLETED", now_ms, path=entry.manifest_key)
+        folder = self._savepoint_folder(pending)
+        self._end("COMPLETED", now_ms, path=folder if folder is not None else entry.manifest_key)
         effects = self._confirm(entry.checkpoint_id)
         effects.append(
             Notify("checkpoint", {"job_id": self._graph.job_id, "checkpoint_id": entry.checkpoint_id})
@@ -447,6 +465,7 @@ class CheckpointCoordinator:
         assert self.pending is not None
         details = self.pending.details(status)
         details.end_timestamp_ms, details.path, details.failure = now_ms, path, failure
+        details.slowest = slowest(self.pending, self._graph.job_graph, now_ms)
         self.history.append(details)
         self.pending = None
         self.counts["in_progress"] -= 1
@@ -473,9 +492,12 @@ class CheckpointCoordinator:
 
     # -- showing -------------------------------------------------------------------------
 
-    def details(self) -> list[CheckpointDetails]:
+    def details(self, now_ms: int) -> list[CheckpointDetails]:
         """Newest first; the one in flight on top."""
-        now = [self.pending.details("IN_PROGRESS")] if self.pending else []
+        now = []
+        if self.pending is not None:
+            now = [self.pending.details("IN_PROGRESS")]
+            now[0].slowest = slowest(self.pending, self._graph.job_graph, now_ms)
         waiting = [
             CheckpointDetails(
                 id=0, status="IN_PROGRESS", kind=r.kind, trigger_timestamp_ms=0, trigger_id=r.trigger_id

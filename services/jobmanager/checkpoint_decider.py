@@ -24,6 +24,7 @@ class CheckpointConfig:
     tolerable_failures: int
     num_retained: int
     mode: str = "EXACTLY_ONCE"
+    savepoint_dir: str = "savepoints"
     #: so long the barriers of a plain checkpoint keep their place; None: always
     unaligned_patience_ms: int | None = None
 
@@ -36,6 +37,7 @@ class CheckpointConfig:
             tolerable_failures=keys.CHECKPOINT_TOLERABLE_FAILURES.read(config),
             num_retained=max(1, keys.CHECKPOINT_RETAINED.read(config)),
             mode=keys.CHECKPOINT_MODE.read(config),
+            savepoint_dir=keys.SAVEPOINT_DIR.read(config),
             unaligned_patience_ms=keys.unaligned_patience_ms(config),
         )
 

@@ -57,7 +57,7 @@ def _result_schema(core: JobState) -> Any:
     return None
 
 
-def job_details(core: JobState) -> JobDetails:
+def job_details(core: JobState, now_ms: int) -> JobDetails:
     return JobDetails(
         job_id=core.job_id,
         name=core.job_graph.name,
@@ -68,7 +68,7 @@ def job_details(core: JobState) -> JobDetails:
         end_ms=core.end_ms,
         timestamps=dict(core.timestamps),
         vertices=[_vertex(core, vertex) for vertex in core.job_graph.vertices],
-        checkpoints=core.coordinator.details(),
+        checkpoints=core.coordinator.details(now_ms),
         checkpoint_counts=dict(core.coordinator.counts),
         restored_checkpoint_id=core.restored_checkpoint_id,
         exceptions=core.exceptions.all(),

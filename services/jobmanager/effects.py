@@ -158,10 +158,12 @@ class AppendLog:
 
 @dataclass(frozen=True, slots=True)
 class StoreManifest:
-    """→ ManifestStored or ManifestNotStored."""
+    """→ ManifestStored or ManifestNotStored. ``savepoint``: the folder (a key or URL) that gets
+    copies of all objects and a manifest of its own."""
 
     key: str
     manifest: CheckpointManifest
+    savepoint: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from penstock.config import EXTERNALIZED_RETENTION
 from penstock.messages import cluster as msg
 from penstock.messages.layout import checkpoints_prefix, staged_prefix
 from penstock.messages.states import ExecutionState, JobStatus
@@ -68,10 +69,7 @@ class Ending:
         job.set_status(entry.status, now_ms)
         job.end_ms = entry.timestamp_ms
         job.stage = Stage.ARCHIVING
-        # A failed or cancelled job can be resumed from its last checkpoint; of a finished
-        # one only savepoints are of use.
-        finished = entry.status is _J.FINISHED
-        kept = [c for c in job.coordinator.retained if c.kind != "checkpoint" or not finished]
+        kept = list(job.coordinator.retained) if self._keeps_checkpoints(entry.status) else []
         keep = {c.manifest_key for c in kept} | {key for c in kept for key in c.manifest.object_keys()}
         return [
             fx.Declare(0),
@@ -79,13 +77,23 @@ class Ending:
             fx.Announce(msg.JobOver(job_id=job.job_id, epoch=job.settings.epoch)),
             fx.Notify("job", {"job_id": job.job_id, "name": job.job_graph.name, "status": job.status.value}),
             fx.Archive(
-                job_details(job),
-                delete_prefixes=(checkpoints_prefix(job.job_id), staged_prefix(job.job_id))
-                if finished
-                else (),
+                job_details(job, now_ms),
+                # What was staged is committed by whoever resumes from a checkpoint that stays.
+                delete_prefixes=(checkpoints_prefix(job.job_id),)
+                + (() if kept else (staged_prefix(job.job_id),)),
                 keep=frozenset(keep),
             ),
         ]
+
+    def _keeps_checkpoints(self, status: JobStatus) -> bool:
+        """A failed or cancelled job can be resumed from its last checkpoint."""
+        match EXTERNALIZED_RETENTION.read(self._job.settings.config):
+            case "RETAIN_ON_CANCELLATION":
+                return status is not _J.FINISHED
+            case "DELETE_ON_CANCELLATION":
+                return status is _J.FAILED
+            case _:
+                return False
 
     def maybe_gone(self) -> list[fx.Effect]:
         job = self._job

@@ -56,9 +56,7 @@ def read_story(entries: Iterable[tuple[int, LogEntry]], num_retained: int) -> St
                 highest = max(highest, entry.checkpoint_id)
             case Terminal():
                 terminal = terminal or entry
-    # Periodic ones beyond those retained are deleted; savepoints stay.
-    periodic = [c for c in completed if c.kind == "checkpoint"][-max(1, num_retained) :]
-    usable = [c for c in completed if c.kind != "checkpoint" or c in periodic]
+    usable = completed[-max(1, num_retained) :]  # older ones are deleted
     return Story(
         accepted=accepted,
         terminal=terminal,

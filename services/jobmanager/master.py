@@ -64,7 +64,7 @@ class JobMasterCore(JobState):
 
     def step(self, event: fx.Event, now_ms: int) -> list[fx.Effect]:
         if self.stage is Stage.GONE:
-            return self._refuse(event, "the job is over")
+            return self._refuse(event, "the job is over", now_ms)
         effects = self._handle(event, now_ms)
         effects += self._progress(now_ms)
         return effects + self._set_timer(now_ms)
@@ -134,13 +134,13 @@ class JobMasterCore(JobState):
             times.append(self.claim.declare_ms)
         return min((t for t in times if t is not None), default=None)
 
-    def _refuse(self, event: fx.Event, reason: str) -> list[fx.Effect]:
+    def _refuse(self, event: fx.Event, reason: str, now_ms: int) -> list[fx.Effect]:
         if not isinstance(event, fx.Asked):
             return []
         if isinstance(event.message, msg.RequestJobDetails):
             from services.jobmanager.details import job_details
 
-            return [fx.Answer(event.token, job_details(self))]
+            return [fx.Answer(event.token, job_details(self, now_ms))]
         return [fx.Answer(event.token, msg.Refused(reason=reason))]
 
     def _progress(self, now_ms: int) -> list[fx.Effect]:
@@ -212,7 +212,7 @@ class JobMasterCore(JobState):
             case msg.RequestJobDetails():
                 from services.jobmanager.details import job_details
 
-                return [fx.Answer(token, job_details(self))]
+                return [fx.Answer(token, job_details(self, now_ms))]
             case msg.OfferSlots():
                 ack, effects = self._offered(message, now_ms)
             case msg.SlotReport():

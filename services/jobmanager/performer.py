@@ -22,7 +22,8 @@ from penstock.messages.cluster import (
     Refused,
     RequestClusterOverview,
 )
-from penstock.messages.manifest import decode_manifest, encode_manifest
+from penstock.messages.manifest import encode_manifest, read_manifest, self_contained
+from penstock.store import copy_object
 from services.jobmanager import effects as fx
 
 if TYPE_CHECKING:
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
 
     from penstock.bus import Subjects
     from penstock.messages.cluster import ToTaskManagers
+    from penstock.messages.manifest import CheckpointManifest
     from penstock.messages.states import JobStatus
     from penstock.ports import Clock, Store, Transport
     from penstock.store import DecisionLog
@@ -40,6 +42,8 @@ COMMAND_DEADLINE_S = 10.0
 LAST_WORD_S = 5.0
 #: The manifest of a checkpoint is tried for so long.
 STORE_DEADLINE_S = 30.0
+#: Objects of a savepoint that are copied at the same time.
+COPIES = 4
 FIRST_PAUSE_S = 0.1
 LONGEST_PAUSE_S = 2.0
 
@@ -230,25 +234,37 @@ class Performer:
         data = encode_manifest(effect.manifest)
         checkpoint_id = effect.manifest.checkpoint_id
         try:
+            if effect.savepoint is not None:
+                await self._copy_savepoint(effect.savepoint, effect.manifest)
             await self._until_done(lambda: self._store.put(effect.key, data), STORE_DEADLINE_S)
-        except ObjectStoreError as err:
+        except KeyError as err:
+            return fx.ManifestNotStored(checkpoint_id, f"an object is gone: {err}")
+        except PenstockError as err:
             return fx.ManifestNotStored(checkpoint_id, f"could not be stored: {err.message}")
         return fx.ManifestStored(checkpoint_id)
 
+    async def _copy_savepoint(self, folder: str, manifest: CheckpointManifest) -> None:
+        """All objects first, the manifest that names them last: a folder with a manifest is
+        whole."""
+        own, names = self_contained(manifest)
+        limit = asyncio.Semaphore(COPIES)
+
+        async def copy(key: str, name: str) -> None:
+            async with limit:
+                await self._until_done(
+                    lambda: copy_object(self._store, key, f"{folder}/{name}"), STORE_DEADLINE_S
+                )
+
+        await asyncio.gather(*(copy(key, name) for key, name in names.items()))
+        data = encode_manifest(own)
+        await self._until_done(lambda: self._store.put(f"{folder}/manifest", data), STORE_DEADLINE_S)
+
     async def _load_manifest(self, key: str) -> fx.Event:
         try:
-            data = await self._until_done(lambda: self._store.get(key), STORE_DEADLINE_S)
-            return fx.ManifestLoaded(key, decode_manifest(data, key))
-        except KeyError:
-            error = ObjectStoreError(
-                "a checkpoint's manifest is not there",
-                expected="an object",
-                where=key,
-                remedy="restore from another checkpoint or savepoint; was the storage folder changed?",
-            )
-            return fx.ManifestUnreadable(key, error.to_dict())
-        except ObjectStoreError as err:
+            manifest = await self._until_done(lambda: read_manifest(self._store, key), STORE_DEADLINE_S)
+        except PenstockError as err:
             return fx.ManifestUnreadable(key, err.to_dict())
+        return fx.ManifestLoaded(key, manifest)
 
     async def _delete(self, keys: frozenset[str]) -> None:
         try:

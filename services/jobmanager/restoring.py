@@ -31,7 +31,7 @@ class Loading:
         self.own = bool(keys)
         path = next((config[key] for key in PATH_KEYS if config.get(key)), None)
         if not keys and path:
-            keys = [path if path.endswith("/manifest") else path.rstrip("/") + "/manifest"]
+            keys = [path]
         self._waiting = set(keys)
         self.keys = tuple(keys)
         self._found: list[Completed] = []

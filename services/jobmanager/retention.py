@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class Retention:
-    """``retained``: oldest first; savepoints among them stay for good."""
+    """``retained``: oldest first."""
 
     def __init__(self, num_retained: int) -> None:
         self._num_retained = num_retained
@@ -67,9 +67,9 @@ class Retention:
         return {key for c in self.retained for key in c.manifest.object_keys()}
 
     def subsume(self, also_named: set[str]) -> list[Effect]:
-        """Drop the oldest periodic checkpoints beyond those to keep; savepoints stay."""
-        periodic = [c for c in self.retained if c.kind == "checkpoint"]
-        dropped = periodic[: -self._num_retained]
+        """Drop the oldest checkpoints beyond those to keep. (A savepoint is a copy; what the
+        job keeps of it is a checkpoint like the others.)"""
+        dropped = list(self.retained)[: -self._num_retained]
         if not dropped:
             return []
         self.retained = deque(c for c in self.retained if c not in dropped)
@@ -83,6 +83,6 @@ class Retention:
         found = []
         if ids != sorted(set(ids)):
             found.append(f"retained checkpoints are out of order: {ids}")
-        if self.all_heard and sum(c.kind == "checkpoint" for c in self.retained) > self._num_retained:
+        if self.all_heard and len(ids) > self._num_retained:
             found.append(f"more than {self._num_retained} retained: {ids}")
         return found

@@ -68,6 +68,17 @@ def _parse_int(text: str) -> int:
         raise SpecError("not a whole number", expected="e.g. 4", got=repr(text)) from None
 
 
+def _parse_one(text: str) -> int:
+    if _parse_int(text) != 1:
+        raise SpecError(
+            "checkpoints are taken one at a time",
+            expected="1",
+            got=str(text),
+            remedy="leave it out; for more frequent ones lower execution.checkpointing.interval",
+        )
+    return 1
+
+
 #: Of a vertex: key groups are numbered in 15 bits.
 MOST_SUBTASKS = 32_768
 
@@ -254,10 +265,31 @@ INCREMENTAL = _option(
     "A checkpoint writes what changed since the last completed one; savepoints are always whole.",
 )
 CHECKPOINT_RETAINED = _option(
-    "execution.checkpointing.num-retained", 1, _parse_int, "Completed checkpoints kept."
+    "execution.checkpointing.num-retained",
+    2,
+    _parse_int,
+    "Completed checkpoints kept; with one alone nothing is left when its objects are damaged.",
+)
+CHECKPOINT_MAX_CONCURRENT = _option(
+    "execution.checkpointing.max-concurrent-checkpoints",
+    1,
+    _parse_one,
+    "Checkpoints in flight: one at a time.",
 )
 CHECKPOINT_TOLERABLE_FAILURES = _option(
     "execution.checkpointing.tolerable-failed-checkpoints", 0, _parse_int, "In a row, before the job fails."
+)
+SAVEPOINT_DIR = _option(
+    "execution.checkpointing.savepoint-dir",
+    "savepoints",
+    _str,
+    "Where savepoints go: a folder below `high-availability.storageDir`, or a URL.",
+)
+EXTERNALIZED_RETENTION = _option(
+    "execution.checkpointing.externalized-checkpoint-retention",
+    "RETAIN_ON_CANCELLATION",
+    one_of("RETAIN_ON_CANCELLATION", "DELETE_ON_CANCELLATION", "NO_EXTERNALIZED_CHECKPOINTS"),
+    "Whether the last checkpoints stay when a job is cancelled or has failed.",
 )
 STATE_BACKEND = _option(
     "state.backend.type", "hashmap", one_of("hashmap", "leveldb"), "Where keyed state lives."

@@ -100,7 +100,7 @@ def store(request):
 
 
 async def test_the_port_on_s3(store):
-    assert isinstance(store, ObstoreStore)
+    assert isinstance(store.base, ObstoreStore)
     await store.put("a/1", b"hello")
     assert list(store.server.objects) == ["some/prefix/a/1"]
     assert await store.get("a/1") == b"hello"

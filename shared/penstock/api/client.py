@@ -72,6 +72,39 @@ class ClusterClient:
     def cancel(self, job_id: str) -> None:
         self._call("PATCH", f"/jobs/{job_id}", params={"mode": "cancel"})
 
+    # -- checkpoints and savepoints ----------------------------------------------------
+
+    def savepoint(self, job_id: str, directory: str | None = None) -> str:
+        """Ask for one; the trigger id. A repeated request is the same savepoint."""
+        return self._trigger(f"/jobs/{job_id}/savepoints", {"target-directory": directory})
+
+    def stop(self, job_id: str, directory: str | None = None, *, drain: bool = False) -> str:
+        """Stop with a savepoint; ``drain``: event time comes to its end first."""
+        return self._trigger(f"/jobs/{job_id}/stop", {"targetDirectory": directory, "drain": drain})
+
+    def checkpoint(self, job_id: str, *, full: bool = False) -> str:
+        kind = "FULL" if full else "CONFIGURED"
+        return self._trigger(f"/jobs/{job_id}/checkpoints", {"checkpointType": kind})
+
+    def _trigger(self, path: str, body: dict[str, Any]) -> str:
+        trigger_id = uuid.uuid4().hex
+        known = {key: value for key, value in body.items() if value is not None}
+        return self._call("POST", path, json={**known, "triggerId": trigger_id})["request-id"]
+
+    def triggered(self, job_id: str, trigger_id: str) -> dict[str, Any]:
+        """``{status: {id}, operation, progress}`` of a request."""
+        return self._call("GET", f"/jobs/{job_id}/checkpoints/{trigger_id}")
+
+    def dispose_savepoint(self, path: str) -> dict[str, Any]:
+        """Delete it; the outcome."""
+        trigger_id = self._call("POST", "/savepoint-disposal", json={"savepoint-path": path})["request-id"]
+        return self._call("GET", f"/savepoint-disposal/{trigger_id}")
+
+    def jobmanager_config(self) -> dict[str, str]:
+        return {entry["key"]: entry["value"] for entry in self._call("GET", "/jobmanager/config")}
+
+    # -- what happened -----------------------------------------------------------------
+
     def exceptions(self, job_id: str) -> dict[str, Any]:
         return self._call("GET", f"/jobs/{job_id}/exceptions")
 

@@ -12,7 +12,7 @@ from penstock.api.client import TERMINAL, ClusterClient
 from penstock.errors import SpecError, nearest
 
 
-def _table(headers: list[str], rows: list[list[Any]]) -> None:
+def print_table(headers: list[str], rows: list[list[Any]]) -> None:
     from rich import box
     from rich.console import Console
     from rich.table import Table
@@ -59,7 +59,7 @@ def list_jobs(url: str, format_: str) -> None:
         [j["jid"], j["name"], j["state"], _when(j["start-time"]), f"{j['duration'] / 1000:.1f} s"]
         for j in jobs
     ]
-    _table(["job id", "name", "state", "started", "duration"], rows)
+    print_table(["job id", "name", "state", "started", "duration"], rows)
 
 
 def cancel_job(url: str, start: str) -> None:
@@ -91,7 +91,7 @@ def show_cluster(url: str, format_: str) -> None:
         for slot in process.get("slots", []):
             job = f"{slot['state']}" + (f"  job {slot['job_id']}" if slot.get("job_id") else "")
             rows.append([f"  slot {slot['index']}", slot.get("allocation_id"), slot.get("pid"), "", job])
-    _table(["role", "id", "pid", "host", "state"], rows)
+    print_table(["role", "id", "pid", "host", "state"], rows)
 
 
 def show_job(url: str, start: str, format_: str) -> None:
@@ -114,7 +114,7 @@ def show_job(url: str, start: str, format_: str) -> None:
         ]
         for v in job["vertices"]
     ]  # fmt: skip
-    _table(["vertex", "parallelism", "status", "records in", "records out"], rows)
+    print_table(["vertex", "parallelism", "status", "records in", "records out"], rows)
     counts = checkpoints.get("counts", {})
     print("checkpoints: " + ", ".join(f"{v} {k}" for k, v in counts.items()))
     if exceptions.get("root-exception"):

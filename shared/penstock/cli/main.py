@@ -125,6 +125,13 @@ def run(
     engine: Engine = None,
     parallelism: Parallelism = None,
     detached: Annotated[bool, typer.Option("-d", "--detached", help="Do not wait for its end.")] = False,
+    savepoint: Annotated[
+        str | None, typer.Option("-s", "--from-savepoint", help="Savepoint or checkpoint to begin from.")
+    ] = None,
+    allow_dropped: Annotated[
+        bool,
+        typer.Option("-n", "--allow-non-restored-state", help="Drop state that the job has no operator for."),
+    ] = False,
     config: Config = None,
     format: Annotated[str, typer.Option("--format", help="table, json or csv, for SELECT.")] = "table",
 ) -> None:
@@ -132,7 +139,78 @@ def run(
     from penstock.cli.run import run_file
 
     settings = job_config(config, engine, parallelism)
+    if savepoint is not None:
+        here = Path(savepoint)
+        settings["execution.state-recovery.path"] = here.absolute().as_uri() if here.exists() else savepoint
+    if allow_dropped:
+        settings["execution.state-recovery.ignore-unclaimed-state"] = "true"
     run_file(file, args=args or [], cluster=cluster, config=settings, detached=detached, format_=format)
+
+
+@app.command()
+def savepoint(
+    words: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="JOB_ID [DIR] | inspect PATH | diff PATH JOB | dispose PATH",
+            help="Take a savepoint of a job; or look into one, say what of it a job (a file or a job's id) "
+            "would restore, delete one.",
+        ),
+    ],
+    cluster: Cluster = None,
+    config: Config = None,
+    format: Annotated[str, typer.Option("--format", help="table or json.")] = "table",
+) -> None:
+    """Savepoints: take, inspect, diff, dispose."""
+    from penstock.cli import savepoint as command
+
+    match words:
+        case ["inspect", path]:
+            command.inspect(path, cluster or DEFAULT_CLUSTER, format)
+        case ["diff", path, job]:
+            command.diff(path, job, cluster or DEFAULT_CLUSTER, parse_config(config), format)
+        case ["dispose", path]:
+            command.dispose(path, cluster or DEFAULT_CLUSTER)
+        case [job_id]:
+            command.take_savepoint(cluster or DEFAULT_CLUSTER, job_id, None)
+        case [job_id, directory] if job_id not in ("inspect", "diff", "dispose"):
+            command.take_savepoint(cluster or DEFAULT_CLUSTER, job_id, directory)
+        case _:
+            raise SpecError(
+                "malformed 'savepoint'",
+                expected="savepoint JOB_ID [DIR], inspect PATH, diff PATH JOB, or dispose PATH",
+                got=" ".join(words),
+            )
+
+
+@app.command()
+def stop(
+    job_id: Annotated[str, typer.Argument(help="Id of the job (or the start of it).")],
+    savepoint_path: Annotated[
+        str | None,
+        typer.Option("-p", "--savepoint-path", "--savepointPath", help="Folder for the savepoint."),
+    ] = None,
+    drain: Annotated[
+        bool, typer.Option("-d", "--drain", help="Let event time come to its end first.")
+    ] = False,
+    cluster: Cluster = None,
+) -> None:
+    """Stop a job with a savepoint; prints where it lies."""
+    from penstock.cli.savepoint import stop_job
+
+    stop_job(cluster or DEFAULT_CLUSTER, job_id, savepoint_path, drain=drain)
+
+
+@app.command()
+def checkpoint(
+    job_id: Annotated[str, typer.Argument(help="Id of the job (or the start of it).")],
+    full: Annotated[bool, typer.Option("--full", help="The whole state, not what changed.")] = False,
+    cluster: Cluster = None,
+) -> None:
+    """Take a checkpoint of a job now."""
+    from penstock.cli.savepoint import take_checkpoint
+
+    take_checkpoint(cluster or DEFAULT_CLUSTER, job_id, full=full)
 
 
 @app.command("list")

@@ -51,7 +51,7 @@ def run_file(
     elif file.suffix == ".py" and not detached:
         _run_program(file, text, args, cluster, config)
     else:
-        _run_spec(_spec_of(file, text, args, config), cluster, detached, format_)
+        _run_spec(spec_of(file, text, args, config), cluster, detached, format_)
 
 
 # -- programs ------------------------------------------------------------------------------
@@ -89,7 +89,7 @@ def _follow(client: ClusterClient, job_id: str) -> dict[str, Any]:
 # -- specs ---------------------------------------------------------------------------------
 
 
-def _spec_of(file: Path, text: str, args: list[str], config: dict[str, str]) -> JobSpec:
+def spec_of(file: Path, text: str, args: list[str], config: dict[str, str]) -> JobSpec:
     from penstock.messages.cluster import JobSpec
 
     if file.suffix == ".sql":

@@ -246,12 +246,16 @@ class CheckpointDetails(msgspec.Struct, kw_only=True):
     trigger_timestamp_ms: int
     kind: str = "checkpoint"
     end_timestamp_ms: int | None = None
+    #: written for it, and with what its deltas build on
     size_bytes: int = 0
+    full_size_bytes: int = 0
     acknowledged: int = 0
     total: int = 0
     path: str | None = None
     failure: str | None = None
     subtasks: list[dict[str, Any]] = []
+    #: {operator, vertex_id, subtask_index, phase, ms}: who held it up most, and in what.
+    slowest: dict[str, Any] | None = None
     #: ``command_id`` of the TriggerSavepoint that asked for it.
     trigger_id: str | None = None
 

@@ -9,6 +9,7 @@
     jobs/<job>/staged/<uid>/…               rows of the exactly-once NATS sink, until committed
     jobs/<job>/deploy/<n>                   deployments too large for a message
     jobs/<job>/archive                      JobDetails of an ended job
+    savepoints/savepoint-<job>-<id>-<epoch>/        a savepoint: manifest and copies of its objects
     active-jobs/<job>                       accepted and not ended (an index, not the truth)
     ended-jobs/<job>                        one line on an ended job, for lists
 """
@@ -45,6 +46,12 @@ def manifest_key(job_id: str, checkpoint_id: int, epoch: int) -> str:
     return f"jobs/{job_id}/checkpoints/{checkpoint_id}/{epoch}/manifest"
 
 
+def savepoint_folder(directory: str, job_id: str, checkpoint_id: int, epoch: int) -> str:
+    """``directory``: a key, a URL or an absolute path."""
+    base = f"file://{directory}" if directory.startswith("/") else directory
+    return f"{base.rstrip('/')}/savepoint-{job_id[:6]}-{checkpoint_id}-{epoch}"
+
+
 def staged_prefix(job_id: str) -> str:
     return f"jobs/{job_id}/staged/"
 
@@ -59,6 +66,10 @@ def dead_letters_prefix(job_id: str) -> str:
 
 def deploy_key(job_id: str, command_id: str) -> str:
     return f"jobs/{job_id}/deploy/{command_id}"
+
+
+def disposal_key(trigger_id: str) -> str:
+    return f"disposals/{trigger_id}"
 
 
 def active_key(job_id: str) -> str:

@@ -3,6 +3,9 @@
 A JSON object at ``jobs/<job>/checkpoints/<id>/<epoch>/manifest``; written before the
 CheckpointCompleted entry that makes it true. Fields are only added, with defaults; a
 ``version`` above ours is refused.
+
+A savepoint is a folder that holds its manifest and copies of all its objects; the manifest
+names them ``./<name>``, so that the folder may be moved, also to another bucket.
 """
 
 from __future__ import annotations
@@ -11,11 +14,13 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from penstock.errors import ObjectStoreError
+from penstock.errors import SnapshotError
 from penstock.messages.slot import StateHandle
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
+
+    from penstock.ports import Store
 
 VERSION = 1
 
@@ -41,6 +46,8 @@ class CheckpointManifest(msgspec.Struct, frozen=True, kw_only=True):
     job_attempt: int
     epoch: int
     vertices: tuple[VertexState, ...]
+    #: version of Penstock
+    written_by: str = ""
 
     def object_keys(self) -> set[str]:
         """Every object that the manifest names, those of its chains too."""
@@ -56,16 +63,81 @@ class CheckpointManifest(msgspec.Struct, frozen=True, kw_only=True):
         return sum(h.full_size_bytes for v in self.vertices for h in v.handles)
 
 
+#: Keys that begin so are relative to the manifest's folder.
+RELATIVE = "./"
+
+
+def _renamed(handle: StateHandle, rename: Callable[[str], str]) -> StateHandle:
+    return msgspec.structs.replace(
+        handle,
+        key=None if handle.key is None else rename(handle.key),
+        chain=tuple(
+            msgspec.structs.replace(link, key=None if link.key is None else rename(link.key))
+            for link in handle.chain
+        ),
+    )
+
+
+def renamed(manifest: CheckpointManifest, rename: Callable[[str], str]) -> CheckpointManifest:
+    """With other names for its objects."""
+    return msgspec.structs.replace(
+        manifest,
+        vertices=tuple(
+            msgspec.structs.replace(v, handles=tuple(_renamed(h, rename) for h in v.handles))
+            for v in manifest.vertices
+        ),
+    )
+
+
+def self_contained(manifest: CheckpointManifest) -> tuple[CheckpointManifest, dict[str, str]]:
+    """(the manifest of a savepoint, key → name in its folder of every object to copy)."""
+    names = {key: f"{n:05d}-{key.rpartition('/')[2]}" for n, key in enumerate(sorted(manifest.object_keys()))}
+    return renamed(manifest, lambda key: RELATIVE + names[key]), names
+
+
+def folder_of(path: str) -> str:
+    """The folder of a savepoint or checkpoint, given it or its manifest."""
+    path = path.rstrip("/")
+    return path.removesuffix("/manifest")
+
+
+def resolved(manifest: CheckpointManifest, folder: str) -> CheckpointManifest:
+    """With keys as the store knows them; ``folder``: where the manifest lies."""
+
+    def absolute(key: str) -> str:
+        return f"{folder}/{key.removeprefix(RELATIVE)}" if key.startswith(RELATIVE) else key
+
+    return renamed(manifest, absolute)
+
+
+async def read_manifest(store: Store, path: str) -> CheckpointManifest:
+    """Of the savepoint or checkpoint at ``path`` (its folder, or the manifest itself; a key, a
+    URL, or an absolute path). SnapshotError when it is not there or cannot be read."""
+    folder = folder_of(f"file://{path}" if path.startswith("/") else path)
+    key = f"{folder}/manifest"
+    try:
+        data = await store.get(key)
+    except KeyError:
+        raise SnapshotError(
+            "a checkpoint's manifest is not there",
+            expected="a savepoint's or checkpoint's folder, with an object 'manifest'",
+            got="no such object",
+            where=key,
+            remedy="restore from another checkpoint or savepoint; was the storage folder changed?",
+        ) from None
+    return resolved(decode_manifest(data, key), folder)
+
+
 def encode_manifest(manifest: CheckpointManifest) -> bytes:
     return msgspec.json.encode(manifest)
 
 
 def decode_manifest(data: bytes, key: str) -> CheckpointManifest:
-    """ObjectStoreError naming ``key`` when it is no manifest that we can read."""
+    """SnapshotError naming ``key`` when it is no manifest that we can read."""
     try:
         manifest = msgspec.json.decode(data, type=CheckpointManifest)
     except msgspec.DecodeError as err:
-        raise ObjectStoreError(
+        raise SnapshotError(
             "the checkpoint's manifest cannot be read",
             expected="a manifest (JSON)",
             got=f"{len(data)} bytes: {err}",
@@ -73,7 +145,7 @@ def decode_manifest(data: bytes, key: str) -> CheckpointManifest:
             remedy="restore from another checkpoint or savepoint",
         ) from err
     if manifest.version > VERSION:
-        raise ObjectStoreError(
+        raise SnapshotError(
             "the checkpoint was written by a newer version",
             expected=f"manifest version {VERSION} or older",
             got=f"version {manifest.version}",

@@ -4,6 +4,7 @@
 ``local``   a folder: atomic and durable (fsync of file and folder)
 ``objects`` anything obstore reaches
 ``memory``  within one process
+``routed``  keys that are whole URLs, and copies
 ``probe``   refuses a store whose conditional create overwrites
 ``log``     the decision log
 """
@@ -12,10 +13,12 @@ from penstock.store.log import DecisionLog, job_log, role_log
 from penstock.store.memory import MemoryStore
 from penstock.store.open import open_store
 from penstock.store.probe import probe_conditional_create
+from penstock.store.routed import copy_object
 
 __all__ = [
     "DecisionLog",
     "MemoryStore",
+    "copy_object",
     "job_log",
     "open_store",
     "probe_conditional_create",

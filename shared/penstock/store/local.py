@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import shutil
 import uuid
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
@@ -73,6 +74,29 @@ class LocalStore:
                 (root / check_key(key)).unlink(missing_ok=True)
 
         await self._run(None, delete)
+
+    async def copy(self, key: str, target: str) -> None:
+        """An object that never changes may have two names; across file systems it is copied."""
+
+        def copy(path: Path) -> None:
+            to = self.root / check_key(target)
+            self._make_folder(to.parent)
+            partial = to.parent / f"{_PARTIAL}{uuid.uuid4().hex}"
+            try:
+                try:
+                    os.link(path, partial)
+                except FileNotFoundError:
+                    raise
+                except OSError:
+                    shutil.copyfile(path, partial)
+                    with partial.open("rb+") as file:
+                        os.fsync(file.fileno())
+                os.replace(partial, to)
+                _fsync_folder(to.parent)
+            finally:
+                partial.unlink(missing_ok=True)
+
+        await self._run(key, copy)
 
     # -- in the thread ----------------------------------------------------------------
 

@@ -41,6 +41,9 @@ class MemoryStore:
     async def list(self, prefix: str) -> Sequence[tuple[str, int]]:
         return sorted((k, len(v)) for k, v in self.objects.items() if k.startswith(prefix))
 
+    async def copy(self, key: str, target: str) -> None:
+        self.objects[check_key(target)] = self.objects[key]
+
     async def delete(self, keys: Sequence[str]) -> None:
         for key in keys:
             self.objects.pop(key, None)

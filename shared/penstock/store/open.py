@@ -25,12 +25,21 @@ _KNOWN = "file:///folder, s3://bucket/prefix, gs://…, az://…, or memory:///n
 
 
 def open_store(url: str, options: Mapping[str, str] | None = None) -> Store:
-    """The store at ``url``; keys are relative to its folder or prefix.
+    """The store at ``url``; keys are relative to its folder or prefix, or whole URLs of what
+    lies elsewhere (with the same options).
 
     ``options`` are obstore's (``endpoint``, ``access_key_id``, ``secret_access_key``,
     ``region``, ``allow_http`` …), as in the keys ``storage.options.*``. SpecError for a URL
     that names no store, ObjectStoreError when it cannot be opened.
     """
+    from penstock.store.routed import RoutedStore
+
+    if urlsplit(url).scheme == "memory":  # one process's own
+        return _open(url, options)
+    return RoutedStore(_open(url, options), url.rstrip("/"), lambda other: _open(other, options))
+
+
+def _open(url: str, options: Mapping[str, str] | None) -> Store:
     parts = urlsplit(url)
     if parts.scheme == "memory":
         from penstock.store.memory import MemoryStore

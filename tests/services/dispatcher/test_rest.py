@@ -182,7 +182,8 @@ async def test_a_savepoint_by_trigger_id(front):
     done = cluster.core.coordinator.counts["completed"]
     cluster.run(until=lambda: cluster.core.coordinator.counts["completed"] > done + 1)
     found = await get(front, path)
-    assert found["operation"]["location"].startswith("backup/savepoint-")
+    assert "/backup/savepoint-" in found["operation"]["location"]
+    assert found["progress"]["acknowledged"] == found["progress"]["total"] > 0
     bad = await front.http.post(f"/jobs/{job_id}/stop", json={"targetDirectory": "../../etc"})
     assert bad.status_code == 403
 

@@ -90,6 +90,7 @@ class Cluster:
         self.tasks: dict[tuple[str, int], Task] = {}
         self.objects: set[str] = after.objects if after else set()
         self.manifests: dict[str, Any] = after.manifests if after else {}
+        self.savepoints: dict[str, Any] = {}
         self.log: list[Any] = []
         self.sent: list[fx.Command] = []
         self.answers: dict[int, Any] = {}
@@ -214,7 +215,9 @@ class Cluster:
                     manifest = self.manifests[entry.manifest_key]
                     assert manifest.object_keys() <= self.objects, "a manifest names a missing object"
                 self.later(fx.LogAppended(entry, len(self.log)))
-            case fx.StoreManifest(key, manifest):
+            case fx.StoreManifest(key, manifest, savepoint):
+                if savepoint is not None:
+                    self.savepoints[savepoint] = manifest
                 if self.faulty(self.faults.store):
                     self.later(fx.ManifestNotStored(manifest.checkpoint_id, "the store failed"))
                 else:

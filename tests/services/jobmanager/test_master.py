@@ -279,11 +279,18 @@ def test_stop_with_savepoint_is_retained_and_named():
     assert reply == msg.Ack()
     cluster.run(until=lambda: len(of(cluster, msg.CheckpointCompleted)) == 4)
     savepoint = next(e for e in of(cluster, msg.CheckpointCompleted) if e.kind == "savepoint")
-    assert savepoint.manifest_key.startswith("backup/savepoint-")
-    assert savepoint.manifest_key in cluster.manifests, "later checkpoints do not subsume it"
-    assert cluster.manifests[savepoint.manifest_key].object_keys() <= cluster.objects
+    (folder,) = cluster.savepoints
+    assert folder == f"backup/savepoint-job-{savepoint.checkpoint_id}-2"
     shown = cluster.ask(msg.RequestJobDetails(job_id="job")).checkpoints
-    assert [c.status for c in shown if c.trigger_id == "s1"] == ["COMPLETED"]
+    assert [(c.status, c.path) for c in shown if c.trigger_id == "s1"] == [("COMPLETED", folder)]
+    # A repeat of the request is the same savepoint.
+    again = msg.TriggerSavepoint(command_id="s1", job_id="job", directory="backup")
+    assert cluster.ask(again) == msg.Ack()
+    done = len(of(cluster, msg.CheckpointCompleted))
+    cluster.run(until=lambda: len(of(cluster, msg.CheckpointCompleted)) == done + 2)
+    assert len(cluster.savepoints) == 1
+    # The job's own copy is a checkpoint like the others: later ones replace it.
+    cluster.run(until=lambda: savepoint.manifest_key not in cluster.manifests)
 
 
 def test_a_new_master_restores_what_the_log_says():

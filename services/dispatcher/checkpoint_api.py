@@ -1,0 +1,208 @@
+"""Checkpoints and savepoints over REST: asked for by POST, which answers a trigger id; what
+came of it by GET."""
+
+from __future__ import annotations
+
+import uuid
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+from starlette.routing import Route
+
+from penstock import config as conf
+from penstock.errors import PenstockError, SpecError
+from penstock.messages import layout
+from penstock.messages.manifest import folder_of, read_manifest
+from services.dispatcher import vertex_views
+from services.dispatcher.http import ForbiddenError, NotFoundError, answer, body_of, guarded
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from starlette.requests import Request
+    from starlette.responses import Response
+
+    from penstock.messages.cluster import CheckpointDetails, JobDetails
+    from services.dispatcher.directory import JobDirectory
+
+#: ``checkpointType`` → kind
+CHECKPOINT_TYPES = {"CONFIGURED": "checkpoint", "INCREMENTAL": "checkpoint", "FULL": "full"}
+
+
+class CheckpointApi:
+    def __init__(self, directory: JobDirectory, config: Mapping[str, str]) -> None:
+        self._directory = directory
+        self._storage_url = conf.STORAGE_URL.read(config).rstrip("/")
+
+    def routes(self) -> list[Route]:
+        job = "/jobs/{job}"
+        return [
+            Route(f"{job}/checkpoints", guarded(self._checkpoints), methods=["GET"]),
+            Route(f"{job}/checkpoints", guarded(self._checkpoint), methods=["POST"]),
+            Route(f"{job}/checkpoints/config", guarded(self._config), methods=["GET"]),
+            Route(f"{job}/checkpoints/details/{{checkpoint}}", guarded(self._details), methods=["GET"]),
+            Route(
+                f"{job}/checkpoints/details/{{checkpoint}}/subtasks/{{vertex}}",
+                guarded(self._subtasks),
+                methods=["GET"],
+            ),
+            Route(f"{job}/checkpoints/{{trigger}}", guarded(self._triggered), methods=["GET"]),
+            Route(f"{job}/savepoints", guarded(self._savepoint), methods=["POST"]),
+            Route(f"{job}/savepoints/{{trigger}}", guarded(self._triggered), methods=["GET"]),
+            Route(f"{job}/stop", guarded(self._stop), methods=["POST"]),
+            Route("/savepoint-disposal", guarded(self._dispose), methods=["POST"]),
+            Route("/savepoint-disposal/{trigger}", guarded(self._disposed), methods=["GET"]),
+        ]
+
+    async def _job(self, request: Request) -> JobDetails:
+        return await self._directory.details(request.path_params["job"])
+
+    # -- looking -------------------------------------------------------------------------
+
+    async def _checkpoints(self, request: Request) -> Response:
+        return answer(vertex_views.checkpoints(await self._job(request)))
+
+    async def _config(self, request: Request) -> Response:
+        return answer(vertex_views.checkpoint_config(await self._job(request)))
+
+    async def _found(self, request: Request) -> tuple[JobDetails, CheckpointDetails]:
+        details = await self._job(request)
+        wanted = request.path_params["checkpoint"]
+        for found in details.checkpoints:
+            if str(found.id) == wanted:
+                return details, found
+        raise NotFoundError(
+            f"checkpoint {wanted} of job {details.job_id} is not known (any more)",
+            expected=", ".join(str(c.id) for c in details.checkpoints) or "none yet",
+        )
+
+    async def _details(self, request: Request) -> Response:
+        return answer(vertex_views.checkpoint_details(*await self._found(request)))
+
+    async def _subtasks(self, request: Request) -> Response:
+        details, found = await self._found(request)
+        wanted = request.path_params["vertex"]
+        vertex = next((v for v in details.vertices if v.id == wanted), None)
+        if vertex is None:
+            raise NotFoundError(
+                f"job {details.job_id} has no vertex '{wanted}'",
+                expected=", ".join(v.id for v in details.vertices),
+            )
+        return answer(vertex_views.checkpoint_subtasks(vertex, found))
+
+    # -- asking --------------------------------------------------------------------------
+
+    async def _checkpoint(self, request: Request) -> Response:
+        options = await options_of(request)
+        wanted = options.get("checkpointType", "CONFIGURED")
+        if wanted not in CHECKPOINT_TYPES:
+            raise SpecError("unknown checkpointType", expected=" | ".join(CHECKPOINT_TYPES), got=repr(wanted))
+        return await self._trigger(request, CHECKPOINT_TYPES[wanted], None, options)
+
+    async def _savepoint(self, request: Request) -> Response:
+        options = await options_of(request)
+        directory = options.get("target-directory") or options.get("targetDirectory")
+        kind = "stop" if options.get("cancel-job") is True else "savepoint"
+        return await self._trigger(request, kind, directory, options)
+
+    async def _stop(self, request: Request) -> Response:
+        options = await options_of(request)
+        directory = options.get("targetDirectory") or options.get("target-directory")
+        kind = "drain" if options.get("drain") is True else "stop"
+        return await self._trigger(request, kind, directory, options)
+
+    async def _trigger(
+        self, request: Request, kind: str, directory: Any, options: dict[str, Any]
+    ) -> Response:
+        job_id = request.path_params["job"]
+        if directory is not None and (not isinstance(directory, str) or ".." in directory.split("/")):
+            raise ForbiddenError("not a folder for savepoints", got=repr(directory))
+        if options.get("formatType", "CANONICAL") not in ("CANONICAL", "NATIVE"):
+            raise SpecError(
+                "unknown formatType", expected="CANONICAL | NATIVE", got=repr(options["formatType"])
+            )
+        trigger_id = options.get("triggerId")
+        if trigger_id is not None and not (isinstance(trigger_id, str) and 0 < len(trigger_id) <= 64):
+            raise SpecError("not a triggerId", expected="a text of up to 64 characters", got=repr(trigger_id))
+        trigger_id = await self._directory.savepoint(job_id, kind, directory, trigger_id)
+        return answer({"request-id": trigger_id}, 202)
+
+    async def _triggered(self, request: Request) -> Response:
+        details = await self._job(request)
+        trigger_id = request.path_params["trigger"]
+        found = next((c for c in details.checkpoints if c.trigger_id == trigger_id), None)
+        if found is None:
+            raise NotFoundError(f"job {details.job_id} knows no request '{trigger_id}' (any more)")
+        progress = {
+            "acknowledged": found.acknowledged, "total": found.total, "size": found.size_bytes,
+        }  # fmt: skip
+        if found.status == "IN_PROGRESS":
+            return answer({"status": {"id": "IN_PROGRESS"}, "operation": None, "progress": progress})
+        if found.status == "COMPLETED":
+            operation: dict[str, Any] = {"location": self._location(found.path), "checkpointId": found.id}
+        else:
+            operation = {"failure-cause": _cause("CheckpointException", found.failure or "")}
+        return answer({"status": {"id": "COMPLETED"}, "operation": operation, "progress": progress})
+
+    def _location(self, path: str | None) -> str | None:
+        """As a URL, so that it means the same to everybody."""
+        if path is None or "://" in path:
+            return path
+        return f"{self._storage_url}/{path}"
+
+    # -- disposal ------------------------------------------------------------------------
+
+    async def _dispose(self, request: Request) -> Response:
+        path = (await options_of(request)).get("savepoint-path")
+        if not isinstance(path, str) or not path:
+            raise SpecError("which savepoint?", expected='{"savepoint-path": "…"}', got=repr(path))
+        trigger_id = uuid.uuid4().hex
+        operation: dict[str, Any] = {}
+        try:
+            await self._delete_savepoint(path)
+        except PenstockError as err:
+            operation = {"failure-cause": _cause(err.code, str(err))}
+        outcome = {"status": {"id": "COMPLETED"}, "operation": operation}
+        # In the store: whoever asks for it may reach another dispatcher.
+        await self._directory.store.put(layout.disposal_key(trigger_id), msgspec.json.encode(outcome))
+        return answer({"request-id": trigger_id}, 202)
+
+    async def _delete_savepoint(self, path: str) -> None:
+        store, folder = self._directory.store, folder_of(path)
+        folder = f"file://{folder}" if folder.startswith("/") else folder
+        folder = folder.removeprefix(f"{self._storage_url}/")
+        if folder.startswith("jobs/"):
+            raise ForbiddenError(
+                "a job's own checkpoint is not disposed of", expected="a savepoint", got=path,
+                remedy="it goes when its job does not need it any more",
+            )  # fmt: skip
+        manifest = await read_manifest(store, folder)
+        # The manifest first: what is half deleted is no savepoint any more.
+        await store.delete([f"{folder}/manifest"])
+        await store.delete(sorted(key for key in manifest.object_keys() if key.startswith(f"{folder}/")))
+
+    async def _disposed(self, request: Request) -> Response:
+        trigger_id = request.path_params["trigger"]
+        try:
+            data = await self._directory.store.get(layout.disposal_key(trigger_id))
+        except KeyError:
+            raise NotFoundError(f"there is no request '{trigger_id}'") from None
+        return answer(msgspec.json.decode(data))
+
+
+def _cause(kind: str, text: str) -> dict[str, str]:
+    return {"class": kind, "stack-trace": text}
+
+
+async def options_of(request: Request) -> dict[str, Any]:
+    """The body's JSON object; nothing is an empty one."""
+    data = await body_of(request, 64 * 1024)
+    if not data.strip():
+        return {}
+    try:
+        tree = msgspec.json.decode(data)
+    except msgspec.DecodeError as err:
+        raise SpecError("the body is not JSON", got=str(err)) from err
+    if not isinstance(tree, dict):
+        raise SpecError("the body is not an object", expected="{…}", got=type(tree).__name__)
+    return tree

@@ -1,0 +1,236 @@
+"""``penstock savepoint``, ``stop`` and ``checkpoint``: taken, looked into, compared, deleted."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from penstock.api.client import ClusterClient
+from penstock.cli.inspect import find_job, print_table
+from penstock.cli.jobs import status
+from penstock.errors import ExternalError, PenstockError, SpecError
+from penstock.messages.compatibility import Difference, Operator, compare, operators_of
+from penstock.messages.footers import OperatorSummary, summarise
+from penstock.messages.manifest import CheckpointManifest, folder_of, read_manifest
+from penstock.store.open import open_store
+from penstock.store.routed import is_url, split_url
+
+if TYPE_CHECKING:
+    from penstock.ports import Store
+
+POLL_S = 0.1
+#: Why a request came to nothing.
+FAILED = "failure-cause"
+
+
+# -- taking --------------------------------------------------------------------------------
+
+
+def take_savepoint(url: str, start: str, directory: str | None) -> None:
+    with ClusterClient(url) as client:
+        job_id = find_job(client, start)
+        print(_follow(client, job_id, client.savepoint(job_id, directory), "savepoint"))
+
+
+def stop_job(url: str, start: str, directory: str | None, *, drain: bool) -> None:
+    with ClusterClient(url) as client:
+        job_id = find_job(client, start)
+        location = _follow(client, job_id, client.stop(job_id, directory, drain=drain), "savepoint")
+        job = client.wait(job_id)
+    print(f"job {job_id}: {job['state']}", file=sys.stderr)
+    print(location)
+
+
+def take_checkpoint(url: str, start: str, *, full: bool) -> None:
+    with ClusterClient(url) as client:
+        job_id = find_job(client, start)
+        print(_follow(client, job_id, client.checkpoint(job_id, full=full), "checkpoint"))
+
+
+def _follow(client: ClusterClient, job_id: str, trigger_id: str, what: str) -> str:
+    """Wait for the outcome, with a line of progress on a terminal; its location. A connection
+    that is lost meanwhile is made again: the request stands."""
+    shown = sys.stderr.isatty()
+    try:
+        while True:
+            reply = client.triggered(job_id, trigger_id)
+            if reply["status"]["id"] == "COMPLETED":
+                break
+            if shown:
+                sys.stderr.write(f"\r\x1b[K{progress(reply.get('progress') or {}, what)}")
+                sys.stderr.flush()
+            time.sleep(POLL_S)
+    finally:
+        if shown:
+            sys.stderr.write("\r\x1b[K")
+    operation = reply["operation"] or {}
+    if FAILED in operation:
+        raise ExternalError(
+            f"the {what} of job {job_id} failed",
+            got=operation[FAILED].get("stack-trace"),
+            remedy=f"'penstock info {job_id}' shows the job; ask again when it runs",
+        )
+    return str(operation["location"])
+
+
+def progress(known: dict[str, Any], what: str) -> str:
+    if not known.get("total"):
+        return f"{what}: waiting for its turn"
+    text = f"{what}: {known['acknowledged']} of {known['total']} subtasks, {known['size'] / 1e6:,.1f} MB"
+    return text if known["acknowledged"] < known["total"] else f"{text}; being stored"
+
+
+# -- finding -------------------------------------------------------------------------------
+
+
+def locate(path: str, cluster: str | None) -> str:
+    """A savepoint's folder as a URL: a URL, a folder on this machine, or a key in the cluster's
+    store."""
+    folder = folder_of(path)
+    if is_url(folder):
+        return folder
+    if Path(folder).exists():
+        return Path(folder).absolute().as_uri()
+    if cluster is None:
+        raise SpecError(
+            "there is no such savepoint", expected="a folder or URL", got=path,
+            remedy="a path in a cluster's store needs --cluster",
+        )  # fmt: skip
+    with ClusterClient(cluster, patience_s=2) as client:
+        root = client.jobmanager_config().get("high-availability.storageDir", "")
+    return f"{root.rstrip('/')}/{folder}"
+
+
+def _store_of(folder: str) -> Store:
+    return open_store(split_url(folder)[0])
+
+
+def _read(folder: str) -> tuple[CheckpointManifest, list[OperatorSummary]]:
+    async def read() -> tuple[CheckpointManifest, list[OperatorSummary]]:
+        store = _store_of(folder)
+        manifest = await read_manifest(store, folder)
+        return manifest, await summarise(store, manifest)
+
+    with status(f"reading {folder} …"):
+        return asyncio.run(read())
+
+
+# -- inspect -------------------------------------------------------------------------------
+
+
+def inspect(path: str, cluster: str | None, format_: str) -> None:
+    folder = locate(path, cluster)
+    manifest, operators = _read(folder)
+    if format_ == "json":
+        print(json.dumps(described(folder, manifest, operators), indent=2))
+        return
+    print(
+        f"{manifest.kind} {manifest.checkpoint_id} of job {manifest.job_id} ({manifest.job_name}), "
+        f"attempt {manifest.job_attempt}\n"
+        f"format {manifest.version}, written by Penstock {manifest.written_by or '(unknown)'}; "
+        f"{manifest.full_size_bytes:,} bytes in {len(manifest.object_keys())} objects\n{folder}"
+    )
+    rows: list[list[Any]] = []
+    for operator in operators:
+        groups = f"{operator.parallelism} × of {operator.max_parallelism} key groups"
+        rows.append([operator.uid, operator.name, groups, "", "", ""])
+        rows += [
+            ["", f"  {s.name}", s.kind, types_of(s.schema), f"{s.rows:,}", f"{s.size_bytes:,}"]
+            for s in operator.states
+        ]
+    print_table(["uid", "operator / state", "kind", "schema", "rows", "bytes"], rows)
+
+
+def types_of(schema: dict[str, Any]) -> str:
+    """``user STRING → count BIGINT``: what its operator said of a state, in one line."""
+
+    def names(part: Any) -> str:
+        if isinstance(part, list):
+            return ", ".join(" ".join(map(str, p)) if isinstance(p, list) else str(p) for p in part)
+        return str(part)
+
+    keys, columns = schema.get("keys"), schema.get("columns") or schema.get("value")
+    return " → ".join(names(part) for part in (keys, columns) if part)
+
+
+def described(folder: str, manifest: CheckpointManifest, operators: list[OperatorSummary]) -> dict[str, Any]:
+    head = {name: getattr(manifest, name) for name in manifest.__struct_fields__ if name != "vertices"}
+    return {
+        "location": folder,
+        **head,
+        "size_bytes": manifest.full_size_bytes,
+        "objects": len(manifest.object_keys()),
+        "operators": msgspec.to_builtins(operators),
+    }
+
+
+# -- diff ----------------------------------------------------------------------------------
+
+
+def diff(path: str, job: str, cluster: str | None, config: dict[str, str], format_: str) -> None:
+    """What a job would find in a savepoint; nothing is started or stopped."""
+    operators, own = _operators(job, cluster, config)
+    _, summaries = _read(locate(path, cluster))
+    difference = compare(operators, summaries, own_max_parallelism=own)
+    if format_ == "json":
+        print(json.dumps(msgspec.to_builtins(difference), indent=2))
+    else:
+        print_difference(difference)
+    if difference.problems:
+        sys.exit(1)
+
+
+def _operators(job: str, cluster: str | None, config: dict[str, str]) -> tuple[list[Operator], bool]:
+    """(operators, whether the job insists on its max parallelism) of a file or a job's id."""
+    if Path(job).exists():
+        from penstock.api.planner import plan_spec
+        from penstock.cli.run import read_script, spec_of
+        from penstock.config import MAX_PARALLELISM
+
+        graph = plan_spec(spec_of(Path(job), read_script(Path(job)), [], config))
+        return operators_of(graph), MAX_PARALLELISM.read(graph.config) > 0
+    if cluster is None:
+        raise SpecError(
+            "no such job", expected="a file (.sql, .py, .yaml, .json), or --cluster and a job's id", got=job
+        )
+    with ClusterClient(cluster, patience_s=2) as client:
+        vertices = client.job(find_job(client, job))["vertices"]
+    return [
+        Operator(
+            uid=o["uid"], name=o["name"], parallelism=v["parallelism"], max_parallelism=v["maxParallelism"]
+        )
+        for v in vertices
+        for o in v["operators"]
+    ], False
+
+
+def print_difference(difference: Difference) -> None:
+    for title, found in (
+        ("maps", difference.mapped), ("would be dropped", difference.dropped), ("is new", difference.new),
+    ):  # fmt: skip
+        print(f"{title}: {len(found)} operators" if found else f"{title}: nothing")
+        for operator in found:
+            print(f"  {operator.uid}  {operator.name}")
+            for state in operator.states:
+                print(f"    {state}")
+    for problem in difference.problems:
+        print(f"does not fit: {problem}")
+    if difference.dropped:
+        print("restoring it needs --allow-non-restored-state")
+
+
+# -- dispose -------------------------------------------------------------------------------
+
+
+def dispose(path: str, cluster: str) -> None:
+    with ClusterClient(cluster, patience_s=2) as client:
+        operation = client.dispose_savepoint(path)["operation"]
+    if FAILED in operation:
+        raise PenstockError(f"the savepoint was not deleted: {operation[FAILED]['stack-trace']}")
+    print(f"deleted {path}")

@@ -1,0 +1,140 @@
+"""Does a job fit a savepoint? What maps, what would be dropped, what is new. Pure."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from penstock.config import MAX_PARALLELISM, RECOVERY_IGNORE_UNCLAIMED
+from penstock.errors import SpecError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from penstock.jobgraph import JobGraph
+    from penstock.messages.footers import OperatorSummary
+    from penstock.messages.manifest import CheckpointManifest
+
+MAX_PARALLELISM_KEY = MAX_PARALLELISM.key
+LENIENT_KEY = RECOVERY_IGNORE_UNCLAIMED.key
+
+
+class Mapped(msgspec.Struct, frozen=True, kw_only=True):
+    """One operator on one side or both, by uid."""
+
+    uid: str
+    name: str
+    #: ``name kind rows`` of its states in the savepoint
+    states: tuple[str, ...] = ()
+    rows: int = 0
+
+
+class Difference(msgspec.Struct, frozen=True, kw_only=True):
+    """``dropped``: only those that hold state; ``problems``: why it cannot be restored."""
+
+    mapped: tuple[Mapped, ...] = ()
+    dropped: tuple[Mapped, ...] = ()
+    new: tuple[Mapped, ...] = ()
+    problems: tuple[str, ...] = ()
+
+
+class Operator(msgspec.Struct, frozen=True, kw_only=True):
+    """Of the job that is to begin from the savepoint."""
+
+    uid: str
+    name: str
+    parallelism: int
+    max_parallelism: int
+
+
+def operators_of(graph: JobGraph) -> list[Operator]:
+    return [
+        Operator(uid=n.uid, name=n.name, parallelism=v.parallelism, max_parallelism=v.max_parallelism)
+        for v in graph.vertices
+        for n in v.operators
+    ]
+
+
+def _mapped(summary: OperatorSummary) -> Mapped:
+    states = tuple(f"{s.name} ({s.kind}, {s.rows:,} rows)" for s in summary.states)
+    return Mapped(uid=summary.uid, name=summary.name, states=states, rows=summary.rows)
+
+
+def compare(
+    operators: Sequence[Operator], summaries: Sequence[OperatorSummary], *, own_max_parallelism: bool = False
+) -> Difference:
+    """By operator uid; ``summaries``: of the savepoint (``footers.summarise``);
+    ``own_max_parallelism``: the job insists on its own (else it takes the savepoint's)."""
+    mine = {operator.uid: operator for operator in operators}
+    known = {summary.uid for summary in summaries}
+    problems = []
+    for summary in summaries:
+        operator = mine.get(summary.uid)
+        if operator is None or not summary.states:
+            continue
+        name = f"operator '{summary.name}' ({summary.uid})"
+        if operator.parallelism > summary.max_parallelism:
+            problems.append(
+                f"{name}: parallelism {operator.parallelism} is more than the savepoint's max parallelism, "
+                f"{summary.max_parallelism}"
+            )
+        elif own_max_parallelism and operator.max_parallelism != summary.max_parallelism:
+            problems.append(
+                f"{name}: {MAX_PARALLELISM_KEY} is {operator.max_parallelism}, the savepoint's "
+                f"{summary.max_parallelism}"
+            )
+    return Difference(
+        mapped=tuple(_mapped(s) for s in summaries if s.uid in mine and s.states),
+        dropped=tuple(_mapped(s) for s in summaries if s.uid not in mine and s.states),
+        new=tuple(Mapped(uid=uid, name=o.name) for uid, o in mine.items() if uid not in known),
+        problems=tuple(problems),
+    )
+
+
+def check(difference: Difference, where: str, *, lenient: bool) -> None:
+    """SpecError with the difference when the job cannot begin from the savepoint."""
+    if difference.problems:
+        raise SpecError(
+            "the job does not fit the savepoint",
+            expected="the same max parallelism, and no more subtasks than that",
+            got="; ".join(difference.problems),
+            where=where,
+            remedy=f"lower the parallelism; leave {MAX_PARALLELISM_KEY} out: it is the savepoint's",
+        )
+    if difference.dropped and not lenient:
+        new = ", ".join(f"'{m.name}' ({m.uid})" for m in difference.new)
+        raise SpecError(
+            "the savepoint holds state of operators that this job does not have"
+            + ("" if difference.mapped else ": it is of another job"),
+            expected="an operator with the same uid for all of its state"
+            + (f"; the job has these that the savepoint does not know: {new}" if new else ""),
+            got=", ".join(f"'{m.name}' ({m.uid}): {', '.join(m.states)}" for m in difference.dropped),
+            where=where,
+            remedy="restore the program it was taken from, give its operators their uids back, or allow it "
+            f"to be dropped with --allow-non-restored-state ({LENIENT_KEY})",
+        )
+
+
+def fitted(graph: JobGraph, manifest: CheckpointManifest) -> JobGraph:
+    """The job with the savepoint's max parallelism, in which its key groups are numbered; for
+    vertices that it does not know, that of the others."""
+    by_uid = {uid: vertex.max_parallelism for vertex in manifest.vertices for uid in vertex.uids}
+    usual = max(by_uid.values(), default=0)
+
+    def of(vertex_uids: Sequence[str], own: int, parallelism: int) -> int:
+        if MAX_PARALLELISM.read(graph.config) > 0:
+            return own
+        known = [by_uid[uid] for uid in vertex_uids if uid in by_uid]
+        found = known[0] if known else usual
+        return found if found >= parallelism else own
+
+    return msgspec.structs.replace(
+        graph,
+        vertices=tuple(
+            msgspec.structs.replace(
+                v, max_parallelism=of([n.uid for n in v.operators], v.max_parallelism, v.parallelism)
+            )
+            for v in graph.vertices
+        ),
+    )

@@ -1,0 +1,125 @@
+"""Savepoints on a real cluster: taken, looked into, moved, restored at other parallelisms."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
+
+import pytest
+
+from penstock.api.client import ClusterClient
+from penstock.api.planner import plan_spec
+from penstock.cli import savepoint as command
+from penstock.cli.jobs import Results
+from penstock.errors import PenstockError, SnapshotError, SpecError
+from penstock.jobgraph.specs import SinkSpec
+from penstock.messages.cluster import JobSpec
+
+pytestmark = pytest.mark.cluster
+
+ROWS, KEYS = 12_000, 40
+SQL = f"""
+CREATE TABLE numbers (n BIGINT) WITH (
+  'connector' = 'datagen', 'rows-per-second' = '{{rate}}',
+  'fields.n.kind' = 'sequence', 'fields.n.start' = '0', 'fields.n.end' = '{ROWS - 1}');
+SELECT MOD(n, {KEYS}) AS k, COUNT(*) AS c, SUM(n) AS s FROM numbers GROUP BY MOD(n, {KEYS});
+"""
+OTHER = SQL.replace("MOD(n, 40)", "MOD(n, 7)")
+EXPECTED = sorted((k, ROWS // KEYS, sum(range(k, ROWS, KEYS))) for k in range(KEYS))
+
+
+def spec(sql: str = SQL, rate: int = 4_000, parallelism: int = 2, **config: str) -> dict:
+    return {
+        "name": "counts",
+        "sql": sql.format(rate=rate),
+        "parallelism": parallelism,
+        "config": {"execution.checkpointing.interval": "300 ms", **config},
+    }
+
+
+def result(client: ClusterClient, job_id: str, sql: str = SQL) -> list[tuple]:
+    graph = plan_spec(JobSpec(**spec(sql)))
+    sink = next(
+        o.spec for v in graph.vertices for o in v.operators
+        if isinstance(o.spec, SinkSpec) and o.spec.connector == "collect"
+    )  # fmt: skip
+    keys = sink.keys if sink.mode == "upsert" else None
+    return sorted(Results(client, job_id, sink.schema, keys).final())
+
+
+def folder_of(location: str) -> Path:
+    return Path(unquote(urlsplit(location).path))
+
+
+def test_stop_move_look_and_resume_at_other_parallelisms(make_cluster, until, tmp_path, capsys) -> None:
+    cluster = make_cluster(taskmanagers=1, slots=4)
+    url = cluster.rest_url
+    with ClusterClient(url) as client:
+        job_id = client.submit(spec())
+        until(lambda: client.checkpoints(job_id).get("counts", {}).get("completed", 0) >= 2, "checkpoints")
+        command.take_savepoint(url, job_id[:8], str(tmp_path / "kept"))
+        kept = capsys.readouterr().out.strip()
+        assert folder_of(kept).parent == tmp_path / "kept"
+        command.stop_job(url, job_id, None, drain=False)
+        stopped = capsys.readouterr().out.strip()
+        assert client.job(job_id)["state"] == "FINISHED"
+
+        # It is whole: moved elsewhere, and what the cluster had of it deleted.
+        moved = tmp_path / "moved" / "it"
+        moved.parent.mkdir()
+        shutil.move(folder_of(stopped), moved)
+        command.inspect(str(moved), url, "json")
+        seen = json.loads(capsys.readouterr().out)
+        states = [s for o in seen["operators"] for s in o["states"] if s["kind"] == "keyed"]
+        assert sum(s["rows"] for s in states) == KEYS
+        assert seen["job_id"] == job_id
+        assert seen["written_by"]
+        command.inspect(str(moved), url, "table")
+        assert "of 128 key groups" in capsys.readouterr().out
+
+        program = tmp_path / "job.sql"
+        program.write_text(SQL.format(rate=4_000))
+        command.diff(str(moved), str(program), url, {}, "table")
+        told = capsys.readouterr().out
+        assert "would be dropped: nothing" in told
+        assert "is new: nothing" in told
+        program.write_text(OTHER.format(rate=4_000))
+        command.diff(str(moved), str(program), url, {}, "json")
+        difference = json.loads(capsys.readouterr().out)
+        assert [o["rows"] for o in difference["dropped"] if o["rows"] == KEYS] == [KEYS]
+        assert difference["new"]
+
+        for parallelism in (1, 4):
+            config = {"execution.state-recovery.path": moved.as_uri()}
+            resumed = client.submit(spec(rate=4_000, parallelism=parallelism, **config))
+            assert result(client, resumed) == EXPECTED
+        # The other one, taken in passing, is as good.
+        resumed = client.submit(spec(rate=4_000, **{"execution.state-recovery.path": kept}))
+        assert result(client, resumed) == EXPECTED
+
+        with pytest.raises(SpecError, match="operators that this job does not have") as refused:
+            client.submit(spec(OTHER, 4_000, **{"execution.state-recovery.path": kept}))
+        assert "rows" in str(refused.value)
+        with pytest.raises(SpecError, match="does not fit") as refused:
+            client.submit(spec(rate=4_000, **{"execution.state-recovery.path": kept, "pipeline.max-parallelism": "64"}))
+        assert "128" in str(refused.value)
+        with pytest.raises(SnapshotError, match="manifest is not there"):
+            client.submit(spec(rate=4_000, **{"execution.state-recovery.path": "savepoints/nowhere"}))
+        lenient = {
+            "execution.state-recovery.path": kept,
+            "execution.state-recovery.ignore-unclaimed-state": "true",
+        }
+        assert client.wait(client.submit(spec(OTHER, 4_000, **lenient)))["state"] == "FINISHED"
+
+        damaged = max(moved.glob("0*"), key=lambda p: p.stat().st_size, default=moved / "manifest")
+        damaged.write_bytes(damaged.read_bytes()[:-7])
+        with pytest.raises(SnapshotError) as broken:
+            client.submit(spec(rate=4_000, **{"execution.state-recovery.path": moved.as_uri()}))
+        assert damaged.name in str(broken.value)
+
+        command.dispose(kept, url)
+        assert not list(folder_of(kept).rglob("*"))
+        with pytest.raises(PenstockError, match="not there"):
+            command.dispose(kept, url)
