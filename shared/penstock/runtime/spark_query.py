@@ -36,6 +36,7 @@ _decoder: msgspec.msgpack.Decoder[FromDriver] = msgspec.msgpack.Decoder(FromDriv
 _WAITING = 8
 #: For the driver to interrupt its query, before it is killed.
 _GRACE_S = 5.0
+_LAST_WORDS_BYTES = 2_000
 
 
 class SparkQueryOperator(SourceDriver):
@@ -80,15 +81,19 @@ class SparkQueryOperator(SourceDriver):
     async def start(self) -> None:
         if self._done:
             return
-        self._process = process = await asyncio.create_subprocess_exec(
-            sys.executable,
-            "-P",
-            "-m",
-            "penstock.spark.driver",
-            stdin=asyncio.subprocess.PIPE,
-            stdout=asyncio.subprocess.PIPE,
-            env={**os.environ, "PENSTOCK_DRIVER_PARENT": str(os.getpid())},
-        )
+        # Apart from what the user's functions print: a Java has much to say.
+        self._log_path = self.ctx.local_dir / "spark-driver.log"
+        with self._log_path.open("wb") as log:
+            self._process = process = await asyncio.create_subprocess_exec(
+                sys.executable,
+                "-P",
+                "-m",
+                "penstock.spark.driver",
+                stdin=asyncio.subprocess.PIPE,
+                stdout=asyncio.subprocess.PIPE,
+                stderr=log,
+                env={**os.environ, "PENSTOCK_DRIVER_PARENT": str(os.getpid())},
+            )
         assert process.stdin is not None
         process.stdin.write(msgspec.json.encode(self._job()))
         with contextlib.suppress(ConnectionError):  # it ended already: its exit code is reported
@@ -130,14 +135,20 @@ class SparkQueryOperator(SourceDriver):
             code = await process.wait()
             self._error = ExternalError(
                 "the process that talks to Spark ended before the query did",
-                got=f"signal {-code}" if code < 0 else f"exit code {code}",
+                got=(f"signal {-code}" if code < 0 else f"exit code {code}") + self._last_words(),
                 where=self.ctx.name,
-                remedy="the task's log has its last words",
             )
         except Exception as err:
             self._error = err
         finally:
             self._changed.set()
+
+    def _last_words(self) -> str:
+        with self._log_path.open("rb") as log:
+            size = log.seek(0, os.SEEK_END)
+            log.seek(max(0, size - _LAST_WORDS_BYTES))
+            text = log.read().decode(errors="replace").strip()
+        return f"; it said last:\n{text}" if text else ""
 
     async def _handle(self, frame: FromDriver) -> None:
         match frame:

@@ -12,6 +12,7 @@ import select
 import signal
 import socket
 import sys
+import tempfile
 import threading
 import time
 from pathlib import Path
@@ -97,10 +98,14 @@ def _run(job: DriverJob, channel: Channel) -> None:
         _probe(job.url)
     from penstock.spark.engine import SparkJob
     from penstock.spark.outputs import rows_of, run_sinks
+    from penstock.spark.packages import ship
     from penstock.spark.progress import watched
     from penstock.spark.session import open_session
 
     session = open_session(job.url, job.config, name=job.job_name)
+    if not job.server_pid:
+        with tempfile.TemporaryDirectory(prefix="penstock-spark-") as folder:
+            ship(session, job.python_path, Path(folder))
     made = SparkJob(graph, session, job_id=job.job_id)
     try:
         with watched(session, channel.send):

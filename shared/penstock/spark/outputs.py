@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from penstock.jobgraph.specs import SinkSpec
 from penstock.spark.datasource import TableWrite
 from penstock.spark.errors import translated
-from penstock.spark.session import apply_meaning
+from penstock.spark.session import apply_meaning, is_connect
 from penstock.spark.sinks import batch_of, collected, write
 
 if TYPE_CHECKING:
@@ -38,10 +38,10 @@ def rows_of(job: SparkJob, sink: int) -> Iterator[Batch]:
     assert isinstance(node.spec, SinkSpec)
     try:
         frame = job.input(node, 0).renamed(node.spec.schema)
-        client: Any = getattr(job.session, "client", None)
-        if client is None or not len(frame.schema):
+        if not is_connect(job.session) or not len(frame.schema):
             yield from collected(frame)
             return
+        client: Any = job.session.client
         rows: Any = frame.df.select(*frame.columns())
         for part in client.to_table_as_iterator(rows._plan.to_proto(client), rows._plan.observations):
             if hasattr(part, "to_batches"):

@@ -7,6 +7,7 @@ import threading
 from typing import TYPE_CHECKING, Any
 
 from penstock.messages.spark import Progress
+from penstock.spark.session import is_connect
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -20,7 +21,7 @@ _ASK_S = 0.5
 def watched(session: SparkSession, tell: Callable[[Progress], None]) -> Iterator[None]:
     """Tell about stages and tasks of this session's queries while the block runs."""
     tell(Progress(stage="running"))
-    if hasattr(session, "registerProgressHandler"):
+    if is_connect(session):
         with _connect(session, tell):
             yield
     else:

@@ -51,6 +51,11 @@ def is_remote(url: str) -> bool:
     return url.startswith("sc://")
 
 
+def is_connect(session: SparkSession) -> bool:
+    """Whether the session talks to a Spark Connect server (else Spark's driver is here)."""
+    return type(session).__module__.startswith("pyspark.sql.connect.")
+
+
 def open_session(
     url: str, config: Mapping[str, str] | None = None, *, name: str = "penstock"
 ) -> SparkSession:
