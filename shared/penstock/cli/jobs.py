@@ -162,23 +162,30 @@ class Results:
     """A SELECT's rows, from a running or finished job."""
 
     def __init__(
-        self, client: ClusterClient, job_id: str, schema: Schema, keys: Sequence[int] | None
+        self,
+        client: ClusterClient,
+        job_id: str,
+        schema: Schema,
+        keys: Sequence[int] | None,
+        mode: str = "retract",
     ) -> None:
-        from penstock.connectors.collect import MaterializedResult
-
         self._client = client
         self.job_id = job_id
         self.schema = schema
-        self._result = MaterializedResult(keys)
+        self._keys = keys
+        self._mode = mode
 
     def final(self) -> list[tuple[Any, ...]]:
         """All rows, once the job is over; raises its error when it failed."""
+        from penstock.connectors.collect import MaterializedResult
+
+        result = MaterializedResult(self._keys)
         for chunk in self._chunks():
             if chunk is not None:
-                self._result.add(chunk)
+                result.add(chunk)
         self._client.raise_if_failed(self.job_id, self._client.job(self.job_id))
         say_set_aside(self._client, self.job_id)
-        return self._result.rows()
+        return result.rows()
 
     def live(self, title: str) -> None:
         """Draw the current rows until the job is over; Ctrl-C cancels it."""
@@ -186,22 +193,25 @@ class Results:
         from rich.live import Live
 
         from penstock.cli.output import make_table
+        from penstock.connectors.live_result import LiveResult
 
         console = Console()
+        result = LiveResult(self._mode, self._keys, LIVE_ROWS)
         drawn = 0.0
+
+        def draw() -> None:
+            rows, count = result.rows()
+            live.update(make_table(self.schema, rows, f"{title}: {count:,} rows"))
+
         try:
             with Live(console=console, refresh_per_second=1 / REFRESH_S) as live:
                 for chunk in self._chunks():
                     if chunk is not None:
-                        self._result.add(chunk)
+                        result.add(chunk)
                     if time.monotonic() - drawn >= REFRESH_S or chunk is None:
-                        rows = self._result.rows()
-                        live.update(
-                            make_table(self.schema, rows[-LIVE_ROWS:], f"{title}: {len(rows):,} rows")
-                        )
+                        draw()
                         drawn = time.monotonic()
-                rows = self._result.rows()
-                live.update(make_table(self.schema, rows[-LIVE_ROWS:], f"{title}: {len(rows):,} rows"))
+                draw()
         except KeyboardInterrupt:
             self.cancel()
         else:

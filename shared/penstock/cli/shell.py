@@ -91,7 +91,7 @@ HELP = """Statements end with ';'. A SELECT over a stream shows a live table; Ct
 def complete_statement(text: str) -> bool:
     """True when the text ends a statement (so Enter runs it) or is a word for the shell."""
     stripped = text.strip()
-    if stripped.lower() in ("", "quit", "exit", "help"):
+    if _command(stripped) is not None or not stripped:
         return True
     if not stripped.endswith(";"):
         return False
@@ -100,12 +100,19 @@ def complete_statement(text: str) -> bool:
     return not ("STATEMENT SET" in upper and "BEGIN" in upper and not upper.rstrip("; \n").endswith("END"))
 
 
+def _command(text: str) -> str | None:
+    """A word for the shell itself, with or without ';'."""
+    word = text.strip().rstrip(";").strip().lower()
+    return word if word in ("quit", "exit", "help", "clear") else None
+
+
 def run_shell(runner: Runner) -> None:
     """Read statements until the user leaves; errors are shown and the session goes on."""
     if not sys.stdin.isatty():
         runner.run_script(sys.stdin.read(), "standard input")
         runner.await_started()
         return
+    import prompt_toolkit
     from prompt_toolkit import PromptSession
     from prompt_toolkit.history import FileHistory
     from prompt_toolkit.key_binding import KeyBindings
@@ -137,10 +144,13 @@ def run_shell(runner: Runner) -> None:
             continue
         except EOFError:
             break
-        if text.lower() in ("quit", "exit"):
+        command = _command(text)
+        if command in ("quit", "exit"):
             break
-        if text.lower() == "help":
+        if command == "help":
             print(HELP)
+        elif command == "clear":
+            prompt_toolkit.shortcuts.clear()
         elif text:
             _run(runner, text)
     runner.cancel_started()

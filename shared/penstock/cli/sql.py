@@ -15,7 +15,7 @@ import msgspec
 from penstock.cli.jobs import ClusterAccess, Results, follow_job, status
 from penstock.cli.output import write_rows
 from penstock.config import DML_SYNC, PARALLELISM
-from penstock.errors import PenstockError, SpecError, SqlError
+from penstock.errors import PenstockError, SpecError, SqlError, UserError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -110,12 +110,15 @@ class Runner:
         return session
 
     def run_script(self, script: str, name: str) -> None:
-        """Every statement; errors name the script."""
+        """Every statement; errors of the script name it."""
         try:
             for result in self.session.run_script(script):
                 self.show(result)
-        except SqlError as err:
-            err.where = f"{name}, {err.where}" if err.where else name
+        except UserError as err:
+            if isinstance(err, SqlError) and not err.where:
+                err.where = name
+            elif err.where and err.where.startswith("line "):
+                err.where = f"{name}, {err.where}"
             raise
 
     def show(self, result: StatementResult) -> None:
@@ -127,6 +130,8 @@ class Runner:
                 self._print_plain(result)
             case "job":
                 assert result.job is not None
+                if result.message and self.format == "table":
+                    print(f"[{result.message}]")
                 self.run_job(result.job)
             case _:
                 if self.format == "table":
@@ -160,7 +165,7 @@ class Runner:
 
     def _show_select(self, job: PlannedJob, job_id: str) -> None:
         assert job.result_schema is not None
-        results = Results(self._access.client, job_id, job.result_schema, job.result_keys)
+        results = Results(self._access.client, job_id, job.result_schema, job.result_keys, job.mode)
         try:
             if job.bounded:
                 with status("running …"):

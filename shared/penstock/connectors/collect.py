@@ -2,9 +2,10 @@
 
 A chunk is an Arrow IPC stream of external Arrow columns after a ``__kind`` uint8 column,
 at ``jobs/<job_id>/results/<job_attempt:06d>-<sequence:012d>``. Its schema metadata say
-``offset`` (result rows before this chunk) and ``end`` (``true`` on the last one). After
-a restart the new attempt goes on from the offset in its checkpoint: a reader that sees a
-chunk of a higher attempt with offset k forgets what it had from row k on.
+``offset`` (result rows before this chunk), ``end`` (``true`` on the last one) and ``settled``
+(rows before a completed checkpoint; absent without checkpoints). After a restart the new
+attempt goes on from the offset in its checkpoint: a reader that sees a chunk of a higher
+attempt with offset k forgets what it had from row k on; k is never below ``settled``.
 
 Chunks go out as soon as input runs empty (the first at once, then at most every 50 ms)
 or at 16k rows. With ``bounded = false`` the writer stays at most 256 chunks ahead of the
@@ -21,6 +22,7 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.cancelling import end_tasks
+from penstock.config import CHECKPOINT_INTERVAL_MS
 from penstock.connectors.base import SinkWriter, TableInfo
 from penstock.connectors.options import Option, OptionSet, boolean
 from penstock.connectors.simple import DeclaredConnector
@@ -62,11 +64,13 @@ def parse_chunk_name(key: str) -> tuple[int, int]:
     return int(attempt), int(sequence)
 
 
-def encode_chunk(batch: Batch, *, offset: int, end: bool) -> bytes:
+def encode_chunk(batch: Batch, *, offset: int, end: bool, settled: int | None = None) -> bytes:
     rows = batch.to_external_arrow()
     kinds = np.zeros(len(batch), np.uint8) if batch.kinds is None else batch.kinds
     fields = [pa.field(KIND_FIELD, pa.uint8()), *rows.schema]
     metadata = {"offset": str(offset), "end": "true" if end else "false"}
+    if settled is not None:
+        metadata["settled"] = str(settled)
     out = pa.RecordBatch.from_arrays(
         [pa.array(kinds), *rows.columns], schema=pa.schema(fields, metadata=metadata)
     )
@@ -86,6 +90,7 @@ class ResultChunk:
     end: bool
     kinds: np.ndarray
     rows: pa.RecordBatch
+    settled: int | None = None
 
 
 def decode_chunk(key: str, data: bytes) -> ResultChunk:
@@ -95,7 +100,16 @@ def decode_chunk(key: str, data: bytes) -> ResultChunk:
     metadata = batch.schema.metadata
     kinds = np.frombuffer(batch.column(0).buffers()[1] or b"", np.uint8, batch.num_rows)
     rows = pa.RecordBatch.from_arrays(batch.columns[1:], schema=pa.schema(list(batch.schema)[1:]))
-    return ResultChunk(attempt, sequence, int(metadata[b"offset"]), metadata[b"end"] == b"true", kinds, rows)
+    end, settled = metadata[b"end"] == b"true", metadata.get(b"settled")
+    return ResultChunk(
+        attempt,
+        sequence,
+        int(metadata[b"offset"]),
+        end,
+        kinds,
+        rows,
+        None if settled is None else int(settled),
+    )
 
 
 class CollectWriter(SinkWriter):
@@ -109,6 +123,9 @@ class CollectWriter(SinkWriter):
         self._offset = 0  # rows in chunks already put
         self._taken = 0  # rows taken so far, those of restored attempts included
         self._sequence = 0
+        #: Offset at each checkpoint's barrier, until it is complete; and at the last complete one.
+        self._cuts: dict[int, int] = {}
+        self._settled: int | None = None
         self._wanted = asyncio.Event()
         self._room = asyncio.Event()
         self._urgent = False
@@ -125,6 +142,8 @@ class CollectWriter(SinkWriter):
             raise InternalError("collect runs at parallelism 1", got=str(ctx.parallelism))
         self._store = ctx.store
         self._offset = self._taken = max((int(item) for item in restored), default=0)
+        if CHECKPOINT_INTERVAL_MS.read(ctx.config):
+            self._settled = self._offset
         self._room.set()
         self._task = asyncio.create_task(self._pump())
 
@@ -153,6 +172,7 @@ class CollectWriter(SinkWriter):
 
     def begin_checkpoint(self, checkpoint_id: int) -> Awaitable[list[bytes]]:
         offset = self._taken  # not what is put and buffered: a chunk may be on its way
+        self._cuts[checkpoint_id] = offset
 
         async def written() -> list[bytes]:
             # Rows before the barrier must be readable before they count as done.
@@ -160,6 +180,17 @@ class CollectWriter(SinkWriter):
             return [b"%d" % offset]
 
         return written()
+
+    async def commit(self, checkpoint_id: int) -> None:
+        ripe = [i for i in self._cuts if i <= checkpoint_id]
+        if ripe and self._settled is not None:
+            self._settled = max(self._settled, max(self._cuts[i] for i in ripe))
+        for i in ripe:
+            del self._cuts[i]
+
+    def needs_commit(self) -> bool:
+        """Rows are there to be read as soon as they are written."""
+        return False
 
     async def finish(self) -> None:
         await self._write_out(None, end=True)
@@ -212,7 +243,7 @@ class CollectWriter(SinkWriter):
     async def _put(self, batch: Batch, *, end: bool) -> None:
         if not self._bounded:
             await self._wait_for_reader()
-        data = encode_chunk(batch, offset=self._offset, end=end)
+        data = encode_chunk(batch, offset=self._offset, end=end, settled=self._settled)
         key = results_prefix(self.ctx.job_id) + chunk_name(self.ctx.attempt, self._sequence)
         self._sequence += 1
         self._offset += len(batch)
