@@ -2,4 +2,4 @@
 
 from bench.nexmark.run import main
 
-main()
+raise SystemExit(main())

@@ -75,6 +75,12 @@ class NexmarkReader(SourceReader):
         # Kinds that are rare take several chunks a batch.
         rows = max(1, self._maker.rows_per_epoch * CHUNK_EPOCHS)
         self._chunks_per_batch = 1 if self._pace else max(1, ctx.batch_rows // rows)
+        # Events of all kinds, whichever are asked for: what a benchmark counts.
+        ctx.metrics.gauge("numEvents", self._passed)
+
+    def _passed(self) -> int:
+        """Events that this reader has passed since the start of its splits."""
+        return sum(s.chunk for s in self._states.values()) * CHUNK_EVENTS
 
     def add_splits(self, splits: Sequence[Split]) -> None:
         for split in splits:
