@@ -10,7 +10,15 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, Union
 
-from penstock.messages.cluster import DeploySlot, FreeSlot, JobDetails, LogEntry, SlotCommand, ToTaskManagers
+from penstock.messages.cluster import (
+    DeploySlot,
+    FreeSlot,
+    JobDetails,
+    LogEntry,
+    SharedDeploy,
+    SlotCommand,
+    ToTaskManagers,
+)
 from penstock.messages.manifest import CheckpointManifest
 from penstock.messages.states import JobStatus
 from services.common.core import After, Answer, Asked, EffectFailed
@@ -124,10 +132,12 @@ Event = Union[
 
 @dataclass(frozen=True, slots=True)
 class Command:
-    """To a task manager, repeated until answered → CommandDone or CommandLost."""
+    """To a task manager, repeated until answered → CommandDone or CommandLost. ``shared``: of
+    a deployment, what it has in common with the others of its attempt."""
 
     taskmanager_id: str
     message: Union[FreeSlot, DeploySlot, SlotCommand]
+    shared: SharedDeploy | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,6 +9,7 @@ from penstock.messages.slot import CancelTasks, MasterChanged
 from services.jobmanager.effects import Command
 
 if TYPE_CHECKING:
+    from penstock.messages.cluster import SharedDeploy
     from penstock.messages.slot import Deploy
 
 
@@ -23,9 +24,9 @@ class Orders:
         self._count += 1
         return f"{self._job_id}-{self._epoch}-{word}-{self._count}"
 
-    def deploy(self, taskmanager_id: str, deploy: Deploy) -> Command:
+    def deploy(self, taskmanager_id: str, deploy: Deploy, shared: SharedDeploy) -> Command:
         message = DeploySlot(command_id=self._id("deploy"), allocation_id=deploy.allocation_id, deploy=deploy)
-        return Command(taskmanager_id, message)
+        return Command(taskmanager_id, message, shared)
 
     def cancel(self, taskmanager_id: str, allocation_id: str) -> Command:
         """All tasks of the slot."""

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any, Union
 import msgspec
 
 from penstock.bus import encode, request
-from penstock.bus.envelope import MAX_MESSAGE_BYTES
 from penstock.errors import FencedError, ObjectStoreError, PenstockError
 from penstock.messages import layout
 from penstock.messages.cluster import (
@@ -30,7 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
     from penstock.bus import Subjects
-    from penstock.messages.cluster import ToTaskManagers
+    from penstock.messages.cluster import SharedDeploy, ToTaskManagers
     from penstock.messages.manifest import CheckpointManifest
     from penstock.messages.states import JobStatus
     from penstock.ports import Clock, Store, Transport
@@ -42,6 +41,8 @@ COMMAND_DEADLINE_S = 10.0
 LAST_WORD_S = 5.0
 #: The manifest of a checkpoint is tried for so long.
 STORE_DEADLINE_S = 30.0
+#: What the deployments of an attempt share is stored once when it is larger.
+SHARED_BYTES = 16 * 1024
 #: Objects of a savepoint that are copied at the same time.
 COPIES = 4
 FIRST_PAUSE_S = 0.1
@@ -78,6 +79,9 @@ class Performer:
         self._on_stop = on_stop
         self.may_act = asyncio.Event()
         self._appending = asyncio.Lock()
+        self._sharing = asyncio.Lock()
+        #: (attempt, key of what its deployments share; None: they carry it)
+        self._shared: tuple[int, str | None] | None = None
         # Commands to one slot go one after another: a cancel must not overtake a deploy.
         self._slots: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
 
@@ -124,15 +128,10 @@ class Performer:
     async def _command(self, command: fx.Command) -> fx.Event:
         message = command.message
         async with self._slots[message.allocation_id]:
-            deploy_key, deploy = None, b""
-            sent = message
-            if isinstance(message, DeploySlot) and len(encode(message)) > MAX_MESSAGE_BYTES:
-                deploy = msgspec.msgpack.encode(message.deploy)
-                deploy_key = layout.deploy_key(self._job_id, message.command_id)
-                sent = msgspec.structs.replace(message, deploy=None, deploy_key=deploy_key)
             try:
-                if deploy_key is not None:
-                    await self._store.put(deploy_key, deploy)
+                sent = message
+                if isinstance(message, DeploySlot) and command.shared is not None:
+                    sent = await self._deployment(message, command.shared)
                 reply = await request(
                     self._transport,
                     self._subjects.to_taskmanager(command.taskmanager_id, sent),
@@ -146,9 +145,24 @@ class Performer:
                     what=type(message).__name__, error=err.message,
                 )  # fmt: skip
                 return fx.CommandLost(command, err.message)
-            if deploy_key is not None:
-                await self._delete(frozenset({deploy_key}))
             return fx.CommandDone(command, reply)
+
+    async def _deployment(self, message: DeploySlot, shared: SharedDeploy) -> DeploySlot:
+        """As it is sent: what a large job's slots have in common is stored once, not sent to each."""
+        attempt = shared.deploy.job_attempt
+        async with self._sharing:
+            if self._shared is None or self._shared[0] != attempt:
+                data = msgspec.msgpack.encode(shared)
+                key = None
+                if len(data) > SHARED_BYTES:
+                    key = layout.deploy_key(self._job_id, f"{self._epoch}-{attempt}")
+                    await self._store.put(key, data)
+                self._shared = (attempt, key)
+        key = self._shared[1]
+        if key is None or message.deploy is None:
+            return message
+        tasks = tuple(msgspec.structs.replace(task, restore=()) for task in message.deploy.tasks)
+        return msgspec.structs.replace(message, deploy=None, deploy_key=key, tasks=tasks)
 
     async def _declare(self, needed: int) -> fx.Event:
         message = DeclareSlots(job_id=self._job_id, epoch=self._epoch, needed=needed)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from typing import TYPE_CHECKING
 
+from penstock.messages.cluster import SharedDeploy
 from penstock.messages.slot import Deploy, StateHandle, StorageSettings, TaskDescriptor
 from services.jobmanager.slots import locations
 
@@ -42,9 +43,9 @@ def deployments(
     config: dict[str, str],
     restored_checkpoint_id: int,
     restore: Mapping[str, tuple[StateHandle, ...]],
-) -> list[Deploy]:
-    """One ``Deploy`` per slot that has tasks of ``vertices``. ``restore``: vertex id → its
-    handles."""
+) -> tuple[SharedDeploy, list[Deploy]]:
+    """One ``Deploy`` per slot that has tasks of ``vertices``, and what they have in common.
+    ``restore``: vertex id → its handles."""
     job_graph = graph.job_graph
     by_slot: dict[str, list[TaskDescriptor]] = {}
     for execution in graph.of(vertices):
@@ -55,25 +56,25 @@ def deployments(
                 vertex_id=execution.vertex_id,
                 subtask_index=execution.subtask_index,
                 attempt=execution.attempt,
-                restore=restore.get(execution.vertex_id, ()),
             )
         )
     where = locations(job_graph, layout, pool.place(layout))
     addresses = {a: address for a, address in pool.addresses().items() if a in by_slot}
-    return [
-        Deploy(
+    shared = SharedDeploy(
+        deploy=Deploy(
             job_id=graph.job_id,
             job_attempt=graph.job_attempt,
             epoch=epoch,
-            allocation_id=allocation_id,
+            allocation_id="",
             job_graph=job_graph,
-            tasks=tuple(tasks),
+            tasks=(),
             locations=where,
             slots=addresses,
             secret=attempt_secret(job_secret, graph.job_attempt),
             storage=storage,
             restored_checkpoint_id=restored_checkpoint_id,
             config=config,
-        )
-        for allocation_id, tasks in by_slot.items()
-    ]
+        ),
+        restore={v: handles for v, handles in restore.items() if v in vertices},
+    )
+    return shared, [shared.of(allocation_id, tuple(tasks)) for allocation_id, tasks in by_slot.items()]

@@ -103,7 +103,7 @@ class Starting:
         if job.restored_checkpoint_id:
             job.coordinator.counts["restored"] += 1
         assign(job.graph, job.pool, job.layout, job.affected)
-        messages = deployments(
+        shared, messages = deployments(
             job.graph,
             job.pool,
             job.layout,
@@ -116,4 +116,6 @@ class Starting:
             restore=job.restore,
         )
         job.graph.transition_all(job.graph.of(job.affected), _E.DEPLOYING, now_ms)
-        return [job.orders.deploy(job.taskmanager_of(deploy.allocation_id), deploy) for deploy in messages]
+        return [
+            job.orders.deploy(job.taskmanager_of(deploy.allocation_id), deploy, shared) for deploy in messages
+        ]

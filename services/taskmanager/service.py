@@ -29,6 +29,7 @@ from penstock.messages.cluster import (
     RegisterReply,
     RegisterTaskManager,
     RequestTaskManagerDetails,
+    SharedDeploy,
     SlotLost,
     SlotStatus,
     ToTaskManager,
@@ -116,6 +117,9 @@ class TaskManagerService:
         self._changed = asyncio.Event()
         self._subscription: Subscription | None = None
         self._announcements: Subscription | None = None
+        self._fetching = asyncio.Lock()
+        #: (key, what is there) of the last large deployment
+        self._shared: tuple[str, SharedDeploy] | None = None
         self._stopping = False
         self._rm_heard: bool | None = None
         self._host = "127.0.0.1"
@@ -214,8 +218,17 @@ class TaskManagerService:
                 raise TypeError(f"unknown message {message!r}")
 
     async def _fetch(self, message: DeploySlot) -> DeploySlot:
-        """A deployment too large for a message lies in the object store."""
+        """What the slots of a large job have in common lies in the object store; the last one
+        is kept, for this task manager's other slots."""
         key = message.deploy_key or ""
+        async with self._fetching:
+            if self._shared is None or self._shared[0] != key:
+                self._shared = (key, await self._read_shared(key))
+            shared = self._shared[1]
+        deploy = shared.of(message.allocation_id, message.tasks)
+        return DeploySlot(command_id=message.command_id, allocation_id=message.allocation_id, deploy=deploy)
+
+    async def _read_shared(self, key: str) -> SharedDeploy:
         try:
             data = await (await self._context.store()).get(key)
         except KeyError:
@@ -224,8 +237,7 @@ class TaskManagerService:
                 where=key,
                 remedy="job manager and task managers must have the same high-availability.storageDir",
             ) from None
-        deploy = msgspec.msgpack.decode(data, type=Deploy)
-        return DeploySlot(command_id=message.command_id, allocation_id=message.allocation_id, deploy=deploy)
+        return msgspec.msgpack.decode(data, type=SharedDeploy)
 
     # -- effects ----------------------------------------------------------------------
 

@@ -30,6 +30,7 @@ from penstock.messages.slot import (
     FromSlot,
     MasterChanged,
     StateHandle,
+    TaskDescriptor,
     TriggerCheckpoint,
 )
 from penstock.messages.states import ExecutionState, JobStatus
@@ -47,10 +48,12 @@ class Ack(_Msg, frozen=True, kw_only=True, tag="ack"):
 
 
 class Refused(_Msg, frozen=True, kw_only=True, tag="refused"):
-    """Not done. ``reason`` is a sentence; ``fenced`` when the sender's epoch is old."""
+    """Not done. ``reason`` is a sentence; ``fenced`` when the sender's epoch is old;
+    ``no_slot`` when the allocation is unknown here: whatever ran in it is gone."""
 
     reason: str
     fenced: bool = False
+    no_slot: bool = False
 
 
 class Failed(_Msg, frozen=True, kw_only=True, tag="failed"):
@@ -415,15 +418,34 @@ class FreeSlot(_Msg, frozen=True, kw_only=True, tag="free-slot"):
     epoch: int
 
 
+class SharedDeploy(msgspec.Struct, frozen=True, kw_only=True):
+    """What all deployments of one attempt have in common, stored once (MessagePack).
+    ``deploy``: without tasks; ``restore``: vertex id → its handles."""
+
+    deploy: Deploy
+    restore: dict[str, tuple[StateHandle, ...]] = {}
+
+    def of(self, allocation_id: str, tasks: tuple[TaskDescriptor, ...]) -> Deploy:
+        """One slot's; ``tasks`` without what they restore."""
+        return msgspec.structs.replace(
+            self.deploy,
+            allocation_id=allocation_id,
+            tasks=tuple(
+                msgspec.structs.replace(task, restore=self.restore.get(task.vertex_id, ())) for task in tasks
+            ),
+        )
+
+
 class DeploySlot(_Msg, frozen=True, kw_only=True, tag="deploy-slot"):
-    """From the job master: fork the slot's process and run these tasks. ``deploy_key``
-    stands for ``deploy`` when the message is over 256 KiB: an object with the
-    MessagePack of ``Deploy``."""
+    """From the job master: fork the slot's process and run these tasks. In a large job
+    ``tasks`` (without what they restore) and ``deploy_key``, the object of a
+    ``SharedDeploy``, stand for ``deploy``."""
 
     command_id: str
     allocation_id: str
     deploy: Deploy | None = None
     deploy_key: str | None = None
+    tasks: tuple[TaskDescriptor, ...] = ()
 
 
 class SlotCommand(_Msg, frozen=True, kw_only=True, tag="slot-command"):
