@@ -289,8 +289,9 @@ class JobMasterCore(JobState):
         match reply:
             case msg.Refused(reason=reason, fenced=True):
                 return self._ending.deposed(reason, now_ms)
-            case msg.Refused(reason=reason):
-                return self._command_lost(command, reason, now_ms)
+            case msg.Refused(reason=reason, no_slot=no_slot):
+                effects = self._command_lost(command, reason, now_ms)
+                return effects + (self._gone(command, reason, now_ms) if no_slot else [])
             case msg.Failed(error=error):
                 return self._command_failed(command, error, now_ms)
         match command.message:
@@ -328,6 +329,18 @@ class JobMasterCore(JobState):
                 return []
             case _:
                 return []  # cancelling and freeing have their own time limits
+
+    def _gone(self, command: fx.Command, reason: str, now_ms: int) -> list[fx.Effect]:
+        """The task manager was started anew, and nobody told us: the resource manager that
+        knew of its slots died as well."""
+        message = command.message
+        if not isinstance(message, msg.SlotCommand) or self.stage not in CLAIMING:
+            return []
+        if self.pool.get(message.allocation_id) is None:
+            return []
+        return self._failover.slot_lost(
+            message.allocation_id, f"{command.taskmanager_id} was started anew: {reason}", now_ms
+        )
 
     def _is_current(self, message: msg.DeploySlot) -> bool:
         deploy = message.deploy

@@ -267,7 +267,8 @@ class SlotTable:
     def _command(self, token: int, message: SlotCommand, now_ms: int) -> Iterator[Effect]:
         slot = self.of_allocation(message.allocation_id)
         if slot is None or slot.job_id is None:
-            yield Answer(token, Refused(reason=f"no slot here has allocation {message.allocation_id}"))
+            reason = f"no slot here has allocation {message.allocation_id}"
+            yield Answer(token, Refused(reason=reason, no_slot=True))
             return
         if (refused := self._heard(slot.job_id, message.command.epoch, now_ms)) is not None:
             yield Answer(token, refused)

@@ -312,7 +312,7 @@ class Cluster:
             case msg.SlotCommand(command=inner):
                 tasks = [t for t in self.tasks.values() if t.deploy.allocation_id == message.allocation_id]
                 if not tasks:
-                    reply = msg.Refused(reason="nothing runs there")
+                    reply = msg.Refused(reason="nothing runs there", no_slot=allocation is None)
                 else:
                     self.tracking[message.allocation_id].commanded(inner)
                 for task in tasks:

@@ -59,6 +59,20 @@ def test_one_final_checkpoint_is_enough(seed):
     }  # fmt: skip
 
 
+def test_a_task_manager_started_anew_of_which_nobody_told_us():
+    """The resource manager that knew its slots died as well: the next command tells."""
+    cluster = Cluster(pipeline(), seed=3, config=FAST)
+    cluster.run(until=lambda: running(cluster))
+    allocation_id, slot = next(iter(cluster.allocations.items()))
+    cluster.end_slot(allocation_id)
+    del cluster.allocations[allocation_id]
+    cluster.free.append(slot)
+    cluster.run()
+    assert cluster.stopped.status is JobStatus.FINISHED
+    assert cluster.core.job_attempt == 2
+    assert "was started anew" in str(cluster.core.exceptions.latest)
+
+
 def test_a_final_checkpoint_of_which_no_slot_heard_is_made_again():
     cluster = Cluster(pipeline(), seed=111, config={"execution.checkpointing.interval": "0"})
     hear, deaf = cluster.slot_command, []

@@ -281,7 +281,9 @@ def test_commands_reach_the_process_and_old_masters_do_not():
     assert t.command(complete)[0].fenced
     assert t.deploy(attempt=3, epoch=2)[0].fenced
     assert t.free()[0].fenced
-    assert "no slot here" in t.command(complete, "x")[0].reason
+    unknown = t.command(complete, "x")[0]
+    assert "no slot here" in unknown.reason
+    assert unknown.no_slot, "whoever holds it in mind learns that it is gone"
 
 
 def test_commands_without_a_process():
@@ -289,6 +291,7 @@ def test_commands_without_a_process():
     t.allocate()
     answer, effects, _ = t.command(CheckpointComplete(epoch=2, checkpoint_id=1))
     assert "no process runs" in answer.reason
+    assert not answer.no_slot
     assert effects == []
 
 
