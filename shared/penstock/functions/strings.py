@@ -361,14 +361,67 @@ define_rows("SPLIT_INDEX", [STR, _SEPARATOR, AS_INT], STRING, _split_index, null
 
 
 def _bind_tokens(call: Call) -> Any:
+    """Tokens of a text by a constant separator, for ``TOKEN`` alone. By one of one byte they
+    are not made: the value is (text, list of the separator's positions in its bytes)."""
     separator = literal_value(call, 1)
+    byte = separator.encode() if separator is not None else b""
 
     def run(args: Sequence[Vector], n: int) -> Vector:
         if is_null(args[0]):
             return Scalar(call.type, None)
-        return Column(call.type, pc.split_pattern(args[0].values, separator))
+        text: Any = args[0].values
+        if len(byte) == 1 and isinstance(text, pa.StringArray):
+            return Column(call.type, _separated(text, byte[0]))
+        return Column(call.type, pc.split_pattern(text, separator))
 
     return run
+
+
+def _separated(text: pa.StringArray, byte: int) -> pa.StructArray:
+    offsets, data = _text_buffers(text)
+    start, end = int(offsets[0]), int(offsets[-1])
+    found = np.flatnonzero(data[start:end] == byte).astype(np.int32)
+    found += np.int32(start)
+    bounds = np.searchsorted(found, offsets).astype(np.int32)
+    positions = pa.ListArray.from_arrays(pa.array(bounds), pa.array(found))
+    return pa.StructArray.from_arrays([text, positions], ["text", "positions"])
+
+
+def _text_buffers(text: pa.StringArray) -> tuple[np.ndarray, np.ndarray]:
+    """int32[n + 1] offsets, and the bytes that they point into."""
+    n, (_, offsets, data) = len(text), text.buffers()
+    bytes_ = np.empty(0, np.uint8) if data is None else np.frombuffer(data, np.uint8)
+    if offsets is None or not offsets.size:
+        return np.zeros(n + 1, np.int32), bytes_
+    return np.frombuffer(offsets, np.int32, n + 1, text.offset * 4), bytes_
+
+
+def _token_between(separated: pa.StructArray, index: int) -> pa.Array:
+    """Token ``index`` of each text: slices of its bytes, copied once."""
+    text, positions = separated.field(0), separated.field(1)
+    n = len(text)
+    if not n:
+        return pa.array([], pa.string())
+    offsets, _ = _text_buffers(text)
+    bounds = positions.offsets.to_numpy()
+    at = np.append(positions.values.to_numpy(), np.int32(0))
+    first, last = bounds[:-1] + np.int32(index), bounds[1:]
+    # An empty string has no tokens.
+    found = (first <= last) & (offsets[1:] > offsets[:-1])
+    if text.null_count:
+        found &= text.is_valid().to_numpy(zero_copy_only=False)
+    nothing = len(at) - 1
+    # Start and end of the token one after the other: what lies between two tokens is a
+    # string of the same array, and left out.
+    edges = np.empty(2 * n, np.int32)
+    edges[0::2] = offsets[:-1] if index == 0 else at[np.minimum(first - 1, nothing)] + np.int32(1)
+    edges[1::2] = np.where(first < last, at[np.minimum(first, nothing)], offsets[1:])
+    mask = None
+    if not found.all():
+        mask = ~found
+        edges[0::2][mask] = edges[1::2][mask] = offsets[:-1][mask]
+    pieces = pa.StringArray.from_buffers(2 * n - 1, pa.py_buffer(edges), text.buffers()[2])
+    return pieces.take(pa.array(np.arange(0, 2 * n, 2), mask=mask))
 
 
 def _bind_token(call: Call) -> Any:
@@ -378,6 +431,8 @@ def _bind_token(call: Call) -> Any:
         if is_null(args[0]) or index is None or index < 0:
             return Scalar(call.type, None)
         array: Any = args[0].values
+        if pa.types.is_struct(array.type):
+            return Column(call.type, _token_between(array, index))
         offsets = array.offsets.to_numpy()
         at = offsets[:-1] + index
         found = at < offsets[1:]
