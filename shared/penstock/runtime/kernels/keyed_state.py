@@ -8,7 +8,6 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.runtime.kernels.hashing import HASH_VERSION, hash_columns, key_groups
-from penstock.runtime.kernels.sorting import stable_argsort
 from penstock.runtime.operator import KeyedBlock
 from penstock.types.column import Column
 
@@ -43,7 +42,7 @@ def keyed_block(
     groups = key_groups(hashes, max_parallelism)
     columns = [*keys, *payload]
     if not in_order:
-        order = stable_argsort(groups)
+        order = group_order(groups)
         columns, groups = [c.take(order) for c in columns], groups[order]
         slots = slots if slots is None else slots[order]
     schema = {
@@ -56,7 +55,9 @@ def keyed_block(
     if not columns:
         arrays, labels = [pa.nulls(n)], ["__rows"]
     if slots is not None:
-        arrays, labels = [*arrays, pa.array(slots)], [*labels, SLOT_COLUMN]
+        small = not len(slots) or int(slots.max()) < 1 << 31
+        arrays = [*arrays, pa.array(slots.astype(np.int32) if small else slots)]
+        labels = [*labels, SLOT_COLUMN]
     batch = pa.RecordBatch.from_arrays(arrays, names=labels)
     return KeyedBlock(batch, groups, schema, identity="" if slots is None else "slot")
 
@@ -65,7 +66,12 @@ def in_group_order(slots: np.ndarray, keys: Sequence[Column], max_parallelism: i
     """Slots by the key group of their ``keys``: wide rows are then copied out once only."""
     if not keys:
         return slots
-    return slots[stable_argsort(key_groups(hash_columns(keys), max_parallelism))]
+    return slots[group_order(key_groups(hash_columns(keys), max_parallelism))]
+
+
+def group_order(groups: np.ndarray) -> np.ndarray:
+    """Stable order by key group. Groups are below 2^15: 16 bits are sorted by counting."""
+    return np.argsort(groups.astype(np.uint16), kind="stable")
 
 
 def restored_columns(

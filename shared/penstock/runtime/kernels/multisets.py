@@ -8,6 +8,7 @@ import numpy as np
 import pyarrow.compute as pc
 
 from penstock.runtime.kernels.accumulators import Accumulator, EntryTable
+from penstock.runtime.kernels.grouping import distinct
 from penstock.runtime.kernels.key_index import KeyIndex, equal_or_both_null
 from penstock.runtime.kernels.multimap import MultiMap
 from penstock.runtime.kernels.sorting import group_bounds, order_codes, stable_argsort
@@ -57,7 +58,7 @@ class ValueCounts:
             self._map.add(self.slots_of(fresh), fresh)
             signs = np.ones(len(fresh), np.int8)
             return self.slots_of(fresh), signs, self.values_of(fresh), fresh
-        touched = np.unique(entries)
+        touched = distinct(entries)
         before = self.counts[touched] > 0
         np.add.at(self.counts, entries, weights)
         after = self.counts[touched] > 0
@@ -174,7 +175,7 @@ class RetractableExtreme(_Remembering):
         seek = np.empty(0, np.int64)
         if len(gone):
             was_best = equal_or_both_null(self.inner.result(changed[gone]), values[0].take(gone))
-            seek = np.unique(changed[gone[was_best]])
+            seek = distinct(changed[gone[was_best]])
         come = np.flatnonzero(signs > 0)
         if len(come):
             self.inner.add(changed[come], [values[0].take(come)], None)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from penstock.runtime.kernels.grouping import distinct
 from penstock.runtime.kernels.key_index import KeyIndex
 from penstock.runtime.kernels.multimap import MultiMap
 from penstock.runtime.kernels.store import RowStore, grown
@@ -72,7 +73,7 @@ class TimedRows:
         if first == int(days.max()):
             self._calendar.setdefault(first, []).append(entries)
             return
-        for day in np.unique(days).tolist():
+        for day in distinct(days).tolist():
             self._calendar.setdefault(day, []).append(entries[days == day])
 
     def probe(
@@ -117,7 +118,7 @@ class TimedRows:
             return
         buckets = self._bucket_of[entries]
         np.subtract.at(self._in_bucket, buckets, 1)
-        touched = np.unique(buckets)
+        touched = distinct(buckets)
         self._map.remove(entries)
         self._index.free(touched[self._in_bucket[touched] == 0])
         self.rows.free(entries)

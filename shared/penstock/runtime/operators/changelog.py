@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from penstock.runtime.kernels.grouping import distinct
 from penstock.runtime.kernels.key_index import KeyIndex
 from penstock.runtime.kernels.keyed_state import keyed_block, restored_columns
 from penstock.runtime.kernels.ranked_rows import RankedRows, cancelled
@@ -132,7 +133,7 @@ class MaterializeOperator(Operator):
 
     def process(self, input_index: int, batch: Batch) -> Iterator[Output]:
         slots, _ = self._keys.upsert([batch.columns[i] for i in self.spec.keys], batch.num_rows)
-        touched = np.unique(slots)
+        touched = distinct(slots)
         self._ttl.touch(touched, self._keys.high)
         rows = self._rows.gather(touched, slots, batch.columns)
         signs = np.ones(len(rows.entries), np.int8)

@@ -8,6 +8,7 @@ import numpy as np
 
 from penstock.errors import SpecError, UnsupportedError
 from penstock.runtime.kernels.aggregates import AggregateSet
+from penstock.runtime.kernels.grouping import distinct
 from penstock.runtime.kernels.key_index import KeyIndex
 from penstock.runtime.kernels.keyed_state import restored_columns
 from penstock.runtime.kernels.multimap import MultiMap
@@ -110,7 +111,7 @@ class SessionAggregateOperator(Operator):
         """Rows and the stored sessions of their keys as merged intervals: (group of each
         row, start and end of each group, stored sessions, group of each of those)."""
         n, gap = len(times), self.spec.window.gap_us
-        touched = np.unique(key_slots)
+        touched = distinct(key_slots)
         _, stored = self._by_key.probe(touched)
         keys = np.concatenate((key_slots, self._key_of[stored]))
         starts = np.concatenate((times, self._start[stored]))
@@ -222,7 +223,7 @@ class SessionAggregateOperator(Operator):
     def _free_unused(self, key_slots: np.ndarray) -> None:
         unused = key_slots[self._of_key[key_slots] == 0]
         if len(unused):
-            self._keys.free(np.unique(unused))
+            self._keys.free(distinct(unused))
 
     # -- state -------------------------------------------------------------------------
 

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from penstock.runtime.kernels.grouping import distinct
 from penstock.runtime.kernels.key_index import KeyIndex
 from penstock.runtime.kernels.keyed_state import restored_columns
 from penstock.runtime.kernels.store import grown
@@ -62,7 +63,7 @@ class SetOperationOperator(Operator):
         self._changes.write(slots)
         for counts in self._counts:
             counts[new] = 0
-        touched = np.unique(slots)
+        touched = distinct(slots)
         before = self._result(touched)
         signs = batch.signs()
         np.add.at(self._counts[input_index], slots, 1 if signs is None else signs.astype(np.int64))

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from penstock.runtime.kernels.aggregates import AggregateSet
+from penstock.runtime.kernels.grouping import distinct
 from penstock.runtime.kernels.key_index import KeyIndex
 from penstock.runtime.kernels.keyed_state import restored_columns
 from penstock.runtime.kernels.sorting import group_bounds, stable_argsort
@@ -349,7 +350,7 @@ class PaneAggregateOperator(Operator):
         """Late but allowed rows: emit their keys' already fired windows anew."""
         touched: dict[tuple[int, int], list[np.ndarray]] = {}
         fired = self._fired_to()
-        for pane_id in np.unique(pane_ids).tolist():
+        for pane_id in distinct(pane_ids).tolist():
             pane = self._live[pane_id]
             if pane.end > fired:
                 continue
@@ -362,7 +363,7 @@ class PaneAggregateOperator(Operator):
             for window in windows:
                 touched.setdefault(window, []).append(keys)
         for (end, start), keys_of in sorted(touched.items()):
-            yield from self._fire([(end, start)], np.unique(np.concatenate(keys_of)))
+            yield from self._fire([(end, start)], distinct(np.concatenate(keys_of)))
 
     def _window_batch(self, bounds: np.ndarray, key_slots: np.ndarray, results: list[Column]) -> Batch:
         """``bounds``: (start, end) a row."""

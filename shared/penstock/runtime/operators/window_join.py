@@ -129,8 +129,9 @@ class WindowJoinOperator(Operator):
         met_left = np.zeros(left.num_rows, np.bool_)
         met_right = np.zeros(right.num_rows, np.bool_)
         emits = self.spec.kind not in ("semi", "anti")
-        for part in bounded_slices(table.counts(left_slots)):
-            rows, entries = table.probe(left_slots[part])
+        found = table.find(left_slots)
+        for part in bounded_slices(found.counts):
+            rows, entries = found.pairs(part)
             rows = rows + part.start
             if self._condition is not None and len(rows):
                 pair = [*take_all(left.columns, rows), *take_all(right.columns, entries)]

@@ -12,7 +12,7 @@ import pyarrow as pa
 from penstock.errors import SpecError
 from penstock.runtime.kernels.hashing import hash_columns, key_groups
 from penstock.runtime.kernels.key_index import KeyIndex
-from penstock.runtime.kernels.sorting import stable_argsort
+from penstock.runtime.kernels.keyed_state import group_order
 from penstock.runtime.operator import KeyedBlock
 from penstock.runtime.state.values import from_python, to_python, tuples
 from penstock.types import logical as t
@@ -164,7 +164,7 @@ def in_group_order(space: KeySpace, batch: pa.RecordBatch, schema: dict[str, Any
     columns = [Column.from_arrow(type_, batch.column(i)) for i, type_ in enumerate(types)]
     groups = space.groups(columns)
     if len(groups) > 1 and (np.diff(groups) < 0).any():
-        order = stable_argsort(groups)
+        order = group_order(groups)
         batch, groups = batch.take(pa.array(order)), groups[order]
     return KeyedBlock(batch, groups, schema)
 

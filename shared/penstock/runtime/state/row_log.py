@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from penstock.runtime.kernels.grouping import distinct
 from penstock.runtime.kernels.keyed_state import keyed_block, restored_columns
 from penstock.runtime.operator import KeyedBlock, PendingBlock
 from penstock.types import logical as t
@@ -196,5 +197,5 @@ class _LogCut(PendingBlock):
             elif newer.any():
                 fresh.append(part.take(np.flatnonzero(newer)))
         ids = [*(p.ids for p in fresh), *self._gone]
-        touched = np.unique(np.concatenate(ids)) if ids else np.empty(0, np.int64)
+        touched = distinct(np.concatenate(ids)) if ids else np.empty(0, np.int64)
         return self._make(fresh, touched)

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
+from penstock.runtime.kernels.grouping import distinct
 from penstock.runtime.kernels.keyed_state import keyed_block
 from penstock.runtime.kernels.store import grown
 from penstock.runtime.operator import KeyedBlock, PendingBlock
@@ -158,7 +159,7 @@ class Cut(PendingBlock):
         slots = slots[slots >= self._cursor]
         slots = slots[self._counts(self._changes.stamps[slots])]
         if len(slots):
-            self._copy_out(np.unique(slots))
+            self._copy_out(distinct(slots))
 
     def block(self) -> KeyedBlock:
         return self._described(self._make(*_together(self._parts)))
@@ -178,7 +179,7 @@ class Cut(PendingBlock):
         """A delta says which slots' older rows no longer hold."""
         if self._since:
             found = np.concatenate(self._touched) if self._touched else np.empty(0, np.int64)
-            block.delta, block.touched = True, np.sort(found)
+            block.delta, block.touched = True, np.sort(found, kind="stable")  # nearly in order
         return block
 
     def _advance(self) -> None:
