@@ -50,16 +50,21 @@ class Hosts:
         self.ports = iter(range(40_000, 60_000))
         #: open data connections: (connecting end, its process, task manager's process)
         self.connections: list[SimSocket] = []
+        world.dial = self.connect
 
     def me(self) -> Process:
         assert self.world.current is not None
         return self.world.current
 
-    async def dial(self, address: Any) -> SimSocket:
-        listener = self.listeners.get((address.host, address.port))
+    def connect(self, process: Process, host: str, port: int) -> SimSocket:
+        listener = self.listeners.get((host, port))
         if listener is None:
-            raise ConnectionRefusedError(f"nobody listens on {address.host}:{address.port}")
-        sock = listener.connect(self.me())
+            raise ConnectionRefusedError(f"nobody listens on {host}:{port}")
+        return listener.connect(process)
+
+    async def dial(self, address: Any) -> SimSocket:
+        """From slot to slot."""
+        sock = self.connect(self.me(), address.host, address.port)
         self.connections.append(sock)
         return sock
 

@@ -66,22 +66,33 @@ def names() -> list[str]:
 
 
 def hunt(mutant: Mutant, seeds: int, first: int) -> tuple[int | None, str]:
-    """(the seed that found it or None, what it said)."""
+    """(the seed that found it or None, what it said). A seed that breaks without the mutant
+    as well has not found it."""
     with tempfile.TemporaryDirectory(prefix="penstock-mutant-") as folder:
         root = Path(folder)
         for part in COPIED:
             shutil.copytree(ROOT / part, root / part, ignore=shutil.ignore_patterns("__pycache__"))
         mutant.apply(root)
-        command = [sys.executable, "-m", "tests.simulation", "--stop", "--seeds", str(seeds)]
-        command += ["--from", str(first)]
-        command += ["--workload", mutant.workload] if mutant.workload else []
-        command += ["--faults", mutant.faults] if mutant.faults else []
-        environment = {
-            **os.environ,
-            "PYTHONPATH": f"{root}{os.pathsep}{root / 'shared'}",
-            "PYTHONHASHSEED": "0",
-        }
-        done = subprocess.run(command, cwd=root, env=environment, capture_output=True, text=True, check=False)
+        start = first
+        while start < first + seeds:
+            seed, said = _first_broken(mutant, root, first + seeds - start, start)
+            if seed is None or _first_broken(mutant, ROOT, 1, seed)[0] is None:
+                return seed, said
+            print(f"{mutant.name}: seed {seed} is broken without it, too", file=sys.stderr)
+            start = seed + 1
+    return None, ""
+
+
+def _first_broken(mutant: Mutant, root: Path, seeds: int, first: int) -> tuple[int | None, str]:
+    command = [sys.executable, "-m", "tests.simulation", "--stop", "--seeds", str(seeds), "--from", str(first)]
+    command += ["--workload", mutant.workload] if mutant.workload else []
+    command += ["--faults", mutant.faults] if mutant.faults else []
+    environment = {
+        **os.environ,
+        "PYTHONPATH": f"{root}{os.pathsep}{root / 'shared'}",
+        "PYTHONHASHSEED": "0",
+    }
+    done = subprocess.run(command, cwd=root, env=environment, capture_output=True, text=True, check=False)
     found = re.search(r"^seed (\d+): ", done.stdout, re.MULTILINE)
     said = re.search(r"^  BROKEN: (.*)", done.stdout, re.MULTILINE)
     if found is None and done.returncode:

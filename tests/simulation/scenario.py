@@ -10,11 +10,13 @@ import json
 import logging
 import random
 import sys
+import warnings
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
+from penstock.errors import PenstockError
 from penstock.testing.simulation import Process, SimDisk, Violation, World, virtual_time
 from penstock.testing.simulation.world import line
 from penstock.types.batch import RowKind
@@ -39,15 +41,15 @@ class Outcome:
     seed: int
     workload: str
     faults: list[str]
-    digest: str
-    virtual_s: float
-    rounds: int
-    faults_done: int
-    attempts: int
-    epochs: int
-    restored: int
     violation: str | None
-    story: list[str]
+    digest: str = ""
+    virtual_s: float = 0.0
+    rounds: int = 0
+    faults_done: int = 0
+    attempts: int = 0
+    epochs: int = 0
+    restored: int = 0
+    story: list[str] = field(default_factory=list)
 
 
 class Scenario:
@@ -76,7 +78,10 @@ class Scenario:
     async def _client(self, process: Process) -> None:
         graph = self.workload.graph(self.workload.parallelism)
         client = Client(self.cluster, self.cluster.bus.transport(process))
-        await client.submit(JOB, graph)
+        try:
+            await client.submit(JOB, graph)
+        except PenstockError as err:
+            self.world.violated(f"the job was refused: {err}")
         while True:
             status = await client.status(JOB)
             if status is not None and status["status"] in ("FINISHED", "FAILED", "CANCELED"):
@@ -156,7 +161,9 @@ def _buried() -> Iterator[None]:
     try:
         yield
     finally:
-        gc.collect()
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # coroutines that never began
+            gc.collect()
         logging.disable(heard)
         sys.unraisablehook = said
         if collecting:
@@ -167,7 +174,12 @@ def run(
     seed: int, workload: str, fault_names: list[str], *, verbose: Callable[[str], None] | None = None
 ) -> Outcome:
     """Never raises for what the run shows: that is in ``violation``."""
-    expected = fault_free(workload) if fault_names else None
+    expected = None
+    if fault_names:
+        try:
+            expected = fault_free(workload)
+        except Violation as err:
+            return Outcome(seed=seed, workload=workload, faults=[], violation=str(err))
     with _buried():
         return _run(seed, workload, fault_names, expected, verbose)[0]
 

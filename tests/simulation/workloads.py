@@ -46,7 +46,9 @@ def load(name: str) -> Workload:
     path = FOLDER / f"{name}.yaml"
     if not path.exists():
         raise SpecError(f"no workload '{name}'", expected=", ".join(names()), got=name)
-    return Workload(name=name, **yaml.safe_load(path.read_text()))
+    tree = yaml.safe_load(path.read_text())
+    tree["config"] = {key: str(value) for key, value in tree["config"].items()}
+    return Workload(name=name, **tree)
 
 
 def names() -> list[str]:

@@ -15,7 +15,7 @@ from collections import deque
 from typing import TYPE_CHECKING, Any
 
 from penstock.errors import InternalError
-from penstock.testing.simulation.sockets import SimSocket, StreamTransport
+from penstock.testing.simulation.sockets import REMOTE_S, SimSocket, StreamTransport
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Generator
@@ -158,10 +158,19 @@ class SimLoop(asyncio.AbstractEventLoop):
         sock.send(bytes(data))
 
     async def create_connection(  # type: ignore[override]
-        self, protocol_factory: Callable[[], Any], *args: Any, sock: Any = None, **kwargs: Any
+        self,
+        protocol_factory: Callable[[], Any],
+        host: Any = None,
+        port: Any = None,
+        *,
+        sock: Any = None,
+        **kwargs: Any,
     ) -> tuple[StreamTransport, Any]:
+        if sock is None:
+            await asyncio.sleep(self.world.random.uniform(*REMOTE_S))
+            sock = self.world.dial(self.process, host, port)
         if not isinstance(sock, SimSocket):
-            raise InternalError("a simulated process opened a real connection", got=repr(args))
+            raise InternalError("a simulated process opened a real connection", got=repr(sock))
         protocol = protocol_factory()
         transport = StreamTransport(self, sock, protocol)
         await asyncio.sleep(0)  # until connection_made was called
@@ -170,7 +179,7 @@ class SimLoop(asyncio.AbstractEventLoop):
     async def create_unix_connection(  # type: ignore[override]
         self, protocol_factory: Callable[[], Any], path: Any = None, *, sock: Any = None, **kwargs: Any
     ) -> tuple[StreamTransport, Any]:
-        return await self.create_connection(protocol_factory, path, sock=sock)
+        return await self.create_connection(protocol_factory, sock=sock)
 
     async def connect_accepted_socket(  # type: ignore[override]
         self, protocol_factory: Callable[[], Any], sock: Any, **kwargs: Any

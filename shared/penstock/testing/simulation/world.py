@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
 
     from penstock.ports import Clock
+    from penstock.testing.simulation.sockets import SimSocket
 
 #: Wall clock at the beginning of every world (ms since the epoch).
 START_MS = 1_750_000_000_000
@@ -97,6 +98,8 @@ class World:
         self.current: Process | None = None
         #: what one look at the processor's clock costs; drawn anew for every world
         self.look_s = self.random.choice((2e-5, 1e-4, 5e-4))
+        #: connects a process to a listening socket: (process, host, port)
+        self.dial: Callable[[Process, str, int], SimSocket] = _nobody_listens
         self.violation: Violation | None = None
         self.stopped = self.closed = False
         self.events = 0
@@ -292,6 +295,10 @@ class World:
             process.loop.dead = True
         if self.current is not None:
             raise InternalError("a process closed its world")
+
+
+def _nobody_listens(process: Process, host: str, port: int) -> SimSocket:
+    raise ConnectionRefusedError(f"nobody listens on {host}:{port}")
 
 
 def line(entry: tuple[float, str, str, str]) -> str:
