@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
+import socket
+import subprocess
+import sys
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,7 +18,7 @@ import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 import pytest
 
-from penstock.api.client import ClusterClient
+from penstock.api.client import TERMINAL, ClusterClient
 from penstock.cli.embedded import EmbeddedCluster
 from penstock.errors import FunctionError, PenstockError
 from tests.e2e.support import until_true
@@ -204,3 +208,119 @@ def test_a_master_that_is_not_there(client: ClusterClient, orders: Any) -> None:
             f"{ddl} CREATE TABLE out (p BIGINT) WITH ('connector' = 'blackhole'); INSERT INTO out SELECT id FROM orders;",
             **{"spark.remote": "sc://127.0.0.1:9", "restart-strategy.type": "none"},
         )
+
+
+@pytest.fixture
+def standing() -> Iterator[tuple[str, list[subprocess.Popen[bytes]]]]:
+    """(URL of a master, its two workers): Spark's own standalone cluster as processes here."""
+    import pyspark
+
+    from penstock.spark.java import java_home
+
+    launcher = Path(pyspark.__file__).parent / "bin" / "spark-class"
+    env = {
+        **os.environ,
+        "JAVA_HOME": java_home(),
+        "PYSPARK_PYTHON": sys.executable,
+        "SPARK_DAEMON_MEMORY": "256m",
+    }
+    env.pop("SPARK_HOME", None)
+    port = free_port()
+    url = f"spark://127.0.0.1:{port}"
+    started: list[subprocess.Popen[bytes]] = []
+
+    def start(*argv: str) -> None:
+        started.append(
+            subprocess.Popen(
+                [launcher, *argv],
+                env=env,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                start_new_session=True,
+            )
+        )
+
+    try:
+        package = "org.apache.spark.deploy"
+        start(f"{package}.master.Master", "--host", "127.0.0.1", "--port", str(port), "--webui-port", "0")
+        until_true(lambda: listens(port), "the master listens")
+        for _ in range(2):
+            start(
+                f"{package}.worker.Worker",
+                url,
+                "--host",
+                "127.0.0.1",
+                "--webui-port",
+                "0",
+                "-c",
+                "1",
+                "-m",
+                "600m",
+            )
+        yield url, started[1:]
+    finally:
+        for process in started:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+
+
+def free_port() -> int:
+    with socket.socket() as sock:
+        sock.bind(("127.0.0.1", 0))
+        return int(sock.getsockname()[1])
+
+
+def listens(port: int) -> bool:
+    try:
+        socket.create_connection(("127.0.0.1", port), 1).close()
+    except OSError:
+        return False
+    return True
+
+
+def test_a_standing_cluster_loses_a_worker(
+    client: ClusterClient, standing: Any, orders: Any, tmp_path: Path
+) -> None:
+    """One setting sends the job there; what a dead worker had done is done again."""
+    (url, workers), (ddl, counts) = standing, orders
+    out, module = tmp_path / "counts", tmp_path / "package" / "pause.py"
+    module.parent.mkdir()
+    module.write_text(
+        "import os, time\nfrom penstock.api import udf, Types\n\n\n"
+        "@udf(result_type=Types.LONG())\n"
+        "def pause(customer):\n"
+        f"    while not os.path.exists({str(tmp_path / 'go')!r}):\n"
+        "        time.sleep(0.02)\n"
+        "    return customer\n"
+    )
+    job_id = client.submit(
+        {
+            "sql": f"{ddl} CREATE FUNCTION pause AS 'pause.pause' LANGUAGE PYTHON; "
+            "CREATE TABLE counts (customer BIGINT, n BIGINT) WITH "
+            f"('connector' = 'filesystem', 'path' = '{out}', 'format' = 'parquet');"
+            "INSERT INTO counts SELECT pause(customer), COUNT(*) FROM orders GROUP BY pause(customer);",
+            "config": {
+                **ON_SPARK,
+                "spark.master": url,
+                "spark.executor.memory": "512m",
+                "spark.sql.files.minPartitionNum": "4",
+            },
+            "files": [str(module.parent)],
+        }
+    )
+
+    def active() -> int:
+        job = client.job(job_id)
+        assert job["state"] not in TERMINAL, client.exceptions(job_id)["root-exception"]
+        return (job.get("spark") or {}).get("tasks-active", 0)
+
+    until_true(lambda: active() >= 2, "both workers run a task", lambda: client.job(job_id))
+    os.killpg(workers[0].pid, signal.SIGKILL)
+    (tmp_path / "go").touch()
+    job = client.wait(job_id)
+    client.raise_if_failed(job_id, job)
+    assert job["attempt"] == 1  # Spark itself repeats what is lost
+    rows = ds.dataset(out, format="parquet").to_table().to_pylist()
+    assert {row["customer"]: row["n"] for row in rows} == counts
+    assert len(rows) == len(counts)

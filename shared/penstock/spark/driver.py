@@ -64,7 +64,9 @@ def main() -> None:
     signal.signal(signal.SIGTERM, _interrupted)
     try:
         job = msgspec.json.decode(sys.stdin.buffer.read(), type=DriverJob)
-        _run(job, channel)
+        # Spark serves what is shipped from here as long as the query runs.
+        with tempfile.TemporaryDirectory(prefix="penstock-spark-") as folder:
+            _run(job, channel, Path(folder))
         channel.send(Done())
     except PenstockError as err:
         channel.send(Failed(error=err.to_dict()))
@@ -84,7 +86,7 @@ def _interrupted(number: int, frame: Any) -> None:
     raise KeyboardInterrupt
 
 
-def _run(job: DriverJob, channel: Channel) -> None:
+def _run(job: DriverJob, channel: Channel, folder: Path) -> None:
     sys.path[:0] = job.python_path
     graph = msgspec.structs.replace(
         decode_content(job.graph), functions=job.functions, python_path=job.python_path, config=job.config
@@ -104,8 +106,7 @@ def _run(job: DriverJob, channel: Channel) -> None:
 
     session = open_session(job.url, job.config, name=job.job_name)
     if not job.server_pid:
-        with tempfile.TemporaryDirectory(prefix="penstock-spark-") as folder:
-            ship(session, job.python_path, Path(folder))
+        ship(session, job.python_path, folder)
     made = SparkJob(graph, session, job_id=job.job_id)
     try:
         with watched(session, channel.send):

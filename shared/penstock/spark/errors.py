@@ -55,6 +55,16 @@ def carried(batches: Iterator, where: str) -> Iterator:
         ) from None
 
 
+def _cause(text: str) -> str:
+    """The first line of an exception's text, and the deepest cause a Java trace names."""
+    lines = text.strip().splitlines()
+    if not lines:
+        return ""
+    causes = [x.strip() for x in lines if x.lstrip().startswith("Caused by:")]
+    java = [x.strip() for x in lines if x.startswith(": ")]
+    return " | ".join((lines[0], *java[:1], *causes[-1:]))
+
+
 def translated(err: BaseException) -> PenstockError:
     """What a Spark exception says, as one of ours."""
     if isinstance(err, PenstockError):
@@ -75,7 +85,7 @@ def translated(err: BaseException) -> PenstockError:
             "or set spark.pyspark.python to an environment that has it",
         )
     python = _TRACEBACK.search(text)
-    first = text.strip().splitlines()[0] if text.strip() else type(err).__name__
+    first = _cause(text) or type(err).__name__
     return SparkJobError(
         "the Spark job failed",
         got=f"{type(err).__name__}: {first}"[:1000],

@@ -77,6 +77,9 @@ def open_session(
         prepare_environment()
         builder = builder.master(url).appName(name)
         local = _LOCAL if url.startswith("local") else {}
+        if "://127.0.0.1" in url or "://localhost" in url:
+            # The executors are on this machine as well, whatever its name resolves to.
+            local = {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
         settings = {**local, **MEANING, **given}
     for key, value in settings.items():
         builder = builder.config(key, value)
