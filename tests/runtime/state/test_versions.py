@@ -1,0 +1,96 @@
+"""Snapshots of earlier format versions, kept as they were written, are still read.
+
+``samples/version-1.snapshot``: one subtask with operators ``agg`` (COUNT, COUNT DISTINCT,
+LISTAGG per key of a:1, b:2, a:1, a:3), ``over`` (a bounded frame with history and rows
+that wait), ``join`` (temporal: versions and rows that wait) and ``keyed`` (value, list and
+map state, timers).
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from penstock.functions.expr import AggregateCall
+from penstock.jobgraph.specs import GroupAggregateSpec, OverSpec, SortKey, TemporalJoinSpec
+from penstock.messages.slot import StateHandle
+from penstock.runtime.operator import RestoredState
+from penstock.runtime.operators.group_aggregate import GroupAggregateOperator
+from penstock.runtime.operators.over import OverOperator
+from penstock.runtime.operators.temporal_join import TemporalJoinOperator
+from penstock.runtime.state import restoring
+from penstock.runtime.state.backend import make_backend
+from penstock.runtime.state.blocks import KeySpace
+from penstock.runtime.state.descriptors import (
+    ListStateDescriptor,
+    MapStateDescriptor,
+    ValueStateDescriptor,
+)
+from penstock.testing.operator_harness import Subtask
+from penstock.types import logical as t
+from penstock.types.batch import Batch
+from penstock.types.logical import Schema
+
+SAMPLE = Path(__file__).parent / "samples" / "version-1.snapshot"
+BIG, STR, TS = t.BigIntType(), t.VarCharType(), t.TimestampType(3, False)
+N = BIG.not_null
+ROWS = Schema.of(("k", STR), ("v", BIG), ("ts", TS))
+RATES = Schema.of(("k", STR), ("ts", TS), ("rate", BIG))
+
+
+async def stored(uid: str) -> RestoredState:
+    data = SAMPLE.read_bytes()
+    handle = StateHandle(
+        vertex_id="v",
+        subtask_index=0,
+        checkpoint_id=1,
+        inline=data,
+        size_bytes=len(data),
+        key_groups=(0, 127),
+    )
+    state = await restoring.restore([handle], uid, (0, 127), 0, 1)
+    assert state is not None
+    return state
+
+
+async def test_version_1_of_a_group_aggregate() -> None:
+    calls = (
+        AggregateCall("COUNT", (), N),
+        AggregateCall("COUNT", (1,), N, distinct=True),
+        AggregateCall("LISTAGG", (0,), STR, constants=("|",)),
+    )
+    output = Schema.of(("k", STR), ("n", N), ("d", N), ("l", STR))
+    operator = GroupAggregateOperator(GroupAggregateSpec(keys=(0,), aggregates=calls, emit_before=False))
+    task = Subtask(operator, [ROWS], output, restored=await stored("agg"))
+    task.process(Batch.of(ROWS, [("a", 3, 0), ("b", 7, 0)]))
+    assert sorted(task.rows()) == [("a", 4, 2, "a|a|a|a"), ("b", 2, 2, "b|b")]
+
+
+async def test_version_1_of_over_rows() -> None:
+    spec = OverSpec(
+        partition=(0,), order=(SortKey(2),), aggregates=(AggregateCall("SUM", (1,), BIG),), frame="rows",
+        preceding=1,
+    )  # fmt: skip
+    output = Schema.of(("k", STR), ("v", BIG), ("ts", TS), ("s", BIG))
+    task = Subtask(OverOperator(spec), [ROWS], output, restored=await stored("over"))
+    task.finish()
+    assert [(row[0], row[1], row[3]) for row in task.rows()] == [("a", 4, 6)]
+
+
+async def test_version_1_of_a_temporal_join() -> None:
+    spec = TemporalJoinSpec(kind="left", left_keys=(0,), right_keys=(0,), left_time=2, right_time=1)
+    output = Schema((*ROWS.fields, *RATES.fields))
+    task = Subtask(TemporalJoinOperator(spec), [ROWS, RATES], output, restored=await stored("join"))
+    task.finish()
+    assert sorted((row[0], row[1], row[5]) for row in task.rows()) == [("a", 1, 7), ("b", 2, None)]
+
+
+async def test_version_1_of_keyed_state_and_timers() -> None:
+    backend = make_backend("hashmap", KeySpace((STR,), 128), now_ms=lambda: 0, uid="keyed")
+    backend.restore(await stored("keyed"))
+    value = backend.state(ValueStateDescriptor("v", BIG))
+    entries = backend.state(MapStateDescriptor("m", STR, BIG))
+    items = backend.state(ListStateDescriptor("l", BIG))
+    for key in "xyz":
+        backend.scope.key = key
+        assert (value.value(), dict(entries.items()), items.get()) == (ord(key), {"one": 1, "two": 2}, [5, 6])
+    assert list(backend.event_timers.due(10**6)) == [(ord(key) * 10, key) for key in "xyz"]
