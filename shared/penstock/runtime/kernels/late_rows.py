@@ -119,10 +119,11 @@ class WideColumns:
         while self._merge_tail():
             pass
 
-    def take(self, slots: np.ndarray) -> list[Column]:
-        """Rows of slots that hold one."""
+    def take(self, slots: np.ndarray, indices: Sequence[int] | None = None) -> list[Column]:
+        """Rows of slots that hold one; of all columns, or of these."""
         fetch = self._fetch(slots)
-        return [fetch.column(x, i) for i, x in enumerate(self.types)]
+        indices = range(len(self.types)) if indices is None else indices
+        return [fetch.column(self.types[i], i) for i in indices]
 
     def later(self, slots: np.ndarray) -> list[LateColumn]:
         """What ``take`` would give now, to be taken whenever it is needed: rows do not change."""
@@ -260,15 +261,11 @@ class LateRows:
         return [next(wide) if store is None else store.take(slots) for store in self._fixed]
 
     def take_some(self, slots: np.ndarray, indices: Sequence[int]) -> list[Column]:
-        """Only these columns: wide ones are fetched only where one of them is asked for."""
-        wide: list[Column] = []
-        if self._heap is not None and any(self._fixed[i] is None for i in indices):
-            wide = self._heap.take(slots)
-        out = []
-        for i in indices:
-            store = self._fixed[i]
-            out.append(wide[self._wide.index(i)] if store is None else store.take(slots))
-        return out
+        """Only these columns."""
+        wide = [self._wide.index(i) for i in indices if self._fixed[i] is None]
+        fetched = iter(self._heap.take(slots, wide) if self._heap is not None and wide else ())
+        stores = [self._fixed[i] for i in indices]
+        return [next(fetched) if store is None else store.take(slots) for store in stores]
 
     def in_place(self, slots: np.ndarray) -> np.ndarray:
         """Positions of the slots in the order in which their rows are fetched fastest."""

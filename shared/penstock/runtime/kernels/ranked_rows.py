@@ -8,14 +8,18 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from penstock.runtime.kernels.key_index import KeyIndex
+from penstock.runtime.kernels.late_rows import LateRows
 from penstock.runtime.kernels.multimap import MultiMap
 from penstock.runtime.kernels.sorting import position_in_group, stable_argsort
-from penstock.runtime.kernels.store import RowStore, grown
+from penstock.runtime.kernels.store import grown
+from penstock.runtime.state.tables import SlotChanges, StateTable
 from penstock.types.column import Column
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from penstock.runtime.kernels.late_rows import LateColumn
+    from penstock.runtime.state.epochs import Epochs
     from penstock.types.logical import LogicalType
 
 
@@ -39,11 +43,13 @@ class Gathered:
 
 
 class RankedRows:
-    """Rows by partition slot, each with its place in the partition's order."""
+    """Rows by partition slot, each with its place in the partition's order. ``changes``: the
+    rows' changes, by entry."""
 
-    def __init__(self, types: Sequence[LogicalType]) -> None:
+    def __init__(self, types: Sequence[LogicalType], epochs: Epochs) -> None:
         self.types = list(types)
-        self.rows = RowStore(types)
+        self.rows = LateRows(types)
+        self.changes = SlotChanges(epochs)
         self._map = MultiMap()
         self.partition_of = np.full(1024, -1, np.int64)
         self.place = np.zeros(1024, np.int64)
@@ -72,6 +78,7 @@ class RankedRows:
         """Store new rows; returns their entries."""
         n = len(partitions)
         entries = self.rows.append(columns, n)
+        self.changes.write(entries)
         high = self.rows.slots.high
         self.partition_of = grown(self.partition_of, high, -1)
         self.place = grown(self.place, high)
@@ -79,9 +86,18 @@ class RankedRows:
         self._map.add(partitions, entries)
         return entries
 
+    def move(self, entries: np.ndarray, places: np.ndarray) -> None:
+        """Give stored rows other places."""
+        moved = self.place[entries] != places
+        if moved.any():
+            entries, places = entries[moved], places[moved]
+            self.changes.write(entries)
+            self.place[entries] = places
+
     def remove(self, entries: np.ndarray) -> None:
         if not len(entries):
             return
+        self.changes.free(entries)
         self.partition_of[entries] = -1
         self._map.remove(entries)
         self.rows.free(entries)
@@ -92,10 +108,21 @@ class RankedRows:
         order = stable_argsort(self.place[entries])
         return entries[order[stable_argsort(rows[order])]]
 
-    def live(self) -> np.ndarray:
-        """All entries, by place."""
-        entries = np.flatnonzero(self.partition_of[: self.rows.slots.high] >= 0)
-        return entries[stable_argsort(self.place[entries])]
+    def state_table(
+        self, keys: Sequence[int], names: Sequence[str], kind: str, parallelism: int
+    ) -> StateTable:
+        """Rows and places, keyed by columns ``keys``. ``parallelism``: the greatest."""
+
+        def read(entries: np.ndarray) -> tuple[list[Column], list[Column | LateColumn]]:
+            place = Column(_long(), self.place[entries])
+            return self.rows.take_some(entries, keys), [*self.rows.take_later(entries), place]
+
+        labels = [f"key{i}" for i in range(len(keys))]
+        labels += [f"{i}.{name}" for i, name in enumerate(names)]
+        return StateTable(
+            "rows", read, names=[*labels, "place"], kind=kind, max_parallelism=parallelism,
+            changes=self.changes,
+        )  # fmt: skip
 
 
 def cancelled(

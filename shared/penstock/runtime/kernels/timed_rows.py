@@ -13,13 +13,16 @@ import numpy as np
 
 from penstock.runtime.kernels.grouping import distinct
 from penstock.runtime.kernels.key_index import KeyIndex
+from penstock.runtime.kernels.late_rows import LateRows
 from penstock.runtime.kernels.multimap import MultiMap
-from penstock.runtime.kernels.store import RowStore, grown
+from penstock.runtime.kernels.store import grown
+from penstock.runtime.state.tables import SlotChanges
 from penstock.types import logical as t
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from penstock.runtime.state.epochs import Epochs
     from penstock.types.column import Column
 
 _BUCKET_BITS = 24
@@ -27,14 +30,16 @@ _BUCKET_MASK = (1 << _BUCKET_BITS) - 1
 
 
 class TimedRows:
-    """``span_us``: the length of time that a probe asks for."""
+    """``span_us``: the length of time that a probe asks for. ``changes``: the rows' changes,
+    by entry."""
 
-    def __init__(self, types: Sequence[t.LogicalType], span_us: int) -> None:
+    def __init__(self, types: Sequence[t.LogicalType], span_us: int, epochs: Epochs) -> None:
         self._width = max(span_us + 1, 1000)
-        self.rows = RowStore(types)
+        self.rows = LateRows(types)
+        self.changes = SlotChanges(epochs)
         self.times = np.zeros(1024, np.int64)
         self.key_slots = np.zeros(1024, np.int64)
-        #: Free for the operator: whether a row has met a partner.
+        #: Whether a row has met a partner.
         self.matched = np.zeros(1024, np.bool_)
         self._index = KeyIndex([t.BigIntType(False)])
         self._in_bucket = np.zeros(1024, np.int64)
@@ -57,6 +62,7 @@ class TimedRows:
         if not n:
             return
         entries = self.rows.append(columns, n)
+        self.changes.write(entries)
         high = self.rows.slots.high
         self.times = grown(self.times, high)
         self.key_slots = grown(self.key_slots, high)
@@ -96,6 +102,13 @@ class TimedRows:
         order = np.argsort(rows, kind="stable") if len(second) else None
         return (rows, entries) if order is None else (rows[order], entries[order])
 
+    def match(self, entries: np.ndarray) -> None:
+        """These rows have met a partner (repeats allowed)."""
+        fresh = entries[~self.matched[entries]]
+        if len(fresh):
+            self.changes.write(fresh)
+            self.matched[fresh] = True
+
     def expired(self, limit: int) -> np.ndarray:
         """Entries with time <= limit, by time."""
         due = []
@@ -116,17 +129,13 @@ class TimedRows:
         """Drop rows that ``expired`` gave."""
         if not len(entries):
             return
+        self.changes.free(entries)
         buckets = self._bucket_of[entries]
         np.subtract.at(self._in_bucket, buckets, 1)
         touched = distinct(buckets)
         self._map.remove(entries)
         self._index.free(touched[self._in_bucket[touched] == 0])
         self.rows.free(entries)
-
-    def live(self) -> np.ndarray:
-        """All entries."""
-        lists = [e for day in self._calendar.values() for e in day]
-        return np.sort(np.concatenate(lists)) if lists else np.empty(0, np.int64)
 
     def _packed(self, key_slots: np.ndarray, days: np.ndarray) -> np.ndarray:
         # Days may collide modulo 2^24: a probe compares times anyway.

@@ -8,7 +8,7 @@ import numpy as np
 
 from penstock.runtime.kernels.grouping import distinct
 from penstock.runtime.kernels.key_index import KeyIndex
-from penstock.runtime.kernels.keyed_state import keyed_block, restored_columns
+from penstock.runtime.kernels.keyed_state import restored_columns
 from penstock.runtime.kernels.ranked_rows import RankedRows, cancelled
 from penstock.runtime.kernels.sorting import group_bounds, last_of_each, position_in_group, stable_argsort
 from penstock.runtime.kernels.store import make_store
@@ -119,7 +119,10 @@ class MaterializeOperator(Operator):
         super().open(ctx, restored)
         self._schema = ctx.input_schemas[0]
         self._keys = KeyIndex([self._schema.types[i] for i in self.spec.keys])
-        self._rows = RankedRows(self._schema.types)
+        self._rows = RankedRows(self._schema.types, ctx.epochs)
+        self._table = self._rows.state_table(
+            self.spec.keys, self._schema.names, "materialize", ctx.max_parallelism
+        )
         self._ttl = TimeToLive(self.spec.ttl_ms, ctx)
         if restored is not None:
             k = len(self.spec.keys)
@@ -157,7 +160,7 @@ class MaterializeOperator(Operator):
         places = position_in_group(rows.partitions[kept])
         self._rows.remove(rows.entries[(rows.entries >= 0) & ~stands])
         stored = rows.entries[kept] >= 0
-        self._rows.place[rows.entries[kept[stored]]] = places[stored]
+        self._rows.move(rows.entries[kept[stored]], places[stored])
         fresh = kept[~stored]
         self._rows.add(rows.partitions[fresh], [c.take(fresh) for c in rows.columns], places[~stored])
         empty = touched[new < 0]
@@ -183,12 +186,4 @@ class MaterializeOperator(Operator):
         return iter(())
 
     def snapshot(self, checkpoint_id: int) -> OperatorSnapshot:
-        entries = self._rows.live()
-        columns = self._rows.rows.take(entries)
-        names = [*(f"key{i}" for i in range(len(self.spec.keys)))]
-        names += [f"{i}.{name}" for i, name in enumerate(self._schema.names)] + ["place"]
-        block = keyed_block(
-            [columns[i] for i in self.spec.keys], [*columns, Column(_LONG, self._rows.place[entries])],
-            names, n=len(entries), max_parallelism=self.ctx.max_parallelism, kind="materialize",
-        )  # fmt: skip
-        return OperatorSnapshot(keyed={"rows": block})
+        return OperatorSnapshot(keyed={"rows": self._table.cut()})

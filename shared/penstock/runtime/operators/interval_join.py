@@ -8,11 +8,10 @@ import numpy as np
 
 from penstock.errors import UnsupportedError
 from penstock.runtime.kernels.key_index import KeyIndex
-from penstock.runtime.kernels.keyed_state import keyed_block, restored_columns
+from penstock.runtime.kernels.keyed_state import restored_columns
 from penstock.runtime.kernels.store import grown
 from penstock.runtime.kernels.timed_rows import TimedRows
 from penstock.runtime.operator import MAX_WATERMARK, MIN_WATERMARK, Operator, OperatorSnapshot
-from penstock.runtime.operators.calc import compile_condition
 from penstock.runtime.operators.emitting import (
     RECORD_TIMES,
     clamp_watermark,
@@ -20,7 +19,8 @@ from penstock.runtime.operators.emitting import (
     restored_watermark,
     watermark_state,
 )
-from penstock.runtime.operators.joining import joined, matchable_rows, null_columns, take_all
+from penstock.runtime.operators.joining import PairCondition, joined, matchable_rows, null_columns, take_all
+from penstock.runtime.state.tables import StateTable
 from penstock.types import logical as t
 from penstock.types.batch import Batch
 from penstock.types.column import Column
@@ -29,7 +29,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from penstock.jobgraph.specs import JoinSpec
-    from penstock.runtime.operator import OperatorContext, Output, RestoredState
+    from penstock.runtime.kernels.late_rows import LateColumn
+    from penstock.runtime.operator import KeyedBlock, OperatorContext, Output, PendingBlock, RestoredState
 
 LEFT, RIGHT = 0, 1
 #: Rows probed at a time: bounds the pairs of one step.
@@ -57,12 +58,12 @@ class IntervalJoinOperator(Operator):
         super().open(ctx, restored)
         left, right = ctx.input_schemas
         self._schemas = (left, right)
-        self._condition = compile_condition(self.spec.condition, ctx)
-        self._pair_schema = t.Schema((*left.fields, *right.fields))
+        self._condition = PairCondition(self.spec.condition, left, right, ctx)
         self._keys = KeyIndex([left.types[i].with_nullable(True) for i in self.spec.left_keys])
         self._rows_of_key = np.zeros(1024, np.int64)
         span = self._high - self._low
-        self._sides = (TimedRows(left.types, span), TimedRows(right.types, span))
+        self._sides = (TimedRows(left.types, span, ctx.epochs), TimedRows(right.types, span, ctx.epochs))
+        self._tables = (self._table("left", LEFT), self._table("right", RIGHT))
         self._watermark = restored_watermark(restored)
         if restored is not None:
             self._restore(restored)
@@ -100,14 +101,16 @@ class IntervalJoinOperator(Operator):
         low, high = (self._low, self._high) if side == LEFT else (-self._high, -self._low)
         other = self._sides[1 - side]
         rows, entries = other.probe(key_slots, times + low, times + high)
-        rows, entries, outputs = self._matches(side, batch, rows, entries)
+        if len(rows):
+            rows, entries = self._condition.meeting(side, batch, rows, other.rows, entries)
         matched = np.zeros(n, np.bool_)
         matched[rows] = True
         fresh = np.empty(0, np.int64)
         if self.spec.kind in ("semi", "anti") and side == RIGHT:
             fresh = np.unique(entries[~other.matched[entries]])
-        other.matched[entries] = True
-        yield from outputs
+        other.match(entries)
+        if self.spec.kind not in ("semi", "anti"):
+            yield from self._pairs(side, batch, rows, entries)
         if self.spec.kind == "semi":
             if side == LEFT:
                 yield from self._left_only(batch.filter(matched).columns, int(matched.sum()))
@@ -125,32 +128,12 @@ class IntervalJoinOperator(Operator):
         if len(unused):
             self._keys.free(np.unique(unused))
 
-    def _matches(
-        self, side: int, batch: Batch, rows: np.ndarray, entries: np.ndarray
-    ) -> tuple[np.ndarray, np.ndarray, list[Batch]]:
-        """The pairs that satisfy the residual condition, and their output batches."""
-        emits = self.spec.kind not in ("semi", "anti")
-        if self._condition is None and not emits:
-            return rows, entries, []
-        outputs, kept = [], []
+    def _pairs(self, side: int, batch: Batch, rows: np.ndarray, entries: np.ndarray) -> Iterator[Batch]:
         for part in pieces(np.arange(len(rows))):
             mine = take_all(batch.columns, rows[part])
             theirs = self._sides[1 - side].rows.take(entries[part])
             left, right = (mine, theirs) if side == LEFT else (theirs, mine)
-            if self._condition is not None:
-                mask = self._condition(Batch(self._pair_schema, [*left, *right], num_rows=len(part)))
-                kept.append(part[mask])
-                if not mask.all():
-                    chosen = np.flatnonzero(mask)
-                    left, right = take_all(left, chosen), take_all(right, chosen)
-                if not mask.any():
-                    continue
-            if emits:
-                outputs.append(joined(self.ctx.output_schema, left, right))
-        if self._condition is not None and len(rows):
-            chosen = np.concatenate(kept)
-            rows, entries = rows[chosen], entries[chosen]
-        return rows, entries, outputs
+            yield joined(self.ctx.output_schema, left, right)
 
     def _event_times(self, side: int, batch: Batch) -> tuple[np.ndarray, np.ndarray | None]:
         index = self._times[side]
@@ -209,22 +192,21 @@ class IntervalJoinOperator(Operator):
     # -- state -------------------------------------------------------------------------
 
     def snapshot(self, checkpoint_id: int) -> OperatorSnapshot:
-        keyed = {}
-        for name, side in (("left", LEFT), ("right", RIGHT)):
-            rows = self._sides[side]
-            entries = rows.live()
-            columns = rows.rows.take(entries)
-            keys = [columns[i] for i in self._keys_of[side]]
-            payload = [*columns, Column(t.BooleanType(False), rows.matched[entries])]
-            keyed[name] = keyed_block(
-                keys,
-                payload,
-                [*(f"key{i}" for i in range(len(keys))), *_row_names(self._schemas[side]), "matched"],
-                n=len(entries),
-                max_parallelism=self.ctx.max_parallelism,
-                kind="interval-join",
-            )
+        keyed: dict[str, KeyedBlock | PendingBlock] = {table.name: table.cut() for table in self._tables}
         return OperatorSnapshot(keyed=keyed, unions=watermark_state(self._watermark))
+
+    def _table(self, name: str, side: int) -> StateTable:
+        mine, keys = self._sides[side], self._keys_of[side]
+
+        def read(entries: np.ndarray) -> tuple[list[Column], list[Column | LateColumn]]:
+            matched = Column(t.BooleanType(False), mine.matched[entries])
+            return mine.rows.take_some(entries, keys), [*mine.rows.take_later(entries), matched]
+
+        names = [*(f"key{i}" for i in range(len(keys))), *_row_names(self._schemas[side]), "matched"]
+        return StateTable(
+            name, read, names=names, kind="interval-join", max_parallelism=self.ctx.max_parallelism,
+            changes=mine.changes,
+        )  # fmt: skip
 
     def _restore(self, restored: RestoredState) -> None:
         for name, side in (("left", LEFT), ("right", RIGHT)):

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from penstock.runtime.kernels.key_index import KeyIndex
-from penstock.runtime.kernels.keyed_state import keyed_block, restored_columns
+from penstock.runtime.kernels.keyed_state import restored_columns
 from penstock.runtime.kernels.ranked_rows import Gathered, RankedRows, cancelled
 from penstock.runtime.kernels.sorting import (
     changes,
@@ -65,7 +65,10 @@ class RankingOperator(Operator):
         super().open(ctx, restored)
         self._schema = ctx.input_schemas[0]
         self._keys = KeyIndex([self._schema.types[i] for i in self._partition])
-        self._rows = RankedRows(self._schema.types)
+        self._rows = RankedRows(self._schema.types, ctx.epochs)
+        self._table = self._rows.state_table(
+            self.spec.partition, self._schema.names, "top-n", ctx.max_parallelism
+        )
         # By partition slot: no later row can enter at or above this order code.
         self._bar = np.full(1024, _MAX_CODE, np.int64)
         self._ends = np.full(1024, MAX_WATERMARK, np.int64)  # window end; MAX: slot not in use
@@ -187,7 +190,7 @@ class RankingOperator(Operator):
         stays[kept] = True
         self._rows.remove(rows.entries[(rows.entries >= 0) & ~stays])
         old = rows.entries[kept] >= 0
-        self._rows.place[rows.entries[kept[old]]] = places[old]
+        self._rows.move(rows.entries[kept[old]], places[old])
         fresh = kept[~old]
         if len(fresh):
             columns = [c.take(fresh) for c in rows.columns]
@@ -306,21 +309,8 @@ class RankingOperator(Operator):
     # -- state -------------------------------------------------------------------------
 
     def snapshot(self, checkpoint_id: int) -> OperatorSnapshot:
-        entries = self._rows.live()
-        columns = self._rows.rows.take(entries)
-        keys = [columns[i] for i in self.spec.partition]
-        names = [*(f"key{i}" for i in range(len(keys)))]
-        names += [f"{i}.{name}" for i, name in enumerate(self._schema.names)]
-        block = keyed_block(
-            keys,
-            [*columns, Column(_LONG, self._rows.place[entries])],
-            [*names, "place"],
-            n=len(entries),
-            max_parallelism=self.ctx.max_parallelism,
-            kind="top-n",
-        )
         unions = watermark_state(self._watermark) if self.spec.window else {}
-        return OperatorSnapshot(keyed={"rows": block}, unions=unions)
+        return OperatorSnapshot(keyed={"rows": self._table.cut()}, unions=unions)
 
     def _restore(self, restored: RestoredState) -> None:
         k = len(self.spec.partition)
