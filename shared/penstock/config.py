@@ -383,6 +383,18 @@ JOIN_UNBOUNDED_STATE = _option(
     one_of("refuse", "allow"),
     "A join without window, time bound or TTL over unbounded input.",
 )
+ASYNC_OPERATIONS = _option(
+    "table.exec.async-scalar.max-concurrent-operations",
+    10,
+    _parse_int,
+    "Calls of an async Python function that are under way at once, a subtask.",
+)
+ASYNC_TIMEOUT_MS = _option(
+    "table.exec.async-scalar.timeout",
+    180_000,
+    parse_duration_ms,
+    "A call of an async Python function fails after so long.",
+)
 ON_ERROR = _option(
     "table.exec.on-error",
     "fail",
@@ -400,6 +412,11 @@ OBJECT_REUSE_CHAINING = _option("pipeline.operator-chaining.enabled", True, _par
 SLOT_REQUEST_NOTICE_MS = _option(
     "slot.request.notice", 2_000, parse_duration_ms, "Then a waiting job says for what it waits."
 )
+
+
+def texts(config: Mapping[str, Any]) -> dict[str, str]:
+    """Values of YAML, JSON or Python as configuration values."""
+    return {k: str(v).lower() if isinstance(v, bool) else str(v) for k, v in config.items()}
 
 
 def check_keys(config: Mapping[str, Any]) -> None:

@@ -176,6 +176,137 @@ def test_rows_that_fail_are_left_out_where_that_is_wanted(session: Session, poli
     assert all("no threes" in letter for letter in letters)
 
 
+ASYNC = """
+import asyncio
+from penstock.api import ScalarFunction, udf, udtf
+
+@udf(result_type="INT")
+async def slowly(x):
+    await asyncio.sleep(0.002 * (x % 3))
+    return None if x == 2 else x * 10
+
+@udf(result_type="INT")
+class HowMany(ScalarFunction):
+    def open(self, context):
+        self.running = 0
+    async def eval(self, x):
+        self.running += 1
+        now = self.running
+        await asyncio.sleep(0.001)
+        self.running -= 1
+        return now
+
+@udf(result_type="INT", per="batch")
+async def batched(x):
+    await asyncio.sleep(0)
+    return [None if v is None else v + 1 for v in x.to_pylist()]
+
+@udf(result_type="STRING")
+class Named(ScalarFunction):
+    def open(self, context):
+        self.word = context.get_job_parameter("user.word", "none")
+    async def eval(self, x):
+        await asyncio.sleep(0)
+        return f"{self.word}{x}"
+
+@udf(result_type="INT")
+async def picky(x):
+    await asyncio.sleep(0)
+    if x == 3:
+        raise ValueError("no threes")
+    return x
+
+@udf(result_type="INT")
+async def stuck(x):
+    await asyncio.sleep(3600)
+
+@udtf(result_types=["INT"])
+async def listed(x):
+    await asyncio.sleep(0)
+    if x == 3:
+        raise ValueError("no threes")
+    return range(x)
+
+@udtf(result_types=["INT", "STRING"])
+async def streamed(x):
+    for i in range(x - 1):
+        await asyncio.sleep(0)
+        yield i, "s" * i
+"""
+
+
+@pytest.mark.parametrize(
+    ("sql", "expected"),
+    [
+        (f"SELECT x, slowly(x) + 1 FROM {NUMBERS}", [(1, 11), (2, None), (3, 31)]),
+        (f"SELECT slowly(slowly(x)), batched(slowly(x)), Named(x) FROM {NUMBERS} WHERE x <> 2",
+         [(100, 11, "w1"), (300, 31, "w3")]),
+        (f"SELECT x FROM {NUMBERS} WHERE slowly(x) > 10 OR slowly(x) IS NULL", [(2,), (3,)]),
+        (f"SELECT slowly(x) > 10, COUNT(*) FROM {NUMBERS} GROUP BY slowly(x) > 10", [(False, 1), (True, 1), (None, 1)]),
+        (f"SELECT slowly(x) AS k, SUM(x) FROM {NUMBERS} GROUP BY slowly(x) HAVING slowly(SUM(x)) < 20", [(10, 1)]),
+        (f"SELECT CASE WHEN x > 1 THEN picky(1) ELSE 0 END FROM {NUMBERS}", [(0,), (1,), (1,)]),
+        (f"SELECT x, n FROM {NUMBERS}, LATERAL TABLE(listed(x)) AS t(n) WHERE x < 3", [(1, 0), (2, 0), (2, 1)]),
+        (f"SELECT x, n, w FROM {NUMBERS} LEFT JOIN LATERAL TABLE(streamed(x)) AS t(n, w) ON TRUE",
+         [(1, None, None), (2, 0, ""), (3, 0, ""), (3, 1, "s")]),
+    ],
+)  # fmt: skip
+def test_async_functions_give_their_values(session: Session, sql: str, expected: list[Any]) -> None:
+    assert sorted(rows(session(ASYNC, **{"user.word": "w"}), sql), key=repr) == sorted(expected, key=repr)
+
+
+def test_async_calls_are_under_way_together_up_to_the_limit(session: Session) -> None:
+    made = session(ASYNC, **{"table.exec.async-scalar.max-concurrent-operations": "4"})
+    made.execute(
+        """CREATE TABLE s (x INT) WITH ('connector' = 'datagen', 'rows-per-second' = '0',
+        'fields.x.kind' = 'sequence', 'fields.x.start' = '3', 'fields.x.end' = '500')"""
+    )
+    out = rows(made, "SELECT x, slowly(x), HowMany(x) FROM s")
+    assert [(x, y) for x, y, _ in sorted(out)] == [(x, 10 * x) for x in range(3, 501)]
+    assert {n for *_, n in out} == {1, 2, 3, 4}
+
+
+def test_async_functions_that_raise(session: Session) -> None:
+    with pytest.raises(FunctionError) as err:
+        rows(session(ASYNC), f"SELECT picky(x) FROM {NUMBERS}")
+    assert str(err.value).startswith("Traceback")
+    assert "ValueError: no threes" in str(err.value)
+    assert err.value.got == "arguments (3)"
+    limit = {"table.exec.async-scalar.timeout": "20 ms"}
+    with pytest.raises(FunctionError, match=r"no answer within 0\.02 s"):
+        rows(session(ASYNC, **limit), f"SELECT stuck(x) FROM {NUMBERS}")
+
+
+@pytest.mark.parametrize("policy", ["skip", "dead-letter"])
+def test_async_rows_that_fail_are_left_out_where_that_is_wanted(session: Session, policy: str) -> None:
+    for sql, expected in (
+        (f"SELECT picky(x), slowly(x) FROM {NUMBERS}", [(1, 10), (2, None)]),
+        (f"SELECT x, n FROM {NUMBERS}, LATERAL TABLE(listed(x)) AS t(n)", [(1, 0), (2, 0), (2, 1)]),
+    ):
+        made = session(ASYNC, **{"table.exec.on-error": policy})
+        result = run_graph(made.execute(sql).job.job_graph)
+        assert sorted(result.rows) == expected
+        assert result.counters["numRecordsInErrors"] == 1
+        letters = asyncio.run(_letters(result.store))
+        assert len(letters) == (policy == "dead-letter")
+
+
+@pytest.mark.parametrize(
+    ("sql", "place"),
+    [
+        (f"SELECT a.x FROM {NUMBERS} JOIN (VALUES (1)) AS a(x) ON v.x > a.x AND picky(v.x + a.x) > 1", "condition of a join"),
+        (f"SELECT n FROM {NUMBERS}, LATERAL TABLE(listed(picky(x))) AS t(n)", "argument of a table function"),
+        ("SELECT * FROM computed", "computed column of table 'computed'"),
+    ],
+)  # fmt: skip
+def test_async_functions_where_none_can_stand(session: Session, sql: str, place: str) -> None:
+    made = session(ASYNC)
+    made.execute(
+        "CREATE TABLE computed (x INT, y AS picky(x)) WITH ('connector' = 'datagen', 'number-of-rows' = '3')"
+    )
+    with pytest.raises(UnsupportedError, match=place):
+        made.execute(sql)
+
+
 async def _letters(store: Any) -> list[str]:
     keys = [key for key, _ in await store.list("") if "/dead-letters/" in key]
     return [line for key in keys for line in (await store.get(key)).decode().splitlines()]
@@ -225,7 +356,8 @@ def test_calls_are_checked(session: Session, sql: str, message: str, remedy: str
         ("from penstock.api import udf\n@udf\ndef f(x): return x", Exception, "is not declared"),
         ("from penstock.api import udf\n@udf(result_type='NUMBR')\ndef f(x): return x", SqlError, "NUMBR"),
         ("from penstock.api import udf\n@udf(result_type=int)\ndef f(x): return x", SqlError, "not a type"),
-        ("from penstock.api import udf\n@udf(result_type='INT')\nasync def f(x): return x", UnsupportedError, "async"),
+        ("from penstock.api import udaf\n@udaf(result_type='INT')\nclass F:\n    async def accumulate(self, acc, x): ...",
+         UnsupportedError, "async"),
         (
             "from penstock.api import udf\nimport threading\nlock = threading.Lock()\n"
             "@udf(result_type='INT')\ndef f(x):\n    with lock: return x",

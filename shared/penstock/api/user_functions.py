@@ -18,6 +18,9 @@
         def accumulate(self, acc, x): acc[0] += x; acc[1] += 1
         def get_value(self, acc): return acc[0] / acc[1] if acc[1] else None
 
+    @udf(result_type="STRING")
+    async def country(ip): return (await client.get(url + ip)).text     # many rows at once
+
 The decorated function stays what it is, so it can be called and tested as such. Types are
 SQL's (``"DECIMAL(10, 2)"``, ``"ROW<a INT, b STRING>"``) or ``Types.…()``; where none is given, annotations
 declare them. Without ``input_types`` a function takes whatever it is called with; with them,
@@ -153,18 +156,22 @@ def _declare(
 
     def decorate(target: Any) -> Any:
         called = _callee(target, kind, what)
-        if inspect.iscoroutinefunction(called) or inspect.isasyncgenfunction(called):
+        asynchronous = inspect.iscoroutinefunction(called) or inspect.isasyncgenfunction(called)
+        if asynchronous and (kind == "aggregate" or (kind == "table" and per == "batch")):
             raise UnsupportedError(
                 f"{what}: '{_name(target)}' is async",
-                expected="a plain function",
+                expected="a plain function" + ("" if kind == "aggregate" else ", or async per record"),
                 where=_place(called),
-                remedy="make it synchronous, e.g. per='batch' with a thread pool over the batch's rows",
+                remedy="await in a scalar or table function below it, and aggregate what that gives"
+                if kind == "aggregate"
+                else "leave per='batch' out",
             )
         declared = {
             "kind": kind,
             "result": result if result is not None else _annotated(called, kind, what, target),
             "arguments": None if arguments is None else tuple(arguments),
             "per": per,
+            "asynchronous": asynchronous,
         }
         if name is not None:
             declared["name"] = name

@@ -51,12 +51,14 @@ class FieldAccess(msgspec.Struct, frozen=True, tag="field", tag_field="e"):
 
 class PythonCall(msgspec.Struct, frozen=True, tag="py", tag_field="e"):
     """A user's scalar function. ``function`` names an entry of the job's function table;
-    ``per`` is ``record`` or ``batch`` (Arrow arrays in, one Arrow array out)."""
+    ``per`` is ``record`` or ``batch`` (Arrow arrays in, one Arrow array out);
+    ``asynchronous``: a coroutine function, which an operator of its own awaits."""
 
     function: str
     args: tuple[Expr, ...]
     type: LogicalType
     per: str = "record"
+    asynchronous: bool = False
 
 
 Expr = Union[InputRef, Literal, Call, FieldAccess, PythonCall]

@@ -32,6 +32,20 @@ _PLAIN = (
 
 def python_kernel(call: PythonCall, functions: Callable[[str], Any] | None) -> Callable[..., Column]:
     """The kernel ``(args, n) -> Column`` of a user's function."""
+    function = user_callable(call, functions)
+    if inspect.iscoroutinefunction(function):
+        raise UnsupportedError(
+            f"{call.function!r} is async and cannot be called here",
+            expected="a plain function; async ones in SELECT, WHERE and as table functions",
+            remedy="compute it in a subquery's SELECT and use its column",
+        )
+    if call.per == "batch":
+        return _per_batch(call, function)
+    return _per_record(call, function)
+
+
+def user_callable(call: PythonCall, functions: Callable[[str], Any] | None) -> Callable[..., Any]:
+    """The function (or ``eval`` of its object, opened) that a call names."""
     if functions is None:
         raise InternalError(f"no loader of user functions given for {call.function!r}")
     target = functions(call.function)
@@ -44,15 +58,7 @@ def python_kernel(call: PythonCall, functions: Callable[[str], Any] | None) -> C
         )
     if function is not target and hasattr(target, "open"):
         _open(call, target, functions)
-    if inspect.iscoroutinefunction(function):
-        raise UnsupportedError(
-            f"{call.function!r} is async and cannot be called inside an expression",
-            expected="a plain function",
-            remedy="make it synchronous, e.g. per='batch' with a thread pool over the batch's rows",
-        )
-    if call.per == "batch":
-        return _per_batch(call, function)
-    return _per_record(call, function)
+    return function
 
 
 class FunctionContext:
@@ -75,13 +81,13 @@ def _open(call: PythonCall, target: Any, functions: Callable[[str], Any]) -> Non
     except PenstockError:
         raise
     except Exception as error:
-        raise _failed(call, error, None, "open()") from error
+        raise call_failed(call, error, None, "open()") from error
     target._penstock_opened = True
 
 
 def _per_record(call: PythonCall, function: Callable[..., Any]) -> Callable[..., Column]:
     def run(args: Sequence[Vector], n: int) -> Column:
-        lists = [_python_values(a, n) for a in args]
+        lists = [python_values(a, n) for a in args]
         out: list[Any] = []
         try:
             # extend() keeps what was computed before an exception: so the record is known.
@@ -90,8 +96,8 @@ def _per_record(call: PythonCall, function: Callable[..., Any]) -> Callable[...,
             raise
         except Exception as error:
             record = tuple(values[len(out)] for values in lists)
-            raise _failed(call, error, record) from error
-        return _result(call, out, n)
+            raise call_failed(call, error, record) from error
+        return result_column(call, out, n)
 
     return run
 
@@ -104,8 +110,8 @@ def _per_batch(call: PythonCall, function: Callable[..., Any]) -> Callable[..., 
         except PenstockError:
             raise
         except Exception as error:
-            raise _failed(call, error, None, f"it was given {n} rows") from error
-        return _result(call, out, n)
+            raise call_failed(call, error, None, f"it was given {n} rows") from error
+        return result_column(call, out, n)
 
     return run
 
@@ -127,13 +133,15 @@ def _shown(value: Any) -> str:
     return type(value).__name__
 
 
-def _python_values(vector: Vector, n: int) -> list[Any]:
+def python_values(vector: Vector, n: int) -> list[Any]:
+    """What a function per record is given: Python values, None = NULL."""
     if isinstance(vector, Scalar):
         return as_column(vector, 1).to_pylist() * n
     return vector.storage_list() if isinstance(vector.type, _PLAIN) else vector.to_pylist()
 
 
-def _result(call: PythonCall, out: Any, n: int) -> Column:
+def result_column(call: PythonCall, out: Any, n: int) -> Column:
+    """What a function returned, as a column of its declared type."""
     want = external_arrow_type(call.type)
     try:
         if isinstance(call.type, t.RawType):
@@ -163,9 +171,10 @@ def _result(call: PythonCall, out: Any, n: int) -> Column:
     return column
 
 
-def _failed(
+def call_failed(
     call: PythonCall, error: Exception, record: tuple[Any, ...] | None, got: str | None = None
 ) -> FunctionError:
+    """What the function raised: the user's traceback first, then its arguments, shortened."""
     # The first frame is ours; what the user wants to see begins below it.
     frames = error.__traceback__.tb_next if error.__traceback__ else None
     text = "".join(traceback.format_exception(type(error), error, frames))

@@ -11,7 +11,7 @@ from typing import Any, Literal, Union
 
 import msgspec
 
-from penstock.functions.expr import AggregateCall, Expr
+from penstock.functions.expr import AggregateCall, Expr, PythonCall
 from penstock.types.logical import LogicalType, Schema
 
 
@@ -97,6 +97,13 @@ class CalcSpec(_Spec, frozen=True, kw_only=True, tag="calc"):
     condition: Expr | None = None
     projections: tuple[Expr, ...] | None = None
     #: What becomes of a row whose expression fails (a CAST, a user's function).
+    on_error: Literal["fail", "skip", "dead-letter"] = "fail"
+
+
+class AsyncCalcSpec(_Spec, frozen=True, kw_only=True, tag="async-calc"):
+    """Appends what async functions give for each row; many calls are under way at once."""
+
+    calls: tuple[PythonCall, ...]
     on_error: Literal["fail", "skip", "dead-letter"] = "fail"
 
 
@@ -407,6 +414,8 @@ class TableFunctionSpec(_Spec, frozen=True, kw_only=True, tag="table-function"):
     builtin: bool = True
     per: Literal["record", "batch"] = "record"
     on_error: Literal["fail", "skip", "dead-letter"] = "fail"
+    #: ``function`` is async: rows are awaited, many at once.
+    asynchronous: bool = False
 
 
 class KeyedProcessSpec(_Spec, frozen=True, kw_only=True, tag="keyed-process"):
@@ -459,7 +468,7 @@ class SparkQuerySpec(_Spec, frozen=True, kw_only=True, tag="spark-query"):
 
 
 OperatorSpec = Union[
-    SparkQuerySpec, EnumeratorSpec, SourceSpec, CollectionSourceSpec, SinkSpec, CalcSpec, UnionSpec,
+    SparkQuerySpec, EnumeratorSpec, SourceSpec, CollectionSourceSpec, SinkSpec, CalcSpec, AsyncCalcSpec, UnionSpec,
     AssignWatermarksSpec, WindowMaximumSpec, WindowTableSpec, ExpandSpec, WindowAggregateSpec,
     GroupAggregateSpec, JoinSpec, WindowJoinSpec, TemporalJoinSpec, LookupJoinSpec,
     TopNSpec, DeduplicateSpec, OverSpec, OverFinalSpec, SortSpec, LimitSpec, TemporalSortSpec,

@@ -150,6 +150,8 @@ def describe(node: n.Node) -> str:
         case n.Correlate():
             args = ", ".join(text(a, node.input.schema) for a in node.args)
             return f"Correlate({node.kind}, {node.function}({args}))"
+        case n.AsyncCalc():
+            return f"AsyncCalc({', '.join(text(c, node.input.schema) for c in node.calls)})"
         case n.Transform():
             return f"Transform({node.name})"
         case n.SideOutput():

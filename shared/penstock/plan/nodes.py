@@ -12,7 +12,7 @@ from typing import Any, Literal, Union
 
 import msgspec
 
-from penstock.functions.expr import AggregateCall, Expr
+from penstock.functions.expr import AggregateCall, Expr, PythonCall
 from penstock.jobgraph.graph import Partitioning
 from penstock.jobgraph.specs import OperatorSpec, SortKey, WatermarkSpec, WindowSpec
 from penstock.types.logical import Schema
@@ -235,6 +235,15 @@ class Correlate(_Node, frozen=True, kw_only=True, tag="correlate"):
     kind: Literal["inner", "left"] = "inner"
     builtin: bool = True
     per: Literal["record", "batch"] = "record"
+    asynchronous: bool = False
+    schema: Schema
+
+
+class AsyncCalc(_Node, frozen=True, kw_only=True, tag="async-calc"):
+    """The input's columns, then what async functions give for each row."""
+
+    input: Node
+    calls: tuple[PythonCall, ...]
     schema: Schema
 
 
@@ -276,7 +285,7 @@ class Sink(_Node, frozen=True, kw_only=True, tag="sink"):
 
 Node = Union[
     Scan, Values, Filter, Project, AssignWatermarks, WindowTable, Expand, Aggregate, WindowAggregate,
-    Join, TemporalJoin, Union_, SetOperation, Sort, Limit, TopN, Over, Correlate, Transform,
+    Join, TemporalJoin, Union_, SetOperation, Sort, Limit, TopN, Over, Correlate, AsyncCalc, Transform,
     SideOutput, Sink,
 ]  # fmt: skip
 

@@ -16,6 +16,7 @@ from penstock.config import LATE_TABLE, SOURCE_PUSH_DOWN
 from penstock.functions.expr import Call, Expr, InputRef, Literal
 from penstock.functions.registry import make_call
 from penstock.plan import nodes as n
+from penstock.plan.asynchronous import split_async
 from penstock.plan.constants import assume
 from penstock.plan.nested import flatten_rows
 from penstock.plan.properties import Analysis
@@ -59,6 +60,7 @@ def optimize(
     roots = _share(roots)
     roots = list(prune(roots))  # type: ignore[arg-type]
     roots = _apply(roots, merge_projects)
+    roots = _apply(roots, split_async)
     roots = _share(roots)
     return replace(plan, sinks=tuple(roots))
 

@@ -84,7 +84,7 @@ class Analysis:
                 return _scan(node)
             case n.Values():
                 return Properties(bounded=True)
-            case n.Filter() | n.Limit() | n.Sort() | n.Sink():
+            case n.Filter() | n.Limit() | n.Sort() | n.AsyncCalc() | n.Sink():
                 return self.of(node.input)
             case n.AssignWatermarks():
                 inner = self.of(node.input)

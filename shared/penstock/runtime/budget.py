@@ -8,7 +8,13 @@ from typing import Any
 import msgspec
 
 from penstock.functions.expr import AggregateCall, PythonCall
-from penstock.jobgraph.specs import KeyedProcessSpec, KeyedWindowSpec, PythonSpec, TableFunctionSpec
+from penstock.jobgraph.specs import (
+    AsyncCalcSpec,
+    KeyedProcessSpec,
+    KeyedWindowSpec,
+    PythonSpec,
+    TableFunctionSpec,
+)
 
 #: A step ends after this long; its input is cut so that no piece takes longer.
 STEP_S = 0.005
@@ -17,6 +23,7 @@ STEP_S = 0.005
 #: Fewer rows than this do not make a columnar operator's step any shorter; cutting below
 #: would only pay its fixed cost more often, and more yet the busier the machine is.
 COLUMNAR_LEAST = 512
+ASYNC_MOST = 256
 _USER_CODE = (KeyedProcessSpec, KeyedWindowSpec, PythonCall, PythonSpec, TableFunctionSpec)
 
 
@@ -24,6 +31,12 @@ def least_rows(specs: Any) -> int:
     """The smallest useful piece of input for operators of these specs: one row where a
     user's function may take any time over each."""
     return 1 if _runs_user_code(specs) else COLUMNAR_LEAST
+
+
+def most_rows(specs: Any, otherwise: int) -> int:
+    """The largest piece: a batch of async calls is one wait, and a barrier waits with it."""
+    asks = any(isinstance(x, AsyncCalcSpec) or getattr(x, "asynchronous", False) for x in specs)
+    return min(ASYNC_MOST, otherwise) if asks else otherwise
 
 
 def _runs_user_code(value: Any) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from penstock.runtime.badrecords import BadRecords
-from penstock.runtime.drivers import AsyncOperator
+from penstock.runtime.drivers import SinkDriver, SourceDriver
 from penstock.runtime.kernels.hashing import key_group_range
 from penstock.runtime.operator import OperatorContext
 from penstock.runtime.state.epochs import Epochs
@@ -75,7 +75,7 @@ class OperatorContexts:
         )
         # Sources and sinks keep their own bad records, with the raw bytes.
         if getattr(node.node.spec, "on_error", None) == "dead-letter" and not isinstance(
-            node.operator, AsyncOperator
+            node.operator, SourceDriver | SinkDriver
         ):
             letters = BadRecords(ctx, "dead-letter")
             self.dead_letters.append(letters)

@@ -20,6 +20,7 @@ _FACTORIES: dict[str, str] = {
     "SinkSpec": "penstock.runtime.sinks:SinkOperator",
     "AssignWatermarksSpec": "penstock.runtime.assigners:AssignWatermarksOperator",
     "CalcSpec": _OPERATORS + "calc:CalcOperator",
+    "AsyncCalcSpec": _OPERATORS + "async_calc:AsyncCalcOperator",
     "UnionSpec": _OPERATORS + "calc:UnionOperator",
     "ExpandSpec": _OPERATORS + "calc:ExpandOperator",
     "WindowMaximumSpec": _OPERATORS + "window_maximum:WindowMaximumOperator",
@@ -42,7 +43,7 @@ _FACTORIES: dict[str, str] = {
     "SetOperationSpec": _OPERATORS + "set_operation:SetOperationOperator",
     "PythonSpec": _OPERATORS + "python:PythonOperator",
     "RecordTimeSpec": _OPERATORS + "python:RecordTimeOperator",
-    "TableFunctionSpec": _OPERATORS + "table_function:TableFunctionOperator",
+    "TableFunctionSpec": _OPERATORS + "table_function:make_table_function",
     "KeyedProcessSpec": _OPERATORS + "keyed_process:KeyedProcessOperator",
     "KeyedWindowSpec": _OPERATORS + "keyed_window:KeyedWindowOperator",
 }

@@ -23,7 +23,7 @@ from penstock.cancelling import end_tasks
 from penstock.config import BUFFER_TIMEOUT_MS
 from penstock.errors import InternalError
 from penstock.messages.states import ExecutionState
-from penstock.runtime.budget import STEP_S, RowBudget, least_rows
+from penstock.runtime.budget import STEP_S, RowBudget, least_rows, most_rows
 from penstock.runtime.chain import Chain, ChainNode, blamed
 from penstock.runtime.checkpoints import restore_vertex
 from penstock.runtime.contexts import OperatorContexts
@@ -92,8 +92,8 @@ class Task:
         self._scheduled = False
         self._work: Iterator[None] | None = None
         self._todo: deque[Iterator[None]] = deque()
-        least = least_rows([o.spec for o in self.vertex.operators])
-        self._budget = RowBudget(FIRST_ROWS, least=least, most=MAX_ROWS)
+        specs = [o.spec for o in self.vertex.operators]
+        self._budget = RowBudget(FIRST_ROWS, least=least_rows(specs), most=most_rows(specs, MAX_ROWS))
         self._timer: asyncio.TimerHandle | None = None
         self._timer_ms = 0
         self._background: set[asyncio.Task[Any]] = set()

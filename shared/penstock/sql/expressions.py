@@ -319,9 +319,9 @@ class ExpressionBinder:
             return self._user_call(user, args, node)
         return self.call(name.upper(), args, node)
 
-    def _user_call(self, user: Any, args: list[Expr], node: exp.Expression) -> Expr:
+    def _user_call(self, user: UserFunction, args: list[Expr], node: exp.Expression) -> Expr:
         args = self.arguments_of(user, args, node)
-        return PythonCall(user.name, tuple(args), user.result, user.per)
+        return PythonCall(user.name, tuple(args), user.result, user.per, user.asynchronous)
 
     def arguments_of(self, user: UserFunction, args: list[Expr], node: exp.Expression) -> list[Expr]:
         """Arguments as a user's function declares them, cast where INSERT would."""

@@ -34,6 +34,7 @@ class UserFunction:
     artifact: FunctionArtifact
     arguments: tuple[LogicalType, ...] | None = None
     per: Literal["record", "batch"] = "record"
+    asynchronous: bool = False
 
 
 class UserFunctions:
@@ -129,6 +130,7 @@ def user_function(name: str, value: Any, *, what: str, where: str) -> UserFuncti
         artifact=make_artifact(value, f"function '{what}'"),
         arguments=arguments,
         per=declared["per"],
+        asynchronous=declared.get("asynchronous", False),
     )
 
 

@@ -283,7 +283,7 @@ def bind_correlate(
         fields = _unnested(ctx, inner, argument.type)
         if inner.args.get("offset"):
             raise ctx.source.unsupported("UNNEST … WITH ORDINALITY", inner)
-        function, args, builtin, per = "UNNEST", (argument,), True, "record"
+        function, args, builtin, per, asynchronous = "UNNEST", (argument,), True, "record", False
     elif isinstance(inner, TableFunction):
         name = inner.args["name"]
         user = ctx.catalog.functions.table(name)
@@ -296,7 +296,7 @@ def bind_correlate(
         args = tuple(binder.arguments_of(user, bound, inner))  # type: ignore[assignment]
         result = user.result
         fields = list(result.fields) if isinstance(result, t.RowType) else [t.Field("EXPR$0", result)]
-        function, builtin, per = user.name, False, user.per
+        function, builtin, per, asynchronous = user.name, False, user.per, user.asynchronous
     else:
         raise ctx.source.unsupported(
             "this LATERAL form", target, remedy="use LATERAL TABLE(f(…)) or UNNEST(…)"
@@ -312,6 +312,7 @@ def bind_correlate(
         kind=how,  # type: ignore[arg-type]
         builtin=builtin,
         per=per,  # type: ignore[arg-type]
+        asynchronous=asynchronous,
         schema=schema,  # type: ignore[arg-type]
     )
     right = Relation.of(n.Values(schema=right_schema, data=""), alias.name if alias is not None else None)

@@ -318,9 +318,13 @@ def plan_script(
     python_path: Sequence[str] = (),
     spark: SparkSupport | None = None,
 ) -> PlannedJob:
+    """``plan_in`` a session of its own."""
+    return plan_in(SqlSession(config, python_path=python_path, spark=spark), text)
+
+
+def plan_in(session: SqlSession, text: str) -> PlannedJob:
     """A whole script as one job: DDL and SET are run, all INSERTs go into one job; or the
     script has exactly one SELECT instead."""
-    session = SqlSession(config, python_path=python_path, spark=spark)
     inserts: list[st.Insert] = []
     queries: list[st.Query] = []
     first = Position()

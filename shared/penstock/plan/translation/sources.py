@@ -99,6 +99,26 @@ def calc(
     return tr.add(node, "calc", "Calc(" + ", ".join(names) + ")", spec, [inp], hashed=hashed)
 
 
+def correlate(tr: Translator, node: n.Correlate) -> PlannedOperator:
+    spec = s.TableFunctionSpec(
+        function=node.function, args=node.args, kind=node.kind, builtin=node.builtin, per=node.per,
+        on_error=tr.on_error, asynchronous=node.asynchronous,
+    )  # fmt: skip
+    op = tr.add(node, "table-function", f"Correlate({node.function})", spec, [tr.visit(node.input)])
+    op.chain = not node.asynchronous
+    return op
+
+
+def async_calc(tr: Translator, node: n.AsyncCalc) -> PlannedOperator:
+    inp = tr.visit(node.input)
+    spec = s.AsyncCalcSpec(calls=node.calls, on_error=tr.on_error)
+    names = ", ".join(c.function for c in node.calls)
+    op = tr.add(node, "async-calc", f"AsyncCalc({names})", spec, [inp], hashed=inp.source.hashed)
+    # Behind a channel it takes as few rows at a time as fit between two barriers.
+    op.chain = False
+    return op
+
+
 def _moved_keys(keys: tuple[int, ...], projections: tuple[Expr, ...]) -> tuple[int, ...] | None:
     at = {e.index: i for i, e in reversed(list(enumerate(projections))) if isinstance(e, InputRef)}
     return tuple(at[k] for k in keys) if all(k in at for k in keys) else None

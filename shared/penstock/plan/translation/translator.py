@@ -184,13 +184,9 @@ class Translator:
             case n.Over():
                 return ordering.over(self, node)
             case n.Correlate():
-                spec = s.TableFunctionSpec(
-                    function=node.function, args=node.args, kind=node.kind, builtin=node.builtin, per=node.per,
-                    on_error=self.on_error,
-                )  # fmt: skip
-                return self.add(
-                    node, "table-function", f"Correlate({node.function})", spec, [self.visit(node.input)]
-                )
+                return sources.correlate(self, node)
+            case n.AsyncCalc():
+                return sources.async_calc(self, node)
             case n.Transform():
                 return outputs.transform(self, node)
             case n.SideOutput():

@@ -17,9 +17,9 @@ from penstock.connectors.lookup import lookup_settings
 from penstock.connectors.registry import get_connector
 from penstock.errors import ExternalError
 from penstock.runtime.badrecords import BadRecords
-from penstock.runtime.drivers import PausingOperator
 from penstock.runtime.environment import source_context
 from penstock.runtime.operator import OperatorSnapshot
+from penstock.runtime.operators.asking import AskingOperator
 from penstock.runtime.operators.calc import compile_condition
 from penstock.runtime.operators.joining import bounded_slices, joined, matchable_rows, take_all
 from penstock.runtime.operators.lookup_cache import LookupCache, distinct, whole_table
@@ -27,7 +27,7 @@ from penstock.types import logical as t
 from penstock.types.batch import Batch
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterator
+    from collections.abc import Awaitable, Callable, Generator, Iterator
 
     from penstock.connectors.base import LookupSource
     from penstock.jobgraph.specs import LookupJoinSpec
@@ -37,11 +37,10 @@ if TYPE_CHECKING:
 RETRY_PAUSE_S = 0.2
 
 
-class LookupJoinOperator(PausingOperator):
+class LookupJoinOperator(AskingOperator):
     def __init__(self, spec: LookupJoinSpec) -> None:
         self.spec = spec
         self._source: LookupSource | None = None
-        self._request: asyncio.Task[Batch] | None = None
 
     def open(self, ctx: OperatorContext, restored: RestoredState | None) -> None:
         super().open(ctx, restored)
@@ -85,29 +84,9 @@ class LookupJoinOperator(PausingOperator):
         return OperatorSnapshot(pending=self._bad.flush())
 
     async def stop(self) -> None:
-        if self._request is not None:
-            self._request.cancel()
-            await asyncio.gather(self._request, return_exceptions=True)
+        await super().stop()
         if self._source is not None:
             await self._source.close()
-
-    # -- waiting -----------------------------------------------------------------------------
-
-    def ready(self) -> bool:
-        return self._request is None or self._request.done()
-
-    async def wait_ready(self) -> None:
-        """What the request raised is raised where its answer is taken."""
-        if self._request is not None:
-            await asyncio.wait([self._request])
-
-    def _answer(self, ask: Callable[[], Awaitable[Batch]]) -> Iterator[Output]:
-        """Waits for ``ask()`` by yielding; returns its rows."""
-        self._request = asyncio.ensure_future(self._retried(ask))
-        while not self._request.done():
-            yield Batch.empty(self.ctx.output_schema)
-        request, self._request = self._request, None
-        return request.result()
 
     async def _retried(self, ask: Callable[[], Awaitable[Batch]]) -> Batch:
         attempt = 0
@@ -139,7 +118,9 @@ class LookupJoinOperator(PausingOperator):
         else:
             self._cache.evict()
 
-    def _asked_for(self, keys: list, usable: np.ndarray | None, n: int) -> Iterator[Output]:
+    def _asked_for(
+        self, keys: list, usable: np.ndarray | None, n: int
+    ) -> Generator[Output, None, np.ndarray]:
         """Slots of the keys, after the cache was made to know them."""
         assert self._source is not None
         slots = self._cache.find(keys, n, self.ctx.now_ms())
@@ -154,7 +135,7 @@ class LookupJoinOperator(PausingOperator):
         counters.inc("missCount", len(chosen))
         counters.inc("loadCount", asked.num_rows)
         source = self._source
-        rows = yield from self._answer(lambda: source.lookup(asked))
+        rows = yield from self.ask(self._retried(lambda: source.lookup(asked)))
         self._cache.put(asked, rows, self.ctx.now_ms())
         return self._cache.slots(keys, n)
 
@@ -205,4 +186,4 @@ class LookupJoinOperator(PausingOperator):
         if self._settings.fixed_rate:
             missed = (self.ctx.now_ms() - self._reload_ms) // max(every, 1)
             self._reload_ms += (missed + 1) * every
-        self._keep((yield from self._answer(self._source.load)))
+        self._keep((yield from self.ask(self._retried(self._source.load))))

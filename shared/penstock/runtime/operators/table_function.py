@@ -6,15 +6,18 @@ padded with NULL, when there is none. Output: input columns, then the function's
 
 from __future__ import annotations
 
+import inspect
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from penstock.config import ASYNC_OPERATIONS, ASYNC_TIMEOUT_MS
 from penstock.errors import FunctionError, UnsupportedError
 from penstock.functions.evaluate import compile_expr
 from penstock.runtime.operator import Operator
+from penstock.runtime.operators.asking import AskingOperator, Failed, each
 from penstock.runtime.operators.bad_rows import leaving_out
 from penstock.runtime.operators.python import batch_columns
 from penstock.runtime.operators.user_code import RuntimeContext, UserFunction
@@ -68,7 +71,9 @@ class TableFunctionOperator(Operator):
         return self._run(batch)
 
     def _apply(self, batch: Batch) -> Iterator[Batch]:
-        columns, parents = self._expand(batch, [arg(batch) for arg in self._args])
+        yield from self._joined(batch, *self._expand(batch, [arg(batch) for arg in self._args]))
+
+    def _joined(self, batch: Batch, columns: list[Column], parents: np.ndarray) -> Iterator[Batch]:
         if self._spec.kind == "left":
             columns, parents = _padded(columns, parents, batch.num_rows)
         if len(parents):
@@ -128,6 +133,11 @@ class TableFunctionOperator(Operator):
             except Exception as err:
                 raise self._function.error(err, row, "eval") from err
             parents.extend([i] * (len(items) - before))
+        return self._rows(items, parents)
+
+    def _rows(self, items: list[Any], parents: list[int]) -> Expanded:
+        """What the function gave, as columns."""
+        assert self._function is not None
         if len(self._schema) == 1:
             # A bare value or a row of one field.
             items = [x[0] if isinstance(x, tuple) and len(x) == 1 else x for x in items]
@@ -162,6 +172,47 @@ class TableFunctionOperator(Operator):
                 where=self._function.where,
             )
         return columns, parents
+
+
+class AsyncTableFunctionOperator(TableFunctionOperator, AskingOperator):
+    """``eval`` is a coroutine that returns rows, or an async generator: many are under way at once."""
+
+    def open(self, ctx: OperatorContext, restored: RestoredState | None) -> None:
+        super().open(ctx, restored)
+        self._at_once = ASYNC_OPERATIONS.read(ctx.config)
+        self._timeout_s = ASYNC_TIMEOUT_MS.read(ctx.config) / 1000
+
+    def process(self, input_index: int, batch: Batch) -> Iterator[Output]:
+        assert self._function is not None
+        args = [arg(batch) for arg in self._args]
+        rows = list(zip(*map(to_python, args), strict=True)) if args else [()] * batch.num_rows
+        answers = yield from self.ask(
+            each(self._gathered, rows, at_once=self._at_once, timeout_s=self._timeout_s)
+        )
+        failed = [i for i, answer in enumerate(answers) if isinstance(answer, Failed)]
+        for i in failed:
+            error = self._function.error(answers[i].error, rows[i], "eval")
+            if self._spec.on_error == "fail":
+                raise error
+            self.ctx.metrics.inc("numRecordsInErrors")
+            if self.ctx.report_error is not None:
+                self.ctx.report_error(error, batch.slice(i, 1).to_pylist()[0])
+        if failed:
+            kept = np.setdiff1d(np.arange(batch.num_rows), failed)
+            batch, answers = batch.take(kept), [answers[i] for i in kept.tolist()]
+        items = [item for answer in answers for item in answer]
+        parents = [i for i, answer in enumerate(answers) for _ in answer]
+        yield from self._joined(batch, *self._rows(items, parents))
+
+    async def _gathered(self, *args: Any) -> list[Any]:
+        found = self._call(*args)
+        if inspect.isasyncgen(found):
+            return [item async for item in found]
+        return list(await found or ())
+
+
+def make_table_function(spec: TableFunctionSpec) -> TableFunctionOperator:
+    return AsyncTableFunctionOperator(spec) if spec.asynchronous else TableFunctionOperator(spec)
 
 
 def _padded(columns: list[Column], parents: np.ndarray, n: int) -> Expanded:
