@@ -84,7 +84,16 @@ def hunt(mutant: Mutant, seeds: int, first: int) -> tuple[int | None, str]:
 
 
 def _first_broken(mutant: Mutant, root: Path, seeds: int, first: int) -> tuple[int | None, str]:
-    command = [sys.executable, "-m", "tests.simulation", "--stop", "--seeds", str(seeds), "--from", str(first)]
+    command = [
+        sys.executable,
+        "-m",
+        "tests.simulation",
+        "--stop",
+        "--seeds",
+        str(seeds),
+        "--from",
+        str(first),
+    ]
     command += ["--workload", mutant.workload] if mutant.workload else []
     command += ["--faults", mutant.faults] if mutant.faults else []
     environment = {

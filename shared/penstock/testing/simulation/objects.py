@@ -119,7 +119,7 @@ class SimStore:
                 back(result)
 
         delay_s = chance.uniform(*faults.delay_s) / 2
-        if faults.slow and chance.random() < faults.slow:
+        if faults.slow and faults.only in key and chance.random() < faults.slow:
             delay_s += chance.uniform(*faults.slow_s)
         world.after(delay_s, at_server)
         return await answer
