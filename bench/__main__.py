@@ -1,5 +1,21 @@
-"""``python -m bench``: the Nexmark table. Others: bench.kernels, bench.latency, bench.python_functions."""
+"""``python -m bench [nexmark | linearity | json] …``; others: bench.kernels, bench.latency, bench.python_functions."""
 
-from bench.nexmark.run import main
+import sys
 
-raise SystemExit(main())
+
+def main(argv: list[str]) -> int:
+    if argv[:1] == ["linearity"]:
+        from bench import linearity
+
+        return linearity.main(argv[1:])
+    if argv[:1] == ["json"]:
+        from bench import json_input
+
+        return json_input.main(argv[1:])
+    from bench.nexmark import run
+
+    return run.main(argv[1:] if argv[:1] == ["nexmark"] else argv)
+
+
+if __name__ == "__main__":
+    raise SystemExit(main(sys.argv[1:]))
