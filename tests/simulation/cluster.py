@@ -11,6 +11,7 @@ from typing import Any
 import msgspec
 
 from penstock.bus import Subjects, request
+from penstock.config import RECOVERY_PATH
 from penstock.errors import PenstockError
 from penstock.jobgraph import JobGraph
 from penstock.messages.cluster import JobSpec, SubmitJob, SubmitReply
@@ -22,11 +23,11 @@ from penstock.testing.simulation import (
     SimClock,
     SimLeases,
     SimStore,
-    SimTransport,
     World,
 )
 from services.common.actor import Supervisor
 from services.common.main import Service, ServiceContext, serve
+from services.dispatcher.directory import JobDirectory
 from services.dispatcher.service import DispatcherService
 from services.jobmanager.service import JobManagerService
 from services.resourcemanager.service import ResourceManagerService
@@ -199,14 +200,18 @@ class Cluster:
 
 
 class Client:
-    """A user: a process that submits, asks and cancels over the bus."""
+    """A user: a process that submits, asks and stops over the bus."""
 
-    def __init__(self, cluster: Cluster, transport: SimTransport) -> None:
+    def __init__(self, cluster: Cluster, process: Process) -> None:
         self._cluster = cluster
-        self._transport = transport
+        self._transport = cluster.bus.transport(process)
+        self._directory = JobDirectory(self._transport, cluster.subjects, cluster.store_of(process))
 
-    async def submit(self, job_id: str, graph: JobGraph) -> None:
+    async def submit(self, job_id: str, graph: JobGraph, savepoint: str | None) -> None:
         """Until it is accepted; a repeat is the same job."""
+        if savepoint is not None:
+            config = {**graph.config, RECOVERY_PATH.key: savepoint}
+            graph = msgspec.structs.replace(graph, config=config)
         spec = JobSpec(job_id=job_id, job_graph=msgspec.to_builtins(graph))
         message = SubmitJob(command_id=f"submit-{job_id}", spec=spec)
         await self._ask("submit", message, SubmitReply)
@@ -221,6 +226,25 @@ class Client:
             return None
         answer = msgspec.json.decode(reply)
         return answer if "status" in answer else None
+
+    async def stop(self, job_id: str, trigger_id: str) -> bool:
+        """Ask for a stop with a savepoint; False when nobody took the order."""
+        try:
+            await self._directory.savepoint(job_id, "stop", None, trigger_id)
+        except PenstockError:
+            return False
+        return True
+
+    async def savepoint_of(self, job_id: str, trigger_id: str) -> str | None:
+        """Where the savepoint of that order lies, when there is one."""
+        while True:
+            try:
+                details = await self._directory.details(job_id)
+                break
+            except PenstockError:
+                await asyncio.sleep(0.5)
+        done = [c for c in details.checkpoints if c.trigger_id == trigger_id and c.status == "COMPLETED"]
+        return done[0].path if done else None
 
     async def _ask(self, verb: str, message: Any, reply_type: Any) -> Any:
         while True:

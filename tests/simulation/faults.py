@@ -194,6 +194,11 @@ def power_loss(fault: Fault) -> None:
     scenario.disk.power_fails()
 
 
+def rescale(fault: Fault) -> None:
+    """The user stops the job with a savepoint and resumes it at another parallelism."""
+    fault.scenario.rescaling_wanted += 1
+
+
 ACTIONS = {
     "kill": kill,
     "terminate": terminate,
@@ -209,6 +214,7 @@ ACTIONS = {
     "data-stalled": data_stalled,
     "outside": outside,
     "power-loss": power_loss,
+    "rescale": rescale,
 }
 
 

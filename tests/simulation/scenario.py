@@ -63,6 +63,8 @@ class Scenario:
         self.watch = Watch(self)
         self.hosts: Hosts
         self.over = False
+        #: grows with every order to rescale, 0 when it was taken
+        self.rescaling_wanted = 0
         self.faults_done = 0
 
     def start(self) -> None:
@@ -76,23 +78,53 @@ class Scenario:
         self.world.spawn("client", self._client)
 
     async def _client(self, process: Process) -> None:
-        graph = self.workload.graph(self.workload.parallelism)
-        client = Client(self.cluster, self.cluster.bus.transport(process))
-        try:
-            await client.submit(JOB, graph)
-        except PenstockError as err:
-            self.world.violated(f"the job was refused: {err}")
+        """Runs the job; when a rescaling is wanted, stops it with a savepoint and goes on
+        from there at another parallelism, as another job."""
+        client = Client(self.cluster, process)
+        job_id, parallelism, savepoint = JOB, self.workload.parallelism, None
         while True:
-            status = await client.status(JOB)
-            if status is not None and status["status"] in ("FINISHED", "FAILED", "CANCELED"):
+            graph = self.workload.graph(parallelism)
+            try:
+                await client.submit(job_id, graph, savepoint)
+            except PenstockError as err:
+                self.world.violated(f"the job was refused: {err}")
+            stop = await self._until_over(client, job_id)
+            savepoint = await self._stopped_with(client, job_id, stop)
+            if savepoint is None:
                 break
-            await asyncio.sleep(0.5)
+            job_id, parallelism = f"{JOB}-{len(self.watch.jobs) + 1}", self.chance.choice((1, 2, 3))
+            self.world.trace("client", "rescales", f"{job_id} at {parallelism} from {savepoint}")
         self.over = True
-        if status["status"] != "FINISHED":
-            self.world.violated(f"the job ended {status['status']}: {status['error']}")
         await self._all_is_tidy()
         self.cluster.closing = True
         self.world.stop()
+
+    async def _until_over(self, client: Client, job_id: str) -> str | None:
+        """The trigger of a stop that a master took meanwhile."""
+        taken = None
+        while True:
+            if self.rescaling_wanted and taken is None:
+                trigger = f"stop-{job_id}-{self.rescaling_wanted}"
+                if await client.stop(job_id, trigger):
+                    taken, self.rescaling_wanted = trigger, 0
+            status = await client.status(job_id)
+            if status is not None and status["status"] in ("FINISHED", "FAILED", "CANCELED"):
+                break
+            await asyncio.sleep(0.5)
+        if status["status"] != "FINISHED":
+            self.world.violated(f"the job ended {status['status']}: {status['error']}")
+        return taken
+
+    async def _stopped_with(self, client: Client, job_id: str, trigger_id: str | None) -> str | None:
+        """The savepoint that was the job's end. A job that failed behind its savepoint went
+        on, and may have come to its own end."""
+        completed = self.watch.jobs[job_id].completed
+        if trigger_id is None or not completed or completed[-1].kind != "stop":
+            return None
+        path = await client.savepoint_of(job_id, trigger_id)
+        if path is None:
+            self.world.violated(f"{job_id} was stopped with a savepoint of which its details say nothing")
+        return path
 
     async def _all_is_tidy(self) -> None:
         """No process of the job is left, no slot is held, nothing is listed as active."""
@@ -221,7 +253,7 @@ def _run(
             violation = str(err)
         world.close()
         del Outside.now
-    job = scenario.watch.jobs[JOB]
+    jobs = scenario.watch.jobs.values()
     outcome = Outcome(
         seed=seed,
         workload=workload_name,
@@ -230,9 +262,9 @@ def _run(
         virtual_s=world.now_s,
         rounds=world.events,
         faults_done=scenario.faults_done,
-        attempts=job.attempt,
-        epochs=len(job.leaders),
-        restored=sum(1 for r in job.restored if r.checkpoint_id),
+        attempts=sum(job.attempt for job in jobs),
+        epochs=sum(len(job.leaders) for job in jobs),
+        restored=sum(1 for job in jobs for r in job.restored if r.checkpoint_id),
         violation=violation,
         story=[line(entry) for entry in world.story],
     )
