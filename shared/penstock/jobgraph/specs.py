@@ -144,6 +144,14 @@ class WindowMaximumSpec(_Spec, frozen=True, kw_only=True, tag="window-maximum"):
     window: WindowSpec | None = None
 
 
+class LocalTimeSpec(_Spec, frozen=True, kw_only=True, tag="local-time"):
+    """Appends the TIMESTAMP that the clock of ``zone`` shows at the TIMESTAMP_LTZ ``time``, and
+    turns watermarks into that clock's."""
+
+    time: int
+    zone: str
+
+
 class WindowTableSpec(_Spec, frozen=True, kw_only=True, tag="window-table"):
     """A window table function that is not aggregated: each row once per window, with
     window_start, window_end, window_time appended."""
@@ -469,7 +477,7 @@ class SparkQuerySpec(_Spec, frozen=True, kw_only=True, tag="spark-query"):
 
 OperatorSpec = Union[
     SparkQuerySpec, EnumeratorSpec, SourceSpec, CollectionSourceSpec, SinkSpec, CalcSpec, AsyncCalcSpec, UnionSpec,
-    AssignWatermarksSpec, WindowMaximumSpec, WindowTableSpec, ExpandSpec, WindowAggregateSpec,
+    AssignWatermarksSpec, WindowMaximumSpec, LocalTimeSpec, WindowTableSpec, ExpandSpec, WindowAggregateSpec,
     GroupAggregateSpec, JoinSpec, WindowJoinSpec, TemporalJoinSpec, LookupJoinSpec,
     TopNSpec, DeduplicateSpec, OverSpec, OverFinalSpec, SortSpec, LimitSpec, TemporalSortSpec,
     MaterializeSpec, NormalizeSpec, SetOperationSpec, PythonSpec, RecordTimeSpec, TableFunctionSpec,

@@ -105,6 +105,8 @@ def describe(node: n.Node) -> str:
             return f"Project({_projections(node.expressions, node.schema, node.input.schema)})"
         case n.AssignWatermarks():
             return "AssignWatermarks"
+        case n.LocalTime():
+            return f"LocalTime({node.input.schema.names[node.time]}, {node.zone})"
         case n.WindowTable():
             return f"WindowTable({window_text(node.window, node.input.schema)})"
         case n.Expand():

@@ -90,6 +90,16 @@ class AssignWatermarks(_Node, frozen=True, kw_only=True, tag="watermark"):
     schema: Schema
 
 
+class LocalTime(_Node, frozen=True, kw_only=True, tag="local-time"):
+    """The input with the local TIMESTAMP of the TIMESTAMP_LTZ column ``time`` appended: the
+    event time from here on, watermarks included."""
+
+    input: Node
+    time: int
+    zone: str
+    schema: Schema
+
+
 class WindowTable(_Node, frozen=True, kw_only=True, tag="window-table"):
     """TABLE(TUMBLE/HOP/CUMULATE/SESSION(…)): window_start, window_end, window_time appended."""
 
@@ -284,7 +294,7 @@ class Sink(_Node, frozen=True, kw_only=True, tag="sink"):
 
 
 Node = Union[
-    Scan, Values, Filter, Project, AssignWatermarks, WindowTable, Expand, Aggregate, WindowAggregate,
+    Scan, Values, Filter, Project, AssignWatermarks, LocalTime, WindowTable, Expand, Aggregate, WindowAggregate,
     Join, TemporalJoin, Union_, SetOperation, Sort, Limit, TopN, Over, Correlate, AsyncCalc, Transform,
     SideOutput, Sink,
 ]  # fmt: skip

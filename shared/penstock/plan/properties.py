@@ -37,7 +37,8 @@ class WindowProperty:
 class Properties:
     """``lags``: column → µs such that value + lag > watermark holds for every row to come
     (rowtime: 0; window_start of a 10 s window: 10 s). ``rowtimes`` ⊆ lags: usable as a time
-    attribute. ``updating``: not append-only. ``unique``: sets of columns that are a key."""
+    attribute. ``updating``: not append-only. ``unique``: sets of columns that are a key.
+    ``timeline``: the time zone on whose clock watermarks are; empty = UTC."""
 
     bounded: bool = False
     lags: dict[int, int] = field(default_factory=dict)
@@ -46,6 +47,7 @@ class Properties:
     window: WindowProperty | None = None
     updating: bool = False
     unique: tuple[frozenset[int], ...] = ()
+    timeline: str = ""
 
     def moved(self, mapping: dict[int, int]) -> Properties:
         """Over another column layout: old index → new index."""
@@ -92,6 +94,13 @@ class Analysis:
                 if at is None:
                     return inner
                 return replace(inner, lags={at: 0}, rowtimes=frozenset({at}))
+            case n.LocalTime():
+                inner = self.of(node.input)
+                new = len(node.input.schema)
+                # Other times are on another clock than the watermarks now.
+                return replace(
+                    inner, lags={new: 0}, rowtimes=frozenset({new}), window=None, timeline=node.zone
+                )
             case n.Project():
                 return _project(node, self.of(node.input))
             case n.WindowTable():
@@ -162,6 +171,7 @@ class Analysis:
             proctimes=proctimes,
             window=window,
             unique=unique,
+            timeline=inner.timeline,
         )
 
     def _join(self, node: n.Join) -> Properties:
@@ -175,12 +185,19 @@ class Analysis:
             lags = dict(left.lags) if one_sided else {**left.lags, **shifted.lags}
             rowtimes = left.rowtimes if one_sided else left.rowtimes | shifted.rowtimes
             keeps = left.window if node.window else None
-            return Properties(bounded=bounded, lags=lags, rowtimes=rowtimes, window=keeps, unique=unique)
+            return Properties(
+                bounded=bounded, lags=lags, rowtimes=rowtimes, window=keeps, unique=unique, timeline=left.timeline
+            )
         updating = left.updating or right.updating or node.kind not in ("inner", "semi")
         return Properties(bounded=bounded, updating=updating, unique=unique)
 
     def _union(self, node: n.Union_) -> Properties:
         inputs = [self.of(i) for i in node.inputs]
+        if len({p.timeline for p in inputs}) > 1:
+            # Watermarks of different clocks: their lowest says nothing of either.
+            return Properties(
+                bounded=all(p.bounded for p in inputs), updating=any(p.updating for p in inputs)
+            )
         lags = {i: max(p.lags[i] for p in inputs) for i in inputs[0].lags if all(i in p.lags for p in inputs)}
         return Properties(
             bounded=all(p.bounded for p in inputs),
@@ -189,6 +206,7 @@ class Analysis:
             proctimes=frozenset.intersection(*(p.proctimes for p in inputs)),
             window=inputs[0].window if all(p.window == inputs[0].window for p in inputs) else None,
             updating=any(p.updating for p in inputs),
+            timeline=inputs[0].timeline,
         )
 
     def _top_n(self, node: n.TopN) -> Properties:
@@ -299,6 +317,7 @@ def _window_table(node: n.WindowTable, inner: Properties) -> Properties:
         proctimes=proctimes,
         window=window,
         updating=inner.updating,
+        timeline=inner.timeline,
     )
 
 

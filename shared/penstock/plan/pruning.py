@@ -83,6 +83,8 @@ def _demands(node: n.Node, need: set[int]) -> list[tuple[n.Node, set[int]]]:
             if node.timestamp_function is not None:
                 extra |= set(range(len(node.input.schema)))
             return [(node.input, need | extra)]
+        case n.LocalTime():
+            return [(node.input, {c for c in need if c < len(node.input.schema)} | {node.time})]
         case n.WindowTable():
             width = len(node.input.schema)
             time = {node.window.time} if node.window.time is not None else set()
@@ -210,6 +212,9 @@ class _Pruner:
                     expr=shift_refs(mark.expr, m) if mark.expr is not None else None,
                 )
                 return replace(node, input=child, watermark=mark, schema=_like(child, node, m)), m
+            case n.LocalTime():
+                child, m = self.run(node.input)
+                return self._appending(node, child, m, time=m[node.time])
             case n.WindowTable():
                 child, m = self.run(node.input)
                 return self._appending(

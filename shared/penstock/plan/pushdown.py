@@ -46,7 +46,7 @@ class PushDown:
                 return replace(node, inputs=tuple(self.push(i, list(parts)) for i in node.inputs))
             case n.WindowTable() if node.window.kind != "session":
                 return self._below(node, parts, len(node.input.schema))
-            case n.Correlate():
+            case n.Correlate() | n.LocalTime():
                 return self._below(node, parts, len(node.input.schema))
             case n.Aggregate() if node.keys:
                 return self._keys_only(node, parts)
@@ -70,7 +70,7 @@ class PushDown:
         )
         return filtered(replace(node, input=inner), stay)
 
-    def _below(self, node: n.WindowTable | n.Correlate, parts: list[Expr], width: int) -> n.Node:
+    def _below(self, node: n.WindowTable | n.Correlate | n.LocalTime, parts: list[Expr], width: int) -> n.Node:
         down = [p for p in parts if all(i < width for i in input_refs(p)) and is_deterministic(p)]
         stay = [p for p in parts if p not in down]
         inner = self.push(node.input, down) if down else self.run(node.input)

@@ -203,7 +203,7 @@ def recognise_join(node: n.Node, analysis: Analysis) -> n.Node:
     if not isinstance(node, n.Join) or node.interval is not None or node.window is not None:
         return node
     left, right = analysis.of(node.left), analysis.of(node.right)
-    if left.updating or right.updating:
+    if left.updating or right.updating or left.timeline != right.timeline:
         return node
     return _window_join(node, analysis) or _interval_join(node, analysis) or node
 

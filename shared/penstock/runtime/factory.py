@@ -24,6 +24,7 @@ _FACTORIES: dict[str, str] = {
     "UnionSpec": _OPERATORS + "calc:UnionOperator",
     "ExpandSpec": _OPERATORS + "calc:ExpandOperator",
     "WindowMaximumSpec": _OPERATORS + "window_maximum:WindowMaximumOperator",
+    "LocalTimeSpec": _OPERATORS + "local_time:LocalTimeOperator",
     "WindowTableSpec": _OPERATORS + "window_table:WindowTableOperator",
     "WindowAggregateSpec": _OPERATORS + "window_aggregate:WindowAggregateOperator",
     "GroupAggregateSpec": _OPERATORS + "group_aggregate:GroupAggregateOperator",

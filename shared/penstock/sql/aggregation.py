@@ -18,7 +18,7 @@ from penstock.plan.rewriting import plain, position
 from penstock.sql.expressions import ExpressionBinder, column_parts, function_name
 from penstock.sql.scope import Relation, unique_schema
 from penstock.sql.syntax import JsonCall
-from penstock.sql.windows import GroupWindow, group_window, window_types
+from penstock.sql.windows import GroupWindow, as_instant, group_window, in_local_time, window_types
 from penstock.types import logical as t
 
 if TYPE_CHECKING:
@@ -282,6 +282,8 @@ class Aggregation:
     # -- building ---------------------------------------------------------------------------
 
     def _build(self) -> n.Node:
+        if self.window is not None and self.window.zone is not None:
+            self.relation = in_local_time(self.relation, self.window.time, self.window.zone)
         columns = _Columns(self.ctx, self.relation)
         window = self.ctx.analysis.of(self.relation.node).window
         grouped = {e.index for e in self.key_exprs if isinstance(e, InputRef)}
@@ -428,7 +430,9 @@ class Aggregation:
         if self.window is not None:
             side = self.window.column_of(self.ctx, node, self.binder)
             if side is not None:
-                return self.window_columns[side]
+                made = self.window_columns[side]
+                local = side == "time" and self.window.zone is not None
+                return as_instant(self.ctx, made) if local else made
         if isinstance(node, (exp.Literal, exp.Window, exp.Star)):
             return None
         if next(aggregate_nodes(self.ctx, node), None) is None and node.find(exp.Window, exp.Select) is None:

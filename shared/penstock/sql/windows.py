@@ -9,6 +9,8 @@ import msgspec
 from sqlglot import exp
 
 from penstock.functions.expr import Expr, InputRef, Literal
+from penstock.functions.registry import make_call
+from penstock.functions.zones import is_utc
 from penstock.jobgraph.specs import WindowSpec
 from penstock.plan import nodes as n
 from penstock.sql.expressions import ExpressionBinder, function_name
@@ -61,6 +63,12 @@ def bind_window_table(ctx: QueryBinder, node: TableFunction) -> Relation:
     durations = _named_durations(ctx, node, name, named, positional)
     spec = make_window(ctx, node, name, time, relation, durations)
     keys = _partition(ctx, relation, table)
+    zone = local_zone(ctx, relation, time)
+    fields = [
+        (f.name, relation.ref(c)) for f, c in zip(relation.node.schema.fields, relation.columns, strict=True)
+    ]
+    if zone is not None:
+        relation = in_local_time(relation, time, zone)
     if keys and name != "SESSION":
         raise ctx.source.error(
             f"{name} takes no PARTITION BY", table, expected="PARTITION BY with SESSION only"
@@ -74,7 +82,34 @@ def bind_window_table(ctx: QueryBinder, node: TableFunction) -> Relation:
         ]
     )
     schema = t.Schema(schema.fields, schema.names[-1])
-    return Relation.of(n.WindowTable(input=relation.node, window=spec, keys=keys, schema=schema))
+    made = Relation.of(n.WindowTable(input=relation.node, window=spec, keys=keys, schema=schema))
+    if zone is None:
+        return made
+    first = len(relation.node.schema)
+    start, end, at = (InputRef(first + i, schema.types[first + i]) for i in range(3))
+    sides = [("window_start", start), ("window_end", end), ("window_time", as_instant(ctx, at))]
+    return ctx.project(made, [*fields, *sides])
+
+
+def local_zone(ctx: QueryBinder, relation: Relation, time: int) -> str | None:
+    """The session's zone, where a window over this time column is one of its clock's."""
+    if time in ctx.analysis.of(relation.node).proctimes or is_utc(ctx.zone):
+        return None
+    return ctx.zone if isinstance(relation.node.schema.types[time], t.TimestampLtzType) else None
+
+
+def in_local_time(relation: Relation, time: int, zone: str) -> Relation:
+    """The relation with the local time of column ``time`` as a hidden last column."""
+    fields = relation.node.schema.fields
+    nullable = fields[time].type.nullable
+    schema = unique_schema([*((f.name, f.type) for f in fields), ("$local", t.TimestampType(3, nullable))])
+    schema = t.Schema(schema.fields, schema.names[-1])
+    return relation.over(n.LocalTime(input=relation.node, time=time, zone=zone, schema=schema))
+
+
+def as_instant(ctx: QueryBinder, local: Expr) -> Expr:
+    """A local window_time as the TIMESTAMP_LTZ that it is to the user."""
+    return make_call("CAST", [local], type=t.TimestampLtzType(3, nullable=False), zone=ctx.zone)
 
 
 def _arguments(node: TableFunction) -> tuple[dict[str, exp.Expression], list[exp.Expression]]:
@@ -185,10 +220,11 @@ def make_window(
     known = ctx.analysis.of(relation.node)
     processing = time in known.proctimes
     ltz = isinstance(relation.node.schema.types[time], t.TimestampLtzType)
-    if (ltz or processing) and ctx.zone.upper() not in ("UTC", "Z", "GMT", "ETC/UTC"):
+    if processing and not is_utc(ctx.zone):
         raise ctx.source.unsupported(
-            f"windows over TIMESTAMP_LTZ or processing time in time zone {ctx.zone}",
+            f"windows over processing time in time zone {ctx.zone}",
             node,
+            expected="an event-time column, or the time zone UTC",
             remedy="SET 'table.local-time-zone' = 'UTC'",
         )
     values = [duration_us(ctx, d) for d in durations]
@@ -198,7 +234,9 @@ def make_window(
         if value % 1000:
             raise ctx.source.error("a window's size is a whole number of milliseconds", duration)
     at = None if processing else time
-    ltz = ltz and not processing
+    if local_zone(ctx, relation, time) is not None:
+        at = len(relation.node.schema)  # of ``in_local_time``
+    ltz = ltz and not processing and at == time
     match name:
         case "TUMBLE":
             offset = values[1] if len(values) > 1 else 0
@@ -226,6 +264,8 @@ class GroupWindow:
     spec: WindowSpec
     time: int
     durations: tuple[int, ...]
+    #: Of a window on a local clock.
+    zone: str | None = None
 
     def column_of(self, ctx: QueryBinder, node: exp.Expression, binder: ExpressionBinder) -> str | None:
         """start, end or time when ``node`` is TUMBLE_START(same arguments) and the like."""
@@ -269,7 +309,8 @@ def group_window(ctx: QueryBinder, node: exp.Expression, relation: Relation) -> 
     check_time_attribute(ctx, relation, bound.index, field, node.expressions[0])
     durations = list(node.expressions[1:])
     spec = make_window(ctx, node, name, bound.index, relation, durations)
-    return GroupWindow(name, spec, bound.index, tuple(duration_us(ctx, d) for d in durations))
+    zone = local_zone(ctx, relation, bound.index)
+    return GroupWindow(name, spec, bound.index, tuple(duration_us(ctx, d) for d in durations), zone)
 
 
 def with_time(spec: WindowSpec, time: int | None) -> WindowSpec:

@@ -134,6 +134,13 @@ def temporal_join(tr: Translator, node: n.TemporalJoin) -> PlannedOperator:
             remedy="filter and aggregate after the join",
         )
     known = tr.analysis.of(node.right)
+    if tr.analysis.of(node.left).timeline != known.timeline:
+        raise UnsupportedError(
+            "a temporal join of event times on different clocks",
+            expected="both sides before, or both behind windows over TIMESTAMP_LTZ in one time zone",
+            got=f"{tr.analysis.of(node.left).timeline or 'UTC'} and {known.timeline or 'UTC'}",
+            remedy="SET 'table.local-time-zone' = 'UTC', or join before the windows",
+        )
     if not node.versions and not any(key <= set(node.right_keys) for key in known.unique):
         names = node.right.schema.names
         raise UnsupportedError(

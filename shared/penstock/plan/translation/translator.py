@@ -149,6 +149,11 @@ class Translator:
                     watermark=node.watermark, timestamp_function=node.timestamp_function
                 )
                 return self.add(node, "watermark", "AssignWatermarks", spec, [self.visit(node.input)])
+            case n.LocalTime():
+                spec = s.LocalTimeSpec(time=node.time, zone=node.zone)
+                inp = self.visit(node.input)
+                name = f"LocalTime({node.zone})"
+                return self.add(node, "local-time", name, spec, [inp], hashed=inp.source.hashed)
             case n.WindowTable():
                 return aggregates.window_table(self, node)
             case n.Expand():
