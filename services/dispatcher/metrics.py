@@ -26,6 +26,8 @@ _TASK = {
     "numBytesOut": ("bytes_out", "Bytes written since the task started."),
     "numRecordsInPerSecond": ("records_in_per_second", "Records read a second."),
     "numRecordsOutPerSecond": ("records_out_per_second", "Records written a second."),
+    "restoreBytes": ("restore_bytes", "Bytes of snapshots that the task is restored from."),
+    "restoredBytes": ("restored_bytes", "Of those, bytes read so far."),
 }
 _JOB_LABELS = ("job_id", "job_name")
 _TASK_LABELS = (*_JOB_LABELS, "task_id", "task_name", "subtask_index", "tm_id")

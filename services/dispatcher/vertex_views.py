@@ -151,6 +151,8 @@ _TASK_METRICS = {
     "busyTimeMsPerSecond": "busy_ms_per_second",
     "idleTimeMsPerSecond": "idle_ms_per_second",
     "backPressuredTimeMsPerSecond": "back_pressured_ms_per_second",
+    "restoreBytes": "restore_bytes",
+    "restoredBytes": "restored_bytes",
 }
 
 

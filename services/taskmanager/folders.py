@@ -3,6 +3,7 @@
 ::
 
     slots/<allocation>-<n>/     private folder of slot process n, removed at its end
+    local-state/<job>/…         copies of snapshots (state.backend.local-recovery), for restarts here
     log/<allocation>-<n>.log    its stdout and stderr
     data.sock                   the data port's Unix socket
     lock                        held while the process lives
@@ -18,6 +19,7 @@ import tempfile
 from pathlib import Path
 
 from penstock.errors import ExternalError
+from penstock.messages.slot import LOCAL_STATE
 
 #: Longest path that a Unix socket's address holds, with some room.
 _MAX_SOCKET_PATH = 100
@@ -78,7 +80,8 @@ class Folders:
 
     def remove(self) -> None:
         """At the end: all but the logs, and those too when the folder is a temporary one."""
-        shutil.rmtree(self.path / "slots", ignore_errors=True)
+        for name in ("slots", LOCAL_STATE):
+            shutil.rmtree(self.path / name, ignore_errors=True)
         (self.path / "lock").unlink(missing_ok=True)
         self._lock.close()
         for folder in (self._socket_folder, self._temporary):
@@ -93,6 +96,7 @@ def _sweep(lock: Path) -> None:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             return  # it lives (or it is this one)
-        shutil.rmtree(lock.parent / "slots", ignore_errors=True)
+        for name in ("slots", LOCAL_STATE):
+            shutil.rmtree(lock.parent / name, ignore_errors=True)
         (lock.parent / "data.sock").unlink(missing_ok=True)
         lock.unlink(missing_ok=True)

@@ -300,6 +300,12 @@ LEVELDB_CACHE_ENTRIES = _option(
     _parse_int,
     "Live values of keyed state that one operator keeps in memory.",
 )
+LOCAL_RECOVERY = _option(
+    "state.backend.local-recovery",
+    False,
+    _parse_bool,
+    "Task managers keep copies of the last snapshots on their disk (io.tmp.dirs) and restore from them.",
+)
 RECOVERY_PATH = _option(
     "execution.state-recovery.path", "", _str, "A savepoint or checkpoint that a new job starts from."
 )

@@ -4,6 +4,7 @@ of it at another parallelism, after aborted checkpoints, and of a damaged link."
 from __future__ import annotations
 
 import asyncio
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -212,3 +213,71 @@ async def test_a_cut_under_load_is_the_state_at_the_barrier(
         assert behind > 2 * SPLITS * 2_500  # it went on meanwhile
     async with JobHarness(graph, restore=last, store=job.store) as again:
         assert sorted((await again.wait()).rows) == expected()
+
+
+def copies_in(folder: Path) -> list[Path]:
+    return sorted(folder.rglob("*~*"))
+
+
+class TestLocalRecovery:
+    """Copies of the last confirmed snapshots on the task manager's disk."""
+
+    CONFIG = {"state.backend.local-recovery": "true"}
+
+    async def run(
+        self, source: MemoryTable, graph: JobGraph, folder: Path
+    ) -> tuple[Checkpoint, Any, set[str]]:
+        """(the last checkpoint, the store, names of the copies)."""
+        source.release(0)
+        async with JobHarness(graph, config=self.CONFIG, local_state_dir=folder) as job:
+            for rows in (3_000, 3_100, 3_200):
+                await read_to(job, source, rows)
+                last = await job.checkpoint()
+            keys = {key for h in of_sums(job, last) for key in h.keys}
+        source.release()
+        copies = {path.name for path in copies_in(folder)}
+        assert {key.replace("/", "~") for key in keys} <= copies
+        return last, job.store, keys
+
+    async def test_a_restart_reads_them_and_not_the_store(
+        self, source: MemoryTable, graph: JobGraph, tmp_path: Path
+    ) -> None:
+        last, store, keys = await self.run(source, graph, tmp_path)
+        await store.delete(sorted(keys))
+        async with JobHarness(
+            graph, restore=last, store=store, config=self.CONFIG, local_state_dir=tmp_path
+        ) as job:
+            result = await job.wait()
+        assert sorted(result.rows) == expected()
+        restored = [m for m in result.metrics.values() if m.restored_local_bytes]
+        assert len(restored) >= 2
+        assert all(m.restored_bytes >= m.restore_bytes > 0 for m in restored)
+
+    @pytest.mark.parametrize("damage", ["footer", "block"])
+    async def test_a_damaged_copy_gives_way_to_the_store(
+        self, source: MemoryTable, graph: JobGraph, tmp_path: Path, damage: str, caplog: Any
+    ) -> None:
+        last, store, _ = await self.run(source, graph, tmp_path)
+        for path in copies_in(tmp_path):
+            data = bytearray(path.read_bytes())
+            data[-40 if damage == "footer" else 60] ^= 1
+            path.write_bytes(data)
+        async with JobHarness(
+            graph, restore=last, store=store, config=self.CONFIG, local_state_dir=tmp_path
+        ) as job:
+            assert sorted((await job.wait()).rows) == expected()
+        assert "is damaged, reading the store" in caplog.text
+
+    async def test_copies_that_nobody_will_ask_for_are_removed(
+        self, source: MemoryTable, graph: JobGraph, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(checkpoints, "MAX_DELTAS", 1)
+        source.release(0)
+        async with JobHarness(graph, config=self.CONFIG, local_state_dir=tmp_path) as job:
+            for rows in range(1_000, 1_600, 100):
+                await read_to(job, source, rows)
+                last = await job.checkpoint()
+            found = {path.name for path in copies_in(tmp_path) if path.parent.name.startswith("v2-")}
+        kept = {key.replace("/", "~") for h in of_sums(job, last) for key in h.keys}
+        assert kept <= found
+        assert len(found) <= 2 * 3  # a subtask's last chain of two, and the one before it

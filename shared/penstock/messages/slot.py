@@ -75,6 +75,10 @@ class CheckpointMetrics(msgspec.Struct, frozen=True, kw_only=True):
 # MessagePack, one message a packet, over a SOCK_SEQPACKET socketpair.
 
 
+#: Beside the slots' folders: copies of snapshots, which outlive the slots.
+LOCAL_STATE = "local-state"
+
+
 class ForkSlot(_Msg, frozen=True, kw_only=True, tag="fork-slot"):
     """Fork a slot process. Two file descriptors come along by SCM_RIGHTS: the slot's
     control channel (SOCK_STREAM: 4-byte big-endian length + MessagePack) and its fd
@@ -316,6 +320,11 @@ class TaskMetrics(msgspec.Struct, frozen=True, kw_only=True):
     operators: tuple[OperatorMetrics, ...] = ()
     #: Split or channel that holds the watermark back, in words.
     watermark_holder: str | None = None
+    #: Of the snapshots it is restored from: bytes to read, read, and of those from copies
+    #: on the local disk.
+    restore_bytes: int = 0
+    restored_bytes: int = 0
+    restored_local_bytes: int = 0
 
 
 class TaskMetricsReport(_Msg, frozen=True, kw_only=True, tag="metrics"):

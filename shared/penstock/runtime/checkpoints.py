@@ -17,12 +17,13 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from penstock.config import INCREMENTAL
+from penstock.config import INCREMENTAL, LOCAL_RECOVERY
 from penstock.errors import InternalError
 from penstock.messages.slot import StateHandle, StateLink
 from penstock.runtime.kernels.hashing import key_group_range
 from penstock.runtime.operator import MIN_WATERMARK, OperatorSnapshot, PendingBlock, RestoredState
-from penstock.runtime.state.restoring import SnapshotSet
+from penstock.runtime.state.local_copies import LocalCopies
+from penstock.runtime.state.restoring import SnapshotSet, Source
 from penstock.runtime.state.snapshot import write_snapshot
 
 if TYPE_CHECKING:
@@ -30,7 +31,6 @@ if TYPE_CHECKING:
 
     from penstock.jobgraph import JobVertex
     from penstock.messages.slot import TaskDescriptor
-    from penstock.ports import Store
     from penstock.runtime.environment import Environment
     from penstock.runtime.state.epochs import Epochs
 
@@ -89,6 +89,9 @@ class SnapshotWriter:
         self._written: dict[int, StateHandle] = {}
         self._confirmed_epoch = 0
         self._confirmed: StateHandle | None = None
+        self._copies = local_copies(environment)
+        #: What it was restored from; its copies stay until something newer is confirmed.
+        self._restored_keys = frozenset(key for handle in descriptor.restore for key in handle.keys)
 
     def begin(self, checkpoint_id: int, kind: str) -> None:
         """The next cuts are for this checkpoint. Savepoints (any ``kind`` but a plain
@@ -108,6 +111,7 @@ class SnapshotWriter:
         self._confirmed, self._confirmed_epoch = handle, self._begun[checkpoint_id].epoch
         self._begun = {n: begun for n, begun in self._begun.items() if n > checkpoint_id}
         self._written = {n: handle for n, handle in self._written.items() if n > checkpoint_id}
+        self._restored_keys = frozenset()
 
     async def write(
         self, checkpoint_id: int, snapshots: dict[str, OperatorSnapshot], *, final: bool = False
@@ -157,8 +161,27 @@ class SnapshotWriter:
             )
         name = f"{vertex.id}-{self._descriptor.subtask_index}-{env.job_attempt}"
         key = f"jobs/{env.job_id}/checkpoints/{folder}/{name}"
-        await env.store.put(key, data)
+        await asyncio.gather(env.store.put(key, data), self._keep_copy(key, data))
         return key
+
+    async def _keep_copy(self, key: str, data: bytes) -> None:
+        """On the local disk, in the place of copies that no restore will ask for."""
+        copies = self._copies
+        if copies is None:
+            return
+        handles = [*self._written.values(), *([self._confirmed] if self._confirmed else [])]
+        keys = self._restored_keys.union({key}, *(handle.keys for handle in handles))
+
+        def keep() -> None:
+            copies.save(key, data)
+            copies.keep_only(keys, self._subtask)
+            copies.sweep()
+
+        await self._environment.helper.run(keep)
+
+    @property
+    def _subtask(self) -> str:
+        return f"{self._vertex.id}-{self._descriptor.subtask_index}"
 
     def _meta(self) -> dict[str, Any]:
         env, vertex, task = self._environment, self._vertex, self._descriptor
@@ -219,16 +242,25 @@ async def _copy(snapshots: Mapping[str, OperatorSnapshot], time_s: Callable[[], 
         raise
 
 
+def local_copies(environment: Environment) -> LocalCopies | None:
+    """Where a slot of a task manager keeps copies of snapshots; None when it does not."""
+    folder = environment.local_state_dir
+    if folder is None or not LOCAL_RECOVERY.read(environment.config):
+        return None
+    return LocalCopies(folder, environment.job_id, environment.log)
+
+
 async def restore_vertex(
-    descriptor: TaskDescriptor, vertex: JobVertex, store: Store | None
+    descriptor: TaskDescriptor, vertex: JobVertex, source: Source
 ) -> RestoredVertex | None:
     """The subtask's share of its vertex's checkpoint, or None when it starts fresh."""
     if not descriptor.restore:
         return None
     index, parallelism = descriptor.subtask_index, vertex.parallelism
-    found = await SnapshotSet.open(descriptor.restore, store)
+    found = await SnapshotSet.open(descriptor.restore, source)
     out = RestoredVertex(found.checkpoint_id)
     groups = key_group_range(index, parallelism, vertex.max_parallelism)
+    source.total_bytes = source.read_bytes + found.bytes_of(groups)
     for node in vertex.operators:
         state = await found.restore(node.uid, key_groups=groups, subtask_index=index, parallelism=parallelism)
         if state is not None:

@@ -70,6 +70,8 @@ class Environment:
     #: A clock that never goes back, for how long things take.
     time_s: Callable[[], float] = time.perf_counter
     credits: CreditPool = field(default_factory=CreditPool)
+    #: Of the task manager: outlives the slot, for copies of snapshots.
+    local_state_dir: Path | None = None
     #: ``log(level, text)``: for the task manager's log.
     log: Callable[[str, str], None] = _log
 

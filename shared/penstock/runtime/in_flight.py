@@ -32,7 +32,7 @@ from penstock.runtime.network.frames import without_placeholder
 from penstock.runtime.operator import MIN_WATERMARK
 from penstock.runtime.outputs import element_bytes
 from penstock.runtime.recording import ChannelContent
-from penstock.runtime.state.restoring import SnapshotSet
+from penstock.runtime.state.restoring import SnapshotSet, Source
 from penstock.types.batch import KIND_FIELD, TIME_FIELD, Batch, physical_arrow_schema
 
 if TYPE_CHECKING:
@@ -160,7 +160,7 @@ async def restore_in_flight(
     handles = wanted_handles(descriptor.restore, vertex, descriptor.subtask_index)
     if not handles:
         return None
-    found = await SnapshotSet.open(handles, store)
+    found = await SnapshotSet.open(handles, Source(store))
     # As the only subtask of one: what is whose, the items themselves tell.
     state = await found.restore(IN_FLIGHT_UID, key_groups=(0, -1), subtask_index=0, parallelism=1)
     items = state.lists.get(IN_FLIGHT_ITEMS, []) if state is not None else []

@@ -25,6 +25,7 @@ import msgspec
 from penstock.config import NETWORK_MEMORY
 from penstock.errors import FencedError, InternalError, PenstockError
 from penstock.messages.slot import (
+    LOCAL_STATE,
     CancelTasks,
     CheckpointAborted,
     CheckpointAcknowledged,
@@ -220,6 +221,8 @@ class Slot:
             job_attempt=deploy.job_attempt,
             config=config,
             local_dir=self._local_dir,
+            # <task manager>/slots/<slot> → <task manager>/local-state
+            local_state_dir=self._local_dir.parent.parent / LOCAL_STATE,
             store=store,
             function=await load_functions(deploy.job_graph, store, self._local_dir),
             credits=CreditPool(NETWORK_MEMORY.read(config)),

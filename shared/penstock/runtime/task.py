@@ -25,7 +25,7 @@ from penstock.errors import InternalError
 from penstock.messages.states import ExecutionState
 from penstock.runtime.budget import STEP_S, RowBudget, least_rows, most_rows
 from penstock.runtime.chain import Chain, ChainNode, blamed
-from penstock.runtime.checkpoints import restore_vertex
+from penstock.runtime.checkpoints import local_copies, restore_vertex
 from penstock.runtime.contexts import OperatorContexts
 from penstock.runtime.drivers import AsyncOperator
 from penstock.runtime.failures import error_info
@@ -39,6 +39,7 @@ from penstock.runtime.gates import (
     InputGates,
 )
 from penstock.runtime.in_flight import GateEdge, Replay, restore_in_flight
+from penstock.runtime.state.restoring import Source
 from penstock.runtime.task_checkpoints import TaskCheckpoints
 from penstock.runtime.task_sinks import TaskSinks
 from penstock.runtime.task_sources import TaskSources, timed
@@ -81,6 +82,8 @@ class Task:
         self.outputs = outputs
         #: Rows that were in flight at the checkpoint, before any input.
         self.replay: Replay | None = None
+        #: How far reading the checkpoint is.
+        self.restoring = Source(environment.store)
         self.clock = TaskClock(environment.time_s)
         self.records_in = 0
         self._environment = environment
@@ -122,7 +125,9 @@ class Task:
 
     async def _start(self) -> None:
         try:
-            restored = await restore_vertex(self.descriptor, self.vertex, self._environment.store)
+            env = self._environment
+            self.restoring = Source(env.store, local_copies(env), env.helper.run, env.log)
+            restored = await restore_vertex(self.descriptor, self.vertex, self.restoring)
             self.replay = await restore_in_flight(
                 self.descriptor, self.vertex, self.gate_edges, self._environment.store
             )

@@ -80,6 +80,9 @@ def collect_metrics(task: Task) -> TaskMetrics:
         output_watermark=_shown(min(outputs)) if outputs else None,
         operators=tuple(operators),
         watermark_holder=task.watermark_holder(),
+        restore_bytes=task.restoring.total_bytes,
+        restored_bytes=task.restoring.read_bytes,
+        restored_local_bytes=task.restoring.local_bytes,
     )
 
 

@@ -151,6 +151,7 @@ class JobHarness:
         checkpoint_interval_s: float | None = None,
         credit_pool_bytes: int = CreditPool().total,
         clock: ManualClock | None = None,
+        local_state_dir: Path | None = None,
     ) -> None:
         self.graph = graph if parallelism is None else with_parallelism(graph, parallelism)
         self.store: Store = store or MemoryStore()
@@ -161,6 +162,7 @@ class JobHarness:
         self.checkpoints: list[Checkpoint] = []
         self.pool_bytes = credit_pool_bytes
         self.clock = clock
+        self._local_state_dir = local_state_dir
         self._config = {**self.graph.config, **(config or {})}
         self._interval_s = checkpoint_interval_s
         self._final: dict[str, StateHandle] = {}
@@ -189,6 +191,7 @@ class JobHarness:
             job_attempt=self.attempt,
             config=self._config,
             local_dir=folder,
+            local_state_dir=self._local_state_dir,
             store=self.store,
             function=await load_functions(self.graph, self.store, folder),
             credits=CreditPool(self.pool_bytes),

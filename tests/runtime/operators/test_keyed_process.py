@@ -14,7 +14,7 @@ from penstock.jobgraph.specs import KeyedProcessSpec, WatermarkSpec
 from penstock.runtime.operators.keyed_process import KeyedProcessOperator
 from penstock.runtime.operators.output_tag import OutputTag
 from penstock.runtime.state.descriptors import MapStateDescriptor, ValueStateDescriptor
-from penstock.runtime.state.restoring import SnapshotChain
+from penstock.runtime.state.restoring import SnapshotChain, Source
 from penstock.testing.graphs import GraphBuilder
 from penstock.testing.harness import JobHarness, run_graph
 from penstock.testing.operator_harness import Subtask
@@ -298,7 +298,7 @@ def test_in_a_job(backend: str, parallelism: int) -> None:
 async def keyed_rows(checkpoint: Any, store: Any) -> int:
     """Rows of keyed state in a checkpoint: the restore is one from the middle."""
     handles = [h for vertex in checkpoint.handles.values() for h in vertex]
-    readers = [(await SnapshotChain.open(h, store)).newest for h in handles]
+    readers = [(await SnapshotChain.open(h, Source(store))).newest for h in handles]
     states = [s for r in readers for op in r.footer.operators for s in op.states if s.kind == "keyed"]
     return sum(block.rows for state in states for block in state.blocks)
 

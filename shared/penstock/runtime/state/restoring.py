@@ -8,6 +8,7 @@ by key, the rows of a key in the newest object that knows the key.
 from __future__ import annotations
 
 import asyncio
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -17,16 +18,84 @@ from penstock.errors import InternalError, SnapshotError
 from penstock.runtime.kernels.keyed_state import SLOT_COLUMN
 from penstock.runtime.operator import RestoredState
 from penstock.runtime.state.blocks import without_keys, without_removed
-from penstock.runtime.state.snapshot import SnapshotReader, StateInfo, corrupt
+from penstock.runtime.state.snapshot import (
+    BlockInfo,
+    SnapshotReader,
+    StateInfo,
+    corrupt,
+    rows_in_range,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
+    from pathlib import Path
 
     from penstock.messages.slot import StateHandle, StateLink
     from penstock.ports import Store
+    from penstock.runtime.state.local_copies import LocalCopies
+    from penstock.runtime.state.snapshot import Read, Run
 
-#: Objects read at the same time by one subtask.
+#: Reads at the same time by one subtask.
 PARALLEL_READS = 8
+
+
+@dataclass(slots=True)
+class Source:
+    """Where snapshot objects are read: the store, and copies on the local disk where they
+    are; and how far it is. ``run``: decodes blocks, in the helper thread."""
+
+    store: Store | None
+    copies: LocalCopies | None = None
+    run: Run | None = None
+    log: Callable[[str, str], None] | None = None
+    #: Bytes that are to be read (as far as is known), that were, and of those locally.
+    total_bytes: int = 0
+    read_bytes: int = 0
+    local_bytes: int = 0
+    _limit: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(PARALLEL_READS))
+
+    def remote(self, key: str, missing: str) -> Read:
+        store = self.store
+
+        async def read(start: int, length: int) -> bytes:
+            assert store is not None
+            async with self._limit:
+                try:
+                    data = await store.get_range(key, start, length)
+                except KeyError:
+                    raise SnapshotError(
+                        "a snapshot object is missing",
+                        expected=missing,
+                        got="no such object",
+                        where=f"snapshot object {key}",
+                        remedy="restore from an earlier checkpoint or savepoint",
+                    ) from None
+            self.read_bytes += len(data)
+            return data
+
+        return read
+
+    def local(self, path: Path) -> Read:
+        copies = self.copies
+
+        async def read(start: int, length: int) -> bytes:
+            assert copies is not None
+            async with self._limit:
+                if self.run is None:
+                    data = copies.read(path, start, length)
+                else:
+                    data = await self.run(lambda: copies.read(path, start, length))
+            self.read_bytes += len(data)
+            self.local_bytes += len(data)
+            return data
+
+        return read
+
+    def damaged(self, path: Path, key: str, err: Exception) -> None:
+        """A local copy proved to be none: say so, and be rid of it."""
+        path.unlink(missing_ok=True)
+        if self.log is not None:
+            self.log("warning", f"the local copy of snapshot {key} is damaged, reading the store: {err}")
 
 
 class SnapshotChain:
@@ -40,10 +109,10 @@ class SnapshotChain:
         return self.readers[0]
 
     @classmethod
-    async def open(cls, handle: StateHandle, store: Store | None) -> SnapshotChain:
+    async def open(cls, handle: StateHandle, source: Source) -> SnapshotChain:
         """SnapshotError naming the object when any of the chain is damaged or missing."""
         links: list[StateHandle | StateLink] = [handle, *handle.chain]
-        return cls(await asyncio.gather(*(_open(handle, link, store) for link in links)))
+        return cls(await asyncio.gather(*(_open(handle, link, source) for link in links)))
 
     async def keyed(self, uid: str, name: str, key_groups: tuple[int, int]) -> list[pa.RecordBatch]:
         """Rows of a keyed state in the inclusive range, oldest object first: what was
@@ -89,6 +158,11 @@ def _newest_of_each_key(state: StateInfo, links: Sequence[Sequence[pa.RecordBatc
     return [batch for batch in out if batch.num_rows]
 
 
+def _overlaps(block: BlockInfo, key_groups: tuple[int, int]) -> bool:
+    start, stop = rows_in_range(block, key_groups)
+    return stop > start
+
+
 def _untouched(batch: pa.RecordBatch, touched: np.ndarray | None) -> pa.RecordBatch:
     """Rows whose slots nothing newer touched, without the slots."""
     slots = batch.column(batch.num_columns - 1)
@@ -101,27 +175,39 @@ def _untouched(batch: pa.RecordBatch, touched: np.ndarray | None) -> pa.RecordBa
     return rows if keep.all() else rows.take(pa.array(np.flatnonzero(keep)))
 
 
-async def _open(handle: StateHandle, link: StateHandle | StateLink, store: Store | None) -> SnapshotReader:
+async def _open(handle: StateHandle, link: StateHandle | StateLink, source: Source) -> SnapshotReader:
     where = f"of {handle.vertex_id}:{handle.subtask_index} at checkpoint {link.checkpoint_id}"
     if link.inline is not None:
         return await SnapshotReader.of_bytes(link.inline, f"(inline, {where})")
-    key = link.key
-    if key is None or store is None:
+    key, size = link.key, link.size_bytes
+    if key is None or source.store is None:
         raise InternalError(f"state handle {where} has neither bytes nor a store to read from")
+    remote = source.remote(key, f"an object of {size} bytes {where}")
+    path = source.copies.find(key, size) if source.copies is not None else None
+    reader = None
+    if path is not None:
+        reader = await _open_copy(path, remote, size, key, source)
+    if reader is None:
+        reader = await SnapshotReader.open(remote, size, key)
+    if source.run is not None:
+        reader.run = source.run
+    return reader
 
-    async def read(start: int, length: int) -> bytes:
-        try:
-            return await store.get_range(key, start, length)
-        except KeyError:
-            raise SnapshotError(
-                "a snapshot object is missing",
-                expected=f"an object of {link.size_bytes} bytes {where}",
-                got="no such object",
-                where=f"snapshot object {key}",
-                remedy="restore from an earlier checkpoint or savepoint",
-            ) from None
 
-    return await SnapshotReader.open(read, link.size_bytes, key)
+async def _open_copy(path: Path, remote: Read, size: int, key: str, source: Source) -> SnapshotReader | None:
+    """The local copy, with the store in reserve; None when it is damaged."""
+
+    def instead(err: Exception) -> Read:
+        source.damaged(path, key, err)
+        return remote
+
+    try:
+        reader = await SnapshotReader.open(source.local(path), size, key)
+    except (SnapshotError, OSError) as err:
+        source.damaged(path, key, err)
+        return None
+    reader.spare = instead
+    return reader
 
 
 class SnapshotSet:
@@ -135,15 +221,9 @@ class SnapshotSet:
         self.checkpoint_id = checkpoint_id
 
     @classmethod
-    async def open(cls, handles: Iterable[StateHandle], store: Store | None) -> SnapshotSet:
+    async def open(cls, handles: Iterable[StateHandle], source: Source) -> SnapshotSet:
         ordered = sorted(handles, key=lambda h: h.subtask_index)
-        limit = asyncio.Semaphore(PARALLEL_READS)
-
-        async def open_one(handle: StateHandle) -> SnapshotChain:
-            async with limit:
-                return await SnapshotChain.open(handle, store)
-
-        chains = await asyncio.gather(*map(open_one, ordered))
+        chains = await asyncio.gather(*(SnapshotChain.open(handle, source) for handle in ordered))
         return cls(chains, max((h.checkpoint_id for h in ordered), default=0))
 
     def uids(self) -> set[str]:
@@ -161,11 +241,12 @@ class SnapshotSet:
             return None
         out = RestoredState(self.checkpoint_id)
         lists: dict[str, list[bytes]] = {}
+        keyed = await self._keyed(uid, key_groups)
         for chain in self._chains:
             newest = chain.newest
             for state in newest.footer.states(uid):
                 if state.kind == "keyed":
-                    batches = await chain.keyed(uid, state.name, key_groups)
+                    batches = keyed[chain, state.name]
                     out.keyed.setdefault(state.name, []).extend(batches)
                     out.schemas.setdefault(state.name, state.schema)
                 elif state.kind == "list":
@@ -179,6 +260,31 @@ class SnapshotSet:
         out.lists = {name: items[subtask_index::parallelism] for name, items in lists.items()}
         return out
 
+    async def _keyed(
+        self, uid: str, key_groups: tuple[int, int]
+    ) -> dict[tuple[SnapshotChain, str], list[pa.RecordBatch]]:
+        """Rows of every keyed state of every chain, read at the same time."""
+        wanted = [
+            (chain, state.name)
+            for chain in self._chains
+            for state in chain.newest.footer.states(uid)
+            if state.kind == "keyed"
+        ]
+        found = await asyncio.gather(*(chain.keyed(uid, name, key_groups) for chain, name in wanted))
+        return dict(zip(wanted, found, strict=True))
+
+    def bytes_of(self, key_groups: tuple[int, int]) -> int:
+        """Stored bytes of the keyed blocks that hold some of the range."""
+        return sum(
+            block.length
+            for chain in self._chains
+            for reader in chain.readers
+            for operator in reader.footer.operators
+            for state in operator.states
+            for block in state.blocks
+            if state.kind == "keyed" and _overlaps(block, key_groups)
+        )
+
 
 async def restore(
     handles: Iterable[StateHandle],
@@ -189,7 +295,7 @@ async def restore(
     store: Store | None = None,
 ) -> RestoredState | None:
     """``SnapshotSet`` for a single operator."""
-    opened = await SnapshotSet.open(handles, store)
+    opened = await SnapshotSet.open(handles, Source(store))
     return await opened.restore(
         uid, key_groups=key_groups, subtask_index=subtask_index, parallelism=parallelism
     )

@@ -14,6 +14,7 @@ through an asynchronous ``read``; ``restoring.py`` puts chains and subtasks toge
 
 from __future__ import annotations
 
+import asyncio
 import struct
 import zlib
 from collections.abc import Awaitable, Callable
@@ -37,6 +38,8 @@ _TRAILER = struct.Struct("<IIHH8s")
 BLOCK_BYTES = 1 << 20
 #: … and inside a key group when one alone has more than this.
 MAX_BLOCK_BYTES = 16 << 20
+#: Blocks are read together across gaps of so many bytes, up to about so many.
+READ_GAP_BYTES, READ_BYTES = 256 * 1024, 8 << 20
 #: One read from the end that holds trailer and footer of nearly every object.
 _TAIL_BYTES = 64 * 1024
 #: zstd makes wide rows a third smaller still, at three times the CPU time: a job pays that
@@ -296,16 +299,28 @@ def corrupt(name: str, part: str, expected: str, got: str) -> SnapshotError:
 # -- reading: fetching -------------------------------------------------------------------------
 
 Read = Callable[[int, int], Awaitable[bytes]]
+#: Runs a call elsewhere (the slot's helper thread).
+Run = Callable[[Callable[[], Any]], Awaitable[Any]]
+
+
+async def _here(call: Callable[[], Any]) -> Any:
+    return call()
 
 
 class SnapshotReader:
-    """Reads one object through ``await read(start, length)``; ``name`` is for errors."""
+    """Reads one object through ``await read(start, length)``; ``name`` is for errors.
+
+    ``spare``: where to read instead when ``read`` gives damaged bytes (of a local copy).
+    ``run``: decodes blocks.
+    """
 
     def __init__(self, read: Read, size: int, name: str, footer: Footer) -> None:
         self._read = read
         self.size = size
         self.name = name
         self.footer = footer
+        self.spare: Callable[[Exception], Read] | None = None
+        self.run: Run = _here
 
     @classmethod
     async def open(cls, read: Read, size: int, name: str) -> SnapshotReader:
@@ -354,19 +369,54 @@ class SnapshotReader:
     async def _blocks(
         self, uid: str, state: StateInfo, blocks: Sequence[tuple[int, BlockInfo]], label: str = "block"
     ) -> list[pa.RecordBatch]:
-        """One ranged read: the blocks of a state stand next to one another."""
-        if not blocks:
-            return []
+        """Neighbouring blocks are read together, the pieces at the same time."""
+        pieces = await asyncio.gather(
+            *(self._piece(uid, state, piece, label) for piece in _neighbours(blocks))
+        )
+        return [batch for piece in pieces for batch in piece]
+
+    async def _piece(
+        self, uid: str, state: StateInfo, blocks: Sequence[tuple[int, BlockInfo]], label: str
+    ) -> list[pa.RecordBatch]:
         start = blocks[0][1].offset
         end = blocks[-1][1].offset + blocks[-1][1].length
-        data = memoryview(await self._read(start, end - start))
-        return [
-            decode_block(
-                data[b.offset - start : b.offset - start + b.length],
-                b,
-                self.name,
-                f"{label} {i} of state '{state.name}' of operator '{uid}'",
-                self.footer.codec,
-            )
-            for i, b in blocks
-        ]
+        read = self._read
+
+        def decode(data: memoryview) -> list[pa.RecordBatch]:
+            return [
+                decode_block(
+                    data[b.offset - start : b.offset - start + b.length],
+                    b,
+                    self.name,
+                    f"{label} {i} of state '{state.name}' of operator '{uid}'",
+                    self.footer.codec,
+                )
+                for i, b in blocks
+            ]
+
+        try:
+            data = memoryview(await read(start, end - start))
+            return await self.run(lambda: decode(data))
+        except (SnapshotError, OSError) as err:  # a copy may also be gone, or its disk
+            if read is self._read:
+                if self.spare is None:
+                    raise
+                self._read, self.spare = self.spare(err), None
+        return await self._piece(uid, state, blocks, label)
+
+
+def _neighbours(
+    blocks: Sequence[tuple[int, BlockInfo]],
+) -> Iterator[list[tuple[int, BlockInfo]]]:
+    """Blocks in pieces worth one read: near to one another, and not too many."""
+    piece: list[tuple[int, BlockInfo]] = []
+    for i, block in blocks:
+        if piece:
+            first, last = piece[0][1], piece[-1][1]
+            end = last.offset + last.length
+            if block.offset - end > READ_GAP_BYTES or block.offset - first.offset > READ_BYTES:
+                yield piece
+                piece = []
+        piece.append((i, block))
+    if piece:
+        yield piece

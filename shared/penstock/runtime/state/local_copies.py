@@ -1,0 +1,87 @@
+"""Copies of snapshot objects on the task manager's own disk, for restarts on the same machine.
+
+A task keeps the objects of its last confirmed snapshot and of those that wait for their
+confirmation. The copy is a convenience: it is never waited for, never synced, and read only
+where it proves itself by its checksums; the object store has the truth.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection
+
+#: Copies of jobs that wrote none for so long are swept away.
+_STALE_S = 6 * 3600
+
+
+class LocalCopies:
+    """Below ``root``: ``<job>/<vertex>-<subtask>/<key>``. Methods block: they belong into
+    the helper thread."""
+
+    def __init__(self, root: Path, job_id: str, log: Callable[[str, str], None]) -> None:
+        self._root = root
+        self._folder = root / job_id
+        self._log = log
+
+    def path(self, key: str) -> Path:
+        """Where the copy of an object lies or would lie."""
+        subtask = key.rpartition("/")[2].rpartition("-")[0]
+        return self._folder / subtask / key.replace("/", "~")
+
+    def find(self, key: str, size_bytes: int) -> Path | None:
+        """The copy, if it is there in full length."""
+        path = self.path(key)
+        try:
+            return path if path.stat().st_size == size_bytes else None
+        except OSError:
+            return None
+
+    def save(self, key: str, data: bytes) -> None:
+        """Keep a copy; a full disk or the like is logged and no more."""
+        path = self.path(key)
+        part = path.with_name(f".{path.name}.{os.getpid()}")
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            part.write_bytes(data)
+            part.replace(path)
+        except OSError as err:
+            part.unlink(missing_ok=True)
+            self._log("warning", f"no local copy of snapshot {key}: {err}")
+
+    def keep_only(self, keys: Collection[str], of: str) -> None:
+        """Remove the other copies of a subtask (``<vertex>-<subtask>``)."""
+        kept = {self.path(key).name for key in keys}
+        for path in self._files(self._folder / of):
+            if path.name not in kept:
+                path.unlink(missing_ok=True)
+
+    def sweep(self) -> None:
+        """Remove what other jobs left behind."""
+        for folder in self._files(self._root):
+            if folder != self._folder and time.time() - _newest(folder) > _STALE_S:
+                shutil.rmtree(folder, ignore_errors=True)
+
+    def read(self, path: Path, start: int, length: int) -> bytes:
+        with path.open("rb") as file:
+            return os.pread(file.fileno(), length, start)
+
+    @staticmethod
+    def _files(folder: Path) -> list[Path]:
+        try:
+            return list(folder.iterdir())
+        except OSError:
+            return []
+
+
+def _newest(folder: Path) -> float:
+    """When something was last written into a job's folder."""
+    try:
+        return max(p.stat().st_mtime for p in [folder, *folder.iterdir()])
+    except OSError:
+        return time.time()
