@@ -154,9 +154,11 @@ class LocalTimeSpec(_Spec, frozen=True, kw_only=True, tag="local-time"):
 
 class WindowTableSpec(_Spec, frozen=True, kw_only=True, tag="window-table"):
     """A window table function that is not aggregated: each row once per window, with
-    window_start, window_end, window_time appended."""
+    window_start, window_end, window_time appended. ``keys``: of a session, whose rows wait
+    until it has ended."""
 
     window: WindowSpec
+    keys: tuple[int, ...] = ()
 
 
 class ExpandSpec(_Spec, frozen=True, kw_only=True, tag="expand"):

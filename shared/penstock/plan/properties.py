@@ -312,7 +312,8 @@ def _window_table(node: n.WindowTable, inner: Properties) -> Properties:
     lags, rowtimes, proctimes = _window_times(node.window, window)
     return Properties(
         bounded=inner.bounded,
-        lags={**inner.lags, **lags},
+        # Rows of a session come when it is over: behind the watermark.
+        lags=lags if node.window.kind == "session" else {**inner.lags, **lags},
         rowtimes=rowtimes,
         proctimes=proctimes,
         window=window,

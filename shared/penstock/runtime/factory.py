@@ -25,7 +25,7 @@ _FACTORIES: dict[str, str] = {
     "ExpandSpec": _OPERATORS + "calc:ExpandOperator",
     "WindowMaximumSpec": _OPERATORS + "window_maximum:WindowMaximumOperator",
     "LocalTimeSpec": _OPERATORS + "local_time:LocalTimeOperator",
-    "WindowTableSpec": _OPERATORS + "window_table:WindowTableOperator",
+    "WindowTableSpec": _OPERATORS + "window_table:make_window_table",
     "WindowAggregateSpec": _OPERATORS + "window_aggregate:WindowAggregateOperator",
     "GroupAggregateSpec": _OPERATORS + "group_aggregate:GroupAggregateOperator",
     "JoinSpec": _OPERATORS + "join:make_join",

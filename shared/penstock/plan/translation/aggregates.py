@@ -10,7 +10,7 @@ from penstock.jobgraph import specs as s
 from penstock.plan import nodes as n
 from penstock.plan.operators import OperatorInput, PlannedOperator
 from penstock.plan.rewriting import walk
-from penstock.plan.state_size import about, aggregates_bytes
+from penstock.plan.state_size import INDEX_BYTES, about, aggregates_bytes, row_bytes
 from penstock.types.logical import BigIntType, Field, Schema
 
 if TYPE_CHECKING:
@@ -24,10 +24,24 @@ def window_table(tr: Translator, node: n.WindowTable) -> PlannedOperator:
         return tr.add(
             node, "window-table", name, s.WindowTableSpec(window=node.window), [inp], hashed=inp.source.hashed
         )
-    raise UnsupportedError(
-        "a SESSION table function that is not aggregated",
-        expected="GROUP BY its PARTITION BY columns, window_start, window_end",
-        remedy="aggregate right above TABLE(SESSION(…)), or use the TUMBLE, HOP or CUMULATE function",
+    if tr.analysis.of(node.input).updating:
+        raise UnsupportedError(
+            "a SESSION table function over rows that are updated, without an aggregation",
+            expected="GROUP BY its PARTITION BY columns, window_start, window_end right above it",
+            got="an updating input",
+            remedy="aggregate right above TABLE(SESSION(…)), or over rows that are only added",
+        )
+    source, parallelism = tr.keyed(inp, node.keys)
+    size = about(INDEX_BYTES + row_bytes(node.input.schema.types), "row")
+    return tr.add(
+        node,
+        "window-table",
+        name,
+        s.WindowTableSpec(window=node.window, keys=node.keys),
+        [source],
+        parallelism=parallelism,
+        hashed=node.keys or None,
+        keeps=f"rows until their session has ended, {node.window.gap_us // 1000} ms after its last ({size})",
     )
 
 

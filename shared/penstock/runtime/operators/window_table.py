@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from penstock.errors import UnsupportedError
 from penstock.runtime.kernels.windows import ROWTIME_STEP_US, Panes
 from penstock.runtime.operator import Operator
 from penstock.runtime.operators.changes import typed
@@ -28,13 +27,6 @@ class WindowTableOperator(Operator):
     """Each row once per window of its own, with window_start, window_end, window_time."""
 
     def __init__(self, spec: WindowTableSpec) -> None:
-        if spec.window.kind not in ("tumble", "hop", "cumulate"):
-            raise UnsupportedError(
-                f"{spec.window.kind.upper()} windows without aggregation are not supported",
-                expected="TUMBLE, HOP or CUMULATE; or an aggregation over the SESSION window",
-                got=spec.window.kind,
-                remedy="group by window_start and window_end, or use another window",
-            )
         self.spec = spec
         self._panes = Panes(spec.window)
 
@@ -50,3 +42,11 @@ class WindowTableOperator(Operator):
             bounds = (starts[part], ends[part], ends[part] - ROWTIME_STEP_US)
             columns = [*taken.columns, *(Column(_LONG, b) for b in bounds)]
             yield taken.with_columns(self.ctx.output_schema, typed(self.ctx.output_schema, columns))
+
+
+def make_window_table(spec: WindowTableSpec) -> Operator:
+    if spec.window.kind == "session":
+        from penstock.runtime.operators.session_table import SessionTableOperator
+
+        return SessionTableOperator(spec)
+    return WindowTableOperator(spec)
