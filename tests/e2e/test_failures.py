@@ -10,6 +10,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
+import redis
 
 from penstock.api.client import ClusterClient
 from tests.e2e.support import assert_same_board, story_of
@@ -164,6 +165,105 @@ def test_a_killed_server_stops_no_job(want, make_cluster, flights_run, until, se
         assert records_in(job) > before
         assert completed(client, run.job_id) > done
     assert_same_board(run.board(), want)
+
+
+def test_a_wiped_lease_store_loses_nothing(want, make_cluster, flights_run, until) -> None:
+    """Whoever led leads on, or somebody else does; the job does not notice."""
+    cluster = make_cluster(
+        taskmanagers=1, slots=2, jobmanagers=2, config={"high-availability.lease-duration": "2 s"}
+    )
+    run = flights_run(cluster, **PACED)
+    with ClusterClient(cluster.rest_url) as client, redis.Redis.from_url(cluster.redis_url) as leases:
+        thread, before = start(run, client, until)
+        done = completed(client, run.job_id)
+        assert leases.flushall()
+        until(lambda: leases.dbsize() > 0, "leases held again")
+        until(lambda: completed(client, run.job_id) > done, "a checkpoint after it")
+        assert_adopted(finish(run, thread), before)
+    assert_same_board(run.board(), want)
+
+
+PRINTED = """
+CREATE TABLE ticks (n BIGINT) WITH ('connector' = 'datagen', 'rows-per-second' = '200',
+  'fields.n.min' = '0', 'fields.n.max' = '1000000');
+CREATE TABLE out (k BIGINT, c BIGINT) WITH ('connector' = 'print');
+INSERT INTO out SELECT MOD(n, 7), COUNT(*) FROM ticks GROUP BY MOD(n, 7);
+"""
+
+
+def printed(cluster) -> int:
+    """Bytes that the slots have printed."""
+    return sum(p.stat().st_size for p in cluster.root.rglob("log/*-*.log"))
+
+
+def test_rows_flow_while_all_masters_are_away(make_cluster, until) -> None:
+    """Job manager and resource manager stand still for longer than their leases last: the data
+    flows on, and afterwards checkpoints do again, in the same attempt."""
+    cluster = make_cluster(taskmanagers=1, slots=1, config={"high-availability.lease-duration": "1 s"})
+    with ClusterClient(cluster.rest_url) as client:
+        config = {"execution.checkpointing.interval": "300 ms"}
+        job_id = client.submit({"name": "printed", "sql": PRINTED, "parallelism": 1, "config": config})
+        until(lambda: completed(client, job_id) >= 2, "checkpoints", lambda: story_of(client, job_id))
+        done = completed(client, job_id)
+        masters = [cluster.child(name).pid for name in ("jobmanager-0", "resourcemanager-0")]
+        for pid in masters:
+            os.kill(pid, signal.SIGSTOP)
+        for _ in range(4):  # each of these is more than a lease's time of rows
+            before = printed(cluster)
+            until(lambda b=before: printed(cluster) > b + 200 * 1.5 * 8, "rows without masters")
+        for pid in masters:
+            os.kill(pid, signal.SIGCONT)
+        until(lambda: completed(client, job_id) > done, "checkpoints again", lambda: story_of(client, job_id))
+        job = client.job(job_id)
+        assert (job["state"], job["attempt"]) == ("RUNNING", 1)
+        client.cancel(job_id)
+
+
+TWO = """
+CREATE TABLE ticks (n BIGINT) WITH ('connector' = 'datagen', 'rows-per-second' = '200',
+  'fields.n.min' = '0', 'fields.n.max' = '1000000');
+CREATE TABLE tocks (n BIGINT) WITH ('connector' = 'datagen', 'rows-per-second' = '100',
+  'fields.n.min' = '0', 'fields.n.max' = '1000000');
+CREATE TABLE a (k BIGINT, c BIGINT) WITH ('connector' = 'blackhole');
+CREATE TABLE b (k BIGINT, c BIGINT) WITH ('connector' = 'blackhole');
+BEGIN STATEMENT SET;
+INSERT INTO a SELECT MOD(n, 7), COUNT(*) FROM ticks GROUP BY MOD(n, 7);
+INSERT INTO b SELECT MOD(n, 5), COUNT(*) FROM tocks GROUP BY MOD(n, 5);
+END;
+"""
+
+
+def test_only_what_is_connected_with_a_killed_slot_restarts(make_cluster, until) -> None:
+    cluster = make_cluster(taskmanagers=1, slots=2)
+    with ClusterClient(cluster.rest_url) as client:
+        config = {"execution.checkpointing.interval": "300 ms"}
+        job_id = client.submit({"name": "two", "sql": TWO, "parallelism": 1, "config": config})
+        until(lambda: completed(client, job_id) >= 2, "checkpoints", lambda: story_of(client, job_id))
+
+        def attempts() -> dict[str, tuple[int, str]]:
+            """Vertex → attempt and state of its subtask (enumerators end when all is dealt out)."""
+            vertices = client.job(job_id)["vertices"]
+            found = {v["id"]: client.vertex(job_id, v["id"])["subtasks"][0] for v in vertices}
+            return {v: (s["attempt"], s["status"]) for v, s in found.items() if s["status"] != "FINISHED"}
+
+        assert set(attempts().values()) == {(1, "RUNNING")}
+        manager = until(lambda: process_where(client, lambda p: p["slots"]), "the task manager to answer")
+        os.kill(next(s["pid"] for s in manager["slots"] if s.get("pid")), signal.SIGKILL)
+        after = until(
+            lambda: (
+                len(set((now := attempts()).values())) == 2
+                and {state for _, state in now.values()} == {"RUNNING"}
+                and now
+            ),
+            "one half to run again",
+            lambda: story_of(client, job_id),
+        )
+        assert {attempt for attempt, _ in after.values()} == {1, 2}
+        job = client.job(job_id)
+        assert (job["attempt"], job["restored-checkpoint"] > 0) == (2, True)
+        done = completed(client, job_id)
+        until(lambda: completed(client, job_id) > done, "checkpoints of both halves")
+        client.cancel(job_id)
 
 
 def test_a_stopped_job_manager_is_refused_when_it_wakes(want, make_cluster, flights_run, until) -> None:

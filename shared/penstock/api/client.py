@@ -116,6 +116,10 @@ class ClusterClient:
         reply = self._call("GET", f"/jobs/{job_id}/accumulators")
         return {a["name"]: int(a["value"]) for a in reply["user-task-accumulators"]}
 
+    def vertex(self, job_id: str, vertex_id: str) -> dict[str, Any]:
+        """A vertex with its subtasks."""
+        return self._call("GET", f"/jobs/{job_id}/vertices/{vertex_id}")
+
     def vertex_metrics(self, job_id: str, vertex_id: str) -> dict[str, Any]:
         """Metrics of a vertex: "<subtask>.<metric>" or "<subtask>.<operator>.<metric>" → value."""
         path = f"/jobs/{job_id}/vertices/{vertex_id}/metrics"
