@@ -25,6 +25,79 @@ def check_batch(graph: JobGraph) -> None:
             _check(node)
 
 
+def check_streaming(graph: JobGraph) -> None:
+    """UnsupportedError with the reason when the job cannot run as Structured Streaming."""
+    depth: dict[tuple[str, int], int] = {}
+    for vertex in graph.vertices:
+        edges = {e.target_gate: e for e in graph.inputs_of(vertex.id)}
+        for index, node in enumerate(vertex.operators):
+            _check(node)
+            reason = not_streamed(node)
+            if reason is not None:
+                raise UnsupportedError(
+                    f"{node.name} in Structured Streaming",
+                    expected="operators whose rows are final when they come out",
+                    got=reason,
+                    where=f"operator '{node.name}'",
+                    remedy="run the job with execution.engine = streaming, or bound its sources",
+                )
+            before = [0]
+            for port in node.inputs:
+                for producer in port:
+                    if producer.operator is not None:
+                        before.append(depth[vertex.id, producer.operator])
+                    elif producer.gate in edges:
+                        edge = edges[producer.gate]
+                        before.append(depth[edge.source, edge.source_operator])
+            depth[vertex.id, index] = max(before) + isinstance(node.spec, STATEFUL)
+            if depth[vertex.id, index] > 1:
+                raise UnsupportedError(
+                    "several stateful operators behind one another in Structured Streaming",
+                    expected="one operator with state on every way from a source to a sink",
+                    got=f"'{node.name}' behind another",
+                    where=f"operator '{node.name}'",
+                    remedy="write the first result into a table and read it in a second job, or run the job "
+                    "with execution.engine = streaming",
+                )
+
+
+#: Operators that keep state and run in Structured Streaming.
+STATEFUL = (
+    s.WindowAggregateSpec, s.JoinSpec, s.WindowJoinSpec, s.TemporalJoinSpec, s.TopNSpec, s.DeduplicateSpec,
+    s.OverSpec, s.KeyedProcessSpec, s.KeyedWindowSpec,
+)  # fmt: skip
+_UPDATES = "it takes rows back that it has given, and Spark's sinks only append"
+
+
+def not_streamed(node: OperatorNode) -> str | None:
+    """Why an operator does not run in Structured Streaming; None: it does."""
+    spec = node.spec
+    match spec:
+        case s.GroupAggregateSpec() | s.SetOperationSpec() | s.MaterializeSpec() | s.NormalizeSpec():
+            return _UPDATES
+        case s.TopNSpec(window=None):
+            return _UPDATES
+        case s.DeduplicateSpec(window=None, keep=keep, time=time):
+            return None if keep == "first" and time is None else _UPDATES
+        case s.JoinSpec(interval=None, kind=kind):
+            return None if kind == "inner" else _UPDATES
+        case s.SortSpec() | s.LimitSpec() | s.TemporalSortSpec():
+            return "an order over a stream that does not end"
+        case s.LookupJoinSpec():
+            return "a look-up per row in an external table"
+        case s.CollectionSourceSpec():
+            return "rows of the plan beside a stream"
+        case s.SinkSpec(connector="collect"):
+            return "a SELECT whose rows nobody stores: use INSERT INTO"
+        case s.WindowAggregateSpec(window=window) if window.time is None:
+            return "windows of processing time: a micro-batch has one time for all of its rows"
+        case s.KeyedWindowSpec(event_time=False):
+            return "windows of processing time: a micro-batch has one time for all of its rows"
+        case s.KeyedProcessSpec(kind="broadcast-process"):
+            return "broadcast state: every group of keys would need all of it"
+    return None
+
+
 def _check(node: OperatorNode) -> None:
     if getattr(node.spec, "on_error", "fail") == "dead-letter":
         raise UnsupportedError(

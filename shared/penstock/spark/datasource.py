@@ -27,6 +27,7 @@ from pyspark.sql.datasource import (
     DataSource,
     DataSourceArrowWriter,
     DataSourceReader,
+    DataSourceStreamReader,
     InputPartition,
     WriterCommitMessage,
 )
@@ -68,6 +69,8 @@ class TableRead:
     job: JobContext
     time: bool = False
     arrival: bool = False
+    #: Of an unbounded read: where its position log lies.
+    log_url: str | None = None
 
     @property
     def schema(self) -> Schema:
@@ -78,10 +81,14 @@ class TableRead:
 
 @dataclass(frozen=True)
 class TableWrite:
+    """``manifest``: a file that says what is to be committed, written before it is: what is
+    repeated after that only commits again."""
+
     spec: SinkSpec
     uid: str
     job_id: str
     job: JobContext
+    manifest: str | None = None
 
 
 def register(session: SparkSession) -> None:
@@ -97,6 +104,11 @@ _known: weakref.WeakSet[Any] = weakref.WeakSet()
 def read_table(session: SparkSession, table: TableRead) -> DataFrame:
     register(session)
     return session.read.format(NAME).schema(_struct(table)).option(_OPTION, _encoded(table)).load()
+
+
+def read_stream(session: SparkSession, table: TableRead) -> DataFrame:
+    register(session)
+    return session.readStream.format(NAME).schema(_struct(table)).option(_OPTION, _encoded(table)).load()
 
 
 def write_table(frame: DataFrame, table: TableWrite) -> None:
@@ -132,6 +144,11 @@ class PenstockDataSource(DataSource):
     def reader(self, schema: st.StructType) -> DataSourceReader:
         return _Reader(self._table())
 
+    def streamReader(self, schema: st.StructType) -> DataSourceStreamReader:
+        from penstock.spark.stream_source import StreamReader
+
+        return StreamReader(self._table())
+
     def writer(self, schema: st.StructType, overwrite: bool) -> DataSourceArrowWriter:  # type: ignore[override]
         return _Writer(self._table())
 
@@ -156,7 +173,7 @@ class _Reader(DataSourceReader):
         return next(carried(iter(self._partitions()), self._where()))
 
     def _partitions(self) -> Iterator[list[InputPartition]]:
-        splits = asyncio.run(_discover(self._table))
+        splits = discover(self._table)
         yield [SplitPartition(i, msgspec.json.encode(s)) for i, s in enumerate(splits)] or [
             SplitPartition(0, b"")
         ]
@@ -191,18 +208,18 @@ class _Reader(DataSourceReader):
         return [TIME] * self._table.time + [ARRIVAL] * self._table.arrival
 
 
-async def _discover(table: TableRead) -> list[Split]:
+async def _discover(table: TableRead, known: set[str]) -> list[Split]:
     spec = table.spec
     enumerator = get_connector(spec.connector).enumerator(TableInfo(spec.schema, spec.options))
     try:
-        return list(await enumerator.discover(source_context(table, 0), set()))
+        return list(await enumerator.discover(source_context(table, 0), known))
     finally:
         await enumerator.close()
 
 
-def discover(table: TableRead) -> list[Split]:
-    """The splits that there are now."""
-    return asyncio.run(_discover(table))
+def discover(table: TableRead, known: set[str] | None = None) -> list[Split]:
+    """The splits that there are now, but for those ``known``."""
+    return asyncio.run(_discover(table, known or set()))
 
 
 def read_split(table: TableRead, split: Split, number: int) -> Iterator[Batch]:
@@ -350,6 +367,8 @@ async def stage(table: TableWrite, ctx: SourceContext, batches: Iterator[Batch])
 async def commit(table: TableWrite, items: list[bytes]) -> None:
     """Make visible what the tasks staged. Repeatable."""
     spec = table.spec
+    if table.manifest is not None:
+        items = await _agreed(table.manifest, items)
     writer = get_connector(spec.connector).writer(TableInfo(spec.schema, spec.options))
     ctx = source_context(table, 0, attempt=_LAST_ATTEMPT, parallelism=1)
     try:
@@ -359,6 +378,31 @@ async def commit(table: TableWrite, items: list[bytes]) -> None:
     finally:
         with contextlib.suppress(asyncio.CancelledError):
             await writer.close()
+
+
+async def _agreed(manifest: str, items: list[bytes]) -> list[bytes]:
+    """What is committed under this manifest: these items, unless others were before."""
+    from penstock.store.open import open_store
+
+    folder, _, name = manifest.rpartition("/")
+    store = open_store(f"file://{folder}")
+    if await store.create(name, msgspec.json.encode(items)):
+        return items
+    return msgspec.json.decode(await store.get(name), type=list[bytes])
+
+
+async def committed(table: TableWrite) -> bool:
+    """Whether the manifest is there; then what it names is committed once more."""
+    assert table.manifest is not None
+    from penstock.store.open import open_store
+
+    folder, _, name = table.manifest.rpartition("/")
+    try:
+        await open_store(f"file://{folder}").get(name)
+    except KeyError:
+        return False
+    await commit(table, [])
+    return True
 
 
 #: Above every task's number: the commit is newer than all that was staged.

@@ -33,6 +33,7 @@ from penstock.runtime.operator import (
     MetricGroup,
     Operator,
     OperatorContext,
+    RestoredState,
     SideBatch,
 )
 from penstock.spark.errors import carried
@@ -170,14 +171,14 @@ class Driver:
 
     # -- life ----------------------------------------------------------------------------------
 
-    def _open(self, folder: Path) -> None:
+    def _open(self, folder: Path, restored: RestoredState | None = None) -> None:
         load = load_job_functions(self.program.job)
         index = partition_index()
         for number, step in enumerate(self.program.steps):
             operator = make_operator(step.spec)
             local = folder / str(number)
             local.mkdir()
-            operator.open(self._context(step, index, local, load), None)
+            operator.open(self._context(step, index, local, load), None if number else restored)
             self.operators.append(operator)
 
     def _context(self, step: Step, index: int, folder: Path, load: Callable[[str], Any]) -> OperatorContext:

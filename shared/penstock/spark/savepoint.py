@@ -33,7 +33,7 @@ from penstock.runtime.kernels.hashing import HASH_VERSION, hash_columns, key_gro
 from penstock.runtime.kernels.sorting import stable_argsort
 from penstock.runtime.operator import KeyedBlock, OperatorSnapshot
 from penstock.runtime.state.blocks import KeySpace, RowForm, decode_namespace
-from penstock.runtime.state.restoring import SnapshotChain
+from penstock.runtime.state.restoring import SnapshotChain, Source
 from penstock.runtime.state.snapshot import StateInfo, write_snapshot
 from penstock.spark.errors import carried
 from penstock.spark.typemap import from_spark_array, spark_type, to_spark_array
@@ -149,7 +149,7 @@ async def _opened(path: str, options: dict[str, str]) -> tuple[Any, Any, Any]:
     handles: dict[str, list[StateHandle]] = {}
     for vertex in manifest.vertices:
         for handle in vertex.handles:
-            chain = await SnapshotChain.open(handle, store)
+            chain = await SnapshotChain.open(handle, Source(store))
             for operator in chain.newest.footer.operators:
                 for state in operator.states:
                     infos.setdefault((operator.uid, state.name), state)
@@ -202,7 +202,7 @@ def _read(
 async def _rows_of(
     handle: StateHandle, store: Any, uid: str, state: str, layout: StateLayout
 ) -> list[pa.RecordBatch]:
-    chain = await SnapshotChain.open(handle, store)
+    chain = await SnapshotChain.open(handle, Source(store))
     known = next((s for s in chain.newest.footer.states(uid) if s.name == state), None)
     if known is None:
         return []

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from penstock.connectors.registry import get_connector
-from penstock.spark.datasource import TableWrite, commit, source_context, stage, write_table
+from penstock.spark.datasource import TableWrite, commit, committed, source_context, stage, write_table
 from penstock.spark.typemap import from_spark_array
 from penstock.types.batch import Batch
 
@@ -36,6 +36,8 @@ def batch_of(frame: Frame, rows: pa.RecordBatch) -> Batch:
 def write(frame: Frame, table: TableWrite) -> None:
     """Run the job into the table."""
     spec = table.spec
+    if table.manifest is not None and asyncio.run(committed(table)):
+        return
     frame = frame.renamed(spec.schema)
     rows = frame.df.select(*frame.columns())
     if spec.connector == "blackhole":

@@ -87,10 +87,16 @@ def positional(frame: Frame, *more: str) -> DataFrame:
     return frame.df.select(*named, *([col(TIME)] if frame.time else []))
 
 
-def step_of(node: Node) -> Step:
+def step_of(node: Node, *, keep: bool = False) -> Step:
+    """``keep``: the spec as it was planned (for an unbounded job)."""
     inputs = tuple(node.input_schema(i) for i in range(len(node.inputs)))
     return Step(
-        final_spec(node.spec), node.node.uid, node.name, inputs, node.output, dict(node.node.side_outputs)
+        node.spec if keep else final_spec(node.spec),
+        node.node.uid,
+        node.name,
+        inputs,
+        node.output,
+        dict(node.node.side_outputs),
     )
 
 
@@ -115,14 +121,21 @@ def read_tags(node: Node) -> tuple[str, ...]:
 def _mapped(node: Node, rows: DataFrame, program: Program) -> dict[str | None, Frame]:
     names, types = program.layout()
     out = rows.mapInArrow(runner(program), struct_type(types, names))
+    return split_outputs(node, out, program)
+
+
+def split_outputs(
+    node: Node, out: DataFrame, program: Program, *, keep: bool = True
+) -> dict[str | None, Frame]:
+    """Main and side outputs of what a program gives; ``keep``: all from one run of it."""
     time = program.out_timed
     hidden = [col(TIME)] if time else []
     frames: dict[str | None, Frame] = {}
     if not program.tags:
         frames[None] = Frame(out, node.output, time)
     else:
-        # All outputs come from one run of the operator, whoever reads them.
-        out = out.persist()
+        if keep:
+            out = out.persist()
         main = [col(n) for n in column_names(node.output)]
         frames[None] = Frame(out.filter(col(TAG) == 0).select(*main, *hidden), node.output, time)
         for number, tag in enumerate(program.tags):
