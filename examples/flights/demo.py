@@ -1,4 +1,7 @@
-"""The demo: a cluster, a replay, the job, the live board, and a balance at the end.
+"""The demo: a cluster, the project's two halves, the live board, and a balance at the end.
+
+First the history of nine months on Spark: what is usual. Then the flights of the last three,
+replayed: the board, and what is unusual, on the streaming engine.
 
 ``python -m examples.flights.demo`` (or ``make demo``).
 """
@@ -25,10 +28,13 @@ from rich.table import Table
 from rich.text import Text
 
 from examples.flights import replay as replaying
-from examples.flights.dataset import AIRPORTS, Dataset, load
+from examples.flights.dataset import AIRPORTS, Dataset, load, split, write_history
 from penstock.api.client import TERMINAL, ClusterClient
 from penstock.cli.embedded import EmbeddedCluster
+from penstock.cli.jobs import progress_line
+from penstock.cli.project import Step, planned_steps, read_project
 from penstock.errors import PenstockError
+from penstock.sql.session import PlannedJob
 
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
@@ -45,17 +51,23 @@ def job_sql(out: Path, delay: str = "'3' HOUR") -> str:
 
 
 class Board:
-    """The newest window of each airport, as it arrives on the stream BOARD."""
+    """The newest window of each airport, as it arrives on the stream BOARD, and the newest of
+    what is unusual."""
 
     def __init__(self) -> None:
         self.latest: dict[str, dict[str, Any]] = {}
+        self.unusual: deque[dict[str, Any]] = deque(maxlen=4)
+        self.flagged = 0
         self.windows = 0
         self.published = 0
-        self.recent: deque[str] = deque(maxlen=4)
 
     def add(self, row: dict[str, Any]) -> None:
         self.windows += 1
         self.latest[row["origin"]] = row
+
+    def flag(self, row: dict[str, Any]) -> None:
+        self.flagged += 1
+        self.unusual.append(row)
 
     def render(self, state: str, total: int) -> Group:
         table = Table(box=box.ROUNDED, title="Departures from New York 2013, by hour of schedule")
@@ -66,9 +78,18 @@ class Board:
             cells = _cells(row) if row else ["…"] + [""] * 7
             table.add_row(airport, *cells)
         line = (
-            f"{self.published:>9,} of {total:,} flights replayed   {self.windows:>8,} windows   job {state}"
+            f"{self.published:>9,} of {total:,} flights replayed   {self.windows:>8,} windows   "
+            f"{self.flagged:>5,} unusual   job {state}"
         )
-        return Group(table, Text(line))
+        return Group(table, *(Text(_unusual(row), style="yellow") for row in self.unusual), Text(line))
+
+
+def _unusual(row: dict[str, Any]) -> str:
+    return (
+        f"  unusual: {row['carrier']} from {row['origin']} {row['window_start'][5:16]}  "
+        f"{row['departures']} left {row['mean_delay']:.0f} min late, usual at that hour "
+        f"{row['usual_delay']:.0f} ± {row['spread']:.0f}"
+    )
 
 
 def _cells(row: dict[str, Any]) -> list[str]:
@@ -83,7 +104,7 @@ def _cells(row: dict[str, Any]) -> list[str]:
 
 
 def follow(url: str, board: Board, stop: threading.Event) -> threading.Thread:
-    """Read BOARD into ``board`` on a thread of its own until ``stop``."""
+    """Read BOARD and UNUSUAL into ``board`` on a thread of its own until ``stop``."""
 
     async def read() -> None:
         client = await nats.connect(url)
@@ -92,7 +113,11 @@ def follow(url: str, board: Board, stop: threading.Event) -> threading.Thread:
             async def take(message: Any) -> None:
                 board.add(msgspec.json.decode(message.data))
 
+            async def warn(message: Any) -> None:
+                board.flag(msgspec.json.decode(message.data))
+
             await client.subscribe("board.*", cb=take)
+            await client.subscribe("unusual.*", cb=warn)
             await asyncio.to_thread(stop.wait)
         finally:
             await client.drain()
@@ -124,23 +149,38 @@ def start_replay(
 
 
 def balance(client: ClusterClient, job_id: str, flights: int, out: Path) -> tuple[int, int]:
-    """(on time, late); PenstockError when they do not add up to all flights."""
+    """(on time, late) at the board; PenstockError when some windows have not seen all flights,
+    or what came too late was not set aside."""
+    accepted, dropped = (
+        _by_operator(client, job_id, f"num{x}") for x in ("RecordsAccepted", "LateRecordsDropped")
+    )
     late = ds.dataset(out / "late", format="parquet").count_rows() if any(out.glob("late/*")) else 0
-    counters = client.accumulators(job_id)
-    accepted, dropped = counters["numRecordsAccepted"], counters.get("numLateRecordsDropped", 0)
-    if accepted + late != flights or dropped != late:
+    seen = {name: n + dropped.get(name, 0) for name, n in accepted.items()}
+    if set(seen.values()) != {flights} or sum(dropped.values()) != late:
         raise PenstockError(
             "flights were lost or counted twice",
-            expected=f"on time + late = {flights:,}",
-            got=f"{accepted:,} + {late:,} = {accepted + late:,}; {dropped:,} counted as late",
+            expected=f"{flights:,} on time or late at every window, the late ones set aside",
+            got=f"{seen}, late {dropped}; {late:,} set aside",
         )
-    return accepted, late
+    board = next(name for name in accepted if "(hop)" in name)
+    return accepted[board], dropped.get(board, 0)
+
+
+def _by_operator(client: ClusterClient, job_id: str, metric: str) -> dict[str, int]:
+    """A counter of each operator that has it, added up over its subtasks."""
+    found: dict[str, int] = {}
+    for vertex in client.job(job_id)["vertices"]:
+        for key, value in client.vertex_metrics(job_id, vertex["id"]).items():
+            operator, _, name = key.partition(".")[2].rpartition(".")
+            if name == metric:
+                found[operator] = found.get(operator, 0) + int(value)
+    return found
 
 
 def main(argv: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--rate", type=float, default=30_000, help="flights a second; 0 = as fast as it goes")
-    parser.add_argument("--limit", type=int, help="only so many flights")
+    parser.add_argument("--rate", type=float, default=8_000, help="flights a second; 0 = as fast as it goes")
+    parser.add_argument("--limit", type=int, help="only so many of the live flights")
     parser.add_argument("--out", type=Path, default=OUT, help="folder for the results")
     args = parser.parse_args(argv)
     console = Console()
@@ -148,20 +188,45 @@ def main(argv: list[str] | None = None) -> int:
     shutil.rmtree(out, ignore_errors=True)
     out.mkdir(parents=True)
     console.print("reading the flights of 2013 …")
-    data = load()
+    everything = load()
+    history, data = split(everything)
+    write_history(history, out / "history")
     total = min(args.limit or len(data.flights), len(data.flights))
     console.print(
-        f"{len(data.flights):,} flights departed, {data.cancelled:,} were cancelled and are skipped; "
-        f"{len(data.weather):,} hours of weather"
+        f"{len(everything.flights):,} flights departed, {data.cancelled:,} were cancelled and are skipped: "
+        f"{len(history):,} of January to September are history,\n{len(data.flights):,} of October to December "
+        f"are replayed, with {len(data.weather):,} hours of weather"
     )
     with console.status("starting the cluster …"):
         cluster = EmbeddedCluster(taskmanagers=2, slots=2, on_event=console.print)
         cluster.start()
     try:
         with ClusterClient(cluster.rest_url) as client:
-            return _run(console, cluster, client, data, total, out, args)
+            return _run(console, cluster, client, data, len(history), total, out, args)
     finally:
         cluster.stop()
+
+
+def submit(client: ClusterClient, step: tuple[Step, PlannedJob]) -> str:
+    graph = step[1].job_graph
+    return client.submit({"name": f"flights: {step[0].name}", "job_graph": msgspec.to_builtins(graph)})
+
+
+def _history(console: Console, client: ClusterClient, step: tuple[Step, PlannedJob], flights: int) -> None:
+    """The first half, to its end."""
+    started = time.monotonic()
+    with console.status("what is usual: the history on Spark …") as status:
+        job_id = submit(client, step)
+
+        def show(job: dict[str, Any]) -> None:
+            status.update(f"what is usual: {progress_line(job, 'history', time.monotonic() - started)}")
+
+        job = client.wait(job_id, on_progress=show)
+    client.raise_if_failed(job_id, job)
+    engine = step[1].job_graph.plan.splitlines()[1]
+    console.print(
+        f"{flights:,} flights of history read in {time.monotonic() - started:.1f} s; engine {engine}"
+    )
 
 
 def _run(
@@ -169,16 +234,19 @@ def _run(
     cluster: EmbeddedCluster,
     client: ClusterClient,
     data: Dataset,
+    past: int,
     total: int,
     out: Path,
     args: argparse.Namespace,
 ) -> int:
     console.print(f"cluster: 2 task managers × 2 slots, dashboard {cluster.rest_url}")
+    file = HERE / "project.yaml"
+    steps = planned_steps(file, read_project(file, file.read_text()), {}, {"'out/flights/": f"'{out}/"})
+    _history(console, client, next(steps), past)
     asyncio.run(replaying.create_streams(cluster.nats_url))
     board, stop = Board(), threading.Event()
     follower = follow(cluster.nats_url, board, stop)
-    config = {"parallelism.default": "2", "execution.checkpointing.interval": "2 s"}
-    job_id = client.submit({"sql": job_sql(out), "config": config})
+    job_id = submit(client, next(steps))
     started = time.monotonic()
     thread, errors = start_replay(cluster.nats_url, data, board, args.rate or None, args.limit)
     live = Live(console=console, refresh_per_second=8, transient=False)
@@ -200,15 +268,17 @@ def _run(
     rows = ds.dataset(out / "board", format="parquet").count_rows()
     records = total + (len(data.weather) if args.limit is None else 0)
     console.print(
-        f"\n{on_time:,} flights on time + {late:,} too late for their windows = {on_time + late:,}, all of them.\n"
-        f"{rows:,} windows written. {records / seconds:,.0f} records per second over {seconds:.1f} s"
+        f"\n{past:,} flights of history + {on_time:,} live ones on time + {late:,} too late for their windows "
+        f"= {past + on_time + late:,}"
+        + (", all of them.\n" if args.limit is None else ".\n")
+        + f"{rows:,} windows written, {board.flagged:,} unusual hours flagged. {records / seconds:,.0f} records per second over {seconds:.1f} s"
         + (f" (replay paced at {args.rate:,.0f} flights a second)." if args.rate else ".")
     )
     completed = client.checkpoints(job_id).get("counts", {}).get("completed", 0)
     console.print(f"{completed} checkpoints completed.")
     console.print(
-        f"\nThe results: {out / 'board'} (Parquet), stream BOARD (JetStream, gone with the cluster);\n"
-        f"late flights: {out / 'late'}",
+        f"\nThe results: {out / 'board'}, {out / 'unusual'} (Parquet; also the streams BOARD and UNUSUAL, gone "
+        f"with the cluster);\nwhat is usual: {out / 'usual'}; late flights: {out / 'late'}",
         soft_wrap=True,
     )
     return 0

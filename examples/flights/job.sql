@@ -5,6 +5,7 @@
 -- last hour: departures, mean and worst delay per airport, with that hour's weather.
 
 SET 'pipeline.name' = 'flights';
+SET 'execution.runtime-mode' = 'STREAMING';  -- the replay is live, though it ends
 SET 'table.exec.late-data.table' = 'late_flights';
 
 CREATE TABLE flights (

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from penstock.api.typeinfo import LOGICAL_TYPES, schema_of
+from penstock.config import texts
 from penstock.errors import ConnectorError, SpecError
 from penstock.types.logical import Schema
 
@@ -50,7 +51,7 @@ class Source(_Table):
         metadata: Mapping[str, str] | None = None,
     ) -> Source:
         """``metadata``: the connector's metadata key → column name (``{"timestamp": "ts"}``)."""
-        return cls(name, as_schema(schema), _texts(options), dict(metadata or {}))
+        return cls(name, as_schema(schema), texts(options or {}), dict(metadata or {}))
 
 
 class Sink(_Table):
@@ -65,14 +66,7 @@ class Sink(_Table):
     ) -> Sink:
         """``schema``: of the table; the stream's own when left out."""
         made = Schema(()) if schema is None else as_schema(schema)
-        return cls(name, made, _texts(options), {}, tuple(primary_key))
-
-
-def _texts(options: Mapping[str, Any] | None) -> dict[str, str]:
-    out = {}
-    for key, value in (options or {}).items():
-        out[key] = str(value).lower() if isinstance(value, bool) else str(value)
-    return out
+        return cls(name, made, texts(options or {}), {}, tuple(primary_key))
 
 
 class _Builder:
@@ -87,7 +81,7 @@ class _Builder:
         self._metadata: dict[str, str] = {}
 
     def set(self, option: str, value: Any) -> Any:
-        self._options.update(_texts({option: value}))
+        self._options.update(texts({option: value}))
         return self
 
     def set_schema(self, schema: Any) -> Any:

@@ -14,7 +14,7 @@ from penstock.api.datastream import DataStream, DataStreamSink
 from penstock.api.selectors import column_index, traced
 from penstock.api.transformations import Compiler, Transformation
 from penstock.api.typeinfo import schema_of, type_of_values
-from penstock.config import IDLE_TIMEOUT_MS, WATERMARK_INTERVAL_MS, check_keys
+from penstock.config import IDLE_TIMEOUT_MS, WATERMARK_INTERVAL_MS, check_keys, texts
 from penstock.connectors.registry import resolved_options, table_info, validate_table
 from penstock.errors import SpecError
 from penstock.functions.expr import InputRef
@@ -52,7 +52,7 @@ class StreamExecutionEnvironment:
     """Builds a job. ``configuration``: Flink's keys, as text."""
 
     def __init__(self, configuration: Mapping[str, Any] | None = None) -> None:
-        self.configuration: dict[str, str] = {**_defaults, **_texts(configuration or {})}
+        self.configuration: dict[str, str] = {**_defaults, **texts(configuration or {})}
         check_keys(self.configuration)
         self._python_path = list(_default_path)
         self._sinks: list[Transformation] = []
@@ -68,7 +68,7 @@ class StreamExecutionEnvironment:
 
     def set(self, key: str, value: Any) -> StreamExecutionEnvironment:
         """One configuration value. SpecError names an unknown key's nearest known one."""
-        added = _texts({key: value})
+        added = texts({key: value})
         check_keys(added)
         self.configuration.update(added)
         return self
@@ -344,10 +344,6 @@ class StreamExecutionEnvironment:
         return plan_job(
             plan, {**functions, **compiler.functions}, python_path=tuple(self._python_path), spark=spark
         )
-
-
-def _texts(config: Mapping[str, Any]) -> dict[str, str]:
-    return {k: str(v).lower() if isinstance(v, bool) else str(v) for k, v in config.items()}
 
 
 def _metadata_type(connector: Any, key: str, name: str) -> t.LogicalType:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from penstock.config import texts
 from penstock.connectors.filesystem.paths import working_folder
 from penstock.errors import FunctionError, InternalError, PenstockError, SpecError
 from penstock.messages.cluster import JobSpec
@@ -58,7 +59,7 @@ def plan_spec(spec: JobSpec) -> JobGraph:
 
 def configuration(spec: JobSpec) -> dict[str, str]:
     """The spec's configuration as text, its parallelism included."""
-    config = {k: str(v).lower() if isinstance(v, bool) else str(v) for k, v in spec.config.items()}
+    config = texts(spec.config)
     if spec.parallelism is not None:
         config["parallelism.default"] = str(spec.parallelism)
     return config

@@ -11,6 +11,7 @@ import msgspec
 
 from penstock.cli.jobs import ClusterAccess, Results, follow_job
 from penstock.cli.output import write_rows
+from penstock.cli.project import is_project, run_project
 from penstock.cli.sql import FORMATS, read_script, run_sql
 from penstock.errors import PenstockError, SpecError
 
@@ -50,6 +51,8 @@ def run_file(
         run_sql(file=file, text=None, init=None, python=None, cluster=cluster, config=config, format_=format_)
     elif file.suffix == ".py" and not detached:
         _run_program(file, text, args, cluster, config)
+    elif is_project(file, text):
+        run_project(file, text, cluster=cluster, config=config, detached=detached)
     else:
         _run_spec(spec_of(file, text, args, config), cluster, detached, format_)
 

@@ -1,0 +1,131 @@
+"""A project: a spec of several jobs that follow one another and share their tables.
+
+::
+
+    name: flights
+    config: {parallelism.default: 2}
+    steps:
+      - name: history          # all inputs bounded: runs on Spark
+        sql: history.sql
+      - name: live
+        sql: [board.sql, unusual.sql]
+        config: {execution.checkpointing.interval: 2 s}
+
+Paths are relative to the spec. The INSERTs of a step are one job; a step is planned when the
+one before it has finished, so it may read what that one wrote.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Any, Union
+
+import msgspec
+
+from penstock.cli.jobs import ClusterAccess, follow_job
+from penstock.cli.sql import read_script
+from penstock.errors import PenstockError, SpecError, SqlError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+    from pathlib import Path
+
+    from penstock.sql.session import PlannedJob
+
+
+class Step(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One job. ``config``: over the project's own, from this step on."""
+
+    name: str
+    sql: Union[str, tuple[str, ...]]
+    config: dict[str, Any] = {}
+
+    @property
+    def files(self) -> tuple[str, ...]:
+        return (self.sql,) if isinstance(self.sql, str) else self.sql
+
+
+class Project(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    name: str
+    steps: tuple[Step, ...]
+    config: dict[str, Any] = {}
+
+
+def is_project(file: Path, text: str) -> bool:
+    """A spec file that has steps."""
+    if file.suffix not in (".yaml", ".yml"):
+        return False
+    import yaml
+
+    try:
+        data = yaml.safe_load(text)
+    except yaml.YAMLError:
+        return False  # a job spec's reader says where it is wrong
+    return isinstance(data, dict) and "steps" in data
+
+
+def read_project(file: Path, text: str) -> Project:
+    """SpecError naming the field that does not fit."""
+    import yaml
+
+    try:
+        return msgspec.convert(yaml.safe_load(text), Project)
+    except msgspec.ValidationError as err:
+        raise SpecError(
+            f"a malformed project: {err}",
+            expected="name, steps (each: name, sql, config) and config",
+            where=str(file),
+            remedy="see 'Projects' in docs/sql.md",
+        ) from err
+
+
+def planned_steps(
+    file: Path, project: Project, config: Mapping[str, str], replace: Mapping[str, str] | None = None
+) -> Iterator[tuple[Step, PlannedJob]]:
+    """Each step's job, planned when it is asked for. ``replace``: texts in the scripts."""
+    from penstock.config import check_keys, texts
+    from penstock.spark.support import spark_support
+    from penstock.sql.session import SqlSession, plan_in
+
+    check_keys(project.config)
+    settings = {**texts(project.config), "pipeline.name": project.name, **config}
+    session = SqlSession(settings, python_path=[str(file.absolute().parent)], spark=spark_support())
+    for step in project.steps:
+        check_keys(step.config)
+        session.config.update({**texts(step.config), **config})
+        script = "\n".join(read_script(file.parent / name) for name in step.files)
+        for old, new in (replace or {}).items():
+            script = script.replace(old, new)
+        try:
+            yield step, plan_in(session, script)
+        except SqlError as err:
+            err.where = f"step '{step.name}' ({', '.join(step.files)}), {err.where or 'the script'}"
+            raise
+
+
+def run_project(
+    file: Path, text: str, *, cluster: str | None, config: dict[str, str], detached: bool
+) -> None:
+    """Run the steps one after the other; the first error ends it."""
+    if detached:
+        raise SpecError(
+            "a project cannot be left alone: each step is submitted when the one before it has finished",
+            expected="run without --detached",
+            where=str(file),
+        )
+    project = read_project(file, text)
+    parallelism = int(config.get("parallelism.default", project.config.get("parallelism.default", 1)))
+    with ClusterAccess(cluster, slots=max(8, 4 * parallelism), slot_output=sys.stdout) as access:
+        access.prepare()
+        for step, planned in planned_steps(file, project, config):
+            graph = msgspec.structs.replace(planned.job_graph, name=f"{project.name}: {step.name}")
+            if planned.kind == "select":
+                raise SpecError("a step that only shows rows", expected="INSERT INTO …", where=step.name)
+            client = access.client
+            job_id = client.submit({"name": graph.name, "job_graph": msgspec.to_builtins(graph)})
+            try:
+                job = follow_job(client, job_id, graph.name)
+            except (KeyboardInterrupt, PenstockError):
+                client.cancel(job_id)
+                raise
+            print(f"[job {job_id} ({graph.name}): {job['state'].lower()}, {job['duration'] / 1000:.1f} s]")
