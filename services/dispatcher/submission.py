@@ -21,6 +21,7 @@ from penstock.messages.compatibility import check, compare, fitted, operators_of
 from penstock.messages.footers import summarise
 from penstock.messages.manifest import read_manifest
 from penstock.store import job_log
+from services.dispatcher.guarantees import check_guarantees
 from services.dispatcher.spec import as_text
 
 if TYPE_CHECKING:
@@ -63,6 +64,7 @@ class Submitter:
             return SubmitReply(job_id=job_id, name=known.name, created=False)
         job_id = job_id or uuid.uuid4().hex
         graph = self._finish(await self._planner.plan(spec), spec)
+        check_guarantees(graph)
         graph = await self._fit_savepoint(graph)
         accepted = await self._store_job(job_id, spec, graph)
         # Into the index first: an accepted job that is in no list would never be found.

@@ -1,0 +1,62 @@
+"""Can the sinks keep what they promise, with these checkpoints? Pure; asked at submission."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from penstock import config as keys
+from penstock.config import parse_duration_ms
+from penstock.errors import SpecError
+from penstock.jobgraph.specs import SinkSpec
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from penstock.jobgraph import JobGraph
+
+GUARANTEE = "sink.delivery-guarantee"
+#: How long the outside keeps a transaction open (an option of two-phase-commit sinks).
+TRANSACTION_TIMEOUT = "sink.transaction-timeout"
+#: Commits when a checkpoint is complete, unless told otherwise.
+EXACTLY_ONCE_BY_DEFAULT = frozenset({"filesystem"})
+
+
+def exactly_once_sinks(graph: JobGraph) -> Iterator[tuple[str, SinkSpec]]:
+    """(operator's name, its sink)"""
+    for vertex in graph.vertices:
+        for node in vertex.operators:
+            if isinstance(node.spec, SinkSpec):
+                default = "exactly-once" if node.spec.connector in EXACTLY_ONCE_BY_DEFAULT else ""
+                if node.spec.options.get(GUARANTEE, default) == "exactly-once":
+                    yield node.name, node.spec
+
+
+def check_guarantees(graph: JobGraph) -> None:
+    """SpecError when a sink that is to be exactly-once cannot be."""
+    config = graph.config
+    interval_ms = keys.CHECKPOINT_INTERVAL_MS.read(config)
+    timeout_ms = keys.CHECKPOINT_TIMEOUT_MS.read(config)
+    for name, sink in exactly_once_sinks(graph):
+        where = f"{name}, connector '{sink.connector}'"
+        if GUARANTEE in sink.options and keys.CHECKPOINT_MODE.read(config) == "AT_LEAST_ONCE":
+            raise SpecError(
+                "an exactly-once sink behind checkpoints that are not",
+                expected=f"{keys.CHECKPOINT_MODE.key} = EXACTLY_ONCE",
+                got="AT_LEAST_ONCE: rows before a barrier may be counted behind it as well",
+                where=where,
+                remedy=f"change the mode, or '{GUARANTEE}' = 'at-least-once'",
+            )
+        if TRANSACTION_TIMEOUT not in sink.options:
+            continue
+        allowed_ms = parse_duration_ms(sink.options[TRANSACTION_TIMEOUT])
+        # It is opened behind one checkpoint and committed when the next but one may have ended.
+        needed_ms = interval_ms + timeout_ms
+        if allowed_ms <= needed_ms:
+            raise SpecError(
+                "a transaction may end before its checkpoint does",
+                expected=f"'{TRANSACTION_TIMEOUT}' above {needed_ms} ms ({keys.CHECKPOINT_INTERVAL_MS.key} + "
+                f"{keys.CHECKPOINT_TIMEOUT_MS.key})",
+                got=sink.options[TRANSACTION_TIMEOUT],
+                where=where,
+                remedy=f"raise it (the server must allow it), or lower {keys.CHECKPOINT_TIMEOUT_MS.key}",
+            )

@@ -1,0 +1,59 @@
+from __future__ import annotations
+
+import msgspec
+import pytest
+
+from penstock.errors import SpecError
+from penstock.jobgraph.specs import SinkSpec
+from services.dispatcher.guarantees import check_guarantees
+from tests.services.jobmanager.graphs import SCHEMA, pipeline
+
+ONCE = {"sink.delivery-guarantee": "exactly-once"}
+
+
+def with_sink(connector: str = "nats", options: dict | None = None, **config: str):
+    graph = pipeline(**config)
+    *others, sink = graph.vertices
+    node = msgspec.structs.replace(
+        sink.operators[0], spec=SinkSpec(connector=connector, options=options or {}, schema=SCHEMA)
+    )
+    return msgspec.structs.replace(
+        graph, vertices=(*others, msgspec.structs.replace(sink, operators=(node,)))
+    )
+
+
+@pytest.mark.parametrize(
+    "graph",
+    [
+        with_sink(),
+        with_sink(options=ONCE),
+        with_sink("filesystem"),
+        with_sink("filesystem", **{"execution.checkpointing.mode": "AT_LEAST_ONCE"}),
+        with_sink(**{"execution.checkpointing.mode": "AT_LEAST_ONCE"}),
+        with_sink(options=ONCE | {"sink.transaction-timeout": "15 min"}),
+        with_sink(options={"sink.transaction-timeout": "1 s"}),
+    ],
+)
+def test_what_can_be_kept(graph):
+    check_guarantees(graph)
+
+
+@pytest.mark.parametrize(
+    ("graph", "says"),
+    [
+        (with_sink(options=ONCE, **{"execution.checkpointing.mode": "AT_LEAST_ONCE"}), "AT_LEAST_ONCE"),
+        (with_sink(options=ONCE | {"sink.transaction-timeout": "10 min"}), "above 610000 ms"),
+        (
+            with_sink(
+                options=ONCE | {"sink.transaction-timeout": "1 min"},
+                **{"execution.checkpointing.timeout": "50 s", "execution.checkpointing.interval": "20 s"},
+            ),
+            "above 70000 ms",
+        ),
+    ],
+)
+def test_what_cannot_is_refused_with_the_numbers(graph, says):
+    with pytest.raises(SpecError) as refused:
+        check_guarantees(graph)
+    assert says in str(refused.value)
+    assert "connector 'nats'" in str(refused.value)
