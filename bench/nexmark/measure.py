@@ -9,6 +9,9 @@ move together: the fast one is through while the slow one has hardly begun. It g
 events as it is likely to manage in the time, and is measured from its first task's start
 until the last source has passed them; once more with more of them if that was too soon.
 
+q6 ranks rows that are updated later, which has no streaming result (nor has it in Flink): it
+runs over a bounded source, in batch mode, to its end.
+
 With a number of events instead, a job runs to its end and is measured as a whole: then
 rows and checksum are those of a repeatable result.
 """
@@ -33,7 +36,9 @@ WARM_S = 4.0
 #: may last for them, or for the last source.
 CHECKPOINTS, PATIENCE = 2, 2.5
 #: Queries that read the events more than once: about how many millions a second they manage.
-SPEED = {"q3": 30, "q4": 2.5, "q6": 0.8, "q8": 28, "q9": 0.7, "q20": 1.0}
+SPEED = {"q3": 30, "q4": 2.5, "q6": 0.3, "q8": 28, "q9": 0.7, "q20": 1.0}
+#: Queries that have a result only when their input has ended.
+BOUNDED = ("q6",)
 _LOOK_S = 0.1
 
 
@@ -89,7 +94,7 @@ class QueryRun:
         self._config = {
             "parallelism.default": str(parallelism),
             "execution.engine": "streaming",
-            "execution.runtime-mode": "STREAMING",
+            "execution.runtime-mode": "BATCH" if name in BOUNDED else "STREAMING",
             "execution.checkpointing.interval": "10 s",
             "table.exec.join.unbounded-state": "allow",
             **config,
@@ -99,6 +104,8 @@ class QueryRun:
         speed = SPEED.get(self._name)
         if speed is None:
             return self._endless(seconds)
+        if self._name in BOUNDED:
+            return self.whole(int(speed * 1e6 * seconds))
         result = self._all_of(int(speed * 1e6 * seconds), seconds)
         if result.seconds < seconds or result.checkpoints < CHECKPOINTS:
             result = self._all_of(int(result.rate * 1000 * seconds * 1.15), seconds)

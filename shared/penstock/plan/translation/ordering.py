@@ -92,10 +92,15 @@ def top_n(tr: Translator, node: n.TopN) -> PlannedOperator:
             keys=keys, keep="last" if order[0].descending else "first", time=order[0].index if event else None,
             emit_before=tr.modes.before(node), window=node.window, ttl_ms=0 if by_window else tr.ttl_ms,
         )  # fmt: skip
+        kept, size = "one row per key", f" ({_a_row(node)})"
+        if not by_window and not dedup.emit_before:
+            # Nobody wants the row that was replaced: rows themselves are not kept.
+            kept = "keys" if dedup.keep == "first" and not event else "the time of one row per key"
+            size = ""
         return tr.add(
             node, "deduplicate", f"Deduplicate({dedup.keep})", dedup, [source], parallelism=parallelism,
             hashed=spread or None,
-            keeps="one row per key" + (" until its window ends" if by_window else tr.ttl_words()) + f" ({_a_row(node)})",
+            keeps=kept + (" until its window ends" if by_window else tr.ttl_words()) + size,
         )  # fmt: skip
     spec = s.TopNSpec(
         partition=keys, order=order, first=node.first, last=node.last, rank=node.rank,
