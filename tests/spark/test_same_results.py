@@ -79,6 +79,10 @@ QUERIES = {
     "over_range": "SELECT id, k, SUM(v) OVER (PARTITION BY k ORDER BY ts), COUNT(*) OVER (PARTITION BY k ORDER BY ts "
     "RANGE BETWEEN INTERVAL '5' SECOND PRECEDING AND CURRENT ROW) FROM events",
     "over_rows": "SELECT id, AVG(x) OVER (PARTITION BY k ORDER BY ts ROWS BETWEEN 2 PRECEDING AND CURRENT ROW) FROM events",
+    "over_any_order": "SELECT id, ROW_NUMBER() OVER (PARTITION BY k ORDER BY price, id), LAG(v, 2) OVER (PARTITION BY k "
+    "ORDER BY id), LAST_VALUE(v) OVER (PARTITION BY k ORDER BY id ROWS BETWEEN CURRENT ROW AND 1 FOLLOWING) FROM events",
+    "local_windows": "SELECT k, window_start, window_end, COUNT(*), FIRST_VALUE(v) FROM TABLE(TUMBLE(TABLE local, "
+    "DESCRIPTOR(lts), INTERVAL '1' HOUR)) GROUP BY k, window_start, window_end",
     "union": "SELECT k FROM events WHERE id < 10 UNION SELECT currency FROM rates",
     "union_all": "SELECT k, v FROM events WHERE id < 10 UNION ALL SELECT currency, 1 FROM rates",
     "intersect": "SELECT k FROM events INTERSECT SELECT currency FROM rates",
@@ -91,6 +95,11 @@ QUERIES = {
     "time_types": "SELECT CAST(ts AS TIME), CAST(CAST(ts AS STRING) AS TIMESTAMP(3)) - INTERVAL '1' DAY, "
     "TIMESTAMPDIFF(SECOND, TIMESTAMP '2024-03-01 12:00:00', ts) FROM events WHERE id < 12",
 }
+#: Tables of a query's own.
+DECLARED = {
+    "local_windows": """CREATE TABLE local (id BIGINT, k STRING, v INT, price DECIMAL(10, 2), x DOUBLE, ts TIMESTAMP(3), lts AS CAST(ts AS TIMESTAMP_LTZ(3)),
+      WATERMARK FOR lts AS lts - INTERVAL '10' SECOND) WITH ('connector' = 'memory', 'name' = 'events');"""
+}
 ORDERED = ("sort",)
 #: Cheap ones of several kinds stay in the ordinary run; the whole list takes a minute.
 QUICK = ("calc", "group", "group_ordered", "global_of_nothing", "hop", "session", "outer_join_by_our_expression",
@@ -101,5 +110,13 @@ QUICK = ("calc", "group", "group_ordered", "global_of_nothing", "hop", "session"
     "name", [n if n in QUICK else pytest.param(n, marks=pytest.mark.slow) for n in QUERIES]
 )
 def test_same_rows(name: str, spark: Any) -> None:
-    rows = support.assert_same(support.plan(QUERIES[name]), spark, ordered=name in ORDERED)
+    zone = {"table.local-time-zone": "Asia/Kolkata"} if name in DECLARED else {}
+    graph = support.plan(DECLARED.get(name, "") + QUERIES[name], **zone)
+    rows = support.assert_same(graph, spark, ordered=name in ORDERED)
     assert rows
+
+
+def test_over_the_result_of_an_aggregation(spark: Any) -> None:
+    """Rows that come out at the end of the input."""
+    sql = "SELECT k, SUM(n) OVER (ORDER BY k) FROM (SELECT k, COUNT(*) AS n FROM events WHERE k < 'd' GROUP BY k)"
+    assert sorted(support.on_spark(support.plan(sql), spark)) == [("a", 22), ("b", 45), ("c", 68)]

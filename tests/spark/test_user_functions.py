@@ -121,3 +121,16 @@ def test_what_spark_says_becomes_one_line() -> None:
     other = translated(RuntimeError("Job aborted due to stage failure\n\tat org.apache.spark.Foo"))
     assert isinstance(other, SparkJobError)
     assert "org.apache" not in str(other)
+
+
+def test_async_functions_are_awaited(module: str, spark: Any, tmp_path: Path) -> None:
+    (tmp_path / "spark_async.py").write_text(
+        "import asyncio\nfrom penstock.api import udf\n\n"
+        "@udf(result_type='BIGINT')\nasync def later(x):\n    await asyncio.sleep(0)\n    return x + 1\n"
+    )
+    create = "CREATE FUNCTION later AS 'spark_async.later' LANGUAGE PYTHON;"
+    sql = create + "SELECT a, later(a) FROM (VALUES (1), (2)) AS v(a)"
+    settings = {"parallelism.default": "1", "execution.engine": "streaming"}
+    graph = plan_script(sql, settings, python_path=(module,)).job_graph
+    sys.modules.pop("spark_async", None)
+    assert sorted(SparkJob(graph, spark).run().rows) == [(1, 2), (2, 3)]

@@ -26,6 +26,7 @@ from penstock.errors import InternalError, RecordError
 from penstock.jobgraph.graph import FunctionArtifact, JobGraph
 from penstock.jobgraph.specs import KeyedProcessSpec
 from penstock.runtime.artifacts import load_functions
+from penstock.runtime.drivers import PausingOperator
 from penstock.runtime.factory import make_operator
 from penstock.runtime.operator import (
     MAX_WATERMARK,
@@ -156,6 +157,8 @@ class Driver:
         self.operators: list[Operator] = []
         self._watermark = MIN_WATERMARK
         self._first_output: list[Batch] = []
+        #: Runs what an operator awaits (async functions, look-ups).
+        self._loop = asyncio.new_event_loop()
 
     def run(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         with tempfile.TemporaryDirectory(prefix="penstock-spark-") as folder:
@@ -166,8 +169,14 @@ class Driver:
                         yield from self._out(self._rows(rows))
                 yield from self._out(self._finish())
             finally:
-                for operator in self.operators:
-                    operator.close()
+                self.close()
+
+    def close(self) -> None:
+        for operator in self.operators:
+            if isinstance(operator, PausingOperator):
+                self._loop.run_until_complete(operator.stop())
+            operator.close()
+        self._loop.close()
 
     # -- life ----------------------------------------------------------------------------------
 
@@ -180,6 +189,8 @@ class Driver:
             local.mkdir()
             operator.open(self._context(step, index, local, load), None if number else restored)
             self.operators.append(operator)
+            if isinstance(operator, PausingOperator):
+                self._loop.run_until_complete(operator.start())
 
     def _context(self, step: Step, index: int, folder: Path, load: Callable[[str], Any]) -> OperatorContext:
         job = self.program.job
@@ -188,7 +199,7 @@ class Driver:
             subtask_index=index, parallelism=index + 1, max_parallelism=MAX_PARALLELISM, attempt=1,
             input_schemas=step.inputs, output_schema=step.output, config=job.config, metrics=MetricGroup(),
             key_groups=(0, MAX_PARALLELISM - 1), local_dir=folder, now_ms=_now_ms, wake_at=_never,
-            function=load, report_error=_report,
+            function=load, report_error=_report, run=_run_here,
         )  # fmt: skip
 
     def _finish(self) -> Iterator[Tagged]:
@@ -291,7 +302,7 @@ class Driver:
     def _through(self, index: int, outputs: Any, *, settled: bool = False) -> Iterator[Tagged]:
         """What operator ``index`` gave, through those behind it."""
         last = index == len(self.operators) - 1
-        for item in outputs:
+        for item in self._pulled(self.operators[index], outputs):
             if isinstance(item, SideBatch):
                 if last and item.tag in self.program.tags:
                     yield item.tag, item.batch
@@ -303,6 +314,21 @@ class Driver:
                 yield None, item
             else:
                 yield from self._through(index + 1, self.operators[index + 1].process(0, item))
+
+    def _pulled(self, operator: Operator, outputs: Any) -> Iterator[Any]:
+        """The outputs; of an operator that awaits something, within the loop."""
+        if not isinstance(operator, PausingOperator):
+            yield from outputs
+            return
+        iterator = iter(outputs)
+        while True:
+            item = self._loop.run_until_complete(_next(iterator))
+            if item is _END:
+                return
+            if isinstance(item, Batch) and not item.num_rows:
+                self._loop.run_until_complete(operator.wait_ready())
+            else:
+                yield item
 
     def _out(self, outputs: Iterator[Tagged]) -> Iterator[pa.RecordBatch]:
         names, types = self.program.layout()
@@ -398,6 +424,17 @@ def _times(array: pa.Array) -> np.ndarray | None:
             remedy="assign timestamps on both sides before the union",
         )
     return from_spark_array(_LONG, array).values  # type: ignore[return-value]
+
+
+_END = object()
+
+
+async def _next(iterator: Iterator[Any]) -> Any:
+    return next(iterator, _END)
+
+
+async def _run_here(call: Callable[[], Any]) -> Any:
+    return call()
 
 
 def _now_ms() -> int:

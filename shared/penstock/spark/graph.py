@@ -140,7 +140,7 @@ def _reads_arrival(spec: OperatorSpec) -> bool:
         case s.GroupAggregateSpec(aggregates=calls) | s.WindowAggregateSpec(aggregates=calls):
             return any(c.function.upper() in ORDERED_AGGREGATES or c.python for c in calls)
         case (
-            s.DeduplicateSpec() | s.TopNSpec() | s.OverSpec() | s.SortSpec() | s.LimitSpec() | s.MaterializeSpec()
+            s.DeduplicateSpec() | s.TopNSpec() | s.OverSpec() | s.OverFinalSpec() | s.SortSpec() | s.LimitSpec() | s.MaterializeSpec()
             | s.TemporalSortSpec() | s.TemporalJoinSpec() | s.KeyedProcessSpec() | s.KeyedWindowSpec()
         ):  # fmt: skip
             return True

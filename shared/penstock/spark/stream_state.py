@@ -112,10 +112,6 @@ class StreamDriver(Driver):
         taken: OperatorSnapshot = self.operators[0].snapshot(1).copied()
         return write_snapshot({uid: taken}, checkpoint_id=1, key_groups=_RANGE)
 
-    def close(self) -> None:
-        for operator in self.operators:
-            operator.close()
-
 
 def _restored(program: Program, state: bytes | None) -> RestoredState | None:
     if state is None:

@@ -7,6 +7,7 @@ input and arrival, and runs the operator over it (``drive``).
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import reduce
 from typing import TYPE_CHECKING, Any
 
@@ -31,15 +32,41 @@ if TYPE_CHECKING:
 #: Operators that keep nothing between rows and go over partitions as they lie.
 STATELESS = (
     s.CalcSpec, s.UnionSpec, s.ExpandSpec, s.WindowTableSpec, s.WindowMaximumSpec, s.PythonSpec,
-    s.RecordTimeSpec, s.TableFunctionSpec, s.AssignWatermarksSpec,
+    s.RecordTimeSpec, s.TableFunctionSpec, s.AssignWatermarksSpec, s.LocalTimeSpec, s.AsyncCalcSpec,
+    s.LookupJoinSpec,
 )  # fmt: skip
+
+#: Of those, they give a row's own columns and theirs behind them.
+_APPENDING = (s.TableFunctionSpec, s.LocalTimeSpec, s.AsyncCalcSpec, s.LookupJoinSpec)
 
 
 def stateless(node: Node, frame: Frame, job: JobContext) -> dict[str | None, Frame]:
     program = Program(
         (step_of(node),), job, timed=frame.time, out_timed=node.wants_time, tags=read_tags(node)
     )
+    if frame.arrival and isinstance(node.spec, _APPENDING):
+        return {None: _with_arrival(node, frame, program)}
     return _mapped(node, positional(frame), program)
+
+
+def _with_arrival(node: Node, frame: Frame, program: Program) -> Frame:
+    """An operator that puts columns behind those of its input: ``__arrival`` rides along as the
+    last of the input's."""
+    (step,) = program.steps
+    at = len(frame.schema)
+    column = t.Field("arrival", t.BigIntType())
+    fields = (*node.output.fields[:at], column, *node.output.fields[at:])
+    step = replace(step, inputs=(t.Schema((*frame.schema.fields, column)),), output=t.Schema(fields))
+    program = replace(program, steps=(step,))
+    names, types = program.layout()
+    out = positional(frame, ARRIVAL).mapInArrow(runner(program), struct_type(types, names))
+    shown = [n for i, n in enumerate(names) if i != at][: len(node.output)]
+    columns = [col(a).alias(b) for a, b in zip(shown, column_names(node.output), strict=True)]
+    hidden = [col(TIME)] if program.out_timed else []
+    rows = out.select(*columns, *hidden, col(names[at]).alias(ARRIVAL))
+    return Frame(rows, node.output, program.out_timed, True).with_hidden(
+        time=node.wants_time, arrival=node.wants_arrival
+    )
 
 
 def keyed(node: Node, frames: Sequence[Frame], job: JobContext) -> dict[str | None, Frame]:
@@ -248,7 +275,7 @@ def keys_of(spec: OperatorSpec, index: int) -> tuple[int, ...]:
             return partition or (() if window is None else (window[1],))
         case s.DeduplicateSpec(keys=keys, window=window):
             return keys or (() if window is None else (window[1],))
-        case s.OverSpec():
+        case s.OverSpec() | s.OverFinalSpec():
             return spec.partition
         case s.SetOperationSpec():
             return ()
