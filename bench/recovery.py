@@ -70,7 +70,17 @@ def kill(client: ClusterClient, job: str, folder: Path, what: str) -> dict[str, 
     times = [t for t in arrivals(folder) if killed - 1 < t]
     gap, start = max((b - a, a) for a, b in itertools.pairwise(times))
     stamps = {k: v / 1000 - killed for k, v in after["timestamps"].items() if v / 1000 > killed}
-    return {"gap": gap, "gap_from": start - killed, **stamps, "attempt": after["attempt"]}
+    # Subtasks that restored state: from INITIALIZING to RUNNING.
+    running = [
+        s["timestamps"]["RUNNING"] / 1000 - killed
+        for v in after["vertices"]
+        for s in client.subtask_times(job, v["id"])
+        if s["timestamps"].get("RUNNING", 0) / 1000 > killed
+    ]
+    return {
+        "gap": gap, "gap_from": start - killed, **stamps, "restored": max(running, default=0.0),
+        "attempt": after["attempt"],
+    }  # fmt: skip
 
 
 def main() -> None:

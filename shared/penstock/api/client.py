@@ -120,6 +120,10 @@ class ClusterClient:
         """A vertex with its subtasks."""
         return self._call("GET", f"/jobs/{job_id}/vertices/{vertex_id}")
 
+    def subtask_times(self, job_id: str, vertex_id: str) -> list[dict[str, Any]]:
+        """Of each subtask of a vertex: when it entered which state (ms)."""
+        return self._call("GET", f"/jobs/{job_id}/vertices/{vertex_id}/subtasktimes")["subtasks"]
+
     def vertex_metrics(self, job_id: str, vertex_id: str) -> dict[str, Any]:
         """Metrics of a vertex: "<subtask>.<metric>" or "<subtask>.<operator>.<metric>" → value."""
         path = f"/jobs/{job_id}/vertices/{vertex_id}/metrics"
