@@ -27,6 +27,14 @@ CASES: dict[str, tuple[str, list[tuple[Any, ...]]]] = {
         "SELECT k, COUNT(*) FROM (VALUES (1), (2), (CAST(NULL AS INT))) AS v(k) WHERE k > 0 GROUP BY k",
         [(1, 1), (2, 1)],
     ),
+    "unnest with ordinality": (
+        "SELECT id, x, o FROM t CROSS JOIN UNNEST(ARRAY[id, 7]) WITH ORDINALITY AS u(x, o) WHERE id < 3",
+        [(1, 1, 1), (1, 7, 2), (2, 2, 1), (2, 7, 2)],
+    ),
+    "unnest of a map with ordinality": (
+        "SELECT u.* FROM t CROSS JOIN UNNEST(MAP['a', id]) WITH ORDINALITY AS u(k, v, o) WHERE id = 3",
+        [("a", 3, 1)],
+    ),
     "global aggregate": ("SELECT COUNT(*), MAX(n), MIN(g) FROM t", [(4, 30, "a")]),
     "filter and distinct": (
         "SELECT COUNT(DISTINCT g), SUM(n) FILTER (WHERE g = 'a') FROM t",

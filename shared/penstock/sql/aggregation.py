@@ -24,6 +24,7 @@ from penstock.types import logical as t
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from penstock.plan.properties import WindowProperty
     from penstock.sql.queries import QueryBinder
 
 _SET_NUMBER = t.BigIntType(nullable=False)
@@ -198,6 +199,7 @@ class Aggregation:
         self.key_exprs: list[Expr] = []
         self.drafts: list[AggregateDraft] = []
         group = select.args.get("group")
+        self.group = group
         self.grouped = group is not None
         sets = self._group(group) if group else None
         roots = [*select.expressions]
@@ -208,6 +210,8 @@ class Aggregation:
         self.sets = sets
         self.key_index: dict[int, InputRef] = {}
         self.window_columns: dict[str, InputRef] = {}
+        #: Where the number of the grouping set stands in the aggregate's output.
+        self.set_index = 0
         self.node = self._build()
 
     def _add(self, one: AggregateDraft) -> int:
@@ -289,10 +293,10 @@ class Aggregation:
         grouped = {e.index for e in self.key_exprs if isinstance(e, InputRef)}
         windowed = (
             self.window is None
-            and self.sets is None
             and window is not None
             and window.start in grouped
             and window.end in grouped
+            and (self.sets is None or self._in_every_set({window.start, window.end}))
         )
         key_positions = [columns.index(e) for e in self.key_exprs]
         calls = tuple(self._call(one, columns) for one in self.drafts)
@@ -300,6 +304,8 @@ class Aggregation:
         types = input_node.schema.types
         names = input_node.schema.names
         if windowed or self.window is not None:
+            if self.sets is not None:
+                return self._window_sets(input_node, key_positions, calls, window if windowed else None)
             return self._window_node(input_node, key_positions, calls, window if windowed else None)
         if self.sets is not None:
             return self._expanded(input_node, key_positions, calls)
@@ -311,9 +317,73 @@ class Aggregation:
         self.first_call = len(key_positions)
         return n.Aggregate(input=input_node, keys=tuple(key_positions), aggregates=calls, schema=schema)
 
+    def _in_every_set(self, columns: set[int]) -> bool:
+        assert self.sets is not None
+        wanted = {i for i, e in enumerate(self.key_exprs) if isinstance(e, InputRef) and e.index in columns}
+        return all(wanted <= set(members) for members in self.sets)
+
+    def _window_sets(
+        self,
+        node: n.Node,
+        keys: list[int],
+        calls: tuple[AggregateCall, ...],
+        window: WindowProperty | None,
+    ) -> n.Node:
+        """Grouping sets of a windowed table: each row once per set, then grouped by window."""
+        if window is None:
+            raise self.ctx.source.unsupported(
+                f"GROUPING SETS with {self.window.name if self.window else 'a window'} in GROUP BY",
+                self.group,
+                expected="TABLE(TUMBLE(…)) with window_start and window_end in every set",
+                remedy="GROUP BY window_start, window_end, GROUPING SETS (…) over the table function",
+            )
+        expand, moved, by = self._expand(node, keys, calls)
+        types, names = expand.schema.types, expand.schema.names
+        assert window.start is not None
+        assert window.end is not None
+        sides = {window.start: "start", window.end: "end"}
+        kept = [i for i, k in enumerate(keys) if k not in sides]
+        kinds = window_types(window.spec)
+        fields = [(names[i], types[i]) for i in (*kept, by - 1)]
+        fields += [(f"EXPR${i}", c.type) for i, c in enumerate(moved)]
+        fields += [(f"window_{side}", kinds[side]) for side in kinds]
+        schema = unique_schema(fields)
+        schema = t.Schema(schema.fields, schema.names[-1] if window.spec.time is not None else None)
+        first = len(kept) + 1 + len(moved)
+        self.window_columns = {
+            side: InputRef(first + i, schema.types[first + i]) for i, side in enumerate(kinds)
+        }
+        for new, i in enumerate(kept):
+            self.key_index[i] = InputRef(new, schema.types[new])
+        for i, k in enumerate(keys):
+            if k in sides:
+                self.key_index[i] = self.window_columns[sides[k]]
+        self.set_index, self.first_call = len(kept), len(kept) + 1
+        return n.WindowAggregate(
+            input=expand,
+            window=window.spec,
+            keys=(*kept, by - 1),
+            aggregates=moved,
+            windowed_input=(window.start + by, window.end + by),
+            schema=schema,
+        )
+
     def _expanded(self, node: n.Node, keys: list[int], calls: tuple[AggregateCall, ...]) -> n.Node:
-        """Grouping sets: each row once per set, NULL for the keys that are not in it, and
-        the set's number as one more key."""
+        expand, moved, by = self._expand(node, keys, calls)
+        types, names = expand.schema.types, node.schema.names
+        out = [(names[k], types[i]) for i, k in enumerate(keys)]
+        out += [("$set", _SET_NUMBER)] + [(f"EXPR${i}", c.type) for i, c in enumerate(calls)]
+        schema = unique_schema(out)
+        for i in range(len(keys)):
+            self.key_index[i] = InputRef(i, schema.types[i])
+        self.set_index, self.first_call = len(keys), by
+        return n.Aggregate(input=expand, keys=tuple(range(by)), aggregates=moved, schema=schema)
+
+    def _expand(
+        self, node: n.Node, keys: list[int], calls: tuple[AggregateCall, ...]
+    ) -> tuple[n.Expand, tuple[AggregateCall, ...], int]:
+        """Each row once per set, NULL for the keys that are not in it, and the set's number as
+        one more key: (the node, the aggregates over it, how many columns stand in front)."""
         assert self.sets is not None
         fields = node.schema.fields
         refs: list[Expr] = [InputRef(i, f.type) for i, f in enumerate(fields)]
@@ -337,13 +407,7 @@ class Aggregation:
             )
             for c in calls
         )
-        out = [(fields[k].name, type_) for k, type_ in zip(keys, types, strict=True)]
-        out += [("$set", _SET_NUMBER)] + [(f"EXPR${i}", c.type) for i, c in enumerate(calls)]
-        schema = unique_schema(out)
-        for i in range(len(keys)):
-            self.key_index[i] = InputRef(i, schema.types[i])
-        self.first_call = by
-        return n.Aggregate(input=expand, keys=tuple(range(by)), aggregates=moved, schema=schema)
+        return expand, moved, by
 
     def _grouping_function(self, node: exp.Expression) -> Expr | None:
         """GROUPING(k …), GROUPING_ID(k …) and GROUP_ID(): a number for each set."""
@@ -365,15 +429,13 @@ class Aggregation:
             values = [int("".join("0" if k in one else "1" for k in keys) or "0", 2) for one in sets]
         if self.sets is None or len(set(values)) == 1:
             return Literal(values[0], _SET_NUMBER)
-        number = InputRef(len(self.key_exprs), _SET_NUMBER)
+        number = InputRef(self.set_index, _SET_NUMBER)
         args: list[Expr] = []
         for g, value in enumerate(values[:-1]):
             args += [make_call("=", [number, Literal(g, _SET_NUMBER)]), Literal(value, _SET_NUMBER)]
         return make_call("CASE", [*args, Literal(values[-1], _SET_NUMBER)])
 
     def _window_node(self, input_node, key_positions, calls, window) -> n.Node:
-        if self.sets is not None:
-            raise self.ctx.source.unsupported("GROUPING SETS with a group window", None)
         names, types = input_node.schema.names, input_node.schema.types
         spec = self.window.spec if self.window is not None else window.spec
         side_of: dict[int, str] = {}

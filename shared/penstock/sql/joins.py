@@ -281,9 +281,14 @@ def bind_correlate(
             raise ctx.source.unsupported("UNNEST of several arrays", inner)
         argument = binder.bind(inner.expressions[0])
         fields = _unnested(ctx, inner, argument.type)
+        function = "UNNEST"
         if inner.args.get("offset"):
-            raise ctx.source.unsupported("UNNEST … WITH ORDINALITY", inner)
-        function, args, builtin, per, asynchronous = "UNNEST", (argument,), True, "record", False
+            function = "UNNEST_WITH_ORDINALITY"
+            # The last of the alias's column names, where it has one for it, is taken for its name.
+            offset = inner.args["offset"]
+            name = offset.name if isinstance(offset, exp.Identifier) else "ORDINALITY"
+            fields = [*fields, t.Field(name, t.IntType(nullable=False))]
+        args, builtin, per, asynchronous = (argument,), True, "record", False
     elif isinstance(inner, TableFunction):
         name = inner.args["name"]
         user = ctx.catalog.functions.table(name)
