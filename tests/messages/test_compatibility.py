@@ -34,6 +34,14 @@ def test_operators_map_by_uid_and_nothing_else():
     check(found, "here", lenient=True)
 
 
+def test_an_operator_that_held_its_event_time_only_is_not_missed():
+    states = [StateSummary(name="watermark", kind="union", rows=2)]
+    local = msgspec.structs.replace(summary("uid-local"), states=states)
+    assert compare(MINE, [summary("uid-sum"), local]).dropped == ()
+    more = msgspec.structs.replace(local, states=[*states, *summary("x").states])
+    assert [o.uid for o in compare(MINE, [more]).dropped] == ["uid-local"]
+
+
 def test_a_savepoint_of_another_job_is_called_that():
     with pytest.raises(SpecError, match="it is of another job"):
         check(compare(MINE, [summary("elsewhere")]), "here", lenient=False)
