@@ -76,7 +76,7 @@ def test_batches_are_kept_not_copied_and_let_go(monkeypatch):
     rows = columns_of([row(i) for i in range(5000)])
     slots = store.append(rows, 5000)
     heap = store._heap
-    assert heap._segments[0].columns[0].values is rows[1].values
+    assert heap._segments[0].columns[1].values is rows[1].values
     assert store.nbytes >= rows[1].nbytes
     store.free(slots)
     assert heap._segments == []

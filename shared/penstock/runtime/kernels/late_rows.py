@@ -1,9 +1,9 @@
-"""Rows whose wide columns are kept in the batches they came in, and fetched late.
+"""Rows with wide columns are kept in the batches they came in, and fetched late.
 
 A join, a Top-N or a deduplication works on keys and *slots* (see ``store``); most of what
-it keeps is never looked at again, and what comes out comes out once. So fixed-width
-columns lie dense by slot, and all wide ones (text, nested) of a row share one reference,
-segment << 32 | row, into a *segment*: the columns of a batch as they came, not copied.
+it keeps is never looked at again, and what comes out comes out once. So a row with text or
+nested columns is a reference, segment << 32 | row, into a *segment*: the columns of a batch
+as they came, not copied.
 
 Small segments are merged by fours, so that there are few; one whose rows are all freed is
 let go; when more than half of all rows are garbage, the sparse segments are rewritten.
@@ -36,7 +36,7 @@ _REWRITTEN_ROWS = 16_384
 
 
 class _Segment:
-    """Wide columns of ``rows`` rows. ``live``: rows that a slot still refers to."""
+    """The columns of ``rows`` rows. ``live``: rows that a slot still refers to."""
 
     __slots__ = ("columns", "live", "nbytes", "rows", "slots")
 
@@ -96,8 +96,8 @@ class LateColumn:
         return self._fetch.column(self.type, self._index)
 
 
-class WideColumns:
-    """Wide columns by slot, one reference a slot for all of them."""
+class Segments:
+    """Rows by slot, one reference a slot."""
 
     def __init__(self, types: Sequence[LogicalType]) -> None:
         self.types = list(types)
@@ -125,10 +125,13 @@ class WideColumns:
         indices = range(len(self.types)) if indices is None else indices
         return [fetch.column(self.types[i], i) for i in indices]
 
-    def later(self, slots: np.ndarray) -> list[LateColumn]:
-        """What ``take`` would give now, to be taken whenever it is needed: rows do not change."""
+    def later(self, slots: np.ndarray) -> list[Column | LateColumn]:
+        """What ``take`` would give now, to be taken whenever it is needed: rows do not
+        change, but for a user's objects, which are taken now."""
         fetch = self._fetch(slots)
-        return [LateColumn(x, fetch, i) for i, x in enumerate(self.types)]
+        return [
+            fetch.column(x, i) if _is_raw(x) else LateColumn(x, fetch, i) for i, x in enumerate(self.types)
+        ]
 
     def _fetch(self, slots: np.ndarray) -> _Fetch:
         refs = self._refs[slots]
@@ -221,51 +224,51 @@ class WideColumns:
             self._drop(number)
 
 
+def _is_raw(type_: LogicalType) -> bool:
+    dtype = numpy_dtype(type_)
+    return dtype is not None and dtype.hasobject
+
+
 class LateRows:
-    """Rows of ``types`` by slot, as ``RowStore``'s; columns given to it are not copied."""
+    """Rows of ``types`` by slot, as ``RowStore``'s. With a wide column among them they are
+    kept in segments, all of their columns, and what is given to them is not copied;
+    narrow rows lie dense by slot."""
 
     def __init__(self, types: Sequence[LogicalType]) -> None:
         self.slots = Slots()
-        fixed = [numpy_dtype(x) is not None for x in types]
-        #: By column: its own store, or None where it is one of the wide ones.
-        self._fixed = [FixedStore(x) if plain else None for x, plain in zip(types, fixed, strict=True)]
-        self._wide = [i for i, plain in enumerate(fixed) if not plain]
-        self._heap = WideColumns([types[i] for i in self._wide]) if self._wide else None
+        wide = any(numpy_dtype(x) is None for x in types)
+        self._heap = Segments(types) if wide else None
+        self._stores = [] if wide else [FixedStore(x) for x in types]
 
     def __len__(self) -> int:
         return self.slots.count
 
     @property
     def nbytes(self) -> int:
-        wide = 0 if self._heap is None else self._heap.nbytes
-        return wide + sum(s.nbytes for s in self._fixed if s is not None)
+        return sum(s.nbytes for s in self._stores) if self._heap is None else self._heap.nbytes
 
     def append(self, columns: Sequence[Column], n: int) -> np.ndarray:
         """Slots of n new rows."""
         slots = self.slots.allocate(n)
-        high = self.slots.high
-        for store, column in zip(self._fixed, columns, strict=True):
-            if store is not None:
-                store.put(slots, column, high)
-        if self._heap is not None and n:
-            self._heap.append(slots, [columns[i] for i in self._wide], high)
+        if self._heap is None:
+            for store, column in zip(self._stores, columns, strict=True):
+                store.put(slots, column, self.slots.high)
+        elif n:
+            self._heap.append(slots, columns, self.slots.high)
         return slots
 
     def take(self, slots: np.ndarray) -> list[Column]:
-        wide = iter(() if self._heap is None else self._heap.take(slots))
-        return [next(wide) if store is None else store.take(slots) for store in self._fixed]
+        return self._heap.take(slots) if self._heap is not None else [s.take(slots) for s in self._stores]
 
-    def take_later(self, slots: np.ndarray) -> list[Column | LateColumn]:
-        """``take`` for a snapshot: wide columns are copied by whoever writes them."""
-        wide = iter(() if self._heap is None else self._heap.later(slots))
-        return [next(wide) if store is None else store.take(slots) for store in self._fixed]
+    def take_later(self, slots: np.ndarray) -> Sequence[Column | LateColumn]:
+        """``take`` for a snapshot: wide rows are copied by whoever writes them."""
+        return self._heap.later(slots) if self._heap is not None else self.take(slots)
 
     def take_some(self, slots: np.ndarray, indices: Sequence[int]) -> list[Column]:
         """Only these columns."""
-        wide = [self._wide.index(i) for i in indices if self._fixed[i] is None]
-        fetched = iter(self._heap.take(slots, wide) if self._heap is not None and wide else ())
-        stores = [self._fixed[i] for i in indices]
-        return [next(fetched) if store is None else store.take(slots) for store in stores]
+        if self._heap is not None:
+            return self._heap.take(slots, indices)
+        return [self._stores[i].take(slots) for i in indices]
 
     def in_place(self, slots: np.ndarray) -> np.ndarray:
         """Positions of the slots in the order in which their rows are fetched fastest."""
@@ -274,9 +277,8 @@ class LateRows:
     def free(self, slots: np.ndarray) -> None:
         if not len(slots):
             return
-        for store in self._fixed:
-            if store is not None:
-                store.clear(slots)
+        for store in self._stores:
+            store.clear(slots)
         if self._heap is not None:
             self._heap.free(slots)
         self.slots.free(slots)
