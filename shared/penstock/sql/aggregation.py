@@ -2,162 +2,29 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import chain, combinations
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import msgspec
 from sqlglot import exp
 
 from penstock.errors import PenstockError
-from penstock.functions.aggregates import canonical_aggregate, infer_aggregate, is_aggregate
 from penstock.functions.expr import AggregateCall, Expr, InputRef, Literal
 from penstock.functions.registry import make_call
 from penstock.plan import nodes as n
 from penstock.plan.rewriting import plain, position
-from penstock.sql.expressions import ExpressionBinder, column_parts, function_name
+from penstock.sql.aggregate_calls import AggregateDraft, aggregate_nodes, draft, is_aggregate_node
+from penstock.sql.expressions import column_parts, function_name
 from penstock.sql.scope import Relation, unique_schema
-from penstock.sql.syntax import JsonCall
 from penstock.sql.windows import GroupWindow, as_instant, group_window, in_local_time, window_types
 from penstock.types import logical as t
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from penstock.plan.properties import WindowProperty
     from penstock.sql.queries import QueryBinder
 
 _SET_NUMBER = t.BigIntType(nullable=False)
-_CONSTANT_TAIL = {"LISTAGG": 1}
-
-
-@dataclass(frozen=True, slots=True)
-class AggregateDraft:
-    """An aggregate before its arguments have columns."""
-
-    function: str
-    args: tuple[Expr, ...]
-    type: t.LogicalType
-    distinct: bool = False
-    filter: Expr | None = None
-    ignore_nulls: bool = False
-    constants: tuple[Any, ...] = ()
-    python: str | None = None
-
-
-def is_aggregate_node(ctx: QueryBinder, node: exp.Expression) -> bool:
-    if isinstance(node, exp.Filter):
-        return True
-    if isinstance(node, (exp.WithinGroup, exp.IgnoreNulls, exp.RespectNulls)):
-        return True
-    if isinstance(node, JsonCall):
-        return node.args["name"] in ("JSON_OBJECTAGG", "JSON_ARRAYAGG")
-    if not isinstance(node, exp.Anonymous):
-        return False
-    name = function_name(node)
-    return is_aggregate(name.upper()) or ctx.catalog.functions.aggregate(name) is not None
-
-
-def aggregate_nodes(ctx: QueryBinder, root: exp.Expression) -> Iterator[exp.Expression]:
-    """Outermost aggregate calls below ``root``; subqueries are left alone and the function
-    of an OVER window is not one of them (its arguments may hold some)."""
-    if isinstance(root, (exp.Select, exp.SetOperation, exp.Subquery)):
-        return
-    if isinstance(root, exp.Window):
-        inner = root.this
-        while isinstance(inner, (exp.Filter, exp.IgnoreNulls, exp.RespectNulls)):
-            inner = inner.this
-        rest = [root.args.get("partition_by") or [], [root.args.get("order")], inner.iter_expressions()]
-        for child in chain.from_iterable(rest):
-            if child is not None:
-                yield from aggregate_nodes(ctx, child)
-        return
-    if is_aggregate_node(ctx, root):
-        yield root
-        return
-    for child in root.iter_expressions():
-        yield from aggregate_nodes(ctx, child)
-
-
-def draft(
-    ctx: QueryBinder, node: exp.Expression, binder: ExpressionBinder, *, grouped: bool = False
-) -> AggregateDraft:
-    """The aggregate that ``node`` (with FILTER, DISTINCT, IGNORE NULLS) means."""
-    condition: Expr | None = None
-    ignore_nulls = False
-    call = node
-    while not isinstance(call, (exp.Anonymous, JsonCall)):
-        if isinstance(call, exp.Filter):
-            condition = binder.condition(call.expression.this, "FILTER")
-        elif isinstance(call, exp.IgnoreNulls):
-            ignore_nulls = True
-        elif isinstance(call, exp.WithinGroup):
-            raise ctx.source.unsupported("WITHIN GROUP", call)
-        elif not isinstance(call, exp.RespectNulls):
-            raise ctx.source.error(
-                "FILTER belongs to an aggregate", node, expected="COUNT(*) FILTER (WHERE …)"
-            )
-        call = call.this
-    if isinstance(call, JsonCall):
-        return _json_draft(ctx, call, condition, binder)
-    if not is_aggregate_node(ctx, call):
-        raise ctx.source.error("FILTER belongs to an aggregate", node, got=function_name(call))
-    name = canonical_aggregate(function_name(call))
-    arguments = list(call.expressions)
-    distinct = False
-    if len(arguments) == 1 and isinstance(arguments[0], exp.Distinct):
-        distinct, arguments = True, list(arguments[0].expressions)
-    if name == "COUNT" and len(arguments) == 1 and isinstance(arguments[0], exp.Star):
-        arguments = []
-    elif not arguments:
-        raise ctx.source.error(f"{name} needs an argument", call, expected=f"{name}(expression)")
-    for argument in arguments:
-        nested = next(aggregate_nodes(ctx, argument), None)
-        if nested is not None:
-            raise ctx.source.error(
-                "an aggregate inside an aggregate", nested, expected="an ordinary expression"
-            )
-    bound = [binder.bind(a) for a in arguments]
-    user = ctx.catalog.functions.aggregate(function_name(call))
-    if user is not None:
-        bound = binder.arguments_of(user, bound, call)
-        return AggregateDraft(
-            user.name, tuple(bound), user.result, distinct, condition, ignore_nulls, python=user.name
-        )
-    if name == "COUNT" and len(bound) > 1:
-        raise ctx.source.unsupported("COUNT of several columns", call, remedy="COUNT a ROW(…) of them")
-    given = [b.type for b in bound]
-    constants: tuple[Any, ...] = ()
-    tail = _CONSTANT_TAIL.get(name, 0)
-    if tail and len(bound) > 1:
-        last = bound[-1]
-        if not isinstance(last, Literal):
-            raise ctx.source.error(f"the last argument of {name} is a constant", arguments[-1])
-        constants, bound = (last.value,), bound[:-1]
-    if name == "COUNT" and bound and not bound[0].type.nullable and not distinct:
-        bound = []
-    place = ctx.source.position(call)
-    type_ = infer_aggregate(
-        name,
-        given,
-        distinct=distinct,
-        grouped=grouped and condition is None,
-        line=place.line,
-        column=place.column,
-    )
-    return AggregateDraft(name, tuple(bound), type_, distinct, condition, ignore_nulls, constants)
-
-
-def _json_draft(
-    ctx: QueryBinder, call: JsonCall, condition: Expr | None, binder: ExpressionBinder
-) -> AggregateDraft:
-    name = call.args["name"]
-    bound = [binder.bind(e) for e in call.expressions]
-    place = ctx.source.position(call)
-    types = [b.type for b in bound]
-    type_ = infer_aggregate(name, types, distinct=False, line=place.line, column=place.column)
-    function = f"{name}_{call.meta['options']['on_null']}_ON_NULL"
-    return AggregateDraft(function, tuple(bound), type_, False, condition)
 
 
 class _Columns:

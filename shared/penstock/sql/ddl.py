@@ -9,7 +9,8 @@ from penstock.config import LOCAL_TIME_ZONE
 from penstock.connectors.registry import connector_of
 from penstock.errors import ConnectorError, SqlError, UnsupportedError
 from penstock.sql import statements as st
-from penstock.sql.catalog import Table, View, blame_option, build_table
+from penstock.sql.catalog import Table, View, blame_option
+from penstock.sql.declaring import build_table
 from penstock.sql.errors import Source, did_you_mean
 from penstock.sql.functions import load_function
 from penstock.sql.queries import QueryBinder

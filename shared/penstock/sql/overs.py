@@ -12,9 +12,10 @@ from penstock.functions.registry import make_call
 from penstock.jobgraph.specs import SortKey
 from penstock.plan import nodes as n
 from penstock.plan.rewriting import plain, position
-from penstock.sql.aggregation import AggregateDraft, draft, is_aggregate_node
+from penstock.sql.aggregate_calls import AggregateDraft, draft, is_aggregate_node
 from penstock.sql.errors import did_you_mean
 from penstock.sql.expressions import ExpressionBinder, function_name
+from penstock.sql.ordering import sort_item
 from penstock.sql.scope import Relation, unique_schema
 from penstock.types import logical as t
 
@@ -60,7 +61,7 @@ class Overs:
         for window in windows:
             spelt = self._spelt(window)
             partition = tuple(plain(binder.bind(e)) for e in spelt.args.get("partition_by") or [])
-            order = tuple(ctx.sort_item(o, binder) for o in _order(spelt))
+            order = tuple(sort_item(ctx, o, binder) for o in _order(spelt))
             function = self._function(window, bool(order), binder)
             frame = self._frame(spelt, function, bool(order))
             # Ranks and shifts have no frame and run apart from aggregates.

@@ -11,20 +11,22 @@ from typing import TYPE_CHECKING
 from sqlglot import exp
 
 from penstock.config import LOCAL_TIME_ZONE
-from penstock.functions.expr import Expr, InputRef, Literal
+from penstock.functions.expr import Expr, InputRef
 from penstock.functions.registry import make_call
 from penstock.jobgraph.specs import SortKey
 from penstock.plan import nodes as n
 from penstock.plan.properties import Analysis
-from penstock.plan.rewriting import plain, position
-from penstock.sql.aggregation import Aggregation, aggregate_nodes
+from penstock.sql.aggregate_calls import aggregate_nodes
+from penstock.sql.aggregation import Aggregation
 from penstock.sql.catalog import source_ref, with_options
 from penstock.sql.errors import Source
-from penstock.sql.expressions import ExpressionBinder, column_parts, dotted_parts, literal_number
+from penstock.sql.expressions import ExpressionBinder, dotted_parts
 from penstock.sql.joins import bind_condition_subquery, bind_correlate, bind_join, make_join, scalar_subquery
+from penstock.sql.ordering import limited, order_keys, ordered
 from penstock.sql.overs import Overs, window_nodes
 from penstock.sql.parsing import hint_options
 from penstock.sql.scope import Relation, ScopeColumn, unique_schema
+from penstock.sql.set_operations import set_operation
 from penstock.sql.statements import catalog_name
 from penstock.sql.syntax import AsOf, TableArgument, TableFunction
 from penstock.sql.values import values_node
@@ -105,16 +107,16 @@ class QueryBinder:
         match node:
             case exp.Subquery():
                 inner = self._with(node).query(node.this)
-                inner = self._ordered(node, inner) if self._modified(node) else inner
+                inner = ordered(self, node, inner) if self._modified(node) else inner
                 return self._aliased(inner, node.args.get("alias"))
             case exp.Select():
                 return self._with(node)._select(node)
             case exp.SetOperation():
                 ctx = self._with(node)
                 return (
-                    ctx._ordered(node, ctx._set_operation(node))
+                    ordered(ctx, node, set_operation(ctx, node))
                     if self._modified(node)
-                    else ctx._set_operation(node)
+                    else set_operation(ctx, node)
                 )
             case exp.Values():
                 relation = Relation.of(values_node(self, node))
@@ -154,57 +156,6 @@ class QueryBinder:
             )  # fmt: skip
         return relation.aliased(alias.name or None, names)
 
-    def _set_operation(self, node: exp.SetOperation) -> Relation:
-        inputs = [self.query(node.this), self.query(node.expression)]
-        inputs = [self.compact(r) for r in inputs]
-        left, right = inputs
-        if len(left.visible) != len(right.visible):
-            raise self.source.error(
-                f"{type(node).__name__.upper()} of queries with different numbers of columns",
-                node.expression,
-                expected=f"{len(left.visible)} columns",
-                got=f"{len(right.visible)} columns",
-            )
-        types = []
-        for i, (a, b) in enumerate(zip(left.visible, right.visible, strict=True)):
-            null = Literal(False, t.BooleanType(nullable=False))
-            try:
-                types.append(make_call("CASE", [null, left.ref(a), right.ref(b)]).type)
-            except Exception as err:
-                raise self.source.error(
-                    f"column {i + 1} of {type(node).__name__.upper()} has two types that do not go together",
-                    node.expression, expected=str(a.type), got=str(b.type),
-                ) from err  # fmt: skip
-        types = [
-            ty.with_nullable(a.type.nullable or b.type.nullable)
-            for ty, a, b in zip(types, left.visible, right.visible, strict=True)
-        ]
-        left, right = self._cast_all(left, types), self._cast_all(right, types)
-        schema = t.Schema(tuple(t.Field(c.name, ty) for c, ty in zip(left.visible, types, strict=True)))
-        distinct = bool(node.args.get("distinct"))
-        if isinstance(node, exp.Union):
-            parts = (left.node, right.node)
-            if isinstance(left.node, n.Union_) and isinstance(node.this, exp.Union) and not distinct:
-                parts = (*left.node.inputs, right.node)  # type: ignore[assignment]
-            result: n.Node = n.Union_(inputs=parts, schema=schema)
-            rowtimes = self.analysis.of(result).rowtimes
-            if rowtimes:
-                schema = t.Schema(schema.fields, schema.names[min(rowtimes)])
-                result = n.Union_(inputs=parts, schema=schema)
-            if distinct:
-                keys = tuple(range(len(schema)))
-                result = n.Aggregate(input=result, keys=keys, aggregates=(), schema=t.Schema(schema.fields))
-        else:
-            kind = "intersect" if isinstance(node, exp.Intersect) else "except"
-            result = n.SetOperation(
-                left=left.node,
-                right=right.node,
-                kind=kind,  # type: ignore[arg-type]
-                all=not distinct,
-                schema=schema,
-            )
-        return Relation.of(result)
-
     def compact(self, relation: Relation) -> Relation:
         """Only and exactly the visible columns, in order."""
         visible = relation.visible
@@ -214,17 +165,6 @@ class QueryBinder:
         ] == schema.names:
             return relation
         return self.project(relation, [(c.name, relation.ref(c)) for c in visible])
-
-    def _cast_all(self, relation: Relation, types: list[t.LogicalType]) -> Relation:
-        if [c.type for c in relation.visible] == types:
-            return relation
-        outputs = []
-        for column, type_ in zip(relation.visible, types, strict=True):
-            ref: Expr = relation.ref(column)
-            if column.type.with_nullable(True) != type_.with_nullable(True):
-                ref = make_call("CAST", [ref], type=type_.with_nullable(column.type.nullable), zone=self.zone)
-            outputs.append((column.name, ref))
-        return self.project(relation, outputs)
 
     # -- SELECT ----------------------------------------------------------------------------------
 
@@ -280,7 +220,7 @@ class QueryBinder:
         sort_keys: list[SortKey] = []
         visible = len(outputs)
         if order is not None:
-            sort_keys, outputs = self._order_keys(order, outputs, binder, bool(select.args.get("distinct")))
+            sort_keys, outputs = order_keys(self, order, outputs, binder, bool(select.args.get("distinct")))
         result = self.project_qualified(relation, outputs)
         if len(outputs) > visible:
             from dataclasses import replace
@@ -298,7 +238,7 @@ class QueryBinder:
             if window is not None and window.start is not None and window.end is not None:
                 node = result.node if self._already_distinct(result.node) else node  # type: ignore[assignment]
             result = result.over(node)
-        result = self._limited(select, result, tuple(sort_keys))
+        result = limited(self, select, result, tuple(sort_keys))
         if len(outputs) > visible:
             result = self.project(result, [(c.name, result.ref(c)) for c in result.visible])
         names = result.node.schema.names
@@ -453,95 +393,6 @@ class QueryBinder:
                 relation, ref = scalar_subquery(self, relation, node)
                 found[id(node)] = ref
         return relation, lambda node: found.get(id(node))
-
-    # -- ORDER BY, LIMIT -----------------------------------------------------------------------------
-
-    def sort_item(self, item: exp.Ordered, binder: ExpressionBinder) -> tuple[Expr, bool, bool]:
-        descending = bool(item.args.get("desc"))
-        nulls_first = (
-            bool(item.args.get("nulls_first")) if item.args.get("nulls_first") is not None else not descending
-        )
-        return plain(binder.bind(item.this)), descending, nulls_first
-
-    def _order_keys(
-        self,
-        order: exp.Order,
-        outputs: list[tuple[str, Expr, str | None]],
-        binder: ExpressionBinder,
-        distinct: bool,
-    ) -> tuple[list[SortKey], list[tuple[str, Expr, str | None]]]:
-        keys = []
-        for item in order.expressions:
-            descending = bool(item.args.get("desc"))
-            nulls_first = item.args.get("nulls_first")
-            nulls_first = not descending if nulls_first is None else bool(nulls_first)
-            index = self._output_index(item.this, outputs)
-            if index is None:
-                bound = binder.bind(item.this)
-                index = position(bound, [e for _, e, _ in outputs])
-                if index is None:
-                    if distinct:
-                        raise self.source.error(
-                            "ORDER BY of a SELECT DISTINCT names a selected column",
-                            item,
-                            expected="a selected column",
-                        )
-                    outputs = [*outputs, ("$order", bound, None)]
-                    index = len(outputs) - 1
-            keys.append(SortKey(index, descending, nulls_first))
-        return keys, outputs
-
-    def _output_index(self, node: exp.Expression, outputs: list[tuple[str, Expr, str | None]]) -> int | None:
-        number = literal_number(node)
-        if number is not None:
-            if not 1 <= number <= len(outputs):
-                raise self.source.error(
-                    "ORDER BY position is out of range",
-                    node,
-                    expected=f"1 to {len(outputs)}",
-                    got=str(number),
-                )
-            return number - 1
-        if isinstance(node, exp.Column) and len(column_parts(node)) == 1:
-            found = [i for i, (name, _, _) in enumerate(outputs) if name == node.name]
-            if len(found) == 1:
-                return found[0]
-        return None
-
-    def _ordered(self, node: exp.Expression, relation: Relation) -> Relation:
-        """ORDER BY and LIMIT of a set operation or a subquery in parentheses."""
-        order = node.args.get("order")
-        keys: list[SortKey] = []
-        relation = self.compact(relation)
-        if order is not None:
-            outputs = [(c.name, relation.ref(c), None) for c in relation.visible]
-            keys, extended = self._order_keys(order, list(outputs), self.expressions(relation), True)
-            if len(extended) != len(outputs):
-                raise self.source.error("ORDER BY names a column of the result here", order)
-        return self._limited(node, relation, tuple(keys))
-
-    def _limited(self, node: exp.Expression, relation: Relation, keys: tuple[SortKey, ...]) -> Relation:
-        limit = self._count(node.args.get("limit"), "LIMIT")
-        offset = self._count(node.args.get("offset"), "OFFSET") or 0
-        schema = relation.node.schema
-        if keys:
-            return relation.over(
-                n.Sort(input=relation.node, order=keys, offset=offset, limit=limit, schema=schema)
-            )
-        if limit is not None:
-            return relation.over(n.Limit(input=relation.node, offset=offset, limit=limit, schema=schema))
-        if offset:
-            raise self.source.error("OFFSET needs ORDER BY or LIMIT", node.args["offset"])
-        return relation
-
-    def _count(self, clause: exp.Expression | None, what: str) -> int | None:
-        if clause is None:
-            return None
-        value = clause.args.get("expression") or clause.args.get("count")
-        number = literal_number(value) if value is not None else None
-        if number is None or number < 0:
-            raise self.source.error(f"{what} needs a whole number", clause, expected=f"{what} 10")
-        return number
 
 
 def _filter(node: n.Node, condition: Expr) -> n.Filter:

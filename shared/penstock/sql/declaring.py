@@ -1,0 +1,205 @@
+"""CREATE TABLE: columns, metadata, computed columns, watermark, key, LIKE → a ``Table``."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from penstock.errors import ConnectorError, SqlError
+from penstock.functions.expr import Expr, InputRef, transform
+from penstock.functions.registry import make_call
+from penstock.jobgraph.specs import WatermarkSpec
+from penstock.plan.nodes import MetadataColumn, Values
+from penstock.plan.properties import constant_shift
+from penstock.sql.catalog import Table
+from penstock.sql.errors import Source, did_you_mean
+from penstock.sql.expressions import ExpressionBinder
+from penstock.sql.scope import Relation
+from penstock.types import logical as t
+
+if TYPE_CHECKING:
+    from penstock.sql.catalog import Catalog
+    from penstock.sql.statements import ColumnDef, CreateTable, WatermarkClause
+
+
+def build_table(statement: CreateTable, catalog: Catalog, *, zone: str) -> Table:
+    """A declared table, checked; SqlError names line and column."""
+    source = Source(statement.text)
+    where = str(statement.position)
+    columns, options = list(statement.columns), dict(statement.options)
+    watermark_clause, primary_key = statement.watermark, statement.primary_key
+    if statement.like is not None:
+        base = catalog.table(statement.like.name, str(statement.like.position))
+        columns, options, watermark_clause, primary_key = _merge_like(
+            base, statement, columns, options, watermark_clause, primary_key
+        )
+    seen: set[str] = set()
+    for column in columns:
+        if column.name in seen:
+            raise SqlError(
+                f"column '{column.name}' is declared twice", expected="different names", got=repr(column.name),
+                where=str(column.position),
+            )  # fmt: skip
+        seen.add(column.name)
+    if not columns:
+        raise SqlError(f"table '{statement.name}' has no columns", expected="a column list", where=where)
+    key = _primary_key(columns, primary_key, where)
+    physical = t.Schema(
+        tuple(
+            t.Field(c.name, c.type.not_null if c.name in key else c.type)
+            for c in columns
+            if c.kind == "physical" and c.type is not None
+        )
+    )
+    metadata, schema, computed = _full_schema(columns, physical, options, source, zone, where, catalog)
+    watermark = _watermark(watermark_clause, schema, source, zone, catalog) if watermark_clause else None
+    if watermark is not None and watermark.rowtime is not None:
+        schema = t.Schema(schema.fields, schema.fields[watermark.rowtime].name)
+    return Table(
+        statement.name, tuple(columns), options, physical, metadata, computed, schema, watermark,
+        watermark_clause, key, statement.temporary, where, statement.text,
+    )  # fmt: skip
+
+
+def _merge_like(base: Table, statement: CreateTable, columns, options, watermark, key):
+    """LIKE: what of the base table is taken over (Flink's defaults: INCLUDING ALL, but
+    options, computed columns and watermarks may be excluded or overwritten)."""
+    choices = statement.like.options if statement.like else {}
+
+    def policy(feature: str, default: str = "INCLUDING") -> str:
+        return choices.get(feature, choices.get("ALL", default))
+
+    if policy("OPTIONS", "OVERWRITING") != "EXCLUDING":
+        options = {**base.options, **options}
+    names = {c.name for c in columns}
+    taken: list[ColumnDef] = []
+    for column in base.columns:
+        feature = {"computed": "GENERATED", "metadata": "METADATA"}.get(column.kind)
+        if feature and policy(feature) == "EXCLUDING":
+            continue
+        if column.name in names:
+            if feature is None or policy(feature) != "OVERWRITING":
+                own = next(c for c in columns if c.name == column.name)
+                raise SqlError(
+                    f"column '{column.name}' exists in '{base.name}' already",
+                    expected="a new column",
+                    got=repr(column.name),
+                    where=str(own.position),
+                    remedy="drop it here, or LIKE … (OVERWRITING GENERATED)" if feature else None,
+                )
+            continue
+        taken.append(column)
+    if watermark is None and base.watermark_clause and policy("WATERMARKS") != "EXCLUDING":
+        watermark = base.watermark_clause
+    if not key and policy("CONSTRAINTS") != "EXCLUDING":
+        key = base.primary_key
+    return taken + columns, options, watermark, key
+
+
+def _primary_key(columns: list[ColumnDef], names: tuple[str, ...], where: str) -> tuple[str, ...]:
+    physical = {c.name: c for c in columns if c.kind == "physical"}
+    for name in names:
+        if name not in physical:
+            raise SqlError(
+                f"primary key column '{name}' is not a physical column",
+                expected="one of " + ", ".join(physical),
+                got=repr(name),
+                where=where,
+                remedy=did_you_mean(name, physical),
+            )
+    return names
+
+
+def _full_schema(columns, physical, options, source, zone, where, catalog):
+    declared = [c for c in columns if c.kind == "metadata"]
+    metadata = tuple(MetadataColumn(c.name, c.metadata_key) for c in declared)
+    delivered: list[t.LogicalType] = []
+    if declared:
+        delivered = [_metadata_type(c, options, where) for c in declared]
+    if all(c.kind == "physical" for c in columns):
+        return (), physical, None
+    width = len(physical)
+    inputs: dict[str, Expr] = {f.name: InputRef(i, f.type) for i, f in enumerate(physical.fields)}
+    for i, (column, type_) in enumerate(zip(declared, delivered, strict=True)):
+        ref: Expr = InputRef(width + i, type_)
+        if column.type != type_:
+            ref = make_call(
+                "CAST",
+                [ref],
+                type=column.type,
+                line=column.position.line,
+                column=column.position.column,
+                zone=zone,
+            )
+        inputs[column.name] = ref
+    names = [c.name for c in columns if c.kind == "physical"] + [c.name for c in declared]
+    base = t.Schema(tuple(t.Field(name, inputs[name].type) for name in names))
+    relation = Relation.of(Values(schema=base, data=""))
+    binder = ExpressionBinder(relation, source, zone=zone, functions=catalog.functions)
+    expressions: list[Expr] = []
+    fields: list[t.Field] = []
+    for column in columns:
+        if column.kind == "computed":
+            bound = binder.bind(column.expression)
+            expression = _inline(bound, [inputs[name] for name in names])
+        else:
+            expression = inputs[column.name]
+        expressions.append(expression)
+        fields.append(t.Field(column.name, expression.type))
+    return metadata, t.Schema(tuple(fields)), tuple(expressions)
+
+
+def _inline(expr: Expr, inputs: list[Expr]) -> Expr:
+    return transform(expr, lambda e: inputs[e.index] if isinstance(e, InputRef) else e)
+
+
+def _metadata_type(column: ColumnDef, options: dict[str, str], where: str) -> t.LogicalType:
+    from penstock.connectors.registry import connector_of
+
+    connector = connector_of(options, where=where)
+    known = dict(connector.metadata)
+    if column.metadata_key not in known:
+        raise ConnectorError(
+            f"connector '{options['connector']}' has no metadata '{column.metadata_key}'",
+            expected="one of " + (", ".join(known) or "(it offers none)"),
+            got=repr(column.metadata_key),
+            where=str(column.position),
+            remedy=did_you_mean(column.metadata_key or "", known),
+        )
+    return known[column.metadata_key]
+
+
+def _watermark(
+    clause: WatermarkClause, schema: t.Schema, source: Source, zone: str, catalog: Catalog
+) -> WatermarkSpec:
+    parts, expression, position = clause.parts, clause.expression, clause.position
+    name = ".".join(parts)
+    if len(parts) != 1 or name not in schema.names:
+        raise SqlError(
+            f"WATERMARK FOR names an unknown column '{name}'",
+            expected="one of " + ", ".join(schema.names),
+            got=repr(name),
+            where=str(position),
+            remedy="a field of a ROW needs a computed column"
+            if len(parts) > 1
+            else did_you_mean(name, schema.names),
+        )
+    index = schema.index(name)
+    type_ = schema.types[index]
+    if not isinstance(type_, t.TIMESTAMPS) or type_.precision > 3:
+        raise SqlError(
+            f"'{name}' cannot be an event-time column",
+            expected="TIMESTAMP(p) or TIMESTAMP_LTZ(p) with p <= 3",
+            got=str(type_),
+            where=str(position),
+            remedy=f"declare it TIMESTAMP(3), or a computed column: ts AS CAST({name} AS TIMESTAMP(3))",
+        )
+    relation = Relation.of(Values(schema=schema, data=""))
+    bound = ExpressionBinder(relation, source, zone=zone, functions=catalog.functions).bind(expression)
+    if not isinstance(bound.type, t.TIMESTAMPS):
+        raise source.error(
+            "the watermark's expression is no timestamp", expression, expected=str(type_), got=str(bound.type)
+        )
+    shift = constant_shift(bound)
+    if shift is not None and shift[0] == index:
+        return WatermarkSpec(rowtime=index, delay_us=-shift[1])
+    return WatermarkSpec(rowtime=index, expr=bound)
