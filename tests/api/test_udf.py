@@ -99,11 +99,17 @@ def test_what_is_refused(make: Any, error: type[Exception], message: str) -> Non
         make()
 
 
-def test_async_functions_are_refused_with_their_place() -> None:
+def test_async_functions_are_marked_and_async_aggregates_refused_with_their_place() -> None:
     async def slow(x: int) -> int:
         return x
 
+    assert udf(slow).penstock_function["asynchronous"]
+
+    class Slow:
+        async def accumulate(self, acc, x) -> int:
+            return acc
+
     with pytest.raises(UnsupportedError, match="async") as err:
-        udf(slow)
+        udaf(Slow, result_type="INT")
     assert err.value.where is not None
     assert "test_udf.py" in err.value.where
