@@ -174,6 +174,12 @@ WRONG = {
     "option changed by ALTER": (
         "CREATE TABLE x (a INT) WITH ('connector' = 'datagen');\nALTER TABLE x SET ('sed' = '1'); SELECT * FROM x",
         "line 2, column 20", "unknown option 'sed'", "'seed'"),
+    "option of a hint": (
+        "CREATE TABLE x (a INT) WITH ('connector' = 'datagen');\nSELECT * FROM x /*+ OPTIONS('sed' = '1') */",
+        "line 2, column 29", "unknown option 'sed'", "'seed'"),
+    "option of an insert's hint": (
+        "CREATE TABLE x (a INT) WITH ('connector' = 'print');\nINSERT INTO x /*+ OPTIONS('standard-eror' = 'true') */ SELECT 1",
+        "line 2, column 27", "unknown option 'standard-eror'", "'standard-error'"),
     "type": ("CREATE TABLE x (a BIGNT) WITH ('connector' = 'print')", "line 1, column 19", "unknown type 'BIGNT'", "'BIGINT'"),
     "type in CAST": ("SELECT CAST(1 AS\nSTRNG)", "line 2, column 1", "unknown type 'STRNG'", "'STRING'"),
     "statement": ("SELCT 1", "line 1, column 1", "syntax error at 'SELCT'", "SELECT"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -144,14 +145,17 @@ def _check_operators(tokens: list[Token], text: str) -> None:
             )
 
 
-def hint_options(comments: list[str] | None) -> dict[str, str]:
-    """The options of ``/*+ OPTIONS('k' = 'v', …) */`` behind a table's name."""
+def hint_options(comments: list[str] | None, text: str, near: int) -> dict[str, str]:
+    """The options of ``/*+ OPTIONS('k' = 'v', …) */`` behind a table's name, which begins at
+    character ``near`` of ``text``."""
     out: dict[str, str] = {}
     for comment in comments or []:
         if comment.startswith("+"):
-            text = comment[1:]
+            at = max(0, text.find(comment, near))
+            # Blank up to the hint, so that its places are those of the text.
+            padded = re.sub(r"[^\n]", " ", text[: at + 1]) + comment[1:]
             parser = _StatementParser(error_level=ErrorLevel.IMMEDIATE, dialect=Flink())
-            out.update(_run(parser, lambda p: p.options_hint(), Flink().tokenize(text), text))
+            out.update(_run(parser, lambda p: p.options_hint(), Flink().tokenize(padded), padded))
     return out
 
 
@@ -274,7 +278,7 @@ class _StatementParser(DdlSyntax):
         name = self._dotted("a table's name")
         if self._match_text_seq("PARTITION", advance=False):
             self.raise_error("Expecting a query (static PARTITION clauses are not supported)")
-        options = hint_options(self._prev.comments)
+        options = hint_options(self._prev.comments, self.sql, self._prev.end)
         columns: tuple[exp.Identifier, ...] = ()
         if self._match(TokenType.L_PAREN, advance=False) and self._next.text.upper() not in (
             "SELECT", "WITH", "VALUES", "(",

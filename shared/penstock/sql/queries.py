@@ -19,7 +19,7 @@ from penstock.plan.properties import Analysis
 from penstock.sql.aggregate_calls import aggregate_nodes
 from penstock.sql.aggregation import Aggregation
 from penstock.sql.catalog import source_ref, with_options
-from penstock.sql.errors import Source
+from penstock.sql.errors import Source, start_of
 from penstock.sql.expressions import ExpressionBinder, dotted_parts
 from penstock.sql.joins import bind_condition_subquery, bind_correlate, bind_join, make_join, scalar_subquery
 from penstock.sql.ordering import limited, order_keys, ordered
@@ -340,7 +340,8 @@ class QueryBinder:
         elif name in self.catalog.tables:
             table = self.catalog.tables[name]
             comments = [c for part in (node, *node.parts) for c in part.comments or []]
-            table = with_options(table, hint_options(comments))
+            hints = hint_options(comments, self.source.text, start_of(node) or 0)
+            table = with_options(table, hints)
             ref = source_ref(table, self.config)
             relation = Relation.of(n.Scan(table=ref, schema=ref.schema))
         else:
