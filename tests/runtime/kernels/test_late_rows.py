@@ -37,6 +37,7 @@ def test_rows_come_back_as_they_came(monkeypatch, seed):
     monkeypatch.setattr(late_rows, "_LONG", 64)
     monkeypatch.setattr(late_rows, "_COMPACT_FROM", 32)
     monkeypatch.setattr(late_rows, "_REWRITTEN_ROWS", 20)
+    monkeypatch.setattr(late_rows, "_GAPS", 3)
     rng, store, held = random.Random(seed), LateRows(TYPES), {}
     number = 0
     for _ in range(120):
@@ -91,6 +92,21 @@ def test_garbage_is_bounded():
     heap = store._heap
     assert heap._rows - heap._live <= 65_536
     assert store.take(np.arange(0))[0].to_pylist() == []
+
+
+def test_segments_that_are_gone_leave_no_gaps(monkeypatch):
+    monkeypatch.setattr(late_rows, "_GAPS", 8)
+    store, window = LateRows([t.VarCharType()]), []
+    for batch in range(200):
+        texts = [f"{batch} {i}" for i in range(4096)]
+        window.append((store.append([Column.of(t.VarCharType(), texts)], 4096), texts))
+        if len(window) > 3:
+            store.free(window.pop(0)[0])
+    heap = store._heap
+    assert len(heap._segments) <= 3 + 2 * 8
+    assert heap._gone == sum(s is None for s in heap._segments)
+    for slots, texts in window:
+        assert store.take(slots)[0].to_pylist() == texts
 
 
 def test_many_small_appends_make_few_segments():

@@ -31,6 +31,8 @@ _LONG = 4096
 _FAN = 4
 #: Nothing is rewritten for less garbage than this, in rows.
 _COMPACT_FROM = 65_536
+#: So many segments may be gone before the others get new numbers.
+_GAPS = 1024
 #: Rows of a rewritten segment.
 _REWRITTEN_ROWS = 16_384
 
@@ -104,7 +106,7 @@ class Segments:
         self._refs = np.full(1024, -1, np.int64)
         #: By number; None once nothing refers to it.
         self._segments: list[_Segment | None] = []
-        self._rows = self._live = 0
+        self._rows = self._live = self._gone = 0
 
     @property
     def nbytes(self) -> int:
@@ -168,6 +170,8 @@ class Segments:
                 self._drop(number)
         if self._rows - self._live > max(_COMPACT_FROM, self._live):
             self._compact()
+        if self._gone > max(_GAPS, len(self._segments) // 2):
+            self._renumber()
 
     def _segment(self, number: int) -> _Segment:
         segment = self._segments[number]
@@ -181,8 +185,19 @@ class Segments:
     def _drop(self, number: int) -> None:
         self._rows -= self._segment(number).rows
         self._segments[number] = None
+        self._gone += 1
         while self._segments and self._segments[-1] is None:
             self._segments.pop()
+            self._gone -= 1
+
+    def _renumber(self) -> None:
+        """Close the gaps that segments left which are gone."""
+        numbers = np.cumsum([s is not None for s in self._segments]) - 1
+        slots = np.flatnonzero(self._refs >= 0)
+        refs = self._refs[slots]
+        self._refs[slots] = (numbers[refs >> 32] << 32) | (refs & _ROW_MASK)
+        self._segments = [s for s in self._segments if s is not None]
+        self._gone = 0
 
     def _merge_tail(self) -> bool:
         """Make one of the last few segments if they are short and alike."""
