@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
+import signal
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
@@ -103,7 +105,9 @@ def test_stop_move_look_and_resume_at_other_parallelisms(make_cluster, until, tm
             client.submit(spec(OTHER, 4_000, **{"execution.state-recovery.path": kept}))
         assert "rows" in str(refused.value)
         with pytest.raises(SpecError, match="does not fit") as refused:
-            client.submit(spec(rate=4_000, **{"execution.state-recovery.path": kept, "pipeline.max-parallelism": "64"}))
+            client.submit(
+                spec(rate=4_000, **{"execution.state-recovery.path": kept, "pipeline.max-parallelism": "64"})
+            )
         assert "128" in str(refused.value)
         with pytest.raises(SnapshotError, match="manifest is not there"):
             client.submit(spec(rate=4_000, **{"execution.state-recovery.path": "savepoints/nowhere"}))
@@ -123,3 +127,52 @@ def test_stop_move_look_and_resume_at_other_parallelisms(make_cluster, until, tm
         assert not list(folder_of(kept).rglob("*"))
         with pytest.raises(PenstockError, match="not there"):
             command.dispose(kept, url)
+
+
+COUNTS = """
+CREATE TABLE numbers (n BIGINT) WITH (
+  'connector' = 'datagen', 'rows-per-second' = '20000', 'fields.n.min' = '0', 'fields.n.max' = '1000000');
+CREATE TABLE counted (n BIGINT, c BIGINT, s BIGINT) WITH ('connector' = 'blackhole');
+INSERT INTO counted SELECT n, COUNT(*), SUM(n) FROM numbers GROUP BY n;
+"""
+
+
+def test_a_damaged_checkpoint_gives_way_to_the_one_before(make_cluster, until) -> None:
+    cluster = make_cluster(taskmanagers=1, slots=1)
+    store = Path(unquote(urlsplit(cluster.storage_url).path))
+    with ClusterClient(cluster.rest_url) as client:
+        config = {
+            "execution.checkpointing.interval": "1500 ms",
+            "execution.checkpointing.incremental": "false",
+            "execution.checkpointing.num-retained": "3",
+        }
+        job_id = client.submit({"name": "counts", "sql": COUNTS, "parallelism": 1, "config": config})
+        folder = store / "jobs" / job_id / "checkpoints"
+
+        def whole() -> list[int]:
+            """Ids of checkpoints with an object of their own: state too large to travel inline."""
+            return sorted({int(p.parent.name) for p in folder.glob("*/*-0-1") if p.parent.name.isdigit()})
+
+        until(lambda: len(whole()) >= 2, "two checkpoints with objects")
+        newest = until(lambda: (ids := whole()) and ids[-1] > 2 and ids[-1], "one more")
+        for path in (folder / str(newest)).iterdir():
+            if path.is_file():
+                data = bytearray(path.read_bytes())
+                data[len(data) // 2] ^= 0xFF
+                path.write_bytes(data)
+        manager = next(p for p in client.info()["processes"] if p.get("slots"))
+        os.kill(next(s["pid"] for s in manager["slots"] if s.get("pid")), signal.SIGKILL)
+        job = until(
+            lambda: (j := client.job(job_id))["state"] == "RUNNING" and j["attempt"] >= 3 and j,
+            "the attempt after the one that found the damage",
+            lambda: client.exceptions(job_id),
+        )
+        assert 0 < job["restored-checkpoint"] < newest
+        entries = client.exceptions(job_id)["exceptionHistory"]["entries"]
+        found = next(e for e in entries if e["restoredInstead"])
+        assert f"checkpoint {newest} cannot be read" in found["restoredInstead"]
+        assert "damaged" in found["stacktrace"]
+        assert f"checkpoints/{newest}/" in found["stacktrace"], "the object is named"
+        done = client.checkpoints(job_id)["counts"]["completed"]
+        until(lambda: client.checkpoints(job_id)["counts"]["completed"] > done, "checkpoints again")
+        client.cancel(job_id)

@@ -1,0 +1,96 @@
+"""The words of ``penstock savepoint``, ``stop``, ``checkpoint`` and ``run -s``, and what they print."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from penstock.cli import main, run, savepoint
+from penstock.errors import SpecError
+from penstock.messages.compatibility import Difference, Mapped
+
+HERE = main.DEFAULT_CLUSTER
+
+
+@pytest.fixture
+def asked(monkeypatch) -> list[tuple[str, Any]]:
+    calls: list[tuple[str, Any]] = []
+    for name in ("take_savepoint", "stop_job", "take_checkpoint", "inspect", "diff", "dispose"):
+        monkeypatch.setattr(
+            savepoint, name, lambda *args, _name=name, **more: calls.append((_name, (*args, *more.values())))
+        )
+    monkeypatch.setattr(run, "run_file", lambda file, **more: calls.append(("run", more["config"])))
+    return calls
+
+
+@pytest.mark.parametrize(
+    ("words", "call"),
+    [
+        (["savepoint", "4f1c"], ("take_savepoint", (HERE, "4f1c", None))),
+        (["savepoint", "4f1c", "s3://b/x"], ("take_savepoint", (HERE, "4f1c", "s3://b/x"))),
+        (["savepoint", "inspect", "p"], ("inspect", ("p", HERE, "table"))),
+        (["savepoint", "diff", "p", "job.sql"], ("diff", ("p", "job.sql", HERE, {}, "table"))),
+        (["savepoint", "dispose", "p", "--cluster", "http://c"], ("dispose", ("p", "http://c"))),
+        (["stop", "4f1c"], ("stop_job", (HERE, "4f1c", None, False))),
+        (["stop", "-p", "d", "--drain", "4f1c"], ("stop_job", (HERE, "4f1c", "d", True))),
+        (["stop", "--savepoint-path", "d", "4f1c"], ("stop_job", (HERE, "4f1c", "d", False))),
+        (["checkpoint", "4f1c", "--full"], ("take_checkpoint", (HERE, "4f1c", True))),
+    ],
+)
+def test_words(asked, words, call):
+    result = CliRunner().invoke(main.app, words)
+    assert result.exit_code == 0, result.output
+    assert asked == [call]
+
+
+@pytest.mark.parametrize("words", [["savepoint", "diff", "p"], ["savepoint", "inspect", "a", "b"]])
+def test_malformed(asked, words):
+    result = CliRunner().invoke(main.app, words)
+    assert isinstance(result.exception, SpecError)
+    assert not asked
+
+
+def test_a_run_begins_from_a_savepoint(asked, tmp_path):
+    CliRunner().invoke(main.app, ["run", "-s", str(tmp_path), "-n", "job.sql"])
+    CliRunner().invoke(main.app, ["run", "--from-savepoint", "savepoints/x", "job.sql"])
+    assert asked[0][1]["execution.state-recovery.path"] == tmp_path.as_uri()
+    assert asked[0][1]["execution.state-recovery.ignore-unclaimed-state"] == "true"
+    assert asked[1][1] == {"execution.state-recovery.path": "savepoints/x"}
+
+
+@pytest.mark.parametrize(
+    ("known", "text"),
+    [
+        ({}, "savepoint: waiting for its turn"),
+        ({"acknowledged": 1, "total": 4, "size": 2_500_000}, "savepoint: 1 of 4 subtasks, 2.5 MB"),
+        ({"acknowledged": 4, "total": 4, "size": 1}, "savepoint: 4 of 4 subtasks, 0.0 MB; being stored"),
+    ],
+)
+def test_progress(known, text):
+    assert savepoint.progress(known, "savepoint") == text
+
+
+def test_a_difference_in_words(capsys):
+    sums = Mapped(uid="u1", name="sums", states=("value/n (keyed, 5 rows)",), rows=5)
+    savepoint.print_difference(
+        Difference(mapped=(sums,), dropped=(sums,), problems=("parallelism 9 is more",))
+    )
+    out = capsys.readouterr().out
+    assert "maps: 1 operators\n  u1  sums\n    value/n (keyed, 5 rows)" in out
+    assert "is new: nothing" in out
+    assert "does not fit: parallelism 9 is more" in out
+    assert "--allow-non-restored-state" in out
+
+
+@pytest.mark.parametrize(
+    ("schema", "text"),
+    [
+        ({"keys": [["user", "STRING"]], "columns": [["n", "BIGINT"]]}, "user STRING → n BIGINT"),
+        ({"value": "BIGINT"}, "BIGINT"),
+        ({}, ""),
+    ],
+)
+def test_schemas(schema, text):
+    assert savepoint.types_of(schema) == text
