@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import ctypes
 import json
+import os
 import selectors
 import signal
 import socket
@@ -24,6 +25,9 @@ import pytest
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Iterator, Sequence
     from typing import Any
+
+#: A test that means Spark says so: starting a Java takes seconds.
+os.environ.setdefault("PENSTOCK_ENGINE", "streaming")
 
 _START_TIMEOUT_S = 20.0
 _PR_SET_PDEATHSIG = 1

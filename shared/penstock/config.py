@@ -212,7 +212,13 @@ WATERMARK_INTERVAL_MS = _option(
 RUNTIME_MODE = _option(
     "execution.runtime-mode", "AUTOMATIC", one_of("STREAMING", "BATCH", "AUTOMATIC"), "How a job runs."
 )
-ENGINE = _option("execution.engine", "auto", one_of("auto", "streaming", "spark"), "Which engine.")
+ENGINE = _option(
+    "execution.engine",
+    "auto",
+    one_of("auto", "streaming", "spark"),
+    "Which engine; auto: Spark when all sources are bounded (PENSTOCK_ENGINE in the environment says "
+    "otherwise for jobs that name none).",
+)
 SPARK_MASTER = _option(
     "spark.master",
     "",
@@ -299,6 +305,12 @@ LEVELDB_CACHE_ENTRIES = _option(
     200_000,
     _parse_int,
     "Live values of keyed state that one operator keeps in memory.",
+)
+STATE_MEMORY = _option(
+    "state.backend.memory.per-slot",
+    0,
+    parse_bytes,
+    "Memory for the state of a slot; above it cold rows of aggregations move to the local disk; 0 = no limit.",
 )
 LOCAL_RECOVERY = _option(
     "state.backend.local-recovery",

@@ -9,6 +9,7 @@ other sink Spark's rows come out of a source into Penstock's own sink, in a slot
 from __future__ import annotations
 
 import base64
+import os
 import zlib
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
@@ -31,6 +32,8 @@ from penstock.types.logical import Schema
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
+#: Environment of whoever plans: the engine of jobs that say none.
+ENGINE_VARIABLE = "PENSTOCK_ENGINE"
 #: Connectors of sinks that Spark's executors write themselves.
 NATIVE_SINKS = frozenset(("filesystem", "blackhole"))
 
@@ -46,8 +49,11 @@ class SparkSupport:
 
 @dataclass(frozen=True)
 class EngineChoice:
+    """``asked``: somebody named the engine; else it was found to suit."""
+
     engine: Literal["streaming", "spark"]
     reason: str
+    asked: bool = False
 
 
 def choose_engine(
@@ -55,9 +61,10 @@ def choose_engine(
 ) -> EngineChoice:
     """By the configuration and by what the job reads. UnsupportedError when Spark is asked
     for and cannot be had."""
-    wanted, mode = ENGINE.read(config), RUNTIME_MODE.read(config)
+    default = {ENGINE.key: os.environ[ENGINE_VARIABLE]} if ENGINE_VARIABLE in os.environ else {}
+    wanted, mode = ENGINE.read({**default, **config}), RUNTIME_MODE.read(config)
     if wanted == "streaming":
-        return EngineChoice("streaming", f"{ENGINE.key} = streaming")
+        return EngineChoice("streaming", f"{ENGINE.key} = streaming", asked=True)
     if wanted == "spark":
         if spark.missing is not None:
             raise UnsupportedError(
@@ -67,15 +74,13 @@ def choose_engine(
                 where=f"configuration key '{ENGINE.key}'",
                 remedy="pip install 'penstock[spark]', or leave the engine to Penstock",
             )
-        return EngineChoice("spark", f"{ENGINE.key} = spark")
+        return EngineChoice("spark", f"{ENGINE.key} = spark", asked=True)
     if not bounded:
         return EngineChoice("streaming", "a source is unbounded")
     if mode == "STREAMING":
         return EngineChoice("streaming", f"{RUNTIME_MODE.key} = STREAMING")
     if not reads_tables:
         return EngineChoice("streaming", "it reads no table")
-    if wanted == "auto":
-        return EngineChoice("streaming", f"{ENGINE.key} = auto")
     if spark.missing is not None:
         return EngineChoice("streaming", f"all sources are bounded, but {spark.missing}")
     return EngineChoice("spark", f"all sources are bounded ({RUNTIME_MODE.key} = {mode})")

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from penstock.config import ENGINE, MAX_PARALLELISM, OBJECT_REUSE_CHAINING, PARALLELISM, PIPELINE_NAME
+from penstock.config import MAX_PARALLELISM, OBJECT_REUSE_CHAINING, PARALLELISM, PIPELINE_NAME
 from penstock.errors import UnsupportedError
 from penstock.jobgraph.graph import FunctionArtifact, JobGraph
 from penstock.plan import nodes as n
@@ -64,7 +64,7 @@ def plan_job(
             spark.check(graph)
             return on_spark(_saying(graph, choice))
         except UnsupportedError as err:
-            if ENGINE.read(plan.config) == "spark":
+            if choice.asked:
                 raise
             reason = f"all sources are bounded, but Spark cannot run it: {err.message}"
             choice = EngineChoice("streaming", reason)

@@ -1,0 +1,114 @@
+"""Which engine a job runs on, and what it becomes for Spark."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from penstock.errors import UnsupportedError
+from penstock.jobgraph.graph import JobGraph
+from penstock.jobgraph.specs import SinkSpec, SourceSpec, SparkQuerySpec
+from penstock.plan.engine import ENGINE_VARIABLE, SparkSupport, decode_content, sinks_of
+from penstock.spark.support import spark_support
+from penstock.sql.session import SqlSession
+
+TABLES = """
+CREATE TABLE ended (k BIGINT, v BIGINT) WITH ('connector' = 'datagen', 'number-of-rows' = '10');
+CREATE TABLE endless (k BIGINT, v BIGINT) WITH ('connector' = 'datagen');
+CREATE TABLE files (k BIGINT, n BIGINT) WITH ('connector' = 'filesystem', 'path' = '/tmp/x', 'format' = 'csv');
+CREATE TABLE shown (k BIGINT, n BIGINT) WITH ('connector' = 'print');
+"""
+COUNT = "SELECT k, COUNT(*) FROM {} GROUP BY k"
+HERE = SparkSupport(None, lambda graph: None)
+NOT_HERE = SparkSupport("Spark is not installed here", lambda graph: None)
+
+
+@pytest.fixture(autouse=True)
+def no_default(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv(ENGINE_VARIABLE, raising=False)
+
+
+def planned(query: str, config: dict[str, str] | None = None, spark: SparkSupport | None = HERE) -> JobGraph:
+    session = SqlSession({"parallelism.default": "2", **(config or {})}, spark=spark)
+    for statement in TABLES.split(";")[:-1]:
+        session.execute(statement)
+    job = session.execute(query).job
+    assert job is not None
+    return job.job_graph
+
+
+def specs(graph: JobGraph) -> list[Any]:
+    return [node.spec for vertex in graph.vertices for node in vertex.operators]
+
+
+def refuse(graph: JobGraph) -> None:
+    raise UnsupportedError("what Spark has not")
+
+
+@pytest.mark.parametrize(
+    ("query", "config", "spark", "first_line"),
+    [
+        (COUNT.format("ended"), {}, HERE, "spark: all sources are bounded (execution.runtime-mode = AUTOMATIC)"),
+        (COUNT.format("ended"), {"execution.runtime-mode": "BATCH"}, HERE, "spark: all sources are bounded"),
+        (COUNT.format("ended"), {"execution.runtime-mode": "STREAMING"}, HERE, "streaming: execution.runtime-mode"),
+        (COUNT.format("ended"), {"execution.engine": "streaming"}, HERE, "streaming: execution.engine"),
+        (COUNT.format("endless"), {}, HERE, "streaming: a source is unbounded"),
+        ("SELECT 1", {}, HERE, "streaming: it reads no table"),
+        ("SELECT 1", {"execution.engine": "spark"}, HERE, "spark: execution.engine = spark"),
+        (COUNT.format("ended"), {}, NOT_HERE, "streaming: all sources are bounded, but Spark is not installed here"),
+        (COUNT.format("ended"), {}, SparkSupport(None, refuse), "streaming: all sources are bounded, but Spark cannot"),
+    ],
+)  # fmt: skip
+def test_choice(query: str, config: dict[str, str], spark: SparkSupport, first_line: str) -> None:
+    graph = planned(query, config, spark)
+    head, line = graph.plan.splitlines()[:2]
+    assert head == "== Engine =="
+    assert line.startswith(first_line)
+    assert any(isinstance(s, SparkQuerySpec) for s in specs(graph)) == first_line.startswith("spark")
+
+
+def test_the_environment_names_the_engine_of_jobs_that_name_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(ENGINE_VARIABLE, "streaming")
+    assert "streaming" in planned(COUNT.format("ended")).plan.splitlines()[1]
+    assert (
+        planned(COUNT.format("ended"), {"execution.engine": "auto"}).plan.splitlines()[1].startswith("spark")
+    )
+
+
+@pytest.mark.parametrize(
+    ("spark", "words"), [(NOT_HERE, "not installed"), (SparkSupport(None, refuse), "what Spark has not")]
+)
+def test_asked_for_and_not_to_be_had(spark: SparkSupport, words: str) -> None:
+    with pytest.raises(UnsupportedError, match=words):
+        planned(COUNT.format("ended"), {"execution.engine": "spark"}, spark)
+
+
+def test_without_another_engine_nothing_is_said() -> None:
+    graph = planned(COUNT.format("ended"), spark=None)
+    assert graph.plan.startswith("== Logical Plan ==")
+    assert any(isinstance(s, SourceSpec) for s in specs(graph))
+
+
+def test_files_are_written_by_spark_and_the_rest_by_slots() -> None:
+    graph = planned(
+        "EXECUTE STATEMENT SET BEGIN "
+        f"INSERT INTO files {COUNT.format('ended')}; INSERT INTO shown {COUNT.format('ended')}; END"
+    )
+    native, through = graph.vertices
+    assert not graph.edges
+    assert [type(o.spec) for o in native.operators] == [SparkQuerySpec]
+    assert [type(o.spec) for o in through.operators] == [SparkQuerySpec, SinkSpec]
+    content = decode_content(native.operators[0].spec.graph)
+    names = [sinks_of(content)[i].spec.connector for v in graph.vertices for i in v.operators[0].spec.sinks]
+    assert names == ["filesystem", "print"]
+    assert native.operators[0].spec.rows is None
+    assert through.operators[0].spec.rows == through.operators[1].spec.schema
+    # One phase, whatever the parallelism: Spark cuts the work as it likes.
+    assert {v.parallelism for v in content.vertices} == {1}
+    assert graph.config["execution.checkpointing.interval"] == "0"
+
+
+def test_this_installation() -> None:
+    pytest.importorskip("pyspark")
+    assert spark_support().missing is None
