@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import functions as F
@@ -47,22 +48,31 @@ class Frame:
     time: bool = False
     arrival: bool = False
 
-    @property
+    @cached_property
     def names(self) -> list[str]:
         return column_names(self.schema)
 
+    @cached_property
+    def _columns(self) -> list[Column]:
+        # Every call into Spark's functions costs a round trip or two to Java.
+        return [col(n) for n in self.names]
+
     def column(self, index: int) -> Column:
-        return col(self.names[index])
+        return self._columns[index]
 
     def columns(self) -> list[Column]:
-        return [col(n) for n in self.names]
+        return list(self._columns)
 
     def hidden(self) -> list[Column]:
         return [*([col(TIME)] if self.time else []), *([col(ARRIVAL)] if self.arrival else [])]
 
     def select(self, schema: Schema, columns: Sequence[Any]) -> Frame:
         """Other columns over the same rows; the hidden ones stay."""
-        named = [c.alias(n) for c, n in zip(columns, column_names(schema), strict=True)]
+        mine = {id(c): n for c, n in zip(self._columns, self.names, strict=True)}
+        named = [
+            c if mine.get(id(c)) == n else c.alias(n)
+            for c, n in zip(columns, column_names(schema), strict=True)
+        ]
         return replace(self, df=self.df.select(*named, *self.hidden()), schema=schema)
 
     def renamed(self, schema: Schema) -> Frame:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import base64
+import contextlib
+import dataclasses
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
@@ -13,10 +15,11 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as st
 
 from penstock.connectors.registry import get_connector
-from penstock.functions.expr import InputRef
+from penstock.functions.expr import InputRef, input_refs, shift_refs
 from penstock.jobgraph import specs as s
 from penstock.spark.datasource import ARRIVAL_BITS, TableRead, discover, read_split, read_table
 from penstock.spark.drive import Program, Step, runner
+from penstock.spark.expressions import native
 from penstock.spark.frames import Frame, col
 from penstock.spark.graph import ARRIVAL, TIME
 from penstock.spark.stateless import projected
@@ -64,7 +67,14 @@ def evaluated(frame: Frame, node: Node, spec: s.SourceSpec, job: JobContext) -> 
 
 
 def calc_in_python(frame: Frame, spec: Any, output: t.Schema, uid: str, name: str, job: JobContext) -> Frame:
-    """A Calc by our own evaluator, ``__arrival`` carried along as one more column."""
+    """A Calc by our own evaluator, ``__arrival`` carried along as one more column. Spark filters
+    where it can, and only the columns that are read go over."""
+    if spec.condition is not None:
+        test = native(spec.condition, frame.columns())
+        if test is not None:
+            frame = dataclasses.replace(frame, df=frame.df.filter(test))
+            spec = msgspec.structs.replace(spec, condition=None)
+    frame, spec = _only_read(frame, spec)
     incoming, outgoing = frame.schema, output
     if frame.arrival:
         long = t.BigIntType()
@@ -84,6 +94,23 @@ def calc_in_python(frame: Frame, spec: Any, output: t.Schema, uid: str, name: st
     return Frame(df, output, frame.time, frame.arrival)
 
 
+def _only_read(frame: Frame, spec: Any) -> tuple[Frame, Any]:
+    if spec.projections is None:
+        return frame, spec
+    exprs = [*spec.projections, *([spec.condition] if spec.condition is not None else [])]
+    read = sorted(set().union(*(input_refs(e) for e in exprs)))
+    if len(read) == len(frame.schema):
+        return frame, spec
+    at = {column: i for i, column in enumerate(read)}
+    spec = msgspec.structs.replace(
+        spec,
+        projections=tuple(shift_refs(e, at) for e in spec.projections),
+        condition=None if spec.condition is None else shift_refs(spec.condition, at),
+    )
+    schema = t.Schema(tuple(frame.schema.fields[c] for c in read))
+    return frame.select(schema, [frame.column(c) for c in read]), spec
+
+
 # -- Parquet ---------------------------------------------------------------------------------------
 
 
@@ -100,21 +127,78 @@ def _parquet(session: SparkSession, table: TableRead) -> Frame | None:
     paths = [f.path for f in files.list(pattern)]
     if not paths:
         return None  # our connector says what is wrong
-    df = session.read.parquet(*paths)
-    actual = {f.name: f.dataType for f in df.schema.fields}
+    actual = _file_schema(paths[0])
     schema = table.schema
-    columns = []
+    wanted = []
     for field in schema.fields:
-        if field.name not in actual:
+        clipped = (
+            None
+            if actual is None or field.name not in actual.names
+            else _clipped(actual[field.name].dataType, field.type)
+        )
+        if clipped is None:
             return None
-        fitted = _fit(col(field.name), actual[field.name], field.type)
-        if fitted is None:
-            return None
-        columns.append(fitted)
-    named = [c.alias(n) for c, n in zip(columns, column_names(schema), strict=True)]
+        wanted.append(st.StructField(field.name, clipped))
+    # With a schema, Spark reads no file to plan, and of a struct only the fields that are in it.
+    df = session.read.schema(st.StructType(wanted)).parquet(*paths)
+    names = column_names(schema)
+    types = [spark_type(f.type) for f in schema.fields]
+    same = names == [f.name for f in wanted] and types == [f.dataType for f in wanted]
+    if same and not table.arrival:
+        return Frame(df, schema)
+    columns = [
+        _fit(col(f.name), f.dataType, field.type).alias(n)
+        for f, field, n in zip(wanted, schema.fields, names, strict=True)
+    ]
     if table.arrival:
-        named.append(_file_arrival(paths).alias(ARRIVAL))
-    return Frame(df.select(*named), schema, False, table.arrival)
+        columns.append(_file_arrival(paths).alias(ARRIVAL))
+    return Frame(df.select(*columns), schema, False, table.arrival)
+
+
+def _file_schema(path: str) -> st.StructType | None:
+    """The file's columns as Spark reads them; None where that is not known (our connector says
+    what is wrong with the file)."""
+    import pyarrow.parquet as pq
+    from pyspark.errors import PySparkTypeError
+    from pyspark.sql.pandas.types import from_arrow_type
+
+    try:
+        found = pq.read_schema(path)
+    except (pa.ArrowException, OSError):
+        return None
+    fields = []
+    for field in found:
+        if pa.types.is_timestamp(field.type) and field.type.unit == "ns":
+            continue  # Spark reads no nanoseconds
+        # A type that Spark has not concerns only those who read the column: by our connector.
+        with contextlib.suppress(PySparkTypeError):
+            fields.append(st.StructField(field.name, from_arrow_type(field.type, prefer_timestamp_ntz=True)))
+    return st.StructType(fields)
+
+
+def _clipped(have: st.DataType, want: t.LogicalType) -> st.DataType | None:
+    """What Spark is asked to read: the file's type, of structs the declared fields; None where
+    it would not come out as ours does."""
+    wanted = spark_type(want)
+    if isinstance(want, t.RowType) and isinstance(have, st.StructType):
+        fields = []
+        for field in want.fields:
+            part = _clipped(have[field.name].dataType, field.type) if field.name in have.names else None
+            if part is None:
+                return None
+            fields.append(st.StructField(field.name, part))
+        return st.StructType(fields)
+    if isinstance(want, (t.TimeType, t.DayTimeIntervalType)):
+        return None
+    if have == wanted or (isinstance(have, _TIMESTAMPS) and isinstance(wanted, _TIMESTAMPS)):
+        return have
+    if isinstance(have, _INTEGERS) and isinstance(wanted, _INTEGERS):
+        return have if _INTEGERS.index(type(wanted)) > _INTEGERS.index(type(have)) else None
+    return None
+
+
+_TIMESTAMPS = (st.TimestampType, st.TimestampNTZType)
+_INTEGERS = (st.ByteType, st.ShortType, st.IntegerType, st.LongType)
 
 
 def _file_arrival(paths: list[str]) -> Column:
@@ -129,31 +213,17 @@ def _file_arrival(paths: list[str]) -> Column:
     return F.create_map(*order)[F.col("_metadata.file_path")] + row
 
 
-def _fit(value: Column, have: st.DataType, want: t.LogicalType) -> Column | None:
-    """The file's column in the declared type, where Spark converts it as we would."""
+def _fit(value: Column, have: st.DataType, want: t.LogicalType) -> Column:
+    """What was read (``_clipped``) in the declared type."""
     wanted = spark_type(want)
-    if have == wanted and not isinstance(want, (t.TimeType, t.DayTimeIntervalType, t.RowType)):
+    if have == wanted:
         return value
     if isinstance(want, t.RowType) and isinstance(have, st.StructType):
-        parts = []
-        for field in want.fields:
-            if field.name not in have.names:
-                return None
-            part = _fit(value.getField(field.name), have[field.name].dataType, field.type)
-            if part is None:
-                return None
-            parts.append(part.alias(field.name))
-        if list(have.names) == [f.name for f in want.fields] and have == wanted:
-            return value
+        parts = [
+            _fit(value.getField(f.name), have[f.name].dataType, f.type).alias(f.name) for f in want.fields
+        ]
         return F.when(value.isNotNull(), F.struct(*parts))
-    timestamps = (st.TimestampType, st.TimestampNTZType)
-    if isinstance(have, timestamps) and isinstance(wanted, timestamps):
-        return value.cast(wanted)
-    integers = (st.ByteType, st.ShortType, st.IntegerType, st.LongType)
-    if isinstance(have, integers) and isinstance(wanted, integers):
-        wider = integers.index(type(wanted)) > integers.index(type(have))
-        return value.cast(wanted) if wider else None
-    return None
+    return value.cast(wanted)
 
 
 # -- rows at hand ----------------------------------------------------------------------------------
