@@ -59,6 +59,15 @@ CASES: dict[str, tuple[str, list[tuple[Any, ...]]]] = {
     "comma join": ("SELECT id FROM t, u WHERE t.g = u.g AND m - n > 80", [(1,)]),
     "in subquery": ("SELECT id FROM t WHERE g IN (SELECT g FROM u)", [(1,), (3,)]),
     "not in subquery": ("SELECT id FROM t WHERE id NOT IN (SELECT m / 100 FROM u)", [(2,), (4,)]),
+    "correlated in": ("SELECT id FROM t WHERE id IN (SELECT m / 100 FROM u WHERE u.g = t.g)", [(1,)]),
+    "correlated in with a star and an alias": (
+        "SELECT id FROM t WHERE (g, n * 10) IN (SELECT x.* FROM u AS x WHERE t.id = 1 AND x.m > t.n)",
+        [(1,)],
+    ),
+    "correlated not in": (
+        "SELECT id FROM t WHERE id NOT IN (SELECT u.m / 100 FROM u WHERE u.g = t.g AND u.m < 1000)",
+        [(2,), (3,), (4,)],
+    ),
     "exists": ("SELECT id FROM t WHERE EXISTS (SELECT 1 FROM u WHERE u.g = t.g AND u.m > t.n)", [(1,), (3,)]),
     "not exists": ("SELECT id FROM t WHERE NOT EXISTS (SELECT * FROM u WHERE u.g = t.g)", [(2,), (4,)]),
     "greater than all": ("SELECT id FROM t WHERE n >= ALL (SELECT n FROM t)", [(3,)]),

@@ -35,9 +35,7 @@ def _pushed(plan: n.LogicalPlan) -> Iterator[str]:
         table = node.table
         parts = [f"{key} = {value}" for key, value in sorted(node.pushed.items())]
         if len(node.schema) < len(table.schema):
-            parts.append(
-                f"{len(node.schema)} of {len(table.schema)} columns ({', '.join(node.schema.names)})"
-            )
+            parts.append("only " + ", ".join(node.schema.names))
         line = f"pushed down into {table.name}: " + "; ".join(parts)
         if parts and line not in seen:
             seen.add(line)

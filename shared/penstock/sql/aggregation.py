@@ -358,6 +358,8 @@ class Aggregation:
             return grouping
         if self.window is not None:
             side = self.window.column_of(self.ctx, node, self.binder)
+            if side == "clock":
+                return self.ctx.call("PROCTIME", [], node)
             if side is not None:
                 made = self.window_columns[side]
                 local = side == "time" and self.window.zone is not None

@@ -6,9 +6,8 @@ from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
-from penstock.functions.expr import Expr, InputRef, Literal
+from penstock.functions.expr import Expr, InputRef
 from penstock.plan import nodes as n
-from penstock.sql.expressions import ExpressionBinder, column_parts
 from penstock.sql.scope import Relation, joined, joined_schema
 from penstock.sql.syntax import AsOf, TableFunction
 from penstock.sql.temporal import bind_temporal_join
@@ -23,10 +22,6 @@ _KINDS = {
     ("LEFT", "OUTER"): "left", ("RIGHT", ""): "right", ("RIGHT", "OUTER"): "right", ("FULL", ""): "full",
     ("FULL", "OUTER"): "full", ("", "SEMI"): "semi", ("LEFT", "SEMI"): "semi", ("", "ANTI"): "anti",
     ("LEFT", "ANTI"): "anti",
-}  # fmt: skip
-
-_COMPARISONS: dict[type, str] = {
-    exp.EQ: "=", exp.NEQ: "<>", exp.LT: "<", exp.LTE: "<=", exp.GT: ">", exp.GTE: ">=",
 }  # fmt: skip
 
 
@@ -135,127 +130,6 @@ def _merge_using(ctx: QueryBinder, relation: Relation, using: list[str], kind: s
     return ctx.project_qualified(relation, outputs)
 
 
-# -- subqueries as conditions ------------------------------------------------------------------
-
-
-def bind_condition_subquery(ctx: QueryBinder, left: Relation, node: exp.Expression) -> Relation | None:
-    """A WHERE conjunct that is [NOT] IN (query) or [NOT] EXISTS (query) → a semi or anti
-    join; None when it is neither."""
-    negate = False
-    while isinstance(node, (exp.Not, exp.Paren)):
-        negate ^= isinstance(node, exp.Not)
-        node = node.this
-    if isinstance(node, exp.In) and node.args.get("query") is not None:
-        return _in_query(ctx, left, node, negate)
-    if isinstance(node, exp.Exists):
-        return _exists(ctx, left, node, negate)
-    if type(node) in _COMPARISONS and isinstance(node.expression, (exp.Any, exp.All)):
-        return _quantified(ctx, left, node, negate)
-    return None
-
-
-def _quantified(ctx: QueryBinder, left: Relation, node: exp.Expression, negate: bool) -> Relation:
-    """``x > ANY (query)`` and ``x > ALL (query)``."""
-    every = isinstance(node.expression, exp.All)
-    query = node.expression.this
-    right = ctx.query(query.this if isinstance(query, exp.Paren) else query)
-    if len(right.visible) != 1:
-        raise ctx.source.error(
-            "the query behind ANY or ALL gives one column", node, got=f"{len(right.visible)} columns"
-        )
-    value = ctx.expressions(left).bind(node.this)
-    column = right.visible[0]
-    holds = ctx.call(
-        _COMPARISONS[type(node)], [value, InputRef(column.index + len(left.node.schema), column.type)], node
-    )
-    # NOT (x > ALL q) is x <= ANY q, also with NULLs in WHERE: what is unknown does not pass.
-    if every != negate:
-        how = "IS NOT TRUE" if every else "IS NOT FALSE"
-        return make_join(ctx, left, right, "anti", bound=ctx.call(how, [holds], node), node=node)
-    bound = ctx.call("IS FALSE", [holds], node) if negate else holds
-    return make_join(ctx, left, right, "semi", bound=bound, node=node)
-
-
-def _in_query(ctx: QueryBinder, left: Relation, node: exp.In, negate: bool) -> Relation:
-    right = ctx.query(node.args["query"])
-    tested = node.this.expressions if isinstance(node.this, exp.Tuple) else [node.this]
-    binder = ctx.expressions(left)
-    values = [binder.bind(e) for e in tested]
-    columns = right.visible
-    if len(columns) != len(values):
-        raise ctx.source.error(
-            "IN compares a different number of columns",
-            node,
-            expected=f"{len(values)}",
-            got=f"{len(columns)}",
-        )
-    width = len(left.node.schema)
-    condition: Expr | None = None
-    for value, column in zip(values, columns, strict=True):
-        equal = ctx.call("=", [value, InputRef(column.index + width, column.type)], node)
-        condition = equal if condition is None else ctx.call("AND", [condition, equal], node)
-    assert condition is not None
-    if negate and condition.type.nullable:
-        # NOT IN is unknown, so not true, as soon as a comparison is unknown.
-        condition = ctx.call("IS NOT FALSE", [condition], node)
-    return make_join(ctx, left, right, "anti" if negate else "semi", bound=condition, node=node)
-
-
-def _exists(ctx: QueryBinder, left: Relation, node: exp.Exists, negate: bool) -> Relation:
-    select = node.this
-    while isinstance(select, (exp.Subquery, exp.Paren)):
-        select = select.this
-    simple = isinstance(select, exp.Select) and not any(
-        select.args.get(k) for k in ("group", "having", "limit", "offset", "with_")
-    )
-    if not simple:
-        right = ctx.query(select)
-        return make_join(ctx, left, right, "anti" if negate else "semi", node=node)
-    right = ctx.from_clause(select)
-    where = select.args.get("where")
-    bound = None
-    if where is not None:
-        bound = _correlated(ctx, left, right, where.this)
-    return make_join(ctx, left, right, "anti" if negate else "semi", bound=bound, node=node)
-
-
-def _correlated(ctx: QueryBinder, left: Relation, right: Relation, condition: exp.Expression) -> Expr:
-    """A condition over the inner relation that may name columns of the outer one."""
-    width = len(left.node.schema)
-    plain = joined_schema(left.node.schema, right.node.schema, left_null=False, right_null=False)
-    scope = joined(left, right, n.Values(schema=plain, data=""))
-    inner = Relation(scope.node, tuple(c for c in scope.columns if c.index >= width))
-
-    def special(node: exp.Expression) -> Expr | None:
-        if isinstance(node, exp.Column) and inner.find(column_parts(node), node, ctx.source):
-            return ExpressionBinder(inner, ctx.source, zone=ctx.zone).bind(node)
-        return None
-
-    return ctx.expressions(scope, special).condition(condition, "WHERE")
-
-
-def scalar_subquery(ctx: QueryBinder, left: Relation, node: exp.Subquery) -> tuple[Relation, InputRef]:
-    """A subquery used as a value: joined to every row. It must give one row at most."""
-    right = ctx.query(node)
-    if len(right.visible) != 1:
-        raise ctx.source.error(
-            "a subquery used as a value gives one column", node, got=f"{len(right.visible)} columns"
-        )
-    if frozenset() not in ctx.analysis.of(right.node).unique:
-        raise ctx.source.unsupported(
-            "a scalar subquery that may give several rows",
-            node,
-            remedy="aggregate in it without GROUP BY, e.g. (SELECT MAX(x) FROM t)",
-        )
-    relation = make_join(
-        ctx, left, right, "left", bound=Literal(True, t.BooleanType(nullable=False)), node=node
-    )
-    column = right.visible[0]
-    index = column.index + len(left.node.schema)
-    hidden = Relation(relation.node, relation.columns[: len(left.columns)])
-    return hidden, InputRef(index, relation.node.schema.types[index])
-
-
 # -- lateral -------------------------------------------------------------------------------------
 
 
@@ -294,7 +168,9 @@ def bind_correlate(
         user = ctx.catalog.functions.table(name)
         if user is None:
             raise ctx.catalog.unknown(
-                name, ctx.source.where(inner), [*ctx.catalog.functions.names(), "UNNEST", *sorted(WINDOW_FUNCTIONS)],
+                name,
+                ctx.source.where(inner),
+                [*ctx.catalog.functions.names(), "UNNEST", *sorted(WINDOW_FUNCTIONS)],
                 "table function",
             )
         bound = [binder.bind(e) for e in inner.expressions]

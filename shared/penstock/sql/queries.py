@@ -21,13 +21,14 @@ from penstock.sql.aggregation import Aggregation
 from penstock.sql.catalog import source_ref, with_options
 from penstock.sql.errors import Source, start_of
 from penstock.sql.expressions import ExpressionBinder, dotted_parts
-from penstock.sql.joins import bind_condition_subquery, bind_correlate, bind_join, make_join, scalar_subquery
+from penstock.sql.joins import bind_correlate, bind_join, make_join
 from penstock.sql.ordering import limited, order_keys, ordered
 from penstock.sql.overs import Overs, window_nodes
 from penstock.sql.parsing import hint_options
 from penstock.sql.scope import Relation, ScopeColumn, unique_schema
 from penstock.sql.set_operations import set_operation
 from penstock.sql.statements import catalog_name
+from penstock.sql.subqueries import bind_condition_subquery, scalar_subquery
 from penstock.sql.syntax import AsOf, TableArgument, TableFunction
 from penstock.sql.values import values_node
 from penstock.sql.windows import WINDOW_FUNCTIONS, bind_window_table

@@ -268,7 +268,8 @@ class GroupWindow:
     zone: str | None = None
 
     def column_of(self, ctx: QueryBinder, node: exp.Expression, binder: ExpressionBinder) -> str | None:
-        """start, end or time when ``node`` is TUMBLE_START(same arguments) and the like."""
+        """start, end, time or (for an event-time window's TUMBLE_PROCTIME) clock when ``node`` is
+        TUMBLE_START(same arguments) and the like."""
         if not isinstance(node, exp.Anonymous):
             return None
         prefix, _, suffix = function_name(node).upper().rpartition("_")
@@ -286,7 +287,14 @@ class GroupWindow:
                 node,
                 expected=f"the arguments of {self.name} in GROUP BY",
             )
-        return AUXILIARY[suffix]
+        if suffix == "ROWTIME" and self.spec.time is None:
+            raise ctx.source.error(
+                f"{function_name(node)} of a window over processing time",
+                node,
+                expected=f"{self.name}_PROCTIME, or a window over an event-time column",
+                got=function_name(node),
+            )
+        return "clock" if suffix == "PROCTIME" and self.spec.time is not None else AUXILIARY[suffix]
 
 
 def group_window(ctx: QueryBinder, node: exp.Expression, relation: Relation) -> GroupWindow | None:
