@@ -11,7 +11,7 @@ import json
 import os
 import signal
 import sys
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -27,6 +27,7 @@ PLANNING_LIMIT_S = 60.0
 #: Planners at a time; each is a process with NumPy and Arrow.
 PLANNERS = 2
 _STDERR_KEPT = 4_000
+CHECK_MODULE = "penstock.api.restore_check"
 
 
 class Planner:
@@ -60,12 +61,28 @@ class Planner:
             raise error_from_dict(answer["error"])
         return graph_of(answer["job_graph"])
 
-    async def _run(self, spec: bytes) -> tuple[int, bytes, bytes]:
+    async def state_problems(self, graph: JobGraph, states: dict[str, dict[str, Any]]) -> list[str]:
+        """Why states that the program's functions declare cannot be read from a savepoint;
+        ``states``: operator uid → state name → its schema there."""
+        request = msgspec.json.encode({"job_graph": graph, "states": states})
+        async with self._free:
+            code, out, err = await self._run(request, CHECK_MODULE)
+        lines = out.rstrip().rsplit(b"\n", 1)
+        try:
+            problems: list[str] = json.loads(lines[-1])["problems"]
+        except (ValueError, LookupError, TypeError):
+            raise InternalError(
+                "the check of a program's states ended without an answer",
+                got=f"exit code {code}; {err.decode(errors='replace')[-_STDERR_KEPT:].strip()}",
+            ) from None
+        return problems
+
+    async def _run(self, spec: bytes, module: str | None = None) -> tuple[int, bytes, bytes]:
         process = await asyncio.create_subprocess_exec(
             sys.executable,
             "-P",
             "-m",
-            self._module,
+            module or self._module,
             stdin=asyncio.subprocess.PIPE,
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.PIPE,

@@ -13,8 +13,9 @@ import msgspec
 
 from penstock.bus import request
 from penstock.config import MAX_PARALLELISM, RECOVERY_IGNORE_UNCLAIMED, RECOVERY_PATH
-from penstock.errors import PenstockError
+from penstock.errors import PenstockError, SpecError
 from penstock.jobgraph.graph import encode_job_graph
+from penstock.jobgraph.specs import KeyedProcessSpec
 from penstock.messages import layout
 from penstock.messages.cluster import Ack, JobAccepted, RunJob, SubmitReply
 from penstock.messages.compatibility import check, compare, fitted, operators_of
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from penstock.bus import Subjects
     from penstock.jobgraph import JobGraph
     from penstock.messages.cluster import JobSpec
+    from penstock.messages.footers import OperatorSummary
     from penstock.ports import Clock, Store, Transport
     from services.dispatcher.planning import Planner
 
@@ -89,13 +91,36 @@ class Submitter:
         if not path:
             return graph
         manifest = await read_manifest(self._store, path)
+        summaries = await summarise(self._store, manifest)
         difference = compare(
-            operators_of(graph),
-            await summarise(self._store, manifest),
-            own_max_parallelism=MAX_PARALLELISM.read(graph.config) > 0,
+            operators_of(graph), summaries, own_max_parallelism=MAX_PARALLELISM.read(graph.config) > 0
         )
         check(difference, path, lenient=RECOVERY_IGNORE_UNCLAIMED.read(graph.config))
+        await self._check_states(graph, summaries, path)
         return fitted(graph, manifest)
+
+    async def _check_states(self, graph: JobGraph, summaries: list[OperatorSummary], path: str) -> None:
+        """States of process functions are declared in the user's code: it is asked."""
+        declaring = {
+            node.uid
+            for vertex in graph.vertices
+            for node in vertex.operators
+            if isinstance(node.spec, KeyedProcessSpec)
+        }
+        states = {
+            s.uid: {state.name: state.schema for state in s.states} for s in summaries if s.uid in declaring
+        }
+        if not states:
+            return
+        problems = await self._planner.state_problems(graph, states)
+        if problems:
+            raise SpecError(
+                "the savepoint holds state that cannot be read as it is declared",
+                expected="the stored type, or one that it widens to",
+                got="; ".join(problems),
+                where=path,
+                remedy="declare the stored type, or give the new state another name",
+            )
 
     async def _accepted(self, job_id: str) -> JobAccepted | None:
         entries = await job_log(self._store, job_id).read()

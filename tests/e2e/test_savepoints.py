@@ -176,3 +176,26 @@ def test_a_damaged_checkpoint_gives_way_to_the_one_before(make_cluster, until) -
         done = client.checkpoints(job_id)["counts"]["completed"]
         until(lambda: client.checkpoints(job_id)["counts"]["completed"] > done, "checkpoints again")
         client.cancel(job_id)
+
+
+def test_state_of_another_type_is_refused_at_submission(make_cluster, until, capsys) -> None:
+    cluster = make_cluster(taskmanagers=1, slots=2)
+    program = (Path(__file__).parent / "stateful_job.py").read_text()
+    with ClusterClient(cluster.rest_url) as client:
+        config = {"execution.checkpointing.interval": "300 ms"}
+        job_id = client.submit({"name": "visits", "python": program, "parallelism": 1, "config": config})
+        until(lambda: client.checkpoints(job_id).get("counts", {}).get("completed", 0) >= 2, "checkpoints")
+        command.stop_job(cluster.rest_url, job_id, None, drain=False)
+        config["execution.state-recovery.path"] = capsys.readouterr().out.strip()
+        other = program.replace(
+            'ValueStateDescriptor("visits", Types.LONG())', 'ValueStateDescriptor("visits", Types.STRING())'
+        )
+        assert other != program
+        with pytest.raises(SpecError, match="cannot be read as it is declared") as refused:
+            client.submit({"name": "visits", "python": other, "parallelism": 1, "config": config})
+        assert "BIGINT" in refused.value.got
+        again = client.submit({"name": "visits", "python": program, "parallelism": 2, "config": config})
+        until(lambda: client.checkpoints(again).get("counts", {}).get("completed", 0) >= 1, "a checkpoint")
+        job = client.job(again)
+        assert (job["attempt"], job["restored-checkpoint"] > 0) == (1, True)
+        client.cancel(again)
