@@ -12,7 +12,7 @@ import msgspec
 
 from penstock.bus import Subjects, request
 from penstock.config import RECOVERY_PATH
-from penstock.errors import PenstockError
+from penstock.errors import ExternalError, PenstockError
 from penstock.jobgraph import JobGraph
 from penstock.messages.cluster import JobSpec, SubmitJob, SubmitReply
 from penstock.testing.simulation import (
@@ -108,7 +108,8 @@ class LogRecords(logging.Handler):
         process = self._world.current
         name = process.name if process is not None else "world"
         self._world.trace(name, record.levelname.lower(), record.getMessage())
-        if record.levelno >= logging.ERROR and record.exc_info:
+        # What comes from outside (a child process that was killed) is no bug of ours.
+        if record.exc_info and not isinstance(record.exc_info[1], ExternalError):
             text = logging.Formatter().formatException(record.exc_info)
             self._world.violated(f"{name}: {record.getMessage()}\n{text}")
 

@@ -53,11 +53,12 @@ class Fault:
         return self.chance.uniform(low, high)
 
     def victim(self) -> Process | None:
-        """A living process of the kind wanted: a role, or ``slot``."""
+        """A living process of the kind wanted: a role, ``slot`` or ``template``."""
         wanted = self.step["target"]
         world = self.scenario.world
-        if wanted == "slot":
-            found = [p for p in world.living("taskmanager") if "/" in p.name]
+        if wanted in ("slot", "template"):
+            mark = "/" if wanted == "slot" else ":"
+            found = [p for p in world.living("taskmanager") if mark in p.name]
         else:
             found = self.scenario.cluster.named(wanted)
         return self.chance.choice(found) if found else None
@@ -82,8 +83,8 @@ def pause(fault: Fault) -> None:
     if victim is None:
         return
     stopped = [victim]
-    if victim.children and fault.step.get("children", True) and fault.chance.random() < 0.5:
-        stopped += [c for c in victim.children if c.alive]
+    if victim.children and fault.chance.random() < 0.5:
+        stopped += victim.descendants()
     for process in stopped:
         world.pause(process)
     fault.later(lambda: [world.resume(process) for process in stopped])
@@ -151,7 +152,7 @@ def clock_jump(fault: Fault) -> None:
         return
     jump_ms = round(fault.draw("jump_s", (-3600, 3600)) * 1000)
     fault.scenario.world.trace(victim.name, "clock", f"{jump_ms:+d} ms")
-    for process in (victim, *victim.children):
+    for process in (victim, *victim.descendants()):
         process.clock_offset_ms += jump_ms
 
 

@@ -4,6 +4,7 @@ the data port's sockets, folders. The task manager's shell and the slot's are th
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import os
 import signal
@@ -21,6 +22,7 @@ import services.taskmanager.data_port
 import services.taskmanager.service
 import services.taskmanager.slot
 from penstock.clocks import SteadyClock
+from penstock.errors import ExternalError
 from penstock.runtime.environment import Environment
 from penstock.testing.simulation import (
     Listener,
@@ -70,24 +72,43 @@ class Hosts:
 
 
 class SimTemplate:
-    """In place of the template process: forks simulated slots."""
+    """In place of the template process: forks simulated slots, which die with it."""
 
     def __init__(self, hosts: Hosts) -> None:
         self._hosts = hosts
         self._process = hosts.me()
+        self._template: Process | None = None
         self._slots: dict[int, Process] = {}
-        self.pid = self._process.pid
+        self._ready = asyncio.Event()
+
+    @property
+    def pid(self) -> int | None:
+        return self._template.pid if self._template is not None else None
 
     async def run(self) -> None:
-        import asyncio
+        world, tm = self._hosts.world, self._process
+        ended = asyncio.Event()
 
-        await asyncio.Event().wait()
+        async def main(_: Process) -> None:
+            await asyncio.Event().wait()
+
+        await asyncio.sleep(world.random.uniform(*FORK_S))
+        self._template = world.spawn(f"{tm.name}:template", main, host=tm.host, parent=tm)
+        self._template.on_exit.append(lambda: tm.loop.call_soon(ended.set))
+        self._ready.set()
+        await ended.wait()
+        self._template = None
+        self._ready.clear()
+        raise ExternalError("the template process ended")
 
     async def fork(self, allocation_id: str, local_dir: str, log_path: str) -> ForkedSlot:
-        import asyncio
-
         world, tm = self._hosts.world, self._process
-        await asyncio.sleep(world.random.uniform(*FORK_S))
+        while True:
+            await self._ready.wait()
+            template = self._template
+            await asyncio.sleep(world.random.uniform(*FORK_S))
+            if template is not None and template is self._template and template.alive:
+                break  # else it died meanwhile: by the next one
         started: list[tuple[SimSocket, PacketChannel]] = []
 
         async def main(_: Process) -> int:
@@ -97,7 +118,7 @@ class SimTemplate:
             return await slot.run()
 
         name = f"{tm.name}/{allocation_id}-{local_dir.rsplit('-', 1)[-1]}"
-        slot = world.spawn(name, main, host=tm.host, parent=tm, delay_s=world.random.uniform(*FORK_S))
+        slot = world.spawn(name, main, host=tm.host, parent=template, delay_s=world.random.uniform(*FORK_S))
         control, theirs = socket_pair(world, tm, slot)
         fds = PacketChannel(slot)
         started.append((theirs, fds))

@@ -65,6 +65,11 @@ class Process:
     def alive(self) -> bool:
         return self.exit_code is None
 
+    def descendants(self) -> list[Process]:
+        """Those that live."""
+        found = [child for child in self.children if child.alive]
+        return found + [below for child in found for below in child.descendants()]
+
     def __repr__(self) -> str:
         return self.name
 
