@@ -14,24 +14,21 @@ from __future__ import annotations
 from collections import deque
 from typing import TYPE_CHECKING
 
-from penstock import __version__ as VERSION
 from penstock.errors import InternalError
-from penstock.messages.cluster import CheckpointCompleted, CheckpointDetails, SlotCommand
+from penstock.messages.cluster import CheckpointCompleted, CheckpointDetails
 from penstock.messages.layout import manifest_key, savepoint_folder
-from penstock.messages.manifest import CheckpointManifest, VertexState
 from penstock.messages.slot import (
     CheckpointAborted,
     CheckpointAcknowledged,
     CheckpointComplete,
     CheckpointDeclined,
-    StateHandle,
-    TriggerCheckpoint,
 )
 from penstock.messages.states import ExecutionState
 from services.jobmanager.checkpoint_decider import At, CheckpointConfig, Now, Schedule, decide
+from services.jobmanager.checkpoint_orders import manifest_of, to_slots, trigger
 from services.jobmanager.checkpoints import Ack, Completed, Pending, Phase, Request
 from services.jobmanager.culprit import slowest
-from services.jobmanager.effects import AppendLog, Command, DeleteObjects, Effect, Notify, StoreManifest
+from services.jobmanager.effects import AppendLog, DeleteObjects, Effect, Notify, StoreManifest
 from services.jobmanager.retention import Retention
 
 if TYPE_CHECKING:
@@ -189,32 +186,9 @@ class CheckpointCoordinator:
     def _trigger(self, executions: list[Execution]) -> list[Effect]:
         pending = self.pending
         assert pending is not None
+        pending.triggered.update(e.execution_id for e in executions)
         patience_ms = self.config.unaligned_patience_ms if pending.kind == "checkpoint" else None
-        by_slot: dict[tuple[str, str], list[str]] = {}
-        for e in executions:
-            assert e.taskmanager_id is not None
-            assert e.allocation_id is not None
-            by_slot.setdefault((e.taskmanager_id, e.allocation_id), []).append(e.execution_id)
-            pending.triggered.add(e.execution_id)
-        return [
-            Command(
-                taskmanager_id,
-                SlotCommand(
-                    command_id=f"{self._epoch}-trigger-{pending.checkpoint_id}-{execution_ids[0]}",
-                    allocation_id=allocation_id,
-                    command=TriggerCheckpoint(
-                        epoch=self._epoch,
-                        checkpoint_id=pending.checkpoint_id,
-                        timestamp_ms=pending.trigger_ms,
-                        execution_ids=tuple(execution_ids),
-                        kind=pending.kind,
-                        unaligned=patience_ms is not None,
-                        aligned_timeout_ms=patience_ms or 0,
-                    ),
-                ),
-            )
-            for (taskmanager_id, allocation_id), execution_ids in by_slot.items()
-        ]
+        return list(trigger(self._epoch, pending, executions, patience_ms))
 
     # -- answers of tasks ----------------------------------------------------------------
 
@@ -278,14 +252,14 @@ class CheckpointCoordinator:
         if last is not None:
             effects += self._confirm(last.checkpoint_id)
         for checkpoint_id in range(first + 1, highest_id + 1):
-            effects += self._to_slots(
-                CheckpointAborted(epoch=self._epoch, checkpoint_id=checkpoint_id), "abort"
+            effects += to_slots(
+                self._graph, CheckpointAborted(epoch=self._epoch, checkpoint_id=checkpoint_id), "abort"
             )
         return effects
 
     def _confirm(self, checkpoint_id: int) -> list[Effect]:
-        commands = self._to_slots(
-            CheckpointComplete(epoch=self._epoch, checkpoint_id=checkpoint_id), "complete"
+        commands = to_slots(
+            self._graph, CheckpointComplete(epoch=self._epoch, checkpoint_id=checkpoint_id), "complete"
         )
         self.retention.told(commands)
         return list(commands)
@@ -307,33 +281,8 @@ class CheckpointCoordinator:
         assert pending is not None
         if len(pending.handles) < len(pending.expected):
             return []
-        by_vertex: dict[str, list[StateHandle]] = {}
-        for execution_id, (vertex_id, _) in pending.expected.items():
-            handle = pending.handles[execution_id]
-            if handle is not None:
-                by_vertex.setdefault(vertex_id, []).append(handle)
         pending.phase = Phase.STORING
-        pending.manifest = CheckpointManifest(
-            job_id=self._graph.job_id,
-            job_name=self._job_name,
-            checkpoint_id=pending.checkpoint_id,
-            kind=pending.kind,
-            timestamp_ms=pending.trigger_ms,
-            job_attempt=self._graph.job_attempt,
-            epoch=self._epoch,
-            written_by=VERSION,
-            vertices=tuple(
-                VertexState(
-                    vertex_id=vertex.id,
-                    name=vertex.name,
-                    uids=tuple(node.uid for node in vertex.operators),
-                    parallelism=vertex.parallelism,
-                    max_parallelism=vertex.max_parallelism,
-                    handles=tuple(by_vertex.get(vertex.id, ())),
-                )
-                for vertex in self._graph.job_graph.vertices
-            ),
-        )
+        pending.manifest = manifest_of(pending, self._graph, self._job_name, self._epoch)
         return [StoreManifest(self._manifest_key(pending), pending.manifest, self._savepoint_folder(pending))]
 
     def _manifest_key(self, pending: Pending) -> str:
@@ -428,7 +377,11 @@ class CheckpointCoordinator:
         own = pending.own_keys()
         self._end("FAILED", now_ms, failure=reason)
         effects: list[Effect] = list(
-            self._to_slots(CheckpointAborted(epoch=self._epoch, checkpoint_id=pending.checkpoint_id), "abort")
+            to_slots(
+                self._graph,
+                CheckpointAborted(epoch=self._epoch, checkpoint_id=pending.checkpoint_id),
+                "abort",
+            )
         )
         named = self._named()
         leftover = frozenset(key for key in own if key not in named)
@@ -471,24 +424,6 @@ class CheckpointCoordinator:
         self.counts["in_progress"] -= 1
         self.schedule.last_end_ms = now_ms
         self.schedule.last_failed = status == "FAILED"
-
-    def _to_slots(self, command: CheckpointComplete | CheckpointAborted, word: str) -> list[Command]:
-        slots = {
-            (e.taskmanager_id, e.allocation_id)
-            for e in self._graph
-            if not e.state.terminal and e.taskmanager_id and e.allocation_id
-        }
-        return [
-            Command(
-                taskmanager_id,
-                SlotCommand(
-                    command_id=f"{self._epoch}-{word}-{command.checkpoint_id}-{allocation_id}",
-                    allocation_id=allocation_id,
-                    command=command,
-                ),
-            )
-            for taskmanager_id, allocation_id in sorted(slots)
-        ]
 
     # -- showing -------------------------------------------------------------------------
 

@@ -1,0 +1,95 @@
+"""A checkpoint on its way to the slots, and its manifest. Pure."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from penstock import __version__
+from penstock.messages.cluster import SlotCommand
+from penstock.messages.manifest import CheckpointManifest, VertexState
+from penstock.messages.slot import StateHandle, TriggerCheckpoint
+from services.jobmanager.effects import Command
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from penstock.messages.slot import CheckpointAborted, CheckpointComplete
+    from services.jobmanager.checkpoints import Pending
+    from services.jobmanager.execution_graph import Execution, ExecutionGraph
+
+
+def trigger(
+    epoch: int, pending: Pending, executions: Sequence[Execution], patience_ms: int | None
+) -> Iterator[Command]:
+    """One command a slot. ``patience_ms``: how long barriers keep their place; None: always."""
+    by_slot: dict[tuple[str, str], list[str]] = {}
+    for e in executions:
+        assert e.taskmanager_id is not None
+        assert e.allocation_id is not None
+        by_slot.setdefault((e.taskmanager_id, e.allocation_id), []).append(e.execution_id)
+    for (taskmanager_id, allocation_id), execution_ids in by_slot.items():
+        command = TriggerCheckpoint(
+            epoch=epoch,
+            checkpoint_id=pending.checkpoint_id,
+            timestamp_ms=pending.trigger_ms,
+            execution_ids=tuple(execution_ids),
+            kind=pending.kind,
+            unaligned=patience_ms is not None,
+            aligned_timeout_ms=patience_ms or 0,
+        )
+        command_id = f"{epoch}-trigger-{pending.checkpoint_id}-{execution_ids[0]}"
+        yield Command(
+            taskmanager_id, SlotCommand(command_id=command_id, allocation_id=allocation_id, command=command)
+        )
+
+
+def to_slots(
+    graph: ExecutionGraph, command: CheckpointComplete | CheckpointAborted, word: str
+) -> list[Command]:
+    """To every slot with tasks that have not ended."""
+    slots = {
+        (e.taskmanager_id, e.allocation_id)
+        for e in graph
+        if not e.state.terminal and e.taskmanager_id and e.allocation_id
+    }
+    return [
+        Command(
+            taskmanager_id,
+            SlotCommand(
+                command_id=f"{command.epoch}-{word}-{command.checkpoint_id}-{allocation_id}",
+                allocation_id=allocation_id,
+                command=command,
+            ),
+        )
+        for taskmanager_id, allocation_id in sorted(slots)
+    ]
+
+
+def manifest_of(pending: Pending, graph: ExecutionGraph, job_name: str, epoch: int) -> CheckpointManifest:
+    """Of a checkpoint that every subtask has acknowledged."""
+    by_vertex: dict[str, list[StateHandle]] = {}
+    for execution_id, (vertex_id, _) in pending.expected.items():
+        handle = pending.handles[execution_id]
+        if handle is not None:
+            by_vertex.setdefault(vertex_id, []).append(handle)
+    return CheckpointManifest(
+        job_id=graph.job_id,
+        job_name=job_name,
+        checkpoint_id=pending.checkpoint_id,
+        kind=pending.kind,
+        timestamp_ms=pending.trigger_ms,
+        job_attempt=graph.job_attempt,
+        epoch=epoch,
+        written_by=__version__,
+        vertices=tuple(
+            VertexState(
+                vertex_id=vertex.id,
+                name=vertex.name,
+                uids=tuple(node.uid for node in vertex.operators),
+                parallelism=vertex.parallelism,
+                max_parallelism=vertex.max_parallelism,
+                handles=tuple(by_vertex.get(vertex.id, ())),
+            )
+            for vertex in graph.job_graph.vertices
+        ),
+    )
