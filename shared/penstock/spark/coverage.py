@@ -11,6 +11,26 @@ if TYPE_CHECKING:
     from penstock.jobgraph.graph import JobGraph, OperatorNode
 
 
+#: Where the checkpoints of an unbounded job on Spark lie; Spark's own key.
+CHECKPOINT_LOCATION = "spark.sql.streaming.checkpointLocation"
+
+
+def check(graph: JobGraph) -> None:
+    """UnsupportedError with the reason when the job cannot run on Spark."""
+    if graph.bounded:
+        check_batch(graph)
+        return
+    check_streaming(graph)
+    if not graph.config.get(CHECKPOINT_LOCATION):
+        raise UnsupportedError(
+            "an unbounded job on Spark without a folder for its checkpoints",
+            expected=f"'{CHECKPOINT_LOCATION}' = a folder that all of Spark's processes share",
+            got="nothing set",
+            where=f"configuration key '{CHECKPOINT_LOCATION}'",
+            remedy="set it to a folder of this job's own, or run it with execution.engine = streaming",
+        )
+
+
 def check_batch(graph: JobGraph) -> None:
     """UnsupportedError with the reason when the job cannot run as a Spark batch job."""
     if not graph.bounded:

@@ -107,6 +107,12 @@ def _run(job: DriverJob, channel: Channel, folder: Path) -> None:
     session = open_session(job.url, job.config, name=job.job_name)
     if not job.server_pid:
         ship(session, job.python_path, folder)
+    if not graph.bounded:
+        from penstock.spark.streaming import run_stream
+
+        with watched(session, channel.send):
+            run_stream(graph, session, job.job_id)
+        return
     made = SparkJob(graph, session, job_id=job.job_id)
     try:
         with watched(session, channel.send):

@@ -18,7 +18,7 @@ from penstock.config import CHECKPOINT_INTERVAL_MS
 from penstock.errors import SpecError
 from penstock.jobgraph import specs as s
 from penstock.spark import sources, universal
-from penstock.spark.coverage import check_streaming
+from penstock.spark.coverage import CHECKPOINT_LOCATION, check_streaming
 from penstock.spark.datasource import TableRead, TableWrite, read_stream
 from penstock.spark.drive import Program
 from penstock.spark.engine import SparkJob
@@ -41,6 +41,7 @@ ROCKSDB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvi
 _PROVIDER = "spark.sql.streaming.stateStore.providerClass"
 _DEFAULT_TRIGGER_MS = 1_000
 _RT = "__rowtime"
+_ASK_S = 1
 
 
 class SparkStreamJob(SparkJob):
@@ -169,6 +170,25 @@ class SparkStreamJob(SparkJob):
         names, types = program.layout()
         rows = out.mapInArrow(unpacker, struct_type(types, names))
         return universal.split_outputs(node, rows, program, keep=False)
+
+
+def run_stream(graph: JobGraph, session: SparkSession, job_id: str) -> None:
+    """Run an unbounded job until one of its queries fails, or the caller is interrupted.
+
+    Its checkpoints lie at Spark's own ``spark.sql.streaming.checkpointLocation``.
+    """
+    location = graph.config[CHECKPOINT_LOCATION]
+    queries = SparkStreamJob(graph, session, job_id=job_id, checkpoint=location).start()
+    try:
+        while True:
+            for query in queries:
+                if query.awaitTermination(_ASK_S):
+                    return
+    except Exception as err:
+        raise translated(err) from err
+    finally:
+        for query in queries:
+            query.stop()
 
 
 def _has_watermark(node: Node) -> bool:

@@ -5,10 +5,10 @@ from __future__ import annotations
 import importlib.util
 
 from penstock.plan.engine import SparkSupport
-from penstock.spark.coverage import check_batch
+from penstock.spark.coverage import check
 
 
 def spark_support() -> SparkSupport:
     """For whoever submits jobs from this environment."""
     missing = None if importlib.util.find_spec("pyspark") else "Spark (pyspark) is not installed here"
-    return SparkSupport(missing, check_batch)
+    return SparkSupport(missing, check)
