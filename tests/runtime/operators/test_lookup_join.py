@@ -261,3 +261,22 @@ def test_settings_in_words():
                "lookup.partial-cache.expire-after-write": "1 min"}  # fmt: skip
     assert lookup_settings(connector, options, where="t").describe() == "at most 100 keys, for 60000 ms"
     assert lookup_settings(connector, {}, where="t").describe() == "nothing: every batch asks the table"
+
+
+async def test_a_checkpoint_waits_for_the_answer_and_nothing_is_lost_by_a_kill(fake, monkeypatch):
+    answer = FakeLookup.lookup
+
+    async def slow(self, keys):
+        await asyncio.sleep(0.005)
+        return await answer(self, keys)
+
+    monkeypatch.setattr(FakeLookup, "lookup", slow)
+    graph = over_datagen("")
+    job = JobHarness(graph)
+    await job.start()
+    await job.until(lambda: fake.asked)
+    checkpoint = await job.checkpoint()
+    await job.close()
+    async with JobHarness(graph, restore=checkpoint, store=job.store) as again:
+        result = await again.wait()
+    assert sum(n for _, n in result.rows) == 60_000
