@@ -1,0 +1,80 @@
+"""What is kept, and until when."""
+
+from __future__ import annotations
+
+from penstock.messages.cluster import SlotCommand
+from penstock.messages.manifest import CheckpointManifest, VertexState
+from penstock.messages.slot import CheckpointComplete, StateHandle, StateLink
+from services.jobmanager.checkpoints import Completed
+from services.jobmanager.effects import Command, DeleteObjects
+from services.jobmanager.retention import Retention
+
+
+def completed(checkpoint_id: int, *on: int) -> Completed:
+    """``on``: older checkpoints whose objects its delta builds on."""
+    chain = tuple(StateLink(checkpoint_id=i, key=f"object-{i}") for i in on)
+    handle = StateHandle(
+        vertex_id="v",
+        subtask_index=0,
+        checkpoint_id=checkpoint_id,
+        key=f"object-{checkpoint_id}",
+        chain=chain,
+    )
+    vertex = VertexState(
+        vertex_id="v", name="v", uids=("u",), parallelism=1, max_parallelism=128, handles=(handle,)
+    )
+    manifest = CheckpointManifest(
+        job_id="j", job_name="j", checkpoint_id=checkpoint_id, kind="checkpoint", timestamp_ms=1, job_attempt=1,
+        epoch=2, vertices=(vertex,),
+    )  # fmt: skip
+    return Completed(checkpoint_id, f"manifest-{checkpoint_id}", manifest)
+
+
+def command(command_id: str) -> Command:
+    complete = CheckpointComplete(epoch=2, checkpoint_id=1)
+    return Command("tm", SlotCommand(command_id=command_id, allocation_id="a", command=complete))
+
+
+def ids(retention: Retention) -> list[int]:
+    return [c.checkpoint_id for c in retention.retained]
+
+
+def test_an_old_one_goes_when_every_slot_has_heard_of_its_successor():
+    retention = Retention(1)
+    retention.retained.extend([completed(1), completed(2)])
+    retention.told([command("a"), command("b")])
+    assert not retention.heard("a")
+    assert not retention.heard("a"), "a repeat"
+    assert retention.problems() == []
+    assert retention.heard("b")
+    assert retention.subsume(set()) == [DeleteObjects(frozenset({"manifest-1", "object-1"}))]
+    assert ids(retention) == [2]
+
+
+def test_while_one_slot_has_not_heard_both_stay():
+    retention = Retention(1)
+    retention.retained.extend([completed(1), completed(2)])
+    retention.told([command("a"), command("b")])
+    retention.lost("b")
+    assert not retention.heard("a")
+    assert not retention.all_heard
+    retention.retained.append(completed(3))
+    retention.told([command("c")])
+    assert retention.heard("c")
+    (deleted,) = retention.subsume(set())
+    assert deleted.keys == {"manifest-1", "object-1", "manifest-2", "object-2"}
+
+
+def test_what_a_newer_manifest_names_in_its_chain_stays():
+    retention = Retention(1)
+    retention.retained.extend([completed(1), completed(2, 1), completed(3, 1)])
+    (deleted,) = retention.subsume({"object-2"})
+    assert deleted.keys == {"manifest-1", "manifest-2"}, "object-1 is in a chain, object-2 in use"
+
+
+def test_a_damaged_one_is_not_restored_again():
+    retention = Retention(2)
+    retention.retained.extend([completed(1), completed(2)])
+    assert retention.discredit(2).checkpoint_id == 2
+    assert retention.last.checkpoint_id == 1
+    assert retention.discredit(2) is None
