@@ -281,3 +281,34 @@ class TestLocalRecovery:
         kept = {key.replace("/", "~") for h in of_sums(job, last) for key in h.keys}
         assert kept <= found
         assert len(found) <= 2 * 3  # a subtask's last chain of two, and the one before it
+
+
+async def test_state_on_disk_is_in_every_checkpoint(
+    source: MemoryTable, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A job whose aggregation holds little of its state in memory: chains, and a restore."""
+    monkeypatch.setattr("penstock.runtime.state.memory.HARD", 100)  # so small a state comes in lumps
+    b = GraphBuilder()
+    rows = b.source("memory", SCHEMA, {"name": "in"}, parallelism=2)
+    spec = GroupAggregateSpec(keys=(0,), aggregates=AGGREGATES[:2])
+    sums = b.vertex(
+        spec, Schema(SUMS.fields[:3]), inputs=[(rows, Hash(keys=(0,)))], parallelism=2, uid="sums"
+    )
+    b.collect(sums, mode="upsert", keys=(0,))
+    graph = b.build()
+    config = {"state.backend.memory.per-slot": "24kb"}
+    source.release(0)
+    async with JobHarness(graph, config=config) as job:
+        for rows_read in (3_000, 3_050, 3_100):
+            await read_to(job, source, rows_read)
+            last = await job.checkpoint()
+        on_disk = sum(
+            operator.gauges.get("numKeysOnDisk") or 0
+            for task in job.metrics().values()
+            for operator in task.operators
+        )
+        assert on_disk > 100
+        assert any(h.chain for h in of_sums(job, last))
+    source.release()
+    async with JobHarness(graph, restore=last, store=job.store, parallelism=1, config=config) as again:
+        assert sorted((await again.wait()).rows) == [row[:3] for row in expected()]

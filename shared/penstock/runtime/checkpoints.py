@@ -109,6 +109,7 @@ class SnapshotWriter:
         if handle is None:
             return
         self._confirmed, self._confirmed_epoch = handle, self._begun[checkpoint_id].epoch
+        self._epochs.confirmed = self._confirmed_epoch
         self._begun = {n: begun for n, begun in self._begun.items() if n > checkpoint_id}
         self._written = {n: handle for n, handle in self._written.items() if n > checkpoint_id}
         self._restored_keys = frozenset()

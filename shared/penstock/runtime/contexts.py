@@ -71,6 +71,7 @@ class OperatorContexts:
             function=env.function,
             store=env.store,
             run=env.helper.run,
+            memory=env.memory,
             epochs=self.epochs,
         )
         # Sources and sinks keep their own bad records, with the raw bytes.

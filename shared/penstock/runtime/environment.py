@@ -13,6 +13,7 @@ from penstock.clocks import SteadyClock
 from penstock.connectors.base import SourceContext
 from penstock.errors import InternalError
 from penstock.runtime.credit import CreditPool
+from penstock.runtime.state.memory import StateMemory
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -70,6 +71,8 @@ class Environment:
     #: A clock that never goes back, for how long things take.
     time_s: Callable[[], float] = time.perf_counter
     credits: CreditPool = field(default_factory=CreditPool)
+    #: What the state of all tasks may take.
+    memory: StateMemory = field(default_factory=StateMemory)
     #: Of the task manager: outlives the slot, for copies of snapshots.
     local_state_dir: Path | None = None
     #: ``log(level, text)``: for the task manager's log.

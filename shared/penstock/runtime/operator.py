@@ -22,6 +22,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Union
 
 from penstock.runtime.state.epochs import Epochs
+from penstock.runtime.state.memory import StateMemory
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
@@ -189,6 +190,8 @@ class OperatorContext:
     report_error: Callable[[BaseException, Any], None] | None = None
     #: ``run(f)`` in the slot's one helper thread; only for calls that release the lock.
     run: Callable[[Callable[[], Any]], Awaitable[Any]] | None = None
+    #: What the state of the slot may take.
+    memory: StateMemory = field(default_factory=StateMemory)
     #: The task's epochs of change, for its operators' state tables.
     epochs: Epochs = field(default_factory=Epochs)
 

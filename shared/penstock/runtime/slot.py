@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from penstock.config import NETWORK_MEMORY
+from penstock.config import NETWORK_MEMORY, STATE_MEMORY
 from penstock.errors import FencedError, InternalError, PenstockError
 from penstock.messages.slot import (
     LOCAL_STATE,
@@ -55,6 +55,7 @@ from penstock.runtime.elements import Barrier
 from penstock.runtime.environment import Environment, wall_clock_ms
 from penstock.runtime.failures import error_info
 from penstock.runtime.network.hub import NetworkHub
+from penstock.runtime.state.memory import StateMemory
 from penstock.store.open import open_store
 
 if TYPE_CHECKING:
@@ -226,6 +227,7 @@ class Slot:
             store=store,
             function=await load_functions(deploy.job_graph, store, self._local_dir),
             credits=CreditPool(NETWORK_MEMORY.read(config)),
+            memory=StateMemory(STATE_MEMORY.read(config)),
             log=self.log,
         )
         self._network = NetworkHub(

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from penstock.config import unaligned_patience_ms
+from penstock.config import STATE_MEMORY, unaligned_patience_ms
 from penstock.connectors.collect import MaterializedResult, decode_chunk, results_prefix
 from penstock.errors import InternalError, PenstockError, error_from_dict
 from penstock.messages.manifest import CheckpointManifest, VertexState, handles_by_vertex
@@ -22,6 +22,7 @@ from penstock.runtime.credit import CreditPool
 from penstock.runtime.deployment import Deployment
 from penstock.runtime.elements import Barrier
 from penstock.runtime.environment import Environment, wall_clock_ms
+from penstock.runtime.state.memory import StateMemory
 from penstock.store.memory import MemoryStore
 from penstock.testing.graphs import with_parallelism
 from penstock.types import RowKind
@@ -192,6 +193,7 @@ class JobHarness:
             config=self._config,
             local_dir=folder,
             local_state_dir=self._local_state_dir,
+            memory=StateMemory(STATE_MEMORY.read(self._config)),
             store=self.store,
             function=await load_functions(self.graph, self.store, folder),
             credits=CreditPool(self.pool_bytes),

@@ -19,6 +19,7 @@ from penstock.runtime.operator import (
     RestoredState,
     SideBatch,
 )
+from penstock.runtime.state.memory import StateMemory
 from penstock.runtime.state.restoring import restore
 from penstock.runtime.state.snapshot import write_snapshot
 from penstock.types.batch import KIND_SIGN, Batch
@@ -40,6 +41,8 @@ class Subtask:
         parallelism: int = 1,
         restored: RestoredState | None = None,
         function: Any = None,
+        memory: StateMemory | None = None,
+        local_dir: Path | None = None,
     ) -> None:
         self.operator = operator
         self.now_ms = 0
@@ -51,7 +54,8 @@ class Subtask:
             job_id="job", job_name="test", vertex_id="v", uid="u", name=type(operator).__name__,
             subtask_index=index, parallelism=parallelism, max_parallelism=MAX_PARALLELISM, attempt=1,
             input_schemas=inputs, output_schema=output, config={}, metrics=self.metrics,
-            key_groups=key_group_range(index, parallelism, MAX_PARALLELISM), local_dir=Path("."),
+            key_groups=key_group_range(index, parallelism, MAX_PARALLELISM), local_dir=local_dir or Path("."),
+            memory=memory or StateMemory(),
             now_ms=lambda: self.now_ms, wake_at=self.wakes.append, function=function,
         )  # fmt: skip
         self._ctx = ctx
@@ -66,6 +70,7 @@ class Subtask:
         self._take(self.operator.prepare_checkpoint(1))
         number = len(self._links) + 1
         self._since = self._ctx.epochs.begin(self._since)
+        self._ctx.epochs.confirmed = self._since
         data = write_snapshot(
             {"u": self.operator.snapshot(number).copied()},
             checkpoint_id=number,

@@ -139,10 +139,12 @@ class AggregateSet:
         kind: str,
         cells: Callable[[np.ndarray], list[Column]] | None = None,
         cell_names: Sequence[str] = (),
+        changes: SlotChanges | None = None,
     ) -> list[StateTable]:
         """The whole state as tables, ``cells`` first, whose rows the operator itself must
         announce as written and freed. ``head``: key columns and others of slots, which
-        begin every row and are called ``names``; ``cells``: more of them for ``cells``."""
+        begin every row and are called ``names``; ``cells``: more of them for ``cells``, whose
+        ``changes`` may be given."""
 
         def read(slots: np.ndarray) -> tuple[list[Column], list[Column]]:
             keys, more = head(slots)
@@ -152,7 +154,7 @@ class AggregateSet:
         out = [
             StateTable(
                 "cells", read, names=[*names, *cell_names, *labels], kind=kind,
-                max_parallelism=ctx.max_parallelism, changes=SlotChanges(ctx.epochs),
+                max_parallelism=ctx.max_parallelism, changes=changes or SlotChanges(ctx.epochs),
             )
         ]  # fmt: skip
         for i, accumulator in enumerate(self.accumulators):

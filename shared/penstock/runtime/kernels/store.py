@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 #: A heap is compacted when it holds more than this many entries and most are garbage.
-_COMPACT_FROM = 65_536
+_COMPACT_FROM = 8_192
 #: Of a heap's segments: the first is small, the largest so long that few are needed.
 _FIRST_BYTES, _SEGMENT_BYTES = 16_384, 16 << 20
 _ENTRY_MASK = (1 << 32) - 1
@@ -113,7 +113,8 @@ class _Segment:
 
     @property
     def nbytes(self) -> int:
-        return self.data.nbytes + self.offsets.nbytes
+        """In use: what lies beyond was never touched."""
+        return int(self.offsets[self.entries]) + self.offsets.itemsize * (self.entries + 1)
 
     @property
     def room(self) -> int:

@@ -16,9 +16,11 @@ from penstock.runtime.operator import Operator, OperatorSnapshot
 from penstock.runtime.operators.changes import TimeToLive, change_batch, typed
 from penstock.runtime.operators.emitting import pieces
 from penstock.runtime.operators.joining import take_all
+from penstock.runtime.state.cold_tier import ColdTier, RowChanges
+from penstock.runtime.state.tables import SlotChanges
 from penstock.types import logical as t
 from penstock.types.batch import Batch
-from penstock.types.column import Column
+from penstock.types.column import Column, numpy_dtype
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -54,20 +56,56 @@ class KeyedAggregateOperator(Operator):
         types = list(spec.local_types) if spec.phase == "global" else schema.types
         self._aggregates = AggregateSet(spec.aggregates, types, retracts=spec.retracts, function=ctx.function)
         self._ttl = TimeToLive(spec.ttl_ms, ctx)
+        evicts = self._can_evict()
+        self._changes = RowChanges(ctx.epochs) if evicts else SlotChanges(ctx.epochs)
         self._tables = self._aggregates.state_tables(
             ctx, head=self._head, names=[f"key{i}" for i in range(len(spec.keys))],
-            kind="group-aggregate", cells=self._row_counts, cell_names=["rows"],
+            kind="group-aggregate", cells=self._row_counts, cell_names=["rows"], changes=self._changes,
         )  # fmt: skip
-        self._changes = self._tables[0].changes
+        self._cold: ColdTier | None = None
+        if isinstance(self._changes, RowChanges):
+            self._cold = ColdTier(
+                ctx.local_dir / "cold", ctx.memory, name=ctx.name, index=self._keys,
+                payload_types=[_LONG, *self._aggregates.partial_types], changes=self._changes,
+                read=self._tables[0].read, load=self._load_cold, drop=self._drop, nbytes=self._nbytes,
+            )  # fmt: skip
+        else:
+            self._holder = ctx.memory.add(ctx.name, self._nbytes)
         if restored is not None:
             self._restore(restored)
         ctx.metrics.gauge("numKeysInState", lambda: len(self._keys))
-        ctx.metrics.gauge("stateBytes", lambda: self._keys.nbytes + self._aggregates.nbytes)
+        ctx.metrics.gauge("stateBytes", self._nbytes)
+        ctx.metrics.gauge("numKeysOnDisk", lambda: 0 if self._cold is None else self._cold.count)
+
+    def _can_evict(self) -> bool:
+        """Where all state of a key is one row, its key has canonical bytes, and nothing
+        needs all rows at once."""
+        spec = self.spec
+        plain = all(isinstance(x, (*t.STRINGS, *t.BINARIES)) or _is_fixed(x) for x in self._key_types)
+        one_row = not any(a.table() for a in self._aggregates.accumulators)
+        return bool(
+            self.ctx.memory.limit_bytes
+            and spec.keys
+            and plain
+            and one_row
+            and not spec.ttl_ms
+            and not spec.bounded_final
+        )
+
+    def _nbytes(self) -> int:
+        return self._keys.nbytes + self._aggregates.nbytes + self._rows.nbytes + self._changes.nbytes
+
+    def close(self) -> None:
+        if hasattr(self, "_cold") and self._cold is not None:
+            self._cold.close()
 
     def process(self, input_index: int, batch: Batch) -> Iterator[Output]:
         spec = self.spec
         signs = self._signs(batch)
-        slots, new = self._keys.upsert([batch.columns[i] for i in spec.keys], batch.num_rows)
+        keys = [batch.columns[i] for i in spec.keys]
+        if self._cold is not None:
+            self._cold.admit(keys, batch.num_rows)
+        slots, new = self._keys.upsert(keys, batch.num_rows)
         touched = distinct_slots(slots, self._keys.high)
         had = self._changes.holds(touched)
         self._changes.write(touched)
@@ -103,6 +141,11 @@ class KeyedAggregateOperator(Operator):
             if unmatched:
                 self.ctx.metrics.inc("numUnmatchedRetractions", unmatched)
             self._free(touched[~has])
+        if self._cold is None:
+            self.ctx.memory.check()
+        else:
+            self._cold.used(touched)
+            self._cold.make_room(len(new))
 
     def _signs(self, batch: Batch) -> np.ndarray | None:
         signs = batch.signs()
@@ -129,9 +172,17 @@ class KeyedAggregateOperator(Operator):
 
     def _free(self, slots: np.ndarray) -> None:
         self._changes.free(slots)
+        self._drop(slots)
+
+    def _drop(self, slots: np.ndarray) -> None:
         self._aggregates.release(slots)
         self._ttl.forget(slots)
         self._keys.free(slots)
+
+    def _load_cold(self, slots: np.ndarray, payload: list[Column]) -> None:
+        self._prepare(slots)
+        self._rows[slots] = payload[0].values
+        self._aggregates.merge(slots, payload[1:])
 
     def on_processing_time(self, now_ms: int) -> Iterator[Output]:
         self._free(self._ttl.due(now_ms))
@@ -167,18 +218,26 @@ class KeyedAggregateOperator(Operator):
         k = len(self._key_types)
         for name, types, put in self._aggregates.state_loaders():
             first = name == "cells"
-            columns, n = restored_columns(
-                restored.keyed.get(name, []), [*self._key_types, *([_LONG] if first else []), *types]
-            )
-            if not n:
-                continue
-            slots, new = self._keys.upsert(columns[:k], n)
-            self._changes.write(slots)
-            self._prepare(new)
-            if first:
-                self._rows[slots] = columns[k].values
-                self._ttl.touch(slots, self._keys.high)
-            put(slots, columns[k + first :])
+            all_types = [*self._key_types, *([_LONG] if first else []), *types]
+            batches = restored.keyed.get(name, [])
+            for part in [[b] for b in batches] if self._cold is not None else [batches]:
+                columns, n = restored_columns(part, all_types)
+                if not n:
+                    continue
+                slots, new = self._keys.upsert(columns[:k], n)
+                self._changes.write(slots)
+                self._prepare(new)
+                if first:
+                    self._rows[slots] = columns[k].values
+                    self._ttl.touch(slots, self._keys.high)
+                put(slots, columns[k + first :])
+                if self._cold is not None:
+                    self._cold.settle()
+
+
+def _is_fixed(type_: t.LogicalType) -> bool:
+    dtype = numpy_dtype(type_)
+    return dtype is not None and not dtype.hasobject
 
 
 class LocalGroupAggregateOperator(Operator):

@@ -9,11 +9,13 @@ from dataclasses import dataclass
 class Epochs:
     """``now``: the epoch of writes; an epoch ends with every cut of a table. ``since``: the
     snapshot that is being taken holds what was written after that epoch (0: everything);
-    ``upto``: and nothing later than this one."""
+    ``upto``: and nothing later than this one. ``confirmed``: ``upto`` of the last complete
+    checkpoint (0: none yet)."""
 
     now: int = 1
     since: int = 0
     upto: int = 0
+    confirmed: int = 0
 
     def begin(self, since: int) -> int:
         """A barrier: the cuts that follow belong to one snapshot. Returns its ``upto``,

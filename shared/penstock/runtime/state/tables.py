@@ -247,14 +247,14 @@ class StateTable:
     ) -> None:
         self.name = name
         self.changes = changes
-        self._read = read
+        self.read = read
         self._names = list(names)
         self._kind = kind
         self._max_parallelism = max_parallelism
 
     def cut(self) -> Cut:
         """The table at this moment, for ``OperatorSnapshot.keyed``."""
-        return self.changes.cut(self._read, self._block)
+        return self.changes.cut(self.read, self._block)
 
     def _block(self, slots: np.ndarray, keys: list[Column], payload: list[Column]) -> KeyedBlock:
         return keyed_block(
