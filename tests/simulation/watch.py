@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -42,6 +42,7 @@ class Watch:
         self.jobs: defaultdict[str, JobWatch] = defaultdict(JobWatch)
         #: (task manager's process id, job) → newest epoch of a command it agreed to
         self._obeyed: dict[tuple[int, str], int] = {}
+        self._jobs_of: dict[str, str] = {}
         objects = scenario.cluster.objects
         objects.on_write.append(self._written)
         objects.on_delete.append(self._deleted)
@@ -129,14 +130,22 @@ class Watch:
         """A task manager must not obey an epoch older than one it has obeyed before."""
         if ".taskmanager." not in subject or b'"type":"ack"' not in reply:
             return
-        found = job_and_epoch(_command.decode(data))
-        if found is None:
-            return
-        job_id, epoch = found
-        at = (process.pid, job_id)
-        if epoch < self._obeyed.get(at, 0):
-            self._world.violated(f"{process} obeys epoch {epoch} of {job_id} after {self._obeyed[at]}")
-        self._obeyed[at] = max(epoch, self._obeyed.get(at, 0))
+        message = _command.decode(data)
+        match message:
+            case msg.AllocateSlot(job_id=job_id, allocation_id=allocation_id):
+                self._jobs_of[allocation_id] = job_id
+                self._obeys(process, "the resource manager", message.epoch)
+            case msg.DeploySlot(deploy=deploy) if deploy is not None:
+                self._obeys(process, deploy.job_id, deploy.epoch)
+            # FreeSlot is left out: for a slot that is free already everybody is told yes.
+            case msg.SlotCommand(command=command):
+                self._obeys(process, self._jobs_of[message.allocation_id], command.epoch)
+
+    def _obeys(self, process: Process, whom: str, epoch: int) -> None:
+        newest = self._obeyed.get((process.pid, whom), 0)
+        if epoch < newest:
+            self._world.violated(f"{process} obeys epoch {epoch} of {whom} after {newest}")
+        self._obeyed[(process.pid, whom)] = max(epoch, newest)
 
     # -- output ------------------------------------------------------------------------------
 
@@ -153,13 +162,3 @@ class Watch:
         checkpoint_id = int(target.rsplit("-", 2)[1])
         if not any(e.checkpoint_id >= checkpoint_id for j in self.jobs.values() for e in j.completed):
             self._world.violated(f"{target} is committed before its checkpoint is complete")
-
-
-def job_and_epoch(message: Any) -> tuple[str, int] | None:
-    """Of a job master's command to a task manager, where it says both."""
-    match message:
-        case msg.DeploySlot(deploy=deploy) if deploy is not None:
-            return deploy.job_id, deploy.epoch
-        case msg.FreeSlot(job_id=job_id, epoch=epoch):
-            return job_id, epoch
-    return None
