@@ -15,6 +15,7 @@ through an asynchronous ``read``; ``restoring.py`` puts chains and subtasks toge
 from __future__ import annotations
 
 import asyncio
+import io
 import struct
 import zlib
 from collections.abc import Awaitable, Callable
@@ -125,8 +126,9 @@ def write_snapshot(
 
 class _Writer:
     def __init__(self) -> None:
-        self._parts: list[bytes] = [MAGIC]
-        self._at = len(MAGIC)
+        # Grows in place, and hands over what it holds: the object is in memory once.
+        self._out = io.BytesIO()
+        self._at = self._out.write(MAGIC)
 
     def operator(self, snapshot: OperatorSnapshot) -> list[StateInfo]:
         states = [self._state(name, block) for name, block in snapshot.keyed.items()]
@@ -171,22 +173,23 @@ class _Writer:
 
     def _add(self, batch: pa.RecordBatch, groups: list[tuple[int, int]]) -> BlockInfo:
         raw = _ipc(batch)
-        stored = pa.compress(raw, codec=_CODEC, asbytes=True)
+        stored = pa.compress(raw, codec=_CODEC)
         info = BlockInfo(
             offset=self._at,
-            length=len(stored),
+            length=stored.size,
             size=raw.size,
             crc=zlib.crc32(stored),
             rows=batch.num_rows,
             groups=groups,
         )
-        self._parts.append(stored)
-        self._at += len(stored)
+        self._at += self._out.write(stored)
         return info
 
     def finish(self, footer: bytes) -> bytes:
         trailer = _TRAILER.pack(len(footer), zlib.crc32(footer), VERSION, 0, MAGIC)
-        return b"".join([*self._parts, footer, trailer])
+        self._out.write(footer)
+        self._out.write(trailer)
+        return self._out.getvalue()
 
 
 def cut_blocks(key_groups: np.ndarray, nbytes: int) -> Iterator[tuple[int, int, list[tuple[int, int]]]]:
