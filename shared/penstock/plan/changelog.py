@@ -56,7 +56,15 @@ class ChangelogModes:
 
 def _asks_before(node: n.Node, wanted: bool) -> bool:
     match node:
-        case n.Project() | n.AsyncCalc() | n.LocalTime() | n.Limit() | n.Sink() | n.AssignWatermarks() | n.SideOutput():
+        case (
+            n.Project()
+            | n.AsyncCalc()
+            | n.LocalTime()
+            | n.Limit()
+            | n.Sink()
+            | n.AssignWatermarks()
+            | n.SideOutput()
+        ):
             return wanted
         case n.Union_():
             return True

@@ -186,7 +186,12 @@ class Analysis:
             rowtimes = left.rowtimes if one_sided else left.rowtimes | shifted.rowtimes
             keeps = left.window if node.window else None
             return Properties(
-                bounded=bounded, lags=lags, rowtimes=rowtimes, window=keeps, unique=unique, timeline=left.timeline
+                bounded=bounded,
+                lags=lags,
+                rowtimes=rowtimes,
+                window=keeps,
+                unique=unique,
+                timeline=left.timeline,
             )
         updating = left.updating or right.updating or node.kind not in ("inner", "semi")
         return Properties(bounded=bounded, updating=updating, unique=unique)

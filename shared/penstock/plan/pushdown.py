@@ -70,7 +70,9 @@ class PushDown:
         )
         return filtered(replace(node, input=inner), stay)
 
-    def _below(self, node: n.WindowTable | n.Correlate | n.LocalTime, parts: list[Expr], width: int) -> n.Node:
+    def _below(
+        self, node: n.WindowTable | n.Correlate | n.LocalTime, parts: list[Expr], width: int
+    ) -> n.Node:
         down = [p for p in parts if all(i < width for i in input_refs(p)) and is_deterministic(p)]
         stay = [p for p in parts if p not in down]
         inner = self.push(node.input, down) if down else self.run(node.input)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from sqlglot import exp
 
 from penstock.config import LOCAL_TIME_ZONE
-from penstock.functions.expr import Expr, InputRef
+from penstock.functions.expr import Expr
 from penstock.functions.registry import make_call
 from penstock.jobgraph.specs import SortKey
 from penstock.plan import nodes as n
@@ -28,7 +28,7 @@ from penstock.sql.parsing import hint_options
 from penstock.sql.scope import Relation, ScopeColumn, unique_schema
 from penstock.sql.set_operations import set_operation
 from penstock.sql.statements import catalog_name
-from penstock.sql.subqueries import bind_condition_subquery, scalar_subquery
+from penstock.sql.subqueries import bind_where, filtered, scalar_subqueries
 from penstock.sql.syntax import AsOf, TableArgument, TableFunction
 from penstock.sql.values import values_node
 from penstock.sql.windows import WINDOW_FUNCTIONS, bind_window_table
@@ -181,8 +181,8 @@ class QueryBinder:
         relation = self.from_clause(select)
         where = select.args.get("where")
         if where is not None:
-            relation = self._where(relation, where.this)
-        relation, scalars = self._scalar_subqueries(relation, select)
+            relation = bind_where(self, relation, where.this)
+        relation, scalars = scalar_subqueries(self, relation, select)
         roots = [*select.expressions, *(select.args[k] for k in ("having", "order") if select.args.get(k))]
         grouped = select.args.get("group") is not None or select.args.get("having") is not None
         grouped = grouped or any(next(aggregate_nodes(self, r), None) is not None for r in roots)
@@ -199,7 +199,7 @@ class QueryBinder:
             having = select.args.get("having")
             if having is not None:
                 condition = self.expressions(relation, _any(specials)).condition(having.this, "HAVING")
-                relation = relation.over(_filter(relation.node, condition))
+                relation = relation.over(filtered(relation.node, condition))
         elif select.args.get("having") is not None:
             raise self.source.error("HAVING needs GROUP BY or an aggregate", select.args["having"])
         windows = window_nodes(roots)
@@ -358,48 +358,6 @@ class QueryBinder:
         relation = binder.compact(binder.query(view.query))
         return relation.aliased(name, view.columns)
 
-    def _where(self, relation: Relation, condition: exp.Expression) -> Relation:
-        plain: list[exp.Expression] = []
-        for part in _conjuncts(condition):
-            subquery = bind_condition_subquery(self, relation, part)
-            if subquery is not None:
-                relation = subquery
-            else:
-                plain.append(part)
-        bound: list[Expr] = []
-        width = len(relation.columns)
-        for part in plain:
-            relation, special = self._scalars_in(relation, [part])
-            nested = next(aggregate_nodes(self, part), None)
-            if nested is not None:
-                raise self.source.error(
-                    "an aggregate cannot stand in WHERE",
-                    nested,
-                    expected="HAVING",
-                    remedy="move it to HAVING",
-                )
-            bound.append(self.expressions(relation, special).condition(part, "WHERE"))
-        if not bound:
-            return relation
-        whole = bound[0] if len(bound) == 1 else self.call("AND", bound)
-        return Relation(_filter(relation.node, whole), relation.columns[:width])
-
-    def _scalar_subqueries(self, relation: Relation, select: exp.Select) -> tuple[Relation, Callable]:
-        roots = [*select.expressions, *([select.args["having"]] if select.args.get("having") else [])]
-        return self._scalars_in(relation, roots)
-
-    def _scalars_in(self, relation: Relation, roots: list[exp.Expression]) -> tuple[Relation, Callable]:
-        found: dict[int, InputRef] = {}
-        for root in roots:
-            for node in _value_subqueries(root):
-                relation, ref = scalar_subquery(self, relation, node)
-                found[id(node)] = ref
-        return relation, lambda node: found.get(id(node))
-
-
-def _filter(node: n.Node, condition: Expr) -> n.Filter:
-    return n.Filter(input=node, condition=condition, schema=node.schema)
-
 
 def _any(
     specials: Sequence[Callable[[exp.Expression], Expr | None]],
@@ -412,24 +370,6 @@ def _any(
         return None
 
     return special
-
-
-def _conjuncts(node: exp.Expression) -> list[exp.Expression]:
-    if isinstance(node, exp.Paren):
-        return _conjuncts(node.this)
-    if isinstance(node, exp.And):
-        return _conjuncts(node.this) + _conjuncts(node.expression)
-    return [node]
-
-
-def _value_subqueries(root: exp.Expression) -> list[exp.Subquery]:
-    """Subqueries used as values: not those of IN and EXISTS, none inside another query."""
-    if isinstance(root, exp.Subquery):
-        return [root]
-    if isinstance(root, (exp.Exists, exp.Select)):
-        return []
-    children = [root.this] if isinstance(root, exp.In) and root.args.get("query") else root.iter_expressions()
-    return [found for child in children if child is not None for found in _value_subqueries(child)]
 
 
 def _natural_name(node: exp.Expression) -> str | None:

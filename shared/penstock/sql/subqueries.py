@@ -16,6 +16,8 @@ from penstock.sql.scope import Relation, joined, joined_schema
 from penstock.types import logical as t
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from penstock.sql.queries import QueryBinder
 
 _COMPARISONS: dict[type, str] = {
@@ -197,3 +199,71 @@ def scalar_subquery(ctx: QueryBinder, left: Relation, node: exp.Subquery) -> tup
     index = column.index + len(left.node.schema)
     hidden = Relation(relation.node, relation.columns[: len(left.columns)])
     return hidden, InputRef(index, relation.node.schema.types[index])
+
+
+# -- in WHERE and in expressions ----------------------------------------------------------------
+
+
+def bind_where(ctx: QueryBinder, relation: Relation, condition: exp.Expression) -> Relation:
+    plain: list[exp.Expression] = []
+    for part in _conjuncts(condition):
+        subquery = bind_condition_subquery(ctx, relation, part)
+        if subquery is not None:
+            relation = subquery
+        else:
+            plain.append(part)
+    bound: list[Expr] = []
+    width = len(relation.columns)
+    for part in plain:
+        relation, special = _scalars_in(ctx, relation, [part])
+        nested = next(aggregate_nodes(ctx, part), None)
+        if nested is not None:
+            raise ctx.source.error(
+                "an aggregate cannot stand in WHERE",
+                nested,
+                expected="HAVING",
+                remedy="move it to HAVING",
+            )
+        bound.append(ctx.expressions(relation, special).condition(part, "WHERE"))
+    if not bound:
+        return relation
+    whole = bound[0] if len(bound) == 1 else ctx.call("AND", bound)
+    return Relation(filtered(relation.node, whole), relation.columns[:width])
+
+
+def scalar_subqueries(ctx: QueryBinder, relation: Relation, select: exp.Select) -> tuple[Relation, Callable]:
+    roots = [*select.expressions, *([select.args["having"]] if select.args.get("having") else [])]
+    return _scalars_in(ctx, relation, roots)
+
+
+def _scalars_in(
+    ctx: QueryBinder, relation: Relation, roots: list[exp.Expression]
+) -> tuple[Relation, Callable]:
+    found: dict[int, InputRef] = {}
+    for root in roots:
+        for node in _value_subqueries(root):
+            relation, ref = scalar_subquery(ctx, relation, node)
+            found[id(node)] = ref
+    return relation, lambda node: found.get(id(node))
+
+
+def filtered(node: n.Node, condition: Expr) -> n.Filter:
+    return n.Filter(input=node, condition=condition, schema=node.schema)
+
+
+def _conjuncts(node: exp.Expression) -> list[exp.Expression]:
+    if isinstance(node, exp.Paren):
+        return _conjuncts(node.this)
+    if isinstance(node, exp.And):
+        return _conjuncts(node.this) + _conjuncts(node.expression)
+    return [node]
+
+
+def _value_subqueries(root: exp.Expression) -> list[exp.Subquery]:
+    """Subqueries used as values: not those of IN and EXISTS, none inside another query."""
+    if isinstance(root, exp.Subquery):
+        return [root]
+    if isinstance(root, (exp.Exists, exp.Select)):
+        return []
+    children = [root.this] if isinstance(root, exp.In) and root.args.get("query") else root.iter_expressions()
+    return [found for child in children if child is not None for found in _value_subqueries(child)]
