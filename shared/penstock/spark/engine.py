@@ -191,8 +191,8 @@ class SparkJob:
         if isinstance(node.spec, universal.STATELESS):
             if len(inputs) != 1:
                 raise InternalError(f"'{node.name}' has {len(inputs)} inputs", expected="one")
-            return universal.stateless(node, inputs[0], self.context)
-        return universal.keyed(node, inputs, self.context)
+            return universal.stateless(node, inputs[0], self.context, self._kept)
+        return universal.keyed(node, inputs, self.context, self._kept)
 
     def _empty_sides(self, node: Node) -> dict[str | None, Frame]:
         """Late rows: in batch nothing is late."""

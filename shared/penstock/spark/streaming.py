@@ -98,7 +98,9 @@ class SparkStreamJob(SparkJob):
     def _scan(self, node: Node, spec: s.SourceSpec) -> Frame:
         table = TableRead(spec, node.node.uid, self.job_id, self.context, time=node.wants_time)
         # Every sink's query reads on its own: the log of positions is the query's.
-        table = replace(table, log_url=f"file://{self.checkpoint}/sources/{self._reading_for}/{node.node.uid}")
+        table = replace(
+            table, log_url=f"file://{self.checkpoint}/sources/{self._reading_for}/{node.node.uid}"
+        )
         frame = Frame(read_stream(self.session, table), table.schema, table.time)
         frame = sources.computed(frame, node, spec, self.context)
         return self._watermarked(frame, spec.watermark)
@@ -169,7 +171,7 @@ class SparkStreamJob(SparkJob):
         )  # fmt: skip
         names, types = program.layout()
         rows = out.mapInArrow(unpacker, struct_type(types, names))
-        return universal.split_outputs(node, rows, program, keep=False)
+        return universal.split_outputs(node, rows, program)
 
 
 def run_stream(graph: JobGraph, session: SparkSession, job_id: str) -> None:

@@ -40,13 +40,16 @@ STATELESS = (
 _APPENDING = (s.TableFunctionSpec, s.LocalTimeSpec, s.AsyncCalcSpec, s.LookupJoinSpec)
 
 
-def stateless(node: Node, frame: Frame, job: JobContext) -> dict[str | None, Frame]:
+def stateless(
+    node: Node, frame: Frame, job: JobContext, kept: list[DataFrame] | None = None
+) -> dict[str | None, Frame]:
+    """``kept`` gets what is persisted on the way; None: nothing is."""
     program = Program(
         (step_of(node),), job, timed=frame.time, out_timed=node.wants_time, tags=read_tags(node)
     )
     if frame.arrival and isinstance(node.spec, _APPENDING):
         return {None: _with_arrival(node, frame, program)}
-    return _mapped(node, positional(frame), program)
+    return _mapped(node, positional(frame), program, kept)
 
 
 def _with_arrival(node: Node, frame: Frame, program: Program) -> Frame:
@@ -69,7 +72,9 @@ def _with_arrival(node: Node, frame: Frame, program: Program) -> Frame:
     )
 
 
-def keyed(node: Node, frames: Sequence[Frame], job: JobContext) -> dict[str | None, Frame]:
+def keyed(
+    node: Node, frames: Sequence[Frame], job: JobContext, kept: list[DataFrame] | None = None
+) -> dict[str | None, Frame]:
     spec = node.spec
     orders = [_time_order(event_order(spec, i), f) for i, f in enumerate(frames)]
     ordered = any(o is not None for o in orders)
@@ -101,7 +106,7 @@ def keyed(node: Node, frames: Sequence[Frame], job: JobContext) -> dict[str | No
         (step_of(node),), job, ordered=ordered, timed=timed, out_timed=node.wants_time, tags=read_tags(node),
         compact=_compaction(spec), exact_timers=isinstance(spec, s.KeyedProcessSpec) and ordered, marked=marked,
     )  # fmt: skip
-    return _mapped(node, rows, program)
+    return _mapped(node, rows, program, kept)
 
 
 def positional(frame: Frame, *more: str) -> DataFrame:
@@ -145,24 +150,27 @@ def read_tags(node: Node) -> tuple[str, ...]:
     return tuple(sorted(tag for tag in tags if tag is not None))
 
 
-def _mapped(node: Node, rows: DataFrame, program: Program) -> dict[str | None, Frame]:
+def _mapped(
+    node: Node, rows: DataFrame, program: Program, kept: list[DataFrame] | None
+) -> dict[str | None, Frame]:
     names, types = program.layout()
     out = rows.mapInArrow(runner(program), struct_type(types, names))
-    return split_outputs(node, out, program)
+    return split_outputs(node, out, program, kept)
 
 
 def split_outputs(
-    node: Node, out: DataFrame, program: Program, *, keep: bool = True
+    node: Node, out: DataFrame, program: Program, kept: list[DataFrame] | None = None
 ) -> dict[str | None, Frame]:
-    """Main and side outputs of what a program gives; ``keep``: all from one run of it."""
+    """Main and side outputs of what a program gives; with ``kept`` all from one run of it."""
     time = program.out_timed
     hidden = [col(TIME)] if time else []
     frames: dict[str | None, Frame] = {}
     if not program.tags:
         frames[None] = Frame(out, node.output, time)
     else:
-        if keep:
+        if kept is not None:
             out = out.persist()
+            kept.append(out)
         main = [col(n) for n in column_names(node.output)]
         frames[None] = Frame(out.filter(col(TAG) == 0).select(*main, *hidden), node.output, time)
         for number, tag in enumerate(program.tags):
