@@ -65,6 +65,15 @@ def kill(client: ClusterClient, job: str, folder: Path, what: str) -> dict[str, 
         wait(lambda: client.job(job)["attempt"] > before["attempt"], "the next attempt")
     else:
         wait(lambda: client.job(job)["epoch"] > before["epoch"], "the next master")
+    wait(lambda: client.job(job)["status-counts"]["RUNNING"] >= 2, "running tasks")
+    cpu = max(
+        (
+            s["details"].get("cpu_seconds", 0.0)
+            for p in client.info()["processes"]
+            for s in p.get("slots", [])
+        ),
+        default=0.0,
+    )
     wait(lambda: client.checkpoints(job)["counts"]["completed"] > completed, "a checkpoint after it")
     after = client.job(job)
     times = [t for t in arrivals(folder) if killed - 1 < t]
@@ -78,7 +87,7 @@ def kill(client: ClusterClient, job: str, folder: Path, what: str) -> dict[str, 
         if s["timestamps"].get("RUNNING", 0) / 1000 > killed
     ]
     return {
-        "gap": gap, "gap_from": start - killed, **stamps, "restored": max(running, default=0.0),
+        "gap": gap, "gap_from": start - killed, **stamps, "restored": max(running, default=0.0), "slot_cpu": cpu,
         "attempt": after["attempt"],
     }  # fmt: skip
 
