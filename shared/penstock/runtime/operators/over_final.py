@@ -10,6 +10,7 @@ from penstock.runtime.kernels.accumulators import CellAccumulator
 from penstock.runtime.kernels.aggregates import AggregateSet
 from penstock.runtime.kernels.frames import Layout, running
 from penstock.runtime.kernels.key_index import KeyIndex
+from penstock.runtime.kernels.ranked_rows import Gathered, cancelled
 from penstock.runtime.kernels.sorting import sort_indices
 from penstock.runtime.operator import Operator, OperatorSnapshot
 from penstock.runtime.operators.changes import typed
@@ -33,7 +34,7 @@ _PAIRS = 262_144
 
 
 class OverFinalOperator(Operator):
-    """Keeps all rows until the input ends."""
+    """Keeps all rows until the input ends, with those that take rows back."""
 
     def __init__(self, spec: OverFinalSpec) -> None:
         self.spec = spec
@@ -46,11 +47,23 @@ class OverFinalOperator(Operator):
             self._rows.restore(restored)
 
     def process(self, input_index: int, batch: Batch) -> Iterator[Output]:
-        self._rows.add(batch.with_kinds(None))
+        self._rows.add(batch)
         return iter(())
 
-    def finish(self) -> Iterator[Output]:
+    def _standing(self) -> Batch:
+        """The rows that were not taken back."""
         rows = self._rows.take_out(np.ones(len(self._rows), np.bool_))
+        signs, rows = rows.signs(), rows.with_kinds(None)
+        if signs is None or not (signs < 0).any():
+            return rows
+        all_of_them = np.zeros(rows.num_rows, np.int64)
+        stands, unmatched = cancelled(Gathered(all_of_them, all_of_them, list(rows.columns)), signs, None)
+        if unmatched:
+            self.ctx.metrics.inc("numUnmatchedRetractions", unmatched)
+        return rows.filter(stands)
+
+    def finish(self) -> Iterator[Output]:
+        rows = self._standing()
         if not rows.num_rows:
             return
         types = self._schema.types
