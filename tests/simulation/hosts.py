@@ -14,15 +14,19 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 import penstock.connectors.filesystem.sink
 import penstock.runtime.checkpoints
 import penstock.runtime.network.hub
 import penstock.runtime.slot
+import services.dispatcher.service
 import services.taskmanager.data_port
 import services.taskmanager.service
 import services.taskmanager.slot
+from penstock.api import restore_check
 from penstock.clocks import SteadyClock
-from penstock.errors import ExternalError
+from penstock.errors import ExternalError, UnsupportedError
 from penstock.runtime.environment import Environment
 from penstock.testing.simulation import (
     Listener,
@@ -34,6 +38,7 @@ from penstock.testing.simulation import (
     socket_pair,
 )
 from penstock.testing.simulation.intercept import replaced
+from services.dispatcher.planning import CHECK_MODULE, Planner
 from services.taskmanager.data_port import DataPort
 from services.taskmanager.template import ForkedSlot
 
@@ -127,6 +132,18 @@ class SimTemplate:
 
     async def exit_status(self, pid: int, timeout_s: float) -> int | None:
         return self._slots[pid].exit_code
+
+
+class PlannerInPlace(Planner):
+    """Planner processes answer as ever, without being processes."""
+
+    async def _run(self, spec: bytes, module: str | None = None) -> tuple[int, bytes, bytes]:
+        if module != CHECK_MODULE:
+            raise UnsupportedError("simulated clients plan their jobs themselves", got=str(module))
+        await asyncio.sleep(0.2)
+        asked = msgspec.json.decode(spec, type=restore_check._Request)
+        problems = await restore_check.check(asked.job_graph, asked.states)
+        return 0, msgspec.json.encode({"problems": problems}), b""
 
 
 class Pidfd:
@@ -255,6 +272,7 @@ def simulated_hosts(
             (tm.slot, "os", _Namespace(os, pidfd_open=pidfd_open, close=no_dump)),
             (tm.slot, "signal", _Namespace(signal, pidfd_send_signal=pidfd_send_signal)),
             (tm.slot, "send_packet", send_packet),
+            (services.dispatcher.service, "Planner", PlannerInPlace),
             (tm.service, "Template", lambda _: SimTemplate(hosts)),
             (tm.service, "DataPort", data_port),
             (tm.service, "Folders", lambda _, name: SimFolders(hosts, name)),
