@@ -113,6 +113,7 @@ def run(job: SparkStreamJob) -> None:
             query.stop()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", list(SUPPORTED))
 def test_supported(name: str, spark: Any, tmp_path: Path) -> None:
     query, wanted = SUPPORTED[name]
@@ -157,6 +158,7 @@ class Alarm(KeyedProcessFunction):
         self.due.clear()
 
 
+@pytest.mark.slow
 def test_a_process_function_with_timers(spark: Any, tmp_path: Path) -> None:
     put(tmp_path, 0, range(5))
     env = StreamExecutionEnvironment.get_execution_environment()
