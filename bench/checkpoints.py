@@ -30,6 +30,7 @@ from penstock.runtime.environment import Environment
 from penstock.runtime.operator import MetricGroup, OperatorContext
 from penstock.runtime.operators.group_aggregate import KeyedAggregateOperator
 from penstock.runtime.state.epochs import Epochs
+from penstock.runtime.state.restoring import Source
 from penstock.store.open import open_store
 from penstock.types import logical as t
 from penstock.types.batch import Batch
@@ -203,8 +204,13 @@ def _watched(task: OneTask, slices: Steps) -> Callable[[], None]:
 
 
 class _Asyncio:
+    """asyncio with another ``sleep``."""
+
     def __init__(self, sleep: Any) -> None:
         self.sleep = sleep
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(asyncio, name)
 
 
 async def deltas(keys: int) -> None:
@@ -230,34 +236,43 @@ def _line(name: str, handle: StateHandle, began: float, cpu: float) -> None:
     print(f"  {name:>8} {handle.size_bytes / 1e6:>8.2f} {wall:>8.2f} {used:>7.2f}{kind}")
 
 
-async def cost(keys: int, rows_per_s: int, seconds: int) -> None:
-    """CPU seconds of the same rows, with a checkpoint after every so many of them."""
-    print(f"\nCPU time of {seconds} s of {rows_per_s:,} rows/s, uniform over {keys:,} keys")
+async def cost(keys: int, seconds: int) -> None:
+    """CPU seconds of the same rows, as fast as they go, with a checkpoint after every so many
+    seconds of the data thread's time."""
     random = np.random.default_rng(9)
-    rows = [list(batches(spread(random.integers(0, keys, rows_per_s)))) for _ in range(8)]
-    base = 0.0
-    for interval in (0, 10, 1, 0):
-        with tempfile.TemporaryDirectory() as folder:
-            task = await filled(Path(folder), keys)
-            await task.checkpoint()
-            cpu = time.process_time()
-            run: asyncio.Task[StateHandle] | None = None
-            for second in range(seconds):
-                if interval and second % interval == interval - 1:
-                    if run is not None:
-                        await run
-                    run = asyncio.ensure_future(task.checkpoint())
-                for batch in rows[second % len(rows)]:
-                    task.process(batch)
+    count = ROWS * 2_048
+    uniform = random.integers(0, keys, count)
+    # Nine rows in ten belong to one key in a hundred, as bids do to auctions.
+    skewed = np.where(random.random(count) < 0.9, uniform % (keys // 100), uniform)
+    for name, chosen in (("uniform", uniform), ("skewed", skewed)):
+        print(f"\nCPU time of the same rows at full speed, {name} over {keys:,} keys")
+        load = list(batches(spread(chosen)))
+        base, rounds = 0.0, 0
+        for interval in (0, 10, 1):
+            with tempfile.TemporaryDirectory() as folder:
+                task = await filled(Path(folder), keys)
+                await task.checkpoint()
+                cpu, thread = time.process_time(), time.thread_time()
+                last, done, taken = thread, 0, 0
+                run: asyncio.Task[StateHandle] | None = None
+                while done < rounds if rounds else time.thread_time() - thread < seconds:
+                    task.process(load[done % len(load)])
+                    done += 1
                     await asyncio.sleep(0)
-            if run is not None:
-                await run
-            used = time.process_time() - cpu
-        if not interval:
-            base = min(base, used) if base else used
-            print(f"  none        {used:7.2f} s")
-        else:
-            print(f"  every {interval:>2} s  {used:7.2f} s  {used / base - 1:+.1%}")
+                    if interval and time.thread_time() - last >= interval and (run is None or run.done()):
+                        last = time.thread_time()
+                        run = asyncio.ensure_future(task.checkpoint())
+                        taken += 1
+                if run is not None:
+                    await run
+                used = time.process_time() - cpu
+            if not interval:
+                base, rounds = used, done
+                print(f"  none        {used:7.2f} s  {done * ROWS / used / 1e6:.2f} M rows/s")
+            else:
+                print(
+                    f"  every {interval:>2} s  {used:7.2f} s  {used / base - 1:+.1%}  ({taken} checkpoints)"
+                )
 
 
 async def restore(keys: int) -> None:
@@ -277,7 +292,8 @@ async def restore(keys: int) -> None:
             )
             del task
             began, cpu = time.perf_counter(), time.process_time()
-            vertex = await restore_vertex(descriptor, again.vertex, again.store)
+            source = Source(again.store, run=again.environment.helper.run)
+            vertex = await restore_vertex(descriptor, again.vertex, source)
             read_s = time.perf_counter() - began
             assert vertex is not None
             again.open(vertex.operators["sums"])
@@ -310,7 +326,7 @@ async def run(args: argparse.Namespace) -> None:
     if wanted in (None, "deltas"):
         await deltas(args.keys)
     if wanted in (None, "cost"):
-        await cost(args.keys // 10, args.rate, args.seconds)
+        await cost(args.keys // 10, args.seconds)
     if wanted in (None, "restore"):
         await restore(args.keys)
 
@@ -320,8 +336,7 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--keys", type=int, default=10_000_000)
-    parser.add_argument("--rate", type=int, default=500_000, help="rows/s of the part 'cost'")
-    parser.add_argument("--seconds", type=int, default=40, help="of the part 'cost'")
+    parser.add_argument("--seconds", type=int, default=30, help="CPU seconds of the part 'cost'")
     parser.add_argument("--only", choices=["pauses", "deltas", "cost", "restore"])
     asyncio.run(run(parser.parse_args()))
 
