@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import functools
 import logging
+import traceback
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -72,29 +72,25 @@ class Logger:
     def __init__(self, process: Process) -> None:
         self._process = process
 
-    def _write(self, level: str, text: str, fields: Mapping[str, Any]) -> None:
+    def _write(self, level: str, event: str, fields: Mapping[str, Any]) -> None:
         told = " ".join(f"{k}={v}" for k, v in fields.items() if k != "exc_info")
-        self._process.world.trace(self._process.name, level, f"{text} {told}".strip())
+        self._process.world.trace(self._process.name, level, f"{event} {told}".strip())
 
-    debug = functools.partialmethod(_write, "debug")
-
-    def info(self, text: str, **fields: Any) -> None:
-        self._write("info", text, fields)
-
-    def warning(self, text: str, **fields: Any) -> None:
-        self._write("warning", text, fields)
-
-    def error(self, text: str, **fields: Any) -> None:
-        self._write("error", text, fields)
-
-    def exception(self, text: str, **fields: Any) -> None:
-        import traceback
-
-        self._write("error", text, fields)
-        self._process.world.violated(f"{self._process.name}: {text}\n{traceback.format_exc()}")
-
-    def debug(self, text: str, **fields: Any) -> None:  # noqa: F811
+    def debug(self, event: str, /, **fields: Any) -> None:
         return
+
+    def info(self, event: str, /, **fields: Any) -> None:
+        self._write("info", event, fields)
+
+    def warning(self, event: str, /, **fields: Any) -> None:
+        self._write("warning", event, fields)
+
+    def error(self, event: str, /, **fields: Any) -> None:
+        self._write("error", event, fields)
+
+    def exception(self, event: str, /, **fields: Any) -> None:
+        self._write("error", event, fields)
+        self._process.world.violated(f"{self._process.name}: {event}\n{traceback.format_exc()}")
 
 
 class LogRecords(logging.Handler):

@@ -247,6 +247,7 @@ def _run(
         faults.schedule(scenario, fault_names, random.Random(seed + 1))
         try:
             world.run(LIMIT_S)
+            world.look_for_unheard()
             scenario.check_output(expected)
             rows = {sink: final_rows(scenario.rows_of(sink)) for sink in workload.sinks}
         except Violation as err:

@@ -173,6 +173,20 @@ class TestProcesses:
 
         assert run(world, main) == [7, 1]
 
+    def test_a_failure_that_nobody_asked_for_is_found(self):
+        world, kept = World(1), []
+
+        async def fails() -> None:
+            raise ValueError("x")
+
+        async def main(_: Process) -> None:
+            kept.append(asyncio.get_running_loop().create_task(fails()))
+            await asyncio.sleep(1)
+
+        run(world, main)
+        with pytest.raises(Violation, match="ValueError"):
+            world.look_for_unheard()
+
 
 class TestSockets:
     def test_what_was_sent_before_a_crash_arrives_then_the_end(self):

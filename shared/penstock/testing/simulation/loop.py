@@ -123,8 +123,15 @@ class SimLoop(asyncio.AbstractEventLoop):
         task = SimTask(coro, loop=self, name=name or "task", context=context)
         self.tasks.append(task)
         if len(self.tasks) > 512:
+            self.look_for_unheard()
             self.tasks = [t for t in self.tasks if not t.done()]
         return task
+
+    def look_for_unheard(self) -> None:
+        """A task that failed, and nobody has asked how it ended."""
+        for task in self.tasks:
+            if task.done() and task._log_traceback:  # type: ignore[attr-defined]
+                self.world.unhandled(self.process, {"message": str(task), "exception": task.exception()})
 
     def run_in_executor(  # type: ignore[override]
         self, executor: Any, func: Callable[..., Any], *args: Any

@@ -293,6 +293,14 @@ class World:
         err = context.get("exception")
         self.violated(f"{process.name}: nobody handled {context.get('message')}: {err!r}")
 
+    def look_for_unheard(self) -> None:
+        """A Violation for a failure of which nobody has asked; not in processes that died."""
+        for process in self.processes:
+            if process.alive or process.exit_code == 0:
+                process.loop.look_for_unheard()
+        if self.violation is not None:
+            raise self.violation
+
     def close(self) -> None:
         """Nothing runs any more, nothing is written down; what processes hold may be freed."""
         self.closed = True
