@@ -209,11 +209,14 @@ class VariableExtreme(Accumulator):
         if not len(slots):
             return
         column = args[0]
-        order = stable_argsort(order_codes(column))
-        order = order[stable_argsort(slots[order])]
-        bounds = group_bounds(slots[order])
-        rows = order[bounds[1:] - 1] if self._last else order[bounds[:-1]]
-        targets, best = slots[rows], column.take(rows)
+        if len(distinct(slots)) == len(slots):  # as in a restore: one value a slot
+            targets, best = slots, column
+        else:
+            order = stable_argsort(order_codes(column))
+            order = order[stable_argsort(slots[order])]
+            bounds = group_bounds(slots[order])
+            rows = order[bounds[1:] - 1] if self._last else order[bounds[:-1]]
+            targets, best = slots[rows], column.take(rows)
         stored = self._store.take(targets)
         wins = pc.fill_null(self._better(best.values, stored.values), True)
         chosen = np.flatnonzero(wins.to_numpy(zero_copy_only=False))

@@ -220,7 +220,9 @@ class KeyedAggregateOperator(Operator):
             first = name == "cells"
             all_types = [*self._key_types, *([_LONG] if first else []), *types]
             batches = restored.keyed.get(name, [])
-            for part in [[b] for b in batches] if self._cold is not None else [batches]:
+            # Block by block, so that what is touched at once fits into the processor's cache;
+            # a key's entries, which may be ordered, all together.
+            for part in [[b] for b in batches] if first else [batches]:
                 columns, n = restored_columns(part, all_types)
                 if not n:
                     continue
