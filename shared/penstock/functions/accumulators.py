@@ -34,6 +34,13 @@ def sum_cells(type_: t.LogicalType) -> tuple[t.LogicalType, ...]:
     return (_LONG,)
 
 
+def square_cells(type_: t.LogicalType) -> tuple[t.LogicalType, ...]:
+    """The same of squares: those of a DECIMAL have twice as many digits."""
+    if isinstance(type_, t.DecimalType):
+        return (_LONG,) * (4 if type_.precision <= t.MAX_UNSCALED_INT64_PRECISION else 9)
+    return sum_cells(type_)
+
+
 def is_ordered_fixed(type_: t.LogicalType) -> bool:
     """Whether values order by an int64 code of theirs."""
     if isinstance(type_, t.DecimalType):
@@ -67,7 +74,6 @@ def accumulator_types(
         if isinstance(arg_types[0], (*t.STRINGS, *t.BINARIES)):
             return (arg_types[0].with_nullable(True),)
         return None
-    if function in VARIANCES and not isinstance(arg_types[0], t.DecimalType):
-        cell = sum_cells(arg_types[0])
-        return (*cell, *cell, _LONG)
+    if function in VARIANCES:
+        return (*sum_cells(arg_types[0]), *square_cells(arg_types[0]), _LONG)
     return None

@@ -6,13 +6,15 @@ slot; ``combine[i]`` the ufunc that merges two partial cells.
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
+from fractions import Fraction
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from penstock.functions.accumulators import sum_cells
+from penstock.functions.accumulators import square_cells, sum_cells
 from penstock.runtime.kernels import decimals
 from penstock.runtime.kernels.sorting import order_codes
 from penstock.runtime.kernels.store import grown
@@ -281,6 +283,55 @@ class Variance(CellAccumulator):
         return Column(self.type, out.astype(dtype), None if known.all() else known)
 
 
+class DecimalVariance(CellAccumulator):
+    """STDDEV and VAR of a DECIMAL: exact sums in limbs, rounded once, at the end."""
+
+    def __init__(self, function: str, arg: t.DecimalType, type_: t.DecimalType) -> None:
+        self.function, self.arg, self.type = function, arg, type_
+        sums, squares = sum_cells(arg), square_cells(arg)
+        self._sums, self._squares = slice(len(sums)), slice(len(sums), len(sums) + len(squares))
+        self.types = (*sums, *squares, _LONG)
+        self.dtypes = (np.int64,) * len(self.types)
+        self.initial = (0,) * len(self.types)
+        self.combine = (np.add,) * len(self.types)
+        super().__init__()
+
+    def add(self, slots: np.ndarray, args: Sequence[Column], signs: np.ndarray | None) -> None:
+        parts = decimals.limbs(args[0])
+        values = decimals.to_ints(parts).astype(object)
+        squares = decimals.split(values * values, len(self.cells[self._squares]))
+        for cell, part in zip(self.cells, (*parts, *squares), strict=False):
+            np.add.at(cell, slots, part if signs is None else part * signs)
+        np.add.at(self.cells[-1], slots, 1 if signs is None else signs.astype(np.int64))
+
+    def result(self, slots: np.ndarray) -> Column:
+        totals, squares = self._ints(slots, self._sums), self._ints(slots, self._squares)
+        counts = self.cells[-1][slots]
+        least = 2 if self.function in ("STDDEV_SAMP", "STDDEV", "VAR_SAMP", "VARIANCE") else 1
+        known = counts >= least
+        unscaled = np.zeros(len(slots), object)
+        for i in np.flatnonzero(known).tolist():
+            n = int(counts[i])
+            spread = n * squares[i] - totals[i] * totals[i]
+            variance = Fraction(spread, n * (n - least + 1) * 100**self.arg.scale)
+            unscaled[i] = self._rounded(variance)
+        return decimals.decimal_column(self.type, unscaled, None if known.all() else known)
+
+    def _ints(self, slots: np.ndarray, which: slice) -> list[int]:
+        parts = [cell[slots] for cell in self.cells[which]]
+        decimals.carry(parts)
+        for cell, part in zip(self.cells[which], parts, strict=True):
+            cell[slots] = part
+        return decimals.to_ints(parts).tolist()
+
+    def _rounded(self, variance: Fraction) -> int:
+        """Unscaled, half up; of a deviation its root."""
+        if not self.function.startswith("STDDEV"):
+            return math.floor(variance * 10**self.type.scale + Fraction(1, 2))
+        # √v · 10^s + ½ = (√(4 · v · 100^s) + 1) / 2
+        return (math.isqrt(math.floor(4 * variance * 100**self.type.scale)) + 1) // 2
+
+
 def decode_order(type_: t.LogicalType, codes: np.ndarray) -> np.ndarray:
     """Values of order codes (see ``sorting.order_codes``)."""
     dtype = numpy_dtype(type_)
@@ -310,5 +361,8 @@ def cell_accumulator(call: AggregateCall, arg_types: Sequence[t.LogicalType]) ->
     if function in ("MIN", "MAX"):
         return Extreme(function, call.type)
     if function.startswith(("STDDEV", "VAR")):
+        if isinstance(arg_types[0], t.DecimalType):
+            assert isinstance(call.type, t.DecimalType)
+            return DecimalVariance(function, arg_types[0], call.type)
         return Variance(function, arg_types[0], call.type)
     return Sum(function, arg_types[0], call.type)

@@ -25,6 +25,12 @@ def limbs(column: Column) -> list[np.ndarray]:
     return [low & _LOW, (low >> 32) & _LOW, high & _LOW, high >> 32]
 
 
+def split(values: np.ndarray, count: int) -> list[np.ndarray]:
+    """Python ints as so many limbs, low to high."""
+    low = [((values >> (32 * i)) & int(_LOW)).astype(np.int64) for i in range(count - 1)]
+    return [*low, (values >> (32 * (count - 1))).astype(np.int64)]
+
+
 def carry(cells: list[np.ndarray]) -> None:
     """Normalise limbs in place: every one but the last back into 32 unsigned bits."""
     for i in range(len(cells) - 1):

@@ -6,7 +6,6 @@ from __future__ import annotations
 import json
 import traceback
 from collections import Counter
-from decimal import ROUND_HALF_UP, Decimal, localcontext
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -14,7 +13,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from penstock.errors import FunctionError, PenstockError, UnsupportedError
-from penstock.functions.accumulators import VARIANCES
 from penstock.functions.python_calls import shown
 from penstock.runtime.kernels.accumulators import Accumulator, EntryTable
 from penstock.runtime.kernels.key_index import equal_or_both_null
@@ -44,8 +42,6 @@ def sequence_accumulator(
             return FirstLast(name in FIRSTS, arg_types[0])
         return ValueSequence(call, arg_types, _last if name in LASTS else _first, keeps_nulls=False)
     finish, keeps_nulls = _FINISHERS.get(name, (None, False))
-    if name in VARIANCES:
-        finish = _decimal_variance
     if finish is None:
         raise UnsupportedError(
             f"the aggregate {call.function} is not known to this engine",
@@ -311,25 +307,6 @@ def _percentile(call: AggregateCall, args: list[Column], offsets: np.ndarray) ->
             return spread[low] + (position - low) * (spread[high] - spread[low])
 
         return [at(p) for p in points] if isinstance(points, (list, tuple)) else at(points)
-
-    return _per_slot(call, args, offsets, one)
-
-
-def _decimal_variance(call: AggregateCall, args: list[Column], offsets: np.ndarray) -> Column:
-    sample = call.function.upper() in ("STDDEV_SAMP", "STDDEV", "VAR_SAMP", "VARIANCE")
-    root = call.function.upper().startswith("STDDEV")
-    assert isinstance(call.type, t.DecimalType)
-    quantum = Decimal(1).scaleb(-call.type.scale)
-
-    def one(values: list[Decimal]) -> Decimal | None:
-        n = len(values)
-        if n < 1 + sample:
-            return None
-        with localcontext() as context:
-            context.prec = 76
-            total, squares = sum(values, Decimal(0)), sum((v * v for v in values), Decimal(0))
-            out = (squares - total * total / n) / (n - sample)
-            return (max(out, Decimal(0)).sqrt() if root else out).quantize(quantum, ROUND_HALF_UP)
 
     return _per_slot(call, args, offsets, one)
 
