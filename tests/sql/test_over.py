@@ -154,3 +154,10 @@ def test_what_cannot_be_answered_is_refused(sql, message):
     with pytest.raises(PenstockError, match=message) as caught:
         run(sql)
     assert "line 1, column" in caught.value.where
+
+
+def test_over_the_result_of_an_aggregation():
+    """Its rows come when event time has ended."""
+    query = "SELECT m, SUM(n) OVER (ORDER BY m) FROM (SELECT id AS m, SUM(n) AS n FROM {} GROUP BY id)"
+    values = "(VALUES (0, 3), (1, 1), (1, 4), (2, 2)) AS v(id, n)"
+    assert run(query.format(values)) == [(0, 3), (1, 8), (2, 10)]

@@ -140,7 +140,10 @@ def over(tr: Translator, node: n.Over) -> PlannedOperator:
     names = [c.function for c in node.aggregates]
     if tr.analysis.final:
         plain = not set(names) & WINDOW_FUNCTIONS and node.following == 0 and (node.preceding or 0) >= 0
-        if known.updating or not plain or not node.order or (node.frame == "range" and node.preceding):
+        # Rows of an aggregation come after event time has ended: only an order by event time
+        # says that there are none of these below.
+        timed = bool(node.order) and node.order[0].index in known.rowtimes
+        if known.updating or not plain or not timed or (node.frame == "range" and node.preceding):
             return _over_final(tr, node)
         return _over_running(tr, node, node.order)
     times = known.rowtimes | known.proctimes
