@@ -17,6 +17,7 @@ import socket
 import sys
 import time
 import traceback
+import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -461,8 +462,6 @@ def rss_bytes() -> int:
 
 def main(control: socket.socket, fd_channel: socket.socket, allocation_id: str, local_dir: str) -> int:
     """Run a slot in this process, which does nothing else; its exit code."""
-    import warnings
-
     import uvloop
 
     sys.setswitchinterval(_SWITCH_INTERVAL_S)
