@@ -118,3 +118,11 @@ def test_concat_ws_keeps_rows_without_parts() -> None:
     batch = Batch.of(schema, [("x", "y"), (None, None), (None, "z")])
     call = make_call("CONCAT_WS", [text("-"), InputRef(0, VarCharType()), InputRef(1, VarCharType())])
     assert compile_expr(call)(batch).to_pylist() == ["x-y", "", "z"]
+
+
+def test_split_index_of_a_constant() -> None:
+    """Folded whole: a split by bytes has no value of its own."""
+    text = make_call("UPPER", [Literal("a,b", VarCharType())])
+    for index, token in ((1, "B"), (5, None)):
+        call = make_call("SPLIT_INDEX", [text, Literal(",", CharType(1)), Literal(index, IntType())])
+        assert compile_expr(call)(Batch.of(Schema.of(("x", IntType())), [(1,)])).to_pylist() == [token]

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import msgspec
 
-from penstock.functions.expr import Call, Expr, Literal, transform
+from penstock.functions.expr import Call, Expr, InputRef, Literal, PythonCall, children, transform
 from penstock.functions.registry import is_deterministic
 from penstock.types import logical as t
 
@@ -51,12 +51,18 @@ def _visit(node: Expr) -> Expr:
 
 def _split_index(node: Call) -> Expr:
     text, separator, index = node.args
+    if not _varies(text):
+        return node  # folded whole: what a split by bytes gives is no value of its own
     if not isinstance(separator, Literal) or not isinstance(index, Literal):
         return node
     if not isinstance(separator.value, str) or not separator.value:
         return node
     tokens = Call(SPLIT_TOKENS, (text, separator), t.ArrayType(t.VarCharType()))
     return Call(TOKEN, (tokens, index), node.type, node.line, node.column)
+
+
+def _varies(expr: Expr) -> bool:
+    return isinstance(expr, (InputRef, PythonCall)) or any(map(_varies, children(expr)))
 
 
 def _self_comparison(node: Call) -> Expr:
