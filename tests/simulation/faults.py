@@ -188,11 +188,15 @@ def outside(fault: Fault) -> None:
 
 
 def power_loss(fault: Fault) -> None:
-    """Everything stops at once, and the shared disk loses what was not synced."""
-    scenario = fault.scenario
+    """Everything stops at once; the shared disk loses what was not synced, and of the local
+    copies of snapshots, which never are, some hold nothing or half."""
+    scenario, chance = fault.scenario, fault.chance
     for process in list(scenario.cluster.services.values()):
         scenario.world.kill(process)
     scenario.disk.power_fails()
+    for path in sorted(p for p in scenario.hosts.folder.rglob("*~*") if p.is_file()):
+        data = path.read_bytes()
+        path.write_bytes(chance.choice((data, data[: len(data) // 2], bytes(len(data)))))
 
 
 def rescale(fault: Fault) -> None:
