@@ -71,7 +71,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     why = flink.unavailable(args.peers)
     if why:
         print(f"Flink is not run: {why}.", file=sys.stderr, flush=True)
-    modes: list[dict[str, str]] = {"on": [{}], "off": [NO_PUSH_DOWN], "both": [{}, NO_PUSH_DOWN]}[args.push_down]
+    modes: list[dict[str, str]] = {"on": [{}], "off": [NO_PUSH_DOWN], "both": [{}, NO_PUSH_DOWN]}[
+        args.push_down
+    ]
     done = 0
     for mode in modes:
         print(f"\nSource push-down {'off' if mode else 'on'}; Flink: ", end="")

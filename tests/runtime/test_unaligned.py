@@ -208,8 +208,8 @@ async def test_killed_again_and_again(slow, source, tmp_path, seed) -> None:
             enough = random_.randint(1_000, 8_000)
             before = slow.seen
             wanted = len(job.checkpoints) + random_.choice([0, 1, 1])
-            while not job._ended.done() and (slow.seen - before < enough or len(job.checkpoints) < wanted):
-                await asyncio.sleep(0)  # noqa: ASYNC110
+            while not job._ended.done() and (slow.seen - before < enough or len(job.checkpoints) < wanted):  # noqa: ASYNC110
+                await asyncio.sleep(0)
             if job._ended.done():
                 job._ended.result()
                 break

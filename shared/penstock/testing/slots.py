@@ -248,6 +248,9 @@ class TestTaskManager:
             sock, _ = await loop.sock_accept(self._listener)
             sock.setblocking(False)
             preface = await recv_preface(loop, sock)
+            if preface is None:  # it only watches whether this one lives
+                sock.close()
+                continue
             target = self.slots.get(preface["target_allocation"])
             if target is None or not verify(preface, self.secret):
                 self.refused.append(preface)
