@@ -205,9 +205,10 @@ class CheckpointCoordinator:
 
     def _discard(self, ack: CheckpointAcknowledged) -> list[Effect]:
         """Delete the object of a late acknowledgement, unless something retained names it.
-        What belongs to an earlier master's checkpoints is not ours to judge."""
+        What belongs to an earlier master's checkpoints, or a later one's, is not ours to judge."""
         key = ack.handle.key
-        if key is None or ack.checkpoint_id < self._first_id or key in self._named():
+        ours = self._first_id <= ack.checkpoint_id < self.next_id
+        if key is None or not ours or key in self._named():
             return []
         return [DeleteObjects(frozenset({key}))]
 

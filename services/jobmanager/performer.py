@@ -115,7 +115,7 @@ class Performer:
             case fx.LoadManifest(key):
                 return await self._load_manifest(key)
             case fx.DeleteObjects(keys):
-                return await self._delete(keys)
+                return await self._delete_as_leader(keys)
             case fx.Archive():
                 return await self._archive(effect)
             case fx.Notify(subject, data):
@@ -279,6 +279,22 @@ class Performer:
         except PenstockError as err:
             return fx.ManifestUnreadable(key, err.to_dict())
         return fx.ManifestLoaded(key, manifest)
+
+    async def _delete_as_leader(self, keys: frozenset[str]) -> fx.Event | None:
+        """A master that does not know yet that it was replaced hears the tasks' reports too.
+        What its successor's tasks write is written after the LeaderEpoch: a look into the
+        log, now, tells whether an object may be theirs."""
+        async with self._appending:
+            try:
+                await self._log.read()
+                self._log.check()
+            except FencedError as err:
+                return fx.Deposed(err.message)
+            except ObjectStoreError as err:
+                self._logger.warning("objects were left over", job=self._job_id, error=err.message)
+                return None
+        await self._delete(keys)
+        return None
 
     async def _delete(self, keys: frozenset[str]) -> None:
         try:

@@ -1,0 +1,67 @@
+"""What a master may still do that was replaced and does not know it."""
+
+from __future__ import annotations
+
+import asyncio
+
+import structlog
+
+from penstock.bus import MemoryBus, Subjects
+from penstock.messages import cluster as msg
+from penstock.messages import slot as slot_msg
+from penstock.messages.slot import StateHandle
+from penstock.store import MemoryStore, job_log
+from services.common.clock import SystemClock
+from services.jobmanager import effects as fx
+from services.jobmanager.performer import Performer
+from tests.services.jobmanager.graphs import pipeline
+from tests.services.jobmanager.simulated import Cluster
+
+KEY = "jobs/j/checkpoints/3/v-0-1"
+
+
+async def test_a_replaced_master_deletes_nothing():
+    """Its successor's task has written the object and told both of them."""
+    store = MemoryStore()
+    accepted = msg.JobAccepted(job_id="j", name="j", timestamp_ms=1, job_graph_key="", spec_key="")
+    await job_log(store, "j").begin(accepted)
+    log = job_log(store, "j")
+    await log.lead("old", 1)
+    performer = Performer(
+        job_id="j",
+        epoch=log.epoch,
+        transport=MemoryBus().transport(),
+        subjects=Subjects("test"),
+        store=store,
+        log=log,
+        clock=SystemClock(),
+        logger=structlog.get_logger(),
+        on_stop=lambda *_: None,
+        leads=lambda: True,
+    )
+    performer.may_act.set()
+    await store.put("mine", b"x")
+    deleted = await asyncio.ensure_future(performer.perform(fx.DeleteObjects(frozenset({"mine"}))))
+    assert deleted is None
+    assert "mine" not in store.objects
+
+    await job_log(store, "j").lead("new", 2)
+    await store.put(KEY, b"x")
+    told = await asyncio.ensure_future(performer.perform(fx.DeleteObjects(frozenset({KEY}))))
+    assert isinstance(told, fx.Deposed)
+    assert KEY in store.objects
+
+
+def test_an_acknowledgement_of_a_checkpoint_that_was_not_begun_here_deletes_nothing():
+    cluster = Cluster(pipeline(), seed=4, config={"execution.checkpointing.interval": "0"})
+    coordinator = cluster.core.coordinator
+    ack = slot_msg.CheckpointAcknowledged(
+        job_id="job",
+        job_attempt=1,
+        execution_id="e",
+        vertex_id="v",
+        subtask_index=0,
+        checkpoint_id=coordinator.next_id,
+        handle=StateHandle(vertex_id="v", subtask_index=0, checkpoint_id=coordinator.next_id, key=KEY),
+    )
+    assert coordinator.acknowledge(ack, 0)[1] == []
