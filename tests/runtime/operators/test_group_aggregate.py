@@ -75,7 +75,7 @@ AGGREGATES = {
     "approx": (AggregateCall("APPROX_COUNT_DISTINCT", (3,), N), lambda r: len(set(nn([x[3] for x in r])))),
     "collect": (
         AggregateCall("COLLECT", (1,), t.MultisetType(INT)),
-        lambda r: sorted(Counter(nn([x[1] for x in r])).items()) if nn([x[1] for x in r]) else None,
+        lambda r: sorted(Counter(nn([x[1] for x in r])).items()),  # of nothing: nothing
     ),
 }  # fmt: skip
 # These depend on the order of rows: compared on append-only input.

@@ -251,18 +251,24 @@ def _array_agg(call: AggregateCall, args: list[Column], offsets: np.ndarray) -> 
 
 
 def _per_slot(
-    call: AggregateCall, args: list[Column], offsets: np.ndarray, one: Callable[..., Any]
+    call: AggregateCall,
+    args: list[Column],
+    offsets: np.ndarray,
+    one: Callable[..., Any],
+    *,
+    of_nothing: bool = False,
 ) -> Column:
-    """One Python value a slot from lists of Python values (None for no rows)."""
+    """One Python value a slot from lists of Python values (of no rows: None, unless
+    ``of_nothing``)."""
     lists = [a.to_pylist() for a in args]
     out = []
     for low, high in zip(offsets[:-1].tolist(), offsets[1:].tolist(), strict=True):
-        out.append(one(*(values[low:high] for values in lists)) if high > low else None)
+        out.append(one(*(values[low:high] for values in lists)) if high > low or of_nothing else None)
     return Column.of(call.type, out)
 
 
 def _collect(call: AggregateCall, args: list[Column], offsets: np.ndarray) -> Column:
-    return _per_slot(call, args, offsets, lambda values: list(Counter(values).items()))
+    return _per_slot(call, args, offsets, lambda values: list(Counter(values).items()), of_nothing=True)
 
 
 def _json_value(value: Any) -> Any:
@@ -277,7 +283,7 @@ def _json_array(absent: bool) -> Callable[[AggregateCall, list[Column], np.ndarr
     def one(values: list[Any]) -> str:
         return _json([_json_value(v) for v in values if not (absent and v is None)])
 
-    return lambda call, args, offsets: _per_slot(call, args, offsets, one)
+    return lambda call, args, offsets: _per_slot(call, args, offsets, one, of_nothing=True)
 
 
 def _json_object(absent: bool) -> Callable[[AggregateCall, list[Column], np.ndarray], Column]:
