@@ -192,3 +192,14 @@ def test_a_script_is_inserts_or_one_select() -> None:
         plan_script(_TABLES + "SELECT 1; SELECT 2")
     with pytest.raises(SqlError, match="starts no job"):
         plan_script(_TABLES)
+
+
+def test_a_correlated_scalar_subquery_is_refused_as_such():
+    sql = SqlSession()
+    sql.execute("CREATE VIEW o AS SELECT * FROM (VALUES (1, 2)) AS v(id, k)")
+    sql.execute("CREATE VIEW p AS SELECT * FROM (VALUES (2, 5)) AS v(k, w)")
+    with pytest.raises(UnsupportedError, match="reads columns of the outer query") as caught:
+        sql.execute("SELECT id, (SELECT MAX(w) FROM p WHERE p.k = o.k) FROM o")
+    assert "line 1, column" in str(caught.value)
+    with pytest.raises(SqlError, match="unknown column"):
+        sql.execute("SELECT id, (SELECT MAX(x) FROM p) FROM o")

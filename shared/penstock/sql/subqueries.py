@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
+from penstock.errors import SqlError
 from penstock.functions.expr import Expr, InputRef, Literal
 from penstock.plan import nodes as n
 from penstock.sql.aggregate_calls import aggregate_nodes
@@ -181,7 +182,17 @@ def _correlated(ctx: QueryBinder, left: Relation, right: Relation, condition: ex
 
 def scalar_subquery(ctx: QueryBinder, left: Relation, node: exp.Subquery) -> tuple[Relation, InputRef]:
     """A subquery used as a value: joined to every row. It must give one row at most."""
-    right = ctx.query(node)
+    try:
+        right = ctx.query(node)
+    except SqlError as err:
+        qualified = {f"{c.table}.{c.name}" for c in left.visible if c.table}
+        if any(isinstance(x, exp.Column) and x.sql() in qualified for x in node.find_all(exp.Column)):
+            raise ctx.source.unsupported(
+                "a scalar subquery that reads columns of the outer query",
+                node,
+                remedy="LEFT JOIN the subquery with GROUP BY on those columns",
+            ) from err
+        raise
     if len(right.visible) != 1:
         raise ctx.source.error(
             "a subquery used as a value gives one column", node, got=f"{len(right.visible)} columns"
