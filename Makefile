@@ -5,12 +5,10 @@ BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test check bench sim mutants chaos lock clean
-# make sim SEEDS=1 FROM=137; make chaos RUNS=4 SEED=1
+.PHONY: help install demo test check bench sim mutants lock clean
+# make sim SEEDS=1 FROM=137
 SEEDS  ?= 200
 FROM   ?= 1
-RUNS   ?= 8
-SEED   ?= 1
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 12
@@ -45,8 +43,8 @@ sim: $(STAMP) ## simulate the whole cluster in virtual time: SEEDS=200 FROM=1
 mutants: $(STAMP) ## plant bugs one by one: the simulation must find each
 	$(BIN)/python -m tests.simulation.mutants
 
-chaos: $(STAMP) ## kill, stop, cut off and fill up a real cluster at random: RUNS=8 SEED=1
-	$(BIN)/python -m tests.chaos --runs $(RUNS) --seed $(SEED)
+
+
 
 lock: ## pin all dependencies anew (needs uv on the PATH)
 	uv pip compile --universal --generate-hashes --extra demo --extra dev --extra spark --no-emit-index-url --no-header --quiet pyproject.toml -o requirements.lock
