@@ -119,7 +119,7 @@ async def test_same_rows_when_killed_and_restored(name: str, parallelisms: tuple
                 checkpoint, read = await job.checkpoint(), stop
             table.release(killed_at)
             if killed_at < EVENTS:
-                await job.until(lambda before=before: table.rows_read - before == killed_at)
+                await job.until(lambda before=before, end=killed_at: table.rows_read - before == end)
             else:
                 result = await job.wait()
     assert checkpoint is not None
