@@ -119,6 +119,13 @@ def test_alignment(shape: list[int], script: str, expected: list[str]) -> None:
     assert [normal(e) for e in found] == expected
 
 
+def test_behind_a_barrier_it_is_the_turn_of_whoever_waited_longest() -> None:
+    """Not of whoever lies first in memory: the same run of a program is the same."""
+    order = [(7 * i + 3) % 16 for i in range(16)]
+    script = " ".join(f"{c}:b1 {c}:r{c} ." for c in order)
+    assert run([1] * 16, script) == ["b1", *(f"{c}r{c}" for c in order)]
+
+
 def normal(text: str) -> str:
     """Rows of one merged batch in order: channels of one gate have none among them."""
     gate, _, values = text.partition("r")

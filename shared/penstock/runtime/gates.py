@@ -145,7 +145,8 @@ class InputGates:
         self._ready: deque[InputChannel] = deque()
         self._events: deque[GateEvent] = deque()
         self._aligning: Barrier | None = None
-        self._delivered: set[InputChannel] = set()
+        #: In the order of their barriers: that is their turn when they are released.
+        self._delivered: dict[InputChannel, None] = {}
         self._align_start = 0.0
         #: Barriers up to this id are over: taken, aborted or replaced by newer ones.
         self._last_id = 0
@@ -403,7 +404,7 @@ class InputGates:
         self._live[gate] -= 1
         self._valves[gate].end(channel.index)
         self._tell(gate)
-        self._delivered.discard(channel)
+        self._delivered.pop(channel, None)
         self._check_aligned()
         if not self._live[gate]:
             self._events.append(GateEnded(gate))
@@ -424,7 +425,7 @@ class InputGates:
             self._align_start = self._time_s()
         elif barrier.checkpoint_id < current.checkpoint_id:
             return
-        self._delivered.add(channel)
+        self._delivered[channel] = None
         channel.aligned = self._exactly_once
         self._check_aligned()
 
