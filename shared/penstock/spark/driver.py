@@ -25,6 +25,7 @@ import pyarrow as pa
 from penstock.errors import ExternalError, InternalError, PenstockError
 from penstock.messages.spark import Done, DriverJob, Failed, FromDriver, Progress, Rows
 from penstock.plan.engine import decode_content
+from penstock.spark.reach import reached
 from penstock.spark.server import TOKEN_VARIABLE
 
 if TYPE_CHECKING:
@@ -35,7 +36,6 @@ _BATCH_ROWS = 16_384
 #: A Java that starts on a busy machine takes its time.
 _SERVER_START_S = 120.0
 _LAST_WORDS_BYTES = 2_000
-_CONNECT_S = 10.0
 
 
 class Channel:
@@ -97,7 +97,7 @@ def _run(job: DriverJob, channel: Channel, folder: Path) -> None:
         _watch_server(job, channel)
         os.environ[TOKEN_VARIABLE] = job.token
     else:
-        _probe(job.url)
+        reached(job.url)
     from penstock.spark.engine import SparkJob
     from penstock.spark.outputs import rows_of, run_sinks
     from penstock.spark.packages import ship
@@ -179,30 +179,6 @@ def _watch_server(job: DriverJob, channel: Channel) -> None:
         os._exit(1)
 
     threading.Thread(target=watch, name="spark-server", daemon=True).start()
-
-
-def _probe(url: str) -> None:
-    """Whether somebody listens at a standing Spark: its client would try for minutes."""
-    address = urlsplit(url)
-    if address.scheme not in ("sc", "spark"):
-        return
-    default = 15002 if address.scheme == "sc" else 7077
-    # spark://a:7077,b:7077 names standby masters: one that answers is enough.
-    hosts = [urlsplit(f"//{part}") for part in address.netloc.split(",")]
-    failures = []
-    for host in hosts:
-        try:
-            socket.create_connection((host.hostname or "", host.port or default), _CONNECT_S).close()
-            return
-        except OSError as err:
-            failures.append(f"{host.netloc}: {err.strerror or err}")
-    raise ExternalError(
-        f"no Spark answers at {url}",
-        expected="a Spark Connect server" if address.scheme == "sc" else "a Spark master",
-        got="; ".join(failures),
-        where="spark.remote" if address.scheme == "sc" else "spark.master",
-        remedy="check that it runs, its address and port, and that this host reaches it",
-    )
 
 
 def _last_words(path: str) -> str:
