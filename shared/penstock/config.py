@@ -425,6 +425,12 @@ NETWORK_MEMORY = _option(
 DML_SYNC = _option(
     "table.dml-sync", False, _parse_bool, "SQL client: await every INSERT, not only bounded ones."
 )
+EXPLAIN_SPARK = _option(
+    "table.explain.spark-plan",
+    True,
+    _parse_bool,
+    "EXPLAIN of a job for Spark shows Spark's own plan too; the first one starts a Java.",
+)
 PIPELINE_NAME = _option("pipeline.name", "", _str, "Name of the job.")
 OBJECT_REUSE_CHAINING = _option("pipeline.operator-chaining.enabled", True, _parse_bool, "Chain operators.")
 SLOT_REQUEST_NOTICE_MS = _option(

@@ -20,6 +20,7 @@ from penstock.errors import SpecError
 from penstock.functions.expr import InputRef
 from penstock.jobgraph.specs import WatermarkSpec
 from penstock.plan import nodes as n
+from penstock.plan.engine import explained
 from penstock.plan.properties import Analysis
 from penstock.runtime.state.values import columns_of
 from penstock.spark.support import spark_support
@@ -281,8 +282,9 @@ class StreamExecutionEnvironment:
         return self._plan(self._sinks, job_name)
 
     def get_execution_plan(self) -> str:
-        """The plans as text (EXPLAIN)."""
-        return self._plan(self._sinks, None, spark_support()).plan
+        """The plans as text (EXPLAIN); of a job for Spark with Spark's own."""
+        spark = spark_support()
+        return explained(self._plan(self._sinks, None, spark), spark)
 
     def execute(self, job_name: str | None = None) -> JobExecutionResult:
         """Run the job to its end; raises its error. In a planner process the plan is recorded

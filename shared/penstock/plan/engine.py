@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Literal
 
 import msgspec
 
-from penstock.config import CHECKPOINT_INTERVAL_MS, ENGINE, RUNTIME_MODE
+from penstock.config import CHECKPOINT_INTERVAL_MS, ENGINE, EXPLAIN_SPARK, RUNTIME_MODE
 from penstock.errors import UnsupportedError
 from penstock.jobgraph.graph import (
     ChainInput,
@@ -41,10 +41,12 @@ NATIVE_SINKS = frozenset(("filesystem", "blackhole"))
 @dataclass(frozen=True)
 class SparkSupport:
     """What whoever plans knows of Spark. ``missing``: why it cannot be used at all (None:
-    it can); ``check``: UnsupportedError for a graph that Spark cannot run, with the reason."""
+    it can); ``check``: UnsupportedError for a graph that Spark cannot run, with the reason;
+    ``plan``: Spark's own plan of what it is to run, with its costs or without."""
 
     missing: str | None
     check: Callable[[JobGraph], None]
+    plan: Callable[[JobGraph, bool], str] | None = None
 
 
 @dataclass(frozen=True)
@@ -115,6 +117,13 @@ def on_spark(graph: JobGraph) -> JobGraph:
         edges=(),
         config={**graph.config, CHECKPOINT_INTERVAL_MS.key: "0"},
     )
+
+
+def explained(graph: JobGraph, spark: SparkSupport | None, *, cost: bool = False) -> str:
+    """What EXPLAIN says of a planned job: with Spark's own plan of one that runs there."""
+    if spark is None or spark.plan is None or not EXPLAIN_SPARK.read(graph.config):
+        return graph.plan
+    return graph.plan + spark.plan(graph, cost)
 
 
 def decode_content(text: str) -> JobGraph:

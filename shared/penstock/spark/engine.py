@@ -78,14 +78,16 @@ class SparkJob:
             self.close()
         return result
 
-    def explain(self) -> str:
-        """Spark's own plan of every sink."""
+    def explain(self, *, cost: bool = False) -> str:
+        """Spark's own plans of every sink. ``cost``: with sizes and row counts where known."""
+        from penstock.spark.explain import own_sections
+
+        sinks = [node for node in self.nodes if isinstance(node.spec, s.SinkSpec)]
         texts = []
-        for node in self.nodes:
-            if isinstance(node.spec, s.SinkSpec):
-                frame = self.input(node, 0)
-                texts.append(f"{node.name}\n{plan_text(frame)}")
-        return "\n".join(texts)
+        for node in sinks:
+            text = own_sections(plan_text(self.input(node, 0), "cost" if cost else "extended"))
+            texts.append(f"{node.name}:\n{text}" if len(sinks) > 1 else text)
+        return "".join(texts)
 
     def close(self) -> None:
         for frame in self._kept:
@@ -213,14 +215,14 @@ def _worth_keeping(spec: s.OperatorSpec) -> bool:
     )
 
 
-def plan_text(frame: Frame) -> str:
+def plan_text(frame: Frame, mode: str = "simple") -> str:
     """What ``DataFrame.explain`` prints."""
     import contextlib
     import io
 
     out = io.StringIO()
     with contextlib.redirect_stdout(out):
-        frame.df.explain()
+        frame.df.explain(mode=mode)
     return out.getvalue()
 
 

@@ -6,9 +6,10 @@ import importlib.util
 
 from penstock.plan.engine import SparkSupport
 from penstock.spark.coverage import check
+from penstock.spark.explain import spark_plan
 
 
 def spark_support() -> SparkSupport:
     """For whoever submits jobs from this environment."""
     missing = None if importlib.util.find_spec("pyspark") else "Spark (pyspark) is not installed here"
-    return SparkSupport(missing, check)
+    return SparkSupport(missing, check, spark_plan)

@@ -299,9 +299,11 @@ class _StatementParser(DdlSyntax):
 
     def _explain(self, here: Position) -> Explain:
         self._advance()
+        details: list[str] = []
         if not self._match_text_seq("PLAN", "FOR"):
             for detail in ("ESTIMATED_COST", "CHANGELOG_MODE", "JSON_EXECUTION_PLAN", "PLAN_ADVICE"):
                 if self._match_text_seq(detail):
+                    details.append(detail)
                     self._match(TokenType.COMMA)
         statement = self.statement()
         if not isinstance(statement, (Insert, Query, StatementSet)):
@@ -311,7 +313,7 @@ class _StatementParser(DdlSyntax):
                 got=type(statement).__name__,
                 where=str(statement.position),
             )
-        return Explain(replace(statement, text=self.sql), here)
+        return Explain(replace(statement, text=self.sql), here, details=tuple(details))
 
     def _show(self, here: Position) -> Show:
         self._advance()

@@ -10,6 +10,7 @@ from penstock.errors import PenstockError, SqlError, UnsupportedError
 from penstock.functions.expr import Expr, PythonCall, children
 from penstock.jobgraph.specs import SinkSpec
 from penstock.plan import nodes as n
+from penstock.plan.engine import explained
 from penstock.plan.physical import plan_job
 from penstock.plan.properties import Analysis
 from penstock.plan.rewriting import walk
@@ -116,10 +117,9 @@ class SqlSession:
             case st.SetOption() | st.ResetOption():
                 return self._setting(statement)
             case st.Explain():
-                planned = self.compile_job(statement.statement)
-                return StatementResult(
-                    "text", planned.job_graph.plan, statement=statement, position=statement.position
-                )
+                graph = self.compile_job(statement.statement).job_graph
+                text = explained(graph, self._spark, cost="ESTIMATED_COST" in statement.details)
+                return StatementResult("text", text, statement=statement, position=statement.position)
             case st.Show():
                 columns, rows = show_rows(self.catalog, statement)
                 return StatementResult(

@@ -181,9 +181,12 @@ class ResetOption:
 
 @dataclass(frozen=True, slots=True)
 class Explain:
+    """``details``: ESTIMATED_COST, CHANGELOG_MODE …"""
+
     statement: Insert | Query | StatementSet
     position: Position = NOWHERE
     text: str = ""
+    details: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
