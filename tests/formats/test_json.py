@@ -86,6 +86,8 @@ def test_only_projected_fields_are_read():
         (t.DoubleType(), "5", 5.0),
         (t.DecimalType(5, 1), "1.25", Decimal("1.3")),
         (t.DecimalType(38, 3), "12345678901234567890123.456", Decimal("12345678901234567890123.456")),
+        (t.DecimalType(38, 10), '"1234567890123456789012345678.00000000015"',
+         Decimal("1234567890123456789012345678.0000000002")),
         (t.VarCharType(), "12", "12"),
         (t.VarCharType(), "true", "true"),
         (t.VarCharType(), '{"a":[1]}', '{"a":[1]}'),
@@ -94,7 +96,7 @@ def test_only_projected_fields_are_read():
         (t.TimestampLtzType(3), '"2020-01-02T03:04:05+01:00"', dt.datetime(2020, 1, 2, 2, 4, 5, tzinfo=UTC)),
         (t.IntType(), "null", None),
     ],
-)
+)  # fmt: skip
 def test_latitude(type_, text, want):
     schema = Schema.of(("v", type_))
     assert decoder(schema).decode([b'{"v":%s}' % text.encode()], where).to_pylist() == [(want,)]

@@ -8,7 +8,7 @@ one does not fit; the caller then finds out which, record by record.
 
 from __future__ import annotations
 
-from decimal import ROUND_HALF_UP, Decimal
+from decimal import ROUND_HALF_UP, Context, Decimal
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -21,6 +21,8 @@ from penstock.types.column import Column, external_arrow_type
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+#: Decimals of any precision, rounded as Flink does.
+EXACT = Context(prec=76, rounding=ROUND_HALF_UP)
 _STEP_US = {p: 10 ** (6 - p) for p in range(7)}
 
 
@@ -66,7 +68,7 @@ def _decimals(type_: t.DecimalType, values: list[Any]) -> pa.Array:
         return pa.array(values, want)
     except pa.ArrowInvalid:
         quantum = Decimal(1).scaleb(-type_.scale)
-        rounded = [None if v is None else v.quantize(quantum, ROUND_HALF_UP) for v in values]
+        rounded = [None if v is None else v.quantize(quantum, context=EXACT) for v in values]
         return pa.array(rounded, want)
 
 

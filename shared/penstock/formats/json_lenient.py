@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import base64
 import datetime as dt
-from decimal import ROUND_HALF_UP, Decimal, InvalidOperation
+from decimal import Decimal, InvalidOperation
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from penstock.errors import RecordError
 from penstock.formats.base import shorten
+from penstock.formats.build import EXACT
 from penstock.types import logical as t
 from penstock.types.batch import Batch
 from penstock.types.column import Column
@@ -148,7 +149,7 @@ def _integer(value: Any, bits: int) -> int:
 def _decimal(value: Any, type_: t.DecimalType) -> Decimal:
     if isinstance(value, bool):
         raise TypeError("a boolean is no number")
-    out = Decimal(str(value)).quantize(Decimal(1).scaleb(-type_.scale), ROUND_HALF_UP)
+    out = Decimal(str(value)).quantize(Decimal(1).scaleb(-type_.scale), context=EXACT)
     if len(out.as_tuple().digits) > type_.precision:
         raise OverflowError("too many digits")
     return out
