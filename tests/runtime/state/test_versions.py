@@ -4,6 +4,10 @@
 LISTAGG per key of a:1, b:2, a:1, a:3), ``over`` (a bounded frame with history and rows
 that wait), ``join`` (temporal: versions and rows that wait) and ``keyed`` (value, list and
 map state, timers).
+
+``samples/version-2-*.snapshot``: a chain of a whole object and a delta of a retracting COUNT,
+SUM, MAX, COUNT DISTINCT: "key 0" … "key 499" once each, a:3, b:2, c:NULL; then a:5, b taken
+back, d:-9.
 """
 
 from __future__ import annotations
@@ -12,7 +16,7 @@ from pathlib import Path
 
 from penstock.functions.expr import AggregateCall
 from penstock.jobgraph.specs import GroupAggregateSpec, OverSpec, SortKey, TemporalJoinSpec
-from penstock.messages.slot import StateHandle
+from penstock.messages.slot import StateHandle, StateLink
 from penstock.runtime.operator import RestoredState
 from penstock.runtime.operators.group_aggregate import GroupAggregateOperator
 from penstock.runtime.operators.over import OverOperator
@@ -30,7 +34,8 @@ from penstock.types import logical as t
 from penstock.types.batch import Batch
 from penstock.types.logical import Schema
 
-SAMPLE = Path(__file__).parent / "samples" / "version-1.snapshot"
+SAMPLES = Path(__file__).parent / "samples"
+SAMPLE = SAMPLES / "version-1.snapshot"
 BIG, STR, TS = t.BigIntType(), t.VarCharType(), t.TimestampType(3, False)
 N = BIG.not_null
 ROWS = Schema.of(("k", STR), ("v", BIG), ("ts", TS))
@@ -94,3 +99,28 @@ async def test_version_1_of_keyed_state_and_timers() -> None:
         backend.scope.key = key
         assert (value.value(), dict(entries.items()), items.get()) == (ord(key), {"one": 1, "two": 2}, [5, 6])
     assert list(backend.event_timers.due(10**6)) == [(ord(key) * 10, key) for key in "xyz"]
+
+
+async def test_version_2_of_a_chain() -> None:
+    whole, delta = ((SAMPLES / f"version-2-{name}.snapshot").read_bytes() for name in ("whole", "delta"))
+    handle = StateHandle(
+        vertex_id="v", subtask_index=0, checkpoint_id=2, inline=delta, size_bytes=len(delta),
+        key_groups=(0, 127), chain=(StateLink(checkpoint_id=1, inline=whole, size_bytes=len(whole)),),
+    )  # fmt: skip
+    restored = await restoring.restore([handle], "u", (0, 127), 0, 1)
+    calls = (
+        AggregateCall("COUNT", (), N),
+        AggregateCall("SUM", (1,), BIG),
+        AggregateCall("MAX", (1,), BIG),
+        AggregateCall("COUNT", (1,), N, distinct=True),
+    )
+    spec = GroupAggregateSpec(keys=(0,), aggregates=calls, retracts=True, emit_before=False)
+    rows = Schema.of(("k", STR), ("v", BIG))
+    output = Schema.of(("k", STR), ("n", N), ("s", BIG), ("m", BIG), ("d", N))
+    task = Subtask(GroupAggregateOperator(spec), [rows], output, restored=restored)
+    keys = ["a", "b", "c", "d", *(f"key {i}" for i in range(500))]
+    task.process(Batch.of(rows, [(key, 3) for key in keys]))
+    assert sorted(task.rows()) == sorted(
+        [("a", 3, 11, 5, 2), ("b", 1, 3, 3, 1), ("c", 2, 3, 3, 1), ("d", 2, -6, 3, 2)]
+        + [(f"key {i}", 2, i + 3, max(i, 3), 1 + (i != 3)) for i in range(500)]
+    )
