@@ -57,6 +57,9 @@ class _State:
 
 
 class NexmarkReader(SourceReader):
+    #: Epochs in a chunk: a subclass that is to be slow wants smaller ones.
+    chunk_epochs = CHUNK_EPOCHS
+
     def __init__(self, table: TableInfo) -> None:
         options = OPTIONS.read(table.options)
         self._events: int | None = options["events.num"]
@@ -64,6 +67,7 @@ class NexmarkReader(SourceReader):
         self._model = Model(
             options["seed"], options["rate"], options["base-time-ms"], options["out-of-order"]
         )
+        self._chunk_events = self.chunk_epochs * EVENTS_PER_EPOCH
         self._states: dict[str, _State] = {}
         self._added = asyncio.Event()
 
@@ -73,19 +77,19 @@ class NexmarkReader(SourceReader):
         self._only: int | None = ctx.pushed.get("event_type")
         self._maker = RowMaker(self._model, self._schema, self._only)
         # Kinds that are rare take several chunks a batch.
-        rows = max(1, self._maker.rows_per_epoch * CHUNK_EPOCHS)
+        rows = max(1, self._maker.rows_per_epoch * self.chunk_epochs)
         self._chunks_per_batch = 1 if self._pace else max(1, ctx.batch_rows // rows)
         # Events of all kinds, whichever are asked for: what a benchmark counts.
         ctx.metrics.gauge("numEvents", self._passed)
 
     def _passed(self) -> int:
         """Events that this reader has passed since the start of its splits."""
-        return sum(s.chunk for s in self._states.values()) * CHUNK_EVENTS
+        return sum(s.chunk for s in self._states.values()) * self._chunk_events
 
     def add_splits(self, splits: Sequence[Split]) -> None:
         for split in splits:
             index, of = split.payload["index"], split.payload["of"]
-            total = None if self._events is None else -(-self._events // CHUNK_EVENTS)
+            total = None if self._events is None else -(-self._events // self._chunk_events)
             chunks = None if total is None else max(0, -(-(total - index) // of))
             at = split.position or 0
             self._states[split.id] = _State(split, at, chunks, at, self.ctx.now_ms())
@@ -100,7 +104,8 @@ class NexmarkReader(SourceReader):
             index, of = state.split.payload["index"], state.split.payload["of"]
             chunks = (state.chunk + np.arange(count, dtype=np.int64)) * of + index
             state.chunk += count
-            epochs = (chunks[:, None] * CHUNK_EPOCHS + np.arange(CHUNK_EPOCHS, dtype=np.int64)).reshape(-1)
+            within = np.arange(self.chunk_epochs, dtype=np.int64)
+            epochs = (chunks[:, None] * self.chunk_epochs + within).reshape(-1)
             batch = self._maker.batch(epochs)
             if self._events is not None and (int(epochs[-1]) + 1) * EVENTS_PER_EPOCH > self._events:
                 batch = batch.slice(0, self._rows_before_end(epochs))
@@ -127,7 +132,7 @@ class NexmarkReader(SourceReader):
             return left
         elapsed_ms = self.ctx.now_ms() - state.started_ms + _STEP_MS
         events = elapsed_ms * self._pace // (1000 * state.split.payload["of"])
-        return max(0, min(left, events // CHUNK_EVENTS + 1 - (state.chunk - state.first)))
+        return max(0, min(left, events // self._chunk_events + 1 - (state.chunk - state.first)))
 
     async def wait(self) -> None:
         if all(s.done for s in self._states.values()):
