@@ -123,6 +123,11 @@ class SourceReader(ABC):
         be declared idle."""
         return False
 
+    def dormant(self, split_id: str) -> bool:
+        """True while the split waits for others to be read to their end: it holds no watermark
+        yet."""
+        return False
+
     @abstractmethod
     def snapshot(self) -> list[Split]:
         """Every assigned split with its position after the last ``poll``ed row

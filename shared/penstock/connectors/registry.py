@@ -20,6 +20,7 @@ _BUILTIN: dict[str, str] = {
     "collect": "penstock.connectors.collect:CollectConnector",
     "datagen": "penstock.connectors.datagen:DatagenConnector",
     "filesystem": "penstock.connectors.filesystem:FilesystemConnector",
+    "hybrid": "penstock.connectors.hybrid:HybridConnector",
     "jdbc": "penstock.connectors.jdbc:JdbcConnector",
     "nats": "penstock.connectors.nats:NatsConnector",
     "nexmark": "penstock.connectors.nexmark:NexmarkConnector",

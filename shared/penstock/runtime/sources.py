@@ -120,6 +120,8 @@ class SourceOperator(SourceDriver):
         self._assigned = asyncio.Event()
         self._finished: set[str] = set()
         self._mine: set[str] = set()
+        #: Splits that the reader reads behind all others: they hold no watermark yet.
+        self._dormant: set[str] = set()
         self._arrival = 0
         self._stopped = False
         self._watermarks = SplitWatermarks(spec.watermark.idle_timeout_ms if spec.watermark else 0)
@@ -174,6 +176,10 @@ class SourceOperator(SourceDriver):
         await self._reader.open(context)
         if self._before_start:
             self._reader.add_splits(self._before_start)
+            for split in self._before_start:
+                if self._reader.dormant(split.id):
+                    self._dormant.add(split.id)
+                    self._watermarks.finished(split.id)
 
     # -- assignments -----------------------------------------------------------------
 
@@ -185,14 +191,16 @@ class SourceOperator(SourceDriver):
             if owner == self.ctx.subtask_index
         ]
         self._assignments_known = True
-        now_ms = self.ctx.now_ms()
         fresh = [split for split in mine if split.id not in self._mine]
-        for split in fresh:
-            self._mine.add(split.id)
-            self._watermarks.add(split.id, now_ms)
         if fresh:
             assert self._reader is not None
             self._reader.add_splits(fresh)
+            for split in fresh:
+                self._mine.add(split.id)
+                if self._reader.dormant(split.id):
+                    self._dormant.add(split.id)
+                else:
+                    self._watermarks.add(split.id, self.ctx.now_ms())
             self._assigned.set()
         return iter(())
 
@@ -223,6 +231,10 @@ class SourceOperator(SourceDriver):
             for split in self._reader.finished_splits() - self._finished:
                 self._finished.add(split)
                 self._watermarks.finished(split)
+        if self._dormant:
+            for split in [d for d in self._dormant if not self._reader.dormant(d)]:
+                self._dormant.discard(split)
+                self._watermarks.add(split, self.ctx.now_ms())
 
     def _rows(self, fetched: Fetched) -> Batch:
         batch = fetched.batch
@@ -299,6 +311,11 @@ class SourceOperator(SourceDriver):
     def watermark_holder(self) -> str | None:
         split = self._watermarks.holder()
         return None if split is None else f"split {split}"
+
+    @property
+    def reached_us(self) -> int | None:
+        """The highest watermark that the rows read so far allow; None without event time."""
+        return self._watermarks.newest_us
 
     def _pending(self) -> int | None:
         return None if self._reader is None else self._reader.pending_records()

@@ -1,0 +1,144 @@
+"""Options and checks of the ``hybrid`` connector.
+
+``history.<option>`` and ``live.<option>`` are the options of two tables of the same columns;
+``switch.column`` and ``switch.at`` say where the one ends and the other begins when they
+overlap.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Literal
+
+from penstock.connectors.base import Connector, SourceEnumerator, SourceReader, TableInfo
+from penstock.connectors.hybrid.cut import Cut
+from penstock.connectors.options import Option, OptionSet, text
+from penstock.connectors.registry import connector_of, table_info
+from penstock.connectors.simple import DeclaredConnector
+from penstock.errors import ConnectorError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+HISTORY, LIVE = "history", "live"
+PARTS = (HISTORY, LIVE)
+
+OPTIONS = OptionSet(
+    "connector 'hybrid'",
+    [
+        Option("history.connector", text, None, "The bounded part's connector; its options follow as history.<option>.", required=True),
+        Option("live.connector", text, None, "The connector of what follows; its options follow as live.<option>.", required=True),
+        Option("switch.column", text, None, "The column that says to which part a row belongs."),
+        Option("switch.at", text, None, "History gives the rows below this value of that column, live those from it on."),
+    ],
+    prefixes=("history.", "live."),
+)  # fmt: skip
+
+
+class HybridConnector(DeclaredConnector):
+    name = "hybrid"
+    roles = ("source",)
+
+    def __init__(self) -> None:
+        super().__init__(OPTIONS)
+
+    def validate(self, table: TableInfo, *, role: Literal["source", "sink"]) -> None:
+        super().validate(table, role=role)
+        if "format" in table.options:
+            raise ConnectorError(
+                "a hybrid table has no format of its own",
+                expected="'history.format' and 'live.format'",
+                got=f"'format' = '{table.options['format']}'",
+                where="connector 'hybrid'",
+                remedy="say it for each part",
+            )
+        for part in PARTS:
+            connector, info = part_of(table, part)
+            if connector.name == self.name:
+                raise ConnectorError(
+                    f"'{part}.connector' = 'hybrid'",
+                    expected="a connector that reads something itself",
+                    got="a hybrid table within another",
+                    where="connector 'hybrid'",
+                )
+            try:
+                connector.validate(info, role=role)
+            except ConnectorError as err:
+                err.where = f"connector 'hybrid', part '{part}'" + (f": {err.where}" if err.where else "")
+                raise
+        history, info = part_of(table, HISTORY)
+        if not history.is_bounded(info):
+            raise ConnectorError(
+                "the history of a hybrid table does not end",
+                expected="a bounded table",
+                got=f"'history.connector' = '{history.name}', unbounded with these options",
+                where="connector 'hybrid'",
+                remedy="bound it (history.scan.bounded.mode, no history.source.monitor-interval)",
+            )
+        Cut.of(table.options, table.schema)
+
+    def resolved(self, options: Mapping[str, str], *, where: str) -> Mapping[str, str]:
+        out = dict(options)
+        for part in PARTS:
+            own = part_options(options, part)
+            if "connector" not in own:
+                continue  # ``validate`` says so
+            found = connector_of(own, where=where).resolved(own, where=f"{where}, part '{part}'")
+            out.update({f"{part}.{key}": value for key, value in found.items()})
+        return out
+
+    def is_bounded(self, table: TableInfo) -> bool:
+        live, info = part_of(table, LIVE)
+        return live.is_bounded(info)
+
+    def source_guarantee(self, table: TableInfo) -> str:
+        parts = [part_of(table, part) for part in PARTS]
+        found = {connector.source_guarantee(info) for connector, info in parts}
+        order = ("at-most-once", "at-least-once", "exactly-once")
+        return next(word for word in order if word in found)
+
+    def enumerator(self, table: TableInfo) -> SourceEnumerator:
+        from penstock.connectors.hybrid.source import HybridEnumerator
+
+        return HybridEnumerator(table)
+
+    def reader(self, table: TableInfo) -> SourceReader:
+        from penstock.connectors.hybrid.source import HybridReader
+
+        return HybridReader(table)
+
+
+def part_options(options: Mapping[str, str], part: str) -> dict[str, str]:
+    """The options of one part as its connector knows them; ``on-error`` is the table's."""
+    prefix = f"{part}."
+    own = {key.removeprefix(prefix): value for key, value in options.items() if key.startswith(prefix)}
+    if "on-error" in options:
+        own["on-error"] = options["on-error"]
+    return own
+
+
+def part_of(table: TableInfo, part: str) -> tuple[Connector, TableInfo]:
+    options = part_options(table.options, part)
+    return connector_of(options, where=f"connector 'hybrid', part '{part}'"), table_info(
+        table.schema, options
+    )
+
+
+def is_live(split_id: str) -> bool:
+    """Whether a split of a hybrid source belongs to the part behind the seam."""
+    return split_id.startswith(f"{LIVE}:")
+
+
+def part_named(part: str, inner: str) -> str:
+    return f"{part}:{inner}"
+
+
+__all__: list[Any] = [
+    "HISTORY",
+    "LIVE",
+    "OPTIONS",
+    "PARTS",
+    "HybridConnector",
+    "is_live",
+    "part_named",
+    "part_of",
+]
