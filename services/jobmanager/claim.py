@@ -38,7 +38,7 @@ class SlotClaim:
     def declare(self, now_ms: int) -> list[Effect]:
         pause = DECLARE_WAITING_MS if self.pool.missing else DECLARE_MS
         self.declare_ms = now_ms + pause
-        return [Declare(self.pool.needed)]
+        return [Declare(self.pool.needed, self._layout.together)]
 
     def cluster_has(self, total: int, free: int) -> None:
         self._total, self._free = total, free
@@ -72,7 +72,7 @@ class SlotClaim:
         for held in extra:
             self.pool.remove(held.allocation_id)
         return [
-            Declare(self.pool.needed),
+            Declare(self.pool.needed, self._layout.together),
             *(self._orders.free(held.taskmanager_id, held.allocation_id) for held in extra),
         ]
 

@@ -142,9 +142,11 @@ class Command:
 
 @dataclass(frozen=True, slots=True)
 class Declare:
-    """Tell the resource manager how many slots the job needs → Declared or NotDeclared."""
+    """Tell the resource manager how many slots the job needs → Declared or NotDeclared.
+    ``together``: of one task manager, where one has as many."""
 
     needed: int
+    together: bool = False
 
 
 @dataclass(frozen=True, slots=True)

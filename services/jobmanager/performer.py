@@ -102,8 +102,8 @@ class Performer:
         match effect:
             case fx.Command():
                 return await self._command(effect)
-            case fx.Declare(needed):
-                return await self._declare(needed)
+            case fx.Declare(needed, together):
+                return await self._declare(needed, together)
             case fx.FindAllocations():
                 return await self._find_allocations()
             case fx.Announce(message):
@@ -164,8 +164,8 @@ class Performer:
         tasks = tuple(msgspec.structs.replace(task, restore=()) for task in message.deploy.tasks)
         return msgspec.structs.replace(message, deploy=None, deploy_key=key, tasks=tasks)
 
-    async def _declare(self, needed: int) -> fx.Event:
-        message = DeclareSlots(job_id=self._job_id, epoch=self._epoch, needed=needed)
+    async def _declare(self, needed: int, together: bool) -> fx.Event:
+        message = DeclareSlots(job_id=self._job_id, epoch=self._epoch, needed=needed, together=together)
         try:
             # A need is declared again in a moment; the last word is repeated here.
             reply = await request(

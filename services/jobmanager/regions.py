@@ -79,12 +79,17 @@ class Layout:
 
     @property
     def groups(self) -> dict[str, int]:
-        """Slots that each group needs: its greatest parallelism."""
+        """Slots that each group needs: what its most demanding vertex holds."""
         needed: dict[str, int] = {}
         for vertex in self._graph.vertices:
             group = self.group(vertex.id)
-            needed[group] = max(needed.get(group, 0), vertex.parallelism)
+            needed[group] = max(needed.get(group, 0), vertex.parallelism * vertex.slots)
         return needed
+
+    @property
+    def together(self) -> bool:
+        """Slots of one task manager are wanted."""
+        return any(vertex.slots > 1 for vertex in self._graph.vertices)
 
     @property
     def slots_needed(self) -> int:

@@ -5,7 +5,8 @@
 - A job that does not fit now is passed over, so that small jobs use what is free; but
   once a job that *could* fit has waited ``STARVATION_MS``, those behind it wait too.
 - Slots are spread: each from the task manager with the most free slots, then with the
-  fewest slots of this job.
+  fewest slots of this job. A job that wants its slots together gets them from the fullest
+  task manager that has all of them free, if there is one.
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ class Waiting:
     missing: int
     needed: int
     since_ms: int
+    together: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +58,9 @@ def assign(
                 break
             continue
         best = [(-len(indices), held.get((m, job.job_id), 0), m) for m, indices in left.items()]
+        if job.together:
+            fitting = [entry for entry in best if -entry[0] >= job.missing]
+            best = [max(fitting)] if fitting else best
         heapq.heapify(best)
         for _ in range(job.missing):
             minus_free, mine, manager = best[0]

@@ -129,6 +129,7 @@ class Job:
     epoch: int
     needed: int
     heard_ms: int
+    together: bool = False
     waiting_since_ms: int | None = None
     #: (missing, total, free) as last told, and when
     told: tuple[int, int, int] | None = None
@@ -227,9 +228,10 @@ class ResourceManagerCore:
         if message.needed <= 0:
             self.jobs.pop(message.job_id, None)
         elif known is None:
-            self.jobs[message.job_id] = Job(message.epoch, message.needed, now_ms)
+            self.jobs[message.job_id] = Job(message.epoch, message.needed, now_ms, message.together)
         else:
             known.epoch, known.needed, known.heard_ms = message.epoch, message.needed, now_ms
+            known.together = message.together
         if self._assigned != (self.registry.version, self._declared):
             yield from self._assign(now_ms)
         allocated = self.registry.of_job(message.job_id)
@@ -346,7 +348,7 @@ class ResourceManagerCore:
                 continue
             if job.waiting_since_ms is None:
                 job.waiting_since_ms = now_ms
-            waiting.append(Waiting(job_id, missing, job.needed, job.waiting_since_ms))
+            waiting.append(Waiting(job_id, missing, job.needed, job.waiting_since_ms, job.together))
         self._assigned = (self.registry.version, self._declared)
         if not waiting or not self.registry.free or now_ms < self._grants_from_ms:
             return

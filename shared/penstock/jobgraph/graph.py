@@ -72,7 +72,11 @@ class OperatorNode(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class JobVertex(msgspec.Struct, frozen=True, kw_only=True):
-    """A chain (a small DAG in topological order) that runs as one task per subtask."""
+    """A chain (a small DAG in topological order) that runs as one task per subtask.
+
+    ``slots``: so many a subtask holds, if possible of one task manager: what it has others
+    do (Spark, on that machine) takes their share of it.
+    """
 
     id: str
     name: str
@@ -80,6 +84,7 @@ class JobVertex(msgspec.Struct, frozen=True, kw_only=True):
     parallelism: int
     max_parallelism: int
     slot_sharing_group: str = "default"
+    slots: int = 1
 
 
 class JobEdge(msgspec.Struct, frozen=True, kw_only=True):

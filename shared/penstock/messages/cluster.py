@@ -357,11 +357,13 @@ class DeregisterTaskManager(_Msg, frozen=True, kw_only=True, tag="deregister-tas
 class DeclareSlots(_Msg, frozen=True, kw_only=True, tag="declare-slots"):
     """A job master declares how many slots the job needs in all (0 = none any more).
     Repeated as a heartbeat; a job not heard of for ``heartbeat.timeout`` loses its
-    claims to slots that were not yet allocated."""
+    claims to slots that were not yet allocated. ``together``: they should be of one task
+    manager; where none has as many free, they are of several."""
 
     job_id: str
     epoch: int
     needed: int
+    together: bool = False
 
 
 class DeclareReply(_Msg, frozen=True, kw_only=True, tag="declare-reply"):

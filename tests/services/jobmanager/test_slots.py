@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import msgspec
+
 from penstock.jobgraph import JobGraph
 from penstock.messages.cluster import OfferSlots, SlotOffer
 from services.jobmanager.regions import Layout, regions_of
@@ -47,6 +49,15 @@ def test_one_region_needs_no_more_slots_than_ever():
     assert not layout.can_join
     assert layout.unit(["sum"]) == {"enumerate", "read", "sum", "sink"}
     assert Layout(GROUPS, {"jobmanager.execution.failover-strategy": "full"}).unit(["c"]) == {"a", "b", "c"}
+
+
+def test_a_vertex_may_hold_slots_that_no_subtask_of_its_own_uses():
+    spark = msgspec.structs.replace(vertex("spark", 1), slots=3)
+    layout = Layout(JobGraph(name="s", vertices=(spark,), edges=()), {})
+    assert (layout.slots_needed, layout.together) == (3, True)
+    assert len(layout.places()) == 3
+    assert layout.place("spark", 0) in layout.places()
+    assert not FULL.together
 
 
 def test_no_more_than_needed_is_taken_and_repeats_are_accepted_again():

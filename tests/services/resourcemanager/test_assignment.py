@@ -5,8 +5,8 @@ import pytest
 from services.resourcemanager.assignment import STARVATION_MS, Grant, Waiting, assign
 
 
-def waiting(job, missing, needed=None, since=0):
-    return Waiting(job, missing, missing if needed is None else needed, since)
+def waiting(job, missing, needed=None, since=0, together=False):
+    return Waiting(job, missing, missing if needed is None else needed, since, together)
 
 
 CASES = {
@@ -20,6 +20,20 @@ CASES = {
         [("a", "t1", 0), ("a", "t2", 0), ("a", "t1", 1), ("a", "t2", 1)],
     ),
     "most free first": ([waiting("a", 2)], {"t1": [0], "t2": [0, 1, 2]}, 4, 0, [("a", "t2", 0), ("a", "t2", 1)]),
+    "together: of the fullest that has them all": (
+        [waiting("a", 2, together=True)],
+        {"t1": [0, 1, 2], "t2": [4, 7], "t3": [0]},
+        6,
+        0,
+        [("a", "t2", 4), ("a", "t2", 7)],
+    ),
+    "together, but nobody has them all: spread": (
+        [waiting("a", 3, together=True)],
+        {"t1": [0, 1], "t2": [0]},
+        3,
+        0,
+        [("a", "t1", 0), ("a", "t2", 0), ("a", "t1", 1)],
+    ),
     "all or nothing": ([waiting("a", 3)], {"t1": [0, 1]}, 2, 0, []),
     "arrival order": ([waiting("a", 2), waiting("b", 1)], {"t1": [0, 1]}, 2, 0, [("a", "t1", 0), ("a", "t1", 1)]),
     "a small job passes one that does not fit": (
