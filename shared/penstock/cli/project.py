@@ -7,12 +7,14 @@
     steps:
       - name: history          # all inputs bounded: runs on Spark
         sql: history.sql
+      - name: model
+        python: train.py       # its function run(step), given Spark and the tables so far
       - name: live
         sql: [board.sql, unusual.sql]
         config: {execution.checkpointing.interval: 2 s}
 
-Paths are relative to the spec. The INSERTs of a step are one job; a step is planned when the
-one before it has finished, so it may read what that one wrote.
+Paths are relative to the spec. The INSERTs of a step are one job, a Python function is one; a
+step is planned when the one before it has finished, so it may read what that one wrote.
 """
 
 from __future__ import annotations
@@ -30,15 +32,21 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
     from pathlib import Path
 
-    from penstock.sql.session import PlannedJob
+    from penstock.sql.session import PlannedJob, SqlSession
 
 
 class Step(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One job. ``config``: over the project's own, from this step on."""
+    """One job. ``config``: over the project's own, from this step on. ``python``: a function
+    (``file.py`` or ``file.py:function``); ``sql`` then only declares."""
 
     name: str
-    sql: Union[str, tuple[str, ...]]
+    sql: Union[str, tuple[str, ...]] = ()
+    python: str | None = None
     config: dict[str, Any] = {}
+
+    def __post_init__(self) -> None:
+        if not self.files and self.python is None:
+            raise ValueError(f"step '{self.name}' has neither sql nor python")
 
     @property
     def files(self) -> tuple[str, ...]:
@@ -73,9 +81,9 @@ def read_project(file: Path, text: str) -> Project:
     except msgspec.ValidationError as err:
         raise SpecError(
             f"a malformed project: {err}",
-            expected="name, steps (each: name, sql, config) and config",
+            expected="name, steps (each: name, sql or python, config) and config",
             where=str(file),
-            remedy="see 'Projects' in docs/sql.md",
+            remedy="see 'Projects' in docs/spark.md",
         ) from err
 
 
@@ -83,13 +91,15 @@ def planned_steps(
     file: Path, project: Project, config: Mapping[str, str], replace: Mapping[str, str] | None = None
 ) -> Iterator[tuple[Step, PlannedJob]]:
     """Each step's job, planned when it is asked for. ``replace``: texts in the scripts."""
+    from penstock.cli.python_step import plan_python_step
     from penstock.config import check_keys, texts
     from penstock.spark.support import spark_support
     from penstock.sql.session import SqlSession, plan_in
 
     check_keys(project.config)
+    spark = spark_support()
     settings = {**texts(project.config), "pipeline.name": project.name, **config}
-    session = SqlSession(settings, python_path=[str(file.absolute().parent)], spark=spark_support())
+    session = SqlSession(settings, python_path=[str(file.absolute().parent)], spark=spark)
     for step in project.steps:
         check_keys(step.config)
         session.config.update({**texts(step.config), **config})
@@ -97,10 +107,28 @@ def planned_steps(
         for old, new in (replace or {}).items():
             script = script.replace(old, new)
         try:
-            yield step, plan_in(session, script)
+            if step.python is None:
+                planned = plan_in(session, script)
+            else:
+                declare(session, script, step.name)
+                planned = plan_python_step(session, spark, file.parent.absolute(), step.name, step.python)
         except SqlError as err:
             err.where = f"step '{step.name}' ({', '.join(step.files)}), {err.where or 'the script'}"
             raise
+        yield step, planned
+
+
+def declare(session: SqlSession, script: str, step: str) -> None:
+    """Run a script that starts no job."""
+    for result in session.run_script(script):
+        if result.kind == "job":
+            raise SpecError(
+                f"step '{step}' has a job beside its Python function",
+                expected="sql that only declares (CREATE …, SET …)",
+                got="INSERT or SELECT",
+                where=str(result.position),
+                remedy="make it a step of its own",
+            )
 
 
 def run_project(

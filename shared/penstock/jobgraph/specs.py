@@ -477,8 +477,21 @@ class SparkQuerySpec(_Spec, frozen=True, kw_only=True, tag="spark-query"):
     rows: Schema | None = None
 
 
+class SparkProgramSpec(_Spec, frozen=True, kw_only=True, tag="spark-program"):
+    """A function of the user's that is given Spark: the only operator in the graph of its
+    ``SparkQuerySpec``. ``function``: its name in the job's function table. ``tables``: by name
+    the graph (encoded as there) whose one sink gets the table's rows; ``refused``: why others
+    cannot be read; ``sinks``: tables to insert into. ``folder``: the project's."""
+
+    function: str
+    folder: str = ""
+    tables: dict[str, str] = {}
+    refused: dict[str, str] = {}
+    sinks: dict[str, SinkSpec] = {}
+
+
 OperatorSpec = Union[
-    SparkQuerySpec, EnumeratorSpec, SourceSpec, CollectionSourceSpec, SinkSpec, CalcSpec, AsyncCalcSpec, UnionSpec,
+    SparkQuerySpec, SparkProgramSpec, EnumeratorSpec, SourceSpec, CollectionSourceSpec, SinkSpec, CalcSpec, AsyncCalcSpec, UnionSpec,
     AssignWatermarksSpec, WindowMaximumSpec, LocalTimeSpec, WindowTableSpec, ExpandSpec, WindowAggregateSpec,
     GroupAggregateSpec, JoinSpec, WindowJoinSpec, TemporalJoinSpec, LookupJoinSpec,
     TopNSpec, DeduplicateSpec, OverSpec, OverFinalSpec, SortSpec, LimitSpec, TemporalSortSpec,

@@ -16,17 +16,18 @@ from typing import TYPE_CHECKING, Literal
 
 import msgspec
 
-from penstock.config import CHECKPOINT_INTERVAL_MS, ENGINE, EXPLAIN_SPARK, RUNTIME_MODE
+from penstock.config import CHECKPOINT_INTERVAL_MS, ENGINE, EXPLAIN_SPARK, RESTART_STRATEGY, RUNTIME_MODE
 from penstock.errors import UnsupportedError
 from penstock.jobgraph.graph import (
     ChainInput,
+    FunctionArtifact,
     JobGraph,
     JobVertex,
     OperatorNode,
     decode_job_graph,
     encode_job_graph,
 )
-from penstock.jobgraph.specs import SinkSpec, SparkQuerySpec
+from penstock.jobgraph.specs import SinkSpec, SparkProgramSpec, SparkQuerySpec
 from penstock.types.logical import Schema
 
 if TYPE_CHECKING:
@@ -94,9 +95,7 @@ def on_spark(graph: JobGraph) -> JobGraph:
     No checkpoints on the way: a batch begins anew when it fails, and its sinks commit once,
     at the end (the final checkpoint), or Spark commits for them.
     """
-    content = base64.b64encode(zlib.compress(encode_job_graph(msgspec.structs.replace(
-        graph, functions={}, python_path=(), plan=""
-    )))).decode()  # fmt: skip
+    content = encode_content(graph)
     sinks = sinks_of(graph)
     native = tuple(i for i, node in enumerate(sinks) if _native(node))
     vertices = []
@@ -124,6 +123,37 @@ def explained(graph: JobGraph, spark: SparkSupport | None, *, cost: bool = False
     if spark is None or spark.plan is None or not EXPLAIN_SPARK.read(graph.config):
         return graph.plan
     return graph.plan + spark.plan(graph, cost)
+
+
+def program_graph(
+    name: str,
+    spec: SparkProgramSpec,
+    config: Mapping[str, str],
+    functions: Mapping[str, FunctionArtifact],
+    python_path: tuple[str, ...],
+) -> JobGraph:
+    """The job graph whose one task has ``spec.function`` called with Spark. It is not repeated
+    when it fails, unless the configuration names a restart strategy: nobody knows what it did."""
+    node = OperatorNode(uid=spec.function, name=name, spec=spec, output=Schema(()))
+    inner = JobGraph(
+        name=name, vertices=(_vertex(spec.function, name, [node]),), edges=(), config=dict(config), bounded=True
+    )  # fmt: skip
+    query = SparkQuerySpec(graph=encode_content(inner), sinks=(0,))
+    task = OperatorNode(uid="spark-program", name=f"Spark: {name}", spec=query, output=Schema(()))
+    return msgspec.structs.replace(
+        inner,
+        vertices=(_vertex("spark-program", task.name, [task]),),
+        config={RESTART_STRATEGY.key: "none", **config, CHECKPOINT_INTERVAL_MS.key: "0"},
+        functions=dict(functions),
+        python_path=python_path,
+        plan="== Engine ==\nspark: a Python step\n",
+    )
+
+
+def encode_content(graph: JobGraph) -> str:
+    """The job graph for a ``SparkQuerySpec``: functions and code travel outside of it."""
+    bare = msgspec.structs.replace(graph, functions={}, python_path=(), plan="")
+    return base64.b64encode(zlib.compress(encode_job_graph(bare))).decode()
 
 
 def decode_content(text: str) -> JobGraph:

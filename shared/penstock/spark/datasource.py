@@ -55,8 +55,6 @@ NAME = "penstock"
 _OPTION = "penstock.table"
 #: Bits of ``__arrival`` below a split's number.
 ARRIVAL_BITS = 40
-#: The one checkpoint of a batch job.
-_CHECKPOINT = 1
 
 
 @dataclass(frozen=True)
@@ -82,13 +80,15 @@ class TableRead:
 @dataclass(frozen=True)
 class TableWrite:
     """``manifest``: a file that says what is to be committed, written before it is: what is
-    repeated after that only commits again."""
+    repeated after that only commits again. ``checkpoint``: what is written at once is one, and
+    a batch job has one a sink; who writes into a table again counts on."""
 
     spec: SinkSpec
     uid: str
     job_id: str
     job: JobContext
     manifest: str | None = None
+    checkpoint: int = 1
 
 
 def register(session: SparkSession) -> None:
@@ -358,7 +358,7 @@ async def stage(table: TableWrite, ctx: SourceContext, batches: Iterator[Batch])
             rows += batch.num_rows
             await asyncio.sleep(0)
         await writer.flush()
-        items = await writer.begin_checkpoint(_CHECKPOINT)
+        items = await writer.begin_checkpoint(table.checkpoint)
         return Committables(items, rows)
     finally:
         await writer.close()
@@ -373,7 +373,7 @@ async def commit(table: TableWrite, items: list[bytes]) -> None:
     ctx = source_context(table, 0, attempt=_LAST_ATTEMPT, parallelism=1)
     try:
         await writer.open(ctx, items)
-        await writer.commit(_CHECKPOINT)
+        await writer.commit(table.checkpoint)
         await writer.finish()
     finally:
         with contextlib.suppress(asyncio.CancelledError):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from penstock.jobgraph.specs import SinkSpec
+from penstock.jobgraph.specs import SinkSpec, SparkProgramSpec
 from penstock.spark.datasource import TableWrite
 from penstock.spark.errors import translated
 from penstock.spark.session import apply_meaning, is_connect
@@ -19,8 +19,14 @@ if TYPE_CHECKING:
 
 
 def run_sinks(job: SparkJob, sinks: Sequence[int]) -> None:
-    """Write the sinks with these numbers (in topological order), one after the other."""
+    """Write the sinks with these numbers (in topological order), one after the other; or call
+    the function that the job is."""
     apply_meaning(job.session, job.graph.config)
+    for node in job.nodes:
+        if isinstance(node.spec, SparkProgramSpec):
+            from penstock.spark.program import run_program
+
+            return run_program(job, node, node.spec)
     nodes = sink_nodes(job)
     try:
         for node in (nodes[i] for i in sinks):

@@ -1,0 +1,135 @@
+"""A project's Python step as a job: the function to call, and the tables that it can ask for."""
+
+from __future__ import annotations
+
+import ast
+from typing import TYPE_CHECKING
+
+from penstock.cli.sql import read_script
+from penstock.config import ENGINE
+from penstock.errors import PenstockError, SpecError, UnsupportedError
+from penstock.jobgraph.graph import FunctionArtifact
+from penstock.jobgraph.specs import SinkSpec, SparkProgramSpec, SparkQuerySpec
+from penstock.plan.engine import program_graph
+from penstock.sql.catalog import sink_ref
+from penstock.sql.session import PlannedJob, SqlSession
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from penstock.jobgraph.graph import JobGraph
+    from penstock.plan.engine import SparkSupport
+
+#: What a file's function is called unless the step names another (``train.py:fit``).
+DEFAULT_FUNCTION = "run"
+
+
+def plan_python_step(
+    session: SqlSession, spark: SparkSupport, folder: Path, name: str, python: str
+) -> PlannedJob:
+    """``python``: ``file.py`` or ``file.py:function``, relative to ``folder``. The function is
+    not loaded here. SpecError when there is no such function."""
+    if spark.missing is not None:
+        raise UnsupportedError(
+            f"step '{name}' is Python and runs on Spark",
+            expected="a Penstock with Spark",
+            got=spark.missing,
+            remedy="pip install 'penstock[spark]'",
+        )
+    artifact = FunctionArtifact(module=_module(python), qualname=_function(folder, name, python))
+    tables, refused, functions = _tables(session)
+    key = f"step {name}"
+    spec = SparkProgramSpec(
+        function=key, folder=str(folder), tables=tables, refused=refused, sinks=_sinks(session)
+    )
+    graph = program_graph(
+        f"step '{name}' ({python})",
+        spec,
+        {**session.config, ENGINE.key: "spark"},
+        {**functions, key: artifact},
+        session.python_path,
+    )
+    return PlannedJob(graph, "insert", bounded=True)
+
+
+def _module(python: str) -> str:
+    return python.partition(":")[0].removesuffix(".py").replace("/", ".")
+
+
+def _function(folder: Path, name: str, python: str) -> str:
+    """The function's name, once its file was seen to define it."""
+    file, _, function = python.partition(":")
+    function = function or DEFAULT_FUNCTION
+    path = folder / file
+    if path.suffix != ".py":
+        raise SpecError(
+            f"step '{name}' names no Python file", expected="file.py or file.py:function", got=python
+        )
+    try:
+        tree = ast.parse(read_script(path), str(path))
+    except SyntaxError as err:
+        raise SpecError(
+            f"step '{name}' is not Python: {err.msg}",
+            where=f"{path}, line {err.lineno}",
+            got=(err.text or "").strip(),
+        ) from err
+    defined = [node.name for node in tree.body if isinstance(node, ast.FunctionDef)]
+    if function not in defined:
+        raise SpecError(
+            f"step '{name}' finds no function '{function}'",
+            expected=f"def {function}(step): … in {file}",
+            got="functions " + ", ".join(defined) if defined else "no function",
+            where=str(path),
+        )
+    return function
+
+
+def _tables(session: SqlSession) -> tuple[dict[str, str], dict[str, str], dict[str, FunctionArtifact]]:
+    """(graphs of the tables and views that can be read to their end, why others cannot, the
+    functions of all of them)"""
+    tables: dict[str, str] = {}
+    refused: dict[str, str] = {}
+    functions: dict[str, FunctionArtifact] = {}
+    for name in session.catalog.names():
+        try:
+            # Its end is asked of the engine that runs anything, so that the reason is the true one.
+            if not _rows(session, name, "streaming").bounded:
+                refused[name] = "it does not end"
+                continue
+            graph = _rows(session, name, "spark")
+        except PenstockError as err:
+            refused[name] = err.message
+            continue
+        specs = (o.spec for v in graph.vertices for o in v.operators)
+        tables[name] = next(spec.graph for spec in specs if isinstance(spec, SparkQuerySpec))
+        functions |= graph.functions
+    return tables, refused, functions
+
+
+def _rows(session: SqlSession, table: str, engine: str) -> JobGraph:
+    before = dict(session.config)
+    session.config[ENGINE.key] = engine
+    try:
+        job = session.execute("SELECT * FROM `{}`".format(table.replace("`", "``"))).job
+    finally:
+        session.config = before
+    assert job is not None
+    return job.job_graph
+
+
+def _sinks(session: SqlSession) -> dict[str, SinkSpec]:
+    """The tables that rows can be inserted into."""
+    sinks = {}
+    for name, table in session.catalog.tables.items():
+        try:
+            ref = sink_ref(table)
+        except PenstockError:
+            continue  # the step is told so when it asks for it
+        sinks[name] = SinkSpec(
+            connector=ref.connector,
+            options=ref.options,
+            schema=ref.schema,
+            keys=tuple(ref.schema.names.index(c) for c in ref.primary_key),
+            on_error=ref.options.get("on-error", "fail"),  # type: ignore[arg-type]
+        )
+    return sinks

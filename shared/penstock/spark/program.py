@@ -1,0 +1,192 @@
+"""A project's Python step: the user's function, given Spark and the project's tables.
+
+The function runs where every job on Spark is driven from (``penstock.spark.driver``), so it has
+the job's progress, cancellation and errors; its rows stay in Spark. Tables are those of the
+SQL session, compiled as a job would compile them, when they are asked for.
+"""
+
+from __future__ import annotations
+
+import tempfile
+import traceback
+from collections import Counter
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+from pyspark.errors import PySparkException
+from pyspark.sql import types as st
+
+from penstock.errors import FunctionError, PenstockError, SpecError, UnsupportedError, nearest
+from penstock.plan.engine import decode_content
+from penstock.spark.datasource import TableWrite
+from penstock.spark.drive import load_job_functions
+from penstock.spark.errors import translated
+from penstock.spark.frames import Frame, col
+from penstock.spark.outputs import sink_nodes
+from penstock.spark.packages import ship
+from penstock.spark.session import is_connect
+from penstock.spark.sinks import write
+from penstock.spark.typemap import column_names, spark_type
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from pyspark.sql import DataFrame, SparkSession
+
+    from penstock.jobgraph.specs import SparkProgramSpec
+    from penstock.spark.engine import SparkJob
+    from penstock.spark.graph import Node
+    from penstock.types.logical import Field
+
+_INTEGERS = (st.ByteType, st.ShortType, st.IntegerType, st.LongType)
+
+
+class StepContext:
+    """What a step's function is given: ``step.spark``, ``step.table(name)``,
+    ``step.insert(name, frame)``, ``step.config`` and ``step.folder`` (the project's)."""
+
+    def __init__(self, job: SparkJob, spec: SparkProgramSpec, uid: str) -> None:
+        self._job, self._spec, self._uid = job, spec, uid
+        self._open: list[SparkJob] = []
+        #: How many there were into each table.
+        self._inserts: Counter[str] = Counter()
+
+    @property
+    def spark(self) -> SparkSession:
+        """A Spark Connect session, or a classic one where ``spark.master`` names a cluster."""
+        return self._job.session
+
+    @property
+    def config(self) -> Mapping[str, str]:
+        return self._job.graph.config
+
+    @property
+    def folder(self) -> Path:
+        return Path(self._spec.folder)
+
+    def table(self, name: str) -> DataFrame:
+        """The rows of a bounded table or view. UnsupportedError with the reason for another."""
+        content = self._spec.tables.get(name)
+        if content is None:
+            if name in self._spec.refused:
+                raise UnsupportedError(
+                    f"table '{name}' in a Python step",
+                    expected="a table or view that can be read and ends",
+                    got=self._spec.refused[name],
+                    where=self._uid,
+                )
+            raise self._unknown(name, self._spec.tables, "read")
+        from penstock.spark.engine import SparkJob
+
+        job = self._job
+        graph = msgspec.structs.replace(
+            decode_content(content),
+            functions=job.graph.functions,
+            python_path=job.graph.python_path,
+            config=job.graph.config,
+        )
+        inner = SparkJob(graph, job.session, job_id=job.job_id)
+        self._open.append(inner)
+        [sink] = sink_nodes(inner)
+        frame = inner.input(sink, 0).renamed(sink.output)
+        return frame.df.select(*frame.columns())
+
+    def insert(self, name: str, frame: DataFrame) -> None:
+        """INSERT INTO the table; columns go by name. Committed, once, when this returns."""
+        spec = self._spec.sinks.get(name)
+        if spec is None:
+            raise self._unknown(name, self._spec.sinks, "insert into")
+        have = {f.name: f.dataType for f in frame.schema.fields}
+        wanted = {f.name: f for f in spec.schema.fields}
+        if have.keys() != wanted.keys():
+            raise SpecError(
+                f"the rows do not fit table '{name}'",
+                expected="the columns " + ", ".join(wanted),
+                got=", ".join(have),
+                where=self._uid,
+            )
+        columns = [
+            _fitting(name, field, have[field.name]).alias(column)
+            for field, column in zip(spec.schema.fields, column_names(spec.schema), strict=True)
+        ]
+        self._inserts[name] += 1
+        rows = Frame(frame.select(*columns), spec.schema)
+        job, number = self._job, self._inserts[name]
+        write(rows, TableWrite(spec, f"{self._uid}-{name}", job.job_id, job.context, checkpoint=number))
+
+    def close(self) -> None:
+        for job in self._open:
+            job.close()
+
+    def _unknown(self, name: str, known: Mapping[str, Any], verb: str) -> SpecError:
+        return SpecError(
+            f"the project has no table '{name}' to {verb}",
+            expected=", ".join(sorted(known)) or "a table that a step before, or this one's sql, declares",
+            where=self._uid,
+            remedy=nearest(name, known),
+        )
+
+
+def _fitting(table: str, field: Field, have: st.DataType) -> Any:
+    """The column in the table's type, where that loses nothing."""
+    want = spark_type(field.type)
+    value = col(field.name)
+    if have == want:
+        return value
+    if isinstance(have, _INTEGERS) and isinstance(want, _INTEGERS):
+        widens = _INTEGERS.index(type(have)) < _INTEGERS.index(type(want))
+    else:
+        widens = (isinstance(have, st.FloatType) and isinstance(want, st.DoubleType)) or (
+            # Both are UTC here.
+            isinstance(have, (st.TimestampType, st.TimestampNTZType))
+            and isinstance(want, (st.TimestampType, st.TimestampNTZType))
+        )
+    if not widens and have.simpleString() != want.simpleString():  # else only nullability differs
+        raise SpecError(
+            f"column '{field.name}' does not fit table '{table}'",
+            expected=f"{field.type} (in Spark {want.simpleString()})",
+            got=f"{have.simpleString()} ({type(have).__name__})",
+            remedy="pyspark.ml.functions.vector_to_array makes an array of a vector"
+            if isinstance(have, st.UserDefinedType)
+            else f"cast it: F.col('{field.name}').cast('{want.simpleString()}')",
+        )
+    return value.cast(want)
+
+
+def run_program(job: SparkJob, node: Node, spec: SparkProgramSpec) -> None:
+    """Call the step's function. FunctionError with the user's own lines when it raises."""
+    function = load_job_functions(job.context)(spec.function)
+    step = StepContext(job, spec, node.name)
+    with tempfile.TemporaryDirectory(prefix="penstock-step-") as folder:
+        if is_connect(job.session):
+            # Functions that the step gives Spark are in modules that the workers import.
+            ship(job.session, job.graph.python_path, Path(folder))
+        try:
+            function(step)
+        except PenstockError:
+            raise
+        except Exception as err:
+            raise _failed(err, node.name, job.graph.python_path) from err
+        finally:
+            step.close()
+
+
+def _failed(err: Exception, where: str, python_path: tuple[str, ...]) -> PenstockError:
+    text = str(err).strip().splitlines() or [""]
+    own = _own_lines(err, python_path, text[0])
+    if isinstance(err, PySparkException):
+        out = translated(err)
+        out.where = out.where or where
+        out.user_traceback = f"{own}\n{out.user_traceback}" if out.user_traceback else own
+        return out
+    return FunctionError(f"{where} raised {type(err).__name__}: {text[0]}", where=where, user_traceback=own)
+
+
+def _own_lines(err: Exception, python_path: tuple[str, ...], message: str) -> str:
+    """The traceback from the user's first line to their last: not what Spark's client did then."""
+    frames = traceback.extract_tb(err.__traceback__)
+    mine = [i for i, f in enumerate(frames) if any(f.filename.startswith(p) for p in python_path)]
+    shown = frames[mine[0] : mine[-1] + 1] if mine else frames
+    lines = traceback.format_list(shown)
+    return f"Traceback (most recent call last):\n{''.join(lines)}{type(err).__name__}: {message}"
