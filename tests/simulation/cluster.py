@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import logging
 import traceback
 from collections.abc import Callable, Mapping
@@ -125,7 +126,7 @@ class Context(ServiceContext):
 
 class Cluster:
     """``start(role)`` starts one more; what ends by itself or is killed is started again
-    after ``restart_s``, as an orchestrator would, with the same name."""
+    after ``restart_s``, as an orchestrator would, with the same name or on another host."""
 
     def __init__(self, world: World, config: Mapping[str, str]) -> None:
         self.world = world
@@ -138,6 +139,9 @@ class Cluster:
         self.closing = False
         #: name → the process of that name, dead or alive
         self.services: dict[str, Process] = {}
+        #: names that never come back: another process of that role starts in its place
+        self.lost_hosts: set[str] = set()
+        self._numbers = itertools.count(11)
         self._stop: dict[str, asyncio.Future[None]] = {}
 
     def store_of(self, process: Process) -> SimStore:
@@ -160,8 +164,13 @@ class Cluster:
         return process
 
     def _restart(self, role: str, name: str) -> None:
-        if not self.closing:
-            self.start(role, name)
+        if self.closing:
+            return
+        if name in self.lost_hosts:
+            self.lost_hosts.discard(name)
+            del self.services[name]
+            name = f"{role}-{next(self._numbers)}"
+        self.start(role, name)
 
     async def _serve(self, role: str, name: str, process: Process) -> int:
         transport = self.bus.transport(process)

@@ -72,6 +72,17 @@ def kill(fault: Fault) -> None:
         fault.scenario.world.kill(victim)
 
 
+def kill_together(fault: Fault) -> None:
+    """One of each of ``targets``, at the same moment. ``lost``: those of this role are gone with
+    their host; others take their place, under other names."""
+    cluster = fault.scenario.cluster
+    found = [cluster.named(role) for role in fault.step["targets"]]
+    for victim in [fault.chance.choice(living) for living in found if living]:
+        if victim.name.startswith(fault.step.get("lost", "-")):
+            cluster.lost_hosts.add(victim.name)
+        fault.scenario.world.kill(victim)
+
+
 def terminate(fault: Fault) -> None:
     if (victim := fault.victim()) is not None:
         fault.scenario.cluster.terminate(victim.name)
@@ -206,6 +217,7 @@ def rescale(fault: Fault) -> None:
 
 ACTIONS = {
     "kill": kill,
+    "kill-together": kill_together,
     "terminate": terminate,
     "pause": pause,
     "cut": cut,

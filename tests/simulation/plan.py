@@ -26,7 +26,7 @@ class Plan:
 def plan(seed: int, workload: str | None = None, fault_names: tuple[str, ...] | None = None) -> Plan:
     """By the seed alone, as far as it is not said."""
     chance = random.Random(f"plan {seed}")
-    drawn = chance.choice(workloads.names())
+    drawn = chance.choice(workloads.drawn())
     n = chance.choice((1, 1, 2, 2, 3))
     chosen = tuple(chance.sample(faults.names(), n))
     return Plan(seed, workload or drawn, chosen if fault_names is None else fault_names)

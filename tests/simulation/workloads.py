@@ -38,6 +38,8 @@ class Workload:
     #: settings of the services, over those of ``cluster.CONFIG``
     cluster: Mapping[str, str] = field(default_factory=dict)
     taskmanagers: int = 2
+    #: False: only when it is asked for by name
+    drawn: bool = True
 
     def graph(self, parallelism: int) -> JobGraph:
         return _plan(self.name, parallelism)
@@ -55,6 +57,12 @@ def load(name: str) -> Workload:
 
 def names() -> list[str]:
     return sorted(path.stem for path in FOLDER.glob("*.yaml"))
+
+
+@functools.cache
+def drawn() -> list[str]:
+    """Those that a seed may stand for."""
+    return [name for name in names() if load(name).drawn]
 
 
 @functools.cache
