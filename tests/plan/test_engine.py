@@ -109,6 +109,25 @@ def test_files_are_written_by_spark_and_the_rest_by_slots() -> None:
     assert graph.config["execution.checkpointing.interval"] == "0"
 
 
+@pytest.mark.parametrize(
+    ("config", "slots"),
+    [
+        ({}, [1, 1]),
+        ({"parallelism.default": "3"}, [3, 1]),
+        ({"parallelism.default": "3", "spark.master": "spark://far:7077"}, [1, 1]),
+        ({"parallelism.default": "3", "spark.remote": "sc://far:15002"}, [1, 1]),
+    ],
+)
+def test_the_slots_that_a_spark_of_our_own_works_in(config: dict[str, str], slots: list[int]) -> None:
+    graph = planned(
+        "EXECUTE STATEMENT SET BEGIN "
+        f"INSERT INTO files {COUNT.format('ended')}; INSERT INTO shown {COUNT.format('ended')}; END",
+        config,
+    )
+    assert [vertex.slots for vertex in graph.vertices] == slots
+    assert [vertex.parallelism for vertex in graph.vertices] == [1, 1]
+
+
 def test_this_installation() -> None:
     pytest.importorskip("pyspark")
     assert spark_support().missing is None

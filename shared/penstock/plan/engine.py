@@ -16,7 +16,16 @@ from typing import TYPE_CHECKING, Literal
 
 import msgspec
 
-from penstock.config import CHECKPOINT_INTERVAL_MS, ENGINE, EXPLAIN_SPARK, RESTART_STRATEGY, RUNTIME_MODE
+from penstock.config import (
+    CHECKPOINT_INTERVAL_MS,
+    ENGINE,
+    EXPLAIN_SPARK,
+    PARALLELISM,
+    RESTART_STRATEGY,
+    RUNTIME_MODE,
+    SPARK_MASTER,
+    SPARK_REMOTE,
+)
 from penstock.errors import UnsupportedError
 from penstock.jobgraph.graph import (
     ChainInput,
@@ -112,7 +121,7 @@ def on_spark(graph: JobGraph) -> JobGraph:
                 vertices.append(_through_slot(content, i, sink))
     return msgspec.structs.replace(
         graph,
-        vertices=tuple(vertices),
+        vertices=_holding(vertices, graph.config),
         edges=(),
         config={**graph.config, CHECKPOINT_INTERVAL_MS.key: "0"},
     )
@@ -142,12 +151,21 @@ def program_graph(
     task = OperatorNode(uid="spark-program", name=f"Spark: {name}", spec=query, output=Schema(()))
     return msgspec.structs.replace(
         inner,
-        vertices=(_vertex("spark-program", task.name, [task]),),
+        vertices=_holding([_vertex("spark-program", task.name, [task])], config),
         config={RESTART_STRATEGY.key: "none", **config, CHECKPOINT_INTERVAL_MS.key: "0"},
         functions=dict(functions),
         python_path=python_path,
         plan="== Engine ==\nspark: a Python step\n",
     )
+
+
+def _holding(vertices: list[JobVertex], config: Mapping[str, str]) -> tuple[JobVertex, ...]:
+    """With the slots that Spark works in: as many as the job's parallelism, on the task manager
+    whose Spark it is. A Spark that stands elsewhere takes none of ours."""
+    if SPARK_MASTER.read(config) or SPARK_REMOTE.read(config):
+        return tuple(vertices)
+    first = msgspec.structs.replace(vertices[0], slots=PARALLELISM.read(config))
+    return (first, *vertices[1:])
 
 
 def encode_content(graph: JobGraph) -> str:
