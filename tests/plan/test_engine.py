@@ -112,7 +112,7 @@ def test_files_are_written_by_spark_and_the_rest_by_slots() -> None:
 @pytest.mark.parametrize(
     ("config", "slots"),
     [
-        ({}, [1, 1]),
+        ({"parallelism.default": "1"}, [1, 1]),
         ({"parallelism.default": "3"}, [3, 1]),
         ({"parallelism.default": "3", "spark.master": "spark://far:7077"}, [1, 1]),
         ({"parallelism.default": "3", "spark.remote": "sc://far:15002"}, [1, 1]),
