@@ -219,6 +219,22 @@ ENGINE = _option(
     "Which engine; auto: Spark when all sources are bounded (PENSTOCK_ENGINE in the environment says "
     "otherwise for jobs that name none).",
 )
+BACKFILL_ENGINE = _option(
+    "execution.backfill.engine",
+    "auto",
+    one_of("auto", "spark", "none"),
+    "Who reads the history of a job of history then live; auto: Spark where it is installed and can, else "
+    "the streaming engine (none).",
+)
+BACKFILL_PARALLELISM = _option(
+    "execution.backfill.parallelism",
+    0,
+    _parse_int,
+    "Subtasks of a backfill's stages on Spark; 0 = the job's parallelism, at least 2.",
+)
+BACKFILL_EMIT = _option(
+    "execution.backfill.emit", True, _parse_bool, "Whether a backfill writes the history's rows to the sinks."
+)
 SPARK_MASTER = _option(
     "spark.master",
     "",

@@ -117,6 +117,8 @@ class JobGraph(msgspec.Struct, frozen=True, kw_only=True):
     ``vertices`` are in topological order. ``python_path``: folders (or artifact keys of
     zips) put in front of ``sys.path`` in the slot, before any function is loaded.
     ``plan``: text of the plans, for EXPLAIN and the dashboard.
+    ``backfill``: the same job as Spark reads its history before it starts, encoded as in a
+    ``SparkQuerySpec``; empty: it starts at once.
     """
 
     name: str
@@ -127,6 +129,7 @@ class JobGraph(msgspec.Struct, frozen=True, kw_only=True):
     python_path: tuple[str, ...] = ()
     bounded: bool = False
     plan: str = ""
+    backfill: str = ""
 
     def vertex(self, vertex_id: str) -> JobVertex:
         for vertex in self.vertices:

@@ -470,11 +470,14 @@ class SparkQuerySpec(_Spec, frozen=True, kw_only=True, tag="spark-query"):
     """A source whose rows Spark computes. ``graph``: the job graph (JSON, compressed, base64)
     that the streaming engine would run. Of its sinks those named in ``sinks`` (indices in
     topological order) are this operator's: Spark writes them itself when ``rows`` is None;
-    else there is one, and the rows of that schema that it would get come out here."""
+    else there is one, and the rows of that schema that it would get come out here.
+    ``backfill``: Spark reads only what of the graph's sources is history, and leaves the state
+    of its operators (``plan.backfill``); there are no sinks and no rows."""
 
     graph: str
     sinks: tuple[int, ...]
     rows: Schema | None = None
+    backfill: bool = False
 
 
 class SparkProgramSpec(_Spec, frozen=True, kw_only=True, tag="spark-program"):

@@ -5,6 +5,8 @@
     jobs/<job>/log/<n>                      decision log (the truth)
     jobs/<job>/spec  …/graph                JobSpec and JobGraph, as JSON
     jobs/<job>/checkpoints/<id>/<epoch>/manifest    … and under <id> the snapshots it names
+    jobs/<job>/checkpoints/1/backfill-<attempt>/    state of the history, made on Spark; its manifest
+    jobs/<job>/checkpoints/seam             where history ends and live begins, fixed once
     jobs/<job>/results/<attempt>-<seq>      rows of a SELECT
     jobs/<job>/staged/<uid>/…               rows of the exactly-once NATS sink, until committed
     jobs/<job>/deploy/<n>                   deployments too large for a message
@@ -44,6 +46,19 @@ def manifest_key(job_id: str, checkpoint_id: int, epoch: int) -> str:
     """Of one master's alone: what an older one, woken from a stop, still writes replaces no
     manifest of its successor, though both may use the same checkpoint id."""
     return f"jobs/{job_id}/checkpoints/{checkpoint_id}/{epoch}/manifest"
+
+
+def backfill_prefix(job_id: str, attempt: int) -> str:
+    """Of one attempt alone: what a cancelled one still writes is in nobody's manifest."""
+    return f"jobs/{job_id}/checkpoints/1/backfill-{attempt}/"
+
+
+def backfill_manifest_key(job_id: str, attempt: int) -> str:
+    return f"{backfill_prefix(job_id, attempt)}manifest"
+
+
+def seam_key(job_id: str) -> str:
+    return f"jobs/{job_id}/checkpoints/seam"
 
 
 def savepoint_folder(directory: str, job_id: str, checkpoint_id: int, epoch: int) -> str:

@@ -10,6 +10,7 @@ from penstock.config import MAX_PARALLELISM, OBJECT_REUSE_CHAINING, PARALLELISM,
 from penstock.errors import UnsupportedError
 from penstock.jobgraph.graph import FunctionArtifact, JobGraph
 from penstock.plan import nodes as n
+from penstock.plan.backfill import with_backfill
 from penstock.plan.chaining import build_vertices
 from penstock.plan.engine import EngineChoice, SparkSupport, choose_engine, on_spark
 from penstock.plan.explain import explain
@@ -45,12 +46,16 @@ def plan_job(
     """
     optimized = optimize(plan, push_down, late_sink)
 
-    def graph_of(parallelism: int) -> JobGraph:
-        return _job_graph(plan, optimized, parallelism, dict(functions or {}), python_path)
+    chaining = OBJECT_REUSE_CHAINING.read(plan.config)
+
+    def graph_of(parallelism: int, chained: bool = True) -> JobGraph:
+        return _job_graph(
+            plan, optimized, parallelism, chaining and chained, dict(functions or {}), python_path
+        )
 
     streaming = PARALLELISM.read(plan.config)
     if spark is None:
-        return graph_of(streaming)
+        return with_backfill(graph_of(streaming), graph_of, None)
     facts = Analysis()
     choice = choose_engine(
         plan.config,
@@ -68,7 +73,7 @@ def plan_job(
                 raise
             reason = f"all sources are bounded, but Spark cannot run it: {err.message}"
             choice = EngineChoice("streaming", reason)
-    return _saying(graph_of(streaming), choice)
+    return with_backfill(_saying(graph_of(streaming), choice), graph_of, spark)
 
 
 def _saying(graph: JobGraph, choice: EngineChoice) -> JobGraph:
@@ -80,6 +85,7 @@ def _job_graph(
     plan: n.LogicalPlan,
     optimized: n.LogicalPlan,
     parallelism: int,
+    chaining: bool,
     functions: dict[str, FunctionArtifact],
     python_path: tuple[str, ...],
 ) -> JobGraph:
@@ -89,9 +95,7 @@ def _job_graph(
     analysis = Analysis(final=is_bounded_final(optimized))
     translator = Translator(optimized, analysis, parallelism)
     operators = translator.translate()
-    vertices, edges = build_vertices(
-        operators, max_parallelism=max_parallelism, chaining=OBJECT_REUSE_CHAINING.read(plan.config)
-    )
+    vertices, edges = build_vertices(operators, max_parallelism=max_parallelism, chaining=chaining)
     bounded = all(analysis.of(s).bounded for s in optimized.sinks)
     return JobGraph(
         name=PIPELINE_NAME.read(plan.config) or plan.name,

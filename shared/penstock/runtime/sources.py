@@ -145,7 +145,7 @@ class SourceOperator(SourceDriver):
         ctx.metrics.gauge("currentEmitEventTimeLag", self._lag_ms)
 
     def _restore(self, restored: RestoredState) -> None:
-        known = [msgspec.json.decode(item, type=_SplitState) for item in restored.unions.get("splits", [])]
+        known = [msgspec.json.decode(item, type=SplitState) for item in restored.unions.get("splits", [])]
         known.sort(key=lambda state: state.split.id)
         now_ms = self.ctx.now_ms()
         for index, state in enumerate(known):
@@ -330,7 +330,7 @@ class SourceOperator(SourceDriver):
     def snapshot(self, checkpoint_id: int) -> OperatorSnapshot:
         assert self._reader is not None
         values = self._watermarks.values()
-        states = [_SplitState(s, values.get(s.id)) for s in self._reader.snapshot()]
+        states = [SplitState(s, values.get(s.id)) for s in self._reader.snapshot()]
         snapshot = OperatorSnapshot(
             unions={
                 "splits": [msgspec.json.encode(state) for state in states],
@@ -349,7 +349,7 @@ class SourceOperator(SourceDriver):
             await self._reader.close()
 
 
-class _SplitState(msgspec.Struct, frozen=True):
+class SplitState(msgspec.Struct, frozen=True):
     split: Split
     watermark: int | None = None
 
@@ -412,4 +412,4 @@ class CollectionSourceOperator(SourceDriver):
         return OperatorSnapshot(lists={"position": [str(self._at).encode()]})
 
 
-__all__ = ["MAX_WATERMARK", "CollectionSourceOperator", "EnumeratorOperator", "SourceOperator"]
+__all__ = ["MAX_WATERMARK", "CollectionSourceOperator", "EnumeratorOperator", "SourceOperator", "SplitState"]

@@ -1,0 +1,141 @@
+"""How rows go from one stage of a backfill to the next: in segments through Spark's shuffle.
+
+A *segment* is a run of one subtask's output rows for one subtask behind an edge, encoded as a
+channel of the streaming engine would; Spark sees a few columns and a payload. ``watermark``
+is the output's event time when the segment's first row was made: a consumer that takes its
+producers' segments in that order, and lets its own time rise to it, does what it would have
+done in a stream. ``run`` names the run of the producer, of which only one counts.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from penstock.jobgraph import Forward, Global
+from penstock.runtime.elements import Watermark
+from penstock.runtime.network.frames import BATCH, ElementDecoder, encode_element
+from penstock.runtime.operator import MIN_WATERMARK
+from penstock.runtime.partitioners import make_partitioner
+from penstock.types.batch import Batch
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from penstock.jobgraph import JobEdge
+    from penstock.runtime.elements import Control
+    from penstock.types.logical import Schema
+
+#: ``edge`` of a record that is what a subtask says at its end (``payload``: JSON).
+REPORT = -1
+COLUMNS = (
+    "edge int, target int, watermark bigint, producer int, seq bigint, run string, flags int, payload binary"
+)
+_ARROW = pa.schema(
+    [
+        ("edge", pa.int32()), ("target", pa.int32()), ("watermark", pa.int64()), ("producer", pa.int32()),
+        ("seq", pa.int64()), ("run", pa.string()), ("flags", pa.int32()), ("payload", pa.binary()),
+    ]
+)  # fmt: skip
+#: What a consumer reads in this order is a possible order of a stream.
+ORDER = ("target", "watermark", "producer", "seq")
+#: Rows of a segment, and of a batch that is made of segments.
+SEGMENT_ROWS = 16_384
+
+Record = tuple[int, int, int, int, int, str, int, bytes]
+
+
+def record_batch(records: list[Record]) -> pa.RecordBatch:
+    columns = list(zip(*records, strict=True))
+    arrays = [pa.array(values, field.type) for values, field in zip(columns, _ARROW, strict=True)]
+    return pa.RecordBatch.from_arrays(arrays, schema=_ARROW)
+
+
+def records_of(batches: Iterable[pa.RecordBatch]) -> Iterator[Record]:
+    for rows in batches:
+        yield from zip(*(column.to_pylist() for column in rows.columns), strict=True)  # type: ignore[misc]
+
+
+class SegmentWriter:
+    """Stands where a task's edge writer stands. ``number``: of the edge in the graph;
+    ``consumers``: subtasks behind it."""
+
+    def __init__(
+        self, edge: JobEdge, number: int, consumers: int, max_parallelism: int, producer: int, run: str
+    ) -> None:
+        self._number, self._producer, self._run = number, producer, run
+        match edge.partitioning:
+            case Forward():
+                self._targets = [producer % consumers]
+            case Global():
+                self._targets = [0]
+            case _:
+                self._targets = list(range(consumers))
+        self._partitioner = make_partitioner(
+            edge.partitioning,
+            subtask_index=producer,
+            channels=len(self._targets),
+            max_parallelism=max_parallelism,
+        )
+        #: target → (watermark at the first row, batches, rows)
+        self._open: dict[int, tuple[int, list[Batch], int]] = {}
+        self._seq = 0
+        self.watermark = MIN_WATERMARK
+        self._records: list[Record] = []
+
+    def write(self, batch: Batch) -> None:
+        for channel, rows in self._partitioner.partition(batch):
+            target = self._targets[channel]
+            since, parts, n = self._open.get(target, (self.watermark, [], 0))
+            parts.append(rows)
+            self._open[target] = (since, parts, n + rows.num_rows)
+            if n + rows.num_rows >= SEGMENT_ROWS:
+                self._seal(target)
+
+    def emit(self, element: Control) -> None:
+        # Rows may always be ahead of event time: an open segment keeps its place.
+        if isinstance(element, Watermark):
+            self.watermark = element.value
+
+    def finish(self) -> None:
+        for target in list(self._open):
+            self._seal(target)
+
+    def taken(self) -> list[Record]:
+        """The segments that are closed since the last call."""
+        out, self._records = self._records, []
+        return out
+
+    def _seal(self, target: int) -> None:
+        since, parts, _ = self._open.pop(target)
+        kind, flags, payload = encode_element(Batch.concat(parts))
+        assert kind == BATCH
+        self._records.append(
+            (self._number, target, since, self._producer, self._seq, self._run, flags, bytes(payload))
+        )
+        self._seq += 1
+
+
+class SegmentReader:
+    """Segments back into batches: (gate, watermark before them, rows). ``gates``: edge number →
+    (gate, schema)."""
+
+    def __init__(self, gates: dict[int, tuple[int, Schema]]) -> None:
+        self._gates = {edge: (gate, ElementDecoder(schema)) for edge, (gate, schema) in gates.items()}
+
+    def batches(self, records: Iterable[Record]) -> Iterator[tuple[int, int, Batch]]:
+        held: list[Batch] = []
+        rows, at = 0, (-1, MIN_WATERMARK)
+        for edge, _, watermark, _, _, _, flags, payload in records:
+            gate, decoder = self._gates[edge]
+            batch: Any = decoder.decode(BATCH, flags, payload)
+            if held and (gate != at[0] or rows + batch.num_rows > SEGMENT_ROWS):
+                yield *at, Batch.concat(held)
+                held, rows = [], 0
+            if not held:
+                at = (gate, watermark)
+            held.append(batch)
+            rows += batch.num_rows
+        if held:
+            yield *at, Batch.concat(held)

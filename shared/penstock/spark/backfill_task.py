@@ -1,0 +1,345 @@
+"""A subtask of the streaming job in a Spark task: its share of the history, then its state.
+
+The vertex's own chain of operators runs over the rows, as in a slot, and what it keeps at
+the end is written as a slot writes it at a barrier: a snapshot object of the format of
+docs/state-format.md, from here straight into the job's object store.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import tempfile
+import uuid
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from penstock.connectors.base import Split
+from penstock.errors import ExternalError
+from penstock.jobgraph.assignments import ASSIGNMENT_SCHEMA
+from penstock.jobgraph.specs import SinkSpec
+from penstock.messages.layout import backfill_prefix
+from penstock.messages.slot import StateHandle, StorageSettings, TaskDescriptor
+from penstock.runtime.budget import RowBudget
+from penstock.runtime.chain import Chain
+from penstock.runtime.checkpoints import INLINE_BYTES
+from penstock.runtime.contexts import OperatorContexts
+from penstock.runtime.drivers import AsyncOperator, SourceDriver
+from penstock.runtime.environment import Environment
+from penstock.runtime.factory import make_operator
+from penstock.runtime.kernels.hashing import key_group_range
+from penstock.runtime.operator import MIN_WATERMARK
+from penstock.runtime.sources import SourceOperator
+from penstock.runtime.state.snapshot import write_snapshot
+from penstock.spark.backfill_edges import REPORT, SegmentReader, SegmentWriter, record_batch, records_of
+from penstock.spark.backfill_sink import HistorySink
+from penstock.spark.drive import JobContext, load_job_functions
+from penstock.spark.errors import carried
+from penstock.store.open import open_store
+from penstock.types.batch import Batch
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+
+    import pyarrow as pa
+
+    from penstock.jobgraph import JobEdge, JobVertex
+    from penstock.runtime.chain import ChainNode
+    from penstock.spark.backfill_edges import Record
+
+#: The backfill's state is the job's first checkpoint.
+CHECKPOINT_ID = 1
+#: A source lets event time rise after so many rows.
+_RISE_ROWS = 65_536
+
+
+@dataclass(frozen=True)
+class Stage:
+    """A vertex, as an executor needs it. ``inputs``: its edges, with their numbers in the
+    graph, and by gate the time that they reach at the end (``finals``); ``outputs``: (edge,
+    number, subtasks behind it, their max parallelism). ``runs``: of its producers, those that
+    count. ``subtasks``: how many there are."""
+
+    job_id: str
+    attempt: int
+    job: JobContext
+    storage: StorageSettings
+    vertex: JobVertex
+    subtasks: int
+    inputs: tuple[tuple[JobEdge, int], ...]
+    outputs: tuple[tuple[JobEdge, int, int, int], ...]
+    finals: dict[int, int]
+    runs: frozenset[str] = frozenset()
+    emit: bool = True
+
+
+class Report(msgspec.Struct, frozen=True, kw_only=True):
+    """What one subtask says at its end. ``watermarks``: by uid; ``edges``: by number, the
+    time of its output; ``reached``: source uid → the highest time its rows allow."""
+
+    run: str
+    subtask: int
+    handle: StateHandle
+    watermarks: dict[str, int]
+    edges: dict[int, int]
+    reached: dict[str, int] = {}
+    rows: int = 0
+
+
+def source_stage(stage: Stage) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    """For ``mapInArrow`` over rows of (subtask, splits: JSON of {source uid: [split]})."""
+
+    def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for rows in batches:
+            for index, text in zip(rows.column(0).to_pylist(), rows.column(1).to_pylist(), strict=True):
+                splits = msgspec.json.decode(text, type=dict[str, list[Split]])
+                yield from _Subtask(stage, index).read(splits)
+
+    return lambda batches: carried(run(batches), stage.vertex.name)
+
+
+def vertex_stage(stage: Stage) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    """For ``mapInArrow`` over segments, by target and in their order."""
+
+    def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for index, records in itertools.groupby(records_of(batches), key=lambda r: r[1]):
+            yield from _Subtask(stage, index).consume(records)
+
+    return lambda batches: carried(run(batches), stage.vertex.name)
+
+
+class _Subtask:
+    def __init__(self, stage: Stage, index: int) -> None:
+        self._stage = stage
+        self._index = index
+        self._run = uuid.uuid4().hex
+        self._rows = 0
+        self._writers = {
+            number: SegmentWriter(edge, number, consumers, groups, index, self._run)
+            for edge, number, consumers, groups in stage.outputs
+        }
+        edges = [(e.source_operator, e.tag, self._writers[n]) for e, n, _, _ in stage.outputs]
+        self._chain = Chain(stage.vertex, edges, make=self._operator)  # type: ignore[arg-type]
+
+    def _operator(self, spec: Any) -> Any:
+        if isinstance(spec, SinkSpec):
+            return HistorySink(spec, emit=self._stage.emit)
+        return make_operator(spec)
+
+    # -- what it is given --------------------------------------------------------------------------
+
+    def read(self, splits: dict[str, list[Split]]) -> Iterator[pa.RecordBatch]:
+        """The history's rows come from the vertex's own sources."""
+
+        async def work() -> Any:
+            for node in self._chain.sources:
+                async for _ in self._read_source(node, splits.get(node.node.uid, [])):
+                    yield
+
+        return self._running(work)
+
+    def consume(self, records: Iterable[Record]) -> Iterator[pa.RecordBatch]:
+        stage = self._stage
+        gates = {number: (edge.target_gate, edge.schema) for edge, number in stage.inputs}
+
+        async def work() -> Any:
+            now = MIN_WATERMARK
+            for gate, watermark, batch in SegmentReader(gates).batches(self._counted(records)):
+                if watermark > now:
+                    now = watermark
+                    await self._rise(now)
+                self._rows += batch.num_rows
+                await self._pull(self._chain.process(gate, batch))
+                yield
+            await self._rise(None)
+
+        return self._running(work)
+
+    def _counted(self, records: Iterable[Record]) -> Iterator[Record]:
+        for record in records:
+            if record[5] not in self._stage.runs:
+                raise ExternalError(
+                    "rows of a stage were made a second time while others had used the first",
+                    expected="each subtask's output from the run whose state is kept",
+                    got=f"another run of subtask {record[3]}",
+                    where=self._stage.vertex.name,
+                    remedy="an executor was lost: the backfill begins anew",
+                )
+            yield record
+
+    async def _rise(self, watermark: int | None) -> None:
+        """Event time of every input to ``watermark``, or (None) to where it ends."""
+        for gate, final in self._stage.finals.items():
+            value = final if watermark is None else min(watermark, final)
+            if value > MIN_WATERMARK:
+                await self._pull(self._chain.watermark(gate, value))
+
+    async def _read_source(self, node: ChainNode, splits: list[Split]) -> Any:
+        source: Any = node.operator
+        source.budget = RowBudget(16_384, least=16_384, most=16_384)
+        if isinstance(source, SourceOperator):
+            if not splits:
+                return
+            rows = [(self._index, msgspec.json.encode(split).decode()) for split in splits]
+            await self._pull(iter(source.process(0, Batch.of(ASSIGNMENT_SCHEMA, rows))))
+            await self._pull(iter(source.end_input(0)))
+        since = 0
+        while True:
+            batch = source.poll()
+            if batch is not None:
+                self._rows += batch.num_rows
+                since += batch.num_rows
+                await self._pull(self._chain.emit(node, iter((batch,))))
+                if since >= _RISE_ROWS:
+                    since = 0
+                    await self._source_time(node)
+                yield
+            elif source.ended():
+                break
+            else:
+                await source.wait()
+        await self._source_time(node)
+
+    async def _source_time(self, node: ChainNode) -> None:
+        source: Any = node.operator
+        reached = source.reached_us if isinstance(source, SourceOperator) else source.position(0)[0]
+        if reached is not None and reached > MIN_WATERMARK:
+            await self._pull(self._chain.made_watermark(node, reached, False))
+        await self._assigned_times()
+
+    async def _assigned_times(self) -> None:
+        """Operators in the chain that make watermarks of their own."""
+        for node in self._chain.nodes:
+            operator: Any = node.operator
+            if node.makes_watermarks and not isinstance(operator, SourceDriver):
+                operator.on_processing_time(node.operator.ctx.now_ms())
+                await self._pull(self._chain.made_watermark(node, operator.current_watermark(), False))
+
+    async def _pull(self, work: Iterator[Any]) -> None:
+        for _ in work:
+            for operator in self._chain.pausing:
+                while not operator.ready():
+                    await operator.wait_ready()
+        await asyncio.sleep(0)  # what operators do beside it (a file that is read ahead)
+
+    # -- life --------------------------------------------------------------------------------------
+
+    def _running(self, work: Callable[[], Any]) -> Iterator[pa.RecordBatch]:
+        function = load_job_functions(self._stage.job)
+        loop = asyncio.new_event_loop()
+        with tempfile.TemporaryDirectory(prefix="penstock-backfill-") as folder:
+            environment = self._environment(Path(folder), function)
+            try:
+                loop.run_until_complete(self._open(environment))
+                steps = work()
+                while loop.run_until_complete(_more(steps)):
+                    yield from self._segments()
+                report = loop.run_until_complete(self._end(environment))
+                yield from self._segments()
+                yield record_batch(
+                    [(REPORT, 0, 0, self._index, 0, self._run, 0, msgspec.json.encode(report))]
+                )
+            finally:
+                loop.run_until_complete(self._close())
+                environment.helper.close()
+                loop.close()
+
+    def _segments(self) -> Iterator[pa.RecordBatch]:
+        records = [record for writer in self._writers.values() for record in writer.taken()]
+        if records:
+            yield record_batch(records)
+
+    def _environment(self, folder: Path, function: Any) -> Environment:
+        stage = self._stage
+        return Environment(
+            job_id=stage.job_id, job_name=stage.job.job_name, job_attempt=stage.attempt, config=stage.job.config,
+            local_dir=folder, store=open_store(stage.storage.url, stage.storage.options), function=function,
+        )  # fmt: skip
+
+    async def _open(self, environment: Environment) -> None:
+        stage = self._stage
+        descriptor = TaskDescriptor(
+            execution_id=self._run,
+            vertex_id=stage.vertex.id,
+            subtask_index=self._index,
+            attempt=stage.attempt,
+        )
+        gates = {edge.target_gate: edge.schema for edge, _ in stage.inputs}
+        schemas = [gates[g] for g in sorted(gates)]
+        self._contexts = OperatorContexts(environment, descriptor, self._chain, schemas, lambda _: None)
+        self._chain.open(self._contexts.make, {})
+        for node in self._chain.nodes:
+            if isinstance(node.operator, AsyncOperator):
+                await node.operator.start()
+
+    async def _end(self, environment: Environment) -> Report:
+        """The barrier behind the last row."""
+        chain = self._chain
+        await self._pull(chain.prepare_checkpoint(CHECKPOINT_ID))
+        for operator in chain.sinks:
+            assert isinstance(operator, HistorySink)
+            for batch in operator.settled():
+                await self._pull(operator.written(batch))
+        for writer in self._writers.values():
+            writer.finish()
+        await self._contexts.flush_dead_letters()
+        self._contexts.epochs.begin(0)
+        snapshots = chain.snapshot(CHECKPOINT_ID)
+        for snapshot in snapshots.values():
+            snapshot.copied()
+            if snapshot.pending is not None:
+                snapshot.lists.update(await snapshot.pending)
+                snapshot.pending = None
+        return Report(
+            run=self._run,
+            subtask=self._index,
+            handle=await self._write(environment, snapshots),
+            watermarks=chain.watermarks(),
+            edges={number: writer.watermark for number, writer in self._writers.items()},
+            reached={
+                node.node.uid: node.operator.reached_us
+                for node in chain.sources
+                if isinstance(node.operator, SourceOperator) and node.operator.reached_us is not None
+            },
+            rows=self._rows,
+        )
+
+    async def _write(self, environment: Environment, snapshots: Any) -> StateHandle:
+        stage, vertex = self._stage, self._stage.vertex
+        owned = key_group_range(self._index, stage.subtasks, vertex.max_parallelism)
+        meta = {
+            "job_id": stage.job_id, "vertex_id": vertex.id, "vertex": vertex.name, "subtask_index": self._index,
+            "parallelism": stage.subtasks, "max_parallelism": vertex.max_parallelism,
+            "operators": {node.uid: node.name for node in vertex.operators},
+        }  # fmt: skip
+        data = write_snapshot(snapshots, checkpoint_id=CHECKPOINT_ID, key_groups=owned, meta=meta)
+        handle = StateHandle(
+            vertex_id=vertex.id, subtask_index=self._index, checkpoint_id=CHECKPOINT_ID, size_bytes=len(data),
+            key_groups=owned,
+        )  # fmt: skip
+        if len(data) <= INLINE_BYTES:
+            return msgspec.structs.replace(handle, inline=data)
+        key = f"{backfill_prefix(stage.job_id, stage.attempt)}{vertex.id}-{self._index}-{self._run[:8]}"
+        assert environment.store is not None
+        await environment.store.put(key, data)
+        return msgspec.structs.replace(handle, key=key)
+
+    async def _close(self) -> None:
+        for node in self._chain.nodes:
+            if isinstance(node.operator, AsyncOperator) and hasattr(node.operator, "ctx"):
+                await node.operator.stop()
+        errors = self._chain.close()
+        if errors:
+            raise errors[0]
+
+
+async def _more(steps: Any) -> bool:
+    """One step of an asynchronous generator; False at its end."""
+    try:
+        await anext(steps)
+    except StopAsyncIteration:
+        return False
+    return True
