@@ -10,7 +10,7 @@ from penstock.errors import SpecError
 from penstock.jobgraph.specs import SinkSpec
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
     from penstock.jobgraph import JobGraph
 
@@ -32,8 +32,10 @@ def exactly_once_sinks(graph: JobGraph) -> Iterator[tuple[str, SinkSpec]]:
 
 
 def check_guarantees(graph: JobGraph) -> None:
-    """SpecError when a sink that is to be exactly-once cannot be."""
+    """SpecError when a sink that is to be exactly-once cannot be, or the kinds of checkpoints
+    that were asked for exclude each other."""
     config = graph.config
+    _check_concurrency(config)
     interval_ms = keys.CHECKPOINT_INTERVAL_MS.read(config)
     timeout_ms = keys.CHECKPOINT_TIMEOUT_MS.read(config)
     for name, sink in exactly_once_sinks(graph):
@@ -60,3 +62,15 @@ def check_guarantees(graph: JobGraph) -> None:
                 where=where,
                 remedy=f"raise it (the server must allow it), or lower {keys.CHECKPOINT_TIMEOUT_MS.key}",
             )
+
+
+def _check_concurrency(config: Mapping[str, str]) -> None:
+    """Of two barriers that overtake the second would have to save the first one's rows again."""
+    concurrent = keys.CHECKPOINT_MAX_CONCURRENT
+    if concurrent.read(config) > 1 and keys.unaligned_patience_ms(config) is not None:
+        raise SpecError(
+            "unaligned checkpoints are taken one at a time",
+            expected=f"{concurrent.key} = 1 with {keys.CHECKPOINT_UNALIGNED.key} = true",
+            got=f"{concurrent.key} = {concurrent.read(config)}",
+            remedy=f"leave one of them out; for more frequent ones lower {keys.CHECKPOINT_INTERVAL_MS.key}",
+        )

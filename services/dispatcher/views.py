@@ -1,7 +1,7 @@
 """Jobs in Flink's REST shapes. Pure: ``JobDetails`` and a time in, JSON types out.
 
 Fields of ours beside Flink's: ``attempt``, ``epoch``, ``jobmanager-id``, ``waiting-for``,
-``restored-checkpoint``, ``result-schema`` of a job; rates and watermarks of subtasks.
+``restored-checkpoint``, ``result-schema``, ``phase`` of a job; rates and watermarks of subtasks.
 """
 
 from __future__ import annotations
@@ -157,6 +157,7 @@ def job(details: JobDetails, now_ms: int) -> dict[str, Any]:
         "waiting-for": details.waiting_for,
         "stalled": details.stalled,
         "spark": spark_progress(details.vertices),
+        "phase": details.phase,
         "result-schema": details.result_schema,
     }
 

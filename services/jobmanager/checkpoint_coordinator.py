@@ -1,12 +1,14 @@
 """The checkpoint coordinator: triggers, collects acknowledgements, completes, retains.
 
-Pure; one checkpoint in flight. The life of one::
+Pure. The life of a checkpoint, of which several may be in flight::
 
     ACKNOWLEDGING → STORING (manifest object) → LOGGING (decision log) → COMPLETED
           └──────────────┴→ FAILED
 
-From LOGGING there is no way back: the entry may be in the log already. Reports that are
-late, repeated or of an unknown checkpoint get an ``Ack`` as their answer.
+From LOGGING there is no way back: the entry may be in the log already. They complete in
+their order: one that every subtask has acknowledged makes those before it obsolete, but
+for savepoints and what is being stored, for which it waits. Reports that are late,
+repeated or of an unknown checkpoint get an ``Ack`` as their answer.
 """
 
 from __future__ import annotations
@@ -37,6 +39,8 @@ if TYPE_CHECKING:
 HISTORY = 10
 #: Kinds of checkpoints that are somebody's to keep.
 SAVEPOINTS = frozenset({"savepoint", "stop", "drain"})
+#: Nothing is triggered behind them.
+STOPS = frozenset({"stop", "drain"})
 
 
 class CheckpointCoordinator:
@@ -53,10 +57,10 @@ class CheckpointCoordinator:
     ) -> None:
         self.config = config
         self.next_id = first_id
-        self.pending: Pending | None = None
+        #: by id, oldest first
+        self.in_flight: dict[int, Pending] = {}
         self.retention = Retention(config.num_retained)
         self._first_id = first_id
-        self._look_for_orphans = False
         self.schedule = Schedule()
         self.failures_in_row = 0
         self.counts = {"completed": 0, "failed": 0, "in_progress": 0, "restored": 0, "total": 0}
@@ -85,11 +89,11 @@ class CheckpointCoordinator:
     @property
     def settled(self) -> bool:
         """False while an entry may be on its way into the log."""
-        return self.pending is None or self.pending.phase is not Phase.LOGGING
+        return all(pending.phase is not Phase.LOGGING for pending in self.in_flight.values())
 
     def request(self, request: Request) -> str | None:
         """Queue a savepoint; a reason when it is refused. A repeat is the same one."""
-        known = [*self._requests, *([self.pending.request] if self.pending else [])]
+        known = [*self._requests, *(pending.request for pending in self.in_flight.values())]
         if any(r is not None and r.trigger_id == request.trigger_id for r in known) or any(
             details.trigger_id == request.trigger_id for details in self.history
         ):
@@ -101,30 +105,40 @@ class CheckpointCoordinator:
 
     def step(self, now_ms: int) -> tuple[list[Effect], int | None]:
         """Trigger or time out; the effects and when to look again (None: on an event)."""
-        pending = self.pending
-        if pending is not None:
-            if pending.phase is not Phase.ACKNOWLEDGING:
-                return [], None
+        effects: list[Effect] = []
+        deadlines: list[int] = []
+        for pending in list(self.in_flight.values()):
+            if pending.phase is not Phase.ACKNOWLEDGING or pending.whole:
+                continue
             deadline = pending.trigger_ms + self.config.timeout_ms
             if now_ms < deadline:
-                return self._trigger_orphans(), deadline
-            missing = len(pending.expected) - len(pending.handles)
-            held_up = slowest(pending, self._graph.job_graph, now_ms)
-            first = held_up["operator"] if held_up is not None else ""
-            effects = self._fail(
-                f"expired after {self.config.timeout_ms} ms; {missing} of {len(pending.expected)} "
-                f"subtasks had not acknowledged, the first along the stream is {first}",
-                now_ms,
-            )
-            return effects, now_ms
+                effects += self._trigger_orphans(pending)
+                deadlines.append(deadline)
+            else:
+                effects += self._expire(pending, now_ms)
+                deadlines.append(now_ms)
         self._look(now_ms)
         match decide(self.config, self.schedule, now_ms):
             case Now(reason):
-                return self._start(reason, now_ms), now_ms + self.config.timeout_ms
+                effects += self._start(reason, now_ms)
+                # One more may be due, when several may be in flight.
+                deadlines.append(
+                    now_ms if self.config.max_concurrent > 1 else now_ms + self.config.timeout_ms
+                )
             case At(ms):
-                return [], ms
-            case _:
-                return [], None
+                deadlines.append(ms)
+        return effects, min(deadlines, default=None)
+
+    def _expire(self, pending: Pending, now_ms: int) -> list[Effect]:
+        missing = len(pending.expected) - len(pending.handles)
+        held_up = slowest(pending, self._graph.job_graph, now_ms)
+        first = held_up["operator"] if held_up is not None else ""
+        return self._fail(
+            pending,
+            f"expired after {self.config.timeout_ms} ms; {missing} of {len(pending.expected)} "
+            f"subtasks had not acknowledged, the first along the stream is {first}",
+            now_ms,
+        )
 
     def _look(self, now_ms: int) -> None:
         """Bring the schedule up to date with the execution graph."""
@@ -135,9 +149,10 @@ class CheckpointCoordinator:
         elif schedule.ready_since_ms is None:
             schedule.ready_since_ms = now_ms
         schedule.any_running = graph.count(ExecutionState.RUNNING) > 0
-        schedule.final_wanted = ready and not graph.wanting <= self._served
+        on_their_way = (pending.final_of for pending in self.in_flight.values())
+        schedule.final_wanted = ready and not graph.wanting <= self._served.union(*on_their_way)
         schedule.requested = bool(self._requests)
-        schedule.in_flight = self.pending is not None
+        schedule.in_flight = len(self.in_flight)
 
     # -- starting ------------------------------------------------------------------------
 
@@ -145,19 +160,19 @@ class CheckpointCoordinator:
         request = self._requests.popleft() if reason == "requested" else None
         kind = request.kind if request else "checkpoint"
         checkpoint_id, self.next_id = self.next_id, self.next_id + 1
-        pending = Pending(checkpoint_id, kind, now_ms, request=request)
+        pending = Pending(checkpoint_id, kind, now_ms, request=request, floor=self.retention.floor)
         for execution in self._graph:
             pending.expected[execution.execution_id] = (execution.vertex_id, execution.subtask_index)
             if execution.execution_id in self._graph.wanting:
                 pending.final_of.add(execution.execution_id)
             if execution.state is ExecutionState.FINISHED:
                 pending.handles[execution.execution_id] = execution.final
-        self.pending = pending
+        self.in_flight[checkpoint_id] = pending
         self.schedule.last_trigger_ms = now_ms
-        self._stopping = kind in ("stop", "drain")
+        self._stopping = kind in STOPS
         self.counts["total"] += 1
         self.counts["in_progress"] += 1
-        return self._trigger(self._trigger_set())
+        return self._trigger(pending, self._trigger_set())
 
     def _trigger_set(self) -> list[Execution]:
         """Running executions that no barrier will reach: all their upstream finished."""
@@ -165,27 +180,24 @@ class CheckpointCoordinator:
             e for e in self._graph if e.state is ExecutionState.RUNNING and self._graph.upstream_finished(e)
         ]
 
-    def _trigger_orphans(self) -> list[Effect]:
+    def _trigger_orphans(self, pending: Pending) -> list[Effect]:
         """When a triggered task finished without taking part, nobody sends a barrier on to
         the tasks behind it: those whose upstream finished so are triggered themselves."""
-        pending = self.pending
-        assert pending is not None
-        if not self._look_for_orphans:
+        if not pending.look_for_orphans:
             return []
-        self._look_for_orphans = False
+        pending.look_for_orphans = False
         return self._trigger(
+            pending,
             [
                 e
                 for e in self._trigger_set()
                 if e.execution_id not in pending.triggered
                 and e.execution_id not in pending.handles
                 and not any(u.execution_id in pending.acknowledged for u in self._graph.upstream(e))
-            ]
+            ],
         )
 
-    def _trigger(self, executions: list[Execution]) -> list[Effect]:
-        pending = self.pending
-        assert pending is not None
+    def _trigger(self, pending: Pending, executions: list[Execution]) -> list[Effect]:
         pending.triggered.update(e.execution_id for e in executions)
         patience_ms = self.config.unaligned_patience_ms if pending.kind == "checkpoint" else None
         return list(trigger(self._epoch, pending, executions, patience_ms))
@@ -193,15 +205,15 @@ class CheckpointCoordinator:
     # -- answers of tasks ----------------------------------------------------------------
 
     def acknowledge(self, ack: CheckpointAcknowledged, now_ms: int) -> tuple[Ack, list[Effect]]:
-        pending = self.pending
-        if pending is None or pending.checkpoint_id != ack.checkpoint_id:
+        pending = self.in_flight.get(ack.checkpoint_id)
+        if pending is None:
             return Ack.DISCARDED, self._discard(ack)
         if ack.execution_id not in pending.expected:
             return Ack.UNKNOWN, self._discard(ack)
         if ack.execution_id in pending.acknowledged or pending.phase is not Phase.ACKNOWLEDGING:
             return Ack.DUPLICATE, []
         pending.take(ack, now_ms)
-        return Ack.SUCCESS, self._maybe_store(now_ms)
+        return Ack.SUCCESS, self._maybe_store(pending, now_ms)
 
     def _discard(self, ack: CheckpointAcknowledged) -> list[Effect]:
         """Delete the object of a late acknowledgement, unless something retained names it.
@@ -213,10 +225,9 @@ class CheckpointCoordinator:
         return [DeleteObjects(frozenset({key}))]
 
     def decline(self, decline: CheckpointDeclined, now_ms: int) -> list[Effect]:
-        pending = self.pending
+        pending = self.in_flight.get(decline.checkpoint_id)
         if (
             pending is None
-            or pending.checkpoint_id != decline.checkpoint_id
             or pending.phase is not Phase.ACKNOWLEDGING
             or decline.execution_id not in pending.expected
         ):
@@ -224,15 +235,16 @@ class CheckpointCoordinator:
         if decline.finishing:
             return []  # its final snapshot comes with FINISHED and takes the place
         vertex_id, index = pending.expected[decline.execution_id]
-        return self._fail(f"declined by subtask {index} of vertex {vertex_id}: {decline.reason}", now_ms)
+        reason = f"declined by subtask {index} of vertex {vertex_id}: {decline.reason}"
+        return self._fail(pending, reason, now_ms)
 
     def trigger_failed(self, checkpoint_id: int, reason: str, now_ms: int) -> list[Effect]:
         """A trigger command did not reach its slot. Not counted: the bus or the slot is
         gone, and if it is the slot the job learns that otherwise."""
-        pending = self.pending
-        if pending is None or pending.checkpoint_id != checkpoint_id:
+        pending = self.in_flight.get(checkpoint_id)
+        if pending is None or pending.phase is not Phase.ACKNOWLEDGING:
             return []
-        return self._abort(reason, now_ms) if pending.phase is Phase.ACKNOWLEDGING else []
+        return self._abort(pending, reason, now_ms)
 
     def complete_lost(self, command_id: str) -> None:
         """A slot may not have heard that a checkpoint is complete: tasks that wait for their
@@ -242,7 +254,10 @@ class CheckpointCoordinator:
 
     def complete_heard(self, command_id: str) -> list[Effect]:
         """A slot has heard of it. When all have, what it replaces may go."""
-        return self.retention.subsume(self._in_use()) if self.retention.heard(command_id) else []
+        return self._subsume() if self.retention.heard(command_id) else []
+
+    def _subsume(self) -> list[Effect]:
+        return self.retention.subsume(self._in_use(), [p.floor for p in self.in_flight.values()])
 
     def adopt(self, highest_id: int) -> list[Effect]:
         """Of tasks that an earlier master left running: confirm the last checkpoint again (its
@@ -262,25 +277,37 @@ class CheckpointCoordinator:
         commands = to_slots(
             self._graph, CheckpointComplete(epoch=self._epoch, checkpoint_id=checkpoint_id), "complete"
         )
-        self.retention.told(commands)
+        self.retention.told(checkpoint_id, commands)
         return list(commands)
 
     def task_finished(self, execution: Execution, now_ms: int) -> list[Effect]:
         """Its final snapshot stands for the acknowledgement that will not come."""
-        pending = self.pending
-        if pending is None or pending.phase is not Phase.ACKNOWLEDGING:
-            return []
-        self._look_for_orphans = True
-        if execution.execution_id in pending.expected:
-            pending.handles.setdefault(execution.execution_id, execution.final)
-        return self._maybe_store(now_ms)
+        effects: list[Effect] = []
+        for pending in list(self.in_flight.values()):
+            if pending.phase is Phase.ACKNOWLEDGING:
+                pending.look_for_orphans = True
+                if execution.execution_id in pending.expected:
+                    pending.handles.setdefault(execution.execution_id, execution.final)
+        for pending in list(self.in_flight.values()):
+            if pending.checkpoint_id in self.in_flight:
+                effects += self._maybe_store(pending, now_ms)
+        return effects
 
     # -- completing ----------------------------------------------------------------------
 
-    def _maybe_store(self, now_ms: int) -> list[Effect]:
-        pending = self.pending
-        assert pending is not None
-        if len(pending.handles) < len(pending.expected):
+    def _maybe_store(self, pending: Pending, now_ms: int) -> list[Effect]:
+        if not pending.whole:
+            return []
+        effects: list[Effect] = []
+        for older in [p for n, p in self.in_flight.items() if n < pending.checkpoint_id]:
+            if not older.whole and older.kind not in SAVEPOINTS:
+                effects += self._abort(older, f"subsumed by checkpoint {pending.checkpoint_id}", now_ms)
+        return effects + self._store_next()
+
+    def _store_next(self) -> list[Effect]:
+        """The oldest one, if every subtask has acknowledged it."""
+        pending = next(iter(self.in_flight.values()), None)
+        if pending is None or pending.phase is not Phase.ACKNOWLEDGING or not pending.whole:
             return []
         pending.phase = Phase.STORING
         pending.manifest = manifest_of(pending, self._graph, self._job_name, self._epoch)
@@ -299,8 +326,8 @@ class CheckpointCoordinator:
         )
 
     def manifest_stored(self, checkpoint_id: int, now_ms: int) -> list[Effect]:
-        pending = self.pending
-        if pending is None or pending.checkpoint_id != checkpoint_id or pending.phase is not Phase.STORING:
+        pending = self.in_flight.get(checkpoint_id)
+        if pending is None or pending.phase is not Phase.STORING:
             return []
         pending.phase = Phase.LOGGING
         return [
@@ -316,16 +343,16 @@ class CheckpointCoordinator:
         ]
 
     def manifest_not_stored(self, checkpoint_id: int, reason: str, now_ms: int) -> list[Effect]:
-        pending = self.pending
-        if pending is None or pending.checkpoint_id != checkpoint_id or pending.phase is not Phase.STORING:
+        pending = self.in_flight.get(checkpoint_id)
+        if pending is None or pending.phase is not Phase.STORING:
             return []
-        return self._fail(reason, now_ms)
+        return self._fail(pending, reason, now_ms)
 
     def logged(self, entry: CheckpointCompleted, now_ms: int) -> list[Effect]:
         """The checkpoint is true now: tell everybody, and forget what it replaces."""
-        pending = self.pending
-        if pending is None or pending.checkpoint_id != entry.checkpoint_id or pending.manifest is None:
-            raise InternalError("a logged checkpoint is not the one in flight", got=str(entry))
+        pending = self.in_flight.get(entry.checkpoint_id)
+        if pending is None or pending.manifest is None:
+            raise InternalError("a logged checkpoint is not in flight", got=str(entry))
         self.retention.retained.append(
             Completed(pending.checkpoint_id, entry.manifest_key, pending.manifest, pending.kind)
         )
@@ -333,20 +360,20 @@ class CheckpointCoordinator:
         self._served |= pending.final_of
         self.counts["completed"] += 1
         folder = self._savepoint_folder(pending)
-        self._end("COMPLETED", now_ms, path=folder if folder is not None else entry.manifest_key)
+        self._end(pending, "COMPLETED", now_ms, path=folder if folder is not None else entry.manifest_key)
         effects = self._confirm(entry.checkpoint_id)
         effects.append(
             Notify("checkpoint", {"job_id": self._graph.job_id, "checkpoint_id": entry.checkpoint_id})
         )
         if self.retention.all_heard:  # nobody is left to tell
-            effects += self.retention.subsume(self._in_use())
-        return effects
+            effects += self._subsume()
+        return effects + self._store_next()
 
     def _in_use(self) -> set[str]:
-        """Objects of the checkpoint in flight, and final snapshots that later ones take over."""
+        """Objects of the checkpoints in flight, and final snapshots that later ones take over."""
         handles = [e.final for e in self._graph]
-        if self.pending is not None:
-            handles += self.pending.handles.values()
+        for pending in self.in_flight.values():
+            handles += pending.handles.values()
         return {key for handle in handles if handle is not None for key in handle.keys}
 
     def _named(self) -> set[str]:
@@ -354,13 +381,11 @@ class CheckpointCoordinator:
 
     # -- ending --------------------------------------------------------------------------
 
-    def _fail(self, reason: str, now_ms: int) -> list[Effect]:
-        """The one in flight failed: that counts against the tolerated failures, unless
-        somebody asked for it (who is told)."""
-        pending = self.pending
-        assert pending is not None
+    def _fail(self, pending: Pending, reason: str, now_ms: int) -> list[Effect]:
+        """It failed: that counts against the tolerated failures, unless somebody asked for it
+        (who is told)."""
         counted = pending.request is None
-        effects = self._abort(reason, now_ms)
+        effects = self._abort(pending, reason, now_ms)
         if counted:
             self.failures_in_row += 1
             if self.failures_in_row > self.config.tolerable_failures:
@@ -370,13 +395,12 @@ class CheckpointCoordinator:
                 )
         return effects
 
-    def _abort(self, reason: str, now_ms: int) -> list[Effect]:
-        pending = self.pending
-        assert pending is not None
+    def _abort(self, pending: Pending, reason: str, now_ms: int) -> list[Effect]:
         self.counts["failed"] += 1
-        self._stopping = False
+        if pending.kind in STOPS:
+            self._stopping = False
         own = pending.own_keys()
-        self._end("FAILED", now_ms, failure=reason)
+        self._end(pending, "FAILED", now_ms, failure=reason)
         effects: list[Effect] = list(
             to_slots(
                 self._graph,
@@ -386,7 +410,11 @@ class CheckpointCoordinator:
         )
         named = self._named()
         leftover = frozenset(key for key in own if key not in named)
-        return [*effects, DeleteObjects(leftover)] if leftover else effects
+        if leftover:
+            effects.append(DeleteObjects(leftover))
+        if self.retention.all_heard:  # it may have been what kept an old one
+            effects += self._subsume()
+        return effects + self._store_next()
 
     def abandon(self, reason: str, now_ms: int) -> list[Effect]:
         """The job stops or restarts: what is in flight is over (what is being logged will
@@ -398,9 +426,12 @@ class CheckpointCoordinator:
         self._served.clear()
         while self._requests:
             self._refuse(self._requests.popleft(), reason, now_ms)
-        if self.pending is None or not self.settled:
-            return []
-        return self._abort(reason, now_ms)
+        effects: list[Effect] = []
+        # The newest first: what waits for an older one is not stored any more.
+        for pending in reversed(list(self.in_flight.values())):
+            if pending.phase is not Phase.LOGGING:
+                effects += self._abort(pending, reason, now_ms)
+        return effects
 
     def _refuse(self, request: Request, reason: str, now_ms: int) -> None:
         self.history.append(
@@ -415,13 +446,20 @@ class CheckpointCoordinator:
             )
         )
 
-    def _end(self, status: str, now_ms: int, *, path: str | None = None, failure: str | None = None) -> None:
-        assert self.pending is not None
-        details = self.pending.details(status)
+    def _end(
+        self,
+        pending: Pending,
+        status: str,
+        now_ms: int,
+        *,
+        path: str | None = None,
+        failure: str | None = None,
+    ) -> None:
+        details = pending.details(status)
         details.end_timestamp_ms, details.path, details.failure = now_ms, path, failure
-        details.slowest = slowest(self.pending, self._graph.job_graph, now_ms)
+        details.slowest = slowest(pending, self._graph.job_graph, now_ms)
         self.history.append(details)
-        self.pending = None
+        del self.in_flight[pending.checkpoint_id]
         self.counts["in_progress"] -= 1
         self.schedule.last_end_ms = now_ms
         self.schedule.last_failed = status == "FAILED"
@@ -429,11 +467,11 @@ class CheckpointCoordinator:
     # -- showing -------------------------------------------------------------------------
 
     def details(self, now_ms: int) -> list[CheckpointDetails]:
-        """Newest first; the one in flight on top."""
+        """Newest first; those in flight on top."""
         now = []
-        if self.pending is not None:
-            now = [self.pending.details("IN_PROGRESS")]
-            now[0].slowest = slowest(self.pending, self._graph.job_graph, now_ms)
+        for pending in reversed(self.in_flight.values()):
+            now.append(pending.details("IN_PROGRESS"))
+            now[-1].slowest = slowest(pending, self._graph.job_graph, now_ms)
         waiting = [
             CheckpointDetails(
                 id=0, status="IN_PROGRESS", kind=r.kind, trigger_timestamp_ms=0, trigger_id=r.trigger_id
@@ -444,16 +482,19 @@ class CheckpointCoordinator:
 
     def validate_state(self) -> None:
         problems = []
-        pending = self.pending
-        if pending is not None:
+        if list(self.in_flight) != sorted(self.in_flight):
+            problems.append(f"checkpoints in flight are out of order: {list(self.in_flight)}")
+        for n, pending in enumerate(self.in_flight.values()):
             if pending.checkpoint_id >= self.next_id:
-                problems.append("the checkpoint in flight has an id not yet given")
+                problems.append("a checkpoint in flight has an id not yet given")
             if not set(pending.handles) <= set(pending.expected):
                 problems.append("a snapshot of an execution that does not take part")
-            if pending.phase is not Phase.ACKNOWLEDGING and len(pending.handles) != len(pending.expected):
+            if pending.phase is not Phase.ACKNOWLEDGING and not pending.whole:
                 problems.append("stored before every subtask acknowledged")
-        problems += self.retention.problems()
-        if self.counts["in_progress"] != (pending is not None):
+            if pending.phase is not Phase.ACKNOWLEDGING and n > 0:
+                problems.append("stored while an older one is in flight")
+        problems += self.retention.problems([p.floor for p in self.in_flight.values()])
+        if self.counts["in_progress"] != len(self.in_flight):
             problems.append(f"counts {self.counts} do not fit")
         if problems:
             raise InternalError("checkpoint coordinator: " + "; ".join(problems))

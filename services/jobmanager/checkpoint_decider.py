@@ -27,6 +27,8 @@ class CheckpointConfig:
     savepoint_dir: str = "savepoints"
     #: so long the barriers of a plain checkpoint keep their place; None: always
     unaligned_patience_ms: int | None = None
+    #: in flight at the same time
+    max_concurrent: int = 1
 
     @classmethod
     def of(cls, config: Mapping[str, Any]) -> CheckpointConfig:
@@ -39,6 +41,7 @@ class CheckpointConfig:
             mode=keys.CHECKPOINT_MODE.read(config),
             savepoint_dir=keys.SAVEPOINT_DIR.read(config),
             unaligned_patience_ms=keys.unaligned_patience_ms(config),
+            max_concurrent=keys.max_concurrent_checkpoints(config),
         )
 
 
@@ -52,7 +55,7 @@ class Schedule:
     #: end of the last checkpoint, completed or not
     last_end_ms: int | None = None
     last_failed: bool = False
-    in_flight: bool = False
+    in_flight: int = 0
     final_wanted: bool = False
     requested: bool = False
     any_running: bool = False
@@ -74,7 +77,9 @@ class At:
 
 def decide(config: CheckpointConfig, schedule: Schedule, now_ms: int) -> Now | At | None:
     """Start one now, look again later, or (None) wait for something to happen."""
-    if schedule.in_flight or schedule.ready_since_ms is None or not schedule.any_running:
+    if schedule.in_flight >= config.max_concurrent:
+        return None
+    if schedule.ready_since_ms is None or not schedule.any_running:
         return None
     if schedule.requested:
         return Now("requested")

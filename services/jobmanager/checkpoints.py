@@ -52,6 +52,15 @@ class Pending:
     final_of: set[str] = field(default_factory=set)
     subtasks: list[dict[str, Any]] = field(default_factory=list)
     manifest: CheckpointManifest | None = None
+    #: a triggered task finished without taking part: who is behind it must be triggered
+    look_for_orphans: bool = False
+    #: its deltas build on this checkpoint or a later one (``Retention.floor``)
+    floor: int = 0
+
+    @property
+    def whole(self) -> bool:
+        """Every subtask has acknowledged, or finished."""
+        return len(self.handles) == len(self.expected)
 
     @property
     def size_bytes(self) -> int:

@@ -78,4 +78,5 @@ def job_details(core: JobState, now_ms: int) -> JobDetails:
         stalled=list(core.stalled.values()),
         jobmanager_id=core.settings.jobmanager_id,
         result_schema=_result_schema(core),
+        phase=core.settings.phase,
     )

@@ -6,9 +6,15 @@ from typing import TYPE_CHECKING, Any
 
 from penstock.config import EXTERNALIZED_RETENTION
 from penstock.messages import cluster as msg
-from penstock.messages.layout import checkpoints_prefix, staged_prefix
+from penstock.messages.layout import (
+    BACKFILL_CHECKPOINT_ID,
+    backfill_manifest_key,
+    checkpoints_prefix,
+    staged_prefix,
+)
 from penstock.messages.states import ExecutionState, JobStatus
 from services.jobmanager import effects as fx
+from services.jobmanager.inheritance import BACKFILL
 from services.jobmanager.stages import Stage
 
 if TYPE_CHECKING:
@@ -59,6 +65,39 @@ class Ending:
             )
         ]
 
+    # -- the end of a backfill, which is not the job's ------------------------------------
+
+    @property
+    def handing_over(self) -> bool:
+        job = self._job
+        return job.settings.backfills and job.stage in (Stage.CLOSING, Stage.ARCHIVING) and job.final is None
+
+    def hand_over(self, now_ms: int) -> list[fx.Effect]:
+        """The history is read, its state stored: the job's first checkpoint."""
+        job = self._job
+        job.stage = Stage.CLOSING
+        job.due.coordinator_ms = None
+        return [
+            fx.AppendLog(
+                msg.CheckpointCompleted(
+                    epoch=job.settings.epoch,
+                    checkpoint_id=BACKFILL_CHECKPOINT_ID,
+                    manifest_key=backfill_manifest_key(job.job_id, job.job_attempt),
+                    timestamp_ms=now_ms,
+                    kind=BACKFILL,
+                )
+            )
+        ]
+
+    def handed_over(self) -> list[fx.Effect]:
+        """It is in the log: another master begins with the streaming job from it. Only the
+        slots are given back, there is nothing to keep."""
+        self._job.stage = Stage.ARCHIVING
+        self._job.archived = True
+        return [fx.Declare(0)]
+
+    # --------------------------------------------------------------------------------------
+
     def closed(self, entry: msg.Terminal, now_ms: int) -> list[fx.Effect]:
         """The end is in the log: give everything back and keep the details.
 
@@ -97,7 +136,9 @@ class Ending:
 
     def maybe_gone(self) -> list[fx.Effect]:
         job = self._job
-        return self._gone(job.status, "") if job.archived and job.claim.given_back else []
+        if not (job.archived and job.claim.given_back):
+            return []
+        return self._gone(job.status, "its history is read, the stream goes on" if self.handing_over else "")
 
     def _gone(self, status: JobStatus, reason: str) -> list[fx.Effect]:
         job = self._job

@@ -14,6 +14,9 @@ if TYPE_CHECKING:
 
     from penstock.messages.cluster import LogEntry
 
+#: Kind of the checkpoint that a backfill ends with.
+BACKFILL = "backfill"
+
 #: Keys of the cluster's configuration that apply to its jobs unless they say otherwise.
 #: (Others, such as the store's credentials, are none of a job's business.)
 JOB_FAMILIES = (
@@ -38,6 +41,7 @@ def read_story(entries: Iterable[tuple[int, LogEntry]], num_retained: int) -> St
     base: tuple[int, int] = (0, 0)
     vertices: dict[str, tuple[int, int]] = {}
     completed: list[CheckpointCompleted] = []
+    handed_over = False
     for _, entry in entries:
         match entry:
             case JobAccepted():
@@ -46,6 +50,7 @@ def read_story(entries: Iterable[tuple[int, LogEntry]], num_retained: int) -> St
                 attempt = max(attempt, entry.job_attempt)
                 highest = max(highest, entry.checkpoint_id)
                 slots = entry.slots
+                handed_over = False
                 started = (entry.job_attempt, entry.checkpoint_id)
                 if entry.vertices:
                     vertices = {**vertices, **dict.fromkeys(entry.vertices, started)}
@@ -54,6 +59,8 @@ def read_story(entries: Iterable[tuple[int, LogEntry]], num_retained: int) -> St
             case CheckpointCompleted():
                 completed.append(entry)
                 highest = max(highest, entry.checkpoint_id)
+                if entry.kind == BACKFILL:  # what ran before it is of another graph
+                    handed_over, slots = True, 0
             case Terminal():
                 terminal = terminal or entry
     usable = completed[-max(1, num_retained) :]  # older ones are deleted
@@ -69,6 +76,7 @@ def read_story(entries: Iterable[tuple[int, LogEntry]], num_retained: int) -> St
             highest_checkpoint_id=highest,
             completed=tuple((c.checkpoint_id, c.manifest_key, c.kind) for c in usable),
             accepted_ms=accepted.timestamp_ms if accepted else 0,
+            handed_over=handed_over,
         ),
     )
 

@@ -10,6 +10,8 @@ from __future__ import annotations
 import secrets
 from typing import TYPE_CHECKING, Any
 
+import msgspec
+
 from penstock import config as conf
 from penstock.bus import publish, serve_typed
 from penstock.errors import BrokerError, FencedError, PenstockError
@@ -18,6 +20,7 @@ from penstock.messages.cluster import JobDetails, JobOver, ToJobMaster
 from penstock.messages.layout import archive_key, checkpoints_prefix
 from penstock.messages.slot import StorageSettings
 from penstock.messages.states import JobStatus
+from penstock.plan.backfill import backfill_graph, is_backfilled
 from penstock.store import job_log
 from services.common.actor import Actor
 from services.common.election import LeaderElection
@@ -26,7 +29,7 @@ from services.jobmanager import effects as fx
 from services.jobmanager.inheritance import highest_listed, job_config, read_story
 from services.jobmanager.master import JobMasterCore
 from services.jobmanager.performer import Performer, archive
-from services.jobmanager.stages import Settings, Stage
+from services.jobmanager.stages import BACKFILLED, BACKFILLING, Settings, Stage
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -123,6 +126,10 @@ class Job:
         context = self._context
         assert story.accepted is not None
         graph = decode_job_graph(await self._store.get(story.accepted.job_graph_key))
+        phase = ""
+        if is_backfilled(graph):
+            phase = BACKFILLED if story.inherited.checkpoints_completed else BACKFILLING
+        graph = backfill_graph(graph) if phase == BACKFILLING else msgspec.structs.replace(graph, backfill="")
         config = job_config(context.config, graph.config)
         story = read_story(log.entries, conf.CHECKPOINT_RETAINED.read(config))
         inherited = story.inherited
@@ -153,6 +160,7 @@ class Job:
             ),
             config=config,
             secret=secrets.token_hex(32),
+            phase=phase,
         )
         core = JobMasterCore(self.job_id, graph, settings, inherited, context.clock.now_ms())
         actor = Actor(f"job-{self.job_id}", core, performer.perform, context.clock)
@@ -164,8 +172,9 @@ class Job:
             context.transport, context.subjects.job_all(self.job_id), ToJobMaster, self._serve
         )
         context.log.info(
-            "leads", job=self.job_id, name=graph.name, epoch=log.epoch, attempt=inherited.job_attempt + 1
-        )
+            "leads", job=self.job_id, name=graph.name, epoch=log.epoch, attempt=inherited.job_attempt + 1,
+            phase=phase or "running",
+        )  # fmt: skip
 
     @property
     def _actor_name(self) -> str:
@@ -204,7 +213,10 @@ class Job:
             self._context.log.info("over", job=self.job_id, status=status.value)
             self._on_over(self.job_id, True)
             return
-        self._context.log.warning("deposed", job=self.job_id, reason=reason)
+        if status is JobStatus.RUNNING:
+            self._context.log.info("handed over", job=self.job_id, reason=reason)
+        else:
+            self._context.log.warning("deposed", job=self.job_id, reason=reason)
         if self._reign is not None:
             self._reign.log.epoch = 0  # never resumed
         self.election.resign()

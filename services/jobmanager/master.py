@@ -56,7 +56,7 @@ class JobMasterCore(JobState):
         self._failover = Failover(self, self._starting, self._ending)
         self._reports = Reports(self, self._failover)
         self._adopting = Adopting(self, self._starting, self._failover, inherited)
-        self._may_run = inherited.job_attempt > 0
+        self._may_run = inherited.job_attempt > 0 and not inherited.handed_over
         #: savepoints asked for while it was not known yet what runs
         self._deferred: list[tuple[int, msg.TriggerSavepoint]] = []
 
@@ -191,6 +191,8 @@ class JobMasterCore(JobState):
             if not self.coordinator.settled:
                 return []
             effects = self.coordinator.abandon("the job finished", now_ms)
+            if self.settings.backfills:
+                return effects + self._ending.hand_over(now_ms)
             return effects + self._ending.close(_J.FINISHED, None, now_ms)
         effects, self.due.coordinator_ms = self.coordinator.step(now_ms)
         if self.coordinator.job_failure is not None:
@@ -208,6 +210,8 @@ class JobMasterCore(JobState):
 
     def _received(self, token: int, message: msg.ToJobMaster, now_ms: int) -> list[fx.Effect]:
         ack: Any = msg.Ack()
+        if self._ending.handing_over and not isinstance(message, msg.RequestJobDetails):
+            return []  # asked again, it reaches the master of the streaming job
         match message:
             case msg.RequestJobDetails():
                 from services.jobmanager.details import job_details
@@ -268,6 +272,10 @@ class JobMasterCore(JobState):
             return msg.Refused(
                 reason=f"a {message.kind} needs a running job; this one is {self.status.value}"
             )
+        if self.settings.backfills:
+            return msg.Refused(
+                reason=f"a {message.kind} needs a running stream; this job is still {self.settings.phase}"
+            )
         reason = self.coordinator.request(Request(message.command_id, message.kind, message.directory))
         return msg.Refused(reason=reason) if reason else msg.Ack()
 
@@ -277,6 +285,8 @@ class JobMasterCore(JobState):
         match entry:
             case msg.Restored():
                 return self._starting.deploy(now_ms) if self.stage is Stage.ANNOUNCING else []
+            case msg.CheckpointCompleted() if self._ending.handing_over:
+                return self._ending.handed_over()
             case msg.CheckpointCompleted():
                 return self.coordinator.logged(entry, now_ms)
             case msg.Terminal():

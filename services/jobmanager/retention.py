@@ -2,6 +2,8 @@
 
 An old checkpoint is dropped only when every slot has taken the word that its successor is
 complete: a task that has not may still write its next change set on top of the old one.
+Nor while one is in flight that was triggered before that: some of its snapshots may be
+deltas to the old one. Nothing builds on a savepoint.
 """
 
 from __future__ import annotations
@@ -27,6 +29,13 @@ class Retention:
         #: commands (ids) that tell of the last completion and are not answered yet
         self._unanswered: set[str] = set()
         self._unheard = False
+        self._told_id = 0
+        #: every task's next delta builds on this checkpoint or a later one, if on any
+        self.floor = 0
+
+    def inherit(self, completed: Iterable[Completed]) -> None:
+        """Of an earlier master, oldest first: on which of them its tasks build is not known."""
+        self.retained.extend(completed)
 
     @property
     def last(self) -> Completed | None:
@@ -40,8 +49,9 @@ class Retention:
             self.retained = deque(c for c in self.retained if c is not found)
         return found
 
-    def told(self, commands: Iterable[Command]) -> None:
-        """These tell the slots that the newest one is complete."""
+    def told(self, checkpoint_id: int, commands: Iterable[Command]) -> None:
+        """These tell the slots that this one, the newest, is complete."""
+        self._told_id = checkpoint_id
         self._unanswered = {c.message.command_id for c in commands}
         self._unheard = False
 
@@ -66,10 +76,13 @@ class Retention:
         """Every object that a retained manifest names."""
         return {key for c in self.retained for key in c.manifest.object_keys()}
 
-    def subsume(self, also_named: set[str]) -> list[Effect]:
-        """Drop the oldest checkpoints beyond those to keep. (A savepoint is a copy; what the
-        job keeps of it is a checkpoint like the others.)"""
-        dropped = list(self.retained)[: -self._num_retained]
+    def subsume(self, also_named: set[str], floors: Iterable[int] = ()) -> list[Effect]:
+        """Drop the oldest checkpoints beyond those to keep; call when all slots have heard.
+        ``floors``: of the checkpoints in flight. (A savepoint is a copy; what the job keeps of
+        it is a checkpoint like the others, but none that deltas build on.)"""
+        if any(c.checkpoint_id == self._told_id and c.kind == "checkpoint" for c in self.retained):
+            self.floor = self._told_id
+        dropped = self._droppable(floors)
         if not dropped:
             return []
         self.retained = deque(c for c in self.retained if c not in dropped)
@@ -78,11 +91,19 @@ class Retention:
         keys |= {key for c in dropped for key in c.manifest.object_keys() if key not in named}
         return [DeleteObjects(frozenset(keys))]
 
-    def problems(self) -> list[str]:
+    def _droppable(self, floors: Iterable[int]) -> list[Completed]:
+        floor = min((self.floor, *floors))
+        return [
+            c
+            for c in list(self.retained)[: -self._num_retained]
+            if c.kind != "checkpoint" or c.checkpoint_id < floor
+        ]
+
+    def problems(self, floors: Iterable[int] = ()) -> list[str]:
         ids = [c.checkpoint_id for c in self.retained]
         found = []
         if ids != sorted(set(ids)):
             found.append(f"retained checkpoints are out of order: {ids}")
-        if self.all_heard and len(ids) > self._num_retained:
+        if self.all_heard and self._droppable(floors):
             found.append(f"more than {self._num_retained} retained: {ids}")
         return found

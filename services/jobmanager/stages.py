@@ -27,6 +27,10 @@ class Stage(enum.Enum):
     GONE = "gone"
 
 
+#: ``Settings.phase`` of a job whose history Spark reads first, and behind that.
+BACKFILLING = "backfilling on Spark"
+BACKFILLED = "restored from the backfill on Spark"
+
 #: Stages in which the job claims its slots.
 CLAIMING = (Stage.WAITING, Stage.ANNOUNCING, Stage.DEPLOYED, Stage.BACKING_OFF)
 
@@ -47,17 +51,26 @@ class Inherited:
     #: (id, manifest key, kind) of checkpoints that may be restored, oldest first
     completed: tuple[tuple[int, str, str], ...] = ()
     accepted_ms: int = 0
+    #: its history is read, and nothing of the streaming job was started yet
+    handed_over: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
 class Settings:
-    """``config``: the job's, over the cluster's. ``secret``: hex, made anew per master."""
+    """``config``: the job's, over the cluster's. ``secret``: hex, made anew per master.
+    ``phase``: BACKFILLING, BACKFILLED, or empty: it has but one."""
 
     jobmanager_id: str
     epoch: int
     storage: StorageSettings
     config: dict[str, str]
     secret: str
+    phase: str = ""
+
+    @property
+    def backfills(self) -> bool:
+        """Its end is not the job's: the streaming job takes over from its state."""
+        return self.phase == BACKFILLING
 
 
 @dataclass

@@ -40,7 +40,7 @@ class Starting:
     def loaded(self, key: str, manifest: CheckpointManifest | None) -> list[fx.Effect]:
         """One manifest is read (None: unreadable)."""
         if self._loading.loaded(key, manifest) and self._loading.own:
-            self._job.coordinator.retained.extend(self._loading.found)
+            self._job.coordinator.retention.inherit(self._loading.found)
         return []
 
     def restore(self, now_ms: int) -> list[fx.Effect]:

@@ -7,6 +7,7 @@ It stays warm for the jobs that follow and dies with this process. The service o
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import os
 import secrets
@@ -35,6 +36,7 @@ class SparkAddress:
     """How a slot reaches the server; ``log_path``: what to show when it cannot."""
 
     port: int
+    ui_port: int
     token: str
     pid: int
     log_path: str
@@ -43,6 +45,7 @@ class SparkAddress:
         """What a deployment's configuration gets."""
         return {
             "spark.server.port": str(self.port),
+            "spark.server.ui": f"http://127.0.0.1:{self.ui_port}",
             "spark.server.token": self.token,
             "spark.server.pid": str(self.pid),
             "spark.server.log": self.log_path,
@@ -92,9 +95,10 @@ class SparkServer:
 
     async def _start(self) -> SparkAddress:
         self._folder.mkdir(parents=True, exist_ok=True)
-        log_path, port, token = self._folder / "server.log", _free_port(), secrets.token_hex(16)
+        log_path, token = self._folder / "server.log", secrets.token_hex(16)
+        port, ui_port = _free_ports(2)
         argv = [sys.executable, "-P", "-m", "penstock.spark.server"]
-        argv += ["--port", str(port), "--cores", str(self._cores)]
+        argv += ["--port", str(port), "--ui-port", str(ui_port), "--cores", str(self._cores)]
         argv += ["--memory", self._memory, "--folder", str(self._folder)]
         with log_path.open("ab") as log:
             environment = {**os.environ, "SPARK_CONNECT_AUTHENTICATE_TOKEN": token}
@@ -102,7 +106,7 @@ class SparkServer:
         _log.info("Spark starts: pid=%d port=%d local[%d], its log: %s", pid, port, self._cores, log_path)
         self._unused_since_s = asyncio.get_running_loop().time()
         self._watch = asyncio.create_task(self._watched(pid))
-        return SparkAddress(port, token, pid, str(log_path))
+        return SparkAddress(port, ui_port, token, pid, str(log_path))
 
     async def _watched(self, pid: int) -> None:
         """Until it ends, of itself or because nobody wants it any more."""
@@ -131,7 +135,11 @@ class SparkServer:
             await asyncio.wait({self._watch})
 
 
-def _free_port() -> int:
-    with socket.socket() as sock:
-        sock.bind(("127.0.0.1", 0))
-        return int(sock.getsockname()[1])
+def _free_ports(count: int) -> list[int]:
+    with contextlib.ExitStack() as held:
+        ports = []
+        for _ in range(count):
+            sock = held.enter_context(socket.socket())
+            sock.bind(("127.0.0.1", 0))
+            ports.append(int(sock.getsockname()[1]))
+        return ports

@@ -68,15 +68,11 @@ def _parse_int(text: str) -> int:
         raise SpecError("not a whole number", expected="e.g. 4", got=repr(text)) from None
 
 
-def _parse_one(text: str) -> int:
-    if _parse_int(text) != 1:
-        raise SpecError(
-            "checkpoints are taken one at a time",
-            expected="1",
-            got=str(text),
-            remedy="leave it out; for more frequent ones lower execution.checkpointing.interval",
-        )
-    return 1
+def _parse_positive(text: str) -> int:
+    number = _parse_int(text)
+    if number < 1:
+        raise SpecError("too few", expected="1 or more", got=str(text))
+    return number
 
 
 #: Of a vertex: key groups are numbered in 15 bits.
@@ -295,8 +291,8 @@ CHECKPOINT_RETAINED = _option(
 CHECKPOINT_MAX_CONCURRENT = _option(
     "execution.checkpointing.max-concurrent-checkpoints",
     1,
-    _parse_one,
-    "Checkpoints in flight: one at a time.",
+    _parse_positive,
+    "Checkpoints in flight at once. More than one: not with unaligned ones; a min-pause makes it one.",
 )
 CHECKPOINT_TOLERABLE_FAILURES = _option(
     "execution.checkpointing.tolerable-failed-checkpoints", 0, _parse_int, "In a row, before the job fails."
@@ -490,6 +486,13 @@ def unaligned_patience_ms(config: Mapping[str, str]) -> int | None:
     if not CHECKPOINT_UNALIGNED.read(config) or CHECKPOINT_MODE.read(config) != "EXACTLY_ONCE":
         return None
     return CHECKPOINT_ALIGNED_TIMEOUT_MS.read(config)
+
+
+def max_concurrent_checkpoints(config: Mapping[str, str]) -> int:
+    """How many may be in flight: of those that overtake, or keep a pause, one."""
+    if unaligned_patience_ms(config) is not None or CHECKPOINT_MIN_PAUSE_MS.read(config) > 0:
+        return 1
+    return CHECKPOINT_MAX_CONCURRENT.read(config)
 
 
 def markdown() -> str:

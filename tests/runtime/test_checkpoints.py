@@ -4,6 +4,7 @@ of it at another parallelism, after aborted checkpoints, and of a damaged link."
 from __future__ import annotations
 
 import asyncio
+from collections import defaultdict
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from penstock.jobgraph import Hash, JobGraph
 from penstock.jobgraph.specs import GroupAggregateSpec
 from penstock.messages.slot import StateHandle
 from penstock.runtime import checkpoints
+from penstock.runtime.elements import Barrier
 from penstock.testing import GraphBuilder, JobHarness, MemoryTable
 from penstock.testing.harness import Checkpoint
 from penstock.types import Batch, Schema
@@ -111,6 +113,57 @@ async def test_what_aborted_checkpoints_held_is_in_the_next(source: MemoryTable,
     source.release()
     async with JobHarness(graph, restore=last, store=job.store) as again:
         assert sorted((await again.wait()).rows) == expected()
+
+
+@pytest.mark.parametrize("mode", ["EXACTLY_ONCE", "AT_LEAST_ONCE"])
+async def test_several_in_flight_build_on_the_last_one_that_is_confirmed(
+    source: MemoryTable, graph: JobGraph, monkeypatch: pytest.MonkeyPatch, mode: str
+) -> None:
+    source.release(0)
+    async with JobHarness(graph, config={"execution.checkpointing.mode": mode}) as job:
+        tasks = job.deployment.tasks
+        await read_to(job, source, 2_000)
+        first = await job.checkpoint()
+        acknowledged: defaultdict[int, dict[str, StateHandle]] = defaultdict(dict)
+        monkeypatch.setattr(
+            job,
+            "acknowledged",
+            lambda task, n, handle, _: acknowledged[n].update({task.descriptor.execution_id: handle}),
+        )
+
+        def made(n: int) -> Checkpoint:
+            known = {**job._final, **acknowledged[n]}
+            handles = {
+                v.id: tuple(known[f"{v.id}:{i}"] for i in range(v.parallelism)) for v in graph.vertices
+            }
+            return Checkpoint(n, graph, handles)
+
+        async def whole(n: int) -> None:
+            await job.until(lambda: len({**job._final, **acknowledged[n]}) == len(tasks))
+
+        def chains(n: int) -> list[list[int]]:
+            return [[link.checkpoint_id for link in h.chain] for h in of_sums(job, made(n))]
+
+        for n in (2, 3, 4):
+            source.release(2_000 + 40 * n)
+            for name in job._starters():
+                tasks[name].trigger_checkpoint(Barrier(n, job.environment.now_ms()))
+        for n in (2, 3, 4):
+            await whole(n)
+            assert chains(n) == [[first.checkpoint_id]] * 2
+        for task in tasks.values():
+            task.checkpoint_complete(2)
+            task.checkpoint_aborted(3)
+            task.checkpoint_complete(4)
+        for name in job._starters():
+            tasks[name].trigger_checkpoint(Barrier(5, job.environment.now_ms()))
+        await whole(5)
+        assert chains(5) == [[4, 1]] * 2
+        restorable = [made(2), made(4), made(5)] if mode == "EXACTLY_ONCE" else []
+    source.release()
+    for attempt, checkpoint in enumerate(restorable, 2):
+        async with JobHarness(graph, restore=checkpoint, store=job.store, attempt=attempt) as again:
+            assert sorted((await again.wait()).rows) == expected()
 
 
 async def test_chains_end_savepoints_are_whole_and_nothing_builds_on_them(

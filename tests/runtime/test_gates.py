@@ -108,6 +108,10 @@ ALIGNMENT = [
     ([2], "x3 0:b3 1:b3 0:b4 1:b4", ["b4"]),
     # two checkpoints one after the other
     ([2], "0:b1 0:b2 1:b1 1:b2", ["b1", "b2"]),
+    # several on their way: one that is given up takes no other with it
+    ([2], "0:b1 0:r9 . x2 1:r1 1:b1 0:b2 1:b2 0:b3 1:b3", ["0r1", "b1", "0r9", "b3"]),
+    ([2], "0:b1 0:b2 0:b3 . x1 1:b1 1:b2 1:b3", ["b2", "b3"]),
+    ([2], "0:b1 0:b2 0:b3 . x3 1:b1 1:b2 1:b3", ["b1", "b2"]),
     # watermarks are behind the barrier like rows
     ([2], "0:b1 0:w5 1:w7 . 1:b1", ["b1", "0w5"]),
 ]
@@ -132,8 +136,23 @@ def normal(text: str) -> str:
     return f"{gate}r" + ",".join(sorted(values.split(","), key=int)) if values else text
 
 
-def test_at_least_once_does_not_wait() -> None:
-    assert run([2], "0:b1 0:r9 . 1:r1 1:b1", exactly_once=False) == ["0r9", "0r1", "b1"]
+AT_LEAST_ONCE = [
+    ([2], "0:b1 0:r9 . 1:r1 1:b1", ["0r9", "0r1", "b1"]),
+    # a fast channel is several checkpoints ahead
+    ([2], "0:b1 0:b2 0:b3 0:r9 . 1:b1 . 1:b2 1:r1 1:b3", ["0r9", "b1", "b2", "0r1", "b3"]),
+    # one that an upstream task gave up is left behind by the next
+    ([2], "0:b1 0:b2 . 1:b2 1:b1 0:r1", ["b2", "0r1"]),
+    ([2], "0:b1 0:b2 . x1 1:b1 1:b2", ["b2"]),
+    ([2], "0:b1 0:b2 . x2 1:b1 1:b2", ["b1"]),
+    # who has ended is not waited for, in any of them
+    ([2], "0:b1 0:b2 . 1:b1 1:e", ["b1", "b2"]),
+    ([3], "0:b1 1:b1 0:b2 . 0:e 2:b1 1:b2 2:b2", ["b1", "b2"]),
+]
+
+
+@pytest.mark.parametrize(("shape", "script", "expected"), AT_LEAST_ONCE)
+def test_at_least_once_does_not_wait(shape: list[int], script: str, expected: list[str]) -> None:
+    assert run(shape, script, exactly_once=False) == expected
 
 
 WATERMARKS = [

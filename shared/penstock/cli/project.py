@@ -19,6 +19,7 @@ step is planned when the one before it has finished, so it may read what that on
 
 from __future__ import annotations
 
+import contextlib
 import sys
 from typing import TYPE_CHECKING, Any, Union
 
@@ -99,7 +100,8 @@ def planned_steps(
     check_keys(project.config)
     spark = spark_support()
     settings = {**texts(project.config), "pipeline.name": project.name, **config}
-    session = SqlSession(settings, python_path=[str(file.absolute().parent)], spark=spark)
+    folder = file.absolute().parent
+    session = SqlSession(settings, python_path=[str(folder)], spark=spark)
     for step in project.steps:
         check_keys(step.config)
         session.config.update({**texts(step.config), **config})
@@ -107,15 +109,26 @@ def planned_steps(
         for old, new in (replace or {}).items():
             script = script.replace(old, new)
         try:
-            if step.python is None:
-                planned = plan_in(session, script)
-            else:
-                declare(session, script, step.name)
-                planned = plan_python_step(session, spark, file.parent.absolute(), step.name, step.python)
+            with importable(folder):
+                if step.python is None:
+                    planned = plan_in(session, script)
+                else:
+                    declare(session, script, step.name)
+                    planned = plan_python_step(session, spark, folder, step.name, step.python)
         except SqlError as err:
             err.where = f"step '{step.name}' ({', '.join(step.files)}), {err.where or 'the script'}"
             raise
         yield step, planned
+
+
+@contextlib.contextmanager
+def importable(folder: Path) -> Iterator[None]:
+    """The project's modules, which CREATE FUNCTION names, can be imported in the block."""
+    sys.path.insert(0, str(folder))
+    try:
+        yield
+    finally:
+        sys.path.remove(str(folder))
 
 
 def declare(session: SqlSession, script: str, step: str) -> None:

@@ -299,6 +299,8 @@ class JobDetails(_Msg, frozen=True, kw_only=True, tag="job-details-reply"):
     stalled: list[dict[str, Any]] = []
     jobmanager_id: str = ""
     result_schema: Any = None
+    #: Of a job whose history Spark reads first: which part of it runs.
+    phase: str = ""
 
     def overview(self) -> JobOverview:
         tasks: dict[str, int] = {}

@@ -17,7 +17,7 @@ from penstock.types.logical import Schema
 
 
 class DriverJob(msgspec.Struct, frozen=True, kw_only=True):
-    """``graph``, ``sinks``, ``rows``: of the ``SparkQuerySpec``. ``url``: local[n], spark://,
+    """``graph``, ``sinks``, ``rows``, ``backfill``: of the ``SparkQuerySpec``. ``url``: local[n], spark://,
     sc://…; ``token``, ``server_pid``, ``server_log``: of a task manager's own Spark.
     ``functions`` and ``python_path`` are on this machine."""
 
@@ -27,6 +27,7 @@ class DriverJob(msgspec.Struct, frozen=True, kw_only=True):
     graph: str
     sinks: tuple[int, ...]
     rows: Schema | None = None
+    backfill: bool = False
     url: str
     token: str = ""
     server_pid: int = 0

@@ -4,6 +4,10 @@
 It aligns barriers over all channels of all gates, merges watermarks and idleness per
 gate, and concatenates small batches so that an operator's fixed cost is paid once.
 
+Several checkpoints may be on their way. Exactly once, one is aligned at a time: the next
+one's barrier waits on the channels that are held. At least once nothing waits, and each
+is counted by itself.
+
 A barrier that may overtake is *announced* when it arrives, whatever is queued before it.
 When its patience is over the task lets it ``overtake``: what is queued before it is
 recorded as in flight and stays queued. Channels whose data belongs where it is (forward,
@@ -14,7 +18,7 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Union
 
 from penstock.errors import InternalError
@@ -64,6 +68,15 @@ class BarrierAligned:
 
 
 GateEvent = Union[GateBatch, GateWatermark, GateStatus, GateEnded, BarrierAligned]
+
+
+@dataclass(slots=True)
+class _Counted:
+    """A barrier that holds nothing up. ``since``: when the first of it came (s)."""
+
+    barrier: Barrier
+    since: float
+    channels: set[InputChannel] = field(default_factory=set)
 
 
 class InputChannel:
@@ -148,8 +161,12 @@ class InputGates:
         #: In the order of their barriers: that is their turn when they are released.
         self._delivered: dict[InputChannel, None] = {}
         self._align_start = 0.0
-        #: Barriers up to this id are over: taken, aborted or replaced by newer ones.
+        #: At least once: checkpoint id → who has delivered its barrier.
+        self._counted: dict[int, _Counted] = {}
+        #: Barriers up to this id are over: taken, or replaced by newer ones …
         self._last_id = 0
+        #: … and of later ones these.
+        self._aborted: set[int] = set()
         #: The newest barrier that may overtake and was not taken yet.
         self.announced: Barrier | None = None
         self._announced_at = 0.0
@@ -197,10 +214,12 @@ class InputGates:
         return None
 
     def abort(self, checkpoint_id: int) -> None:
-        """The checkpoint is over without us: stop aligning, ignore its barriers."""
-        if self._aligning is not None and self._aligning.checkpoint_id <= checkpoint_id:
+        """The checkpoint is over without us: stop aligning, ignore its barriers. Others go on."""
+        if checkpoint_id > self._last_id:
+            self._aborted.add(checkpoint_id)
+        self._counted.pop(checkpoint_id, None)
+        if self._aligning is not None and self._aligning.checkpoint_id == checkpoint_id:
             self._release()
-        self._last_id = max(self._last_id, checkpoint_id)
         self.forget(checkpoint_id)
         if self.recording is not None and self.recording.barrier.checkpoint_id <= checkpoint_id:
             self.recording = None
@@ -246,7 +265,7 @@ class InputGates:
                 if not channel.ended and channel not in self._delivered:
                     recording.add(channel, *valve.position(channel.index))
         took_ms = (self._time_s() - self._announced_at) * 1000
-        self._last_id = barrier.checkpoint_id
+        self._over(barrier.checkpoint_id)
         self.announced = None
         self.recording = None if recording.done else recording
         self._release()
@@ -267,7 +286,7 @@ class InputGates:
         """A barrier that may overtake is there: queued, or from the coordinator."""
         checkpoint_id, current = barrier.checkpoint_id, self.announced
         over = max(self._last_id, self._aligning.checkpoint_id - 1 if self._aligning else 0)
-        if checkpoint_id <= over or not self._exactly_once:
+        if checkpoint_id <= over or checkpoint_id in self._aborted or not self._exactly_once:
             return
         if current is None or checkpoint_id > current.checkpoint_id:
             self._announced_at = self._time_s()
@@ -405,13 +424,21 @@ class InputGates:
         self._valves[gate].end(channel.index)
         self._tell(gate)
         self._delivered.pop(channel, None)
+        for counted in self._counted.values():
+            counted.channels.discard(channel)
         self._check_aligned()
+        self._check_counted()
         if not self._live[gate]:
             self._events.append(GateEnded(gate))
 
     def _barrier(self, channel: InputChannel, barrier: Barrier) -> None:
         announced = self.announced
-        if barrier.checkpoint_id <= self._last_id:
+        if barrier.checkpoint_id <= self._last_id or barrier.checkpoint_id in self._aborted:
+            return
+        if not self._exactly_once:
+            counted = self._counted.setdefault(barrier.checkpoint_id, _Counted(barrier, self._time_s()))
+            counted.channels.add(channel)
+            self._check_counted()
             return
         if announced is not None and barrier.checkpoint_id != announced.checkpoint_id:
             if barrier.checkpoint_id < announced.checkpoint_id:
@@ -419,14 +446,14 @@ class InputGates:
             self.announced = None
         current = self._aligning
         if current is None or barrier.checkpoint_id > current.checkpoint_id:
-            # A newer barrier means that the coordinator has given the older one up.
+            # This channel never had the older one: before it somebody has given that up.
             self._release()
             self._aligning = barrier
             self._align_start = self._time_s()
         elif barrier.checkpoint_id < current.checkpoint_id:
             return
         self._delivered[channel] = None
-        channel.aligned = self._exactly_once
+        channel.aligned = True
         self._check_aligned()
 
     def _check_aligned(self) -> None:
@@ -434,9 +461,24 @@ class InputGates:
         if barrier is None or len(self._delivered) < sum(self._live):
             return
         took = (self._time_s() - self._align_start) * 1000
-        self._last_id = barrier.checkpoint_id
+        self._over(barrier.checkpoint_id)
         self._events.append(BarrierAligned(barrier, took))
         self._release()
+
+    def _check_counted(self) -> None:
+        """One that is complete leaves those before it behind: barriers keep their order on a
+        channel, so a former one that misses some will never have it."""
+        live = sum(self._live)
+        for checkpoint_id, counted in sorted(self._counted.items()):
+            if len(counted.channels) >= live:
+                took = (self._time_s() - counted.since) * 1000
+                self._over(checkpoint_id)
+                self._events.append(BarrierAligned(counted.barrier, took))
+        self._counted = {n: counted for n, counted in self._counted.items() if n > self._last_id}
+
+    def _over(self, checkpoint_id: int) -> None:
+        self._last_id = checkpoint_id
+        self._aborted = {n for n in self._aborted if n > checkpoint_id}
 
     def _release(self) -> None:
         self._aligning = None

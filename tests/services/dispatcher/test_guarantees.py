@@ -57,3 +57,16 @@ def test_what_cannot_is_refused_with_the_numbers(graph, says):
         check_guarantees(graph)
     assert says in str(refused.value)
     assert "connector 'nats'" in str(refused.value)
+
+
+SEVERAL = {"execution.checkpointing.max-concurrent-checkpoints": "2"}
+UNALIGNED = {"execution.checkpointing.unaligned.enabled": "true"}
+
+
+def test_unaligned_checkpoints_are_one_at_a_time():
+    check_guarantees(pipeline(**SEVERAL))
+    check_guarantees(pipeline(**UNALIGNED))
+    check_guarantees(pipeline(**SEVERAL, **UNALIGNED, **{"execution.checkpointing.mode": "AT_LEAST_ONCE"}))
+    with pytest.raises(SpecError, match="one at a time") as refused:
+        check_guarantees(pipeline(**SEVERAL, **UNALIGNED))
+    assert "max-concurrent-checkpoints = 2" in str(refused.value)

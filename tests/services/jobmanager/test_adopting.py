@@ -54,12 +54,12 @@ def test_a_checkpoint_in_flight_is_aborted_and_its_id_not_used_again():
     cluster = started(seed=2)
     cluster.run(
         until=lambda: (
-            (p := cluster.core.coordinator.pending) is not None
+            (p := next(iter(cluster.core.coordinator.in_flight.values()), None)) is not None
             and p.checkpoint_id > of(cluster, msg.CheckpointCompleted)[-1].checkpoint_id
             and any(p.checkpoint_id in t.passed for t in cluster.tasks.values())
         )
     )
-    in_flight = cluster.core.coordinator.pending.checkpoint_id
+    (in_flight,) = cluster.core.coordinator.in_flight
     cluster.sent.clear()
     cluster.take_over()
     cluster.run(until=lambda: adopted(cluster))

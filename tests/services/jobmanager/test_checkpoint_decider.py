@@ -12,7 +12,7 @@ READY = {"ready_since_ms": 1000, "any_running": True}
     [
         (500, 0, {}, 9000, None),  # tasks are not running
         (500, 0, READY | {"any_running": False}, 9000, None),  # all finished
-        (500, 0, READY | {"in_flight": True}, 9000, None),
+        (500, 0, READY | {"in_flight": 1}, 9000, None),
         (500, 0, READY, 1100, At(1500)),
         (500, 0, READY, 1500, Now("periodic")),
         (500, 0, READY | {"last_trigger_ms": 2000}, 2100, At(2500)),
@@ -30,6 +30,30 @@ READY = {"ready_since_ms": 1000, "any_running": True}
 def test_decide(interval_ms, pause_ms, schedule, now_ms, expected):
     config = CheckpointConfig(interval_ms, 60_000, pause_ms, 0, 1)
     assert decide(config, Schedule(**schedule), now_ms) == expected
+
+
+def test_several_may_be_in_flight():
+    config = CheckpointConfig(500, 60_000, 0, 0, 1, max_concurrent=2)
+    since = READY | {"last_trigger_ms": 2000}
+    assert decide(config, Schedule(**since, in_flight=1), 2100) == At(2500)
+    assert decide(config, Schedule(**since, in_flight=1), 2500) == Now("periodic")
+    assert decide(config, Schedule(**since, in_flight=2), 2500) is None
+
+
+@pytest.mark.parametrize(
+    ("more", "expected"),
+    [
+        ({}, 3),
+        ({"min-pause": "1 s"}, 1),
+        ({"unaligned.enabled": "true"}, 1),
+        ({"unaligned.enabled": "true", "mode": "AT_LEAST_ONCE"}, 3),  # nothing is ever overtaken
+    ],
+)
+def test_how_many_may_be_in_flight(more, expected):
+    prefix = "execution.checkpointing."
+    config = {prefix + key: value for key, value in more.items()}
+    found = CheckpointConfig.of(config | {prefix + "max-concurrent-checkpoints": "3"})
+    assert found.max_concurrent == expected
 
 
 def test_config_reads_flinks_keys():

@@ -100,7 +100,7 @@ def test_a_woken_master_replaces_no_manifest_of_its_successor():
     is found in the store."""
     zombie = Cluster(pipeline(), seed=112, unbounded=True, config=FAST)
     zombie.run(until=lambda: len(of(zombie, msg.CheckpointCompleted)) == 2)
-    zombie.run(until=lambda: (p := zombie.core.coordinator.pending) is not None and p.checkpoint_id == 3)
+    zombie.run(until=lambda: 3 in zombie.core.coordinator.in_flight)
     last = of(zombie, msg.CheckpointCompleted)[-1]
     inherited = Inherited(
         job_attempt=1,
@@ -112,7 +112,7 @@ def test_a_woken_master_replaces_no_manifest_of_its_successor():
     )
     heir.run(until=lambda: of(heir, msg.CheckpointCompleted))
     (mine,) = of(heir, msg.CheckpointCompleted)
-    assert mine.checkpoint_id == zombie.core.coordinator.pending.checkpoint_id
+    assert [mine.checkpoint_id] == list(zombie.core.coordinator.in_flight)
     written = heir.manifests[mine.manifest_key]
     assert written.job_attempt == 2
     before = len(zombie.manifests)
@@ -358,7 +358,11 @@ def test_random_faults(seed):
         master_lost=0.01,
     )
     graph = [pipeline(), diamond(), pipeline(p=4)][seed % 3]
-    config = FAST | {"execution.checkpointing.num-retained": str(1 + seed % 3)}
+    config = FAST | {
+        "execution.checkpointing.num-retained": str(1 + seed % 3),
+        "execution.checkpointing.interval": "40 ms" if seed % 4 == 3 else "300 ms",
+        "execution.checkpointing.max-concurrent-checkpoints": str(1 + seed % 4),
+    }
     cluster = Cluster(graph, seed=seed, faults=faults, taskmanagers=3, slots=2, config=config)
     cluster.run()
     assert cluster.stopped.status is JobStatus.FINISHED
@@ -367,6 +371,60 @@ def test_random_faults(seed):
     assert set(restored) <= set(completed) | {0}
     assert restored == sorted(restored)
     assert completed == sorted(set(completed))
+
+
+SEVERAL = FAST | {
+    "execution.checkpointing.interval": "30 ms",
+    "execution.checkpointing.max-concurrent-checkpoints": "3",
+    "execution.checkpointing.tolerable-failed-checkpoints": "0",
+}
+
+
+def test_several_checkpoints_in_flight_complete_in_their_order():
+    cluster = Cluster(pipeline(), seed=7, unbounded=True, config=SEVERAL)
+    most = []
+    cluster.run(
+        until=lambda: (
+            most.append(len(cluster.core.coordinator.in_flight))
+            or len(of(cluster, msg.CheckpointCompleted)) == 20
+        )
+    )
+    assert max(most) == 3
+    completed = [e.checkpoint_id for e in of(cluster, msg.CheckpointCompleted)]
+    assert completed == sorted(set(completed))
+    details = cluster.ask(msg.RequestJobDetails(job_id="job"))
+    assert [c.status for c in details.checkpoints].count("IN_PROGRESS") == len(
+        cluster.core.coordinator.in_flight
+    )
+    failed = [c.failure for c in details.checkpoints if c.status == "FAILED"]
+    assert all("subsumed by" in reason for reason in failed)
+    assert cluster.core.job_attempt == 1, "what is subsumed counts as no failure"
+
+
+def test_a_savepoint_is_not_subsumed_by_the_checkpoint_behind_it():
+    cluster = Cluster(pipeline(), seed=8, unbounded=True, config=SEVERAL)
+    cluster.run(until=lambda: running(cluster))
+    slow, ack = [], cluster.report
+
+    def report(task, *reports):
+        """The savepoint's last acknowledgement comes after those of its successors."""
+        (first, *_) = reports
+        held = isinstance(first, slot_msg.CheckpointAcknowledged) and task.place == ("sink", 0)
+        if held and cluster.core.coordinator.in_flight[first.checkpoint_id].kind == "savepoint":
+            slow.append((task, reports))
+        else:
+            ack(task, *reports)
+
+    cluster.report = report
+    cluster.ask(msg.TriggerSavepoint(command_id="t", job_id="job"))
+    in_flight = cluster.core.coordinator.in_flight
+    cluster.run(until=lambda: len(in_flight) == 3 and [p.whole for p in in_flight.values()][1:] == [True] * 2)
+    (first, *_) = in_flight.values()
+    assert first.kind == "savepoint"
+    ack(*slow[0][:1], *slow[0][1])
+    cluster.run(until=lambda: not {first.checkpoint_id, first.checkpoint_id + 1} & set(in_flight))
+    kinds = {e.checkpoint_id: e.kind for e in of(cluster, msg.CheckpointCompleted)}
+    assert [kinds[first.checkpoint_id + n] for n in (0, 1)] == ["savepoint", "checkpoint"]
 
 
 def restoring(cluster: Cluster, attempt: int) -> bool:

@@ -10,7 +10,7 @@ from services.jobmanager.effects import Command, DeleteObjects
 from services.jobmanager.retention import Retention
 
 
-def completed(checkpoint_id: int, *on: int) -> Completed:
+def completed(checkpoint_id: int, *on: int, kind: str = "checkpoint") -> Completed:
     """``on``: older checkpoints whose objects its delta builds on."""
     chain = tuple(StateLink(checkpoint_id=i, key=f"object-{i}") for i in on)
     handle = StateHandle(
@@ -24,10 +24,10 @@ def completed(checkpoint_id: int, *on: int) -> Completed:
         vertex_id="v", name="v", uids=("u",), parallelism=1, max_parallelism=128, handles=(handle,)
     )
     manifest = CheckpointManifest(
-        job_id="j", job_name="j", checkpoint_id=checkpoint_id, kind="checkpoint", timestamp_ms=1, job_attempt=1,
+        job_id="j", job_name="j", checkpoint_id=checkpoint_id, kind=kind, timestamp_ms=1, job_attempt=1,
         epoch=2, vertices=(vertex,),
     )  # fmt: skip
-    return Completed(checkpoint_id, f"manifest-{checkpoint_id}", manifest)
+    return Completed(checkpoint_id, f"manifest-{checkpoint_id}", manifest, kind)
 
 
 def command(command_id: str) -> Command:
@@ -42,7 +42,7 @@ def ids(retention: Retention) -> list[int]:
 def test_an_old_one_goes_when_every_slot_has_heard_of_its_successor():
     retention = Retention(1)
     retention.retained.extend([completed(1), completed(2)])
-    retention.told([command("a"), command("b")])
+    retention.told(2, [command("a"), command("b")])
     assert not retention.heard("a")
     assert not retention.heard("a"), "a repeat"
     assert retention.problems() == []
@@ -54,12 +54,12 @@ def test_an_old_one_goes_when_every_slot_has_heard_of_its_successor():
 def test_while_one_slot_has_not_heard_both_stay():
     retention = Retention(1)
     retention.retained.extend([completed(1), completed(2)])
-    retention.told([command("a"), command("b")])
+    retention.told(2, [command("a"), command("b")])
     retention.lost("b")
     assert not retention.heard("a")
     assert not retention.all_heard
     retention.retained.append(completed(3))
-    retention.told([command("c")])
+    retention.told(3, [command("c")])
     assert retention.heard("c")
     (deleted,) = retention.subsume(set())
     assert deleted.keys == {"manifest-1", "object-1", "manifest-2", "object-2"}
@@ -68,6 +68,7 @@ def test_while_one_slot_has_not_heard_both_stay():
 def test_what_a_newer_manifest_names_in_its_chain_stays():
     retention = Retention(1)
     retention.retained.extend([completed(1), completed(2, 1), completed(3, 1)])
+    retention.told(3, [])
     (deleted,) = retention.subsume({"object-2"})
     assert deleted.keys == {"manifest-1", "manifest-2"}, "object-1 is in a chain, object-2 in use"
 
@@ -78,3 +79,49 @@ def test_a_damaged_one_is_not_restored_again():
     assert retention.discredit(2).checkpoint_id == 2
     assert retention.last.checkpoint_id == 1
     assert retention.discredit(2) is None
+
+
+def test_what_a_checkpoint_in_flight_may_build_on_stays():
+    """It was triggered when not every task had heard of the newer one: some of its snapshots
+    are deltas to the old one."""
+    retention = Retention(1)
+    retention.retained.append(completed(1))
+    retention.told(1, [])
+    assert retention.subsume(set()) == []
+    in_flight = retention.floor
+    retention.retained.append(completed(2))
+    retention.told(2, [])
+    assert retention.subsume(set(), [in_flight]) == []
+    assert retention.problems([in_flight]) == []
+    (deleted,) = retention.subsume(set(), [])
+    assert deleted.keys == {"manifest-1", "object-1"}
+
+
+def test_after_savepoints_deltas_still_build_on_the_checkpoint_before_them():
+    retention = Retention(1)
+    retention.retained.append(completed(1))
+    retention.told(1, [])
+    retention.subsume(set())
+    for n in (2, 3):
+        retention.retained.append(completed(n, kind="savepoint"))
+        retention.told(n, [])
+        deleted = retention.subsume(set())
+    assert ids(retention) == [1, 3]
+    assert deleted == [DeleteObjects(frozenset({"manifest-2", "object-2"}))]
+    retention.retained.append(completed(4, 1))
+    retention.told(4, [])
+    (deleted,) = retention.subsume(set())
+    assert deleted.keys == {"manifest-1", "manifest-3", "object-3"}, "object-1 is in the chain"
+    assert ids(retention) == [4]
+
+
+def test_an_heir_deletes_nothing_that_its_tasks_may_build_on():
+    retention = Retention(1)
+    retention.inherit([completed(5, 4), completed(6, kind="savepoint")])
+    retention.told(6, [])
+    assert retention.subsume(set()) == []
+    retention.retained.append(completed(7, 4))
+    retention.told(7, [])
+    (deleted,) = retention.subsume(set())
+    assert "object-4" not in deleted.keys
+    assert ids(retention) == [7]
