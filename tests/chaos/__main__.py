@@ -10,6 +10,7 @@ from __future__ import annotations
 import argparse
 import json
 import shutil
+import signal
 import sys
 import tempfile
 import time
@@ -46,6 +47,8 @@ def main() -> int:
             with args.log.open("a") as file:
                 file.write(text + "\n")
 
+    # However it is ended, hosts and processes are removed.
+    signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
     names = args.workload or list(NAMES)
     want: dict[str, Any] = {}
     thrown, failed, seed = 0, 0, args.seed

@@ -64,37 +64,51 @@ class Host:
 
 
 class Network:
-    """A bridge; this machine's own processes are at ``address``."""
+    """Hosts on a bridge; this machine's own processes are at ``address``. The bridge is in a
+    namespace too: no firewall of this machine filters what crosses it."""
 
     def __init__(self, hosts: int) -> None:
-        number = os.getpid() % 65_000
-        self._bridge = f"pc{number}"
-        subnet = f"10.{100 + number // 250 % 100}.{number % 250}"
+        number = os.getpid() % 25_000
+        self._name = f"pc{number}"
+        self._switch = f"{self._name}-switch"
+        subnet = f"10.{100 + number // 250}.{number % 250}"
         self.address = f"{subnet}.1"
-        self.hosts = [Host(f"pc{number}-{i}", f"{subnet}.{i + 2}") for i in range(hosts)]
+        self.hosts = [Host(f"{self._name}-{i}", f"{subnet}.{i + 2}") for i in range(hosts)]
 
     def make(self) -> None:
         if not self.hosts:
             return
-        _run("ip", "link", "add", self._bridge, "type", "bridge")
         try:
-            _run("ip", "addr", "add", f"{self.address}/24", "dev", self._bridge)
-            _run("ip", "link", "set", self._bridge, "up")
+            _run("ip", "netns", "add", self._switch)
+            _run("ip", "-n", self._switch, "link", "add", "bridge", "type", "bridge")
+            _run("ip", "-n", self._switch, "link", "set", "bridge", "up")
+            _run(
+                "ip", "link", "add", self._name, "type", "veth", "peer", "name", "own", "netns", self._switch
+            )
+            _run("ip", "addr", "add", f"{self.address}/24", "dev", self._name)
+            _run("ip", "link", "set", self._name, "up")
+            self._plug("own")
             for i, host in enumerate(self.hosts):
-                outer, inner = f"{self._bridge}v{i}", f"{self._bridge}w{i}"
+                port = f"port{i}"
                 _run("ip", "netns", "add", host.name)
-                _run("ip", "link", "add", outer, "type", "veth", "peer", "name", inner, "netns", host.name)
-                _run("ip", "link", "set", outer, "master", self._bridge, "up")
-                _run("ip", "-n", host.name, "addr", "add", f"{host.address}/24", "dev", inner)
-                _run("ip", "-n", host.name, "link", "set", inner, "up")
+                _run(
+                    "ip", "-n", host.name, "link", "add", "net0", "type", "veth", "peer", "name", port,
+                    "netns", self._switch,
+                )  # fmt: skip
+                self._plug(port)
+                _run("ip", "-n", host.name, "addr", "add", f"{host.address}/24", "dev", "net0")
+                _run("ip", "-n", host.name, "link", "set", "net0", "up")
                 _run("ip", "-n", host.name, "link", "set", "lo", "up")
         except subprocess.CalledProcessError:
             self.remove()
             raise
 
+    def _plug(self, port: str) -> None:
+        _run("ip", "-n", self._switch, "link", "set", port, "master", "bridge", "up")
+
     def remove(self) -> None:
         if not self.hosts:
             return
-        for host in self.hosts:
-            subprocess.run(["ip", "netns", "del", host.name], check=False, capture_output=True)
-        subprocess.run(["ip", "link", "del", self._bridge], check=False, capture_output=True)
+        for name in (*(host.name for host in self.hosts), self._switch):
+            subprocess.run(["ip", "netns", "del", name], check=False, capture_output=True)
+        subprocess.run(["ip", "link", "del", self._name], check=False, capture_output=True)

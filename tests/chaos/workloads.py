@@ -112,6 +112,13 @@ class Deduplication(NexmarkQuery):
     hangs on how rows met in batches; that no row comes twice and none after a younger one of
     its key does not."""
 
+    def spec(self, config: Mapping[str, str]) -> dict[str, Any]:
+        spec = super().spec(config)
+        table, rest = spec["sql"].split("CREATE TABLE sink (")
+        columns, rest = rest.split(") WITH (", 1)
+        key = "PRIMARY KEY (auction, bidder) NOT ENFORCED"
+        return {**spec, "sql": f"{table}CREATE TABLE sink ({columns}, {key}) WITH ({rest}"}
+
     def _ordered(self) -> str:
         """With its place in the changelog of its key. All rows of a key come from one subtask,
         whose files are named part-<tag>-<subtask>-<checkpoint>-<n>.parquet."""
