@@ -48,6 +48,13 @@ class Fault:
     step: Mapping[str, Any]
     chance: random.Random
 
+    @property
+    def hurts_tasks(self) -> bool:
+        """False for what befalls only those who command: tasks must run on."""
+        step = self.step
+        commands = step.get("target") in ("dispatcher", "jobmanager", "resourcemanager")
+        return step["do"] not in ("bus-down", "leases-down", "leases-wiped") and not commands
+
     def draw(self, key: str, default: tuple[float, float]) -> float:
         low, high = self.step.get(key, default)
         return self.chance.uniform(low, high)
@@ -68,7 +75,11 @@ class Fault:
 
 
 def kill(fault: Fault) -> None:
-    if (victim := fault.victim()) is not None:
+    """One, or with ``all`` every process of the role."""
+    if fault.step.get("all"):
+        for process in fault.scenario.cluster.named(fault.step["target"]):
+            fault.scenario.world.kill(process)
+    elif (victim := fault.victim()) is not None:
         fault.scenario.world.kill(victim)
 
 
@@ -212,7 +223,7 @@ def power_loss(fault: Fault) -> None:
 
 def rescale(fault: Fault) -> None:
     """The user stops the job with a savepoint and resumes it at another parallelism."""
-    fault.scenario.rescaling_wanted += 1
+    fault.chance.choice(fault.scenario.users).rescaling_wanted += 1
 
 
 ACTIONS = {
@@ -248,6 +259,7 @@ def schedule(scenario: Scenario, names: list[str], chance: random.Random) -> Non
                 def occur(fault: Fault = fault) -> None:
                     if not scenario.over:
                         scenario.faults_done += 1
+                        scenario.tasks_hurt |= fault.hurts_tasks
                         ACTIONS[fault.step["do"]](fault)
 
                 world.at(at_s, occur)

@@ -20,6 +20,8 @@ import penstock.connectors.filesystem.sink
 import penstock.runtime.checkpoints
 import penstock.runtime.network.hub
 import penstock.runtime.slot
+import penstock.runtime.state.cold_rows
+import penstock.runtime.state.memory
 import services.dispatcher.service
 import services.taskmanager.data_port
 import services.taskmanager.service
@@ -269,6 +271,9 @@ def simulated_hosts(
             (penstock.runtime.network.hub, "open_socket", hosts.dial),
             (penstock.connectors.filesystem.sink, "open_files", lambda path, _: (disk, path)),
             *((penstock.runtime.checkpoints, name, value) for name, value in limits.items()),
+            # A memory of a few rows is far too small all the time, and its filters are small.
+            (penstock.runtime.state.memory, "HARD", 1e6),
+            (penstock.runtime.state.cold_rows, "_FIRST_KEYS", 16),
             (tm.slot, "os", _Namespace(os, pidfd_open=pidfd_open, close=no_dump)),
             (tm.slot, "signal", _Namespace(signal, pidfd_send_signal=pidfd_send_signal)),
             (tm.slot, "send_packet", send_packet),

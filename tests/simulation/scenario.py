@@ -16,14 +16,14 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 
-from penstock.errors import PenstockError
-from penstock.testing.simulation import Process, SimDisk, Violation, World, virtual_time
+from penstock.testing.simulation import SimDisk, Violation, World, virtual_time
 from penstock.testing.simulation.world import line
 from penstock.types.batch import RowKind
 from tests.simulation import faults, workloads
-from tests.simulation.cluster import Client, Cluster, LogRecords
+from tests.simulation.cluster import Cluster, LogRecords
 from tests.simulation.connector import Outside
 from tests.simulation.hosts import Hosts, simulated_hosts
+from tests.simulation.user import User
 from tests.simulation.watch import Watch
 from tests.simulation.workloads import Change, Row, Workload, check_sink, difference, final_rows
 
@@ -31,7 +31,8 @@ from tests.simulation.workloads import Change, Row, Workload, check_sink, differ
 LIMIT_S = 120.0
 #: What the job held must be gone so long after its end.
 GRACE_S = 40.0
-JOB = "job"
+#: Names of the jobs that run beside one another.
+JOBS = ("job", "beside")
 
 
 @dataclass
@@ -57,15 +58,15 @@ class Scenario:
         self.world = world
         self.workload = workload
         self.chance = chance
-        self.outside = Outside(world, workload.sources)
+        self.outside = Outside(world, workload.all_sources())
         self.cluster = Cluster(world, workload.cluster)
         self.disk = SimDisk(world)
         self.watch = Watch(self)
         self.hosts: Hosts
-        self.over = False
-        #: grows with every order to rescale, 0 when it was taken
-        self.rescaling_wanted = 0
+        self.users = [User(self, job, name) for job, name in zip(workload.jobs(), JOBS, strict=False)]
         self.faults_done = 0
+        #: something befell the tasks, or what they need to run on
+        self.tasks_hurt = False
 
     def start(self) -> None:
         cluster = self.cluster
@@ -75,56 +76,20 @@ class Scenario:
             cluster.start("resourcemanager", f"resourcemanager-{i}")
         for i in range(self.workload.taskmanagers):
             cluster.start("taskmanager", f"taskmanager-{i + 1}")
-        self.world.spawn("client", self._client)
+        for i, user in enumerate(self.users):
+            self.world.spawn(f"client-{i + 1}" if i else "client", user.run)
 
-    async def _client(self, process: Process) -> None:
-        """Runs the job; when a rescaling is wanted, stops it with a savepoint and goes on
-        from there at another parallelism, as another job."""
-        client = Client(self.cluster, process)
-        job_id, parallelism, savepoint = JOB, self.workload.parallelism, None
-        while True:
-            graph = self.workload.graph(parallelism)
-            try:
-                await client.submit(job_id, graph, savepoint)
-            except PenstockError as err:
-                self.world.violated(f"the job was refused: {err}")
-            stop = await self._until_over(client, job_id)
-            savepoint = await self._stopped_with(client, job_id, stop)
-            if savepoint is None:
-                break
-            job_id, parallelism = f"{JOB}-{len(self.watch.jobs) + 1}", self.chance.choice((1, 2, 3))
-            self.world.trace("client", "rescales", f"{job_id} at {parallelism} from {savepoint}")
-        self.over = True
+    @property
+    def over(self) -> bool:
+        return all(user.over for user in self.users)
+
+    async def one_is_over(self) -> None:
+        """Told by each user; the last one looks whether all is tidy and ends the world."""
+        if not self.over:
+            return
         await self._all_is_tidy()
         self.cluster.closing = True
         self.world.stop()
-
-    async def _until_over(self, client: Client, job_id: str) -> str | None:
-        """The trigger of a stop that a master took meanwhile."""
-        taken = None
-        while True:
-            if self.rescaling_wanted and taken is None:
-                trigger = f"stop-{job_id}-{self.rescaling_wanted}"
-                if await client.stop(job_id, trigger):
-                    taken, self.rescaling_wanted = trigger, 0
-            status = await client.status(job_id)
-            if status is not None and status["status"] in ("FINISHED", "FAILED", "CANCELED"):
-                break
-            await asyncio.sleep(0.5)
-        if status["status"] != "FINISHED":
-            self.world.violated(f"the job ended {status['status']}: {status['error']}")
-        return taken
-
-    async def _stopped_with(self, client: Client, job_id: str, trigger_id: str | None) -> str | None:
-        """The savepoint that was the job's end. A job that failed behind its savepoint went
-        on, and may have come to its own end."""
-        completed = self.watch.jobs[job_id].completed
-        if trigger_id is None or not completed or completed[-1].kind != "stop":
-            return None
-        path = await client.savepoint_of(job_id, trigger_id)
-        if path is None:
-            self.world.violated(f"{job_id} was stopped with a savepoint of which its details say nothing")
-        return path
 
     async def _all_is_tidy(self) -> None:
         """No process of the job is left, no slot is held, nothing is listed as active."""
@@ -139,7 +104,7 @@ class Scenario:
 
     def rows_of(self, sink: str) -> list[Change]:
         """What an observer of the sink has seen, in order."""
-        folder = self.workload.sinks[sink].get("folder")
+        folder = self.workload.all_sinks()[sink].get("folder")
         if folder is None:
             return self.outside.rows_of(sink)
         files = self.disk.list(folder)
@@ -147,11 +112,12 @@ class Scenario:
         return [(RowKind.INSERT, tuple(row.values())) for row in found]
 
     def check_output(self, expected: dict[str, Counter[Row]] | None) -> None:
-        for sink in self.workload.sinks:
+        for sink, how in self.workload.all_sinks().items():
             changes = self.rows_of(sink)
             wrong = check_sink(self.workload, sink, changes)
             if wrong is None and expected is not None:
-                wrong = difference(expected[sink], final_rows(changes))
+                doubles = how["check"] == "at-least-once"
+                wrong = difference(expected[sink], final_rows(changes), doubles=doubles)
             if wrong is not None:
                 raise Violation(f"output of {sink}: {wrong}")
 
@@ -235,7 +201,8 @@ def _run(
     verbose: Callable[[str], None] | None,
 ) -> tuple[Outcome, dict[str, Counter[Row]]]:
     workload = workloads.load(workload_name)
-    workload.graph(workload.parallelism)  # planned outside of the world
+    for job in workload.jobs():
+        job.graph(job.parallelism)  # planned outside of the world
     world = World(seed, verbose=verbose)
     scenario = Scenario(world, workload, random.Random(seed))
     Outside.now = scenario.outside
@@ -249,7 +216,7 @@ def _run(
             world.run(LIMIT_S)
             world.look_for_unheard()
             scenario.check_output(expected)
-            rows = {sink: final_rows(scenario.rows_of(sink)) for sink in workload.sinks}
+            rows = {sink: final_rows(scenario.rows_of(sink)) for sink in workload.all_sinks()}
         except Violation as err:
             violation = str(err)
         world.close()

@@ -88,6 +88,8 @@ class Watch:
     def _restores(self, job: JobWatch, entry: msg.Restored) -> None:
         if entry.job_attempt <= job.attempt:
             self._world.violated(f"attempt {entry.job_attempt} begins after {job.attempt}")
+        if job.completed and entry.job_attempt > 1 and not self._scenario.tasks_hurt:
+            self._world.violated(f"attempt {entry.job_attempt} begins, though nothing happened to the tasks")
         job.attempt = entry.job_attempt
         job.restored.append(entry)
         newest = job.completed[-1].checkpoint_id if job.completed else 0
