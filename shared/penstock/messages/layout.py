@@ -48,9 +48,13 @@ def manifest_key(job_id: str, checkpoint_id: int, epoch: int) -> str:
     return f"jobs/{job_id}/checkpoints/{checkpoint_id}/{epoch}/manifest"
 
 
+#: A backfill's state is its job's first checkpoint.
+BACKFILL_CHECKPOINT_ID = 1
+
+
 def backfill_prefix(job_id: str, attempt: int) -> str:
     """Of one attempt alone: what a cancelled one still writes is in nobody's manifest."""
-    return f"jobs/{job_id}/checkpoints/1/backfill-{attempt}/"
+    return f"jobs/{job_id}/checkpoints/{BACKFILL_CHECKPOINT_ID}/backfill-{attempt}/"
 
 
 def backfill_manifest_key(job_id: str, attempt: int) -> str:

@@ -28,7 +28,7 @@ from penstock.jobgraph.specs import (
     SourceSpec,
     SparkQuerySpec,
 )
-from penstock.plan.engine import encode_content
+from penstock.plan.engine import encode_content, holding
 from penstock.types.logical import Schema
 
 if TYPE_CHECKING:
@@ -126,7 +126,11 @@ def backfill_graph(graph: JobGraph) -> JobGraph:
     node = OperatorNode(uid=BACKFILL_UID, name="Spark: backfill", spec=spec, output=Schema(()))
     vertex = JobVertex(id=BACKFILL_UID, name=node.name, operators=(node,), parallelism=1, max_parallelism=128)
     return msgspec.structs.replace(
-        graph, vertices=(vertex,), edges=(), config={**graph.config, CHECKPOINT_INTERVAL_MS.key: "0"}
+        graph,
+        vertices=holding([vertex], graph.config),
+        edges=(),
+        config={**graph.config, CHECKPOINT_INTERVAL_MS.key: "0"},
+        backfill="",
     )
 
 

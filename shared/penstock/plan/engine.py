@@ -121,7 +121,7 @@ def on_spark(graph: JobGraph) -> JobGraph:
                 vertices.append(_through_slot(content, i, sink))
     return msgspec.structs.replace(
         graph,
-        vertices=_holding(vertices, graph.config),
+        vertices=holding(vertices, graph.config),
         edges=(),
         config={**graph.config, CHECKPOINT_INTERVAL_MS.key: "0"},
     )
@@ -151,7 +151,7 @@ def program_graph(
     task = OperatorNode(uid="spark-program", name=f"Spark: {name}", spec=query, output=Schema(()))
     return msgspec.structs.replace(
         inner,
-        vertices=_holding([_vertex("spark-program", task.name, [task])], config),
+        vertices=holding([_vertex("spark-program", task.name, [task])], config),
         config={RESTART_STRATEGY.key: "none", **config, CHECKPOINT_INTERVAL_MS.key: "0"},
         functions=dict(functions),
         python_path=python_path,
@@ -159,7 +159,7 @@ def program_graph(
     )
 
 
-def _holding(vertices: list[JobVertex], config: Mapping[str, str]) -> tuple[JobVertex, ...]:
+def holding(vertices: list[JobVertex], config: Mapping[str, str]) -> tuple[JobVertex, ...]:
     """With the slots that Spark works in: as many as the job's parallelism, on the task manager
     whose Spark it is. A Spark that stands elsewhere takes none of ours."""
     if SPARK_MASTER.read(config) or SPARK_REMOTE.read(config):

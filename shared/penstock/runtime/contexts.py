@@ -70,6 +70,7 @@ class OperatorContexts:
             wake_at=wake_at,
             function=env.function,
             store=env.store,
+            storage=env.storage,
             run=env.helper.run,
             memory=env.memory,
             epochs=self.epochs,

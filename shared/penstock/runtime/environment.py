@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
 
+    from penstock.messages.slot import StorageSettings
     from penstock.ports import Store
     from penstock.runtime.operator import OperatorContext
     from penstock.types.logical import Schema
@@ -66,6 +67,8 @@ class Environment:
     local_dir: Path
     store: Store | None
     function: Callable[[str], Any]
+    #: How other processes reach the store.
+    storage: StorageSettings | None = None
     helper: Helper = field(default_factory=Helper)
     now_ms: Callable[[], int] = processing_time_ms
     #: A clock that never goes back, for how long things take.

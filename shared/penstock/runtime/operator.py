@@ -31,7 +31,9 @@ if TYPE_CHECKING:
     import numpy as np
     import pyarrow as pa
 
+    from penstock.messages.slot import StorageSettings
     from penstock.ports import Store
+    from penstock.runtime.state.reading import RestoredRows
     from penstock.types import Batch, Schema
 
 #: "No watermark yet" and "event time has ended" (int64 µs).
@@ -186,6 +188,8 @@ class OperatorContext:
     function: Callable[[str], Any]
     #: The job's object store, for sources, sinks and results.
     store: Store | None = None
+    #: How other processes reach it.
+    storage: StorageSettings | None = None
     #: ``record_error(error, record)`` for skip / dead-letter policies: counts and keeps.
     report_error: Callable[[BaseException, Any], None] | None = None
     #: ``run(f)`` in the slot's one helper thread; only for calls that release the lock.

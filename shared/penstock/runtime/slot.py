@@ -226,6 +226,7 @@ class Slot:
             # <task manager>/slots/<slot> → <task manager>/local-state
             local_state_dir=self._local_dir.parent.parent / LOCAL_STATE,
             store=store,
+            storage=deploy.storage,
             function=await load_functions(deploy.job_graph, store, self._local_dir),
             credits=CreditPool(NETWORK_MEMORY.read(config)),
             memory=StateMemory(STATE_MEMORY.read(config)),

@@ -20,6 +20,7 @@ from pyspark.sql import functions as F
 from pyspark.storagelevel import StorageLevel
 
 from penstock.jobgraph.specs import CollectionSourceSpec, EnumeratorSpec, SinkSpec, SourceSpec
+from penstock.messages.layout import BACKFILL_CHECKPOINT_ID as CHECKPOINT_ID
 from penstock.messages.layout import backfill_manifest_key
 from penstock.messages.manifest import CheckpointManifest, VertexState, encode_manifest
 from penstock.messages.slot import StateHandle
@@ -29,7 +30,7 @@ from penstock.runtime.sources import SplitState
 from penstock.runtime.state.snapshot import write_snapshot
 from penstock.spark.backfill_edges import COLUMNS, ORDER, REPORT
 from penstock.spark.backfill_seam import Seam, fix_seam
-from penstock.spark.backfill_task import CHECKPOINT_ID, Report, Stage, source_stage, vertex_stage
+from penstock.spark.backfill_task import Report, Stage, source_stage, vertex_stage
 from penstock.spark.drive import JobContext
 from penstock.store.open import open_store
 

@@ -21,6 +21,7 @@ from penstock.connectors.base import Split
 from penstock.errors import ExternalError
 from penstock.jobgraph.assignments import ASSIGNMENT_SCHEMA
 from penstock.jobgraph.specs import SinkSpec
+from penstock.messages.layout import BACKFILL_CHECKPOINT_ID as CHECKPOINT_ID
 from penstock.messages.layout import backfill_prefix
 from penstock.messages.slot import StateHandle, StorageSettings, TaskDescriptor
 from penstock.runtime.budget import RowBudget
@@ -50,8 +51,6 @@ if TYPE_CHECKING:
     from penstock.runtime.chain import ChainNode
     from penstock.spark.backfill_edges import Record
 
-#: The backfill's state is the job's first checkpoint.
-CHECKPOINT_ID = 1
 #: A source lets event time rise after so many rows.
 _RISE_ROWS = 65_536
 

@@ -107,6 +107,9 @@ def _run(job: DriverJob, channel: Channel, folder: Path) -> None:
     session = open_session(job.url, job.config, name=job.job_name)
     if not job.server_pid:
         ship(session, job.python_path, folder)
+    if job.backfill:
+        _backfill(job, graph, session, channel)
+        return
     if not graph.bounded:
         from penstock.spark.streaming import run_stream
 
@@ -126,6 +129,29 @@ def _run(job: DriverJob, channel: Channel, folder: Path) -> None:
         raise
     finally:
         made.close()
+
+
+def _backfill(job: DriverJob, graph: JobGraph, session: SparkSession, channel: Channel) -> None:
+    from penstock.config import BACKFILL_EMIT
+    from penstock.spark.backfill import Backfill
+    from penstock.spark.errors import translated
+    from penstock.spark.progress import watched
+    from penstock.spark.session import apply_meaning
+
+    assert job.storage is not None
+    apply_meaning(session, graph.config)
+    made = Backfill(
+        graph, session, job_id=job.job_id, attempt=job.attempt, storage=job.storage,
+        emit=BACKFILL_EMIT.read(job.config),
+    )  # fmt: skip
+    try:
+        with watched(session, channel.send):
+            made.run()
+    except KeyboardInterrupt:
+        session.interruptAll() if job.url.startswith("sc://") else session.stop()
+        raise
+    except Exception as err:
+        raise translated(err) from err
 
 
 def encode(batch: Batch) -> bytes:
