@@ -29,6 +29,9 @@ from penstock.spark.reach import reached
 from penstock.spark.server import TOKEN_VARIABLE
 
 if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from penstock.jobgraph.graph import JobGraph
     from penstock.types.batch import Batch
 
 _PR_SET_PDEATHSIG = 1
