@@ -62,11 +62,11 @@ LIVE_FROM = datetime.datetime(2013, 10, 1, tzinfo=datetime.UTC)
 
 
 def split(data: Dataset) -> tuple[pa.Table, Dataset]:
-    """(the history: ``origin``, ``carrier``, ``time_hour``, ``dep_delay``; what is live)."""
+    """(the history: ``origin``, ``carrier``, ``time_hour``, ``dep_delay``, ``distance``; what is live)."""
     since = int(LIVE_FROM.timestamp()) * 1_000_000
     hours = _instants(data.flights["time_hour"])
     past = data.flights.filter(pa.array(hours < since))
-    history = past.select(["origin", "carrier", "dep_delay"]).add_column(
+    history = past.select(["origin", "carrier", "dep_delay", "distance"]).add_column(
         2, "time_hour", pa.array(hours[hours < since], pa.timestamp("us"))
     )
     weather = data.weather.filter(pa.array(data.weather["hour_us"].to_numpy() >= since))

@@ -22,7 +22,7 @@ from examples.flights.dataset import AIRPORTS, Dataset
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-FLIGHT_FIELDS = ("origin", "dest", "carrier", "flight", "time_hour", "minute", "dep_delay")
+FLIGHT_FIELDS = ("origin", "dest", "carrier", "flight", "time_hour", "minute", "dep_delay", "distance")
 WEATHER_FIELDS = ("origin", "time_hour", "temp", "wind_speed", "precip", "visib")
 STREAMS = {"FLIGHTS": "flights", "WEATHER": "weather"}
 END_HEADER = {"Penstock-End-Of-Stream": "true"}

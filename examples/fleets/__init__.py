@@ -1,0 +1,1 @@
+"""Which aircraft and airports belong together: connected components, found on Spark."""
