@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import sqlite3
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pyarrow as pa
+import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 import pytest
 
@@ -28,14 +32,13 @@ CONFIG = {
     "execution.runtime-mode": "STREAMING",
     "table.exec.join.unbounded-state": "allow",
     "execution.backfill.engine": "spark",
-    "execution.backfill.emit": "false",
 }
 
 
 def row(i: int) -> dict[str, Any]:
     return {
         "id": i, "k": "abcdefg"[(i * 7) % 7], "v": None if i % 11 == 3 else (i * 37) % 23 - 5,
-        "ts": START + timedelta(seconds=i // 2 + (i * 13) % 4),
+        "ts": START + timedelta(seconds=i // 2 + (i * 13) % 4, milliseconds=i % 1000),
     }  # fmt: skip
 
 
@@ -69,10 +72,12 @@ def planned(text: str, **config: str) -> JobGraph:
     return plan_script(text, {**CONFIG, **config}, spark=spark_support()).job_graph
 
 
-def backfilled(graph: JobGraph, spark: Any, store: Path, job_id: str = "test-job") -> BackfillResult:
-    content = decode_content(graph.backfill)
+def backfilled(graph: JobGraph, spark: Any, store: Path, attempt: int = 1) -> BackfillResult:
+    content = msgspec.structs.replace(
+        decode_content(graph.backfill), functions=graph.functions, python_path=graph.python_path
+    )
     settings = StorageSettings(url=f"file://{store}")
-    return Backfill(content, spark, job_id=job_id, attempt=1, storage=settings, emit=False).run()
+    return Backfill(content, spark, job_id="test-job", attempt=attempt, storage=settings).run()
 
 
 def resumed(graph: JobGraph, result: BackfillResult, store: Path) -> RunResult:
@@ -100,15 +105,165 @@ def streamed(graph: JobGraph) -> RunResult:
     return asyncio.run(run())
 
 
-UPDATING = {
-    "group": "SELECT k, COUNT(*), SUM(v), MIN(v), MAX(v), AVG(v) FROM t GROUP BY k",
-}
+@dataclass(frozen=True)
+class Query:
+    """``columns`` of the sink table; ``key``: those that a row is written by, None: it appends.
+    ``tables``: declared as hybrid."""
+
+    sql: str
+    columns: str
+    key: str | None = None
+    tables: tuple[str, ...] = ("t",)
 
 
-@pytest.mark.parametrize("name", UPDATING)
-def test_state_goes_on_where_history_ended(name: str, folder: Path, spark: Any, tmp_path: Path) -> None:
-    graph = planned(declare(folder) + UPDATING[name])
-    result = backfilled(graph, spark, tmp_path)
-    assert result.rows == SEAM
-    got = resumed(graph, result, tmp_path)
-    assert sorted(got.rows) == sorted(streamed(graph).rows)
+def windowed(function: str, columns: str = "k, ") -> str:
+    return (
+        f"SELECT {columns}window_start, COUNT(*), SUM(v) FROM TABLE({function}) "
+        f"GROUP BY {columns}window_start, window_end"
+    )
+
+
+WINDOW = "k STRING, w TIMESTAMP(3), n BIGINT, s INT"
+QUERIES = {
+    "group": Query(
+        "SELECT k, COUNT(*), SUM(v), MIN(v), MAX(v), AVG(v) FROM t GROUP BY k",
+        "k STRING, n BIGINT, s INT, low INT, high INT, mean INT", "k",
+    ),
+    "distinct": Query(
+        "SELECT k, COUNT(DISTINCT v), SUM(v) FILTER (WHERE id > 5) FROM t GROUP BY k",
+        "k STRING, n BIGINT, s INT", "k",
+    ),
+    "no-key": Query("SELECT 1, COUNT(*), SUM(v) FROM t", "one INT, n BIGINT, s INT", "one"),
+    "group-of-group": Query(
+        "SELECT n, COUNT(*) FROM (SELECT v, COUNT(*) AS n FROM t GROUP BY v) GROUP BY n",
+        "n BIGINT, c BIGINT", "n",
+    ),
+    "having": Query(
+        "SELECT v, COUNT(*) FROM t WHERE v IS NOT NULL GROUP BY v HAVING MOD(COUNT(*), 2) = 0", "v INT, c BIGINT", "v"
+    ),
+    "top-n": Query(
+        "SELECT k, rn, id, v FROM (SELECT *, ROW_NUMBER() OVER (PARTITION BY k ORDER BY v DESC, id) AS rn FROM t) "
+        "WHERE rn <= 3",
+        "k STRING, rn BIGINT, id BIGINT, v INT", "k, rn",
+    ),
+    "last-row": Query(
+        "SELECT k, id, v FROM (SELECT *, ROW_NUMBER() OVER (PARTITION BY k ORDER BY ts DESC) AS rn FROM t) "
+        "WHERE rn = 1",
+        "k STRING, id BIGINT, v INT", "k",
+    ),
+    "first-row": Query(
+        "SELECT m, id, v FROM (SELECT *, ROW_NUMBER() OVER (PARTITION BY m ORDER BY ts) AS rn "
+        "FROM (SELECT MOD(id, 900) AS m, id, v, ts FROM t)) WHERE rn = 1",
+        "m BIGINT, id BIGINT, v INT", "m",
+    ),
+    "join": Query(
+        "SELECT t.id, u.v FROM t JOIN u ON t.k = u.k AND t.id = u.id + 497", "id BIGINT, v INT", None, ("t", "u")
+    ),
+    "left-join": Query(
+        "SELECT t.id, u.v FROM t LEFT JOIN u ON t.k = u.k AND t.id = u.id + 497", "id BIGINT, v INT", "id",
+        ("t", "u"),
+    ),
+    "join-of-groups": Query(
+        "SELECT a.k, a.n, b.s FROM (SELECT k, COUNT(*) AS n FROM t GROUP BY k) a "
+        "JOIN (SELECT k, SUM(v) AS s FROM u GROUP BY k) b ON a.k = b.k",
+        "k STRING, n BIGINT, s INT", "k", ("t", "u"),
+    ),
+    "interval-join": Query(
+        "SELECT t.id, u.id FROM t JOIN u ON t.k = u.k AND u.ts BETWEEN t.ts - INTERVAL '9' SECOND AND t.ts",
+        "a BIGINT, b BIGINT", None, ("t", "u"),
+    ),
+    "tumble": Query(windowed("TUMBLE(TABLE t, DESCRIPTOR(ts), INTERVAL '1' MINUTE)"), WINDOW),
+    "hop": Query(windowed("HOP(TABLE t, DESCRIPTOR(ts), INTERVAL '20' SECOND, INTERVAL '1' MINUTE)"), WINDOW),
+    "cumulate": Query(
+        windowed("CUMULATE(TABLE t, DESCRIPTOR(ts), INTERVAL '20' SECOND, INTERVAL '2' MINUTE)"), WINDOW
+    ),
+    "session": Query(
+        windowed("SESSION(TABLE t PARTITION BY k, DESCRIPTOR(ts), INTERVAL '4' SECOND)"), WINDOW
+    ),
+    "window-of-window": Query(
+        "SELECT window_start, MAX(n) FROM (SELECT k, window_start, window_end, window_time, COUNT(*) AS n "
+        "FROM TABLE(TUMBLE(TABLE t, DESCRIPTOR(ts), INTERVAL '1' MINUTE)) "
+        "GROUP BY k, window_start, window_end, window_time) GROUP BY window_start, window_end",
+        "w TIMESTAMP(3), n BIGINT",
+    ),
+    "window-top-n": Query(
+        "SELECT w, k, n FROM (SELECT *, ROW_NUMBER() OVER (PARTITION BY w, e ORDER BY n DESC, k) AS rn FROM ("
+        "SELECT k, window_start AS w, window_end AS e, COUNT(*) AS n "
+        "FROM TABLE(TUMBLE(TABLE t, DESCRIPTOR(ts), INTERVAL '1' MINUTE)) GROUP BY k, window_start, window_end)) "
+        "WHERE rn <= 2",
+        "w TIMESTAMP(3), k STRING, n BIGINT",
+    ),
+    "over": Query(
+        "SELECT id, SUM(v) OVER (PARTITION BY k ORDER BY ts ROWS BETWEEN 4 PRECEDING AND CURRENT ROW) FROM t",
+        "id BIGINT, s INT",
+    ),
+    "stateless": Query("SELECT id, UPPER(k) FROM t WHERE MOD(id, 3) = 1", "id BIGINT, k STRING"),
+    "union": Query(
+        "SELECT k, SUM(v) FROM (SELECT k, v FROM t UNION ALL SELECT k, -v FROM u WHERE id > 3) GROUP BY k",
+        "k STRING, s INT", "k", ("t", "u"),
+    ),
+    "group-and-rows": Query(
+        "SELECT id, COUNT(*) FROM (SELECT id FROM t UNION ALL SELECT MAX(id) AS id FROM t GROUP BY k) GROUP BY id",
+        "id BIGINT, n BIGINT", "id",
+    ),
+    "except": Query("SELECT v FROM t EXCEPT SELECT v FROM t WHERE id > 900", "v INT", "v"),
+}  # fmt: skip
+
+
+def sink(query: Query, folder: Path) -> str:
+    if query.key is None:
+        return (
+            f"CREATE TABLE out ({query.columns}) WITH ('connector' = 'filesystem', 'path' = '{folder}/out', "
+            "'format' = 'parquet');"
+        )
+    with sqlite3.connect(folder / "out.db") as db:
+        db.execute(f"CREATE TABLE out ({query.columns}, PRIMARY KEY ({query.key}))")
+    return (
+        f"CREATE TABLE out ({query.columns}, PRIMARY KEY ({query.key}) NOT ENFORCED) WITH ('connector' = 'jdbc', "
+        f"'url' = 'jdbc:sqlite:{folder}/out.db', 'table-name' = 'out');"
+    )
+
+
+def written(query: Query, folder: Path) -> list[tuple[Any, ...]]:
+    if query.key is None:
+        rows = [
+            tuple(r.values()) for r in ds.dataset(folder / "out", format="parquet").to_table().to_pylist()
+        ]
+    else:
+        with sqlite3.connect(folder / "out.db") as db:
+            rows = db.execute("SELECT * FROM out").fetchall()
+    return sorted(rows, key=repr)
+
+
+def script(query: Query, data: Path, out: Path) -> str:
+    out.mkdir(exist_ok=True)
+    tables = "".join(declare(data, name) for name in query.tables)
+    return f"{tables}{sink(query, out)} INSERT INTO out {query.sql};"
+
+
+def compare(query: Query, data: Path, spark: Any, folder: Path, **config: str) -> None:
+    """A backfilled job writes what a stream over everything does."""
+    graph = planned(script(query, data, folder / "a"), **config)
+    result = backfilled(graph, spark, folder)
+    assert result.rows == SEAM * len(query.tables)
+    resumed(graph, result, folder)
+    plain = {**config, "execution.backfill.engine": "none"}
+    streamed(planned(script(query, data, folder / "b"), **plain))
+    want = written(query, folder / "b")
+    assert want
+    assert written(query, folder / "a") == want
+
+
+@pytest.mark.parametrize("name", QUERIES)
+def test_history_on_spark_and_the_stream_behind_it(
+    name: str, folder: Path, spark: Any, tmp_path: Path
+) -> None:
+    compare(QUERIES[name], folder, spark, tmp_path)
+
+
+@pytest.mark.parametrize("name", ["group", "tumble", "left-join", "top-n", "last-row"])
+def test_the_streams_parallelism_is_its_own(name: str, folder: Path, spark: Any, tmp_path: Path) -> None:
+    compare(
+        QUERIES[name], folder, spark, tmp_path,
+        **{"parallelism.default": "1", "execution.backfill.parallelism": "3"},
+    )  # fmt: skip
