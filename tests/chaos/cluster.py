@@ -7,6 +7,8 @@ import signal
 from pathlib import Path
 
 import redis
+from redis.backoff import ExponentialBackoff
+from redis.retry import Retry
 
 from penstock.cli import servers
 from penstock.cli.embedded import EmbeddedCluster
@@ -90,10 +92,14 @@ class ChaosCluster(EmbeddedCluster):
     def names(self, role: str) -> list[str]:
         return sorted(c.name for c in self.children if c.name.rsplit("-", 1)[0] == role)
 
-    def slot_pids(self, taskmanager: str) -> list[int]:
-        """Processes of allocated slots: children of the task manager's template."""
+    def template_pids(self, taskmanager: str) -> list[int]:
+        """Processes that slots are forked from, where they have forked any."""
         pid = self.child(taskmanager).pid
-        return [] if pid is None else sorted(slot for child in _children(pid) for slot in _children(child))
+        return [] if pid is None else [child for child in _children(pid) if _children(child)]
+
+    def slot_pids(self, taskmanager: str) -> list[int]:
+        """Processes of allocated slots."""
+        return sorted(slot for template in self.template_pids(taskmanager) for slot in _children(template))
 
     def working(self) -> list[str]:
         """Task managers with processes of slots."""
@@ -121,7 +127,9 @@ class ChaosCluster(EmbeddedCluster):
         self.child(name).restart = True
 
     def wipe_leases(self) -> None:
-        with redis.Redis.from_url(self.redis_url) as leases:
+        """Also when it has just died: then once it is back."""
+        again = Retry(ExponentialBackoff(cap=0.5), retries=60)
+        with redis.Redis.from_url(self.redis_url, retry=again) as leases:
             leases.flushall()
 
 

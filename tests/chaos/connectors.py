@@ -8,6 +8,7 @@ it can. Sinks note there how many rows they have taken: rows that flow while not
 
 from __future__ import annotations
 
+import os
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -113,5 +114,6 @@ class ChangelogWriter(FileSink):
         self._taken += len(batch)
         if time.monotonic() - self._noted >= _NOTE_S:
             self._noted = time.monotonic()
-            note = self._control / f"rows-{self.ctx.subtask_index}"
-            note.write_text(f"{self.ctx.attempt} {self._taken}")
+            note = self._control / f".rows-{self.ctx.subtask_index}-{os.getpid()}"
+            note.write_text(f"{self._taken}")
+            note.replace(self._control / f"rows-{self.ctx.subtask_index}")

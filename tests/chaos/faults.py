@@ -20,7 +20,8 @@ MINUTE = (60.0, 60.0)
 @dataclass(frozen=True)
 class Kind:
     """``targets`` are names that ``begin`` and ``end`` take. ``lasts_s``: between them;
-    ``end`` None: what ends at once. ``hosts``: only with hosts of their own."""
+    ``end`` None: what ends at once. ``hosts``: only with hosts of their own. ``flows``: rows
+    must reach sinks all the while."""
 
     must: Must
     targets: Callable[[ChaosCluster], list[str]]
@@ -29,6 +30,7 @@ class Kind:
     lasts_s: tuple[float, float] = (0.0, 0.0)
     weight: float = 1.0
     hosts: bool = False
+    flows: bool = False
 
 
 def _role(role: str) -> Callable[[ChaosCluster], list[str]]:
@@ -39,12 +41,23 @@ def _slots(cluster: ChaosCluster) -> list[str]:
     return [str(pid) for name in cluster.names("taskmanager") for pid in cluster.slot_pids(name)]
 
 
+def _templates(cluster: ChaosCluster) -> list[str]:
+    return [str(pid) for name in cluster.names("taskmanager") for pid in cluster.template_pids(name)]
+
+
 def _on_host(names: Callable[[ChaosCluster], list[str]]) -> Callable[[ChaosCluster], list[str]]:
     return lambda cluster: [name for name in names(cluster) if cluster.host_of(name)]
 
 
 def _kill(cluster: ChaosCluster, name: str) -> None:
     cluster.signal(name, signal.SIGKILL)
+
+
+def _kill_all(cluster: ChaosCluster, role: str) -> None:
+    """Of a role, or of all: the power fails."""
+    for child in cluster.children:
+        if role in ("cluster", child.name.rsplit("-", 1)[0]):
+            cluster.signal(child.name, signal.SIGKILL)
 
 
 def _stop(cluster: ChaosCluster, name: str) -> None:
@@ -118,7 +131,7 @@ def _up(cluster: ChaosCluster, group: str) -> None:
 
 
 def _away(group: str) -> Kind:
-    return Kind("stay", lambda cluster: [group], _down, _up, MINUTE, weight=0.0)
+    return Kind("stay", lambda cluster: [group], _down, _up, MINUTE, weight=0.0, flows=True)
 
 
 def _working(cluster: ChaosCluster) -> list[str]:
@@ -132,6 +145,9 @@ def _paused(must: Must, targets: Callable[[ChaosCluster], list[str]], lasts_s: t
 KINDS: dict[str, Kind] = {
     "kill-taskmanager": Kind("restart", _working, _kill, weight=3.0),
     "kill-slot": Kind("restart", _slots, _kill, weight=3.0),
+    "kill-template": Kind("restart", _templates, _kill),
+    "kill-all-taskmanagers": Kind("restart", lambda cluster: ["taskmanager"], _kill_all),
+    "kill-cluster": Kind("restart", lambda cluster: ["cluster"], _kill_all, weight=0.5),
     "kill-jobmanager": Kind("stay", _role("jobmanager"), _kill, weight=2.0),
     "kill-dispatcher": Kind("stay", _role("dispatcher"), _kill),
     "kill-resourcemanager": Kind("stay", _role("resourcemanager"), _kill),
@@ -157,9 +173,10 @@ KINDS: dict[str, Kind] = {
     "cut-resourcemanager": Kind(
         "stay", _on_host(_role("resourcemanager")), _cut("both"), _mend, AROUND, hosts=True
     ),
-    "full-disk": Kind("either", _on_host(_working), _fill, _empty, AROUND, hosts=True),
+    "full-disk": Kind("either", _on_host(_working), _fill, _empty, (2.0, 6.0), weight=2.0, hosts=True),
     "store-refuses": Kind("either", _store, _trouble("refuse", 0.5), _no_trouble, AROUND),
     "store-errs-after": Kind("either", _store, _trouble("after", 0.3), _no_trouble, AROUND),
+    "store-away": Kind("either", _store, _trouble("refuse", 1.0), _no_trouble, (2.0, 9.0)),
     "store-slow": Kind("either", _store, _trouble("slow", 0.5), _no_trouble, AROUND),
     "store-cuts": Kind("either", _store, _trouble("cut", 0.4), _no_trouble, AROUND),
     "away-nats": _away("nats"),

@@ -39,7 +39,7 @@ def plan(seed: int, workload: str, count: int, kinds: Collection[str]) -> Plan:
         "execution.checkpointing.unaligned.enabled": random.choice(("false", "true")),
         "execution.checkpointing.tolerable-failed-checkpoints": random.choice(("0", "3", "100")),
         "execution.checkpointing.timeout": "60 s",
-        "state.backend.local-recovery": random.choice(("true", "true", "false")),
+        "state.backend.local-recovery": random.choice(("true", "false")),
         "state.backend.type": random.choice(("hashmap", "leveldb")),
         "state.backend.memory.per-slot": random.choice(("0", "8 mb")),
         "jobmanager.execution.failover-strategy": random.choice(("region", "full")),
@@ -48,6 +48,8 @@ def plan(seed: int, workload: str, count: int, kinds: Collection[str]) -> Plan:
         "restart-strategy.fixed-delay.delay": random.choice(("0 ms", "100 ms", "500 ms")),
         "table.exec.source.idle-timeout": "0 ms",
     }
+    if "full-disk" in kinds:  # who writes nothing to the disk does not notice
+        config["state.backend.local-recovery"] = "true"
     names = sorted(kinds)
     weights = [KINDS[name].weight for name in names]
     in_turn = not any(weights)

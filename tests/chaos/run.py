@@ -22,6 +22,7 @@ from tests.chaos.workloads import Workload, make
 
 Log = Callable[[dict[str, Any]], None]
 _CHECKPOINT_WAIT_S = 3.0
+_FLOW_S = 10.0
 
 
 @dataclass(frozen=True)
@@ -81,6 +82,7 @@ class Run:
         before = self._watch.until(lambda s: s.runs and s.completed >= 1, "a running job")
         if group[0].in_checkpoint:
             before = self._in_checkpoint(before)
+        hit = self._cluster.store.hit
         thrown = self._act(group, before)
         if not thrown:
             return
@@ -108,6 +110,7 @@ class Run:
                     "kind": item.fault.kind,
                     "target": item.target,
                     "at": round(item.at, 3),
+                    "store_errors": self._cluster.store.hit - hit,
                     "lasts_s": round(item.fault.lasts_s, 2),
                     "doubled": item.fault.doubled,
                     "must": KINDS[item.fault.kind].must,
@@ -134,11 +137,12 @@ class Run:
         thrown: list[Thrown] = []
         started, offset = time.monotonic(), 0.0
         ends: list[tuple[float, Callable[[], None]]] = []
+        flows = False
 
         def end_until(moment: float) -> None:
             for due in sorted(ends, key=lambda e: e[0]):
                 if due[0] <= moment:
-                    time.sleep(max(0.0, started + due[0] - time.monotonic()))
+                    self._sleep_until(started + due[0], flows)
                     due[1]()
                     ends.remove(due)
 
@@ -156,12 +160,24 @@ class Run:
                 target = targets[int(fault.choice * len(targets))]
                 thrown.append(Thrown(fault, target, time.time(), before))
                 kind.begin(self._cluster, target)
+                flows = flows or kind.flows
                 if kind.end is not None:
                     end = kind.end
                     ends.append((offset + fault.lasts_s, lambda e=end, t=target: e(self._cluster, t)))
-        finally:
             end_until(float("inf"))
+        except BaseException:
+            for _, end in ends:
+                end()
+            raise
         return thrown
+
+    def _sleep_until(self, moment: float, flows: bool) -> None:
+        """``flows``: rows must reach sinks in every ``_FLOW_S`` of it."""
+        while (left := moment - time.monotonic()) > 0:
+            taken = self._workload.rows_taken()
+            time.sleep(min(left, _FLOW_S))
+            if flows and left >= _FLOW_S and taken is not None and self._workload.rows_taken() == taken:
+                raise ChaosFailure(f"no row reached a sink in {_FLOW_S:.0f} s; {taken} before")
 
 
 def groups(faults: list[Fault]) -> Iterator[list[Fault]]:
