@@ -16,6 +16,8 @@ from penstock.runtime.operator import (
     MetricGroup,
     Operator,
     OperatorContext,
+    OperatorSnapshot,
+    PendingBlock,
     RestoredState,
     SideBatch,
 )
@@ -61,26 +63,37 @@ class Subtask:
         self._ctx = ctx
         #: Snapshot objects of its chain, newest first; all but the last are deltas.
         self._links: list[StateLink] = []
-        self._since = 0
+        self._since = self._upto = 0
         operator.open(ctx, restored)
 
     def checkpoint(self) -> StateHandle:
         """A snapshot at this moment, on top of those before it; output due before the
         barrier is taken."""
         self._take(self.operator.prepare_checkpoint(1))
+        return self.complete(self.begin())
+
+    def begin(self) -> OperatorSnapshot:
+        """The barrier: the state is cut and nothing is copied yet."""
+        self._upto = self._ctx.epochs.begin(self._since)
+        return self.operator.snapshot(len(self._links) + 1)
+
+    def complete(self, snapshot: OperatorSnapshot) -> StateHandle:
+        """The snapshot is written, and the task is told that its checkpoint is complete."""
         number = len(self._links) + 1
-        self._since = self._ctx.epochs.begin(self._since)
-        self._ctx.epochs.confirmed = self._since
-        data = write_snapshot(
-            {"u": self.operator.snapshot(number).copied()},
-            checkpoint_id=number,
-            key_groups=self._ctx.key_groups,
-        )
+        self._since = self._ctx.epochs.confirmed = self._upto
+        data = write_snapshot({"u": snapshot.copied()}, checkpoint_id=number, key_groups=self._ctx.key_groups)
         self._links.insert(0, StateLink(checkpoint_id=number, inline=data, size_bytes=len(data)))
         return StateHandle(
             vertex_id="v", subtask_index=self._ctx.subtask_index, checkpoint_id=number, inline=data,
             size_bytes=len(data), key_groups=self._ctx.key_groups, chain=tuple(self._links[1:]),
         )  # fmt: skip
+
+    @staticmethod
+    def abort(snapshot: OperatorSnapshot) -> None:
+        """The checkpoint of ``begin`` failed."""
+        for block in snapshot.keyed.values():
+            if isinstance(block, PendingBlock):
+                block.discard()
 
     def _take(self, outputs: Any) -> None:
         for item in outputs:
@@ -132,16 +145,21 @@ def materialized(outputs: list[Batch]) -> Counter:
 
 
 class Cluster:
-    """``parallelism`` subtasks fed by key group, restorable at any other parallelism."""
+    """``parallelism`` subtasks fed by key group, restorable at any other parallelism.
+    ``limit_bytes``: of the state of each; ``folder``: for what is beyond it;
+    ``checkpoint_every``: so many batches."""
 
     def __init__(self, make: Any, keys: list[tuple[int, ...]], inputs: list[Schema], output: Schema,
-                 parallelism: int, states: list[RestoredState | None] | None = None) -> None:  # fmt: skip
+                 parallelism: int, states: list[RestoredState | None] | None = None, *,
+                 limit_bytes: int = 0, folder: Path | None = None, checkpoint_every: int = 3) -> None:  # fmt: skip
         self.make, self.keys, self.inputs, self.output = make, keys, inputs, output
+        self.limit_bytes, self.folder, self.checkpoint_every = limit_bytes, folder, checkpoint_every
         self._batches = 0
         self.subtasks = [
             Subtask(
                 make(), inputs, output, index=i, parallelism=parallelism,
-                restored=states[i] if states else None,
+                restored=states[i] if states else None, memory=StateMemory(limit_bytes),
+                local_dir=None if folder is None else folder / str(i),
             )
             for i in range(parallelism)
         ]  # fmt: skip
@@ -156,7 +174,7 @@ class Cluster:
             subtask.process(batch.filter(owner == i), input_index)
         # So that what ``rescale`` restores is a chain of deltas.
         self._batches += 1
-        if self._batches % 3 == 1:
+        if self.checkpoint_every and self._batches % self.checkpoint_every == 1:
             for subtask in self.subtasks:
                 subtask.checkpoint()
 
@@ -181,7 +199,13 @@ class Cluster:
             )
             for i in range(parallelism)
         ]
-        out = Cluster(self.make, self.keys, self.inputs, self.output, parallelism, states)
+        for old in self.subtasks:
+            old.operator.close()
+        folder = None if self.folder is None else self.folder / "next"
+        out = Cluster(
+            self.make, self.keys, self.inputs, self.output, parallelism, states,
+            limit_bytes=self.limit_bytes, folder=folder, checkpoint_every=self.checkpoint_every,
+        )  # fmt: skip
         out.subtasks[0].out = self.out() + out.subtasks[0].out
         for old in self.subtasks:
             for tag, batches in old.side.items():

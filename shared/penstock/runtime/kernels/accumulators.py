@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from penstock.functions.expr import AggregateCall
     from penstock.runtime.state.tables import SlotChanges
 
-    Load = Callable[[np.ndarray, Sequence[Column]], None]
+    Load = Callable[[np.ndarray, Sequence[Column]], np.ndarray]
 
 _LONG = t.BigIntType(False)
 _MAX_CODE = 2**63 - 1
@@ -39,8 +39,9 @@ class EntryTable:
     """State of an accumulator with many rows (*entries*) a slot, snapshotted by entry.
 
     ``read``: columns of entries; ``slots_of``: their slots; ``entries_of``: all entries of
-    slots; ``load``: puts columns back under slots. ``changes`` is set where the state is snapshotted; the accumulator says
-    there which entries it writes and frees.
+    slots, slot by slot; ``load``: puts columns back under slots, and says where they lie now.
+    ``changes`` is set where the state is snapshotted; the accumulator says there which entries
+    it writes and frees.
     """
 
     types: Sequence[t.LogicalType]
@@ -49,6 +50,8 @@ class EntryTable:
     entries_of: Callable[[np.ndarray], np.ndarray]
     load: Load
     changes: SlotChanges | None = None
+    #: ``load`` puts what it is given into order: it must be given all entries of a slot at once.
+    ordered: bool = False
 
     def write(self, entries: np.ndarray) -> None:
         if self.changes is not None:
@@ -106,6 +109,10 @@ class Accumulator(ABC):
     def nbytes(self) -> int:
         return 0
 
+    def live_bytes(self, slots: int) -> int:
+        """``nbytes`` without room that is free, when so many slots are in use."""
+        return 0
+
 
 class CellAccumulator(Accumulator):
     dtypes: tuple[type, ...]
@@ -120,6 +127,9 @@ class CellAccumulator(Accumulator):
     @property
     def nbytes(self) -> int:
         return sum(c.nbytes for c in self.cells)
+
+    def live_bytes(self, slots: int) -> int:
+        return slots * sum(c.itemsize for c in self.cells)
 
     def reset(self, slots: np.ndarray, high: int) -> None:
         for i, value in enumerate(self.initial):

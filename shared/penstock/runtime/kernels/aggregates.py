@@ -130,6 +130,14 @@ class AggregateSet:
     def nbytes(self) -> int:
         return sum(a.nbytes for a in self.accumulators)
 
+    def live_bytes(self, slots: int) -> int:
+        """``nbytes`` without room that is free, when so many slots are in use."""
+        return sum(a.live_bytes(slots) for a in self.accumulators)
+
+    def tables(self) -> list[EntryTable]:
+        """State with many rows a slot, in the order of ``state_tables``."""
+        return [table for a in self.accumulators if (table := a.table()) is not None]
+
     def state_tables(
         self,
         ctx: OperatorContext,
@@ -139,28 +147,29 @@ class AggregateSet:
         kind: str,
         cells: Callable[[np.ndarray], list[Column]] | None = None,
         cell_names: Sequence[str] = (),
-        changes: SlotChanges | None = None,
+        make_changes: Callable[[], SlotChanges] | None = None,
     ) -> list[StateTable]:
         """The whole state as tables, ``cells`` first, whose rows the operator itself must
         announce as written and freed. ``head``: key columns and others of slots, which
-        begin every row and are called ``names``; ``cells``: more of them for ``cells``, whose
-        ``changes`` may be given."""
+        begin every row and are called ``names``; ``cells``: more of them for ``cells``;
+        ``make_changes``: of each table, if they are not plain ones."""
 
         def read(slots: np.ndarray) -> tuple[list[Column], list[Column]]:
             keys, more = head(slots)
             return keys, [*more, *(cells(slots) if cells else ()), *self.partials(slots)]
 
+        make_changes = make_changes or partial(SlotChanges, ctx.epochs)
         labels = [f"agg{i}.{j}" for i, a in enumerate(self.accumulators) for j in range(len(a.types))]
         out = [
             StateTable(
                 "cells", read, names=[*names, *cell_names, *labels], kind=kind,
-                max_parallelism=ctx.max_parallelism, changes=changes or SlotChanges(ctx.epochs),
+                max_parallelism=ctx.max_parallelism, changes=make_changes(),
             )
         ]  # fmt: skip
         for i, accumulator in enumerate(self.accumulators):
             entries = accumulator.table()
             if entries is not None:
-                entries.changes = SlotChanges(ctx.epochs)
+                entries.changes = make_changes()
                 labels = [f"value{j}" for j in range(len(entries.types))]
                 out.append(
                     StateTable(
@@ -179,7 +188,7 @@ class AggregateSet:
 
     def state_loaders(
         self,
-    ) -> list[tuple[str, list[t.LogicalType], Callable[[np.ndarray, Sequence[Column]], None]]]:
+    ) -> list[tuple[str, list[t.LogicalType], Callable[[np.ndarray, Sequence[Column]], Any]]]:
         """(table name, types of its columns, load(slots, columns)), ``cells`` first."""
         loaders: list[Any] = [("cells", self.partial_types, self.merge)]
         for i, a in enumerate(self.accumulators):
@@ -187,6 +196,12 @@ class AggregateSet:
             if entries is not None:
                 loaders.append((_table_name(i), list(entries.types), entries.load))
         return loaders
+
+    def is_ordered(self, name: str) -> bool:
+        """Whether a table of ``state_loaders`` must be loaded at once."""
+        tables = {_table_name(i): a.table() for i, a in enumerate(self.accumulators)}
+        table = tables.get(name)
+        return table is not None and table.ordered
 
     def results(self, slots: np.ndarray) -> list[Column]:
         return [

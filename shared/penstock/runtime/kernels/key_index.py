@@ -118,6 +118,17 @@ class KeyIndex:
         old = self._old.nbytes if self._old is not None else 0
         return own + direct + self._table.nbytes + old
 
+    @property
+    def live_bytes(self) -> int:
+        """Of the keys in use: ``nbytes`` without room that is free."""
+        own = 8 if self._whole else 8 + self._rows.row_bytes
+        tables = (self._direct, self._old, self._table)
+        return int((own + 1) * len(self)) + sum(x.nbytes for x in tables if x is not None)
+
+    def in_use(self, start: int, stop: int) -> np.ndarray:
+        """Mask of the slots in use among these, none of them at or above ``high``."""
+        return self._slots.live[start:stop]
+
     # -- finding ---------------------------------------------------------------------
 
     def lookup(self, columns: Sequence[Column], n: int) -> np.ndarray:

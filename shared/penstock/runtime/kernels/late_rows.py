@@ -31,6 +31,8 @@ _LONG = 4096
 _FAN = 4
 #: Nothing is rewritten for less garbage than this, in rows.
 _COMPACT_FROM = 65_536
+#: … where what is cold leaves for the disk, so that its room is soon there for others.
+GARBAGE_ROWS = 2_048
 #: So many segments may be gone before the others get new numbers.
 _GAPS = 1024
 #: Rows of a rewritten segment.
@@ -101,16 +103,21 @@ class LateColumn:
 class Segments:
     """Rows by slot, one reference a slot."""
 
-    def __init__(self, types: Sequence[LogicalType]) -> None:
+    def __init__(self, types: Sequence[LogicalType], garbage_rows: int) -> None:
         self.types = list(types)
+        self._garbage_rows = garbage_rows
         self._refs = np.full(1024, -1, np.int64)
         #: By number; None once nothing refers to it.
         self._segments: list[_Segment | None] = []
-        self._rows = self._live = self._gone = 0
+        self._rows = self._live = self._gone = self._held = 0
 
     @property
     def nbytes(self) -> int:
-        return self._refs.nbytes + sum(s.nbytes for s in self._segments if s is not None)
+        return self._refs.nbytes + self._held
+
+    @property
+    def live_bytes(self) -> int:
+        return 8 * self._live + self._held * self._live // max(self._rows, 1)
 
     def append(self, slots: np.ndarray, columns: Sequence[Column], high: int) -> None:
         """Rows of slots that hold none, each once; the columns are kept by reference."""
@@ -168,7 +175,7 @@ class Segments:
             segment.live -= count
             if not segment.live:
                 self._drop(number)
-        if self._rows - self._live > max(_COMPACT_FROM, self._live):
+        if self._rows - self._live > max(self._garbage_rows, self._live):
             self._compact()
         if self._gone > max(_GAPS, len(self._segments) // 2):
             self._renumber()
@@ -181,9 +188,11 @@ class Segments:
     def _add(self, slots: np.ndarray, columns: Sequence[Column]) -> None:
         self._refs[slots] = np.arange(len(slots)) | (len(self._segments) << 32)
         self._segments.append(_Segment(columns, slots))
+        self._held += self._segment(-1).nbytes
 
     def _drop(self, number: int) -> None:
         self._rows -= self._segment(number).rows
+        self._held -= self._segment(number).nbytes
         self._segments[number] = None
         self._gone += 1
         while self._segments and self._segments[-1] is None:
@@ -218,6 +227,7 @@ class Segments:
             whole = len(kept) == segment.rows
             parts.append(segment.columns if whole else [c.take(kept) for c in segment.columns])
         del self._segments[first:]
+        self._held -= sum(s.nbytes for s in last if s is not None)
         merged = np.concatenate(slots)
         self._rows -= sum(s.rows for s in last if s is not None) - len(merged)
         self._add(merged, [Column.concat(column) for column in zip(*parts, strict=True)])
@@ -247,12 +257,13 @@ def _is_raw(type_: LogicalType) -> bool:
 class LateRows:
     """Rows of ``types`` by slot, as ``RowStore``'s. With a wide column among them they are
     kept in segments, all of their columns, and what is given to them is not copied;
-    narrow rows lie dense by slot."""
+    narrow rows lie dense by slot. ``garbage_rows``: so many freed ones may at least lie there
+    until segments are rewritten."""
 
-    def __init__(self, types: Sequence[LogicalType]) -> None:
+    def __init__(self, types: Sequence[LogicalType], garbage_rows: int = _COMPACT_FROM) -> None:
         self.slots = Slots()
         wide = any(numpy_dtype(x) is None for x in types)
-        self._heap = Segments(types) if wide else None
+        self._heap = Segments(types, garbage_rows) if wide else None
         self._stores = [] if wide else [FixedStore(x) for x in types]
 
     def __len__(self) -> int:
@@ -261,6 +272,13 @@ class LateRows:
     @property
     def nbytes(self) -> int:
         return sum(s.nbytes for s in self._stores) if self._heap is None else self._heap.nbytes
+
+    @property
+    def live_bytes(self) -> int:
+        """Of the rows in use: ``nbytes`` without room that is free."""
+        if self._heap is not None:
+            return self._heap.live_bytes
+        return int((sum(s.row_bytes for s in self._stores) + 1) * len(self))
 
     def append(self, columns: Sequence[Column], n: int) -> np.ndarray:
         """Slots of n new rows."""

@@ -106,6 +106,12 @@ class MultiMap:
         waiting = sum(x.nbytes for part in self._waiting for x in part if x is not None)
         return own + waiting + sum(r.nbytes for r in self._runs)
 
+    @property
+    def live_bytes(self) -> int:
+        """Of the entries that stand: ``nbytes`` without those that were removed."""
+        each = 12 if self._stamps is None else 28
+        return each * len(self) + sum(0 if r.starts is None else r.starts.nbytes for r in self._runs)
+
     def add(self, slots: np.ndarray, entries: np.ndarray) -> None:
         """Put entries (new to the map) under slots, in order."""
         n = len(slots)

@@ -38,6 +38,14 @@ class ValueCounts:
     def nbytes(self) -> int:
         return self._index.nbytes + self._map.nbytes + self.counts.nbytes
 
+    @property
+    def live_bytes(self) -> int:
+        return self._index.live_bytes + self._map.live_bytes + 8 * len(self._index)
+
+    def find(self, slots: np.ndarray, values: Sequence[Column]) -> np.ndarray:
+        """Entries of values."""
+        return self._index.lookup([Column(_LONG, slots), *values], len(slots))
+
     def add(
         self, slots: np.ndarray, values: Sequence[Column], weights: np.ndarray | None
     ) -> tuple[np.ndarray, np.ndarray, list[Column], np.ndarray]:
@@ -107,10 +115,14 @@ class _Remembering(Accumulator):
         self.inner = inner
         self.keeps_nulls = inner.keeps_nulls
         self.values = ValueCounts(arg_types, self._load)
+        self.values.table.ordered = inner.table() is not None
 
     @property
     def nbytes(self) -> int:
         return self.inner.nbytes + self.values.nbytes
+
+    def live_bytes(self, slots: int) -> int:
+        return self.inner.live_bytes(slots) + self.values.live_bytes
 
     def reset(self, slots: np.ndarray, high: int) -> None:
         self.inner.reset(slots, high)
@@ -135,8 +147,9 @@ class _Remembering(Accumulator):
     def table(self) -> EntryTable:
         return self.values.table
 
-    def _load(self, slots: np.ndarray, columns: Sequence[Column]) -> None:
+    def _load(self, slots: np.ndarray, columns: Sequence[Column]) -> np.ndarray:
         self._add(slots, columns[:-1], columns[-1].values)
+        return self.values.find(slots, columns[:-1])
 
     def release(self, slots: np.ndarray) -> None:
         self.values.release(slots)
@@ -201,6 +214,9 @@ class VariableExtreme(Accumulator):
     def nbytes(self) -> int:
         return self._store.nbytes
 
+    def live_bytes(self, slots: int) -> int:
+        return int(slots * self._store.row_bytes)
+
     def reset(self, slots: np.ndarray, high: int) -> None:
         self._high = max(self._high, high)
         self._store.put(slots, Column.nulls(self.type, len(slots)), self._high)
@@ -228,6 +244,10 @@ class VariableExtreme(Accumulator):
 
     def partials(self, slots: np.ndarray) -> list[Column]:
         return [self._store.take(slots)]
+
+    def load(self, at: slice, partials: Sequence[Column]) -> None:
+        self._high = max(self._high, at.stop)
+        self._store.put(np.arange(at.start, at.stop), partials[0].cast_type(self.type), self._high)
 
     def merge(self, slots: np.ndarray, partials: Sequence[Column]) -> None:
         valid = partials[0].valid

@@ -8,18 +8,19 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from penstock.runtime.kernels.key_index import KeyIndex
-from penstock.runtime.kernels.late_rows import LateRows
+from penstock.runtime.kernels.late_rows import GARBAGE_ROWS, LateRows
 from penstock.runtime.kernels.multimap import MultiMap
 from penstock.runtime.kernels.sorting import position_in_group, stable_argsort
 from penstock.runtime.kernels.store import grown
-from penstock.runtime.state.tables import SlotChanges, StateTable
+from penstock.runtime.state.cold_tier import MovableTable, make_changes
+from penstock.runtime.state.tables import StateTable
 from penstock.types.column import Column
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from penstock.runtime.kernels.late_rows import LateColumn
-    from penstock.runtime.state.epochs import Epochs
+    from penstock.runtime.operator import OperatorContext
     from penstock.types.logical import LogicalType
 
 
@@ -44,12 +45,12 @@ class Gathered:
 
 class RankedRows:
     """Rows by partition slot, each with its place in the partition's order. ``changes``: the
-    rows' changes, by entry."""
+    rows' changes, by entry; ``evicts``: a partition's rows may be moved to the disk."""
 
-    def __init__(self, types: Sequence[LogicalType], epochs: Epochs) -> None:
+    def __init__(self, types: Sequence[LogicalType], ctx: OperatorContext, *, evicts: bool) -> None:
         self.types = list(types)
-        self.rows = LateRows(types)
-        self.changes = SlotChanges(epochs)
+        self.rows = LateRows(types, *((GARBAGE_ROWS,) if evicts else ()))
+        self.changes = make_changes(ctx, evicts=evicts)
         self._map = MultiMap()
         self.partition_of = np.full(1024, -1, np.int64)
         self.place = np.zeros(1024, np.int64)
@@ -60,6 +61,11 @@ class RankedRows:
     @property
     def nbytes(self) -> int:
         return self.rows.nbytes + self._map.nbytes + self.place.nbytes
+
+    @property
+    def live_bytes(self) -> int:
+        """``nbytes`` without room that is free."""
+        return self.rows.live_bytes + self._map.live_bytes + 28 * len(self.rows)
 
     def gather(self, touched: np.ndarray, partitions: np.ndarray, columns: Sequence[Column]) -> Gathered:
         """The stored rows of the touched partitions, and new rows, sorted by partition."""
@@ -104,9 +110,24 @@ class RankedRows:
 
     def of(self, partitions: np.ndarray) -> np.ndarray:
         """Entries of partitions, by (partition's position, place)."""
+        return self.placed(partitions)[1]
+
+    def placed(self, partitions: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """(partition's position, entry) pairs by (partition's position, place)."""
         rows, entries = self._map.probe(partitions)
         order = stable_argsort(self.place[entries])
-        return entries[order[stable_argsort(rows[order])]]
+        order = order[stable_argsort(rows[order])]
+        return rows[order], entries[order]
+
+    def partition_slots(self, entries: np.ndarray) -> np.ndarray:
+        return self.partition_of[entries]
+
+    def movable(self, load: Callable[[np.ndarray, list[Column]], np.ndarray]) -> MovableTable:
+        """The rows as they go to the disk and come back: with their places."""
+        return MovableTable(
+            self.changes, [*self.types, _long()], self.placed, load=load,
+            read=lambda entries: [*self.rows.take(entries), Column(_long(), self.place[entries])],
+        )  # fmt: skip
 
     def state_table(
         self, keys: Sequence[int], names: Sequence[str], kind: str, parallelism: int

@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 
 _LONG = t.BigIntType(False)
 FIRSTS = ("FIRST_VALUE", "FIRST")
+#: What a user's accumulator counts as: nobody knows its size.
+_OBJECT_BYTES = 128
 LASTS = ("LAST_VALUE", "LAST", "SINGLE_VALUE")
 
 
@@ -68,6 +70,9 @@ class FirstLast(Accumulator):
     @property
     def nbytes(self) -> int:
         return self._store.nbytes + self._arrival.nbytes
+
+    def live_bytes(self, slots: int) -> int:
+        return int(slots * (self._store.row_bytes + 8))
 
     def reset(self, slots: np.ndarray, high: int) -> None:
         self._high = max(self._high, high)
@@ -131,12 +136,15 @@ class ValueSequence(Accumulator):
         self._arrival = np.zeros(1024, np.int64)
         self._next = 1
         self._table = EntryTable(
-            [*self._types, _LONG], self._read, self._slots_of, self._entries_of, self._load
+            [*self._types, _LONG], self._read, self._slots_of, self._entries_of, self._load, ordered=True
         )
 
     @property
     def nbytes(self) -> int:
         return self._rows.nbytes + self._map.nbytes + 2 * self._arrival.nbytes
+
+    def live_bytes(self, slots: int) -> int:
+        return self._rows.live_bytes + self._map.live_bytes + 16 * len(self._rows)
 
     def reset(self, slots: np.ndarray, high: int) -> None:
         pass
@@ -144,18 +152,23 @@ class ValueSequence(Accumulator):
     def add(self, slots: np.ndarray, args: Sequence[Column], signs: np.ndarray | None) -> None:
         come = slots if signs is None else slots[signs > 0]
         values = list(args) if signs is None else [a.filter(signs > 0) for a in args]
-        n = len(come)
-        if n:
-            entries = self._rows.append(values, n)
-            self._slot_of = grown(self._slot_of, self._rows.slots.high)
-            self._arrival = grown(self._arrival, self._rows.slots.high)
-            self._table.write(entries)
-            self._slot_of[entries] = come
-            self._arrival[entries] = np.arange(self._next, self._next + n)
-            self._next += n
-            self._map.add(come, entries)
+        if len(come):
+            self._append(come, values)
         if signs is not None and len(come) < len(slots):
             self._take_back(slots[signs < 0], [a.filter(signs < 0) for a in args])
+
+    def _append(self, slots: np.ndarray, values: Sequence[Column]) -> np.ndarray:
+        """Entries of the new values."""
+        n = len(slots)
+        entries = self._rows.append(values, n)
+        self._slot_of = grown(self._slot_of, self._rows.slots.high)
+        self._arrival = grown(self._arrival, self._rows.slots.high)
+        self._table.write(entries)
+        self._slot_of[entries] = slots
+        self._arrival[entries] = np.arange(self._next, self._next + n)
+        self._next += n
+        self._map.add(slots, entries)
+        return entries
 
     def _take_back(self, slots: np.ndarray, values: list[Column]) -> None:
         """Remove the first entry equal to each row; the k-th equal row takes the k-th."""
@@ -204,10 +217,12 @@ class ValueSequence(Accumulator):
     def _read(self, entries: np.ndarray) -> list[Column]:
         return [*self._rows.take(entries), Column(_LONG, self._arrival[entries])]
 
-    def _load(self, slots: np.ndarray, columns: Sequence[Column]) -> None:
+    def _load(self, slots: np.ndarray, columns: Sequence[Column]) -> np.ndarray:
         # Snapshots of version 1 have no arrivals; their rows stand in order.
         order = stable_argsort(columns[-1].values)
-        self.add(slots[order], [c.take(order) for c in columns[:-1]], None)
+        entries = np.empty(len(slots), np.int64)
+        entries[order] = self._append(slots[order], [c.take(order) for c in columns[:-1]])
+        return entries
 
     def result(self, slots: np.ndarray) -> Column:
         rows, entries = self._map.probe(slots)
@@ -345,6 +360,13 @@ class PythonAggregate(Accumulator):
         declared = getattr(function, "penstock_function", None) or {}
         self._per_batch = declared.get("per") == "batch"
         self._state = np.full(1024, None, object)
+
+    @property
+    def nbytes(self) -> int:
+        return self.live_bytes(len(self._state))
+
+    def live_bytes(self, slots: int) -> int:
+        return slots * _OBJECT_BYTES
 
     def reset(self, slots: np.ndarray, high: int) -> None:
         self._state = grown(self._state, high, None)

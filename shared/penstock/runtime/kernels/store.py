@@ -64,7 +64,8 @@ class Slots:
 
 
 class FixedStore:
-    """A fixed-width (or RAW) column by slot."""
+    """A fixed-width (or RAW) column by slot. ``row_bytes``, as of every store: of a row, on
+    average."""
 
     def __init__(self, type_: t.LogicalType) -> None:
         self.type = type_
@@ -76,6 +77,10 @@ class FixedStore:
     @property
     def nbytes(self) -> int:
         return self.values.nbytes + (0 if self.valid is None else self.valid.nbytes)
+
+    @property
+    def row_bytes(self) -> float:
+        return self.values.itemsize + (0 if self.valid is None else 1)
 
     def put(self, slots: np.ndarray, column: Column, high: int) -> None:
         self.values = grown(self.values, high)
@@ -152,6 +157,10 @@ class HeapStore:
     @property
     def nbytes(self) -> int:
         return self._refs.nbytes + sum(s.nbytes for s in self._segments)
+
+    @property
+    def row_bytes(self) -> float:
+        return 8 + sum(s.nbytes for s in self._segments) / max(self._entries, 1)
 
     def put(self, slots: np.ndarray, column: Column, high: int) -> None:
         self._refs = grown(self._refs, high, -1)
@@ -247,6 +256,10 @@ class NestedStore:
     def nbytes(self) -> int:
         return self._refs.nbytes + sum(c.nbytes for c in self._chunks)
 
+    @property
+    def row_bytes(self) -> float:
+        return 8 + sum(c.nbytes for c in self._chunks) / max(self._entries, 1)
+
     def put(self, slots: np.ndarray, column: Column, high: int) -> None:
         self._refs = grown(self._refs, high, -1)
         self.clear(slots)
@@ -303,6 +316,16 @@ class RowStore:
     @property
     def nbytes(self) -> int:
         return sum(s.nbytes for s in self.stores)
+
+    @property
+    def row_bytes(self) -> float:
+        """Of a row, on average."""
+        return sum(s.row_bytes for s in self.stores)
+
+    @property
+    def live_bytes(self) -> int:
+        """Of the rows in use: ``nbytes`` without room that is free."""
+        return int((self.row_bytes + 1) * len(self))
 
     def append(self, columns: Sequence[Column], n: int) -> np.ndarray:
         """Slots of n new rows."""

@@ -15,12 +15,20 @@ from penstock.runtime.kernels.store import make_store
 from penstock.runtime.operator import Operator, OperatorSnapshot
 from penstock.runtime.operators.changes import TimeToLive, change_batch
 from penstock.runtime.operators.emitting import batch_pieces
-from penstock.runtime.state.tables import SlotChanges, StateTable
+from penstock.runtime.state.cold_tier import (
+    ColdTier,
+    MovableTable,
+    Resident,
+    can_evict,
+    make_changes,
+    one_row_each,
+)
+from penstock.runtime.state.tables import StateTable
 from penstock.types import logical as t
 from penstock.types.column import Column
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from penstock.jobgraph.specs import MaterializeSpec, NormalizeSpec
     from penstock.runtime.operator import OperatorContext, Output, RestoredState
@@ -44,7 +52,8 @@ class NormalizeOperator(Operator):
         self._schema = ctx.input_schemas[0]
         self._keys = KeyIndex([self._schema.types[i] for i in self.spec.keys])
         self._stores = [make_store(x) for x in self._schema.types]
-        self._changes = SlotChanges(ctx.epochs)
+        evicts = can_evict(ctx, self._keys.types)
+        self._changes = make_changes(ctx, evicts=evicts)
         names = [*(f"key{i}" for i in range(len(self.spec.keys)))]
         names += [f"{i}.{name}" for i, name in enumerate(self._schema.names)]
         self._table = StateTable(
@@ -52,21 +61,40 @@ class NormalizeOperator(Operator):
             changes=self._changes,
         )  # fmt: skip
         self._ttl = TimeToLive(self.spec.ttl_ms, ctx)
-        if restored is not None:
-            types = self._schema.types
-            columns, n = restored_columns(restored.keyed.get("rows", []), [*self._key_types(), *types])
+        self._tier = self._cold_tier() if evicts else Resident(ctx, self._nbytes)
+        k, types = len(self.spec.keys), [*self._key_types(), *self._schema.types]
+        for block in () if restored is None else restored.keyed.get("rows", ()):
+            columns, n = restored_columns([block], types)
             if n:
-                k = len(self.spec.keys)
                 slots, _ = self._keys.upsert(columns[:k], n)
                 self._put(slots, columns[k:])
                 self._ttl.touch(slots, self._keys.high)
+                self._tier.settle()
         ctx.metrics.gauge("numKeysInState", lambda: len(self._keys))
+
+    def _nbytes(self) -> int:
+        each = 20.0 + sum(s.row_bytes for s in self._stores)
+        return self._keys.live_bytes + int(each * len(self._keys))
+
+    def _cold_tier(self) -> ColdTier:
+        table = MovableTable(
+            self._changes, self._schema.types, one_row_each, read=lambda slots: self._read(slots)[1],
+            load=self._put,
+        )  # fmt: skip
+        if self._ttl.ttl_ms:
+            table.times, table.touched = self._ttl.times, self._ttl.came_back
+        return ColdTier(self.ctx, self._keys, [table], drop=self._drop, nbytes=self._nbytes)
+
+    def close(self) -> None:
+        if hasattr(self, "_tier"):
+            self._tier.close()
 
     def _key_types(self) -> list[t.LogicalType]:
         return [self._schema.types[i] for i in self.spec.keys]
 
     def process(self, input_index: int, batch: Batch) -> Iterator[Output]:
         slots, new = self._keys.upsert([batch.columns[i] for i in self.spec.keys], batch.num_rows)
+        new = self._tier.fetch(new)
         rows = last_of_each(slots)
         targets = slots[rows]
         fresh = np.zeros(self._keys.high, np.bool_)
@@ -83,14 +111,20 @@ class NormalizeOperator(Operator):
         self._free(targets[~has])
         if out is not None:
             yield from batch_pieces(out)
+        self._tier.used(targets)
+        self._tier.make_room(len(new))
 
-    def _put(self, slots: np.ndarray, columns: list[Column]) -> None:
+    def _put(self, slots: np.ndarray, columns: Sequence[Column]) -> np.ndarray:
         self._changes.write(slots)
         for store, column in zip(self._stores, columns, strict=True):
             store.put(slots, column, self._keys.high)
+        return slots
 
     def _free(self, slots: np.ndarray) -> None:
         self._changes.free(slots)
+        self._drop(slots)
+
+    def _drop(self, slots: np.ndarray) -> None:
         for store in self._stores:
             store.clear(slots)
         self._ttl.forget(slots)
@@ -98,6 +132,8 @@ class NormalizeOperator(Operator):
 
     def on_processing_time(self, now_ms: int) -> Iterator[Output]:
         self._free(self._ttl.due(now_ms))
+        if not self._tier.expire(self._ttl.swept_ms):
+            self.ctx.wake_at(now_ms + 1)
         return iter(())
 
     def snapshot(self, checkpoint_id: int) -> OperatorSnapshot:
@@ -119,23 +155,50 @@ class MaterializeOperator(Operator):
         super().open(ctx, restored)
         self._schema = ctx.input_schemas[0]
         self._keys = KeyIndex([self._schema.types[i] for i in self.spec.keys])
-        self._rows = RankedRows(self._schema.types, ctx.epochs)
+        evicts = can_evict(ctx, self._keys.types)
+        self._rows = RankedRows(self._schema.types, ctx, evicts=evicts)
         self._table = self._rows.state_table(
             self.spec.keys, self._schema.names, "materialize", ctx.max_parallelism
         )
         self._ttl = TimeToLive(self.spec.ttl_ms, ctx)
-        if restored is not None:
-            k = len(self.spec.keys)
-            types = [*(self._schema.types[i] for i in self.spec.keys), *self._schema.types, _LONG]
-            columns, n = restored_columns(restored.keyed.get("rows", []), types)
+        self._tier = self._cold_tier() if evicts else Resident(ctx, self._nbytes)
+        k = len(self.spec.keys)
+        types = [*(self._schema.types[i] for i in self.spec.keys), *self._schema.types, _LONG]
+        for block in () if restored is None else restored.keyed.get("rows", ()):
+            columns, n = restored_columns([block], types)
             if n:
-                slots, _ = self._keys.upsert(columns[:k], n)
+                slots, new = self._keys.upsert(columns[:k], n)
+                self._tier.fetch(new)
                 self._rows.add(slots, columns[k:-1], columns[-1].values)
                 self._ttl.touch(slots, self._keys.high)
+                self._tier.settle()
         ctx.metrics.gauge("numRowsInState", lambda: len(self._rows))
 
+    def _nbytes(self) -> int:
+        return self._rows.live_bytes + self._keys.live_bytes + 8 * len(self._keys)
+
+    def _cold_tier(self) -> ColdTier:
+        table = self._rows.movable(
+            lambda slots, columns: self._rows.add(slots, columns[:-1], columns[-1].values)
+        )
+        if self._ttl.ttl_ms:
+            of = self._rows.partition_slots
+            table.times = lambda entries: self._ttl.times(of(entries))
+            table.touched = lambda entries, times: self._ttl.came_back(of(entries), times)
+        return ColdTier(self.ctx, self._keys, [table], drop=self._drop, nbytes=self._nbytes)
+
+    def _drop(self, slots: np.ndarray) -> None:
+        self._rows.remove(self._rows.of(slots))
+        self._ttl.forget(slots)
+        self._keys.free(slots)
+
+    def close(self) -> None:
+        if hasattr(self, "_tier"):
+            self._tier.close()
+
     def process(self, input_index: int, batch: Batch) -> Iterator[Output]:
-        slots, _ = self._keys.upsert([batch.columns[i] for i in self.spec.keys], batch.num_rows)
+        slots, new_keys = self._keys.upsert([batch.columns[i] for i in self.spec.keys], batch.num_rows)
+        new_keys = self._tier.fetch(new_keys)
         touched = distinct(slots)
         self._ttl.touch(touched, self._keys.high)
         rows = self._rows.gather(touched, slots, batch.columns)
@@ -168,6 +231,8 @@ class MaterializeOperator(Operator):
         self._keys.free(empty)
         if out is not None:
             yield from batch_pieces(out)
+        self._tier.used(touched)
+        self._tier.make_room(len(new_keys))
 
     def _last(self, partitions: np.ndarray, mask: np.ndarray, touched: np.ndarray) -> np.ndarray:
         """Last row of each touched partition among the masked ones, -1 where there is none."""
@@ -179,10 +244,9 @@ class MaterializeOperator(Operator):
         return out
 
     def on_processing_time(self, now_ms: int) -> Iterator[Output]:
-        due = self._ttl.due(now_ms)
-        if len(due):
-            self._rows.remove(self._rows.of(due))
-            self._keys.free(due)
+        self._drop(self._ttl.due(now_ms))
+        if not self._tier.expire(self._ttl.swept_ms):
+            self.ctx.wake_at(now_ms + 1)
         return iter(())
 
     def snapshot(self, checkpoint_id: int) -> OperatorSnapshot:

@@ -86,6 +86,8 @@ class TimeToLive:
         self.ttl_ms, self._ctx = ttl_ms, ctx
         self._last = np.full(1024, np.iinfo(np.int64).max, np.int64)
         self._next_ms: int | None = None
+        #: What was last written by then is gone (-1: nothing yet).
+        self.swept_ms = -1
 
     def touch(self, slots: np.ndarray, high: int) -> None:
         if not self.ttl_ms:
@@ -102,11 +104,22 @@ class TimeToLive:
         if self.ttl_ms:
             self._last[slots] = np.iinfo(np.int64).max
 
+    def times(self, slots: np.ndarray) -> np.ndarray:
+        """When each was last written, ms since the epoch."""
+        return self._last[slots]
+
+    def came_back(self, slots: np.ndarray, times: np.ndarray) -> None:
+        """These were last written at other times than now."""
+        if len(slots):
+            self._last = grown(self._last, int(slots.max()) + 1, np.iinfo(np.int64).max)
+            self._last[slots] = times
+
     def due(self, now_ms: int) -> np.ndarray:
         """Slots whose time is over; they are forgotten here."""
         if self._next_ms is None or now_ms < self._next_ms:
             return np.empty(0, np.int64)
-        out = np.flatnonzero(self._last <= now_ms - self.ttl_ms)
+        self.swept_ms = now_ms - self.ttl_ms
+        out = np.flatnonzero(self._last <= self.swept_ms)
         self._last[out] = np.iinfo(np.int64).max
         self._next_ms = now_ms + max(self.ttl_ms // 2, 1)
         self._ctx.wake_at(self._next_ms)

@@ -27,13 +27,23 @@ from penstock.runtime.operators.emitting import (
     restored_watermark,
     watermark_state,
 )
-from penstock.runtime.state.tables import SlotChanges, StateTable
+from penstock.runtime.state.cold_tier import (
+    ColdTier,
+    MovableTable,
+    Resident,
+    can_evict,
+    make_changes,
+    one_row_each,
+)
+from penstock.runtime.state.tables import StateTable
 from penstock.types import logical as t
 from penstock.types.batch import Batch
 from penstock.types.column import Column
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
+
+    import pyarrow as pa
 
     from penstock.jobgraph.specs import DeduplicateSpec
     from penstock.runtime.operator import OperatorContext, Output, RestoredState
@@ -68,11 +78,30 @@ class DeduplicateOperator(Operator):
         self._next_end = MAX_WATERMARK
         self._watermark = restored_watermark(restored)
         self._ttl = TimeToLive(self.spec.ttl_ms, ctx)
-        self._changes = SlotChanges(ctx.epochs)
+        # With a window a row goes when its window closes, which is seen by its slot.
+        evicts = self.spec.window is None and can_evict(ctx, self._keys.types)
+        self._changes = make_changes(ctx, evicts=evicts)
         self._table = self._state_table()
+        self._tier = self._cold_tier() if evicts else Resident(ctx, self._nbytes)
         if restored is not None:
             self._restore(restored)
         ctx.metrics.gauge("numKeysInState", lambda: len(self._keys))
+        ctx.metrics.gauge("stateBytes", self._nbytes)
+
+    def _nbytes(self) -> int:
+        each = 12.0 if self._keys_only else 28.0 + sum(s.row_bytes for s in self._stores)
+        return self._keys.live_bytes + int(each * len(self._keys))
+
+    def _cold_tier(self) -> ColdTier:
+        types = [*(self._schema.types if self._keeps_rows else ()), *(() if self._keys_only else (_LONG,))]
+        table = MovableTable(self._changes, types, one_row_each, read=self._kept, load=self._load)
+        if self._ttl.ttl_ms:
+            table.times, table.touched = self._ttl.times, self._ttl.came_back
+        return ColdTier(self.ctx, self._keys, [table], drop=self._drop, nbytes=self._nbytes)
+
+    def close(self) -> None:
+        if hasattr(self, "_tier"):
+            self._tier.close()
 
     def process(self, input_index: int, batch: Batch) -> Iterator[Output]:
         signs = batch.signs()
@@ -93,7 +122,13 @@ class DeduplicateOperator(Operator):
                 if not batch.num_rows:
                     return
         slots, new = self._keys.upsert([batch.columns[i] for i in self._key_columns], batch.num_rows)
+        new = self._tier.fetch(new)
         self._ttl.touch(slots, self._keys.high)
+        yield from self._update(batch, slots, new)
+        self._tier.used(slots)
+        self._tier.make_room(len(new))
+
+    def _update(self, batch: Batch, slots: np.ndarray, new: np.ndarray) -> Iterator[Output]:
         if self._keys_only:
             if len(new):
                 self._changes.write(new)
@@ -160,7 +195,7 @@ class DeduplicateOperator(Operator):
         rows = np.sort(order[bounds[:-1]] if first else order[bounds[1:] - 1])
         return rows, times[rows]
 
-    def _put(self, slots: np.ndarray, columns: list[Column]) -> None:
+    def _put(self, slots: np.ndarray, columns: Sequence[Column]) -> None:
         high = self._keys.high
         for store, column in zip(self._stores, columns, strict=True):
             store.put(slots, column, high)
@@ -197,10 +232,16 @@ class DeduplicateOperator(Operator):
 
     def on_processing_time(self, now_ms: int) -> Iterator[Output]:
         self._free(self._ttl.due(now_ms))
+        if not self._tier.expire(self._ttl.swept_ms):
+            self.ctx.wake_at(now_ms + 1)
         return iter(())
 
     def _free(self, slots: np.ndarray) -> None:
         self._changes.free(slots)
+        self._drop(slots)
+
+    def _drop(self, slots: np.ndarray) -> None:
+        self._ttl.forget(slots)
         for store in self._stores:
             store.clear(slots)
         if not self._keys_only:
@@ -227,21 +268,35 @@ class DeduplicateOperator(Operator):
     def _read(self, slots: np.ndarray) -> tuple[list[Column], list[Column]]:
         keys = self._keys.keys(slots)
         k = len(self.spec.keys)
-        payload = keys[k:]
+        return keys[:k], [*keys[k:], *self._kept(slots)]
+
+    def _kept(self, slots: np.ndarray) -> list[Column]:
+        """What is kept beside the key."""
+        rows = self._take(slots) if self._keeps_rows else []
+        return rows if self._keys_only else [*rows, Column(_LONG, self._times[slots])]
+
+    def _load(self, slots: np.ndarray, columns: Sequence[Column]) -> np.ndarray:
+        self._changes.write(slots)
         if self._keeps_rows:
-            payload += self._take(slots)
+            self._put(slots, columns[:-1])
         if not self._keys_only:
-            payload.append(Column(_LONG, self._times[slots]))
-        return keys[:k], payload
+            self._times = grown(self._times, self._keys.high, _NO_ROW)
+            self._times[slots] = columns[-1].values
+        return slots
 
     def _restore(self, restored: RestoredState) -> None:
+        for batch in restored.keyed.get("rows", []):
+            if batch.num_rows:
+                self._put_back(batch)
+                self._tier.settle()
+
+    def _put_back(self, batch: pa.RecordBatch) -> None:
         k = len(self._key_columns)
         types = [self._schema.types[i] for i in self._key_columns]
-        batches = restored.keyed.get("rows", [])
         # Who reads the result may have changed since: rows that are no longer asked for are
         # left out, rows that were not kept cannot be made up.
-        with_rows = any(f"0.{self._schema.names[0]}" in b.schema.names for b in batches)
-        if self._keeps_rows and batches and not with_rows:
+        with_rows = f"0.{self._schema.names[0]}" in batch.schema.names
+        if self._keeps_rows and not with_rows:
             raise SpecError(
                 "the snapshot holds no rows to retract",
                 expected="the whole last row of each key, as the query now needs rows before an update",
@@ -253,14 +308,8 @@ class DeduplicateOperator(Operator):
             types += self._schema.types
         if not self._keys_only:
             types.append(_LONG)
-        columns, n = restored_columns(batches, types)
-        if not n:
-            return
+        columns, n = restored_columns([batch], types)
         slots, _ = self._keys.upsert(columns[:k], n)
-        self._changes.write(slots)
         self._ttl.touch(slots, self._keys.high)
-        if self._keeps_rows:
-            self._put(slots, columns[k:-1])
-        if not self._keys_only:
-            self._times = grown(self._times, self._keys.high, _NO_ROW)
-            self._times[slots] = columns[-1].values
+        kept = [] if self._keys_only else columns[-1:]
+        self._load(slots, [*(columns[k:-1] if self._keeps_rows else ()), *kept])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -16,14 +17,21 @@ from penstock.runtime.operator import Operator, OperatorSnapshot
 from penstock.runtime.operators.changes import TimeToLive, change_batch, typed
 from penstock.runtime.operators.emitting import pieces
 from penstock.runtime.operators.joining import take_all
-from penstock.runtime.state.cold_tier import ColdTier, RowChanges
-from penstock.runtime.state.tables import SlotChanges
+from penstock.runtime.state.cold_tier import (
+    ColdTier,
+    MovableTable,
+    Resident,
+    can_evict,
+    make_changes,
+    movable_entries,
+    one_row_each,
+)
 from penstock.types import logical as t
 from penstock.types.batch import Batch
-from penstock.types.column import Column, numpy_dtype
+from penstock.types.column import Column
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from penstock.jobgraph.specs import GroupAggregateSpec
     from penstock.runtime.operator import OperatorContext, Output, RestoredState
@@ -56,56 +64,42 @@ class KeyedAggregateOperator(Operator):
         types = list(spec.local_types) if spec.phase == "global" else schema.types
         self._aggregates = AggregateSet(spec.aggregates, types, retracts=spec.retracts, function=ctx.function)
         self._ttl = TimeToLive(spec.ttl_ms, ctx)
-        evicts = self._can_evict()
-        self._changes = RowChanges(ctx.epochs) if evicts else SlotChanges(ctx.epochs)
+        # A bounded input's results come at its end, from all keys at once: they stay.
+        evicts = can_evict(ctx, self._key_types) and not spec.bounded_final
         self._tables = self._aggregates.state_tables(
             ctx, head=self._head, names=[f"key{i}" for i in range(len(spec.keys))],
-            kind="group-aggregate", cells=self._row_counts, cell_names=["rows"], changes=self._changes,
+            make_changes=partial(make_changes, ctx, evicts=evicts),
         )  # fmt: skip
-        self._cold: ColdTier | None = None
-        if isinstance(self._changes, RowChanges):
-            self._cold = ColdTier(
-                ctx.local_dir / "cold", ctx.memory, name=ctx.name, index=self._keys,
-                payload_types=[_LONG, *self._aggregates.partial_types], changes=self._changes,
-                read=self._tables[0].read, load=self._load_cold, drop=self._drop, nbytes=self._nbytes,
-            )  # fmt: skip
-        else:
-            self._holder = ctx.memory.add(ctx.name, self._nbytes)
+        self._changes = self._tables[0].changes
+        self._tier = self._cold_tier() if evicts else Resident(ctx, self._nbytes)
         if restored is not None:
             self._restore(restored)
         ctx.metrics.gauge("numKeysInState", lambda: len(self._keys))
         ctx.metrics.gauge("stateBytes", self._nbytes)
-        ctx.metrics.gauge("numKeysOnDisk", lambda: 0 if self._cold is None else self._cold.count)
 
-    def _can_evict(self) -> bool:
-        """Where all state of a key is one row, its key has canonical bytes, and nothing
-        needs all rows at once."""
-        spec = self.spec
-        plain = all(isinstance(x, (*t.STRINGS, *t.BINARIES)) or _is_fixed(x) for x in self._key_types)
-        one_row = not any(a.table() for a in self._aggregates.accumulators)
-        return bool(
-            self.ctx.memory.limit_bytes
-            and spec.keys
-            and plain
-            and one_row
-            and not spec.ttl_ms
-            and not spec.bounded_final
-        )
+    def _cold_tier(self) -> ColdTier:
+        cells = MovableTable(
+            self._changes, [_LONG, *self._aggregates.partial_types], one_row_each,
+            load=self._load_cells,
+        )  # fmt: skip
+        if self._ttl.ttl_ms:
+            cells.times, cells.touched = self._ttl.times, self._ttl.came_back
+        tables = [cells, *(movable_entries(table) for table in self._aggregates.tables())]
+        return ColdTier(self.ctx, self._keys, tables, drop=self._drop, nbytes=self._nbytes)
 
     def _nbytes(self) -> int:
-        return self._keys.nbytes + self._aggregates.nbytes + self._rows.nbytes + self._changes.nbytes
+        keys = len(self._keys)
+        return self._keys.live_bytes + self._aggregates.live_bytes(keys) + 24 * keys
 
     def close(self) -> None:
-        if hasattr(self, "_cold") and self._cold is not None:
-            self._cold.close()
+        if hasattr(self, "_tier"):
+            self._tier.close()
 
     def process(self, input_index: int, batch: Batch) -> Iterator[Output]:
         spec = self.spec
         signs = self._signs(batch)
-        keys = [batch.columns[i] for i in spec.keys]
-        if self._cold is not None:
-            self._cold.admit(keys, batch.num_rows)
-        slots, new = self._keys.upsert(keys, batch.num_rows)
+        slots, new = self._keys.upsert([batch.columns[i] for i in spec.keys], batch.num_rows)
+        new = self._tier.fetch(new)
         touched = distinct_slots(slots, self._keys.high)
         had = self._changes.holds(touched)
         self._changes.write(touched)
@@ -141,11 +135,8 @@ class KeyedAggregateOperator(Operator):
             if unmatched:
                 self.ctx.metrics.inc("numUnmatchedRetractions", unmatched)
             self._free(touched[~has])
-        if self._cold is None:
-            self.ctx.memory.check()
-        else:
-            self._cold.used(touched)
-            self._cold.make_room(len(new))
+        self._tier.used(touched)
+        self._tier.make_room(len(new))
 
     def _signs(self, batch: Batch) -> np.ndarray | None:
         signs = batch.signs()
@@ -179,13 +170,17 @@ class KeyedAggregateOperator(Operator):
         self._ttl.forget(slots)
         self._keys.free(slots)
 
-    def _load_cold(self, slots: np.ndarray, payload: list[Column]) -> None:
+    def _load_cells(self, slots: np.ndarray, columns: Sequence[Column]) -> np.ndarray:
+        self._changes.write(slots)
         self._prepare(slots)
-        self._rows[slots] = payload[0].values
-        self._aggregates.merge(slots, payload[1:])
+        self._rows[slots] = columns[0].values
+        self._aggregates.merge(slots, columns[1:])
+        return slots
 
     def on_processing_time(self, now_ms: int) -> Iterator[Output]:
         self._free(self._ttl.due(now_ms))
+        if not self._tier.expire(self._ttl.swept_ms):
+            self.ctx.wake_at(now_ms + 1)
         return iter(())
 
     def finish(self) -> Iterator[Output]:
@@ -211,7 +206,6 @@ class KeyedAggregateOperator(Operator):
     def _head(self, slots: np.ndarray) -> tuple[list[Column], list[Column]]:
         return self._keys.keys(slots), []
 
-    def _row_counts(self, slots: np.ndarray) -> list[Column]:
         return [Column(_LONG, self._rows[slots])]
 
     def _restore(self, restored: RestoredState) -> None:
@@ -221,25 +215,20 @@ class KeyedAggregateOperator(Operator):
             all_types = [*self._key_types, *([_LONG] if first else []), *types]
             batches = restored.keyed.get(name, [])
             # Block by block, so that what is touched at once fits into the processor's cache;
-            # a key's entries, which may be ordered, all together.
-            for part in [[b] for b in batches] if first else [batches]:
+            # entries that are put into order all together.
+            for part in [batches] if self._aggregates.is_ordered(name) else ([b] for b in batches):
                 columns, n = restored_columns(part, all_types)
                 if not n:
                     continue
                 slots, new = self._keys.upsert(columns[:k], n)
+                new = self._tier.fetch(new)
                 self._changes.write(slots)
                 self._prepare(new)
                 if first:
                     self._rows[slots] = columns[k].values
                     self._ttl.touch(slots, self._keys.high)
                 put(slots, columns[k + first :])
-                if self._cold is not None:
-                    self._cold.settle()
-
-
-def _is_fixed(type_: t.LogicalType) -> bool:
-    dtype = numpy_dtype(type_)
-    return dtype is not None and not dtype.hasobject
+                self._tier.settle()
 
 
 class LocalGroupAggregateOperator(Operator):

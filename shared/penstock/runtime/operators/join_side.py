@@ -7,17 +7,17 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from penstock.runtime.kernels.key_index import KeyIndex
-from penstock.runtime.kernels.late_rows import LateColumn, LateRows
+from penstock.runtime.kernels.late_rows import GARBAGE_ROWS, LateColumn, LateRows
 from penstock.runtime.kernels.multimap import Found, MultiMap
 from penstock.runtime.kernels.store import grown
-from penstock.runtime.state.tables import SlotChanges
+from penstock.runtime.state.cold_tier import MovableTable, make_changes
 from penstock.types import logical as t
 from penstock.types.column import Column
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
-    from penstock.runtime.state.epochs import Epochs
+    from penstock.runtime.operator import OperatorContext
     from penstock.types.batch import Batch
     from penstock.types.logical import LogicalType
 
@@ -31,17 +31,17 @@ class JoinSide:
     retraction on, rows are indexed by their values, equal ones sharing an entry with a
     count: then a retraction finds its row. ``keys``: the join key's columns, all of them in
     ``index``. ``counts_partners``: whether it matters how many rows of the other side a row
-    is joined with.
+    is joined with. ``evicts``: rows may be moved to the disk.
     """
 
     def __init__(
-        self, types: Sequence[LogicalType], keys: Sequence[int], index: KeyIndex, epochs: Epochs,
-        *, counts_partners: bool,
+        self, types: Sequence[LogicalType], keys: Sequence[int], index: KeyIndex, ctx: OperatorContext,
+        *, counts_partners: bool, evicts: bool,
     ) -> None:  # fmt: skip
         self._types, self._key_columns, self._key_index = list(types), list(keys), index
-        self._rows: LateRows | KeyIndex = LateRows(types)
+        self._rows: LateRows | KeyIndex = LateRows(types, *((GARBAGE_ROWS,) if evicts else ()))
         self._map = MultiMap()
-        self.changes = SlotChanges(epochs)
+        self.changes = make_changes(ctx, evicts=evicts)
         #: Copies of each entry's row; None while every entry is one row.
         self._counts: np.ndarray | None = None
         self._partners = np.zeros(1024, np.int64) if counts_partners else None
@@ -53,6 +53,24 @@ class JoinSide:
     def nbytes(self) -> int:
         own = sum(x.nbytes for x in (self._counts, self._partners) if x is not None)
         return self._rows.nbytes + self._map.nbytes + self.changes.nbytes + own
+
+    @property
+    def live_bytes(self) -> int:
+        """``nbytes`` without room that is free."""
+        own = sum(x.itemsize for x in (self._counts, self._partners) if x is not None)
+        return self._rows.live_bytes + self._map.live_bytes + (12 + own) * len(self._rows)
+
+    def movable(self, came_back: Callable[[np.ndarray, np.ndarray], None]) -> MovableTable:
+        """The rows as they go to the disk and come back. ``came_back(key slots, copies)``: is
+        told of those that did."""
+        def load(key_slots: np.ndarray, columns: Sequence[Column]) -> np.ndarray:
+            came_back(key_slots, columns[-2].values)
+            return self.load(columns[:-2], key_slots, columns[-2].values, columns[-1].values)
+
+        return MovableTable(
+            self.changes, [*self._types, _LONG, _LONG], lambda slots: self._map.probe(slots), load=load,
+            read=lambda entries: [*self.take(entries), *self.state(entries)],
+        )  # fmt: skip
 
     @property
     def indexed(self) -> bool:
@@ -137,7 +155,9 @@ class JoinSide:
     def load(
         self, columns: Sequence[Column], key_slots: np.ndarray, counts: np.ndarray, partners: np.ndarray
     ) -> np.ndarray:
-        """Restore entries."""
+        """Put rows back. Those that were kept one by one may share an entry now."""
+        if isinstance(self._rows, KeyIndex):
+            return self._merge(self._rows, columns, key_slots, counts, partners)
         entries = self._append(columns, key_slots, partners)
         if int(counts.max(initial=1)) > 1:
             self._grow_counts()[entries] = counts
@@ -147,6 +167,26 @@ class JoinSide:
         self.changes.free(entries)
         self._map.remove(entries)
         self._rows.free(entries)
+
+    def _merge(
+        self,
+        rows: KeyIndex,
+        columns: Sequence[Column],
+        key_slots: np.ndarray,
+        copies: np.ndarray,
+        partners: np.ndarray,
+    ) -> np.ndarray:
+        """Add rows by their values: (entry of each); all their entries are new."""
+        entries, new = rows.upsert(columns, len(key_slots))
+        self.changes.write(new)
+        counts = self._grow_counts()
+        counts[new] = 0
+        np.add.at(counts, entries, copies)
+        self._set_partners(entries, partners)
+        first = np.zeros(rows.high, np.int64)
+        first[entries] = key_slots
+        self._map.add(first[new], new)
+        return entries
 
     def _append(self, columns: Sequence[Column], key_slots: np.ndarray, partners: np.ndarray) -> np.ndarray:
         assert isinstance(self._rows, LateRows)
@@ -178,18 +218,9 @@ class JoinSide:
             return self._rows
         old = self.live()
         columns, key_slots = self.take(old), self.key_slots(old)
-        _, partners = (c.values for c in self.state(old))
-        copies = self.copies(old)
+        copies, partners = (c.values for c in self.state(old))
         self.changes.renumber()
         index = KeyIndex([x.with_nullable(True) for x in self._types])
         self._rows, self._map, self._counts = index, MultiMap(), None
-        entries, new = index.upsert(columns, len(old))
-        self.changes.write(new)
-        counts = self._grow_counts()
-        counts[new] = 0
-        np.add.at(counts, entries, 1 if copies is None else copies)
-        self._set_partners(entries, partners)
-        first = np.zeros(index.high, np.int64)
-        first[entries] = key_slots
-        self._map.add(first[new], new)
+        self._merge(index, columns, key_slots, copies, partners)
         return index

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -21,6 +22,7 @@ from penstock.runtime.operators.joining import (
     null_columns,
     take_all,
 )
+from penstock.runtime.state.cold_tier import ColdTier, Resident, can_evict
 from penstock.runtime.state.tables import StateTable
 from penstock.types import logical as t
 from penstock.types.batch import Batch
@@ -62,18 +64,59 @@ class JoinOperator(Operator):
         counted = (self._pads[LEFT], self._pads[RIGHT])
         if self._left_only:
             counted = (True, False)
+        evicts = can_evict(ctx, self._keys.types)
         self._sides = (
-            JoinSide(left.types, self.spec.left_keys, self._keys, ctx.epochs, counts_partners=counted[LEFT]),
             JoinSide(
-                right.types, self.spec.right_keys, self._keys, ctx.epochs, counts_partners=counted[RIGHT]
+                left.types, self.spec.left_keys, self._keys, ctx, counts_partners=counted[LEFT], evicts=evicts
             ),
-        )
+            JoinSide(
+                right.types, self.spec.right_keys, self._keys, ctx,
+                counts_partners=counted[RIGHT], evicts=evicts,
+            ),
+        )  # fmt: skip
         self._tables = (self._table("left", LEFT), self._table("right", RIGHT))
         self._ttl = [TimeToLive(self.spec.ttl_ms, ctx), TimeToLive(self.spec.ttl_ms, ctx)]
+        self._tier = self._cold_tier() if evicts else Resident(ctx, self._nbytes)
         if restored is not None:
             self._restore(restored)
         ctx.metrics.gauge("numRowsInState", lambda: len(self._sides[0]) + len(self._sides[1]))
-        ctx.metrics.gauge("stateBytes", lambda: self._sides[0].nbytes + self._sides[1].nbytes)
+        ctx.metrics.gauge("stateBytes", self._nbytes)
+
+    def _nbytes(self) -> int:
+        keys = self._keys.live_bytes + 9 * len(self._keys)
+        return keys + self._sides[LEFT].live_bytes + self._sides[RIGHT].live_bytes
+
+    def _cold_tier(self) -> ColdTier:
+        tables = []
+        for side in (LEFT, RIGHT):
+            table = self._sides[side].movable(self._came_back)
+            if self.spec.ttl_ms:
+                table.times = partial(self._times, side)
+                table.touched = partial(self._touched, side)
+            tables.append(table)
+        return ColdTier(self.ctx, self._keys, tables, drop=self._move_out, nbytes=self._nbytes)
+
+    def _came_back(self, key_slots: np.ndarray, copies: np.ndarray) -> None:
+        self._rows_of_key = grown(self._rows_of_key, self._keys.high)
+        np.add.at(self._rows_of_key, key_slots, copies)
+
+    def _move_out(self, key_slots: np.ndarray) -> None:
+        for side, mine in enumerate(self._sides):
+            entries = mine.find(key_slots).pairs()[1]
+            self._ttl[side].forget(entries)
+            mine.free(entries)
+        self._rows_of_key[key_slots] = 0
+        self._keys.free(key_slots)
+
+    def _times(self, side: int, entries: np.ndarray) -> np.ndarray:
+        return self._ttl[side].times(entries)
+
+    def _touched(self, side: int, entries: np.ndarray, times: np.ndarray) -> None:
+        self._ttl[side].came_back(entries, times)
+
+    def close(self) -> None:
+        if hasattr(self, "_tier"):
+            self._tier.close()
 
     # -- input -------------------------------------------------------------------------
 
@@ -84,10 +127,11 @@ class JoinOperator(Operator):
             batch = batch.filter(usable)
             if not batch.num_rows:
                 return
-        key_slots, _ = self._keys.upsert(
+        key_slots, new = self._keys.upsert(
             [batch.columns[i] for i in self._keys_of[input_index]], batch.num_rows
         )
         self._rows_of_key = grown(self._rows_of_key, self._keys.high)
+        new = self._tier.fetch(new)
         found = self._sides[1 - input_index].find(key_slots)
         partners = np.zeros(batch.num_rows, np.int64)
         for part in bounded_slices(found.counts):
@@ -97,6 +141,8 @@ class JoinOperator(Operator):
             for out in outputs:
                 yield from batch_pieces(out)
         self._keep(input_index, batch, key_slots, partners)
+        self._tier.used(key_slots)
+        self._tier.make_room(len(new))
 
     def _join_slice(
         self, side: int, batch: Batch, rows: np.ndarray, entries: np.ndarray
@@ -207,6 +253,8 @@ class JoinOperator(Operator):
                 key_slots = self._sides[side].key_slots(due)
                 self._drop(side, due)
                 self._free_keys(key_slots)
+            if not self._tier.expire(self._ttl[side].swept_ms, side):
+                self.ctx.wake_at(now_ms + 1)
         return iter(())
 
     # -- output ------------------------------------------------------------------------
@@ -273,11 +321,14 @@ class JoinOperator(Operator):
             schema, mine = self._schemas[side], self._sides[side]
             k = len(self._keys_of[side])
             types = [*(schema.types[i] for i in self._keys_of[side]), *schema.types, _LONG, _LONG]
-            columns, n = restored_columns(restored.keyed.get(name, []), types)
-            if not n:
-                continue
-            key_slots, _ = self._keys.upsert(columns[:k], n)
-            self._rows_of_key = grown(self._rows_of_key, self._keys.high)
-            np.add.at(self._rows_of_key, key_slots, columns[-2].values)
-            entries = mine.load(columns[k:-2], key_slots, columns[-2].values, columns[-1].values)
-            self._ttl[side].touch(entries, mine.high)
+            for block in restored.keyed.get(name, []):
+                columns, n = restored_columns([block], types)
+                if not n:
+                    continue
+                key_slots, new = self._keys.upsert(columns[:k], n)
+                self._rows_of_key = grown(self._rows_of_key, self._keys.high)
+                self._tier.fetch(new)
+                np.add.at(self._rows_of_key, key_slots, columns[-2].values)
+                entries = mine.load(columns[k:-2], key_slots, columns[-2].values, columns[-1].values)
+                self._ttl[side].touch(entries, mine.high)
+                self._tier.settle()

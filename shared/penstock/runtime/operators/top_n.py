@@ -27,12 +27,13 @@ from penstock.runtime.operators.emitting import (
     restored_watermark,
     watermark_state,
 )
+from penstock.runtime.state.cold_tier import ColdTier, Resident, can_evict
 from penstock.types import logical as t
 from penstock.types.batch import Batch
 from penstock.types.column import Column
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from penstock.jobgraph.specs import TopNSpec
     from penstock.runtime.operator import OperatorContext, Output, RestoredState
@@ -65,7 +66,9 @@ class RankingOperator(Operator):
         super().open(ctx, restored)
         self._schema = ctx.input_schemas[0]
         self._keys = KeyIndex([self._schema.types[i] for i in self._partition])
-        self._rows = RankedRows(self._schema.types, ctx.epochs)
+        # With a window a partition goes when its window closes, which is seen by its slot.
+        evicts = self.spec.window is None and can_evict(ctx, self._keys.types)
+        self._rows = RankedRows(self._schema.types, ctx, evicts=evicts)
         self._table = self._rows.state_table(
             self.spec.partition, self._schema.names, "top-n", ctx.max_parallelism
         )
@@ -82,10 +85,41 @@ class RankingOperator(Operator):
             and not self.spec.retracts
             and Column.nulls(self._schema.types[order[0].index], 0).is_numpy
         )
+        self._tier = self._cold_tier() if evicts else Resident(ctx, self._nbytes)
         if restored is not None:
             self._restore(restored)
         ctx.metrics.gauge("numRowsInState", lambda: len(self._rows))
-        ctx.metrics.gauge("stateBytes", lambda: self._rows.nbytes + self._keys.nbytes)
+        ctx.metrics.gauge("stateBytes", self._nbytes)
+
+    def _nbytes(self) -> int:
+        return self._rows.live_bytes + self._keys.live_bytes + 24 * len(self._keys)
+
+    def _cold_tier(self) -> ColdTier:
+        table = self._rows.movable(self._load)
+        if self._ttl.ttl_ms:
+            of = self._rows.partition_slots
+            table.times = lambda entries: self._ttl.times(of(entries))
+            table.touched = lambda entries, times: self._ttl.came_back(of(entries), times)
+        return ColdTier(self.ctx, self._keys, [table], drop=self._drop, nbytes=self._nbytes)
+
+    def _load(self, slots: np.ndarray, columns: Sequence[Column]) -> np.ndarray:
+        """``slots``: partition by partition, in their order."""
+        self._bar = grown(self._bar, self._keys.high, _MAX_CODE)
+        self._bar[slots] = _MAX_CODE
+        rows, places = list(columns[:-1]), columns[-1].values
+        entries = self._rows.add(slots, rows, places)
+        if self._fixed_order:
+            self._raise_bars(Gathered(slots, entries, rows), np.arange(len(slots)), places)
+        return entries
+
+    def _drop(self, slots: np.ndarray) -> None:
+        self._rows.remove(self._rows.of(slots))
+        self._ttl.forget(slots)
+        self._keys.free(slots)
+
+    def close(self) -> None:
+        if hasattr(self, "_tier"):
+            self._tier.close()
 
     # -- input -------------------------------------------------------------------------
 
@@ -99,6 +133,7 @@ class RankingOperator(Operator):
                 if not batch.num_rows:
                     return
         slots, new = self._keys.upsert([batch.columns[i] for i in self._partition], batch.num_rows)
+        new = self._tier.fetch(new)
         if len(new):
             self._bar = grown(self._bar, self._keys.high, _MAX_CODE)
             self._bar[new] = _MAX_CODE
@@ -106,13 +141,15 @@ class RankingOperator(Operator):
             self._ends = grown(self._ends, self._keys.high, MAX_WATERMARK)
             self._ends[slots] = ends
             self._next_end = min(self._next_end, int(ends.min()))
+        touched = slots
         if self._fixed_order:
             enters = self._codes(batch) < self._bar[slots]
             if not enters.all():
                 batch, slots = batch.filter(enters), slots[enters]
-                if not batch.num_rows:
-                    return
-        yield from self._update(batch, slots)
+        if batch.num_rows:
+            yield from self._update(batch, slots)
+        self._tier.used(touched)
+        self._tier.make_room(len(new))
 
     def _codes(self, batch: Batch) -> np.ndarray:
         key = self.spec.order[0]
@@ -300,10 +337,9 @@ class RankingOperator(Operator):
         self._next_end = int(self._ends[: self._keys.high].min()) if self._keys.high else MAX_WATERMARK
 
     def on_processing_time(self, now_ms: int) -> Iterator[Output]:
-        due = self._ttl.due(now_ms)
-        if len(due):
-            self._rows.remove(self._rows.of(due))
-            self._keys.free(due)
+        self._drop(self._ttl.due(now_ms))
+        if not self._tier.expire(self._ttl.swept_ms):
+            self.ctx.wake_at(now_ms + 1)
         return iter(())
 
     # -- state -------------------------------------------------------------------------
@@ -315,19 +351,21 @@ class RankingOperator(Operator):
     def _restore(self, restored: RestoredState) -> None:
         k = len(self.spec.partition)
         types = [*(self._schema.types[i] for i in self.spec.partition), *self._schema.types, _LONG]
-        columns, n = restored_columns(restored.keyed.get("rows", []), types)
-        if not n:
-            return
-        rows = columns[k:-1]
-        slots, _ = self._keys.upsert([rows[i] for i in self._partition], n)
-        self._bar = grown(self._bar, self._keys.high, _MAX_CODE)
-        self._rows.add(slots, rows, columns[-1].values)
-        self._ttl.touch(np.unique(slots), self._keys.high)
-        if self.spec.window is not None:
-            ends = rows[self.spec.window[1]].values
-            self._ends = grown(self._ends, self._keys.high, MAX_WATERMARK)
-            self._ends[slots] = ends
-            self._next_end = int(ends.min())
-        if self._fixed_order:
-            gathered = Gathered(slots, slots, rows)
-            self._raise_bars(gathered, np.arange(n), columns[-1].values)
+        for block in restored.keyed.get("rows", []):
+            columns, n = restored_columns([block], types)
+            if not n:
+                continue
+            rows = columns[k:-1]
+            slots, new = self._keys.upsert([rows[i] for i in self._partition], n)
+            self._tier.fetch(new)
+            self._bar = grown(self._bar, self._keys.high, _MAX_CODE)
+            self._rows.add(slots, rows, columns[-1].values)
+            self._ttl.touch(np.unique(slots), self._keys.high)
+            if self.spec.window is not None:
+                ends = rows[self.spec.window[1]].values
+                self._ends = grown(self._ends, self._keys.high, MAX_WATERMARK)
+                self._ends[slots] = ends
+                self._next_end = min(self._next_end, int(ends.min()))
+            if self._fixed_order:
+                self._raise_bars(Gathered(slots, slots, rows), np.arange(n), columns[-1].values)
+            self._tier.settle()

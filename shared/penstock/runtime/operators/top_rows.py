@@ -13,19 +13,20 @@ import numpy as np
 from penstock.runtime.kernels.grouping import distinct_slots
 from penstock.runtime.kernels.key_index import KeyIndex
 from penstock.runtime.kernels.keyed_state import restored_columns
-from penstock.runtime.kernels.late_rows import LateRows
+from penstock.runtime.kernels.late_rows import GARBAGE_ROWS, LateRows
 from penstock.runtime.kernels.sorting import position_in_group, single_key_codes, stable_argsort_by
 from penstock.runtime.kernels.store import grown
 from penstock.runtime.operator import Operator, OperatorSnapshot
 from penstock.runtime.operators.changes import AFTER, BEFORE, INSERT, TimeToLive, typed
 from penstock.runtime.operators.emitting import PIECE_ROWS
-from penstock.runtime.state.tables import SlotChanges, StateTable
+from penstock.runtime.state.cold_tier import ColdTier, MovableTable, Resident, can_evict, make_changes
+from penstock.runtime.state.tables import StateTable
 from penstock.types import logical as t
 from penstock.types.batch import Batch
 from penstock.types.column import Column
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from penstock.jobgraph.specs import TopNSpec
     from penstock.runtime.kernels.late_rows import LateColumn
@@ -64,7 +65,8 @@ class TopRowsOperator(Operator):
         super().open(ctx, restored)
         self._schema = ctx.input_schemas[0]
         self._keys = KeyIndex([self._schema.types[i] for i in self.spec.partition])
-        self._rows = LateRows(self._schema.types)
+        evicts = can_evict(ctx, self._keys.types)
+        self._rows = LateRows(self._schema.types, *((GARBAGE_ROWS,) if evicts else ()))
         #: By row: the number of its arrival.
         self._arrivals = np.zeros(1024, np.int64)
         self._next_arrival = 0
@@ -72,7 +74,7 @@ class TopRowsOperator(Operator):
         self._codes = np.empty((1024, self.spec.last), np.int64)
         self._entries = np.empty((1024, self.spec.last), np.int32)
         self._ready = 0
-        self._changes = SlotChanges(ctx.epochs)
+        self._changes = make_changes(ctx, evicts=evicts)
         names = [f"key{i}" for i in range(len(self.spec.partition))]
         names += [f"{i}.{name}" for i, name in enumerate(self._schema.names)]
         self._table = StateTable(
@@ -80,14 +82,56 @@ class TopRowsOperator(Operator):
             max_parallelism=ctx.max_parallelism, changes=self._changes,
         )  # fmt: skip
         self._ttl = TimeToLive(self.spec.ttl_ms, ctx)
+        self._tier = self._cold_tier() if evicts else Resident(ctx, self._nbytes)
         if restored is not None:
             self._restore(restored)
         ctx.metrics.gauge("numRowsInState", lambda: len(self._rows))
-        own = lambda: self._rows.nbytes + self._keys.nbytes + self._codes.nbytes + self._entries.nbytes  # noqa: E731
-        ctx.metrics.gauge("stateBytes", own)
+        ctx.metrics.gauge("stateBytes", self._nbytes)
+
+    def _nbytes(self) -> int:
+        rankings = (8 + 12 * self.spec.last) * len(self._keys)
+        return self._rows.live_bytes + self._keys.live_bytes + rankings + 20 * len(self._rows)
+
+    def _cold_tier(self) -> ColdTier:
+        table = MovableTable(
+            self._changes, [*self._schema.types, _LONG], self._ranked, load=self._load,
+            read=lambda entries: [*self._rows.take(entries), Column(_LONG, self._arrivals[entries])],
+        )  # fmt: skip
+        if self._ttl.ttl_ms:
+            table.times = lambda entries: self._ttl.times(self._partition_of(entries))
+            table.touched = lambda entries, times: self._ttl.came_back(self._partition_of(entries), times)
+        return ColdTier(self.ctx, self._keys, [table], drop=self._drop, nbytes=self._nbytes)
+
+    def _ranked(self, slots: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """(position of the partition, entry) pairs in the partitions' order."""
+        held = self._entries[slots]
+        at, rank = np.nonzero(held >= 0)
+        return at, held[at, rank].astype(np.int64)
+
+    def _partition_of(self, entries: np.ndarray) -> np.ndarray:
+        return self._keys.lookup(self._rows.take_some(entries, self.spec.partition), len(entries))
+
+    def _load(self, slots: np.ndarray, columns: Sequence[Column]) -> np.ndarray:
+        """``slots``: partition by partition, in their order."""
+        entries = self._append(columns[:-1], len(slots), columns[-1].values)
+        key = self.spec.order[0]
+        self._make_ready()
+        place = position_in_group(slots)
+        self._entries[slots, place] = entries
+        self._codes[slots, place] = single_key_codes(columns[key.index], key)
+        return entries
+
+    def close(self) -> None:
+        if hasattr(self, "_tier"):
+            self._tier.close()
 
     def process(self, input_index: int, batch: Batch) -> Iterator[Output]:
-        slots = self._partitions(batch)
+        slots, new = self._partitions(batch)
+        yield from self._update(batch, slots)
+        self._tier.used(slots)
+        self._tier.make_room(len(new))
+
+    def _update(self, batch: Batch, slots: np.ndarray) -> Iterator[Output]:
         codes = single_key_codes(batch.columns[self.spec.order[0].index], self.spec.order[0])
         enters = codes < self._codes[slots, -1]
         rows = np.flatnonzero(enters)
@@ -100,14 +144,18 @@ class TopRowsOperator(Operator):
         order = order[position_in_group(slots[order]) < self.spec.last]
         yield from self._merge(batch, rows[order], slots[order], codes[order])
 
-    def _partitions(self, batch: Batch) -> np.ndarray:
-        slots, _ = self._keys.upsert([batch.columns[i] for i in self.spec.partition], batch.num_rows)
+    def _partitions(self, batch: Batch) -> tuple[np.ndarray, np.ndarray]:
+        """(partition of each row, new ones)."""
+        slots, new = self._keys.upsert([batch.columns[i] for i in self.spec.partition], batch.num_rows)
+        self._make_ready()
+        return slots, self._tier.fetch(new)
+
+    def _make_ready(self) -> None:
         high = self._keys.high
         if high > len(self._codes):
             self._codes, self._entries = (_taller(x, high, self._ready) for x in (self._codes, self._entries))
         self._clear(slice(self._ready, high))
         self._ready = high
-        return slots
 
     def _clear(self, slots: np.ndarray | slice) -> None:
         self._codes[slots], self._entries[slots] = _NONE_CODE, -1
@@ -147,11 +195,14 @@ class TopRowsOperator(Operator):
         """Entries of the batch's ``rows`` (ascending)."""
         n = len(rows)
         columns = batch.columns if n == batch.num_rows else [c.take(rows) for c in batch.columns]
+        self._next_arrival += n
+        return self._append(columns, n, np.arange(self._next_arrival - n, self._next_arrival))
+
+    def _append(self, columns: Sequence[Column], n: int, arrivals: np.ndarray) -> np.ndarray:
         entries = self._rows.append(columns, n)
         self._changes.write(entries)
         self._arrivals = grown(self._arrivals, self._rows.slots.high)
-        self._arrivals[entries] = np.arange(self._next_arrival, self._next_arrival + n)
-        self._next_arrival += n
+        self._arrivals[entries] = arrivals
         return entries
 
     def _shown(self, old: np.ndarray, new: np.ndarray) -> Iterator[Batch]:
@@ -191,13 +242,17 @@ class TopRowsOperator(Operator):
     def on_processing_time(self, now_ms: int) -> Iterator[Output]:
         due = self._ttl.due(now_ms)
         if len(due):
-            held = self._entries[due].reshape(-1)
-            held = held[held >= 0]
-            self._changes.free(held)
-            self._rows.free(held)
-            self._clear(due)
-            self._keys.free(due)
+            self._changes.free(self._ranked(due)[1])
+            self._drop(due)
+        if not self._tier.expire(self._ttl.swept_ms):
+            self.ctx.wake_at(now_ms + 1)
         return iter(())
+
+    def _drop(self, slots: np.ndarray) -> None:
+        self._ttl.forget(slots)
+        self._rows.free(self._ranked(slots)[1])
+        self._clear(slots)
+        self._keys.free(slots)
 
     # -- state -----------------------------------------------------------------------------
 
@@ -211,19 +266,31 @@ class TopRowsOperator(Operator):
     def _restore(self, restored: RestoredState) -> None:
         k = len(self.spec.partition)
         types = [*(self._schema.types[i] for i in self.spec.partition), *self._schema.types, _LONG]
-        columns, n = restored_columns(restored.keyed.get("rows", []), types)
-        if not n:
-            return
-        order = np.argsort(columns[-1].values, kind="stable")
-        rows = Batch(self._schema, [c.take(order) for c in columns[k:-1]], num_rows=n)
-        slots, entries = self._partitions(rows), self._keep(rows, np.arange(n))
+        for block in restored.keyed.get("rows", []):
+            columns, n = restored_columns([block], types)
+            if n:
+                self._put_back(Batch(self._schema, columns[k:-1], num_rows=n), columns[-1].values)
+                self._tier.settle()
+
+    def _put_back(self, rows: Batch, arrivals: np.ndarray) -> None:
+        """Restored rows, of which a partition may have more elsewhere in the snapshot."""
+        slots, _ = self._partitions(rows)
+        entries = self._append(rows.columns, rows.num_rows, arrivals)
+        self._next_arrival = max(self._next_arrival, int(arrivals.max()) + 1)
+        touched = distinct_slots(slots, self._keys.high)
+        self._ttl.touch(touched, self._keys.high)
+        at, held = self._ranked(touched)
         key = self.spec.order[0]
-        codes = single_key_codes(rows.columns[key.index], key)
-        ranked = stable_argsort_by(slots, codes)
-        place = position_in_group(slots[ranked])
-        self._entries[slots[ranked], place] = entries[ranked]
-        self._codes[slots[ranked], place] = codes[ranked]
-        self._ttl.touch(distinct_slots(slots, self._keys.high), self._keys.high)
+        codes = np.concatenate((
+            self._codes[touched][self._entries[touched] >= 0],
+            single_key_codes(rows.columns[key.index], key),
+        ))  # fmt: skip
+        slots, entries = np.concatenate((touched[at], slots)), np.concatenate((held, entries))
+        order = np.argsort(self._arrivals[entries], kind="stable")
+        order = order[stable_argsort_by(slots[order], codes[order])]
+        place = position_in_group(slots[order])
+        self._entries[slots[order], place] = entries[order]
+        self._codes[slots[order], place] = codes[order]
 
 
 def _taller(matrix: np.ndarray, rows: int, used: int) -> np.ndarray:

@@ -1,261 +1,297 @@
-"""State larger than memory: a column table whose cold rows go to the local disk.
+"""State larger than memory: an operator's cold keys go to the local disk, with all their rows.
 
-A clock hand passes over the slots and evicts the rows that nobody touched since it came by
-last. A row keeps its *number* wherever it lies; snapshots know rows by it, so moving a row
-is no change of state and costs no bytes in a delta. Whole snapshots read the disk, too.
+An operator keeps its keys in a ``KeyIndex`` and the rows of a key in one or more tables. It
+shows each table as a ``MovableTable``; the tier does the rest. A clock hand passes over the
+slots of the keys and moves out those that nobody touched since it came by last; a key that
+is asked for comes back with all its rows, before the operator looks at it::
+
+    slots, new = self._keys.upsert(columns, n)
+    new = self._tier.fetch(new)              # those that really are new
+    ...
+    self._tier.used(slots)                   # at the end of ``process``
+    self._tier.make_room(len(new))
+
+An operator whose rows cannot move, or that has no limit to keep to, has a ``Resident`` tier:
+it counts, and fails when far too much is held.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from penstock.runtime.kernels.grouping import distinct, group_rows
+from penstock.runtime.kernels.grouping import distinct
 from penstock.runtime.kernels.growing import grown
-from penstock.runtime.state.cold_rows import ColdRows
-from penstock.runtime.state.tables import Cut, Part, SlotChanges
+from penstock.runtime.state.cold_rows import ColdRows, Moved
+from penstock.runtime.state.row_changes import RowChanges
+from penstock.runtime.state.tables import SlotChanges
+from penstock.types import logical as t
+from penstock.types.column import numpy_dtype
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
-    from pathlib import Path
+    from collections.abc import Callable, Sequence
 
+    from penstock.runtime.kernels.accumulators import EntryTable
     from penstock.runtime.kernels.key_index import KeyIndex
-    from penstock.runtime.operator import KeyedBlock
-    from penstock.runtime.state.epochs import Epochs
-    from penstock.runtime.state.memory import StateMemory
-    from penstock.runtime.state.tables import Make, Read
+    from penstock.runtime.operator import OperatorContext
     from penstock.types.column import Column
     from penstock.types.logical import LogicalType
 
-#: Rows evicted at once (or twice as many as came, if that is more): a few milliseconds.
-_EVICT_ROWS = 1_024
+#: Keys evicted at once (or twice as many as came, if that is more): a few milliseconds.
+_EVICT_KEYS = 1_024
 #: Slots the hand passes at once, at most.
 _PASS = 1 << 16
+#: LevelDB's buffers, as a share of the memory that the state may take, and at most.
+_BUFFER_SHARE, _LEAST_BUFFER, _MOST_BUFFER = 32, 256 << 10, 8 << 20
+#: Keys removed at once when their time is over.
+_EXPIRE_KEYS = 4_096
 
 
-class RowChanges(SlotChanges):
-    """Changes of rows that are known by numbers of their own instead of their slots."""
+@dataclass(slots=True)
+class MovableTable:
+    """One table of an operator, as its rows are moved. Key slots are given each once.
 
-    __slots__ = ("_bases", "_confirmed", "_gone", "_next_id", "cold", "ids")
+    ``rows_of(key slots)``: (position of the key, row) pairs by position, a key's rows in an
+    order that ``load`` will meet again. ``read(rows)``: their columns, of ``types``: what a
+    snapshot has of a row, without its key. ``load(key slots, columns)``: rows back, a key slot
+    each, announced with ``changes.write`` as if they were new; gives the rows made.
+    ``times(rows)``: ms since the epoch when each was last touched, where they expire; then
+    ``touched(rows, times)`` is told after ``load``.
+    """
 
-    def __init__(self, epochs: Epochs) -> None:
-        super().__init__(epochs)
-        self.ids = np.zeros(1024, np.int64)
-        self._next_id = 0
-        #: (row numbers, epoch) of rows that are gone, since the last confirmed snapshot.
-        self._gone: list[tuple[np.ndarray, int]] = []
-        self._confirmed = 0
-        #: What deltas may build on: cuts that are confirmed or may yet be.
-        self._bases: list[int] = []
-        self.cold: ColdRows | None = None
+    changes: SlotChanges
+    types: Sequence[LogicalType]
+    rows_of: Callable[[np.ndarray], tuple[np.ndarray, np.ndarray]]
+    read: Callable[[np.ndarray], list[Column]]
+    load: Callable[[np.ndarray, list[Column]], np.ndarray]
+    times: Callable[[np.ndarray], np.ndarray] | None = None
+    touched: Callable[[np.ndarray, np.ndarray], None] | None = None
 
-    def write(self, slots: np.ndarray) -> None:
-        fresh = slots[~self.holds(slots)]
-        super().write(slots)
-        if len(fresh):
-            fresh = distinct(fresh)
-            self._number(fresh, np.arange(self._next_id, self._next_id + len(fresh)))
-            self._next_id += len(fresh)
-
-    def free(self, slots: np.ndarray) -> None:
-        gone = self.ids[slots[self.holds(slots)]]
-        super().free(slots)
-        if len(gone):
-            self._gone.append((gone, self._epochs.now))
-
-    def evictable(self) -> int:
-        """Rows whose stamp is not above this may move: no delta will look for them."""
-        known = self._epochs.confirmed
-        self._bases = [b for b in self._bases if b >= max(known, self._renumbered)]
-        return min(self._bases, default=self._epochs.now)
-
-    def next_whole(self) -> None:
-        """The next snapshot holds the whole table, so that all rows may move until then."""
-        self._renumbered = self._epochs.now
-
-    def moved_out(self, slots: np.ndarray) -> None:
-        """The rows of these slots lie elsewhere now."""
-        self.stamps[slots] = 0
-
-    def moved_in(self, slots: np.ndarray, ids: np.ndarray) -> None:
-        """Rows come back, unchanged. An open cut has them from where they lay."""
-        self._reach(slots)
-        self._number(slots, ids)
-        self.stamps[slots] = self._epochs.now if self._cuts else 1
-
-    def cut(self, read: Read, make: Make) -> Cut:
-        since, upto = self._epochs.since, self._epochs.end()
-        self._bases.append(self._epochs.upto or upto)
-        if since < self._renumbered:
-            since = 0
-        self._confirmed = max(self._confirmed, since)
-        self._gone = [(ids, epoch) for ids, epoch in self._gone if epoch > self._confirmed]
-        gone = [ids for ids, epoch in self._gone if since < epoch <= upto]
-        cold = self.cold.rows() if self.cold is not None and not since else iter(())
-        cut = _RowCut(self, read, make, since, upto, gone, cold)
-        self._cuts.append(cut)
-        return cut
-
-    def _number(self, slots: np.ndarray, ids: np.ndarray) -> None:
-        self.ids = grown(self.ids, len(self.stamps))
-        self.ids[slots] = ids
+    @property
+    def numbered(self) -> RowChanges:
+        assert isinstance(self.changes, RowChanges)  # of ``make_changes``
+        return self.changes
 
 
-class _RowCut(Cut):
-    def __init__(
-        self,
-        changes: RowChanges,
-        read: Read,
-        make: Callable[[np.ndarray, list[Column], list[Column]], KeyedBlock],
-        since: int,
-        upto: int,
-        gone: list[np.ndarray],
-        cold: Iterator[tuple[np.ndarray, list[Column], list[Column]]],
-    ) -> None:
-        super().__init__(changes, read, make, since, upto)
-        self._ids_of = changes
-        self._cold = cold
-        self._touched = list(gone)
-
-    def copy(self, more: Callable[[], bool]) -> bool:
-        if not super().copy(more):
-            return False
-        # The disk's snapshot is of the barrier: it may be read in peace.
-        while more():
-            piece = next(self._cold, None)
-            if piece is None:
-                return True
-            self._parts.append(Part(*piece))
-        return False
-
-    def discard(self) -> None:
-        super().discard()
-        self._cold = iter(())
-
-    def _copy_out(self, slots: np.ndarray) -> None:
-        slots = slots[self._ids_of.stamps[slots] > 0]
-        if len(slots):
-            if self._since:
-                self._touched.append(self._ids_of.ids[slots])
-            self._take(slots)
-
-    def _take(self, slots: np.ndarray) -> None:
-        super()._take(slots)
-        self._parts[-1].slots = self._ids_of.ids[slots]
+def one_row_each(slots: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """``MovableTable.rows_of`` where a key's slot is its row."""
+    return np.arange(len(slots)), slots
 
 
-class ColdTier:
-    """The eviction of one table. ``read``: the table's; ``load(slots, payload)``: puts rows
-    back into new slots; ``drop(slots)``: gives slots up, keys included."""
+def movable_entries(table: EntryTable) -> MovableTable:
+    """The many rows that an accumulator has of a slot."""
+    assert table.changes is not None
+
+    def rows_of(slots: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        entries = table.entries_of(slots)
+        order = np.argsort(slots)
+        return order[np.searchsorted(slots, table.slots_of(entries), sorter=order)], entries
+
+    return MovableTable(table.changes, table.types, rows_of, table.read, table.load)
+
+
+def can_evict(ctx: OperatorContext, key_types: Sequence[LogicalType]) -> bool:
+    """Whether there is a limit to keep to, and the keys have canonical bytes."""
+    return bool(ctx.memory.limit_bytes and key_types and all(_is_plain(x) for x in key_types))
+
+
+def make_changes(ctx: OperatorContext, *, evicts: bool) -> SlotChanges:
+    """What a table that may be moved announces its changes to."""
+    return RowChanges(ctx.epochs) if evicts else SlotChanges(ctx.epochs)
+
+
+class Resident:
+    """All rows stay in memory and are counted. ``nbytes``: without room that is free."""
+
+    #: Keys on disk.
+    count = 0
+
+    def __init__(self, ctx: OperatorContext, nbytes: Callable[[], int], *, evicts: bool = False) -> None:
+        self._memory = ctx.memory
+        self._holder = ctx.memory.add(ctx.name, nbytes, evicts=evicts)
+
+    def fetch(self, new: np.ndarray) -> np.ndarray:
+        """``new``: slots of keys, just made. The rows that lie on disk for some of them come
+        back; returns the others."""
+        return new
+
+    def expire(self, until_ms: int, table: int = 0) -> bool:
+        """Forget a table's rows of keys that nobody touched after this time, with their rows in
+        the tables that know no times. Some of them at a time: False when it is to be called
+        again."""
+        return True
+
+    def used(self, slots: np.ndarray) -> None:
+        """These were touched."""
+
+    def make_room(self, fresh: int = 0) -> None:
+        """After ``fresh`` new keys: evict what the memory's limit asks for, as far as may be
+        at once."""
+        self._memory.check()
+
+    def settle(self) -> None:
+        """While restoring: evict all that is too much."""
+
+    def close(self) -> None:
+        self._memory.remove(self._holder)
+
+
+class ColdTier(Resident):
+    """``drop(key slots)``: gives up keys and their rows, which lie on disk by then. ``nbytes``:
+    of the rows in memory, without room that is free."""
 
     def __init__(
         self,
-        folder: Path,
-        memory: StateMemory,
-        *,
-        name: str,
+        ctx: OperatorContext,
         index: KeyIndex,
-        payload_types: Sequence[LogicalType],
-        changes: RowChanges,
-        read: Read,
-        load: Callable[[np.ndarray, list[Column]], None],
+        tables: Sequence[MovableTable],
+        *,
         drop: Callable[[np.ndarray], None],
         nbytes: Callable[[], int],
     ) -> None:
-        self._folder = folder
-        self._index, self._changes = index, changes
-        self._payload_types = list(payload_types)
-        self._read, self._load, self._drop = read, load, drop
-        self._nbytes = nbytes
+        super().__init__(ctx, self.nbytes, evicts=True)
+        self._folder = ctx.local_dir / "cold"
+        self._index, self._tables = index, list(tables)
+        self._drop, self._rows_nbytes = drop, nbytes
         self._used = np.zeros(1024, np.bool_)
         self._hand = 0
-        #: Rows that came back since room was last made.
+        #: Keys that came back since room was last made.
         self._came = 0
-        self._memory = memory
-        self._holder = memory.add(name, self.nbytes, evicts=True)
-        self._rows: ColdRows | None = None
-
-    @property
-    def count(self) -> int:
-        """Rows on disk."""
-        return 0 if self._rows is None else self._rows.count
+        self._disk: ColdRows | None = None
+        self.count = 0
+        # By table: what was last touched by then is gone; some of it is still to be removed.
+        self._expired_ms, self._expiring = [-1] * len(tables), [False] * len(tables)
+        ctx.metrics.gauge("numKeysOnDisk", lambda: self.count)
 
     def nbytes(self) -> int:
-        """Of the rows in memory, whose slots are used again when they are evicted."""
-        disk = 0 if self._rows is None else self._rows.nbytes
-        return int(self._row_bytes() * len(self._index)) + disk
+        """In memory."""
+        return self._rows_nbytes() + (0 if self._disk is None else self._disk.nbytes)
 
-    def _row_bytes(self) -> float:
-        # What the arrays have beyond the slots in use is address space, and not touched.
-        return self._nbytes() / max(len(self._changes.stamps), self._index.high)
+    # -- coming back ---------------------------------------------------------------------
 
-    def admit(self, keys: Sequence[Column], n: int) -> None:
-        """Before ``upsert``: bring back the rows of these keys."""
-        rows = self._rows
-        if rows is None or not rows.count:
-            return
-        unknown = np.flatnonzero(self._index.lookup(keys, n) < 0)
-        if not len(unknown):
-            return
-        asked = [c.take(unknown) for c in keys]
-        _, first = group_rows(asked, len(unknown))
-        asked = [c.take(first) for c in asked]
-        positions, ids, payload = rows.take(asked, len(first))
-        if len(positions):
-            slots, _ = self._index.upsert([c.take(positions) for c in asked], len(positions))
-            self._load(slots, payload)
-            self._changes.moved_in(slots, ids)
-            self._came += len(slots)
+    def fetch(self, new: np.ndarray) -> np.ndarray:
+        if not self.count or not len(new):
+            return new
+        assert self._disk is not None
+        asked, names = self._disk.known(self._index.keys(new))
+        if not len(asked):
+            return new
+        slots = new[asked][names.order]
+        back, dead = np.zeros(len(slots), np.bool_), np.zeros(len(slots), np.bool_)
+        for number, table in enumerate(self._tables):
+            moved = self._disk.take(number, names)
+            if not len(moved.ids):
+                continue
+            here = moved.counts > 0
+            back |= here
+            stays = self._standing(number, moved, dead)
+            if not stays.all():
+                table.numbered.lost(moved.ids[~stays])
+                moved = moved.filter(stays)
+                if moved.times is not None:
+                    dead |= here & (moved.counts == 0)
+            rows = table.load(np.repeat(slots, moved.counts), moved.columns)
+            table.numbered.moved_in(rows, moved.ids, moved.stamps)
+            if table.touched is not None and moved.times is not None:
+                table.touched(rows, moved.times)
+        came = int(back.sum())
+        self.count -= came
+        self._came += came
+        others = np.ones(self._index.high, np.bool_)
+        others[slots[back & ~dead]] = False
+        return new[others[new]]
+
+    def _standing(self, table: int, moved: Moved, dead: np.ndarray) -> np.ndarray:
+        """Mask of the rows whose time is not over: a sweep may not have come to them yet."""
+        if moved.times is not None:
+            return moved.times > self._expired_ms[table]
+        return ~np.repeat(dead, moved.counts)
+
+    def expire(self, until_ms: int, table: int = 0) -> bool:
+        if until_ms > self._expired_ms[table]:
+            self._expired_ms[table], self._expiring[table] = until_ms, True
+        if self._disk is None or not self._expiring[table]:
+            return True
+        untimed = [n for n, other in enumerate(self._tables) if other.times is None]
+        looked, gone, ids = self._disk.expired(table, self._expired_ms[table], _EXPIRE_KEYS, untimed)
+        self.count -= gone
+        for of, numbers in ids.items():
+            self._tables[of].numbered.lost(numbers)
+        self._expiring[table] = looked == _EXPIRE_KEYS
+        return not self._expiring[table]
+
+    # -- going ---------------------------------------------------------------------------
 
     def used(self, slots: np.ndarray) -> None:
-        """After ``upsert``: these were touched."""
         self._used = grown(self._used, self._index.high)
         self._used[slots] = True
 
     def make_room(self, fresh: int = 0) -> None:
-        """After ``fresh`` new rows: evict what the memory's limit asks for, as far as may be at
-        once. Not while a cut is copied: what it has not reached yet must stay where it is."""
-        self._evict(max(_EVICT_ROWS, 2 * (fresh + self._came)))
+        self._evict(max(_EVICT_KEYS, 2 * (fresh + self._came)))
         self._came = 0
-        self._memory.check()
-
-    def _evict(self, most: int) -> None:
-        excess = self._memory.excess(self._holder)
-        if excess <= 0 or self._changes.copying or not len(self._index):
-            return
-        slots = self._coldest(min(int(excess / self._row_bytes()) + 1, most))
-        if not len(slots):
-            # Everything changed since the last snapshot: better a whole one than no room.
-            self._changes.next_whole()
-            return
-        if self._rows is None:
-            self._rows = ColdRows(self._folder, self._index.types, self._payload_types)
-            self._changes.cold = self._rows
-        keys, payload = self._read(slots)
-        self._rows.put(keys, self._changes.ids[slots], payload)  # type: ignore[arg-type]
-        self._changes.moved_out(slots)
-        self._drop(slots)
+        super().make_room()
 
     def settle(self) -> None:
-        """While restoring: evict all that is too much."""
-        before = -1
-        while self.count != before:
-            before = self.count
-            self._evict(_EVICT_ROWS)
+        while self._evict(_EVICT_KEYS):
+            pass
+
+    def _evict(self, most: int) -> int:
+        """Keys moved out."""
+        keys = len(self._index)
+        if not keys:
+            return 0
+        excess = self._memory.excess(self._holder)
+        if excess <= 0:
+            return 0
+        each = max(self._rows_nbytes() / keys, 1.0)
+        slots = self._coldest(min(int(excess / each) + 1, most))
+        if len(slots):
+            self._move_out(slots)
+        return len(slots)
+
+    def _move_out(self, slots: np.ndarray) -> None:
+        disk = self._disk or self._open()
+        names = disk.names(self._index.keys(slots))
+        slots = slots[names.order]
+        here = np.zeros(len(slots), np.bool_)
+        for number, table in enumerate(self._tables):
+            owners, rows = table.rows_of(slots)
+            if not len(rows):
+                continue
+            columns = table.read(rows)
+            times = None if table.times is None else table.times(rows)
+            ids, stamps = table.numbered.move_out(rows)
+            counts = np.bincount(owners, minlength=len(slots))
+            here |= counts > 0
+            disk.put(number, names, Moved(counts, ids, stamps, times, columns), table.numbered.base)
+        self.count += int(here.sum())
+        self._drop(slots)
+
+    def _open(self) -> ColdRows:
+        share = self._memory.limit_bytes // _BUFFER_SHARE
+        disk = self._disk = ColdRows(
+            self._folder,
+            self._index.types,
+            [(table.types, table.times is not None) for table in self._tables],
+            buffer_bytes=min(max(share, _LEAST_BUFFER), _MOST_BUFFER),
+        )
+        for number, table in enumerate(self._tables):
+            table.numbered.cold = lambda since, upto, n=number: disk.cut(n, since, upto)
+        return disk
 
     def _coldest(self, n: int) -> np.ndarray:
         """Up to n slots that the hand finds untouched; it goes round twice at most, for the
         first time it may only find what was touched before."""
-        high, limit = self._index.high, self._changes.evictable()
+        high = self._index.high
         self._used = grown(self._used, high)
         found: list[np.ndarray] = []
         missing, left = n, 2 * high
         while left > 0 and missing:
             start = self._hand % high
             stop = min(start + _PASS, high)
-            stamps = self._changes.stamps[start:stop]
-            cold = start + np.flatnonzero((stamps > 0) & (stamps <= limit) & ~self._used[start:stop])
+            cold = start + np.flatnonzero(self._index.in_use(start, stop) & ~self._used[start:stop])
             if len(cold) > missing:
                 cold = cold[:missing]
                 stop = int(cold[-1]) + 1
@@ -267,6 +303,11 @@ class ColdTier:
         return distinct(np.concatenate(found))
 
     def close(self) -> None:
-        self._memory.remove(self._holder)
-        if self._rows is not None:
-            self._rows.close()
+        super().close()
+        if self._disk is not None:
+            self._disk.close()
+
+
+def _is_plain(type_: LogicalType) -> bool:
+    dtype = numpy_dtype(type_)
+    return isinstance(type_, (*t.STRINGS, *t.BINARIES)) or (dtype is not None and not dtype.hasobject)

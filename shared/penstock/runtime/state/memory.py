@@ -12,6 +12,8 @@ if TYPE_CHECKING:
 
 #: Above the limit by this factor the slot fails: it was to be evicted and could not.
 HARD = 2.0
+#: Above the limit by this factor whoever can evict does, not only the largest.
+_ALL = 1.25
 #: Holders that an error names.
 _NAMED = 3
 
@@ -31,7 +33,8 @@ class StateMemory:
         self._holders: list[Holder] = []
 
     def add(self, name: str, nbytes: Callable[[], int], *, evicts: bool = False) -> Holder:
-        """``evicts``: it asks ``excess`` again and again, and gives up as much."""
+        """``nbytes``: of what is in use; it is asked with every batch. ``evicts``: it asks
+        ``excess`` again and again, and gives up as much."""
         holder = Holder(name, nbytes, evicts)
         self._holders.append(holder)
         return holder
@@ -42,7 +45,7 @@ class StateMemory:
 
     def excess(self, holder: Holder) -> int:
         """Bytes that this holder should evict now: all that is too much, when it is the
-        largest that can."""
+        largest that can; what is far too much, whoever it is: the largest may be idle."""
         if not self.limit_bytes:
             return 0
         sizes = {h: h.nbytes() for h in self._holders}
@@ -50,7 +53,7 @@ class StateMemory:
         if total <= self.limit_bytes:
             return 0
         largest = max((h for h in self._holders if h.evicts), key=lambda h: sizes[h])
-        return total - self.limit_bytes if largest is holder else 0
+        return max(0, total - int(self.limit_bytes * (1.0 if largest is holder else _ALL)))
 
     def check(self) -> None:
         """ExternalError when far too much is held: asked after what could be evicted was."""

@@ -50,7 +50,7 @@ _PIECE_S = 0.0005
 _FIRST_ROWS, _LEAST_ROWS, _MOST_ROWS = 2_048, 256, 1 << 16
 #: Rows of about so many bytes are sorted together: they fit into a cache, and the memory
 #: of one such run serves for the next.
-_RUN_BYTES = 8 << 20
+RUN_BYTES = 8 << 20
 
 
 class SlotChanges:
@@ -162,17 +162,17 @@ class Cut(PendingBlock):
             self._copy_out(distinct(slots))
 
     def block(self) -> KeyedBlock:
-        return self._described(self._make(*_together(self._parts)))
+        return self._described(self._make(*together(self._parts)))
 
     def pieces(self) -> Iterator[KeyedBlock]:
         described = self._described
         while self._parts:
             run = [self._parts.pop()]
             size = run[0].nbytes
-            while self._parts and size < _RUN_BYTES:
+            while self._parts and size < RUN_BYTES:
                 run.append(self._parts.pop())
                 size += run[-1].nbytes
-            yield described(self._make(*_together(run)))
+            yield described(self._make(*together(run)))
             described = _plain
 
     def _described(self, block: KeyedBlock) -> KeyedBlock:
@@ -263,7 +263,7 @@ class StateTable:
         )  # fmt: skip
 
 
-def _together(parts: Sequence[Part]) -> tuple[np.ndarray, list[Column], list[Column]]:
+def together(parts: Sequence[Part]) -> tuple[np.ndarray, list[Column], list[Column]]:
     """(slots, key columns, others) of all rows."""
     return (
         np.concatenate([p.slots for p in parts]),
