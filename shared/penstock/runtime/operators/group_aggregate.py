@@ -68,6 +68,7 @@ class KeyedAggregateOperator(Operator):
         evicts = can_evict(ctx, self._key_types) and not spec.bounded_final
         self._tables = self._aggregates.state_tables(
             ctx, head=self._head, names=[f"key{i}" for i in range(len(spec.keys))],
+            kind="group-aggregate", cells=self._row_counts, cell_names=["rows"],
             make_changes=partial(make_changes, ctx, evicts=evicts),
         )  # fmt: skip
         self._changes = self._tables[0].changes
@@ -80,6 +81,7 @@ class KeyedAggregateOperator(Operator):
     def _cold_tier(self) -> ColdTier:
         cells = MovableTable(
             self._changes, [_LONG, *self._aggregates.partial_types], one_row_each,
+            read=lambda slots: [*self._row_counts(slots), *self._aggregates.partials(slots)],
             load=self._load_cells,
         )  # fmt: skip
         if self._ttl.ttl_ms:
@@ -206,6 +208,7 @@ class KeyedAggregateOperator(Operator):
     def _head(self, slots: np.ndarray) -> tuple[list[Column], list[Column]]:
         return self._keys.keys(slots), []
 
+    def _row_counts(self, slots: np.ndarray) -> list[Column]:
         return [Column(_LONG, self._rows[slots])]
 
     def _restore(self, restored: RestoredState) -> None:
