@@ -6,7 +6,7 @@ import asyncio
 import itertools
 import logging
 import traceback
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from typing import Any
 
 import msgspec
@@ -139,6 +139,8 @@ class Cluster:
         self.closing = False
         #: name → the process of that name, dead or alive
         self.services: dict[str, Process] = {}
+        #: role → what runs in its process, for what is no service of ours
+        self.others: dict[str, Callable[[Process], Coroutine[Any, Any, int | None]]] = {}
         #: names that never come back: another process of that role starts in its place
         self.lost_hosts: set[str] = set()
         self._numbers = itertools.count(11)
@@ -150,7 +152,9 @@ class Cluster:
     def start(self, role: str, name: str) -> Process:
         world = self.world
 
-        async def main(process: Process) -> int:
+        async def main(process: Process) -> int | None:
+            if role in self.others:
+                return await self.others[role](process)
             return await self._serve(role, name, process)
 
         process = world.spawn(name, main, delay_s=world.random.uniform(0.0, 0.2))

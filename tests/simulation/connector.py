@@ -69,6 +69,16 @@ class Outside:
     def rows_of(self, sink: str) -> list[tuple[RowKind, Row]]:
         return [row for c in self.committed if c.sink == sink for row in c.rows]
 
+    def rows_in_time(self, source: str) -> list[tuple[float, int, dict[str, Any]]]:
+        """(when it is there, split, row) of all rows, in that order."""
+        table = self.sources[source]
+        every_s, columns = float(table["every_ms"]) / 1000, table["columns"]
+        return [
+            (every_s * (i + 1), split, {name: _value(how, split, i) for name, how in columns.items()})
+            for i in range(int(table["rows"]))
+            for split in range(int(table["splits"]))
+        ]
+
     async def request(self, apply: Callable[[], None]) -> None:
         """There and back; the asking process may die meanwhile."""
         world = self.world

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import yaml
 
 from penstock.errors import SpecError
-from penstock.testing.simulation import BusFaults, Process, StoreFaults
+from penstock.testing.simulation import BusFaults, NatsFaults, Process, StoreFaults
 
 if TYPE_CHECKING:
     from tests.simulation.scenario import Scenario
@@ -209,12 +209,34 @@ def outside(fault: Fault) -> None:
     fault.later(heal)
 
 
+def nats_cut(fault: Fault) -> None:
+    """Connections of the connector to the NATS server break: one, or all."""
+    found = fault.scenario.nats.connections
+    if not found:
+        return
+    fault.scenario.world.trace("nats", "cut")
+    for connection in list(found) if fault.chance.random() < 0.3 else [fault.chance.choice(found)]:
+        connection.sock.reset()
+
+
+def nats_answers(fault: Fault) -> None:
+    """The NATS server does what it is asked to, and some of its answers are lost."""
+    server = fault.scenario.nats
+    server.faults = NatsFaults(**fault.step["faults"])
+
+    def heal() -> None:
+        server.faults = NatsFaults()
+
+    fault.later(heal)
+
+
 def power_loss(fault: Fault) -> None:
     """Everything stops at once; the shared disk loses what was not synced, and of the local
     copies of snapshots, which never are, some hold nothing or half."""
     scenario, chance = fault.scenario, fault.chance
-    for process in list(scenario.cluster.services.values()):
-        scenario.world.kill(process)
+    for name, process in list(scenario.cluster.services.items()):
+        if name != "nats-server":  # it is no part of the cluster
+            scenario.world.kill(process)
     scenario.disk.power_fails()
     for path in sorted(p for p in scenario.hosts.folder.rglob("*~*") if p.is_file()):
         data = path.read_bytes()
@@ -241,6 +263,8 @@ ACTIONS = {
     "data-cut": data_cut,
     "data-stalled": data_stalled,
     "outside": outside,
+    "nats-cut": nats_cut,
+    "nats-answers": nats_answers,
     "power-loss": power_loss,
     "rescale": rescale,
 }

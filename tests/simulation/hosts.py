@@ -65,6 +65,10 @@ class Hosts:
         assert self.world.current is not None
         return self.world.current
 
+    def listen(self, process: Process, host: str, port: int) -> Listener:
+        listener = self.listeners[(host, port)] = Listener(process)
+        return listener
+
     def connect(self, process: Process, host: str, port: int) -> SimSocket:
         listener = self.listeners.get((host, port))
         if listener is None:
@@ -178,9 +182,8 @@ class SimDataPort(DataPort):
 
     def open(self, host: str, port: int, unix_path: Path) -> None:
         me = self.hosts.me()
-        listener = Listener(me)
         self.port, self.unix_path = next(self.hosts.ports), None
-        self.hosts.listeners[(me.host, self.port)] = listener
+        listener = self.hosts.listen(me, me.host, self.port)
         self._listening.append(listener)  # type: ignore[arg-type]
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from dataclasses import dataclass
 
-from tests.simulation import faults, workloads
+from tests.simulation import workloads
 
 
 @dataclass(frozen=True)
@@ -26,7 +26,9 @@ class Plan:
 def plan(seed: int, workload: str | None = None, fault_names: tuple[str, ...] | None = None) -> Plan:
     """By the seed alone, as far as it is not said."""
     chance = random.Random(f"plan {seed}")
-    drawn = chance.choice(workloads.drawn())
+    name = workload or chance.choice(workloads.drawn())
     n = chance.choice((1, 1, 2, 2, 3))
-    chosen = tuple(chance.sample(faults.names(), n))
-    return Plan(seed, workload or drawn, chosen if fault_names is None else fault_names)
+    chosen = tuple(chance.sample(workloads.common_faults(), n))
+    if chance.random() < 2 / 3:
+        chosen += tuple(workloads.load(name).faults)
+    return Plan(seed, name, chosen if fault_names is None else fault_names)

@@ -15,8 +15,12 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
+from functools import partial
 
-from penstock.testing.simulation import SimDisk, Violation, World, virtual_time
+import msgspec
+
+from penstock.connectors.nats.client import TRANSACTION_HEADER
+from penstock.testing.simulation import SimDisk, SimNats, Violation, World, virtual_time
 from penstock.testing.simulation.world import line
 from penstock.types.batch import RowKind
 from tests.simulation import faults, workloads
@@ -29,6 +33,8 @@ from tests.simulation.workloads import Change, Row, Workload, check_sink, differ
 
 #: A job that is not over by then never will be (virtual seconds).
 LIMIT_S = 120.0
+#: Where the simulated NATS server listens.
+NATS = ("nats", 4222)
 #: What the job held must be gone so long after its end.
 GRACE_S = 40.0
 #: Names of the jobs that run beside one another.
@@ -61,6 +67,7 @@ class Scenario:
         self.outside = Outside(world, workload.all_sources())
         self.cluster = Cluster(world, workload.cluster)
         self.disk = SimDisk(world)
+        self.nats = SimNats(world, lambda process: self.hosts.listen(process, *NATS))
         self.watch = Watch(self)
         self.hosts: Hosts
         self.users = [User(self, job, name) for job, name in zip(workload.jobs(), JOBS, strict=False)]
@@ -76,8 +83,21 @@ class Scenario:
             cluster.start("resourcemanager", f"resourcemanager-{i}")
         for i in range(self.workload.taskmanagers):
             cluster.start("taskmanager", f"taskmanager-{i + 1}")
+        if self.workload.needs_nats:
+            self._start_nats()
         for i, user in enumerate(self.users):
             self.world.spawn(f"client-{i + 1}" if i else "client", user.run)
+
+    def _start_nats(self) -> None:
+        """The server, and who publishes the rows of sources to its streams."""
+        jetstream, world = self.nats.jetstream, self.world
+        for stream, source in self.workload.streams.items():
+            jetstream.api(f"STREAM.CREATE.{stream}", {"name": stream, "subjects": [f"{stream}.>"]})
+            for at_s, split, row in self.outside.rows_in_time(source):
+                subject, data = f"{stream}.{split}", msgspec.json.encode(row)
+                world.at(at_s, partial(jetstream.publish, subject, {}, data))
+        self.cluster.others["nats-server"] = self.nats.main
+        self.cluster.start("nats-server", "nats-server")
 
     @property
     def over(self) -> bool:
@@ -104,7 +124,12 @@ class Scenario:
 
     def rows_of(self, sink: str) -> list[Change]:
         """What an observer of the sink has seen, in order."""
-        folder = self.workload.all_sinks()[sink].get("folder")
+        how = self.workload.all_sinks()[sink]
+        if "stream" in how:
+            stream = self.nats.jetstream.streams[how["stream"]]
+            rows = [json.loads(m.data) for m in stream.messages if TRANSACTION_HEADER not in m.headers]
+            return [(RowKind.INSERT, tuple(row.values())) for row in rows]
+        folder = how.get("folder")
         if folder is None:
             return self.outside.rows_of(sink)
         files = self.disk.list(folder)

@@ -8,12 +8,17 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from penstock.connectors.nats.client import TRANSACTION_HEADER
+from penstock.connectors.nats.exactly_once import Marker
 from penstock.errors import PenstockError
 from penstock.messages import cluster as msg
 from penstock.messages.manifest import decode_manifest
 from penstock.testing.simulation import Process
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from penstock.testing.simulation.jetstream import Stored
     from tests.simulation.connector import Committed
     from tests.simulation.scenario import Scenario
 
@@ -49,6 +54,7 @@ class Watch:
         scenario.cluster.bus.on_exchange.append(self._exchanged)
         scenario.outside.on_commit.append(self._committed)
         scenario.disk.on_rename.append(self._file_committed)
+        scenario.nats.jetstream.on_store.append(self._batch_stored)
 
     # -- the decision log -----------------------------------------------------------------
 
@@ -164,3 +170,21 @@ class Watch:
         checkpoint_id = int(target.rsplit("-", 2)[1])
         if not any(e.checkpoint_id >= checkpoint_id for j in self.jobs.values() for e in j.completed):
             self._world.violated(f"{target} is committed before its checkpoint is complete")
+
+    def _batch_stored(self, stream: str, messages: Sequence[Stored]) -> None:
+        """What an exactly-once sink stores comes with a marker, whose checkpoint is complete."""
+        sinks = self._scenario.workload.all_sinks().values()
+        if not any(how.get("stream") == stream and how.get("exactly-once") for how in sinks):
+            return
+        *rows, last = messages
+        if TRANSACTION_HEADER not in last.headers:
+            self._world.violated(f"rows without a marker in {stream}: {messages}")
+            return
+        marker = msgspec.json.decode(last.data, type=Marker)
+        job = self.jobs[marker.job]
+        if marker.attempt > job.attempt:
+            self._world.violated(f"a marker of attempt {marker.attempt}, which nobody announced")
+        checkpoints = [marker.checkpoint_id, *marker.done.values()]
+        completed = [e.checkpoint_id for j in self.jobs.values() for e in j.completed]
+        if rows and max(checkpoints) > max(completed, default=0):
+            self._world.violated(f"{stream} holds rows of {marker}, whose checkpoint is not complete")

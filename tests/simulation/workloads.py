@@ -15,7 +15,7 @@ from penstock.errors import InternalError, SpecError
 from penstock.jobgraph import JobGraph
 from penstock.testing.simulation import World, virtual_time
 from penstock.types.batch import RowKind
-from tests.simulation import connector  # noqa: F401  'simulated' is known by its import
+from tests.simulation import faults  # 'simulated' is known by its import
 
 FOLDER = Path(__file__).with_name("workloads")
 
@@ -40,11 +40,19 @@ class Workload:
     taskmanagers: int = 2
     #: False: only when it is asked for by name
     drawn: bool = True
+    #: JetStream streams that rows of sources are published to as they come: stream → source
+    streams: Mapping[str, str] = field(default_factory=dict)
+    #: faults that only this one knows: they befall two seeds in three, beside what is drawn
+    faults: Sequence[str] = ()
     #: another workload that runs on the same cluster, as a job of its own
     beside: str = ""
 
     def graph(self, parallelism: int) -> JobGraph:
         return _plan(self.name, parallelism)
+
+    @property
+    def needs_nats(self) -> bool:
+        return bool(self.streams) or any("stream" in sink for sink in self.all_sinks().values())
 
     def jobs(self) -> list[Workload]:
         return [self, load(self.beside)] if self.beside else [self]
@@ -74,6 +82,13 @@ def names() -> list[str]:
 def drawn() -> list[str]:
     """Those that a seed may stand for."""
     return [name for name in names() if load(name).drawn]
+
+
+@functools.cache
+def common_faults() -> list[str]:
+    """Those that mean something to every workload."""
+    own = {fault for name in names() for fault in load(name).faults}
+    return [name for name in faults.names() if name not in own]
 
 
 @functools.cache

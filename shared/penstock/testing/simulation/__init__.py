@@ -7,6 +7,7 @@ and sockets behind the ports, with every fault that they can have.
 ``SimLeases``    leases with expiry: down, wiped, answers lost
 ``SimStore``     object storage: errors before and after the write, slowness, listing lag
 ``SimDisk``      files: unsynced writes are lost with the power
+``SimNats``      a NATS server with JetStream, for the real client: killed, cut off, answers lost
 ``SimSocket``    byte streams between processes, which break with them
 ``virtual_time`` what reaches past its ports for a clock or for entropy gets the world's
 
@@ -18,6 +19,7 @@ from penstock.testing.simulation.disk import SimDisk
 from penstock.testing.simulation.intercept import virtual_time
 from penstock.testing.simulation.leases import LeaseServer, SimLeases
 from penstock.testing.simulation.loop import SimLoop
+from penstock.testing.simulation.nats_server import NatsFaults, SimNats
 from penstock.testing.simulation.objects import ObjectServer, SimStore, StoreFaults
 from penstock.testing.simulation.sockets import Listener, PacketChannel, SimSocket, socket_pair
 from penstock.testing.simulation.world import Process, SimClock, Violation, World
@@ -26,6 +28,7 @@ __all__ = [
     "BusFaults",
     "LeaseServer",
     "Listener",
+    "NatsFaults",
     "ObjectServer",
     "PacketChannel",
     "Process",
@@ -34,6 +37,7 @@ __all__ = [
     "SimDisk",
     "SimLeases",
     "SimLoop",
+    "SimNats",
     "SimSocket",
     "SimStore",
     "SimTransport",
