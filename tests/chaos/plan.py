@@ -34,6 +34,7 @@ def plan(seed: int, workload: str, count: int, kinds: Collection[str]) -> Plan:
     for, one after the other."""
     random = Random(f"{seed} {workload}")
     config = {
+        "execution.engine": "streaming",
         "parallelism.default": "4",
         "execution.checkpointing.interval": random.choice(("400 ms", "700 ms", "1 s")),
         "execution.checkpointing.unaligned.enabled": random.choice(("false", "true")),
