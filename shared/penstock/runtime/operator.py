@@ -33,7 +33,6 @@ if TYPE_CHECKING:
 
     from penstock.messages.slot import StorageSettings
     from penstock.ports import Store
-    from penstock.runtime.state.reading import RestoredRows
     from penstock.types import Batch, Schema
 
 #: "No watermark yet" and "event time has ended" (int64 µs).
@@ -131,10 +130,11 @@ class OperatorSnapshot:
 class RestoredState:
     """What a snapshot gives back to one operator of one subtask (already filtered to its
     key groups; lists dealt out; unions whole). ``checkpoint_id``: restored from;
-    ``schemas``: ``KeyedBlock.schema`` of each keyed state, as it was written."""
+    ``keyed``: each batch is decoded when it is asked for; ``schemas``: ``KeyedBlock.schema``
+    of each keyed state, as it was written."""
 
     checkpoint_id: int
-    keyed: dict[str, list[pa.RecordBatch]] = field(default_factory=dict)
+    keyed: dict[str, Sequence[pa.RecordBatch]] = field(default_factory=dict)
     lists: dict[str, list[bytes]] = field(default_factory=dict)
     unions: dict[str, list[bytes]] = field(default_factory=dict)
     schemas: dict[str, dict[str, Any]] = field(default_factory=dict)

@@ -76,6 +76,39 @@ def test_slots_stay_with_their_keys(shape, seed, rounds):
     assert [c.to_pylist() for c in got] == [c.to_pylist() for c in columns(held)]
 
 
+@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("reserved", [True, False])
+@pytest.mark.parametrize("before", [0, 40])
+def test_known_new_keys_are_added_without_looking(shape, reserved, before):
+    types, value = SHAPES[shape]
+
+    def columns(keys):
+        rows = [value(k) for k in keys]
+        return [Column.of(x, [r[i] for r in rows]) for i, x in enumerate(types)]
+
+    index = KeyIndex(types)
+    keys = [None, *range(1, 2_900)]
+    there, _ = index.upsert(columns(keys[1500 : 1500 + before]), before)
+    rest = [k for k in keys if k not in keys[1500 : 1500 + before]]
+    random = np.random.default_rng(1)
+    random.shuffle(rest)
+    if reserved:
+        index.reserve(len(rest))
+    slots = dict(zip(keys[1500 : 1500 + before], there.tolist(), strict=True))
+    for part in np.array_split(np.array(rest, object), 7):
+        at = index.extend(columns(part.tolist()), len(part))
+        assert at == slice(len(slots), len(slots) + len(part))
+        slots |= dict(zip(part.tolist(), range(at.start, at.stop), strict=True))
+    assert index.lookup(columns(keys), len(keys)).tolist() == [slots[k] for k in keys]
+    found, new = index.upsert(columns([*keys, 2_950]), len(keys) + 1)
+    assert found.tolist() == [*(slots[k] for k in keys), len(keys)]
+    assert new.tolist() == [len(keys)]
+    index.free(found[:500])
+    assert (index.lookup(columns(keys[:500]), 500) == -1).all()
+    with pytest.raises(InternalError, match="after slots were freed"):
+        index.extend(columns([2_960]), 1)
+
+
 def test_a_mask_without_nulls_makes_no_key_of_null():
     index = KeyIndex([t.IntType()])
     rows = Column.of(t.IntType(), [1, None, 2]).take(np.array([0, 2]))

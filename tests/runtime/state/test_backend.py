@@ -23,6 +23,7 @@ from penstock.runtime.state.descriptors import (
     UpdateType,
     ValueStateDescriptor,
 )
+from penstock.runtime.state.reading import SnapshotReader
 from penstock.runtime.state.restoring import SnapshotChain, SnapshotSet
 from penstock.runtime.state.states import Scope
 from penstock.runtime.state.values import make_row
@@ -39,7 +40,7 @@ async def moved(
     data = snap.write_snapshot(
         {"op": OperatorSnapshot(keyed=source.snapshot()).copied()}, checkpoint_id=1, key_groups=(0, 127)
     )
-    reader = await snap.SnapshotReader.of_bytes(data)
+    reader = await SnapshotReader.of_bytes(data)
     restored = await SnapshotSet([SnapshotChain([reader])], 1).restore(
         "op", key_groups=groups, subtask_index=0, parallelism=1
     )

@@ -13,6 +13,7 @@ from penstock.messages.slot import StateHandle
 from penstock.runtime.operator import KeyedBlock, OperatorSnapshot
 from penstock.runtime.state import restoring
 from penstock.runtime.state import snapshot as snap
+from penstock.runtime.state.reading import SnapshotReader
 
 MAX = 128
 
@@ -102,13 +103,13 @@ async def test_only_the_blocks_of_the_range_are_read(monkeypatch: pytest.MonkeyP
         reads.append(length)
         return data[start : start + length]
 
-    reader = await snap.SnapshotReader.open(read, len(data), "obj")
+    reader = await SnapshotReader.open(read, len(data), "obj")
     (state, *_) = reader.footer.states("op")
     assert len(state.blocks) > 10
     reads.clear()
-    (batch, *rest) = await reader.keyed("op", state, (64, 64))
+    (block, *rest) = await reader.keyed("op", state, (64, 64))
     assert not rest
-    assert batch.column("g").to_pylist() == [64, 64, 64]
+    assert block.rows().column("g").to_pylist() == [64, 64, 64]
     assert len(reads) == 1
     assert reads[0] < len(data) / 10
 

@@ -179,7 +179,7 @@ async def test_a_delta_holds_what_changed_and_restores_at_any_key_group_range() 
     assert block.touched is not None
     assert len(block.touched) == 5
     delta = stored(block, 2)
-    assert len(delta) < len(base) / 4
+    assert len(delta) < len(base) / 3
     handle = chained([(2, delta), (1, base)])
     assert sorted(await rows(handle)) == sorted(sums.truth.items())
     parts = [await rows(handle, groups) for groups in [(0, 40), (41, 41), (42, 127)]]

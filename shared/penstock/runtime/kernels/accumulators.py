@@ -94,6 +94,12 @@ class Accumulator(ABC):
     def merge(self, slots: np.ndarray, partials: Sequence[Column]) -> None:
         """Merge partial columns into slots (slots may repeat)."""
 
+    def load(self, at: slice, partials: Sequence[Column]) -> None:
+        """Partial columns of slots that are all new, one behind the other."""
+        slots = np.arange(at.start, at.stop)
+        self.reset(slots, at.stop)
+        self.merge(slots, partials)
+
     @abstractmethod
     def result(self, slots: np.ndarray) -> Column:
         """The aggregate's value of each slot."""
@@ -147,6 +153,12 @@ class CellAccumulator(Accumulator):
     def merge(self, slots: np.ndarray, partials: Sequence[Column]) -> None:
         for mine, column, ufunc in zip(self.cells, partials, self.combine, strict=True):
             ufunc.at(mine, slots, column.values)
+
+
+    def load(self, at: slice, partials: Sequence[Column]) -> None:
+        for i, (column, value) in enumerate(zip(partials, self.initial, strict=True)):
+            self.cells[i] = grown(self.cells[i], at.stop, value)
+            self.cells[i][at] = column.values
 
 
 class Count(CellAccumulator):

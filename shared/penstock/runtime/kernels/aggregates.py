@@ -126,6 +126,13 @@ class AggregateSet:
             a.merge(slots, partials[at : at + len(a.types)])
             at += len(a.types)
 
+    def load(self, at: slice, partials: Sequence[Column]) -> None:
+        """``merge`` into slots that are all new, one behind the other."""
+        column = 0
+        for a in self.accumulators:
+            a.load(at, partials[column : column + len(a.types)])
+            column += len(a.types)
+
     @property
     def nbytes(self) -> int:
         return sum(a.nbytes for a in self.accumulators)

@@ -24,7 +24,7 @@ import pyarrow.compute as pc
 
 from penstock.errors import InternalError
 from penstock.runtime.kernels.direct import DirectTable
-from penstock.runtime.kernels.growing import grown
+from penstock.runtime.kernels.growing import grown, zeros
 from penstock.runtime.kernels.hashing import hash_columns
 from penstock.runtime.kernels.store import RowStore, Slots
 from penstock.types import logical as t
@@ -43,6 +43,8 @@ _EMPTY, _TOMBSTONE, _CLAIM = 0, 1, 2
 _FIRST_BITS = 11
 #: Slots moved from the old table per call, beyond twice the batch's rows.
 _MIGRATE = 8192
+#: Known new keys placed at once: what is at hand of them stays in the processor's cache.
+_PLACE = 1 << 16
 #: Positions in a page of memory; touched per key before a table is full.
 _PAGE_ITEMS, _TOUCH = 1024, 32
 _S32 = np.uint64(32)
@@ -56,7 +58,7 @@ class _Table:
 
     def __init__(self, bits: int) -> None:
         self.capacity = 1 << bits
-        self.slots = np.zeros(self.capacity, np.int32)
+        self.slots = zeros(self.capacity, np.int32)
         self.mask = self.capacity - 1
         self.shift = np.uint64(64 - bits)
         self.used = 0  # positions that are not empty, tombstones included
@@ -76,6 +78,20 @@ class _Table:
     def home(self, hashes: np.ndarray) -> np.ndarray:
         return (hashes >> self.shift).view(np.int64)
 
+    def place(self, hashes: np.ndarray, slots: np.ndarray) -> None:
+        """Slots (each once) whose keys are not in the table."""
+        self.used += len(slots)
+        position, marks = self.home(hashes), ~slots.astype(np.int32)
+        while len(marks):
+            free = self.slots.take(position) == _EMPTY
+            if free.all():
+                self.slots[position] = marks
+            else:
+                self.slots[position[free]] = marks[free]
+            # Of those that share a free position, the last one has it.
+            rest = np.flatnonzero(self.slots.take(position) != marks)
+            position, marks = (position[rest] + 1) & self.mask, marks[rest]
+
 
 class KeyIndex:
     """See the module. ``types``: the key columns'; none at all means one global key."""
@@ -94,6 +110,8 @@ class KeyIndex:
         self._old: _Table | DirectTable | None = None
         self._cursor = self._end = self._left = 0
         self._gone = np.zeros(0, np.bool_)
+        #: Keys that there will be soon (see ``reserve``).
+        self._expected = 0
         if self._whole:
             self._slots = Slots()
             self._ints = np.zeros(1024, np.int64)
@@ -171,7 +189,7 @@ class KeyIndex:
     def upsert_ints(self, keys: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """``upsert`` of a non-null int64 array, for an index over one whole number."""
         if self._direct is not None:
-            if self._direct.reach(keys, self._slots.count, self._live_ints):
+            if self._reach(self._direct, keys):
                 return self._upsert_direct(self._direct, keys)
             self._stop_addressing()
         self._make_room(len(keys))
@@ -204,6 +222,60 @@ class KeyIndex:
     def live_slots(self) -> np.ndarray:
         """All slots in use, ascending."""
         return np.flatnonzero(self._slots.live[: self._slots.high])
+
+    # -- restoring -------------------------------------------------------------------
+
+    def reserve(self, n: int) -> None:
+        """About n more keys are coming: they shall find a table of the right size."""
+        self._expected = self._slots.count + n
+
+    def extend(self, columns: Sequence[Column], n: int) -> slice:
+        """New slots, one behind the other, for rows whose keys are not in the index, each once:
+        nothing is looked up. InternalError when a slot was freed before."""
+        first = self._slots.high
+        if self._slots.count != first:
+            raise InternalError("an index is extended after slots were freed", got=f"{len(self)} of {first}")
+        if not self.types:
+            self._rows.append([], n)
+            return slice(first, self._slots.high)
+        packed = self._packed(columns) if self._whole else None
+        if self._whole and packed is None:
+            self._stop_packing()
+        if packed is not None:
+            self._extend_ints(*packed, first)
+        else:
+            self._make_room(n)
+            hashes = hash_columns(columns)
+            self._rows.append(columns, n)
+            self._hashes = grown(self._hashes, self._slots.high)
+            self._hashes[first : first + n] = hashes
+            self._place(hashes, np.arange(first, first + n))
+        return slice(first, first + n)
+
+    def _extend_ints(self, keys: np.ndarray, valid: np.ndarray | None, first: int) -> None:
+        n, slots, known = len(keys), np.arange(first, first + len(keys)), keys
+        if valid is not None and not valid.all():
+            slots, known = slots[valid], keys[valid]
+        if self._direct is not None and not self._reach(self._direct, known):
+            self._stop_addressing()
+        if self._direct is None:
+            self._make_room(len(known))
+        self._slots.allocate(n)
+        self._ints = grown(self._ints, self._slots.high)
+        self._ints[first : first + n] = keys
+        if valid is not None and len(known) < n:
+            self._null_slot = first + int(np.argmin(valid))
+        if self._direct is not None:
+            self._direct.put(known, slots)
+        else:
+            self._place(_hash_ints(known), slots)
+
+    def _place(self, hashes: np.ndarray, slots: np.ndarray) -> None:
+        for at in range(0, len(slots), _PLACE):
+            self._table.place(hashes[at : at + _PLACE], slots[at : at + _PLACE])
+
+    def _reach(self, direct: DirectTable, keys: np.ndarray) -> bool:
+        return direct.reach(keys, max(self._slots.count, self._expected - len(keys)), self._live_ints)
 
     # -- freeing ---------------------------------------------------------------------
 
@@ -317,7 +389,7 @@ class KeyIndex:
         """A new table with room for n more keys; slots come over from the old one by and by."""
         live, table = self._slots.count, self._next
         if table is None or table.capacity < 2 * (live + n):
-            table = _Table(_bits(live + n))
+            table = self._larger(n)
         self._table, self._next = table, None
         self._old = old
         self._cursor, self._end = 0, self._slots.high
@@ -513,7 +585,7 @@ class KeyIndex:
             self._migrate(2 * n + _MIGRATE)
         need = self._table.used + self._left + n
         if self._next is None and self._old is None and 8 * need > 3 * self._table.capacity:
-            self._next = _Table(_bits(self._slots.count + n))
+            self._next = self._larger(n)
         if self._next is not None:
             self._next.touch(_TOUCH * n + _MIGRATE)
         if 2 * need <= self._table.capacity:
@@ -523,6 +595,11 @@ class KeyIndex:
         self._move_from(self._table, n)
         self._migrate(2 * n + _MIGRATE)
 
+    def _larger(self, n: int) -> _Table:
+        """For n more keys at least."""
+        expected = (3 * self._expected - 1).bit_length() if self._expected else 0
+        return _Table(max(_bits(self._slots.count + n), expected))
+
     def _migrate(self, budget: int) -> None:
         """Look at so many slot numbers, and move those that are in the old table."""
         stop = min(self._cursor + budget, self._end)
@@ -530,14 +607,7 @@ class KeyIndex:
         slots = self._cursor + np.flatnonzero(moving)
         self._cursor = stop
         self._left -= len(slots)
-        table = self._table
-        position = table.home(self._hashes_of(slots))
-        table.used += len(slots)
-        while len(slots):
-            free = np.flatnonzero(table.slots[position] == _EMPTY)
-            table.slots[position[free]] = ~slots[free]
-            placed = table.slots[position] == ~slots
-            slots, position = slots[~placed], (position[~placed] + 1) & table.mask
+        self._table.place(self._hashes_of(slots), slots)
         if self._cursor >= self._end:
             self._old, self._left = None, 0
 

@@ -26,12 +26,15 @@ from penstock.runtime.state.cold_tier import (
     movable_entries,
     one_row_each,
 )
+from penstock.runtime.state.reading import row_count
 from penstock.types import logical as t
 from penstock.types.batch import Batch
 from penstock.types.column import Column
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
+
+    import pyarrow as pa
 
     from penstock.jobgraph.specs import GroupAggregateSpec
     from penstock.runtime.operator import OperatorContext, Output, RestoredState
@@ -217,6 +220,9 @@ class KeyedAggregateOperator(Operator):
             first = name == "cells"
             all_types = [*self._key_types, *([_LONG] if first else []), *types]
             batches = restored.keyed.get(name, [])
+            if first and not isinstance(self._tier, ColdTier):
+                self._restore_cells(batches, all_types)
+                continue
             # Block by block, so that what is touched at once fits into the processor's cache;
             # entries that are put into order all together.
             for part in [batches] if self._aggregates.is_ordered(name) else ([b] for b in batches):
@@ -232,6 +238,22 @@ class KeyedAggregateOperator(Operator):
                     self._ttl.touch(slots, self._keys.high)
                 put(slots, columns[k + first :])
                 self._tier.settle()
+
+    def _restore_cells(self, batches: Sequence[pa.RecordBatch], types: Sequence[t.LogicalType]) -> None:
+        """Every key has one row: nothing is looked up or merged."""
+        k = len(self._key_types)
+        self._keys.reserve(row_count(batches))
+        for batch in batches:
+            columns, n = restored_columns([batch], types)
+            if not n:
+                continue
+            at = self._keys.extend(columns[:k], n)
+            slots = np.arange(at.start, at.stop)
+            self._changes.write(slots)
+            self._rows = grown(self._rows, at.stop)
+            self._rows[at] = columns[k].values
+            self._aggregates.load(at, columns[k + 1 :])
+            self._ttl.touch(slots, at.stop)
 
 
 class LocalGroupAggregateOperator(Operator):

@@ -71,7 +71,7 @@ class KeyedStateBackend(ABC):
         self.processing_timers = TimerQueue(self.epochs)
         self._now_ms = now_ms
         self._registered: dict[str, Registered] = {}
-        self._restored: dict[str, tuple[list[pa.RecordBatch], dict[str, Any]]] = {}
+        self._restored: dict[str, tuple[Sequence[pa.RecordBatch], dict[str, Any]]] = {}
 
     # -- registering ---------------------------------------------------------------------
 
@@ -266,7 +266,7 @@ class KeyedStateBackend(ABC):
         namespaces = blocks.read_namespaces(batch)
         return keys if namespaces is None else list(zip(keys, namespaces, strict=True))
 
-    def _load(self, state: Registered, batches: list[pa.RecordBatch], schema: dict[str, Any]) -> None:
+    def _load(self, state: Registered, batches: Sequence[pa.RecordBatch], schema: dict[str, Any]) -> None:
         """Rows may be many: batch by batch; a map's entries stand next to one another."""
         if state.desc.kind == "map":
             self._put_all(state, self._read_maps(state, batches, schema).items())
@@ -278,7 +278,7 @@ class KeyedStateBackend(ABC):
             self._put_all(state, zip(keys, values, strict=True))
 
     def _read_maps(
-        self, state: Registered, batches: list[pa.RecordBatch], schema: dict[str, Any]
+        self, state: Registered, batches: Sequence[pa.RecordBatch], schema: dict[str, Any]
     ) -> dict[Any, Any]:
         desc: Any = state.desc
         maps: dict[Any, Any] = {}

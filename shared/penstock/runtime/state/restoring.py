@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -18,13 +19,9 @@ from penstock.errors import InternalError, SnapshotError
 from penstock.runtime.kernels.keyed_state import SLOT_COLUMN
 from penstock.runtime.operator import RestoredState
 from penstock.runtime.state.blocks import without_keys, without_removed
-from penstock.runtime.state.snapshot import (
-    BlockInfo,
-    SnapshotReader,
-    StateInfo,
-    corrupt,
-    rows_in_range,
-)
+from penstock.runtime.state.packing import unpack
+from penstock.runtime.state.reading import RestoredRows, SnapshotReader, StoredBlock
+from penstock.runtime.state.snapshot import BlockInfo, StateInfo, corrupt, rows_in_range
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -33,16 +30,18 @@ if TYPE_CHECKING:
     from penstock.messages.slot import StateHandle, StateLink
     from penstock.ports import Store
     from penstock.runtime.state.local_copies import LocalCopies
-    from penstock.runtime.state.snapshot import Read, Run
+    from penstock.runtime.state.reading import Read, Run
 
 #: Reads at the same time by one subtask.
 PARALLEL_READS = 8
+#: Touched slots are looked up in a mask of up to so many bytes, or so many for each of them.
+_MASK_BYTES, _MASK_PER_SLOT = 1 << 20, 64
 
 
 @dataclass(slots=True)
 class Source:
     """Where snapshot objects are read: the store, and copies on the local disk where they
-    are; and how far it is. ``run``: decodes blocks, in the helper thread."""
+    are; and how far it is. ``run``: for long calls, in the helper thread."""
 
     store: Store | None
     copies: LocalCopies | None = None
@@ -78,7 +77,7 @@ class Source:
     def local(self, path: Path) -> Read:
         copies = self.copies
 
-        async def read(start: int, length: int) -> bytes:
+        async def read(start: int, length: int) -> memoryview:
             assert copies is not None
             async with self._limit:
                 if self.run is None:
@@ -114,23 +113,30 @@ class SnapshotChain:
         links: list[StateHandle | StateLink] = [handle, *handle.chain]
         return cls(await asyncio.gather(*(_open(handle, link, source) for link in links)))
 
-    async def keyed(self, uid: str, name: str, key_groups: tuple[int, int]) -> list[pa.RecordBatch]:
+    async def keyed(self, uid: str, name: str, key_groups: tuple[int, int]) -> RestoredRows:
         """Rows of a keyed state in the inclusive range, oldest object first: what was
-        appended comes back in order."""
+        appended comes back in order. All is fetched and checked; it is decoded block by
+        block when it is used."""
         links = self._links(uid, name)
         fetched = await asyncio.gather(*(reader.keyed(uid, state, key_groups) for reader, state in links))
-        if links[0][1].identity == "key":
-            return _newest_of_each_key(links[0][1], fetched)
-        if not links[0][1].identity:
-            return fetched[0]
-        kept: list[list[pa.RecordBatch]] = []
+        newest = links[0][1]
+        if newest.identity == "key":
+            batches = await self.newest.run(lambda: _newest_of_each_key(newest, fetched))
+            return RestoredRows([(batch.num_rows, partial(_same, batch)) for batch in batches])
+        if not newest.identity:
+            return RestoredRows([(block.stop - block.start, block.rows) for block in fetched[0]])
+        kept: list[RestoredRows] = []
         touched: list[np.ndarray] = []
-        for batches, (reader, state) in zip(fetched, links, strict=True):
-            seen = np.concatenate(touched) if touched else None
-            kept.append([rows for batch in batches if (rows := _untouched(batch, seen)).num_rows])
+        for found, (reader, state) in zip(fetched, links, strict=True):
+            newer = _Touched(touched) if touched else None
+            kept.append(
+                RestoredRows(
+                    [(block.stop - block.start, partial(_untouched, block, newer)) for block in found]
+                )
+            )
             if state.delta:
                 touched.append(await reader.touched(uid, state))
-        return [rows for batches in reversed(kept) for rows in batches]
+        return sum(reversed(kept), RestoredRows())
 
     def _links(self, uid: str, name: str) -> list[tuple[SnapshotReader, StateInfo]]:
         """The objects that hold some of the state, newest first, down to a whole one."""
@@ -147,15 +153,40 @@ class SnapshotChain:
         )
 
 
-def _newest_of_each_key(state: StateInfo, links: Sequence[Sequence[pa.RecordBatch]]) -> list[pa.RecordBatch]:
+def _newest_of_each_key(state: StateInfo, links: Sequence[Sequence[StoredBlock]]) -> list[pa.RecordBatch]:
     """``links``: rows of each object of a chain, newest first. A key in a newer one hides
     all its rows in the older ones."""
     out: list[pa.RecordBatch] = []
     newer: list[pa.RecordBatch] = []
-    for batches in links:
+    for blocks in links:
+        batches = [block.rows() for block in blocks]
         out += [without_removed(without_keys(batch, newer, state.schema)) for batch in batches]
         newer += batches
     return [batch for batch in out if batch.num_rows]
+
+
+def _same(batch: pa.RecordBatch) -> pa.RecordBatch:
+    return batch
+
+
+class _Touched:
+    """Slots that newer objects of a chain touched."""
+
+    def __init__(self, slots: Sequence[np.ndarray]) -> None:
+        every = np.concatenate(slots)
+        high = int(every.max()) + 1 if len(every) else 0
+        self._mask: np.ndarray | None = None
+        if high <= max(_MASK_BYTES, _MASK_PER_SLOT * len(every)):
+            self._mask = np.zeros(high + 1, np.bool_)  # nothing touched the last
+            self._mask[every] = True
+        else:
+            self._slots = np.unique(every)
+
+    def holds(self, slots: np.ndarray) -> np.ndarray:
+        if self._mask is not None:
+            return self._mask.take(slots, mode="clip")
+        at = np.searchsorted(self._slots, slots)
+        return self._slots.take(at, mode="clip") == slots
 
 
 def _overlaps(block: BlockInfo, key_groups: tuple[int, int]) -> bool:
@@ -163,16 +194,17 @@ def _overlaps(block: BlockInfo, key_groups: tuple[int, int]) -> bool:
     return stop > start
 
 
-def _untouched(batch: pa.RecordBatch, touched: np.ndarray | None) -> pa.RecordBatch:
+def _untouched(block: StoredBlock, newer: _Touched | None) -> pa.RecordBatch:
     """Rows whose slots nothing newer touched, without the slots."""
-    slots = batch.column(batch.num_columns - 1)
-    rows = batch.select(range(batch.num_columns - 1))
-    if batch.schema.names[-1] != SLOT_COLUMN:
-        raise InternalError("rows known by slot have no slots", got=str(batch.schema.names))
-    if touched is None:
+    packed = block.packed()
+    last = packed.num_columns - 1
+    if packed.schema.names[-1] != SLOT_COLUMN:
+        raise InternalError("rows known by slot have no slots", got=str(packed.schema.names))
+    rows = unpack(packed, range(last))
+    if newer is None:
         return rows
-    keep = ~np.isin(slots.to_numpy(), touched)
-    return rows if keep.all() else rows.take(pa.array(np.flatnonzero(keep)))
+    gone = newer.holds(unpack(packed, [last]).column(0).to_numpy())
+    return rows.take(pa.array(np.flatnonzero(~gone))) if gone.any() else rows
 
 
 async def _open(handle: StateHandle, link: StateHandle | StateLink, source: Source) -> SnapshotReader:
@@ -240,14 +272,15 @@ class SnapshotSet:
         if uid not in self.uids():
             return None
         out = RestoredState(self.checkpoint_id)
+        found: dict[str, RestoredRows] = {}
         lists: dict[str, list[bytes]] = {}
         keyed = await self._keyed(uid, key_groups)
         for chain in self._chains:
             newest = chain.newest
             for state in newest.footer.states(uid):
                 if state.kind == "keyed":
-                    batches = keyed[chain, state.name]
-                    out.keyed.setdefault(state.name, []).extend(batches)
+                    rows = keyed[chain, state.name]
+                    found[state.name] = found.get(state.name, RestoredRows()) + rows
                     out.schemas.setdefault(state.name, state.schema)
                 elif state.kind == "list":
                     lists.setdefault(state.name, []).extend(await newest.items(uid, state))
@@ -257,12 +290,13 @@ class SnapshotSet:
                     raise corrupt(
                         newest.name, f"state '{state.name}'", "kind keyed | list | union", state.kind
                     )
+        out.keyed.update(found)
         out.lists = {name: items[subtask_index::parallelism] for name, items in lists.items()}
         return out
 
     async def _keyed(
         self, uid: str, key_groups: tuple[int, int]
-    ) -> dict[tuple[SnapshotChain, str], list[pa.RecordBatch]]:
+    ) -> dict[tuple[SnapshotChain, str], RestoredRows]:
         """Rows of every keyed state of every chain, read at the same time."""
         wanted = [
             (chain, state.name)

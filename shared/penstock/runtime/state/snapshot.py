@@ -4,21 +4,20 @@
 
     magic · block … block · footer (JSON) · trailer (footer length, footer crc, version, magic)
 
-A block is an Arrow IPC stream, compressed as a whole, with a CRC-32 in the footer.
+A block is an Arrow IPC stream, packed (``packing.py``) and compressed as a whole where that
+pays, with a CRC-32 in the footer.
 Blocks of keyed state hold whole runs of rows in key-group order; the footer says which
 key groups, with how many rows each, so that a reader of any key-group range fetches only
 the blocks it needs. A keyed state may be a *delta* to the object before it in a chain.
-The pure half (``encode`` / ``parse`` / ``decode``) knows no I/O; ``SnapshotReader`` fetches
-through an asynchronous ``read``; ``restoring.py`` puts chains and subtasks together.
+No I/O is known here: ``SnapshotReader`` (``reading.py``) fetches through an asynchronous
+``read``; ``restoring.py`` puts chains and subtasks together.
 """
 
 from __future__ import annotations
 
-import asyncio
 import io
 import struct
 import zlib
-from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -27,22 +26,27 @@ import pyarrow as pa
 
 from penstock.errors import InternalError, SnapshotError
 from penstock.runtime.operator import KeyedBlock, OperatorSnapshot, PendingBlock
+from penstock.runtime.state.packing import pack, unpack
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
 MAGIC = b"PENSNAP\n"
-VERSION = 2
+VERSION = 3
 #: footer length, footer crc, version, reserved, magic
 _TRAILER = struct.Struct("<IIHH8s")
+TRAILER_BYTES = _TRAILER.size
 #: Blocks are cut at the first key-group boundary after so many bytes (uncompressed) …
 BLOCK_BYTES = 1 << 20
 #: … and inside a key group when one alone has more than this.
 MAX_BLOCK_BYTES = 16 << 20
-#: Blocks are read together across gaps of so many bytes, up to about so many.
-READ_GAP_BYTES, READ_BYTES = 256 * 1024, 8 << 20
-#: One read from the end that holds trailer and footer of nearly every object.
-_TAIL_BYTES = 64 * 1024
+#: Where a block may begin: what is not compressed is used as it lies there.
+_ALIGN = 8
+#: Whether compressing pays is seen from so many samples of so many bytes, evenly spread: to
+#: less than this share.
+_SAMPLES, _SAMPLE_BYTES, _PAYS = 4, 8 << 10, 0.85
+#: The end of an Arrow IPC stream.
+_END_OF_STREAM = b"\xff\xff\xff\xff\0\0\0\0"
 #: zstd makes wide rows a third smaller still, at three times the CPU time: a job pays that
 #: out of its throughput at every checkpoint. The footer says which one it is.
 _CODEC = "lz4"
@@ -50,7 +54,8 @@ _CODEC = "lz4"
 
 class BlockInfo(msgspec.Struct, kw_only=True, omit_defaults=True):
     """Where a block lies and what is in it. ``groups``: [key group, rows] runs, ascending
-    (keyed state only); ``size``: uncompressed bytes; ``crc``: of the stored bytes."""
+    (keyed state only); ``size``: uncompressed bytes; ``crc``: of the stored bytes; ``raw``:
+    they are not compressed."""
 
     offset: int
     length: int
@@ -58,6 +63,7 @@ class BlockInfo(msgspec.Struct, kw_only=True, omit_defaults=True):
     crc: int
     rows: int
     groups: list[tuple[int, int]] = []
+    raw: bool = False
 
 
 class StateInfo(msgspec.Struct, kw_only=True, omit_defaults=True):
@@ -172,17 +178,18 @@ class _Writer:
         return self._add(pa.record_batch([pa.array(items, pa.large_binary())], names=["item"]), [])
 
     def _add(self, batch: pa.RecordBatch, groups: list[tuple[int, int]]) -> BlockInfo:
-        raw = _ipc(batch)
-        stored = pa.compress(raw, codec=_CODEC)
-        info = BlockInfo(
-            offset=self._at,
-            length=stored.size,
-            size=raw.size,
-            crc=zlib.crc32(stored),
-            rows=batch.num_rows,
-            groups=groups,
-        )
-        self._at += self._out.write(stored)
+        packed = pack(batch)
+        parts = [packed.schema.serialize(), packed.serialize(), _END_OF_STREAM]
+        size = sum(len(part) for part in parts)
+        raw = not _compresses(parts[1])
+        if not raw:
+            parts = [pa.compress(b"".join(parts), codec=_CODEC)]
+        self._at += self._out.write(bytes(-self._at % _ALIGN))
+        info = BlockInfo(offset=self._at, length=0, size=size, crc=0, rows=len(batch), groups=groups, raw=raw)
+        for part in parts:
+            info.length += self._out.write(part)
+            info.crc = zlib.crc32(part, info.crc)
+        self._at += info.length
         return info
 
     def finish(self, footer: bytes) -> bytes:
@@ -225,17 +232,21 @@ def cut_blocks(key_groups: np.ndarray, nbytes: int) -> Iterator[tuple[int, int, 
         yield first, n, runs
 
 
-def _ipc(batch: pa.RecordBatch) -> pa.Buffer:
-    sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, batch.schema) as writer:
-        writer.write_batch(batch)
-    return sink.getvalue()
+def _compresses(body: pa.Buffer) -> bool:
+    """Whether the codec makes it notably smaller, by samples."""
+    size = len(body)
+    if size <= _SAMPLES * _SAMPLE_BYTES:
+        sample: bytes | pa.Buffer = body
+    else:
+        step, view = size // _SAMPLES, memoryview(body)
+        sample = b"".join(view[at : at + _SAMPLE_BYTES] for at in range(0, step * _SAMPLES, step))
+    return pa.compress(sample, codec=_CODEC).size < _PAYS * len(sample)
 
 
 # -- reading: pure ---------------------------------------------------------------------------
 
 
-def parse_trailer(tail: bytes, name: str) -> tuple[int, int]:
+def parse_trailer(tail: bytes | memoryview, name: str) -> tuple[int, int]:
     """(footer length, footer crc) from the object's last bytes."""
     if len(tail) < _TRAILER.size:
         raise corrupt(name, "trailer", f"{_TRAILER.size} bytes", f"{len(tail)} bytes: the object is cut off")
@@ -253,7 +264,7 @@ def parse_trailer(tail: bytes, name: str) -> tuple[int, int]:
     return length, crc
 
 
-def parse_footer(data: bytes, crc: int, name: str) -> Footer:
+def parse_footer(data: bytes | memoryview, crc: int, name: str) -> Footer:
     if zlib.crc32(data) != crc:
         raise corrupt(name, "footer", f"crc {crc:08x}", f"crc {zlib.crc32(data):08x}")
     try:
@@ -262,18 +273,24 @@ def parse_footer(data: bytes, crc: int, name: str) -> Footer:
         raise corrupt(name, "footer", f"a version-{VERSION} footer", str(err)) from err
 
 
-def decode_block(
-    stored: bytes | memoryview, info: BlockInfo, name: str, label: str, codec: str = _CODEC
-) -> pa.RecordBatch:
-    """Rows of a block, after checking length and checksum. ``label`` names the block."""
+def check_block(stored: bytes | memoryview, info: BlockInfo, name: str, label: str) -> None:
+    """SnapshotError when length or checksum are wrong. ``label`` names the block."""
     if len(stored) != info.length:
         raise corrupt(name, label, f"{info.length} bytes", f"{len(stored)} bytes")
     crc = zlib.crc32(stored)
     if crc != info.crc:
         raise corrupt(name, label, f"crc {info.crc:08x}", f"crc {crc:08x}")
-    raw = pa.decompress(pa.py_buffer(stored), decompressed_size=info.size, codec=codec)
+
+
+def decode_block(stored: bytes | memoryview, info: BlockInfo, codec: str) -> pa.RecordBatch:
+    """Rows of a block that was checked; they may share the memory of ``stored``."""
+    raw = pa.py_buffer(stored)
+    if not info.raw:
+        raw = pa.decompress(raw, decompressed_size=info.size, codec=codec)
+    elif raw.address % _ALIGN:
+        raw = pa.py_buffer(bytes(stored))
     with pa.ipc.open_stream(raw) as reader:
-        return reader.read_next_batch()
+        return unpack(reader.read_next_batch())
 
 
 def rows_in_range(info: BlockInfo, key_groups: tuple[int, int]) -> tuple[int, int]:
@@ -297,129 +314,3 @@ def corrupt(name: str, part: str, expected: str, got: str) -> SnapshotError:
         where=f"snapshot object {name}, {part}",
         remedy="restore from an earlier checkpoint or savepoint; this one cannot be used",
     )
-
-
-# -- reading: fetching -------------------------------------------------------------------------
-
-Read = Callable[[int, int], Awaitable[bytes]]
-#: Runs a call elsewhere (the slot's helper thread).
-Run = Callable[[Callable[[], Any]], Awaitable[Any]]
-
-
-async def _here(call: Callable[[], Any]) -> Any:
-    return call()
-
-
-class SnapshotReader:
-    """Reads one object through ``await read(start, length)``; ``name`` is for errors.
-
-    ``spare``: where to read instead when ``read`` gives damaged bytes (of a local copy).
-    ``run``: decodes blocks.
-    """
-
-    def __init__(self, read: Read, size: int, name: str, footer: Footer) -> None:
-        self._read = read
-        self.size = size
-        self.name = name
-        self.footer = footer
-        self.spare: Callable[[Exception], Read] | None = None
-        self.run: Run = _here
-
-    @classmethod
-    async def open(cls, read: Read, size: int, name: str) -> SnapshotReader:
-        """``size``: of the object in bytes. SnapshotError when it is damaged."""
-        tail_at = max(0, size - _TAIL_BYTES)
-        tail = await read(tail_at, size - tail_at)
-        length, crc = parse_trailer(tail, name)
-        at = size - _TRAILER.size - length
-        if at < len(MAGIC):
-            raise corrupt(name, "footer", f"{length} bytes before the trailer", f"an object of {size} bytes")
-        if at >= tail_at:
-            data = tail[at - tail_at : at - tail_at + length]
-        else:
-            data = await read(at, length)
-        return cls(read, size, name, parse_footer(data, crc, name))
-
-    @classmethod
-    async def of_bytes(cls, data: bytes, name: str = "(inline)") -> SnapshotReader:
-        async def read(start: int, length: int) -> bytes:
-            return data[start : start + length]
-
-        return await cls.open(read, len(data), name)
-
-    async def keyed(self, uid: str, state: StateInfo, key_groups: tuple[int, int]) -> list[pa.RecordBatch]:
-        """Rows of a keyed state in the inclusive key-group range, in key-group order."""
-        wanted = [(i, b, rows_in_range(b, key_groups)) for i, b in enumerate(state.blocks)]
-        wanted = [(i, b, (start, stop)) for i, b, (start, stop) in wanted if stop > start]
-        batches = await self._blocks(uid, state, [(i, b) for i, b, _ in wanted])
-        return [
-            batch.slice(start, stop - start)
-            for batch, (_, _, (start, stop)) in zip(batches, wanted, strict=True)
-        ]
-
-    async def items(self, uid: str, state: StateInfo) -> list[bytes]:
-        """All items of a list or union state that this subtask wrote."""
-        batches = await self._blocks(uid, state, list(enumerate(state.blocks)))
-        return [item for batch in batches for item in batch.column(0).to_pylist()]
-
-    async def touched(self, uid: str, state: StateInfo) -> np.ndarray:
-        """Slots (int64, ascending) whose older rows a slot delta replaces or removes."""
-        batches = await self._blocks(uid, state, list(enumerate(state.touched)), "touched block")
-        if not batches:
-            return np.empty(0, np.int64)
-        return np.cumsum(np.concatenate([b.column(0).to_numpy() for b in batches]))
-
-    async def _blocks(
-        self, uid: str, state: StateInfo, blocks: Sequence[tuple[int, BlockInfo]], label: str = "block"
-    ) -> list[pa.RecordBatch]:
-        """Neighbouring blocks are read together, the pieces at the same time."""
-        pieces = await asyncio.gather(
-            *(self._piece(uid, state, piece, label) for piece in _neighbours(blocks))
-        )
-        return [batch for piece in pieces for batch in piece]
-
-    async def _piece(
-        self, uid: str, state: StateInfo, blocks: Sequence[tuple[int, BlockInfo]], label: str
-    ) -> list[pa.RecordBatch]:
-        start = blocks[0][1].offset
-        end = blocks[-1][1].offset + blocks[-1][1].length
-        read = self._read
-
-        def decode(data: memoryview) -> list[pa.RecordBatch]:
-            return [
-                decode_block(
-                    data[b.offset - start : b.offset - start + b.length],
-                    b,
-                    self.name,
-                    f"{label} {i} of state '{state.name}' of operator '{uid}'",
-                    self.footer.codec,
-                )
-                for i, b in blocks
-            ]
-
-        try:
-            data = memoryview(await read(start, end - start))
-            return await self.run(lambda: decode(data))
-        except (SnapshotError, OSError) as err:  # a copy may also be gone, or its disk
-            if read is self._read:
-                if self.spare is None:
-                    raise
-                self._read, self.spare = self.spare(err), None
-        return await self._piece(uid, state, blocks, label)
-
-
-def _neighbours(
-    blocks: Sequence[tuple[int, BlockInfo]],
-) -> Iterator[list[tuple[int, BlockInfo]]]:
-    """Blocks in pieces worth one read: near to one another, and not too many."""
-    piece: list[tuple[int, BlockInfo]] = []
-    for i, block in blocks:
-        if piece:
-            first, last = piece[0][1], piece[-1][1]
-            end = last.offset + last.length
-            if block.offset - end > READ_GAP_BYTES or block.offset - first.offset > READ_BYTES:
-                yield piece
-                piece = []
-        piece.append((i, block))
-    if piece:
-        yield piece

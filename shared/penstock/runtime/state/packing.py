@@ -1,0 +1,87 @@
+"""Columns of whole numbers in fewer bytes, and back: what a snapshot stores.
+
+Counters, sums and slots rarely need their 8 bytes: a block holds the differences to the
+smallest value of the column, in the narrowest unsigned integers that can; a column of one
+value takes nothing (Arrow's null type). The field's metadata says so (``penstock.type``,
+``penstock.base``), so that any Arrow library reads it. It costs a tenth of what LZ4 does.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+_TYPE, _BASE = b"penstock.type", b"penstock.base"
+_WIDE: dict[pa.DataType, type] = {pa.int64(): np.int64, pa.int32(): np.int32}
+_NAMES = {str(x).encode(): x for x in _WIDE}
+#: Shorter columns are not worth the metadata.
+_LEAST_ROWS = 64
+
+
+def pack(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """The same rows; whole numbers without NULLs as narrow as they are."""
+    if batch.num_rows < _LEAST_ROWS:
+        return batch
+    arrays, fields = [], []
+    for array, field in zip(batch.columns, batch.schema, strict=True):
+        packed, base = _narrow(array)
+        if packed is not None:
+            metadata = {_TYPE: str(array.type).encode(), _BASE: str(base).encode()}
+            array, field = packed, pa.field(field.name, packed.type, metadata=metadata)
+        arrays.append(array)
+        fields.append(field)
+    return pa.RecordBatch.from_arrays(arrays, schema=pa.schema(fields, batch.schema.metadata))
+
+
+def _narrow(array: pa.Array) -> tuple[pa.Array | None, int]:
+    dtype = _WIDE.get(array.type)
+    if dtype is None or array.null_count:
+        return None, 0
+    values = _values(array, dtype)
+    low = int(values.min())
+    span = int(values.max()) - low
+    if not span:
+        return pa.nulls(len(values)), low
+    for narrow in (np.uint8, np.uint16, np.uint32):
+        if np.dtype(narrow).itemsize < values.itemsize and span <= np.iinfo(narrow).max:
+            out = np.empty(len(values), narrow)
+            np.subtract(values, low, out=out, casting="unsafe")
+            return pa.array(out), low
+    return None, 0
+
+
+def unpack(batch: pa.RecordBatch, columns: Sequence[int] | None = None) -> pa.RecordBatch:
+    """What was packed. ``columns``: those that are wanted, in this order."""
+    wanted = range(batch.num_columns) if columns is None else columns
+    fields = [batch.schema.field(i) for i in wanted]
+    if columns is None and not any(f.metadata and _TYPE in f.metadata for f in fields):
+        return batch
+    arrays = []
+    for n, i in enumerate(wanted):
+        array, metadata = batch.column(i), fields[n].metadata or {}
+        if _TYPE in metadata:
+            type_, base = _NAMES[metadata[_TYPE]], int(metadata[_BASE])
+            array = pa.array(_widened(array, _WIDE[type_], base))
+            fields[n] = pa.field(fields[n].name, type_)
+        arrays.append(array)
+    return pa.RecordBatch.from_arrays(arrays, schema=pa.schema(fields, batch.schema.metadata))
+
+
+def _widened(array: pa.Array, dtype: type, base: int) -> np.ndarray:
+    if pa.types.is_null(array.type):
+        return np.full(len(array), base, dtype)
+    # Differences of 32 bits may be beyond int32: what wraps around wraps back.
+    out: np.ndarray = _values(array, array.type.to_pandas_dtype()).astype(dtype)
+    if base:
+        out += dtype(base)
+    return out
+
+
+def _values(array: pa.Array, dtype: type) -> np.ndarray:
+    size = np.dtype(dtype).itemsize
+    return np.frombuffer(array.buffers()[1], dtype, len(array), array.offset * size)
