@@ -109,6 +109,7 @@ class Rest:
             get(f"{job}/metrics", self._job_metrics),
             get(f"{job}/results", self._fetch_results),
             get(f"{job}/dead-letters", self._dead_letters),
+            get(f"{job}/spark", self._spark),
             *self._checkpoints.routes(),
             get(vertex, self._of_vertex(vertex_views.vertex)),
             get(f"{vertex}/backpressure", self._of_vertex(vertex_views.backpressure)),
@@ -293,6 +294,9 @@ class Rest:
     async def _dead_letters(self, request: Request) -> Response:
         after, limit = request.query_params.get("after", ""), _number(request, "limit", 100)
         return answer(await self._results.dead_letters(request.path_params["job"], after, limit))
+
+    async def _spark(self, request: Request) -> Response:
+        return answer(await self._results.spark(request.path_params["job"]))
 
     async def _job_metrics(self, request: Request) -> Response:
         values = vertex_views.job_metric_values(await self._details(request), self._now())

@@ -7,7 +7,7 @@ import json
 from typing import TYPE_CHECKING, Any
 
 from penstock.errors import SpecError
-from penstock.messages.layout import dead_letters_prefix, job_prefix, results_prefix
+from penstock.messages.layout import dead_letters_prefix, job_prefix, results_prefix, spark_prefix
 
 if TYPE_CHECKING:
     from penstock.ports import Clock, Store
@@ -86,6 +86,12 @@ class Results:
             letters += [json.loads(line) for line in data.splitlines() if line]
             last = key
         return {"dead-letters": letters, "next": last, "more": bool(keys) and last != keys[-1]}
+
+    async def spark(self, job_id: str) -> dict[str, Any]:
+        """What Spark did for each query of the job that it ran: its stages and its log."""
+        await self._directory.details(job_id)
+        keys = [key for key, _ in await self._store.list(spark_prefix(job_id))]
+        return {"queries": [json.loads(await self._store.get(key)) for key in keys]}
 
     async def _read(self, keys: list[str]) -> list[dict[str, str]]:
         chunks: list[dict[str, str]] = []

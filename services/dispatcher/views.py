@@ -137,12 +137,13 @@ def backpressure_level(ratio: float) -> str:
 
 def job(details: JobDetails, now_ms: int) -> dict[str, Any]:
     counts = Counter(vertex_status(v) for v in details.vertices)
+    spark = spark_progress(details.vertices)
     return {
         "jid": details.job_id,
         "name": details.name,
         "isStoppable": False,
         "state": details.status.value,
-        "job-type": "STREAMING",
+        "job-type": "STREAMING" if spark is None else "BATCH",
         **_times(details.start_ms, details.end_ms, now_ms),
         "maxParallelism": max((v.max_parallelism for v in details.vertices), default=-1),
         "now": now_ms,
@@ -156,7 +157,7 @@ def job(details: JobDetails, now_ms: int) -> dict[str, Any]:
         "restored-checkpoint": details.restored_checkpoint_id,
         "waiting-for": details.waiting_for,
         "stalled": details.stalled,
-        "spark": spark_progress(details.vertices),
+        "spark": spark,
         "phase": details.phase,
         "result-schema": details.result_schema,
     }
@@ -168,7 +169,11 @@ _SPARK_METRICS = {
     "tasks": "sparkTasks",
     "tasks-completed": "sparkTasksCompleted",
     "tasks-active": "sparkTasksActive",
+    "tasks-failed": "sparkTasksFailed",
     "bytes-read": "sparkBytesRead",
+    "rows-read": "sparkRowsRead",
+    "shuffle-bytes": "sparkShuffleBytes",
+    "spilled-bytes": "sparkSpilledBytes",
 }
 
 

@@ -153,6 +153,8 @@ def progress_line(job: dict[str, Any], name: str, seconds: float) -> str:
         return f"{name}: {', '.join(slot['tasks'])} hangs in {slot['frame']}"
     if spark := job.get("spark"):
         tasks = f"{spark['tasks-completed']} of {spark['tasks']} tasks, {spark['tasks-active']} run"
+        if spark["tasks-failed"]:
+            tasks += f", {spark['tasks-failed']} failed"
         return f"{name}: {job['state']} {seconds:.0f} s on Spark: {tasks}"
     records = max((v.get("metrics", {}).get("write-records", 0) or 0 for v in job["vertices"]), default=0)
     return f"{name}: {job['state']} {seconds:.0f} s, {records:,} records"

@@ -8,6 +8,7 @@
     jobs/<job>/checkpoints/1/backfill-<attempt>/    state of the history, made on Spark; its manifest
     jobs/<job>/checkpoints/seam             where history ends and live begins, fixed once
     jobs/<job>/results/<attempt>-<seq>      rows of a SELECT
+    jobs/<job>/spark/<uid>                  what Spark did for a query: stages, log
     jobs/<job>/staged/<uid>/…               rows of the exactly-once NATS sink, until committed
     jobs/<job>/deploy/<n>                   deployments too large for a message
     jobs/<job>/archive                      JobDetails of an ended job
@@ -97,3 +98,11 @@ def active_key(job_id: str) -> str:
 
 def ended_key(job_id: str) -> str:
     return f"{ENDED_PREFIX}{job_id}"
+
+
+def spark_prefix(job_id: str) -> str:
+    return f"jobs/{job_id}/spark/"
+
+
+def spark_report_key(job_id: str, uid: str) -> str:
+    return f"jobs/{job_id}/spark/{uid}"

@@ -19,7 +19,7 @@ from penstock.types.logical import Schema
 class DriverJob(msgspec.Struct, frozen=True, kw_only=True):
     """``graph``, ``sinks``, ``rows``, ``backfill``: of the ``SparkQuerySpec``. ``url``: local[n], spark://,
     sc://…; ``token``, ``server_pid``, ``server_log``: of a task manager's own Spark.
-    ``functions`` and ``python_path`` are on this machine."""
+    ``ui``: where its status API answers. ``functions`` and ``python_path`` are on this machine."""
 
     job_id: str
     job_name: str
@@ -32,6 +32,7 @@ class DriverJob(msgspec.Struct, frozen=True, kw_only=True):
     token: str = ""
     server_pid: int = 0
     server_log: str = ""
+    ui: str = ""
     config: dict[str, str] = {}
     functions: dict[str, FunctionArtifact] = {}
     python_path: tuple[str, ...] = ()
@@ -42,16 +43,41 @@ class _Frame(msgspec.Struct, frozen=True, kw_only=True, tag_field="type"):
     pass
 
 
+class Stage(msgspec.Struct, frozen=True, kw_only=True):
+    """One of Spark's stages, as its status API tells. ``status``: PENDING, ACTIVE, COMPLETE,
+    FAILED or SKIPPED; ``run_ms``: of all its tasks together."""
+
+    id: int
+    attempt: int
+    name: str
+    status: str
+    tasks: int
+    completed: int
+    active: int
+    failed: int
+    input_rows: int = 0
+    input_bytes: int = 0
+    shuffle_bytes: int = 0
+    spilled_bytes: int = 0
+    run_ms: int = 0
+
+
 class Progress(_Frame, frozen=True, kw_only=True, tag="progress"):
-    """Of what Spark runs now. ``stage``: what the driver does (connecting, running …)."""
+    """Of what Spark runs now. ``stage``: what the driver does (connecting, running …).
+    ``details``: the stages one by one; empty where Spark has no status API for us."""
 
     stage: str
     stages_completed: int = 0
     stages: int = 0
     tasks_completed: int = 0
     tasks_active: int = 0
+    tasks_failed: int = 0
     tasks: int = 0
     bytes_read: int = 0
+    rows_read: int = 0
+    shuffle_bytes: int = 0
+    spilled_bytes: int = 0
+    details: tuple[Stage, ...] = ()
 
 
 class Rows(_Frame, frozen=True, kw_only=True, tag="rows"):
@@ -68,6 +94,16 @@ class Failed(_Frame, frozen=True, kw_only=True, tag="failed"):
     """``error``: ``PenstockError.to_dict()``."""
 
     error: dict[str, Any]
+
+
+class SparkReport(msgspec.Struct, frozen=True, kw_only=True):
+    """What Spark did for a query so far; an object of the job (JSON). ``log``: the last lines of
+    the driver's and of its Spark's, which other jobs may share."""
+
+    operator: str
+    attempt: int
+    progress: Progress
+    log: str
 
 
 FromDriver = Union[Progress, Rows, Done, Failed]

@@ -23,6 +23,7 @@ from penstock.errors import ExternalError, InternalError, SnapshotError, error_f
 from penstock.messages.spark import Done, DriverJob, Failed, FromDriver, Progress, Rows
 from penstock.runtime.drivers import SourceDriver
 from penstock.runtime.operator import MIN_WATERMARK, OperatorSnapshot
+from penstock.runtime.spark_report import LogTail, Reporter
 from penstock.types.batch import Batch
 
 if TYPE_CHECKING:
@@ -64,7 +65,11 @@ class SparkQueryOperator(SourceDriver):
         gauge("sparkTasks", lambda: self._progress.tasks)
         gauge("sparkTasksCompleted", lambda: self._progress.tasks_completed)
         gauge("sparkTasksActive", lambda: self._progress.tasks_active)
+        gauge("sparkTasksFailed", lambda: self._progress.tasks_failed)
         gauge("sparkBytesRead", lambda: self._progress.bytes_read)
+        gauge("sparkRowsRead", lambda: self._progress.rows_read)
+        gauge("sparkShuffleBytes", lambda: self._progress.shuffle_bytes)
+        gauge("sparkSpilledBytes", lambda: self._progress.spilled_bytes)
         if restored is not None:
             states = restored.lists.get("query", [])
             if any(state == b"ended" for state in states):
@@ -95,11 +100,17 @@ class SparkQueryOperator(SourceDriver):
                 env={**os.environ, "PENSTOCK_DRIVER_PARENT": str(os.getpid())},
             )
         assert process.stdin is not None
-        process.stdin.write(msgspec.json.encode(self._job()))
+        job = self._job()
+        logs = [str(self._log_path), *([job.server_log] if job.server_log else [])]
+        self._reporter = Reporter(self.ctx, map(LogTail, logs))
+        process.stdin.write(msgspec.json.encode(job))
         with contextlib.suppress(ConnectionError):  # it ended already: its exit code is reported
             await process.stdin.drain()
         process.stdin.close()
-        self._tasks = [asyncio.create_task(self._read(process))]
+        self._tasks = [
+            asyncio.create_task(self._read(process)),
+            asyncio.create_task(self._reporter.run(lambda: self._progress)),
+        ]
 
     def _job(self) -> DriverJob:
         ctx, spec = self.ctx, self._spec
@@ -122,6 +133,7 @@ class SparkQueryOperator(SourceDriver):
             token=config.pop("spark.server.token", "") if own else "",
             server_pid=int(config.pop("spark.server.pid", 0)) if own else 0,
             server_log=config.pop("spark.server.log", "") if own else "",
+            ui=config.pop("spark.server.ui", "") if own else "",
             config={k: v for k, v in config.items() if not k.startswith("spark.server.")},
             functions=getattr(ctx.function, "artifacts", {}),
             python_path=getattr(ctx.function, "python_path", ()),
@@ -129,21 +141,25 @@ class SparkQueryOperator(SourceDriver):
 
     async def _read(self, process: Process) -> None:
         assert process.stdout is not None
+        error: Exception | None = None
+        done = False
         try:
-            while not self._done:
+            while not done:
                 length = int.from_bytes(await process.stdout.readexactly(4), "big")
-                await self._handle(_decoder.decode(await process.stdout.readexactly(length)))
+                done = await self._handle(_decoder.decode(await process.stdout.readexactly(length)))
         except asyncio.IncompleteReadError:
             code = await process.wait()
-            self._error = ExternalError(
+            error = ExternalError(
                 "the process that talks to Spark ended before the query did",
                 got=(f"signal {-code}" if code < 0 else f"exit code {code}") + self._last_words(),
                 where=self.ctx.name,
             )
         except Exception as err:
-            self._error = err
-        finally:
-            self._changed.set()
+            error = err
+        # First: once the end is known here, the task ends, and this with it.
+        await self._reporter.write(self._progress)
+        self._done, self._error = done, error
+        self._changed.set()
 
     def _last_words(self) -> str:
         with self._log_path.open("rb") as log:
@@ -152,7 +168,8 @@ class SparkQueryOperator(SourceDriver):
             text = log.read().decode(errors="replace").strip()
         return f"; it said last:\n{text}" if text else ""
 
-    async def _handle(self, frame: FromDriver) -> None:
+    async def _handle(self, frame: FromDriver) -> bool:
+        """Whether it was the last."""
         match frame:
             case Progress():
                 self._progress = frame
@@ -168,11 +185,12 @@ class SparkQueryOperator(SourceDriver):
                 self._progress = msgspec.structs.replace(
                     now, stages_completed=now.stages, tasks_completed=now.tasks, tasks_active=0
                 )
-                self._done = True
+                return True
             case Failed(error=error):
                 raise error_from_dict(error)
             case _:
                 raise InternalError(f"the driver says {frame!r}")
+        return False
 
     # -- what the task asks --------------------------------------------------------------
 

@@ -116,12 +116,12 @@ def _run(job: DriverJob, channel: Channel, folder: Path) -> None:
     if not graph.bounded:
         from penstock.spark.streaming import run_stream
 
-        with watched(session, channel.send):
+        with watched(session, channel.send, job.ui):
             run_stream(graph, session, job.job_id)
         return
     made = SparkJob(graph, session, job_id=job.job_id)
     try:
-        with watched(session, channel.send):
+        with watched(session, channel.send, job.ui):
             if job.rows is None:
                 run_sinks(made, job.sinks)
             else:
@@ -148,7 +148,7 @@ def _backfill(job: DriverJob, graph: JobGraph, session: SparkSession, channel: C
         emit=BACKFILL_EMIT.read(job.config),
     )  # fmt: skip
     try:
-        with watched(session, channel.send):
+        with watched(session, channel.send, job.ui):
             made.run()
     except KeyboardInterrupt:
         session.interruptAll() if job.url.startswith("sc://") else session.stop()

@@ -1,36 +1,56 @@
-"""What Spark runs now, for whoever watches the job."""
+"""What Spark runs now, for whoever watches the job.
+
+A Spark that we start, or drive, has a status API (HTTP, on this machine): it tells stages,
+failed tasks and sizes. Of a Spark Connect server elsewhere only what its protocol says comes.
+"""
 
 from __future__ import annotations
 
 import contextlib
+import json
+import logging
 import threading
+import urllib.request
 from typing import TYPE_CHECKING, Any
 
-from penstock.messages.spark import Progress
+from penstock.messages.spark import Progress, Stage
 from penstock.spark.session import is_connect
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterable, Iterator, Mapping
+    from contextlib import AbstractContextManager
 
     from pyspark.sql import SparkSession
 
+    Tell = Callable[[Progress], None]
+
+_log = logging.getLogger("penstock.spark.progress")
 _ASK_S = 0.5
+_ANSWER_S = 20.0
+#: A stage's name is its query's beginning.
+_NAME_CHARS = 120
+#: Told one by one, the newest first; all of them count.
+_DETAILS = 100
 
 
 @contextlib.contextmanager
-def watched(session: SparkSession, tell: Callable[[Progress], None]) -> Iterator[None]:
-    """Tell about stages and tasks of this session's queries while the block runs."""
+def watched(session: SparkSession, tell: Tell, ui: str = "") -> Iterator[None]:
+    """Tell about stages and tasks of this session's queries while the block runs. ``ui``: the
+    URL of the status API of a Connect server, if it can be asked."""
     tell(Progress(stage="running"))
+    watch: AbstractContextManager[None]
     if is_connect(session):
-        with _connect(session, tell):
-            yield
+        tag = f"_Session_{session.session_id}_"  # type: ignore[attr-defined]
+        watch = _asked(ui, tag, tell) if ui else _connect(session, tell)
     else:
-        with _classic(session, tell):
-            yield
+        url = session.sparkContext.uiWebUrl
+        watch = _asked(url, "", tell) if url else contextlib.nullcontext()
+    with watch:
+        yield
 
 
 @contextlib.contextmanager
-def _connect(session: Any, tell: Callable[[Progress], None]) -> Iterator[None]:
+def _connect(session: Any, tell: Tell) -> Iterator[None]:
     def on_progress(stages: Any, inflight_tasks: int, operation_id: str, done: bool) -> None:
         tell(
             Progress(
@@ -52,34 +72,79 @@ def _connect(session: Any, tell: Callable[[Progress], None]) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def _classic(session: Any, tell: Callable[[Progress], None]) -> Iterator[None]:
-    """The status tracker of the Spark that this process drives, asked now and then."""
-    tracker, stop = session.sparkContext.statusTracker(), threading.Event()
-    seen: dict[int, tuple[int, int]] = {}
+def _asked(url: str, tag: str, tell: Tell) -> Iterator[None]:
+    """Asks now and then, and once more at the end."""
+    ended = threading.Event()
 
     def ask() -> None:
-        while not stop.wait(_ASK_S):
-            active = 0
-            for stage in tracker.getActiveStageIds():
-                info = tracker.getStageInfo(stage)
-                if info is not None:
-                    seen[stage] = info.numTasks, info.numCompletedTasks
-                    active += info.numActiveTasks
-            tell(
-                Progress(
-                    stage="running",
-                    stages=len(seen),
-                    stages_completed=sum(done >= tasks for tasks, done in seen.values()),
-                    tasks=sum(tasks for tasks, _ in seen.values()),
-                    tasks_completed=sum(done for _, done in seen.values()),
-                    tasks_active=active,
-                )
-            )
+        last = warned = False
+        while not last:
+            last = ended.wait(_ASK_S)
+            try:
+                tell(progress(*_jobs_and_stages(url), tag))
+            except (OSError, LookupError, ValueError) as err:  # the job does not depend on it
+                if not warned:
+                    _log.warning("Spark's status API does not answer as it should: %s: %r", url, err)
+                warned = True
 
     thread = threading.Thread(target=ask, name="spark-progress", daemon=True)
     thread.start()
     try:
         yield
     finally:
-        stop.set()
+        ended.set()
         thread.join()
+
+
+def _jobs_and_stages(url: str) -> tuple[Any, Any]:
+    def get(path: str) -> Any:
+        with urllib.request.urlopen(f"{url}/api/v1/applications{path}", timeout=_ANSWER_S) as answer:
+            return json.load(answer)
+
+    application = get("")[0]["id"]
+    return get(f"/{application}/jobs"), get(f"/{application}/stages")
+
+
+def progress(
+    jobs: Iterable[Mapping[str, Any]], stages: Iterable[Mapping[str, Any]], tag: str = ""
+) -> Progress:
+    """From what the status API says of its jobs and stages. ``tag``: only jobs of which a tag
+    contains it. Skipped stages (their output was there already) do not count."""
+    mine = {
+        stage for job in jobs if not tag or any(tag in t for t in job["jobTags"]) for stage in job["stageIds"]
+    }
+    found = [_stage(s) for s in stages if s["stageId"] in mine and s["status"] != "SKIPPED"]
+    found.sort(key=lambda s: (-s.id, -s.attempt))
+    return Progress(
+        stage="running",
+        stages=len(found),
+        stages_completed=sum(s.status == "COMPLETE" for s in found),
+        tasks=sum(s.tasks for s in found),
+        tasks_completed=sum(s.completed for s in found),
+        tasks_active=sum(s.active for s in found),
+        tasks_failed=sum(s.failed for s in found),
+        bytes_read=sum(s.input_bytes for s in found),
+        rows_read=sum(s.input_rows for s in found),
+        shuffle_bytes=sum(s.shuffle_bytes for s in found),
+        spilled_bytes=sum(s.spilled_bytes for s in found),
+        details=tuple(found[:_DETAILS]),
+    )
+
+
+def _stage(told: Mapping[str, Any]) -> Stage:
+    name = told["name"] if not told["name"].startswith("Spark Connect - ") else ""
+    return Stage(
+        id=told["stageId"],
+        attempt=told["attemptId"],
+        name=name[:_NAME_CHARS],
+        status=told["status"],
+        tasks=told["numTasks"],
+        completed=told["numCompleteTasks"],
+        active=told["numActiveTasks"],
+        failed=told["numFailedTasks"],
+        input_rows=told["inputRecords"],
+        input_bytes=told["inputBytes"],
+        shuffle_bytes=told["shuffleWriteBytes"],
+        spilled_bytes=told["diskBytesSpilled"],
+        run_ms=told["executorRunTime"],
+    )

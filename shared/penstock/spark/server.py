@@ -1,8 +1,9 @@
 """The warm Spark of a task manager: a Spark Connect server on this machine.
 
-``python -m penstock.spark.server --port P --cores N --memory 2g`` becomes the server (the
-process is replaced, so its owner watches and ends one pid). It listens on the loopback
-address only and answers who knows the token in ``SPARK_CONNECT_AUTHENTICATE_TOKEN``.
+``python -m penstock.spark.server --port P --ui-port U --cores N --memory 2g`` becomes the
+server (the process is replaced, so its owner watches and ends one pid). It listens on the
+loopback address only and answers who knows the token in ``SPARK_CONNECT_AUTHENTICATE_TOKEN``;
+what its stages do it tells there at Spark's own status API, read-only.
 """
 
 from __future__ import annotations
@@ -21,12 +22,17 @@ _CLASS = "org.apache.spark.sql.connect.service.SparkConnectServer"
 _ABANDONED = "20s"
 
 
-def command(port: int, cores: int, memory: str, folder: Path) -> list[str]:
+def command(port: int, ui_port: int, cores: int, memory: str, folder: Path) -> list[str]:
     """What is executed. ``folder``: Spark's scratch files and warehouse."""
     import pyspark
 
     settings = {
-        "spark.ui.enabled": "false",
+        "spark.ui.port": str(ui_port),
+        "spark.ui.killEnabled": "false",
+        "spark.ui.retainedJobs": "200",
+        "spark.ui.retainedStages": "500",
+        "spark.ui.retainedTasks": "10000",
+        "spark.sql.ui.retainedExecutions": "50",
         "spark.connect.grpc.binding.address": "127.0.0.1",
         "spark.connect.grpc.binding.port": str(port),
         "spark.connect.execute.manager.detachedTimeout": _ABANDONED,
@@ -52,13 +58,14 @@ def command(port: int, cores: int, memory: str, folder: Path) -> list[str]:
 def main() -> None:
     parser = argparse.ArgumentParser(description="Become a Spark Connect server.")
     parser.add_argument("--port", type=int, required=True)
+    parser.add_argument("--ui-port", type=int, required=True)
     parser.add_argument("--cores", type=int, required=True)
     parser.add_argument("--memory", default="2g", help="heap of the Java process, e.g. 2g")
     parser.add_argument("--folder", type=Path, required=True)
     given = parser.parse_args()
     try:
         os.environ["JAVA_HOME"] = java_home()
-        argv = command(given.port, given.cores, given.memory, given.folder)
+        argv = command(given.port, given.ui_port, given.cores, given.memory, given.folder)
     except PenstockError as err:
         sys.exit(str(err))
     except ModuleNotFoundError as err:
@@ -67,6 +74,7 @@ def main() -> None:
     os.chdir(given.folder)
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     os.environ.pop("SPARK_HOME", None)
+    os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"  # the status API is nobody else's business
     os.execv(argv[0], argv)
 
 

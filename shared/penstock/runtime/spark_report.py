@@ -1,0 +1,81 @@
+"""What Spark did for a job, for REST: its stages and its log, kept as an object beside the job.
+
+One object a query, replaced as it goes on, so that it is still there when the job has ended
+and the machine is gone.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from penstock.errors import PenstockError
+from penstock.messages.layout import spark_report_key
+from penstock.messages.spark import Progress, SparkReport
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from penstock.runtime.operator import OperatorContext
+
+_log = logging.getLogger("penstock.runtime.spark")
+_EVERY_S = 2.0
+_LOG_BYTES = 32_768
+
+
+class LogTail:
+    """What a file says from now on; of it the last 32 KiB."""
+
+    def __init__(self, path: str) -> None:
+        self._path = Path(path)
+        self._from = self._path.stat().st_size if self._path.exists() else 0
+
+    def text(self) -> str:
+        if not self._path.exists():
+            return ""
+        with self._path.open("rb") as file:
+            size = file.seek(0, 2)
+            start = min(max(self._from, size - _LOG_BYTES), size)
+            file.seek(start)
+            text = file.read().decode(errors="replace")
+        # A line cut in two tells nothing.
+        return text if start == self._from else text.partition("\n")[2]
+
+
+class Reporter:
+    """Writes the report of one query. ``logs``: of the driver, and of the Spark beside it."""
+
+    def __init__(self, ctx: OperatorContext, logs: Iterable[LogTail]) -> None:
+        self._ctx, self._logs = ctx, tuple(logs)
+        self._key = spark_report_key(ctx.job_id, ctx.uid)
+        self._written: bytes | None = None
+
+    async def run(self, current: Callable[[], Progress]) -> None:
+        """Until cancelled."""
+        while True:
+            await self.write(current())
+            await asyncio.sleep(_EVERY_S)
+
+    async def write(self, progress: Progress) -> None:
+        """Unless nothing changed. A store that refuses costs the report, not the job."""
+        if self._ctx.store is None:
+            return
+        report = SparkReport(
+            operator=self._ctx.name,
+            attempt=self._ctx.attempt,
+            progress=progress,
+            log="".join(tail.text() for tail in self._logs),
+        )
+        data = msgspec.json.encode(report)
+        if data == self._written:
+            return
+        try:
+            await self._ctx.store.put(self._key, data)
+        except PenstockError as err:
+            _log.warning("the report on Spark could not be stored: %s", err.message)
+        else:
+            self._written = data
