@@ -1,0 +1,1 @@
+"""Penstock on Spark: overhead, starting, a large batch."""
