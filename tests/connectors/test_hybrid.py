@@ -51,6 +51,22 @@ def test_without_a_cut_all_rows_of_both_parts_come(folder: Path) -> None:
     assert ids(folder) == [*range(8), *range(4, 12)]
 
 
+def test_what_the_cut_keeps_out_is_counted(folder: Path) -> None:
+    graph = plan_script(table(folder, CUT) + "SELECT id FROM t", CONFIG).job_graph
+    counters = run_graph(graph).counters
+    assert (counters["historyRecordsBehindCut"], counters["liveRecordsBeforeCut"]) == (2, 2)
+
+
+def test_a_live_part_that_begins_behind_the_cut_is_refused() -> None:
+    text = (
+        "CREATE TABLE t (id INT) WITH ('connector' = 'hybrid', 'history.connector' = 'datagen', "
+        "'history.number-of-rows' = '3', 'live.connector' = 'nats', 'live.stream' = 'S', "
+        f"'live.format' = 'json', 'live.scan.startup.mode' = 'latest', {CUT}); SELECT id FROM t"
+    )
+    with pytest.raises(ConnectorError, match="reach back"):
+        plan_script(text, CONFIG)
+
+
 def test_the_column_of_the_cut_need_not_be_read(folder: Path) -> None:
     seconds = ids(folder, CUT, sql="SELECT EXTRACT(SECOND FROM at) FROM t")
     assert seconds == list(range(12))

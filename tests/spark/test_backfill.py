@@ -37,7 +37,7 @@ CONFIG = {
 
 def row(i: int) -> dict[str, Any]:
     return {
-        "id": i, "k": "abcdefg"[(i * 7) % 7], "v": None if i % 11 == 3 else (i * 37) % 23 - 5,
+        "id": i, "k": "abcdefg"[(i * 5) % 7], "v": None if i % 11 == 3 else (i * 37) % 23 - 5,
         "ts": START + timedelta(seconds=i // 2 + (i * 13) % 4, milliseconds=i % 1000),
     }  # fmt: skip
 

@@ -11,7 +11,9 @@ from typing import Any
 
 _WHERE = {
     "penstock.api.common": ("Duration", "Row", "Time", "TimestampAssigner", "WatermarkStrategy"),
-    "penstock.api.connectors": ("FileSink", "FileSource", "NatsSink", "NatsSource", "Sink", "Source"),
+    "penstock.api.connectors": (
+        "FileSink", "FileSource", "HybridSource", "NatsSink", "NatsSource", "Sink", "Source",
+    ),
     "penstock.api.connected": ("BroadcastStream", "ConnectedStreams"),
     "penstock.api.datastream": ("DataStream", "DataStreamSink"),
     "penstock.api.environment": ("StreamExecutionEnvironment",),

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from penstock.api.typeinfo import LOGICAL_TYPES, schema_of
 from penstock.config import texts
-from penstock.errors import ConnectorError, SpecError
+from penstock.errors import ConnectorError, SpecError, UnsupportedError
 from penstock.types.logical import Schema
 
 if TYPE_CHECKING:
@@ -161,3 +161,62 @@ class FileSink:
         made = _FileBuilder()
         made._make = Sink
         return made
+
+
+class _HybridBuilder:
+    def __init__(self, history: Source) -> None:
+        self._history = history
+        self._live: Source | None = None
+        self._switch: dict[str, str] = {}
+
+    def add_source(self, source: Source) -> _HybridBuilder:
+        """The part that follows."""
+        if self._live is not None:
+            raise UnsupportedError(
+                "a hybrid source of more than two parts",
+                expected="a history, then a live source",
+                got=f"another {source.name} source",
+                remedy="let the history read all that is bounded (a folder, a glob)",
+            )
+        self._live = source
+        return self
+
+    def set_switch(self, column: str, at: Any) -> _HybridBuilder:
+        """History gives the rows with ``column`` < ``at``, live those from ``at`` on."""
+        self._switch = {"switch.column": column, "switch.at": str(at)}
+        return self
+
+    def build(self) -> Source:
+        history, live = self._history, self._live
+        if live is None:
+            raise ConnectorError(
+                "a hybrid source without a live part", expected="add_source(…)", got="its history alone"
+            )
+        if history.schema != live.schema:
+            raise ConnectorError(
+                "the parts of a hybrid source differ in their columns",
+                expected=str(history.schema),
+                got=str(live.schema),
+                remedy="give both one schema",
+            )
+        for part in (history, live):
+            if part.metadata:
+                raise UnsupportedError(
+                    "metadata columns of a hybrid source",
+                    expected="columns that both parts have",
+                    got=", ".join(sorted(part.metadata)),
+                    remedy="keep them as columns of the history, or read live alone",
+                )
+        options = dict(self._switch)
+        for name, part in (("history", history), ("live", live)):
+            options.update({f"{name}.{key}": value for key, value in part.all_options.items()})
+        return Source.connector("hybrid", history.schema, options)
+
+
+class HybridSource:
+    """A bounded history, then a live source of the same rows:
+    ``HybridSource.builder(files).add_source(stream).set_switch("id", 4000).build()``."""
+
+    @staticmethod
+    def builder(history: Source) -> _HybridBuilder:
+        return _HybridBuilder(history)

@@ -52,7 +52,7 @@ def with_backfill(
     """``graph`` with what Spark does before it, or as it is. ``graph_of(parallelism,
     chained)``: the same job planned so. UnsupportedError when it is asked for and cannot be."""
     wanted = BACKFILL_ENGINE.read(graph.config)
-    if wanted == "none" or (wanted == "auto" and not has_history(graph)):
+    if wanted == "none" or (wanted == "auto" and (spark is None or not has_history(graph))):
         return graph
     try:
         check(graph, spark)

@@ -74,7 +74,20 @@ class HybridConnector(DeclaredConnector):
                 where="connector 'hybrid'",
                 remedy="bound it (history.scan.bounded.mode, no history.source.monitor-interval)",
             )
-        Cut.of(table.options, table.schema)
+        if Cut.of(table.options, table.schema) is not None:
+            self._reaches_back(table)
+
+    def _reaches_back(self, table: TableInfo) -> None:
+        """Behind a cut only live gives rows: a live part that begins now would leave a gap."""
+        if part_options(table.options, LIVE).get("scan.startup.mode") == "latest":
+            raise ConnectorError(
+                "the live part of a hybrid table does not reach back to the cut",
+                expected="'live.scan.startup.mode' = earliest, or a position before the cut",
+                got="'live.scan.startup.mode' = 'latest' with 'switch.at'",
+                where="connector 'hybrid'",
+                remedy="leave out 'switch.column' and 'switch.at' if the history holds all that was published "
+                "so far; else let live begin earlier",
+            )
 
     def resolved(self, options: Mapping[str, str], *, where: str) -> Mapping[str, str]:
         out = dict(options)

@@ -147,6 +147,9 @@ class HybridReader(SourceReader):
         if self._cut is not None:
             assert self._at is not None
             batch = self._cut.split(batch, self._at, history=part is self._history)
+            counters = self.ctx.metrics.counters
+            name = "historyRecordsBehindCut" if part is self._history else "liveRecordsBeforeCut"
+            counters[name] = counters.get(name, 0) + fetched.batch.num_rows - batch.num_rows
             width = len(self.ctx.projection)
             if len(self._projection) > width:
                 batch = batch.select(range(width))
