@@ -59,6 +59,8 @@ class Declared:
     missing: int
     total: int
     free: int
+    #: of the resource manager that answered
+    epoch: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +76,21 @@ class Allocations:
     """The job's slots as the resource manager knows them: (task manager id, allocation id)."""
 
     found: tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class TaskManagers:
+    """Those that the resource manager has heard of (ids)."""
+
+    registered: frozenset[str]
+
+
+@dataclass(frozen=True, slots=True)
+class LookedFor:
+    """``gone``: the broker knows nobody there (a time-out says nothing)."""
+
+    taskmanager_id: str
+    gone: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,8 +140,8 @@ class Deposed:
 
 
 Event = Union[
-    Asked, Begin, Wakeup, CommandDone, CommandLost, Declared, NotDeclared, Allocations, NotAnnounced, LogAppended,
-    ManifestStored, ManifestNotStored, ManifestLoaded, ManifestUnreadable, Archived, Deposed, EffectFailed,
+    Asked, Begin, Wakeup, CommandDone, CommandLost, Declared, NotDeclared, Allocations, TaskManagers, LookedFor,
+    NotAnnounced, LogAppended, ManifestStored, ManifestNotStored, ManifestLoaded, ManifestUnreadable, Archived, Deposed, EffectFailed,
 ]  # fmt: skip
 
 # -- effects -----------------------------------------------------------------------------
@@ -152,6 +169,18 @@ class Declare:
 @dataclass(frozen=True, slots=True)
 class FindAllocations:
     """Ask the resource manager which slots are the job's → Allocations."""
+
+
+@dataclass(frozen=True, slots=True)
+class FindTaskManagers:
+    """Ask the resource manager of whom it has heard → TaskManagers, or nothing."""
+
+
+@dataclass(frozen=True, slots=True)
+class LookFor:
+    """Ask the task manager itself whether it is there → LookedFor."""
+
+    taskmanager_id: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -220,6 +249,6 @@ class Stop:
 
 
 Effect = Union[
-    Answer, After, Command, Declare, FindAllocations, Announce, AppendLog, StoreManifest,
-    LoadManifest, DeleteObjects, Archive, Notify, Stop,
+    Answer, After, Command, Declare, FindAllocations, FindTaskManagers, LookFor, Announce, AppendLog,
+    StoreManifest, LoadManifest, DeleteObjects, Archive, Notify, Stop,
 ]  # fmt: skip

@@ -160,6 +160,8 @@ class Job:
             ),
             config=config,
             secret=secrets.token_hex(32),
+            heartbeat_interval_ms=conf.HEARTBEAT_INTERVAL_MS.read(context.config),
+            heartbeat_timeout_ms=conf.HEARTBEAT_TIMEOUT_MS.read(context.config),
             phase=phase,
         )
         core = JobMasterCore(self.job_id, graph, settings, inherited, context.clock.now_ms())

@@ -16,6 +16,7 @@ from services.jobmanager.orders import Orders
 from services.jobmanager.regions import Layout
 from services.jobmanager.restart import FailureHandler
 from services.jobmanager.stages import Deadlines, Stage
+from services.jobmanager.whereabouts import Whereabouts
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -47,6 +48,7 @@ class JobState:
         self.orders = Orders(job_id, settings.epoch)
         self.layout = Layout(job_graph, settings.config)
         self.claim = SlotClaim(self.layout, self.orders)
+        self.whereabouts = Whereabouts(settings.heartbeat_interval_ms, settings.heartbeat_timeout_ms)
         #: vertices that are being (re)started; the others run on
         self.affected: frozenset[str] = self.layout.all
         self.coordinator = CheckpointCoordinator(

@@ -98,6 +98,11 @@ class JobMasterCore(JobState):
                 return (
                     self._adopting.found(found) if self.stage is Stage.ADOPTING else self.claim.found(found)
                 )
+            case fx.TaskManagers(registered):
+                return self._whereabouts(registered, now_ms)
+            case fx.LookedFor(taskmanager_id, gone):
+                why = self.whereabouts.looked_for(taskmanager_id, gone=gone)
+                return self._taskmanager_lost(taskmanager_id, why, now_ms) if why else []
             case fx.NotAnnounced():
                 self._adopting.not_announced(now_ms)
                 return []
@@ -183,7 +188,20 @@ class JobMasterCore(JobState):
             alone = self.affected == self.layout.all
             if self.claim.too_few_to_keep_apart(answer, now_ms, 0 if alone else JOIN_AFTER_MS):
                 return self.claim.join() + ([] if alone else self._failover.restart_all(now_ms))
-        return self.claim.declared(answer, now_ms)
+        return self.claim.declared(answer, now_ms) + self.whereabouts.answered(answer.epoch, now_ms)
+
+    def _whereabouts(self, registered: frozenset[str], now_ms: int) -> list[fx.Effect]:
+        held = {slot.taskmanager_id for slot in self.pool.all()}
+        effects, lost = self.whereabouts.known(held, registered, now_ms)
+        for taskmanager_id, reason in lost.items():
+            effects += self._taskmanager_lost(taskmanager_id, reason, now_ms)
+        return effects
+
+    def _taskmanager_lost(self, taskmanager_id: str, reason: str, now_ms: int) -> list[fx.Effect]:
+        effects: list[fx.Effect] = []
+        for held in self.pool.of_taskmanager(taskmanager_id):
+            effects += self._failover.slot_lost(held.allocation_id, reason, now_ms)
+        return effects
 
     def _run(self, now_ms: int) -> list[fx.Effect]:
         """Checkpoints, and the end."""
@@ -230,9 +248,7 @@ class JobMasterCore(JobState):
                     message.allocation_id, message.reason, now_ms, exit_code=message.exit_code
                 )
             case msg.TaskManagerLost():
-                effects = []
-                for held in self.pool.of_taskmanager(message.taskmanager_id):
-                    effects += self._failover.slot_lost(held.allocation_id, message.reason, now_ms)
+                effects = self._taskmanager_lost(message.taskmanager_id, message.reason, now_ms)
             case msg.CancelJob():
                 ack, effects = self._cancel(now_ms)
             case msg.TriggerSavepoint() if self.stage is Stage.ADOPTING:

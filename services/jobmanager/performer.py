@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, Union
 
 import msgspec
 
-from penstock.bus import encode, request
-from penstock.errors import FencedError, ObjectStoreError, PenstockError
+from penstock.bus import NobodyServesError, encode, request
+from penstock.errors import BrokerError, FencedError, ObjectStoreError, PenstockError
 from penstock.messages import layout
 from penstock.messages.cluster import (
     Ack,
@@ -19,7 +19,9 @@ from penstock.messages.cluster import (
     DeploySlot,
     Failed,
     Refused,
+    RegisterTaskManager,
     RequestClusterOverview,
+    RequestTaskManagerDetails,
 )
 from penstock.messages.manifest import encode_manifest, read_manifest, self_contained
 from penstock.store import copy_object
@@ -106,6 +108,11 @@ class Performer:
                 return await self._declare(needed, together)
             case fx.FindAllocations():
                 return await self._find_allocations()
+            case fx.FindTaskManagers():
+                overview = await self._overview()
+                return overview and fx.TaskManagers(frozenset(m.id for m in overview.taskmanagers))
+            case fx.LookFor(taskmanager_id):
+                return await self._look_for(taskmanager_id)
             case fx.Announce(message):
                 return await self._announce(message)
             case fx.AppendLog(entry):
@@ -182,16 +189,37 @@ class Performer:
             return fx.NotDeclared(needed, err.message)
         if isinstance(reply, Refused):
             return fx.Deposed(reply.reason) if reply.fenced else fx.NotDeclared(needed, reply.reason)
-        return fx.Declared(needed, reply.allocated, reply.missing, reply.total, reply.free)
+        return fx.Declared(needed, reply.allocated, reply.missing, reply.total, reply.free, reply.epoch)
 
-    async def _find_allocations(self) -> fx.Event | None:
+    async def _overview(self) -> ClusterOverview | None:
         message = RequestClusterOverview()
         try:
-            overview = await request(
+            return await request(
                 self._transport, self._subjects.to_resourcemanager(message), message, ClusterOverview
             )
         except PenstockError as err:
             self._logger.warning("no resource manager", job=self._job_id, error=err.message)
+            return None
+
+    async def _look_for(self, taskmanager_id: str) -> fx.Event:
+        message = RequestTaskManagerDetails()
+        try:
+            await request(
+                self._transport,
+                self._subjects.to_taskmanager(taskmanager_id, message),
+                message,
+                RegisterTaskManager,
+                retry=False,
+            )
+        except NobodyServesError:
+            return fx.LookedFor(taskmanager_id, gone=True)
+        except BrokerError as err:  # slow, or we are cut off
+            self._logger.debug("no answer", job=self._job_id, to=taskmanager_id, error=err.message)
+        return fx.LookedFor(taskmanager_id, gone=False)
+
+    async def _find_allocations(self) -> fx.Event | None:
+        overview = await self._overview()
+        if overview is None:
             return None
         return fx.Allocations(
             tuple(

@@ -65,6 +65,9 @@ class Settings:
     storage: StorageSettings
     config: dict[str, str]
     secret: str
+    #: of the cluster
+    heartbeat_interval_ms: int = 1_000
+    heartbeat_timeout_ms: int = 10_000
     phase: str = ""
 
     @property

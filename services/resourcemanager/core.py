@@ -242,6 +242,7 @@ class ResourceManagerCore:
                 missing=max(0, message.needed - allocated),
                 total=self.registry.total,
                 free=self.registry.free,
+                epoch=self.epoch,
             ),
         )
 

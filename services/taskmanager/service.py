@@ -66,7 +66,7 @@ from services.taskmanager.stalls import blocking_frame
 from services.taskmanager.template import Template
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Awaitable, Callable, Mapping
 
     from penstock.ports import Subscription
     from services.common.main import ServiceContext
@@ -332,8 +332,8 @@ class TaskManagerService:
 
     async def _watch(self, process: SlotProcess, relay: Relay) -> None:
         """From start to end of a slot process."""
-        sending = self._spawn(relay.run())
-        reading = self._spawn(self._read(process, relay))
+        sending = self._spawn(self._until_over(relay.run, process))
+        reading = self._spawn(self._until_over(lambda: self._read(process, relay), process))
         await process.gone()
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(DRAIN_TIMEOUT_S):
@@ -354,6 +354,20 @@ class TaskManagerService:
             async with asyncio.timeout(FAREWELL_S):
                 await sending
         del self._relays[process.number]
+
+    async def _until_over(self, work: Callable[[], Awaitable[None]], process: SlotProcess) -> None:
+        """A report that cannot be handled must not pass for silence: the slot is ended, which
+        its master hears of; the work goes on with what comes after it."""
+        while True:
+            try:
+                return await work()
+            except Exception:
+                self._context.log.exception(
+                    "a slot's report could not be handled; the slot is ended",
+                    allocation=process.deploy.allocation_id,
+                    slot_pid=process.pid,
+                )
+                process.kill()
 
     async def _read(self, process: SlotProcess, relay: Relay) -> None:
         async for report, size in process.reports():

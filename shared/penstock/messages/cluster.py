@@ -369,10 +369,13 @@ class DeclareSlots(_Msg, frozen=True, kw_only=True, tag="declare-slots"):
 
 
 class DeclareReply(_Msg, frozen=True, kw_only=True, tag="declare-reply"):
+    """``epoch``: of the resource manager; when another leads it may not know who was lost."""
+
     allocated: int
     missing: int
     total: int
     free: int
+    epoch: int = 0
 
 
 class RequestClusterOverview(_Msg, frozen=True, kw_only=True, tag="cluster-overview"):

@@ -104,6 +104,7 @@ class Cluster:
         #: lost task managers do not come back
         self.free_forever = False
         self.masters = 0
+        self.rm_epoch = 1
         #: highest epoch that the task managers have heard of
         self.heard_epoch = 0
         self.lead(epoch, inherited or Inherited())
@@ -207,6 +208,12 @@ class Cluster:
             case fx.FindAllocations():
                 found = tuple((tm, a) for a, (tm, _) in self.allocations.items())
                 self.later(fx.Allocations(found))
+            case fx.FindTaskManagers():
+                known = {tm for tm, _ in [*self.allocations.values(), *self.free]}
+                self.later(fx.TaskManagers(frozenset(known)))
+            case fx.LookFor(taskmanager_id):
+                known = {tm for tm, _ in [*self.allocations.values(), *self.free]}
+                self.later(fx.LookedFor(taskmanager_id, gone=taskmanager_id not in known))
             case fx.AppendLog(entry):
                 if isinstance(entry, msg.Restored) and entry.checkpoint_id:
                     assert any(m.checkpoint_id == entry.checkpoint_id for m in self.manifests.values())
@@ -284,7 +291,8 @@ class Cluster:
             self.allocations[allocation_id] = (taskmanager_id, index)
             self.offer(allocation_id)
         held = len(self.allocations)
-        self.later(fx.Declared(needed, held, max(0, needed - held), self.total, len(self.free)))
+        missing = max(0, needed - held)
+        self.later(fx.Declared(needed, held, missing, self.total, len(self.free), self.rm_epoch))
 
     # -- task managers -------------------------------------------------------------------
 
@@ -529,8 +537,9 @@ class Cluster:
             )
         )
 
-    def lose_taskmanager(self, taskmanager_id: str) -> None:
-        """It dies with its slots; another of that name registers after a while."""
+    def lose_taskmanager(self, taskmanager_id: str, *, told: bool = True) -> None:
+        """It dies with its slots; another of that name registers after a while. Not ``told``:
+        the resource manager dies with it, and nobody says so."""
         slots = [s for s in self.free if s[0] == taskmanager_id]
         self.free = [s for s in self.free if s[0] != taskmanager_id]
         for allocation_id, slot in list(self.allocations.items()):
@@ -538,12 +547,14 @@ class Cluster:
                 slots.append(slot)
                 self.end_slot(allocation_id)
                 del self.allocations[allocation_id]
-        self.tell(
-            msg.TaskManagerLost(
-                command_id=f"lost-{taskmanager_id}",
-                job_id="job",
-                taskmanager_id=taskmanager_id,
-                reason="gone",
+        self.rm_epoch += not told
+        if told:
+            self.tell(
+                msg.TaskManagerLost(
+                    command_id=f"lost-{taskmanager_id}",
+                    job_id="job",
+                    taskmanager_id=taskmanager_id,
+                    reason="gone",
+                )
             )
-        )
         self.later(lambda: self.free_forever or self.free.extend(slots), 2_000)

@@ -73,6 +73,26 @@ def test_a_task_manager_started_anew_of_which_nobody_told_us():
     assert "was started anew" in str(cluster.core.exceptions.latest)
 
 
+def test_a_task_manager_that_dies_with_the_resource_manager_is_missed():
+    """No checkpoint, so that no command goes to it, and no other task hears of its end."""
+    config = FAST | {"execution.checkpointing.interval": "0"}
+    cluster = Cluster(pipeline(p=1), seed=3, config=config, unbounded=True, taskmanagers=3, slots=1)
+    cluster.free_forever = True
+    cluster.run(until=lambda: running(cluster))
+    cluster.lose_taskmanager(cluster.tasks["sum", 0].taskmanager_id, told=False)
+    cluster.run(until=lambda: cluster.core.job_attempt == 2 and running(cluster), limit_ms=60_000)
+    assert "and the resource manager of its time as well" in str(cluster.core.exceptions.latest)
+
+
+def test_a_new_resource_manager_alone_costs_no_restart():
+    cluster = Cluster(pipeline(), seed=3, config=FAST, unbounded=True)
+    cluster.run(until=lambda: running(cluster))
+    cluster.rm_epoch += 1
+    end_ms = cluster.now_ms + 30_000
+    cluster.run(until=lambda: cluster.now_ms > end_ms)
+    assert cluster.core.job_attempt == 1
+
+
 def test_a_final_checkpoint_of_which_no_slot_heard_is_made_again():
     cluster = Cluster(pipeline(), seed=111, config={"execution.checkpointing.interval": "0"})
     hear, deaf = cluster.slot_command, []

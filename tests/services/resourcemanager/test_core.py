@@ -123,13 +123,13 @@ def test_a_declared_need_is_met_with_fenced_commands():
     assert placed(effects) == [("j", "t1", 0), ("j", "t1", 1)]
     assert {e.message.epoch for e in effects} == {5}
     assert len({e.message.allocation_id for e in effects}) == 2
-    assert reply == DeclareReply(allocated=2, missing=0, total=2, free=0)
+    assert reply == DeclareReply(allocated=2, missing=0, total=2, free=0, epoch=5)
     # Repeating the declaration, and a report that left before the command arrived, add nothing.
     assert c.declare("j", 2)[1] == []
     assert c.register("t1")[1] == []
     c.take(effects)
     assert c.register("t1")[1] == []
-    assert c.declare("j", 2)[0] == DeclareReply(allocated=2, missing=0, total=2, free=0)
+    assert c.declare("j", 2)[0] == DeclareReply(allocated=2, missing=0, total=2, free=0, epoch=5)
 
 
 def test_waiting_until_a_task_manager_is_added():
@@ -137,7 +137,7 @@ def test_waiting_until_a_task_manager_is_added():
     c.register("t1", 1)
     c.take(c.declare("j1", 1)[1])
     reply, effects = c.declare("j2", 1)
-    assert (reply, effects) == (DeclareReply(allocated=0, missing=1, total=1, free=0), [])
+    assert (reply, effects) == (DeclareReply(allocated=0, missing=1, total=1, free=0, epoch=5), [])
     assert placed(c.register("t2", 1)[1]) == [("j2", "t2", 0)]
 
 
@@ -182,7 +182,7 @@ def test_a_silent_task_manager_is_lost_after_the_timeout():
     [lost] = effects[:1]
     assert (lost.job_id, lost.message.taskmanager_id, lost.until_answered) == ("j", "t2", True)
     assert "no heartbeat for" in lost.message.reason
-    assert c.declare("j", 2)[0] == DeclareReply(allocated=1, missing=1, total=1, free=0)
+    assert c.declare("j", 2)[0] == DeclareReply(allocated=1, missing=1, total=1, free=0, epoch=5)
 
 
 def test_a_gone_connection_is_found_by_probes_at_once():
@@ -347,7 +347,7 @@ def test_an_old_master_is_refused():
 
 def test_a_new_leader_rebuilds_before_it_grants():
     c = Cluster(settle_ms=1500, epoch=9)
-    assert c.declare("j", 1) == (DeclareReply(allocated=0, missing=1, total=0, free=0), [])
+    assert c.declare("j", 1) == (DeclareReply(allocated=0, missing=1, total=0, free=0, epoch=9), [])
     assert c.register("t2", 1)[1] == []  # free, but t1 may hold a slot of the job
     c.slots["t1"] = [SlotStatus(index=0, state="active", job_id="j", allocation_id="a5-1", pid=7)]
     c.register("t1")

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 import structlog
 
+import services.taskmanager.service as service_module
 from penstock.bus import MemoryBus, NobodyServesError, Subjects, request, serve_typed
 from penstock.errors import BrokerError
 from penstock.jobgraph import JobGraph
@@ -248,6 +249,34 @@ async def test_a_dying_slot_is_reported_after_all_it_said(rig, do, words):
     for word in words:
         assert word in lost.reason
     await rig.slots(["free", "free"])
+
+
+@pytest.mark.parametrize("broken", ["reading", "sending"])
+async def test_a_report_that_cannot_be_handled_ends_its_slot(rig, monkeypatch, broken):
+    """It must not look like silence: nobody would ever restart it."""
+    raised = []
+
+    def raises(*_):
+        if not raised:
+            raised.append(1)
+            raise RuntimeError("a bug")
+        return original(*_)
+
+    table, relay = rig.service._table, service_module.Relay
+    if broken == "reading":
+        original = table.reported
+        monkeypatch.setattr(table, "reported", raises)
+    else:
+        original = relay._take
+        monkeypatch.setattr(relay, "_take", raises)
+    await rig.allocate()
+    await rig.deploy()
+    assert "signal SIGKILL" in (await rig.next(SlotLost)).reason
+    assert raised
+    await rig.slots(["free", "free"])
+    assert await rig.allocate("a2") == Ack()
+    assert await rig.deploy("a2") == Ack()
+    assert (await rig.next(TaskStateChanged)).state == "RUNNING"
 
 
 async def test_sigkill(rig):

@@ -1,0 +1,74 @@
+"""Whether the task managers that hold our slots still live. Pure.
+
+A resource manager that loses a task manager tells the masters. One that begins anew knows
+nothing of those that died with its predecessor: so when another leads, it is compared what
+it has heard of since, and who is missing is looked for.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from services.jobmanager.effects import Effect, FindTaskManagers, LookFor
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+#: Times in a row that nobody must be found.
+PROBES = 2
+#: Task managers have registered with a new resource manager after so many heartbeats.
+SETTLE_HEARTBEATS = 3
+
+
+@dataclass(slots=True)
+class _Missing:
+    since_ms: int
+    not_found: int = 0
+
+
+class Whereabouts:
+    """Times in ms. A task manager that the resource manager does not know is lost when the
+    broker knows nobody of that name, or after ``heartbeat_timeout_ms``."""
+
+    def __init__(self, heartbeat_interval_ms: int, heartbeat_timeout_ms: int) -> None:
+        self._settle_ms = SETTLE_HEARTBEATS * heartbeat_interval_ms
+        self._timeout_ms = heartbeat_timeout_ms
+        self._epoch: int | None = None
+        #: when the resource manager is to be asked; None: all are known
+        self._due_ms: int | None = None
+        self._missing: dict[str, _Missing] = {}
+
+    def answered(self, epoch: int, now_ms: int) -> list[Effect]:
+        """The resource manager of this epoch has answered."""
+        if epoch != self._epoch:
+            self._epoch = epoch
+            self._due_ms = now_ms + self._settle_ms
+        return [FindTaskManagers()] if self._due_ms is not None and now_ms >= self._due_ms else []
+
+    def known(
+        self, held: Iterable[str], registered: frozenset[str], now_ms: int
+    ) -> tuple[list[Effect], dict[str, str]]:
+        """``held``: task managers whose slots we hold; ``registered``: those it has heard of.
+        (Whom to look for, task manager id → why it is lost.)"""
+        missing = {t: self._missing.get(t) or _Missing(now_ms) for t in set(held) - registered}
+        lost = {
+            t: f"no heartbeat of it for {now_ms - m.since_ms} ms"
+            for t, m in missing.items()
+            if now_ms - m.since_ms > self._timeout_ms
+        }
+        self._missing = {t: m for t, m in missing.items() if t not in lost}
+        if not self._missing:
+            self._due_ms = None
+        return [LookFor(t) for t in sorted(self._missing)], lost
+
+    def looked_for(self, taskmanager_id: str, *, gone: bool) -> str | None:
+        """Why it is lost; None: it is there, or that is not known."""
+        missing = self._missing.get(taskmanager_id)
+        if missing is None:
+            return None
+        missing.not_found = missing.not_found + 1 if gone else 0
+        if missing.not_found < PROBES:
+            return None
+        del self._missing[taskmanager_id]
+        return "its connection to the broker is gone, and the resource manager of its time as well"
