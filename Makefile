@@ -5,10 +5,12 @@ BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test check bench sim mutants lock clean
+.PHONY: help install demo test check bench sim mutants chaos lock clean
 # make sim SEEDS=1 FROM=137
 SEEDS  ?= 200
 FROM   ?= 1
+# make chaos FAULTS=40
+FAULTS ?= 200
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 12
@@ -43,8 +45,8 @@ sim: $(STAMP) ## simulate the whole cluster in virtual time: SEEDS=200 FROM=1
 mutants: $(STAMP) ## plant bugs one by one: the simulation must find each
 	$(BIN)/python -m tests.simulation.mutants
 
-
-
+chaos: $(STAMP) ## kill, stop and cut off a real cluster's processes: FAULTS=200 (root, for the network)
+	$(BIN)/python -m tests.chaos --faults $(FAULTS)
 
 lock: ## pin all dependencies anew (needs uv on the PATH)
 	uv pip compile --universal --generate-hashes --extra demo --extra dev --extra spark --no-emit-index-url --no-header --quiet pyproject.toml -o requirements.lock
