@@ -352,7 +352,7 @@ def test_a_new_leader_rebuilds_before_it_grants():
     c.slots["t1"] = [SlotStatus(index=0, state="active", job_id="j", allocation_id="a5-1", pid=7)]
     c.register("t1")
     assert c.later(2000, beat=["t1", "t2"]) == []
-    assert c.declare("j", 1)[0] == DeclareReply(allocated=1, missing=0, total=2, free=1)
+    assert c.declare("j", 1)[0] == DeclareReply(allocated=1, missing=0, total=2, free=1, epoch=9)
     assert placed(c.declare("j", 2)[1]) == [("j", "t2", 0)]
 
 
