@@ -76,6 +76,7 @@ def main() -> int:
                 "digest": result.digest,
                 "fault_free": digest(want[name]),
                 "seconds": round(time.monotonic() - started, 1),
+                "sink": the_plan.sink,
                 "config": the_plan.config,
                 "wrong": result.wrong,
                 "repeat": repeat,

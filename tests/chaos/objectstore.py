@@ -1,7 +1,7 @@
 """An imitation of S3 in this process, in memory, that can be told to err.
 
-Enough of the protocol for obstore: objects, ranges, conditional creates, listings, bulk
-deletes, multipart uploads. ``trouble`` says how requests fail: ``refuse`` (503 before
+Enough of the protocol for obstore: objects, ranges, conditional creates, copies, listings,
+bulk deletes, multipart uploads. ``trouble`` says how requests fail: ``refuse`` (503 before
 anything is done), ``after`` (done, then 500: the caller cannot know), ``slow``, ``cut`` (done,
 and the connection ends in the middle of the answer).
 """
@@ -103,6 +103,8 @@ class ObjectStore:
             case "PUT" if "uploadId" in query:
                 self._uploads[query["uploadId"][0]][int(query["partNumber"][0])] = body
                 return 200, [(b"etag", _etag(body))], b""
+            case "PUT" if b"x-amz-copy-source" in headers:
+                return self._copy(unquote(headers[b"x-amz-copy-source"].decode()), key)
             case "PUT":
                 return self._put(key, body, create=headers.get(b"if-none-match") == b"*")
             case "POST" if "uploads" in query:
@@ -139,6 +141,13 @@ class ObjectStore:
             return _error(412, "PreconditionFailed")
         self.objects[key] = body
         return 200, [(b"etag", _etag(body))], b""
+
+    def _copy(self, source: str, key: str) -> tuple[int, list[Any], bytes]:
+        data = self.objects.get(source.lstrip("/").removeprefix(f"{BUCKET}/"))
+        if data is None:
+            return _error(404, "NoSuchKey")
+        self.objects[key] = data
+        return 200, _XML, _document("CopyObjectResult", f"<ETag>{_etag(data).decode()}</ETag>")
 
     def _get(self, key: str, headers: dict[bytes, bytes]) -> tuple[int, list[Any], bytes]:
         data = self.objects.get(key)

@@ -25,7 +25,10 @@ class Fault:
 
 @dataclass(frozen=True)
 class Plan:
+    """``sink``: where files go, ``folder`` or ``store``."""
+
     config: dict[str, str]
+    sink: str
     faults: list[Fault]
 
 
@@ -49,6 +52,7 @@ def plan(seed: int, workload: str, count: int, kinds: Collection[str]) -> Plan:
         "restart-strategy.fixed-delay.delay": random.choice(("0 ms", "100 ms", "500 ms")),
         "table.exec.source.idle-timeout": "0 ms",
     }
+    sink = random.choice(("folder", "store"))
     if "full-disk" in kinds:  # who writes nothing to the disk does not notice
         config["state.backend.local-recovery"] = "true"
     names = sorted(kinds)
@@ -68,4 +72,4 @@ def plan(seed: int, workload: str, count: int, kinds: Collection[str]) -> Plan:
                 number > 1 and not in_turn and random.random() < 0.15,
             )
         )
-    return Plan(config, faults)
+    return Plan(config, sink, faults)

@@ -6,7 +6,7 @@ import json
 import time
 import traceback
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -194,39 +194,37 @@ def groups(faults: list[Fault]) -> Iterator[list[Fault]]:
 
 def fault_free(name: str, folder: Path, size: int | None) -> dict[str, pa.Table]:
     """The output of the same job in the same cluster when nothing goes wrong."""
+    calm = replace(plan(0, name, 0, KINDS), sink="folder")
     cluster = ChaosCluster(folder / "cluster", seed=0)
-    workload = make(name, folder, size=size)
-    workload.release()
     try:
         cluster.start()
-        run = Run(workload, Plan(plan(0, name, 0, KINDS).config, []), cluster, lambda line: None)
-        out = run.execute()
-        violations = workload.violations()
-        if violations:
-            raise ChaosFailure(f"the fault-free run: {violations}")
-        return out
+        workload = make(name, folder, size=size)
+        workload.release()
+        out = Run(workload, calm, cluster, lambda line: None).execute()
     finally:
         cluster.stop()
+    if violations := workload.violations():
+        raise ChaosFailure(f"the fault-free run: {violations}")
+    return out
 
 
 def one_run(
     name: str, plan: Plan, seed: int, folder: Path, want: dict[str, pa.Table], log: Log, size: int | None
 ) -> Result:
     cluster = ChaosCluster(folder / "cluster", seed=seed)
-    workload = make(name, folder, size=size)
-    run = Run(workload, plan, cluster, log)
-    wrong: list[str] = []
-    found = ""
+    run, wrong, found = None, [], ""
     try:
         cluster.start()
+        workload = make(name, folder, size=size, store=cluster.store if plan.sink == "store" else None)
+        run = Run(workload, plan, cluster, log)
         got = run.execute()
         found = digest(got)
         wrong += [json.dumps(asdict(d)) for d in differences(got, want) if d]
         wrong += workload.violations()
-    except Exception as err:
-        wrong.append(f"{type(err).__name__}: {err}")
-        if not isinstance(err, ChaosFailure):
-            wrong.append(traceback.format_exc())
+    except ChaosFailure as err:
+        wrong.append(str(err))
+    except Exception:
+        wrong.append(traceback.format_exc())
     finally:
         cluster.stop()
-    return Result(run.thrown, run.attempts, found, wrong)
+    return Result(run.thrown if run else 0, run.attempts if run else 0, found, wrong)

@@ -27,6 +27,8 @@ from examples.flights.demo import job_sql
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from tests.chaos.objectstore import ObjectStore
+
 NAMES = ("q5", "q8", "q18", "flights")
 #: Every event has a millisecond of its own: no two bids of a key are equally young.
 EVENTS_PER_SECOND_OF_EVENT_TIME = 1_000
@@ -42,6 +44,8 @@ class Workload:
     folder: Path
     size: int
     pace: int
+    #: Where files go: None = ``folder``, else this object store.
+    store: ObjectStore | None = None
 
     def __post_init__(self) -> None:
         self.control = self.folder / "control"
@@ -61,6 +65,19 @@ class Workload:
 
     def finish(self) -> None:
         """The job has ended: whatever fed it ends too, or raises what it met."""
+        if self.store is None:
+            return
+        for key, data in self.store.objects.items():
+            if key.startswith("out/") and "/_" not in key:
+                path = self.out / key.removeprefix("out/")
+                path.parent.mkdir(parents=True, exist_ok=True)
+                path.write_bytes(data)
+
+    def _path(self) -> str:
+        return str(self.out) if self.store is None else f"{self.store.url}/out"
+
+    def _store_options(self) -> dict[str, str]:
+        return {} if self.store is None else {f"fs.{k}": v for k, v in self.store.options.items()}
 
     def read(self) -> dict[str, pa.Table]:
         """The output, by name of its part; the order of rows means nothing."""
@@ -84,7 +101,7 @@ class NexmarkQuery(Workload):
         }  # fmt: skip
         sink = {
             "connector": "python:tests.chaos.connectors:ChangelogFiles", "control": str(self.control),
-            "path": str(self.out), "format": "parquet",
+            "path": self._path(), "format": "parquet", **self._store_options(),
         }  # fmt: skip
         return {"name": self.name, "sql": script(self.name, source, sink), "config": dict(config)}
 
@@ -148,7 +165,9 @@ class Flights(Workload):
     _url: str = field(default="", init=False)
 
     def spec(self, config: Mapping[str, str]) -> dict[str, Any]:
-        sql = job_sql(self.out, "'22' HOUR")
+        sql = job_sql(self.out, "'22' HOUR").replace(str(self.out), self._path())
+        for key, value in self._store_options().items():
+            sql = sql.replace("'format' = 'parquet'", f"'format' = 'parquet', '{key}' = '{value}'")
         stream = "'stream.create' = 'true',"
         assert stream in sql
         sql = sql.replace(stream, f"{stream} 'sink.delivery-guarantee' = 'exactly-once',", 1)
@@ -164,6 +183,7 @@ class Flights(Workload):
         self._go.set()
 
     def finish(self) -> None:
+        super().finish()
         assert self._thread is not None
         self._thread.join()
         if self._failure is not None:
@@ -234,8 +254,8 @@ async def _ignore(_: Exception) -> None:
     """The feed does not print that its server is away."""
 
 
-def make(name: str, folder: Path, *, size: int | None = None, pace: int | None = None) -> Workload:
+def make(name: str, folder: Path, *, size: int | None = None, store: ObjectStore | None = None) -> Workload:
     if name == "flights":
-        return Flights(name, folder, size or 300_000, pace or 800)
+        return Flights(name, folder, size or 300_000, 800, store)
     kind = Deduplication if name == "q18" else NexmarkQuery
-    return kind(name, folder, size or 4_000_000, pace or 8_000)
+    return kind(name, folder, size or 4_000_000, 8_000, store)
