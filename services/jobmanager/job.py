@@ -174,7 +174,7 @@ class Job:
             context.transport, context.subjects.job_all(self.job_id), ToJobMaster, self._serve
         )
         context.log.info(
-            "leads", job=self.job_id, name=graph.name, epoch=log.epoch, attempt=inherited.job_attempt + 1,
+            "leads", job=self.job_id, name=graph.name, epoch=log.epoch, attempt=inherited.job_attempt or 1,
             phase=phase or "running",
         )  # fmt: skip
 

@@ -8,8 +8,9 @@ import pytest
 from typer.testing import CliRunner
 
 from penstock.cli import main, run, savepoint
-from penstock.errors import SpecError
+from penstock.errors import SnapshotError, SpecError
 from penstock.messages.compatibility import Difference, Mapped
+from penstock.store import open_store
 
 HERE = main.DEFAULT_CLUSTER
 
@@ -94,3 +95,28 @@ def test_a_difference_in_words(capsys):
 )
 def test_schemas(schema, text):
     assert savepoint.types_of(schema) == text
+
+
+async def test_what_lies_in_a_folder_of_savepoints(tmp_path):
+    store = open_store("file:///")
+    folder = tmp_path.as_uri()
+    assert await savepoint.savepoints_in(store, folder) == []
+    for name in ("savepoint-4f1c-9-2", "savepoint-4f1c-10-2"):
+        await store.put(f"{folder}/{name}/manifest", b"{}")
+        await store.put(f"{folder}/{name}/00000-v", b"x")
+    assert await savepoint.savepoints_in(store, folder) == [
+        f"{folder}/savepoint-4f1c-9-2",
+        f"{folder}/savepoint-4f1c-10-2",
+    ]
+
+
+def test_inspecting_a_folder_of_savepoints_names_them(tmp_path):
+    there = tmp_path / "savepoint-4f1c-9-2"
+    there.mkdir()
+    (there / "manifest").write_text("{}")
+    with pytest.raises(SpecError, match="holds some") as refused:
+        savepoint.inspect(str(tmp_path), None, "table")
+    assert there.as_uri() in str(refused.value)
+    (there / "nothing").mkdir()
+    with pytest.raises(SnapshotError):
+        savepoint.inspect(str(there / "nothing"), None, "table")

@@ -106,6 +106,19 @@ async def test_local_fsyncs_file_then_folder(tmp_path, monkeypatch):
     assert calls == [False, "link", True]
 
 
+@pytest.mark.parametrize("do", ["put", "create", "copy"])
+async def test_a_place_that_cannot_be_written_is_not_an_object_that_is_missing(tmp_path, do):
+    store = LocalStore(tmp_path)
+    await store.put("there", b"x")
+    with pytest.raises(ObjectStoreError, match="Not a directory") as failed:
+        # A folder would have to be made where there is a file.
+        await (store.copy("there", "there/a/b") if do == "copy" else getattr(store, do)("there/a/b", b"x"))
+    assert "there" in failed.value.where
+    if do == "copy":
+        with pytest.raises(KeyError):
+            await store.copy("nothing", "a/b")
+
+
 async def test_local_says_what_failed(tmp_path):
     (tmp_path / "file").write_text("in the way")
     with pytest.raises(ObjectStoreError, match="object store in"):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 import sys
 import time
 from pathlib import Path
@@ -14,7 +15,7 @@ import msgspec
 from penstock.api.client import ClusterClient
 from penstock.cli.inspect import find_job, print_table
 from penstock.cli.jobs import status
-from penstock.errors import ExternalError, PenstockError, SpecError
+from penstock.errors import ExternalError, PenstockError, SnapshotError, SpecError
 from penstock.messages.compatibility import Difference, Operator, compare, operators_of
 from penstock.messages.footers import OperatorSummary, summarise
 from penstock.messages.manifest import CheckpointManifest, folder_of, read_manifest
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
     from penstock.ports import Store
 
 POLL_S = 0.1
+#: Savepoints of a folder that a message names.
+MOST_NAMED = 5
 #: Why a request came to nothing.
 FAILED = "failure-cause"
 
@@ -107,6 +110,16 @@ def locate(path: str, cluster: str | None) -> str:
     return f"{root.rstrip('/')}/{folder}"
 
 
+async def savepoints_in(store: Store, folder: str) -> list[str]:
+    """Savepoints and checkpoints below it (URLs), by the order of their numbers."""
+    try:
+        listed = await store.list(f"{folder}/")
+    except PenstockError:  # what cannot be listed has been said to be no savepoint
+        return []
+    found = [key.removesuffix("/manifest") for key, _ in listed if key.endswith("/manifest")]
+    return sorted(found, key=lambda key: [int(n) for n in re.findall(r"[0-9]+", key.removeprefix(folder))])
+
+
 def _store_of(folder: str) -> Store:
     return open_store(split_url(folder)[0])
 
@@ -114,7 +127,17 @@ def _store_of(folder: str) -> Store:
 def _read(folder: str) -> tuple[CheckpointManifest, list[OperatorSummary]]:
     async def read() -> tuple[CheckpointManifest, list[OperatorSummary]]:
         store = _store_of(folder)
-        manifest = await read_manifest(store, folder)
+        try:
+            manifest = await read_manifest(store, folder)
+        except SnapshotError:
+            if inside := await savepoints_in(store, folder):
+                raise SpecError(
+                    "this folder is no savepoint, but holds some",
+                    expected="one of " + ", ".join(inside[-MOST_NAMED:]),
+                    got=folder,
+                    remedy=f"e.g. {inside[-1]}",
+                ) from None
+            raise
         return manifest, await summarise(store, manifest)
 
     with status(f"reading {folder} …"):

@@ -10,6 +10,7 @@ Every call runs in a thread; file I/O releases the interpreter's lock.
 from __future__ import annotations
 
 import asyncio
+import errno
 import os
 import shutil
 import uuid
@@ -53,17 +54,17 @@ class LocalStore:
         return await self._run(key, read)
 
     async def put(self, key: str, data: bytes) -> None:
-        await self._run(key, lambda path: self._write(path, data, os.replace))
+        await self._run(None, lambda root: self._write(root / check_key(key), data, os.replace))
 
     async def create(self, key: str, data: bytes) -> bool:
-        def create(path: Path) -> bool:
+        def create(root: Path) -> bool:
             try:
-                self._write(path, data, os.link)
+                self._write(root / check_key(key), data, os.link)
             except FileExistsError:
                 return False
             return True
 
-        return await self._run(key, create)
+        return await self._run(None, create)
 
     async def list(self, prefix: str) -> Sequence[tuple[str, int]]:
         return await self._run(None, lambda root: self._list(prefix))
@@ -80,7 +81,10 @@ class LocalStore:
 
         def copy(path: Path) -> None:
             to = self.root / check_key(target)
-            self._make_folder(to.parent)
+            try:
+                self._make_folder(to.parent)
+            except OSError as err:  # it is not the source that is missing
+                raise self._error(err, target) from err
             partial = to.parent / f"{_PARTIAL}{uuid.uuid4().hex}"
             try:
                 try:
@@ -101,10 +105,13 @@ class LocalStore:
     # -- in the thread ----------------------------------------------------------------
 
     async def _run(self, key: str | None, call: Callable[[Path], T]) -> T:
+        """``key``: what is read, KeyError when it is not there."""
         path = self.root if key is None else self.root / check_key(key)
         try:
             return await asyncio.to_thread(call, path)
-        except (FileNotFoundError, IsADirectoryError, NotADirectoryError):
+        except (FileNotFoundError, IsADirectoryError, NotADirectoryError) as err:
+            if key is None:
+                raise self._error(err, "") from err
             raise KeyError(key) from None
         except OSError as err:
             raise self._error(err, key or "") from err
@@ -112,7 +119,7 @@ class LocalStore:
     def _error(self, err: OSError, key: str) -> ObjectStoreError:
         return ObjectStoreError(
             f"the object store in {self.root} failed: {err.strerror or err}",
-            where=key or str(self.root),
+            where=key or (str(err.filename) if err.filename else str(self.root)),
             remedy="check that the folder exists, is writable and has space left",
         )
 
@@ -121,7 +128,10 @@ class LocalStore:
         if folder.is_dir():
             return
         self._make_folder(folder.parent)
-        folder.mkdir(exist_ok=True)
+        try:
+            folder.mkdir(exist_ok=True)
+        except FileExistsError:  # of ``create`` that would mean that the object is there
+            raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), str(folder)) from None
         _fsync_folder(folder.parent)
 
     def _write(self, path: Path, data: bytes, publish: Callable[[Path, Path], object]) -> None:
