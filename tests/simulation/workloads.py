@@ -15,7 +15,7 @@ from penstock.errors import InternalError, SpecError
 from penstock.jobgraph import JobGraph
 from penstock.testing.simulation import World, virtual_time
 from penstock.types.batch import RowKind
-from tests.simulation import faults  # 'simulated' is known by its import
+from tests.simulation import connector, faults  # noqa: F401  'simulated' is known by its import
 
 FOLDER = Path(__file__).with_name("workloads")
 
