@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from penstock.functions.expr import Call, Expr, InputRef, Literal
 from penstock.jobgraph.specs import CollectionSourceSpec, WindowSpec
 from penstock.plan import nodes as n
-from penstock.types.logical import INTERVALS, YearMonthIntervalType
+from penstock.types.logical import INTERVALS, LogicalType, YearMonthIntervalType
 
 MS = 1_000
 
@@ -86,8 +86,10 @@ class Analysis:
                 return _scan(node)
             case n.Values():
                 return Properties(bounded=True)
-            case n.Filter() | n.Limit() | n.Sort() | n.AsyncCalc() | n.Sink():
+            case n.Filter() | n.Limit() | n.AsyncCalc() | n.Sink():
                 return self.of(node.input)
+            case n.Sort():
+                return self._sort(node)
             case n.AssignWatermarks():
                 inner = self.of(node.input)
                 at = node.watermark.rowtime
@@ -214,6 +216,15 @@ class Analysis:
             timeline=inputs[0].timeline,
         )
 
+    def _sort(self, node: n.Sort) -> Properties:
+        """With a limit the first rows change as others come, unless all come before any goes out."""
+        inner = self.of(node.input)
+        if self.final or node.limit is None:
+            return inner
+        return Properties(
+            bounded=inner.bounded, proctimes=inner.proctimes, updating=True, unique=inner.unique
+        )
+
     def _top_n(self, node: n.TopN) -> Properties:
         inner = self.of(node.input)
         unique = list(inner.unique)
@@ -337,5 +348,15 @@ def _join_keys(
         out.extend(left.unique)
     if left_fixed and node.kind in ("inner", "right"):
         out.extend(shifted.unique)
-    out.extend(a | b for a in left.unique for b in shifted.unique)
+    pairs = [a | b for a in left.unique for b in shifted.unique]
+    if node.kind == "full":
+        # A row of NULL key, padded on the right, is not to be confused with one padded on the left.
+        pairs = [key for key in pairs if any(not _padded_type(node, i).nullable for i in key)]
+    out.extend(pairs)
     return tuple(dict.fromkeys(out))
+
+
+def _padded_type(node: n.Join, column: int) -> LogicalType:
+    """Type of an output column in its own input, where it is not padded."""
+    width = len(node.left.schema)
+    return node.left.schema.types[column] if column < width else node.right.schema.types[column - width]

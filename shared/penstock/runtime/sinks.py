@@ -8,19 +8,42 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from penstock.connectors.base import SinkWriter, TableInfo
 from penstock.connectors.registry import get_connector
 from penstock.runtime.badrecords import BadRecords
 from penstock.runtime.drivers import SinkDriver
 from penstock.runtime.environment import source_context
+from penstock.runtime.kernels.key_index import equal_or_both_null
 from penstock.runtime.operator import OperatorSnapshot
+from penstock.runtime.operators.changes import AFTER, BEFORE, DELETE
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from penstock.jobgraph.specs import SinkSpec
     from penstock.runtime.operator import OperatorContext, Output, RestoredState
     from penstock.types.batch import Batch
+
+
+def by_key(batch: Batch, keys: Sequence[int]) -> Batch:
+    """The changes of a batch for a table that is written by key: the −U of an update in place
+    goes, any other (its row failed a filter, or came back under another key) is a −D."""
+    if batch.kinds is None:
+        return batch
+    before = np.flatnonzero(batch.kinds == BEFORE)
+    if not len(before):
+        return batch
+    follows = np.minimum(before + 1, batch.num_rows - 1)
+    in_place = batch.kinds[follows] == AFTER
+    for column in (batch.columns[k] for k in keys):
+        in_place &= equal_or_both_null(column.take(before), column.take(follows))
+    kinds = batch.kinds.copy()
+    kinds[before[~in_place]] = DELETE
+    kept = np.ones(batch.num_rows, np.bool_)
+    kept[before[in_place]] = False
+    return batch.with_kinds(kinds).filter(kept)
 
 
 class SinkOperator(SinkDriver):
@@ -59,6 +82,8 @@ class SinkOperator(SinkDriver):
         return self._writer
 
     def process(self, input_index: int, batch: Batch) -> Iterator[Output]:
+        if self._spec.mode == "upsert":
+            batch = by_key(batch, self._spec.keys)
         self.writer.write(batch.with_columns(self._spec.schema, batch.columns))
         return iter(())
 

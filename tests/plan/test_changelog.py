@@ -1,0 +1,62 @@
+"""Which updating results are written by key as they come, which through a materialiser, which whole."""
+
+from __future__ import annotations
+
+import pytest
+
+from penstock.errors import UnsupportedError
+from penstock.sql.session import SqlSession
+
+SETTINGS = {
+    "parallelism.default": "2",
+    "execution.runtime-mode": "STREAMING",
+    "table.exec.join.unbounded-state": "allow",
+}
+TABLES = """
+CREATE TABLE e (id BIGINT, k STRING, v INT, needed STRING NOT NULL) WITH ('connector' = 'datagen');
+CREATE VIEW a AS SELECT k, COUNT(*) AS n FROM e GROUP BY k;
+CREATE VIEW b AS SELECT k, SUM(v) AS n FROM e GROUP BY k;
+CREATE VIEW sure AS SELECT needed AS k, COUNT(*) AS n FROM e GROUP BY needed;
+CREATE TABLE files (id BIGINT) WITH ('connector' = 'filesystem', 'path' = 'x', 'format' = 'json');
+"""
+
+
+def session() -> SqlSession:
+    made = SqlSession(SETTINGS)
+    for _ in made.run_script(TABLES):
+        pass
+    return made
+
+
+@pytest.mark.parametrize(
+    ("query", "mode", "materialized"),
+    [
+        ("SELECT k, n FROM a", "upsert", False),
+        ("SELECT k, n FROM a WHERE n < 5", "upsert", False),
+        ("SELECT a.k, b.n FROM a JOIN b ON a.k = b.k AND a.n > b.n", "upsert", False),
+        # rows of a key move between the join's subtasks
+        ("SELECT a.k, b.k, b.n FROM a JOIN b ON a.n = b.n", "upsert", True),
+        ("SELECT a.k, b.k, b.n FROM a LEFT JOIN b ON a.n = b.n", "upsert", True),
+        ("SELECT x.k, x.m FROM (SELECT a.k, b.k AS m FROM a JOIN b ON a.n = b.n) AS x JOIN b ON x.k = b.k", "upsert", True),
+        # a row whose key is NULL would be taken for one that is padded
+        ("SELECT a.k, b.k, a.n FROM a FULL JOIN b ON a.k = b.k", "retract", False),
+        ("SELECT a.k, sure.k, a.n FROM a FULL JOIN sure ON a.k = sure.k", "upsert", False),
+        ("SELECT k, n FROM (SELECT *, ROW_NUMBER() OVER (PARTITION BY k ORDER BY n) AS r FROM a) WHERE r = 1", "upsert", False),
+        ("SELECT k, n FROM (SELECT *, ROW_NUMBER() OVER (PARTITION BY n ORDER BY k) AS r FROM a) WHERE r <= 2", "upsert", True),
+        ("SELECT n, r FROM (SELECT *, ROW_NUMBER() OVER (PARTITION BY n ORDER BY k) AS r FROM a) WHERE r <= 2", "upsert", False),
+        ("SELECT k FROM a INTERSECT SELECT k FROM b", "upsert", False),
+        ("SELECT k, n FROM a ORDER BY n LIMIT 3", "upsert", False),
+        ("SELECT id FROM e ORDER BY v LIMIT 3", "retract", False),
+        ("SELECT id FROM e", "append", False),
+    ],
+)  # fmt: skip
+def test_how_a_result_is_written(query: str, mode: str, materialized: bool) -> None:
+    job = session().execute(query).job
+    assert job is not None
+    assert job.mode == mode
+    assert ("SinkMaterializer" in job.job_graph.plan) == materialized
+
+
+def test_the_first_rows_of_a_stream_do_not_go_into_files() -> None:
+    with pytest.raises(UnsupportedError, match="takes only inserts"):
+        session().execute("INSERT INTO files SELECT id FROM e ORDER BY v LIMIT 3")
