@@ -1,6 +1,7 @@
-"""Real servers for tests: ``nats_url`` and ``redis_url``, one of each a test session.
+"""Real servers for tests: ``nats_url`` and ``redis_url``, one of each a test session, and one
+Spark session, ``spark``.
 
-Both listen on free ports of the loopback, keep their files in temporary folders, and are
+The servers listen on free ports of the loopback, keep their files in temporary folders, and are
 ended by process id. They die with pytest, whatever ends it (PR_SET_PDEATHSIG).
 """
 
@@ -190,3 +191,15 @@ def virtual_time() -> Iterator[Callable[[Coroutine[Any, Any, Any]], Any]]:
     """Runs a coroutine on a loop of virtual time (no sockets or threads in it)."""
     with asyncio.Runner(loop_factory=_VirtualTimeLoop) as runner:
         yield runner.run
+
+
+@pytest.fixture(scope="session")
+def spark() -> Iterator[Any]:
+    """One Spark session for all tests in this process: a JVM takes seconds to start."""
+    pytest.importorskip("pyspark")
+    from penstock.spark.session import open_session
+
+    session = open_session("local[2]", {"spark.sql.shuffle.partitions": "2"}, name="tests")
+    session.sparkContext.setLogLevel("ERROR")
+    yield session
+    session.stop()

@@ -190,7 +190,7 @@ class SparkJob:
         return sources.calc_in_python(frame, spec, node.output, node.node.uid, node.name, self.context)
 
     def _universal(self, node: Node, inputs: list[Frame]) -> dict[str | None, Frame]:
-        if isinstance(node.spec, universal.STATELESS):
+        if universal.is_stateless(node.spec):
             if len(inputs) != 1:
                 raise InternalError(f"'{node.name}' has {len(inputs)} inputs", expected="one")
             return universal.stateless(node, inputs[0], self.context, self._kept)

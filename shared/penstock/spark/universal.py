@@ -36,6 +36,14 @@ STATELESS = (
     s.LookupJoinSpec,
 )  # fmt: skip
 
+
+def is_stateless(spec: OperatorSpec) -> bool:
+    """Whether rows go over the operator as they lie. Those of a session wait until it has ended."""
+    if isinstance(spec, s.WindowTableSpec) and spec.window.kind == "session":
+        return False
+    return isinstance(spec, STATELESS)
+
+
 #: Of those, they give a row's own columns and theirs behind them.
 _APPENDING = (s.TableFunctionSpec, s.LocalTimeSpec, s.AsyncCalcSpec, s.LookupJoinSpec)
 
@@ -255,6 +263,8 @@ def event_order(spec: OperatorSpec, index: int) -> str | int | None:
             if windowed is not None:
                 return windowed[0]
             return "time" if window.time == -1 else window.time
+        case s.WindowTableSpec(window=window):
+            return "time" if window.time == -1 else window.time
         case s.JoinSpec(interval=interval):
             return None if interval is None else interval[index]
         case s.WindowJoinSpec():
@@ -275,7 +285,7 @@ def keys_of(spec: OperatorSpec, index: int) -> tuple[int, ...]:
     match spec:
         case s.GroupAggregateSpec() | s.WindowAggregateSpec() | s.MaterializeSpec() | s.KeyedWindowSpec():
             return spec.keys
-        case s.NormalizeSpec():
+        case s.NormalizeSpec() | s.WindowTableSpec():
             return spec.keys
         case s.JoinSpec() | s.WindowJoinSpec() | s.TemporalJoinSpec():
             return (spec.left_keys, spec.right_keys)[index]

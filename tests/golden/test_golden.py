@@ -1,0 +1,65 @@
+"""Every golden case (``case.py`` says what one is) on every engine: the same rows.
+
+PENSTOCK_UPDATE_GOLDEN=1 writes the rows of the streaming engine into the case files: read what
+it wrote, and run again for DuckDB and the others to agree.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.golden import engines
+from tests.golden.case import CASES, Case, cases
+from tests.golden.values import arranged, difference
+
+#: Engine → its rows of a case, in a folder for files, with a function that gives the Spark session.
+Run = Callable[[Case, Path, Callable[[], Any]], list[list[Any]]]
+ENGINES: dict[str, Run] = {
+    "streaming": lambda case, folder, _: engines.streaming(case, folder, 1, case.modes[0]),
+    "parallel": lambda case, folder, _: engines.streaming(case, folder, 4, case.modes[0]),
+    "batch": lambda case, folder, _: engines.streaming(case, folder, 2, case.modes[-1]),
+    "spark": lambda case, folder, spark: engines.on_spark(case, folder, spark()),
+    "duckdb": lambda case, folder, _: engines.by_duckdb(case),
+}
+#: Queries of a table's own kind: at least so many cases in all.
+ENOUGH = 120
+
+
+def of_engine(engine: str) -> list[str]:
+    return [n for n, c in cases().items() if engine != "duckdb" or c.reference == "duckdb"]
+
+
+@pytest.mark.parametrize(
+    ("engine", "name"), [pytest.param(e, n, id=f"{n}-{e}") for e in ENGINES for n in of_engine(e)]
+)
+def test_same_rows(engine: str, name: str, tmp_path: Path, request: pytest.FixtureRequest) -> None:
+    case = cases()[name]
+    rows = ENGINES[engine](case, tmp_path, lambda: request.getfixturevalue("spark"))
+    if os.environ.get("PENSTOCK_UPDATE_GOLDEN") and engine == "streaming":
+        record(case, rows)
+        return
+    wrong = difference(rows, case.expected(), ordered=case.ordered, kinds=engine != "duckdb")
+    reason = case.exceptions.get(engine)
+    if reason is None:
+        assert not wrong, wrong
+    else:
+        assert wrong, f"listed as an exception ({reason}), yet its rows are the same"
+
+
+def record(case: Case, rows: list[list[Any]]) -> None:
+    path = CASES / f"{case.name}.yaml"
+    kept = path.read_text().split("\nrows: |\n")[0]
+    lines = [json.dumps(row, ensure_ascii=False) for row in arranged(rows, ordered=case.ordered)]
+    path.write_text(f"{kept}\nrows: |\n" + "".join(f"  {line}\n" for line in lines))
+
+
+def test_there_are_cases_and_each_says_something() -> None:
+    assert len(cases()) >= ENOUGH
+    for case in cases().values():
+        assert all(reason and engine in ENGINES for engine, reason in case.exceptions.items()), case.name
