@@ -32,6 +32,8 @@ class Story:
     accepted: JobAccepted | None
     terminal: Terminal | None
     inherited: Inherited
+    #: the history was read on Spark, its state is there
+    backfilled: bool = False
 
 
 def read_story(entries: Iterable[tuple[int, LogEntry]], num_retained: int) -> Story:
@@ -67,6 +69,7 @@ def read_story(entries: Iterable[tuple[int, LogEntry]], num_retained: int) -> St
     return Story(
         accepted=accepted,
         terminal=terminal,
+        backfilled=any(c.kind == BACKFILL for c in completed),
         inherited=Inherited(
             job_attempt=attempt,
             base=base,

@@ -128,7 +128,7 @@ class Job:
         graph = decode_job_graph(await self._store.get(story.accepted.job_graph_key))
         phase = ""
         if is_backfilled(graph):
-            phase = BACKFILLED if story.inherited.checkpoints_completed else BACKFILLING
+            phase = BACKFILLED if story.backfilled else BACKFILLING
         graph = backfill_graph(graph) if phase == BACKFILLING else msgspec.structs.replace(graph, backfill="")
         config = job_config(context.config, graph.config)
         story = read_story(log.entries, conf.CHECKPOINT_RETAINED.read(config))

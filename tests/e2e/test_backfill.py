@@ -26,6 +26,7 @@ import pytest
 
 from penstock.api.client import ClusterClient
 from penstock.cli.embedded import EmbeddedCluster
+from penstock.errors import FunctionError, PenstockError, UnsupportedError
 from tests.e2e.support import story_of, until_true
 
 pytest.importorskip("pyspark")
@@ -106,6 +107,10 @@ class Case:
     job_id: str = ""
 
     @property
+    def hold(self) -> Path:
+        return self.out / "hold"
+
+    @property
     def orders(self) -> str:
         return (
             "CREATE TABLE orders (id BIGINT, customer BIGINT, price BIGINT, at TIMESTAMP(3), "
@@ -132,7 +137,10 @@ class Case:
         )
 
     def submit(self, sql: str, **config: str) -> str:
-        self.job_id = self.client.submit({"name": self.stream, "sql": sql, "config": {**CONFIG, **config}})
+        self.job_id = self.client.submit(
+            {"name": self.stream, "sql": sql, "config": {**CONFIG, **config},
+             "files": [str(self.out)]}
+        )  # fmt: skip
         return self.job_id
 
     def phase(self) -> str:
@@ -181,3 +189,142 @@ def test_an_aggregation_goes_on_from_the_history(case: Case) -> None:
     assert job["restored-checkpoint"] == 1
     assert job["attempt"] == 2
     assert case.stored("totals") == expected(GROUPED)
+
+
+EVERYTHING = {
+    "totals": GROUPED,
+    "latest": (
+        "SELECT customer, id, price FROM (SELECT *, ROW_NUMBER() OVER (PARTITION BY customer ORDER BY id DESC) "
+        "AS rn FROM orders) WHERE rn = 1"
+    ),
+    "again": (
+        "SELECT a.id, b.id AS other FROM orders a JOIN orders b ON a.customer = b.customer "
+        "AND b.id = a.id + 1150"
+    ),
+    "hours": (
+        "SELECT customer, window_start AS w, COUNT(*) AS n, SUM(price) AS total "
+        "FROM TABLE(TUMBLE(TABLE orders, DESCRIPTOR(at), INTERVAL '1' HOUR)) "
+        "GROUP BY customer, window_start, window_end"
+    ),
+}
+IN_DUCKDB = {
+    **EVERYTHING,
+    "hours": "SELECT customer, date_trunc('hour', at) AS w, COUNT(*), SUM(price) FROM orders GROUP BY ALL",
+}
+
+
+def everything(case: Case) -> str:
+    """An aggregation and a deduplication into SQLite; a join and windows into files, exactly
+    once. One row of the history waits as long as the file ``hold`` is there."""
+    (case.out / "waiting.py").write_text(
+        "import os, time\nfrom penstock.api import udf, Types\n\n\n"
+        "@udf(result_type=Types.BOOLEAN())\n"
+        "def let_pass(id):\n"
+        f"    while id == {SEAM - 1} and os.path.exists({str(case.hold)!r}):\n"
+        "        time.sleep(0.05)\n"
+        "    return True\n"
+    )
+    sinks = [
+        case.keyed("totals", "customer BIGINT, n BIGINT, total BIGINT, low BIGINT, high BIGINT"),
+        case.keyed("latest", "customer BIGINT, id BIGINT, price BIGINT"),
+        case.files("again", "id BIGINT, other BIGINT"),
+        case.files("hours", "customer BIGINT, w TIMESTAMP(3), n BIGINT, total BIGINT"),
+    ]
+    view = (
+        "CREATE FUNCTION let_pass AS 'waiting.let_pass' LANGUAGE PYTHON; "
+        "CREATE VIEW passed AS SELECT * FROM orders WHERE let_pass(id);"
+    )
+    inserts = [f"INSERT INTO {name} {sql};" for name, sql in EVERYTHING.items()]
+    text = " ".join(inserts).replace("FROM orders", "FROM passed").replace("JOIN orders", "JOIN passed")
+    text = text.replace("TABLE orders,", "TABLE passed,")
+    return " ".join([case.orders, *sinks, view, "BEGIN STATEMENT SET;", text, "END;"])
+
+
+def check_everything(case: Case) -> None:
+    for name in EVERYTHING:
+        got = case.stored(name) if name in ("totals", "latest") else case.filed(name)
+        assert got == expected(IN_DUCKDB[name]), name
+
+
+def processes(client: ClusterClient) -> list[dict[str, Any]]:
+    return [p for p in client.info()["processes"] if p.get("slots")]
+
+
+def drivers(client: ClusterClient) -> list[int]:
+    """Processes that talk to Spark for a slot."""
+    found = []
+    for process in processes(client):
+        for slot in process["slots"]:
+            tasks = Path(f"/proc/{slot.get('pid')}/task")
+            for task in tasks.iterdir() if slot.get("pid") and tasks.exists() else ():
+                for child in (task / "children").read_text().split():
+                    if b"penstock.spark.driver" in Path(f"/proc/{child}/cmdline").read_bytes():
+                        found.append(int(child))
+    return found
+
+
+def test_killed_in_the_middle_of_each_half(case: Case) -> None:
+    """The driver, Spark itself, the master at the seam, the task manager behind it: each row
+    counts once."""
+    client = case.client
+    case.hold.touch()
+    case.submit(everything(case))
+    busy = "Spark to read the history"
+    case.until(lambda: (client.job(case.job_id).get("spark") or {}).get("tasks-active"), busy)
+    os.kill(case.until(lambda: drivers(client), "the driver")[0], signal.SIGKILL)
+    case.until(lambda: client.job(case.job_id)["attempt"] >= 2, "the backfill to begin anew")
+    case.until(lambda: (client.job(case.job_id).get("spark") or {}).get("tasks-active"), busy)
+    manager = next(t for t in client._call("GET", "/taskmanagers")["taskmanagers"])
+    details = client._call("GET", f"/taskmanagers/{manager['id']}")["details"]
+    os.kill(details["spark_pid"], signal.SIGKILL)
+    case.until(lambda: client.job(case.job_id)["attempt"] >= 3, "the backfill to begin anew again")
+    case.until(lambda: (client.job(case.job_id).get("spark") or {}).get("tasks-active"), busy)
+    assert case.phase() == "backfilling on Spark"
+    assert not list(case.out.glob("hours/part-*"))
+    case.hold.unlink()
+    case.until(lambda: case.phase() == "restored from the backfill on Spark", "the stream to take over")
+    os.kill(case.cluster.child("jobmanager-0").pid, signal.SIGKILL)
+    case.until(lambda: client.job(case.job_id)["state"] == "RUNNING", "it to run")
+    os.kill(case.cluster.child("taskmanager-0").pid, signal.SIGKILL)
+    case.until(lambda: client.job(case.job_id)["attempt"] >= 5, "a restart behind the seam")
+    published(case.cluster, case.stream, range(THERE, ROWS), end=True)
+    job = case.finished()
+    assert job["restored-checkpoint"] >= 1
+    check_everything(case)
+
+
+def test_cancel_ends_the_backfill(case: Case) -> None:
+    case.hold.touch()
+    case.submit(everything(case))
+    case.until(lambda: (case.client.job(case.job_id).get("spark") or {}).get("tasks-active"), "Spark's tasks")
+    assert case.phase() == "backfilling on Spark"
+    with pytest.raises(PenstockError, match="still backfilling"):
+        case.client.savepoint(case.job_id, str(case.out))
+    case.client.cancel(case.job_id)
+    assert case.client.wait(case.job_id)["state"] == "CANCELED"
+    assert not list(case.out.glob("hours/part-*"))
+
+
+def test_the_users_traceback_comes_first(case: Case) -> None:
+    (case.out / "prices.py").write_text(
+        "from penstock.api import udf, Types\n\n\n"
+        "@udf(result_type=Types.LONG())\n"
+        "def share(price):\n"
+        "    return 100 // (price - 7)\n"
+    )
+    case.submit(
+        f"{case.orders} {case.files('out', 'customer BIGINT, n BIGINT')} "
+        "CREATE FUNCTION share AS 'prices.share' LANGUAGE PYTHON; "
+        "INSERT INTO out SELECT customer, share(price) FROM orders;"
+    )
+    with pytest.raises(FunctionError) as caught:
+        case.finished()
+    text = str(caught.value)
+    assert "ZeroDivisionError" in text
+    assert "return 100 // (price - 7)" in text
+    assert "org.apache.spark" not in text
+
+
+def test_what_cannot_be_backfilled_is_refused_at_once(case: Case) -> None:
+    with pytest.raises(UnsupportedError, match="backfill into the sink 'collect'"):
+        case.submit(f"{case.orders} SELECT id FROM orders;")
