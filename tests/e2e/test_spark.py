@@ -82,6 +82,10 @@ def test_rows_written_by_spark(client: ClusterClient, orders: Any, tmp_path: Pat
     assert len(rows) == len(counts)
     assert job["plan"]["nodes"][0]["description"].startswith("Spark")
     assert job["spark"]["tasks"] == job["spark"]["tasks-completed"] > 0
+    assert job["spark"]["rows-read"] == ROWS
+    [query] = client.spark(job["jid"])["queries"]
+    assert {stage["status"] for stage in query["progress"]["details"]} == {"COMPLETE"}
+    assert "SparkContext" in query["log"]
 
 
 def test_rows_through_a_sink_of_penstock(
@@ -198,6 +202,49 @@ def test_a_dead_spark_restarts_the_job(client: ClusterClient, orders: Any, tmp_p
     rows = ds.dataset(out, format="parquet").to_table().to_pylist()
     assert {row["customer"]: row["n"] for row in rows} == counts
     assert len(rows) == len(counts)
+
+
+def test_a_stream_on_spark_goes_on_where_it_stood(
+    client: ClusterClient, cluster: EmbeddedCluster, tmp_path: Path
+) -> None:
+    """Structured Streaming: its checkpoints lie with the job's, so a restart repeats nothing."""
+    import asyncio
+
+    import nats
+
+    async def publish(first: int, last: int) -> None:
+        connection = await nats.connect(cluster.nats_url)
+        try:
+            stream = connection.jetstream()
+            await stream.add_stream(name="NUMBERS", subjects=["numbers"])
+            for number in range(first, last):
+                await stream.publish("numbers", b'{"v": %d}' % number)
+        finally:
+            await connection.close()
+
+    out = tmp_path / "doubled"
+
+    def written() -> list[int]:
+        rows = ds.dataset(out, format="parquet").to_table() if out.exists() else None
+        return sorted(rows["w"].to_pylist()) if rows else []
+
+    asyncio.run(publish(0, 300))
+    job_id = start(
+        client,
+        "CREATE TABLE numbers (v BIGINT) WITH ('connector' = 'nats', 'stream' = 'NUMBERS', 'subject' = 'numbers', "
+        "'scan.startup.mode' = 'earliest', 'format' = 'json');"
+        f"CREATE TABLE doubled (w BIGINT) WITH ('connector' = 'filesystem', 'path' = '{out}', 'format' = 'parquet');"
+        "INSERT INTO doubled SELECT v * 2 FROM numbers;",
+    )
+    until_true(lambda: len(written()) == 300, "the first rows are written", lambda: client.exceptions(job_id))
+    [taskmanager] = [p for p in client.info()["processes"] if p["role"] == "taskmanager"]
+    os.kill(taskmanager["details"]["spark_pid"], signal.SIGKILL)
+    until_true(lambda: client.job(job_id)["attempt"] > 1, "the job begins anew")
+    asyncio.run(publish(300, 400))
+    until_true(lambda: len(written()) >= 400, "the rest is written", lambda: client.exceptions(job_id))
+    assert written() == [2 * number for number in range(400)]
+    client.cancel(job_id)
+    assert client.wait(job_id)["state"] == "CANCELED"
 
 
 def test_a_master_that_is_not_there(client: ClusterClient, orders: Any) -> None:

@@ -111,6 +111,10 @@ class ClusterClient:
     def checkpoints(self, job_id: str) -> dict[str, Any]:
         return self._call("GET", f"/jobs/{job_id}/checkpoints")
 
+    def spark(self, job_id: str) -> dict[str, Any]:
+        """What Spark did for the job: stages and log of each query."""
+        return self._call("GET", f"/jobs/{job_id}/spark")
+
     def accumulators(self, job_id: str) -> dict[str, int]:
         """Counters of the job's operators, added up over subtasks, by name."""
         reply = self._call("GET", f"/jobs/{job_id}/accumulators")

@@ -9,6 +9,7 @@
     jobs/<job>/checkpoints/seam             where history ends and live begins, fixed once
     jobs/<job>/results/<attempt>-<seq>      rows of a SELECT
     jobs/<job>/spark/<uid>                  what Spark did for a query: stages, log
+    jobs/<job>/spark-stream/                checkpoints of a job in Structured Streaming
     jobs/<job>/staged/<uid>/…               rows of the exactly-once NATS sink, until committed
     jobs/<job>/deploy/<n>                   deployments too large for a message
     jobs/<job>/archive                      JobDetails of an ended job
@@ -106,3 +107,7 @@ def spark_prefix(job_id: str) -> str:
 
 def spark_report_key(job_id: str, uid: str) -> str:
     return f"jobs/{job_id}/spark/{uid}"
+
+
+def spark_stream_prefix(job_id: str) -> str:
+    return f"jobs/{job_id}/spark-stream"

@@ -128,7 +128,7 @@ class SparkQueryOperator(SourceDriver):
             sinks=spec.sinks,
             rows=spec.rows,
             backfill=spec.backfill,
-            storage=ctx.storage if spec.backfill else None,
+            storage=ctx.storage,
             url=url,
             token=config.pop("spark.server.token", "") if own else "",
             server_pid=int(config.pop("spark.server.pid", 0)) if own else 0,

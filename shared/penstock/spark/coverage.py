@@ -11,7 +11,8 @@ if TYPE_CHECKING:
     from penstock.jobgraph.graph import JobGraph, OperatorNode
 
 
-#: Where the checkpoints of an unbounded job on Spark lie; Spark's own key.
+#: Where the checkpoints of an unbounded job on Spark lie; Spark's own key. Without it they lie
+#: with the job's other objects.
 CHECKPOINT_LOCATION = "spark.sql.streaming.checkpointLocation"
 
 
@@ -21,14 +22,6 @@ def check(graph: JobGraph) -> None:
         check_batch(graph)
         return
     check_streaming(graph)
-    if not graph.config.get(CHECKPOINT_LOCATION):
-        raise UnsupportedError(
-            "an unbounded job on Spark without a folder for its checkpoints",
-            expected=f"'{CHECKPOINT_LOCATION}' = a folder that all of Spark's processes share",
-            got="nothing set",
-            where=f"configuration key '{CHECKPOINT_LOCATION}'",
-            remedy="set it to a folder of this job's own, or run it with execution.engine = streaming",
-        )
 
 
 def check_batch(graph: JobGraph) -> None:

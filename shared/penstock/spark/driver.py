@@ -117,7 +117,7 @@ def _run(job: DriverJob, channel: Channel, folder: Path) -> None:
         from penstock.spark.streaming import run_stream
 
         with watched(session, channel.send, job.ui):
-            run_stream(graph, session, job.job_id)
+            run_stream(graph, session, job.job_id, job.storage.url if job.storage else "")
         return
     made = SparkJob(graph, session, job_id=job.job_id)
     try:

@@ -17,6 +17,7 @@ from pyspark.sql import types as st
 from penstock.config import CHECKPOINT_INTERVAL_MS
 from penstock.errors import SpecError
 from penstock.jobgraph import specs as s
+from penstock.messages.layout import spark_stream_prefix
 from penstock.spark import sources, universal
 from penstock.spark.coverage import CHECKPOINT_LOCATION, check_streaming
 from penstock.spark.datasource import TableRead, TableWrite, read_stream
@@ -56,8 +57,9 @@ class SparkStreamJob(SparkJob):
                 "a checkpoint folder that this Spark cannot write",
                 expected="a path or file: URL on storage that all of Spark's processes share",
                 got=checkpoint,
-                where="execution.checkpointing.dir",
-                remedy="mount the object storage as a folder, or run the job with execution.engine = streaming",
+                where=f"'{CHECKPOINT_LOCATION}', or else the cluster's object store",
+                remedy=f"mount the object storage as a folder and name it in '{CHECKPOINT_LOCATION}', or run the "
+                "job with execution.engine = streaming",
             )
         self.checkpoint = checkpoint.removeprefix("file://").rstrip("/")
         for node in self.nodes:
@@ -174,12 +176,15 @@ class SparkStreamJob(SparkJob):
         return universal.split_outputs(node, rows, program)
 
 
-def run_stream(graph: JobGraph, session: SparkSession, job_id: str) -> None:
+def run_stream(graph: JobGraph, session: SparkSession, job_id: str, store_url: str) -> None:
     """Run an unbounded job until one of its queries fails, or the caller is interrupted.
 
-    Its checkpoints lie at Spark's own ``spark.sql.streaming.checkpointLocation``.
+    Its checkpoints lie at Spark's own ``spark.sql.streaming.checkpointLocation``, else in the
+    cluster's object store (``store_url``).
     """
-    location = graph.config[CHECKPOINT_LOCATION]
+    location = (
+        graph.config.get(CHECKPOINT_LOCATION) or f"{store_url.rstrip('/')}/{spark_stream_prefix(job_id)}"
+    )
     queries = SparkStreamJob(graph, session, job_id=job_id, checkpoint=location).start()
     try:
         while True:
