@@ -209,7 +209,7 @@ EVERYTHING = {
 }
 IN_DUCKDB = {
     **EVERYTHING,
-    "hours": "SELECT customer, date_trunc('hour', at) AS w, COUNT(*), SUM(price) FROM orders GROUP BY ALL",
+    "hours": "SELECT customer, date_trunc('hour', \"at\") AS w, COUNT(*), SUM(price) FROM orders GROUP BY ALL",
 }
 
 
@@ -274,9 +274,8 @@ def test_killed_in_the_middle_of_each_half(case: Case) -> None:
     os.kill(case.until(lambda: drivers(client), "the driver")[0], signal.SIGKILL)
     case.until(lambda: client.job(case.job_id)["attempt"] >= 2, "the backfill to begin anew")
     case.until(lambda: (client.job(case.job_id).get("spark") or {}).get("tasks-active"), busy)
-    manager = next(t for t in client._call("GET", "/taskmanagers")["taskmanagers"])
-    details = client._call("GET", f"/taskmanagers/{manager['id']}")["details"]
-    os.kill(details["spark_pid"], signal.SIGKILL)
+    [manager] = [p for p in client.info()["processes"] if p["role"] == "taskmanager"]
+    os.kill(manager["details"]["spark_pid"], signal.SIGKILL)
     case.until(lambda: client.job(case.job_id)["attempt"] >= 3, "the backfill to begin anew again")
     case.until(lambda: (client.job(case.job_id).get("spark") or {}).get("tasks-active"), busy)
     assert case.phase() == "backfilling on Spark"

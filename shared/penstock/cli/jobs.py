@@ -155,9 +155,11 @@ def progress_line(job: dict[str, Any], name: str, seconds: float) -> str:
         tasks = f"{spark['tasks-completed']} of {spark['tasks']} tasks, {spark['tasks-active']} run"
         if spark["tasks-failed"]:
             tasks += f", {spark['tasks-failed']} failed"
-        return f"{name}: {job['state']} {seconds:.0f} s on Spark: {tasks}"
+        doing = job.get("phase") or "on Spark"
+        return f"{name}: {job['state']} {seconds:.0f} s {doing}: {tasks}"
     records = max((v.get("metrics", {}).get("write-records", 0) or 0 for v in job["vertices"]), default=0)
-    return f"{name}: {job['state']} {seconds:.0f} s, {records:,} records"
+    phase = f" ({job['phase']})" if job.get("phase") else ""
+    return f"{name}: {job['state']} {seconds:.0f} s, {records:,} records{phase}"
 
 
 class Results:

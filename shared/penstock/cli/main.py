@@ -35,6 +35,10 @@ Config = Annotated[
     list[str] | None, typer.Option("-D", metavar="KEY=VALUE", help="A configuration value; repeatable.")
 ]
 Engine = Annotated[str | None, typer.Option("--engine", help="auto, streaming or spark.")]
+Backfill = Annotated[
+    str | None,
+    typer.Option("--backfill", help="Who reads the history of a hybrid table: auto, spark or none."),
+]
 Parallelism = Annotated[
     int | None, typer.Option("-p", "--parallelism", min=1, help="Parallelism of the job.")
 ]
@@ -42,11 +46,15 @@ Parallelism = Annotated[
 DEFAULT_CLUSTER = "http://127.0.0.1:8081"
 
 
-def job_config(pairs: list[str] | None, engine: str | None, parallelism: int | None) -> dict[str, str]:
+def job_config(
+    pairs: list[str] | None, engine: str | None, parallelism: int | None, backfill: str | None = None
+) -> dict[str, str]:
     """-D values, with the options that have a name of their own over them."""
     settings = parse_config(pairs)
     if engine is not None:
         settings["execution.engine"] = engine
+    if backfill is not None:
+        settings["execution.backfill.engine"] = backfill
     if parallelism is not None:
         settings["parallelism.default"] = str(parallelism)
     return parse_config([f"{k}={v}" for k, v in settings.items()])
@@ -104,6 +112,7 @@ def sql(
     ] = None,
     cluster: Cluster = None,
     engine: Engine = None,
+    backfill: Backfill = None,
     parallelism: Parallelism = None,
     config: Config = None,
     format: Annotated[str, typer.Option("--format", help="table, json or csv.")] = "table",
@@ -111,7 +120,7 @@ def sql(
     """Run SQL: a script with -f or -e, else an interactive shell."""
     from penstock.cli.sql import run_sql
 
-    settings = job_config(config, engine, parallelism)
+    settings = job_config(config, engine, parallelism, backfill)
     run_sql(
         file=file, text=execute, init=init, python=python, cluster=cluster, config=settings, format_=format
     )
@@ -123,6 +132,7 @@ def run(
     args: Annotated[list[str] | None, typer.Argument(help="Arguments for a Python job.")] = None,
     cluster: Cluster = None,
     engine: Engine = None,
+    backfill: Backfill = None,
     parallelism: Parallelism = None,
     detached: Annotated[bool, typer.Option("-d", "--detached", help="Do not wait for its end.")] = False,
     savepoint: Annotated[
@@ -138,7 +148,7 @@ def run(
     """Run a job to its end on a cluster (or on one of its own)."""
     from penstock.cli.run import run_file
 
-    settings = job_config(config, engine, parallelism)
+    settings = job_config(config, engine, parallelism, backfill)
     if savepoint is not None:
         here = Path(savepoint)
         settings["execution.state-recovery.path"] = here.absolute().as_uri() if here.exists() else savepoint
