@@ -345,7 +345,7 @@ def checkpoint_config(job: JobDetails) -> dict[str, Any]:
         "interval": keys.CHECKPOINT_INTERVAL_MS.read(config),
         "timeout": keys.CHECKPOINT_TIMEOUT_MS.read(config),
         "min_pause": keys.CHECKPOINT_MIN_PAUSE_MS.read(config),
-        "max_concurrent": keys.CHECKPOINT_MAX_CONCURRENT.read(config),
+        "max_concurrent": keys.max_concurrent_checkpoints(config),
         "externalization": {
             "enabled": retention != "NO_EXTERNALIZED_CHECKPOINTS",
             "delete_on_cancellation": retention != "RETAIN_ON_CANCELLATION",

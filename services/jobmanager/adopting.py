@@ -67,8 +67,6 @@ class Adopting:
             job.claim.join()
         started = (inherited.vertices.get(v, inherited.base)[1] for v in job.layout.all)
         job.restored_checkpoint_id = max(started, default=0)
-        job.coordinator.counts["completed"] = inherited.checkpoints_completed
-        job.coordinator.counts["total"] = inherited.checkpoints_completed
         self._latest_ms = now_ms + PATIENCE_MS
         self._census_ms = now_ms + CENSUS_AFTER_MS
         return [*self._starting.load(), *self._ask(now_ms)]
@@ -156,14 +154,15 @@ class Adopting:
         job = self._job
         job.due.adopt_ms = None
         job.coordinator.next_id = max(job.coordinator.next_id, self._highest_id + 1)
+        effects = job.coordinator.replaced(self._highest_id, now_ms)
         broken = [e for e in job.graph if e.execution_id not in self._known or e.state not in _HEALTHY]
         units = job.layout.unit({e.vertex_id for e in broken})
         if units == job.layout.all and all(e.execution_id not in self._known for e in broken):
-            return self._start_anew(now_ms)
+            return effects + self._start_anew(now_ms)
         job.set_status(_J.CREATED, now_ms)
         job.set_status(_J.RUNNING, now_ms)
         job.stage = Stage.DEPLOYED
-        effects = self._introduce() + job.coordinator.adopt(self._highest_id)
+        effects += self._introduce() + job.coordinator.adopt(self._highest_id)
         lost = job.graph.transition_all(broken, _E.FAILED, now_ms)
         if not broken:
             return effects

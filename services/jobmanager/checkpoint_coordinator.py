@@ -17,7 +17,7 @@ from collections import deque
 from typing import TYPE_CHECKING
 
 from penstock.errors import InternalError
-from penstock.messages.cluster import CheckpointCompleted, CheckpointDetails
+from penstock.messages.cluster import CheckpointCompleted, CheckpointDetails, SavepointFailed
 from penstock.messages.layout import manifest_key, savepoint_folder
 from penstock.messages.slot import (
     CheckpointAborted,
@@ -27,20 +27,15 @@ from penstock.messages.slot import (
 )
 from penstock.messages.states import ExecutionState
 from services.jobmanager.checkpoint_decider import At, CheckpointConfig, Now, Schedule, decide
+from services.jobmanager.checkpoint_history import CheckpointHistory
 from services.jobmanager.checkpoint_orders import manifest_of, to_slots, trigger
-from services.jobmanager.checkpoints import Ack, Completed, Pending, Phase, Request
+from services.jobmanager.checkpoints import SAVEPOINTS, STOPS, Ack, Completed, Pending, Phase, Request
 from services.jobmanager.culprit import slowest
 from services.jobmanager.effects import AppendLog, DeleteObjects, Effect, Notify, StoreManifest
 from services.jobmanager.retention import Retention
 
 if TYPE_CHECKING:
     from services.jobmanager.execution_graph import Execution, ExecutionGraph
-
-HISTORY = 10
-#: Kinds of checkpoints that are somebody's to keep.
-SAVEPOINTS = frozenset({"savepoint", "stop", "drain"})
-#: Nothing is triggered behind them.
-STOPS = frozenset({"stop", "drain"})
 
 
 class CheckpointCoordinator:
@@ -63,13 +58,13 @@ class CheckpointCoordinator:
         self._first_id = first_id
         self.schedule = Schedule()
         self.failures_in_row = 0
-        self.counts = {"completed": 0, "failed": 0, "in_progress": 0, "restored": 0, "total": 0}
-        self.history: deque[CheckpointDetails] = deque(maxlen=HISTORY)
+        self.history = CheckpointHistory(graph.job_id, epoch)
         self._job_name = job_name
         self._graph = graph
         self._epoch = epoch
         self._requests: deque[Request] = deque()
-        self._stopping = False
+        #: a stop with savepoint is on its way, or done
+        self.stopping = False
         #: executions whose final checkpoint is complete; they finish when they hear of it
         self._served: set[str] = set()
         #: set when more checkpoints failed in a row than are tolerated
@@ -91,17 +86,40 @@ class CheckpointCoordinator:
         """False while an entry may be on its way into the log."""
         return all(pending.phase is not Phase.LOGGING for pending in self.in_flight.values())
 
-    def request(self, request: Request) -> str | None:
-        """Queue a savepoint; a reason when it is refused. A repeat is the same one."""
+    @property
+    def counts(self) -> dict[str, int]:
+        return self.history.counts
+
+    def knows(self, trigger_id: str) -> bool:
+        """A request that is waiting, under way or answered."""
         known = [*self._requests, *(pending.request for pending in self.in_flight.values())]
-        if any(r is not None and r.trigger_id == request.trigger_id for r in known) or any(
-            details.trigger_id == request.trigger_id for details in self.history
-        ):
-            return None
-        if self._stopping:
-            return "the job is being stopped with a savepoint already"
+        return any(r is not None and r.trigger_id == trigger_id for r in known) or self.history.knows(
+            trigger_id
+        )
+
+    def request(self, request: Request) -> None:
+        """Queue a savepoint or checkpoint that somebody asked for; it is in the log."""
         self._requests.append(request)
-        return None
+
+    def refuse(self, request: Request, reason: str, now_ms: int, *, logs: bool = True) -> list[Effect]:
+        """It will not be begun. Not ``logs``: nothing follows in the log."""
+        self.history.refused(request, reason, now_ms)
+        return [self._failed(request, 0, reason, now_ms)] if logs else []
+
+    def _failed(self, request: Request, checkpoint_id: int, reason: str, now_ms: int) -> AppendLog:
+        return AppendLog(
+            SavepointFailed(
+                epoch=self._epoch,
+                trigger_id=request.trigger_id,
+                kind=request.kind,
+                reason=reason,
+                timestamp_ms=now_ms,
+                checkpoint_id=checkpoint_id,
+            )
+        )
+
+    def savepoint_directory(self, request: Request) -> str:
+        return request.directory or self.config.savepoint_dir
 
     def step(self, now_ms: int) -> tuple[list[Effect], int | None]:
         """Trigger or time out; the effects and when to look again (None: on an event)."""
@@ -143,7 +161,7 @@ class CheckpointCoordinator:
     def _look(self, now_ms: int) -> None:
         """Bring the schedule up to date with the execution graph."""
         schedule, graph = self.schedule, self._graph
-        ready = len(graph) > 0 and graph.all_running_or_finished and not self._stopping
+        ready = len(graph) > 0 and graph.all_running_or_finished and not self.stopping
         if not ready:
             schedule.ready_since_ms = None
         elif schedule.ready_since_ms is None:
@@ -169,9 +187,8 @@ class CheckpointCoordinator:
                 pending.handles[execution.execution_id] = execution.final
         self.in_flight[checkpoint_id] = pending
         self.schedule.last_trigger_ms = now_ms
-        self._stopping = kind in STOPS
-        self.counts["total"] += 1
-        self.counts["in_progress"] += 1
+        self.stopping = kind in STOPS
+        self.history.began()
         return self._trigger(pending, self._trigger_set())
 
     def _trigger_set(self) -> list[Execution]:
@@ -259,6 +276,12 @@ class CheckpointCoordinator:
     def _subsume(self) -> list[Effect]:
         return self.retention.subsume(self._in_use(), [p.floor for p in self.in_flight.values()])
 
+    def replaced(self, highest_id: int, now_ms: int) -> list[Effect]:
+        """What an earlier master may have had in flight is over."""
+        last = self.last_completed
+        first = 0 if last is None else last.checkpoint_id
+        return self.history.replaced(range(first + 1, highest_id + 1), now_ms)
+
     def adopt(self, highest_id: int) -> list[Effect]:
         """Of tasks that an earlier master left running: confirm the last checkpoint again (its
         commits may be repeated), abort those that were in flight."""
@@ -320,10 +343,9 @@ class CheckpointCoordinator:
         """A savepoint is a copy that is its owner's; the job keeps a checkpoint of its own."""
         if pending.kind not in SAVEPOINTS:
             return None
-        directory = pending.request.directory if pending.request is not None else None
-        return savepoint_folder(
-            directory or self.config.savepoint_dir, self._graph.job_id, pending.checkpoint_id, self._epoch
-        )
+        assert pending.request is not None
+        directory = self.savepoint_directory(pending.request)
+        return savepoint_folder(directory, self._graph.job_id, pending.checkpoint_id, self._epoch)
 
     def manifest_stored(self, checkpoint_id: int, now_ms: int) -> list[Effect]:
         pending = self.in_flight.get(checkpoint_id)
@@ -338,6 +360,8 @@ class CheckpointCoordinator:
                     manifest_key=self._manifest_key(pending),
                     timestamp_ms=now_ms,
                     kind=pending.kind,
+                    trigger_id=pending.request.trigger_id if pending.request is not None else None,
+                    path=self._savepoint_folder(pending),
                 )
             )
         ]
@@ -358,10 +382,8 @@ class CheckpointCoordinator:
         )
         self.failures_in_row = 0
         self._served |= pending.final_of
-        self.counts["completed"] += 1
-        folder = self._savepoint_folder(pending)
-        self._end(pending, "COMPLETED", now_ms, path=folder if folder is not None else entry.manifest_key)
         effects = self._confirm(entry.checkpoint_id)
+        effects += self._end(pending, "COMPLETED", now_ms, path=entry.path or entry.manifest_key)
         effects.append(
             Notify("checkpoint", {"job_id": self._graph.job_id, "checkpoint_id": entry.checkpoint_id})
         )
@@ -396,18 +418,14 @@ class CheckpointCoordinator:
         return effects
 
     def _abort(self, pending: Pending, reason: str, now_ms: int) -> list[Effect]:
-        self.counts["failed"] += 1
         if pending.kind in STOPS:
-            self._stopping = False
+            self.stopping = False
         own = pending.own_keys()
-        self._end(pending, "FAILED", now_ms, failure=reason)
-        effects: list[Effect] = list(
-            to_slots(
-                self._graph,
-                CheckpointAborted(epoch=self._epoch, checkpoint_id=pending.checkpoint_id),
-                "abort",
-            )
-        )
+        effects = self._end(pending, "FAILED", now_ms, failure=reason)
+        if pending.request is not None:
+            effects.append(self._failed(pending.request, pending.checkpoint_id, reason, now_ms))
+        aborted = CheckpointAborted(epoch=self._epoch, checkpoint_id=pending.checkpoint_id)
+        effects += to_slots(self._graph, aborted, "abort")
         named = self._named()
         leftover = frozenset(key for key in own if key not in named)
         if leftover:
@@ -421,30 +439,17 @@ class CheckpointCoordinator:
         still be true). Counts of failures start anew."""
         self.failures_in_row = 0
         self.job_failure = None
-        self._stopping = False
+        self.stopping = False
         self.schedule = Schedule(last_trigger_ms=self.schedule.last_trigger_ms)
         self._served.clear()
-        while self._requests:
-            self._refuse(self._requests.popleft(), reason, now_ms)
         effects: list[Effect] = []
+        while self._requests:
+            effects += self.refuse(self._requests.popleft(), reason, now_ms)
         # The newest first: what waits for an older one is not stored any more.
         for pending in reversed(list(self.in_flight.values())):
             if pending.phase is not Phase.LOGGING:
                 effects += self._abort(pending, reason, now_ms)
         return effects
-
-    def _refuse(self, request: Request, reason: str, now_ms: int) -> None:
-        self.history.append(
-            CheckpointDetails(
-                id=0,
-                status="FAILED",
-                kind=request.kind,
-                trigger_timestamp_ms=now_ms,
-                end_timestamp_ms=now_ms,
-                failure=reason,
-                trigger_id=request.trigger_id,
-            )
-        )
 
     def _end(
         self,
@@ -454,15 +459,14 @@ class CheckpointCoordinator:
         *,
         path: str | None = None,
         failure: str | None = None,
-    ) -> None:
+    ) -> list[Effect]:
         details = pending.details(status)
         details.end_timestamp_ms, details.path, details.failure = now_ms, path, failure
         details.slowest = slowest(pending, self._graph.job_graph, now_ms)
-        self.history.append(details)
         del self.in_flight[pending.checkpoint_id]
-        self.counts["in_progress"] -= 1
         self.schedule.last_end_ms = now_ms
         self.schedule.last_failed = status == "FAILED"
+        return self.history.ended(details)
 
     # -- showing -------------------------------------------------------------------------
 
@@ -478,7 +482,7 @@ class CheckpointCoordinator:
             )
             for r in self._requests
         ]
-        return waiting + now + list(reversed(self.history))
+        return waiting + now + self.history.newest_first()
 
     def validate_state(self) -> None:
         problems = []

@@ -10,6 +10,11 @@ from penstock.messages.cluster import CheckpointDetails
 from penstock.messages.manifest import CheckpointManifest
 from penstock.messages.slot import CheckpointAcknowledged, StateHandle
 
+#: Kinds of checkpoints that are somebody's to keep.
+SAVEPOINTS = frozenset({"savepoint", "stop", "drain"})
+#: Nothing is triggered behind them.
+STOPS = frozenset({"stop", "drain"})
+
 
 class Ack(enum.Enum):
     """What became of an acknowledgement."""

@@ -116,6 +116,14 @@ class ManifestNotStored:
 
 
 @dataclass(frozen=True, slots=True)
+class SavepointProbed:
+    """``problem``: why nothing can be written there."""
+
+    trigger_id: str
+    problem: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class ManifestLoaded:
     key: str
     manifest: CheckpointManifest
@@ -141,7 +149,7 @@ class Deposed:
 
 Event = Union[
     Asked, Begin, Wakeup, CommandDone, CommandLost, Declared, NotDeclared, Allocations, TaskManagers, LookedFor,
-    NotAnnounced, LogAppended, ManifestStored, ManifestNotStored, ManifestLoaded, ManifestUnreadable, Archived, Deposed, EffectFailed,
+    NotAnnounced, LogAppended, SavepointProbed, ManifestStored, ManifestNotStored, ManifestLoaded, ManifestUnreadable, Archived, Deposed, EffectFailed,
 ]  # fmt: skip
 
 # -- effects -----------------------------------------------------------------------------
@@ -208,6 +216,24 @@ class StoreManifest:
 
 
 @dataclass(frozen=True, slots=True)
+class ProbeSavepoint:
+    """Can anything be written below this folder (a key or URL)? → SavepointProbed."""
+
+    trigger_id: str
+    directory: str
+
+
+@dataclass(frozen=True, slots=True)
+class KeepStatistics:
+    """Of a checkpoint that has ended, to be shown; best effort. ``forgotten``: the key of those
+    that are shown no more."""
+
+    key: str
+    statistics: Any
+    forgotten: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class LoadManifest:
     """→ ManifestLoaded or ManifestUnreadable."""
 
@@ -250,5 +276,5 @@ class Stop:
 
 Effect = Union[
     Answer, After, Command, Declare, FindAllocations, FindTaskManagers, LookFor, Announce, AppendLog,
-    StoreManifest, LoadManifest, DeleteObjects, Archive, Notify, Stop,
+    StoreManifest, ProbeSavepoint, KeepStatistics, LoadManifest, DeleteObjects, Archive, Notify, Stop,
 ]  # fmt: skip

@@ -2,17 +2,27 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from penstock.messages.cluster import CheckpointCompleted, JobAccepted, Restored, Terminal
+from penstock.messages.cluster import (
+    CheckpointCompleted,
+    CheckpointDetails,
+    JobAccepted,
+    Restored,
+    SavepointFailed,
+    SavepointRequested,
+    Terminal,
+)
 from penstock.messages.layout import checkpoints_prefix
+from services.jobmanager.checkpoint_history import HISTORY, merged
 from services.jobmanager.stages import Inherited
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Mapping, Sequence
 
     from penstock.messages.cluster import LogEntry
+    from services.jobmanager.checkpoint_history import Statistics
 
 #: Kind of the checkpoint that a backfill ends with.
 BACKFILL = "backfill"
@@ -43,12 +53,21 @@ def read_story(entries: Iterable[tuple[int, LogEntry]], num_retained: int) -> St
     base: tuple[int, int] = (0, 0)
     vertices: dict[str, tuple[int, int]] = {}
     completed: list[CheckpointCompleted] = []
+    restored = 0
+    requests: dict[str, SavepointRequested] = {}
+    ended: list[CheckpointDetails] = []
     handed_over = False
     for _, entry in entries:
         match entry:
             case JobAccepted():
                 accepted = accepted or entry
+            case SavepointRequested():
+                requests.setdefault(entry.trigger_id, entry)
+            case SavepointFailed():
+                requests.pop(entry.trigger_id, None)
+                ended.append(_failed(entry))
             case Restored():
+                restored += entry.checkpoint_id > 0
                 attempt = max(attempt, entry.job_attempt)
                 highest = max(highest, entry.checkpoint_id)
                 slots = entry.slots
@@ -60,6 +79,9 @@ def read_story(entries: Iterable[tuple[int, LogEntry]], num_retained: int) -> St
                     base, vertices = started, {}
             case CheckpointCompleted():
                 completed.append(entry)
+                if entry.trigger_id is not None:
+                    requests.pop(entry.trigger_id, None)
+                ended.append(_completed(entry))
                 highest = max(highest, entry.checkpoint_id)
                 if entry.kind == BACKFILL:  # what ran before it is of another graph
                     handed_over, slots = True, 0
@@ -76,12 +98,48 @@ def read_story(entries: Iterable[tuple[int, LogEntry]], num_retained: int) -> St
             vertices=vertices,
             slots=slots,
             checkpoints_completed=len(completed),
+            checkpoints_failed=sum(details.status == "FAILED" for details in ended),
+            checkpoints_restored=restored,
+            history=tuple(ended[-HISTORY:]),
+            requests=tuple(requests.values()),
             highest_checkpoint_id=highest,
             completed=tuple((c.checkpoint_id, c.manifest_key, c.kind) for c in usable),
             accepted_ms=accepted.timestamp_ms if accepted else 0,
             handed_over=handed_over,
         ),
     )
+
+
+def _completed(entry: CheckpointCompleted) -> CheckpointDetails:
+    """When it began the log does not say."""
+    return CheckpointDetails(
+        id=entry.checkpoint_id,
+        status="COMPLETED",
+        kind=entry.kind,
+        trigger_timestamp_ms=entry.timestamp_ms,
+        end_timestamp_ms=entry.timestamp_ms,
+        path=entry.path or entry.manifest_key,
+        trigger_id=entry.trigger_id,
+    )
+
+
+def _failed(entry: SavepointFailed) -> CheckpointDetails:
+    return CheckpointDetails(
+        id=entry.checkpoint_id,
+        status="FAILED",
+        kind=entry.kind,
+        trigger_timestamp_ms=entry.timestamp_ms,
+        end_timestamp_ms=entry.timestamp_ms,
+        failure=entry.reason,
+        trigger_id=entry.trigger_id,
+    )
+
+
+def with_statistics(inherited: Inherited, kept: Sequence[Statistics]) -> Inherited:
+    """What the log says of the last checkpoints, and what was kept besides."""
+    history, failed = merged(inherited.history, kept)
+    failed = max(failed, inherited.checkpoints_failed)
+    return replace(inherited, history=history, checkpoints_failed=failed)
 
 
 def highest_listed(job_id: str, keys: Iterable[str]) -> int:

@@ -8,13 +8,14 @@ was away has cost nothing); otherwise a new master begins from the log.
 from __future__ import annotations
 
 import secrets
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from penstock import config as conf
 from penstock.bus import publish, serve_typed
-from penstock.errors import BrokerError, FencedError, PenstockError
+from penstock.errors import BrokerError, FencedError, ObjectStoreError, PenstockError
 from penstock.jobgraph.graph import decode_job_graph
 from penstock.messages.cluster import JobDetails, JobOver, ToJobMaster
 from penstock.messages.layout import archive_key, checkpoints_prefix
@@ -26,13 +27,14 @@ from services.common.actor import Actor
 from services.common.election import LeaderElection
 from services.common.main import storage_options
 from services.jobmanager import effects as fx
-from services.jobmanager.inheritance import highest_listed, job_config, read_story
+from services.jobmanager.checkpoint_history import Statistics, newest_statistics
+from services.jobmanager.inheritance import highest_listed, job_config, read_story, with_statistics
 from services.jobmanager.master import JobMasterCore
 from services.jobmanager.performer import Performer, archive
 from services.jobmanager.stages import BACKFILLED, BACKFILLING, Settings, Stage
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
     from penstock.messages.cluster import Terminal
     from penstock.ports import LeaseStore, Store, Subscription
@@ -135,11 +137,10 @@ class Job:
         inherited = story.inherited
         if inherited.job_attempt:
             listed = await self._store.list(checkpoints_prefix(self.job_id))
-            highest = highest_listed(self.job_id, (key for key, _ in listed))
-            if highest > inherited.highest_checkpoint_id:
-                from dataclasses import replace
-
-                inherited = replace(inherited, highest_checkpoint_id=highest)
+            keys = [key for key, _ in listed]
+            highest = max(inherited.highest_checkpoint_id, highest_listed(self.job_id, keys))
+            inherited = replace(inherited, highest_checkpoint_id=highest)
+            inherited = with_statistics(inherited, await self._statistics(keys))
         performer = Performer(
             job_id=self.job_id,
             epoch=log.epoch,
@@ -177,6 +178,16 @@ class Job:
             "leads", job=self.job_id, name=graph.name, epoch=log.epoch, attempt=inherited.job_attempt or 1,
             phase=phase or "running",
         )  # fmt: skip
+
+    async def _statistics(self, keys: Iterable[str]) -> list[Statistics]:
+        """Of the last checkpoints, as far as they can be read: they are only shown."""
+        found = []
+        for key in newest_statistics(self.job_id, keys):
+            try:
+                found.append(msgspec.json.decode(await self._store.get(key), type=Statistics))
+            except (KeyError, ObjectStoreError, msgspec.DecodeError) as err:
+                self._context.log.warning("no statistics", job=self.job_id, key=key, error=str(err))
+        return found
 
     @property
     def _actor_name(self) -> str:

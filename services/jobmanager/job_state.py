@@ -9,6 +9,7 @@ from penstock.messages import slot as slot_msg
 from penstock.messages.states import JOB_TRANSITIONS, ExecutionState, JobStatus
 from services.jobmanager.checkpoint_coordinator import CheckpointCoordinator
 from services.jobmanager.checkpoint_decider import CheckpointConfig
+from services.jobmanager.checkpoints import Request
 from services.jobmanager.claim import SlotClaim
 from services.jobmanager.exceptions import ExceptionHistory
 from services.jobmanager.execution_graph import ExecutionGraph
@@ -58,6 +59,14 @@ class JobState:
             epoch=settings.epoch,
             first_id=inherited.highest_checkpoint_id + 1,
         )
+        self.coordinator.history.inherit(
+            inherited.history,
+            completed=inherited.checkpoints_completed,
+            failed=inherited.checkpoints_failed,
+            restored=inherited.checkpoints_restored,
+        )
+        for wanted in inherited.requests:
+            self.coordinator.request(Request(wanted.trigger_id, wanted.kind, wanted.directory))
         self.failures = FailureHandler(settings.config, job_id)
         self.exceptions = ExceptionHistory()
         self.job_attempt = inherited.job_attempt

@@ -26,11 +26,11 @@ from penstock.messages import slot as slot_msg
 from penstock.messages.states import ExecutionState, JobStatus
 from services.jobmanager import effects as fx
 from services.jobmanager.adopting import Adopting
-from services.jobmanager.checkpoints import Request
 from services.jobmanager.ending import Ending
 from services.jobmanager.failover import Failover
 from services.jobmanager.job_state import JobState
 from services.jobmanager.reports import Reports
+from services.jobmanager.savepoints import SavepointRequests
 from services.jobmanager.stages import CLAIMING, Stage
 from services.jobmanager.starting import Starting
 
@@ -56,6 +56,7 @@ class JobMasterCore(JobState):
         self._failover = Failover(self, self._starting, self._ending)
         self._reports = Reports(self, self._failover)
         self._adopting = Adopting(self, self._starting, self._failover, inherited)
+        self._savepoints = SavepointRequests(self)
         self._may_run = inherited.job_attempt > 0 and not inherited.handed_over
         #: savepoints asked for while it was not known yet what runs
         self._deferred: list[tuple[int, msg.TriggerSavepoint]] = []
@@ -112,6 +113,8 @@ class JobMasterCore(JobState):
                 return self.coordinator.manifest_stored(checkpoint_id, now_ms)
             case fx.ManifestNotStored(checkpoint_id, reason):
                 return self.coordinator.manifest_not_stored(checkpoint_id, reason, now_ms)
+            case fx.SavepointProbed(trigger_id, problem):
+                return self._savepoints.probed(trigger_id, problem)
             case fx.ManifestLoaded(key, manifest):
                 return self._starting.loaded(key, manifest)
             case fx.ManifestUnreadable(key, error):
@@ -179,7 +182,9 @@ class JobMasterCore(JobState):
             return waiting
         effects = self._adopting.conclude(now_ms)
         deferred, self._deferred = self._deferred, []
-        return effects + [fx.Answer(token, self._savepoint(message)) for token, message in deferred]
+        for token, message in deferred:
+            effects += self._savepoints.ask(token, message)
+        return effects
 
     def _declared(self, answer: fx.Declared, now_ms: int) -> list[fx.Effect]:
         if answer.needed == 0:
@@ -255,7 +260,7 @@ class JobMasterCore(JobState):
                 self._deferred.append((token, message))
                 return []
             case msg.TriggerSavepoint():
-                ack, effects = self._savepoint(message), []
+                return self._savepoints.ask(token, message)
             case msg.SlotsUnavailable():
                 self.claim.cluster_has(message.total, message.free)
                 effects = []
@@ -283,18 +288,6 @@ class JobMasterCore(JobState):
             self.set_status(_J.CREATED, now_ms)
         return msg.Ack(), self._ending.stop(_J.CANCELED, None, now_ms)
 
-    def _savepoint(self, message: msg.TriggerSavepoint) -> Any:
-        if self.stage is not Stage.DEPLOYED:
-            return msg.Refused(
-                reason=f"a {message.kind} needs a running job; this one is {self.status.value}"
-            )
-        if self.settings.backfills:
-            return msg.Refused(
-                reason=f"a {message.kind} needs a running stream; this job is still {self.settings.phase}"
-            )
-        reason = self.coordinator.request(Request(message.command_id, message.kind, message.directory))
-        return msg.Refused(reason=reason) if reason else msg.Ack()
-
     # -- answers to effects --------------------------------------------------------------
 
     def _logged(self, entry: msg.LogEntry, now_ms: int) -> list[fx.Effect]:
@@ -305,6 +298,8 @@ class JobMasterCore(JobState):
                 return self._ending.handed_over()
             case msg.CheckpointCompleted():
                 return self.coordinator.logged(entry, now_ms)
+            case msg.SavepointRequested():
+                return self._savepoints.logged(entry, now_ms)
             case msg.Terminal():
                 return self._ending.closed(entry, now_ms)
             case _:

@@ -43,10 +43,14 @@ COMMAND_DEADLINE_S = 10.0
 LAST_WORD_S = 5.0
 #: The manifest of a checkpoint is tried for so long.
 STORE_DEADLINE_S = 30.0
+#: A place for savepoints must take a small object in this time.
+PROBE_DEADLINE_S = 10.0
 #: What the deployments of an attempt share is stored once when it is larger.
 SHARED_BYTES = 16 * 1024
 #: Objects of a savepoint that are copied at the same time.
 COPIES = 4
+#: Between looks at a lease that has run out by this clock.
+LEASE_LOOK_S = 0.05
 FIRST_PAUSE_S = 0.1
 LONGEST_PAUSE_S = 2.0
 
@@ -98,9 +102,11 @@ class Performer:
     async def _when_allowed(self, effect: Any) -> Any:
         while not (self.may_act.is_set() and self._leads()):
             # A process that was stopped for a while learns from its clock, before anybody
-            # tells it, that it may lead no more.
-            self.may_act.clear()
+            # tells it, that it may lead no more. Then either somebody says so, or a renewal
+            # that was under way comes through late: the lease was never another's.
             await self.may_act.wait()
+            if not self._leads():
+                await self._clock.sleep(LEASE_LOOK_S)
         match effect:
             case fx.Command():
                 return await self._command(effect)
@@ -119,6 +125,10 @@ class Performer:
                 return await self._append(entry)
             case fx.StoreManifest():
                 return await self._store_manifest(effect)
+            case fx.ProbeSavepoint(trigger_id, directory):
+                return await self._probe_savepoint(trigger_id, directory)
+            case fx.KeepStatistics():
+                return await self._keep_statistics(effect)
             case fx.LoadManifest(key):
                 return await self._load_manifest(key)
             case fx.DeleteObjects(keys):
@@ -284,6 +294,30 @@ class Performer:
         except PenstockError as err:
             return fx.ManifestNotStored(checkpoint_id, f"could not be stored: {err.message}")
         return fx.ManifestStored(checkpoint_id)
+
+    async def _probe_savepoint(self, trigger_id: str, directory: str) -> fx.Event:
+        """Better known before every task has written its state than after."""
+        base = f"file://{directory}" if directory.startswith("/") else directory
+        key = f"{base.rstrip('/')}/.probe-{trigger_id}"
+        try:
+            async with asyncio.timeout(PROBE_DEADLINE_S):
+                await self._store.put(key, b"")
+                await self._store.delete([key])
+        except TimeoutError:
+            problem = f"no answer for {PROBE_DEADLINE_S:g} s"
+        except PenstockError as err:
+            problem = str(err)
+        else:
+            return fx.SavepointProbed(trigger_id)
+        return fx.SavepointProbed(trigger_id, f"a savepoint cannot be written to {directory}: {problem}")
+
+    async def _keep_statistics(self, effect: fx.KeepStatistics) -> None:
+        try:
+            await self._store.put(effect.key, msgspec.json.encode(effect.statistics))
+            if effect.forgotten is not None:
+                await self._store.delete([effect.forgotten])
+        except ObjectStoreError as err:
+            self._logger.warning("statistics were not kept", job=self._job_id, error=err.message)
 
     async def _copy_savepoint(self, folder: str, manifest: CheckpointManifest) -> None:
         """All objects first, the manifest that names them last: a folder with a manifest is

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from penstock.messages.cluster import CheckpointDetails, SavepointRequested
     from penstock.messages.slot import StorageSettings
 
 
@@ -48,6 +49,12 @@ class Inherited:
     slots: int = 0
     checkpoints_completed: int = 0
     highest_checkpoint_id: int = 0
+    checkpoints_failed: int = 0
+    checkpoints_restored: int = 0
+    #: the last ones that ended, oldest first
+    history: tuple[CheckpointDetails, ...] = ()
+    #: savepoints that somebody was promised an outcome of, and that have none
+    requests: tuple[SavepointRequested, ...] = ()
     #: (id, manifest key, kind) of checkpoints that may be restored, oldest first
     completed: tuple[tuple[int, str, str], ...] = ()
     accepted_ms: int = 0

@@ -515,6 +515,30 @@ class CheckpointCompleted(_Msg, frozen=True, kw_only=True, tag="checkpoint-compl
     manifest_key: str
     timestamp_ms: int
     kind: str = "checkpoint"
+    #: of one that was asked for: by whom, and where its savepoint lies
+    trigger_id: str | None = None
+    path: str | None = None
+
+
+class SavepointRequested(_Msg, frozen=True, kw_only=True, tag="savepoint-requested"):
+    """Somebody was promised an outcome: CheckpointCompleted or SavepointFailed with this
+    ``trigger_id``."""
+
+    epoch: int
+    trigger_id: str
+    kind: str
+    directory: str | None = None
+
+
+class SavepointFailed(_Msg, frozen=True, kw_only=True, tag="savepoint-failed"):
+    """``checkpoint_id`` 0: it was never begun."""
+
+    epoch: int
+    trigger_id: str
+    kind: str
+    reason: str
+    timestamp_ms: int
+    checkpoint_id: int = 0
 
 
 class Restored(_Msg, frozen=True, kw_only=True, tag="restored"):
@@ -537,4 +561,6 @@ class Terminal(_Msg, frozen=True, kw_only=True, tag="terminal"):
     error: dict[str, Any] | None = None
 
 
-LogEntry = Union[JobAccepted, LeaderEpoch, CheckpointCompleted, Restored, Terminal]
+LogEntry = Union[
+    JobAccepted, LeaderEpoch, CheckpointCompleted, SavepointRequested, SavepointFailed, Restored, Terminal
+]

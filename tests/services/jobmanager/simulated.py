@@ -13,6 +13,8 @@ import random
 from dataclasses import dataclass, field
 from typing import Any
 
+import msgspec
+
 from penstock.messages import cluster as msg
 from penstock.messages import slot as slot_msg
 from penstock.messages.slot import StateHandle, StorageSettings
@@ -20,7 +22,8 @@ from penstock.messages.states import ExecutionState
 from services.common.core import After, Answer, Asked
 from services.jobmanager import effects as fx
 from services.jobmanager.checkpoint_decider import CheckpointConfig
-from services.jobmanager.inheritance import read_story
+from services.jobmanager.checkpoint_history import Statistics, newest_statistics
+from services.jobmanager.inheritance import read_story, with_statistics
 from services.jobmanager.master import JobMasterCore
 from services.jobmanager.stages import Inherited, Settings
 from services.jobmanager.topology import upstream_of
@@ -91,6 +94,7 @@ class Cluster:
         self.objects: set[str] = after.objects if after else set()
         self.manifests: dict[str, Any] = after.manifests if after else {}
         self.savepoints: dict[str, Any] = {}
+        self.statistics: dict[str, Statistics] = {}
         self.log: list[Any] = []
         self.sent: list[fx.Command] = []
         self.answers: dict[int, Any] = {}
@@ -131,7 +135,8 @@ class Cluster:
         retained = CheckpointConfig.of(self.config).num_retained
         story = read_story(enumerate([accepted, *self.log], start=1), retained)
         if story.terminal is None:
-            self.lead(self.epoch + 7, story.inherited)
+            kept = [self.statistics[key] for key in newest_statistics("job", self.statistics)]
+            self.lead(self.epoch + 7, with_statistics(story.inherited, kept))
 
     # -- driving -------------------------------------------------------------------------
 
@@ -174,6 +179,8 @@ class Cluster:
     def ask(self, message: Any) -> Any:
         token = next(self._order)
         self.apply(Asked(token, message))
+        while token not in self.answers:
+            self.run_one()
         return self.answers[token]
 
     def tell(self, message: Any) -> None:
@@ -230,6 +237,12 @@ class Cluster:
                 else:
                     self.manifests[key] = manifest
                     self.later(fx.ManifestStored(manifest.checkpoint_id))
+            case fx.ProbeSavepoint(trigger_id, directory):
+                problem = "nobody may write there" if directory.startswith("denied") else None
+                self.later(fx.SavepointProbed(trigger_id, problem))
+            case fx.KeepStatistics(key, statistics, forgotten):
+                self.statistics[key] = msgspec.json.decode(msgspec.json.encode(statistics), type=Statistics)
+                self.statistics.pop(forgotten, None)
             case fx.LoadManifest(key):
                 if key in self.manifests:
                     self.later(fx.ManifestLoaded(key, self.manifests[key]))

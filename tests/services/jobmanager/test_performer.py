@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 
+import pytest
 import structlog
 
 from penstock.bus import MemoryBus, Subjects
 from penstock.messages import cluster as msg
 from penstock.messages import slot as slot_msg
 from penstock.messages.slot import StateHandle
-from penstock.store import MemoryStore, job_log
+from penstock.store import MemoryStore, job_log, open_store
 from services.common.clock import SystemClock
 from services.jobmanager import effects as fx
 from services.jobmanager.performer import Performer
@@ -20,9 +22,7 @@ from tests.services.jobmanager.simulated import Cluster
 KEY = "jobs/j/checkpoints/3/v-0-1"
 
 
-async def test_a_replaced_master_deletes_nothing():
-    """Its successor's task has written the object and told both of them."""
-    store = MemoryStore()
+async def leading(store, leads: Callable[[], bool] = lambda: True) -> Performer:
     accepted = msg.JobAccepted(job_id="j", name="j", timestamp_ms=1, job_graph_key="", spec_key="")
     await job_log(store, "j").begin(accepted)
     log = job_log(store, "j")
@@ -37,9 +37,62 @@ async def test_a_replaced_master_deletes_nothing():
         clock=SystemClock(),
         logger=structlog.get_logger(),
         on_stop=lambda *_: None,
-        leads=lambda: True,
+        leads=leads,
     )
     performer.may_act.set()
+    return performer
+
+
+@pytest.mark.parametrize(
+    ("directory", "says"),
+    [
+        ("savepoints", None),
+        ("{tmp}/elsewhere", None),
+        ("{tmp}/file/below", "Not a directory"),
+        ("file://{tmp}/file/below", "Not a directory"),
+        ("/proc/nothing", "No such file or directory"),
+        ("nonsense://bucket/x", "cannot open the object store"),
+    ],
+)
+async def test_a_place_for_savepoints_is_tried(tmp_path, directory, says):
+    (tmp_path / "file").write_text("no folder")
+    store = open_store(f"file://{tmp_path}/store")
+    performer = await leading(store)
+    directory = directory.replace("{tmp}", str(tmp_path))
+    probed = await asyncio.ensure_future(performer.perform(fx.ProbeSavepoint("t", directory)))
+    assert probed.trigger_id == "t"
+    if says is None:
+        assert probed.problem is None
+        assert not list(tmp_path.rglob("*probe*")), "nothing stays"
+    else:
+        assert says in probed.problem
+        assert directory in probed.problem
+
+
+@pytest.mark.parametrize("told", [False, True])
+async def test_effects_wait_while_the_lease_has_run_out_and_no_longer(told):
+    """A renewal may come through late, with nobody told that the lease had run out."""
+    leads = False
+    store = MemoryStore()
+    performer = await leading(store, lambda: leads)
+    await store.put("mine", b"x")
+    deleting = asyncio.ensure_future(performer.perform(fx.DeleteObjects(frozenset({"mine"}))))
+    await asyncio.wait([deleting], timeout=0.12)
+    assert "mine" in store.objects
+    if told:
+        performer.may_act.clear()
+    leads = True
+    await asyncio.wait([deleting], timeout=0.12)
+    assert deleting.done() == (not told)
+    performer.may_act.set()
+    assert await deleting is None
+    assert "mine" not in store.objects
+
+
+async def test_a_replaced_master_deletes_nothing():
+    """Its successor's task has written the object and told both of them."""
+    store = MemoryStore()
+    performer = await leading(store)
     await store.put("mine", b"x")
     deleted = await asyncio.ensure_future(performer.perform(fx.DeleteObjects(frozenset({"mine"}))))
     assert deleted is None

@@ -1,0 +1,148 @@
+"""What became of a job's checkpoints: counts, the last ones in detail, and who asked. Pure.
+
+It is kept over a change of master. That a checkpoint was completed, a savepoint asked for
+or failed is in the decision log; what else is worth showing (sizes, durations, subtasks)
+is an object beside the checkpoint's manifest, written when it has ended::
+
+    jobs/<job>/checkpoints/<id>/<epoch>/statistics
+
+The truth hangs on none of these objects: one that is missing is shown with what the log says.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import deque
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from penstock.messages.cluster import CheckpointDetails
+from penstock.messages.layout import checkpoints_prefix
+from services.jobmanager.effects import Effect, KeepStatistics
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from services.jobmanager.checkpoints import Request
+
+#: Ended checkpoints that are shown.
+HISTORY = 10
+_KEY = re.compile(r"(\d+)/(\d+)/statistics")
+REPLACED = "the job manager that led it was replaced"
+
+
+class Statistics(msgspec.Struct, frozen=True, kw_only=True):
+    """Of one ended checkpoint. ``failed``: checkpoints of the job until then."""
+
+    details: CheckpointDetails
+    failed: int = 0
+
+
+def statistics_key(job_id: str, checkpoint_id: int, epoch: int) -> str:
+    return f"{checkpoints_prefix(job_id)}{checkpoint_id}/{epoch}/statistics"
+
+
+def newest_statistics(job_id: str, keys: Iterable[str]) -> list[str]:
+    """Keys of what is worth reading, newest first. Of two masters that used the same id the
+    later one counts."""
+    prefix = checkpoints_prefix(job_id)
+    found: dict[int, int] = {}
+    for key in keys:
+        match = _KEY.fullmatch(key.removeprefix(prefix))
+        if match is not None:
+            found[int(match[1])] = max(int(match[2]), found.get(int(match[1]), 0))
+    return [statistics_key(job_id, n, found[n]) for n in sorted(found, reverse=True)[:HISTORY]]
+
+
+def merged(
+    logged: Sequence[CheckpointDetails], kept: Sequence[Statistics]
+) -> tuple[tuple[CheckpointDetails, ...], int]:
+    """(the last ones, oldest first; how many failed). The log is right where they differ."""
+    by_id = {details.id: details for details in logged if details.id}
+    for statistics in kept:
+        details = statistics.details
+        known = by_id.get(details.id)
+        if known is None or known.status == details.status:
+            by_id[details.id] = details
+    unnumbered = [details for details in logged if not details.id]
+    every = sorted(
+        [*by_id.values(), *unnumbered], key=lambda d: (d.end_timestamp_ms or d.trigger_timestamp_ms, d.id)
+    )
+    failed = max((s.failed for s in kept), default=0)
+    return tuple(every[-HISTORY:]), max(failed, sum(d.status == "FAILED" for d in every))
+
+
+class CheckpointHistory:
+    """``counts``: as REST shows them."""
+
+    def __init__(self, job_id: str, epoch: int) -> None:
+        self.counts = {"completed": 0, "failed": 0, "in_progress": 0, "restored": 0, "total": 0}
+        self._job_id = job_id
+        self._epoch = epoch
+        #: (what is shown, key of its statistics), oldest first
+        self._ended: deque[tuple[CheckpointDetails, str | None]] = deque()
+
+    def inherit(
+        self, ended: Sequence[CheckpointDetails], *, completed: int, failed: int, restored: int
+    ) -> None:
+        self._ended.extend((details, None) for details in ended)
+        self.counts |= {
+            "completed": completed, "failed": failed, "restored": restored, "total": completed + failed,
+        }  # fmt: skip
+
+    def began(self) -> None:
+        self.counts["total"] += 1
+        self.counts["in_progress"] += 1
+
+    def ended(self, details: CheckpointDetails) -> list[Effect]:
+        self.counts["in_progress"] -= 1
+        self.counts["completed" if details.status == "COMPLETED" else "failed"] += 1
+        return self._keep(details)
+
+    def replaced(self, ids: Iterable[int], now_ms: int) -> list[Effect]:
+        """A former master had these in flight, if they are not known otherwise."""
+        known = {details.id for details, _ in self._ended}
+        effects: list[Effect] = []
+        for checkpoint_id in sorted(set(ids) - known)[-HISTORY:]:
+            self.counts["failed"] += 1
+            self.counts["total"] += 1
+            effects += self._keep(
+                CheckpointDetails(
+                    id=checkpoint_id,
+                    status="FAILED",
+                    trigger_timestamp_ms=now_ms,
+                    end_timestamp_ms=now_ms,
+                    failure=REPLACED,
+                )
+            )
+        return effects
+
+    def _keep(self, details: CheckpointDetails) -> list[Effect]:
+        key = statistics_key(self._job_id, details.id, self._epoch)
+        self._ended.append((details, key))
+        forgotten = self._ended.popleft()[1] if len(self._ended) > HISTORY else None
+        return [KeepStatistics(key, Statistics(details=details, failed=self.counts["failed"]), forgotten)]
+
+    def refused(self, request: Request, reason: str, now_ms: int) -> None:
+        """Asked for, and never begun."""
+        self._ended.append(
+            (
+                CheckpointDetails(
+                    id=0,
+                    status="FAILED",
+                    kind=request.kind,
+                    trigger_timestamp_ms=now_ms,
+                    end_timestamp_ms=now_ms,
+                    failure=reason,
+                    trigger_id=request.trigger_id,
+                ),
+                None,
+            )
+        )
+
+    def knows(self, trigger_id: str) -> bool:
+        return any(details.trigger_id == trigger_id for details, _ in self._ended)
+
+    def newest_first(self) -> list[CheckpointDetails]:
+        return [details for details, _ in reversed(self._ended)]
