@@ -17,6 +17,8 @@ import time
 from pathlib import Path
 from typing import Any
 
+import pyarrow.parquet as pq
+
 from tests.chaos.compare import digest
 from tests.chaos.faults import KINDS
 from tests.chaos.plan import plan
@@ -85,6 +87,8 @@ def main() -> int:
         thrown += result.faults
         if result.wrong:
             failed += 1
+            for part, table in want[name].items():
+                pq.write_table(table, folder / f"fault-free {part}.parquet")
             print(f"FAILED: logs in {folder}; again with: {repeat}", file=sys.stderr, flush=True)
             if not result.faults:
                 break
