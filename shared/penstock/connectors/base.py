@@ -80,6 +80,9 @@ class SourceEnumerator(ABC):
 
     #: None: discover once.
     discovery_interval_ms: int | None = None
+    #: Set before ``discover``: the splits are read much later. Where they begin is fixed now, so
+    #: that what expires meanwhile is an error, not a gap.
+    pinned: bool = False
 
     async def close(self) -> None: ...
 

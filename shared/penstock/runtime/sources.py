@@ -312,6 +312,10 @@ class SourceOperator(SourceDriver):
         split = self._watermarks.holder()
         return None if split is None else f"split {split}"
 
+    def begins_us(self, batch: Batch) -> int | None:
+        """The watermark that may stand before rows of ``poll``; None without event time."""
+        return None if self._event_times is None or not batch.num_rows else self._event_times.lowest(batch)
+
     @property
     def reached_us(self) -> int | None:
         """The highest watermark that the rows read so far allow; None without event time."""

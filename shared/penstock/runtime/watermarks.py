@@ -116,22 +116,31 @@ class EventTimes:
         self._expr = None if spec.expr is None else compile_expr(spec.expr)
 
     def highest(self, batch: Batch) -> int | None:
+        return self._of(batch, np.max)
+
+    def lowest(self, batch: Batch) -> int | None:
+        """What a watermark may have reached before the batch, none of its rows being late."""
+        return self._of(batch, np.min)
+
+    def _of(self, batch: Batch, pick: Callable[[np.ndarray], np.int64]) -> int | None:
         if self._expr is not None:
             column = self._expr(batch)
-            top = _highest(column.values, column.valid)
-            return None if top is None else top - 1
+            found = _picked(column.values, column.valid, pick)
+            return None if found is None else found - 1
         if self._rowtime is None:
-            top = None if batch.times is None else _highest(batch.times, None)
+            found = None if batch.times is None else _picked(batch.times, None, pick)
         else:
             column = batch.columns[self._rowtime]
-            top = _highest(column.values, column.valid)
-        return None if top is None else top - self._delay_us - 1
+            found = _picked(column.values, column.valid, pick)
+        return None if found is None else found - self._delay_us - 1
 
 
-def _highest(values: np.ndarray, valid: np.ndarray | None) -> int | None:
+def _picked(
+    values: np.ndarray, valid: np.ndarray | None, pick: Callable[[np.ndarray], np.int64]
+) -> int | None:
     if valid is not None:
         values = values[valid]
-    return int(values.max()) if len(values) else None
+    return int(pick(values)) if len(values) else None
 
 
 class SplitWatermarks:

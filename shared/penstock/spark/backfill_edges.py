@@ -42,6 +42,8 @@ _ARROW = pa.schema(
 ORDER = ("target", "watermark", "producer", "seq")
 #: Rows of a segment, and of a batch that is made of segments.
 SEGMENT_ROWS = 16_384
+#: A segment of so many rows ends where event time rises.
+LEAST_ROWS = 512
 
 Record = tuple[int, int, int, int, int, str, int, bytes]
 
@@ -88,6 +90,9 @@ class SegmentWriter:
         for channel, rows in self._partitioner.partition(batch):
             target = self._targets[channel]
             since, parts, n = self._open.get(target, (self.watermark, [], 0))
+            if n >= LEAST_ROWS and since < self.watermark:
+                self._seal(target)
+                since, parts, n = self.watermark, [], 0
             parts.append(rows)
             self._open[target] = (since, parts, n + rows.num_rows)
             if n + rows.num_rows >= SEGMENT_ROWS:

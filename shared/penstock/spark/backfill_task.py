@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from penstock.config import STATE_MEMORY
 from penstock.connectors.base import Split
 from penstock.errors import ExternalError
 from penstock.jobgraph.assignments import ASSIGNMENT_SCHEMA
@@ -34,6 +35,7 @@ from penstock.runtime.factory import make_operator
 from penstock.runtime.kernels.hashing import key_group_range
 from penstock.runtime.operator import MIN_WATERMARK
 from penstock.runtime.sources import SourceOperator
+from penstock.runtime.state.memory import StateMemory
 from penstock.runtime.state.snapshot import write_snapshot
 from penstock.spark.backfill_edges import REPORT, SegmentReader, SegmentWriter, record_batch, records_of
 from penstock.spark.backfill_sink import HistorySink
@@ -191,22 +193,23 @@ class _Subtask:
             if batch is not None:
                 self._rows += batch.num_rows
                 since += batch.num_rows
+                if isinstance(source, SourceOperator):
+                    # Splits are put together by their times: as near as a batch tells.
+                    await self._source_time(node, source.begins_us(batch))
                 await self._pull(self._chain.emit(node, iter((batch,))))
                 if since >= _RISE_ROWS:
                     since = 0
-                    await self._source_time(node)
+                    await self._source_time(node, _reached(source))
                 yield
             elif source.ended():
                 break
             else:
                 await source.wait()
-        await self._source_time(node)
+        await self._source_time(node, _reached(source))
 
-    async def _source_time(self, node: ChainNode) -> None:
-        source: Any = node.operator
-        reached = source.reached_us if isinstance(source, SourceOperator) else source.position(0)[0]
-        if reached is not None and reached > MIN_WATERMARK:
-            await self._pull(self._chain.made_watermark(node, reached, False))
+    async def _source_time(self, node: ChainNode, watermark: int | None) -> None:
+        if watermark is not None and watermark > node.output_watermark:
+            await self._pull(self._chain.made_watermark(node, watermark, False))
         await self._assigned_times()
 
     async def _assigned_times(self) -> None:
@@ -256,6 +259,7 @@ class _Subtask:
         return Environment(
             job_id=stage.job_id, job_name=stage.job.job_name, job_attempt=stage.attempt, config=stage.job.config,
             local_dir=folder, store=open_store(stage.storage.url, stage.storage.options), function=function,
+            storage=stage.storage, memory=StateMemory(STATE_MEMORY.read(stage.job.config)),
         )  # fmt: skip
 
     async def _open(self, environment: Environment) -> None:
@@ -333,6 +337,11 @@ class _Subtask:
         errors = self._chain.close()
         if errors:
             raise errors[0]
+
+
+def _reached(source: Any) -> int | None:
+    """The watermark that the rows so far allow."""
+    return source.reached_us if isinstance(source, SourceOperator) else source.position(0)[0]
 
 
 async def _more(steps: Any) -> bool:

@@ -39,6 +39,7 @@ class HybridEnumerator(SourceEnumerator):
         self._table = table
         self._history = self._make(HISTORY)
         self._live = self._make(LIVE)
+        self._live.pinned = True
         #: The history is bounded: only live may bring new splits.
         self.discovery_interval_ms = self._live.discovery_interval_ms
 

@@ -73,6 +73,8 @@ class NatsEnumerator(SourceEnumerator):
         Both are fixed now, so that a restart reads the same."""
         payload: dict[str, Any] = {"stream": stream, "subject": subject}
         match self._options["scan.startup.mode"]:
+            case "earliest" if self.pinned and first:
+                payload["start"] = max(1, state["first_seq"])
             case "latest" if first:
                 # A subject that appears later is new as a whole.
                 payload["start"] = state["last_seq"] + 1
