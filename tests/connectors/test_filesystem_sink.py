@@ -25,7 +25,7 @@ async def visible(harness, folder, format_="json"):
     return sorted(await harness.read_all(SCHEMA, options(folder, format_)))
 
 
-@pytest.mark.parametrize("format_", ["json", "csv", "parquet", "arrow"])
+@pytest.mark.parametrize("format_", ["json", "csv", "parquet", "orc", "arrow"])
 async def test_rows_show_when_their_checkpoint_is_complete(harness, tmp_path, format_):
     opts = options(tmp_path, format_)
     harness.connector(SCHEMA, opts, role="sink")

@@ -4,6 +4,7 @@ import re
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from pyarrow import orc
 
 from penstock.connectors.filesystem.paths import _glob_regex
 from penstock.errors import ConnectorError, RecordError
@@ -33,7 +34,19 @@ def write_arrow(path, rows):
         writer.write_table(table, max_chunksize=700)
 
 
-WRITERS = {"json": write_json, "csv": write_csv, "parquet": write_parquet, "arrow": write_arrow}
+def write_orc(path, rows):
+    table = pa.table({"x": [0] * len(rows), "name": [n for _, n in rows], "id": [i for i, _ in rows]})
+    # A new stripe is begun when a batch (of 1,024 rows) has filled one.
+    orc.write_table(table, path, stripe_size=1024, compression="uncompressed")
+
+
+WRITERS = {
+    "json": write_json,
+    "csv": write_csv,
+    "parquet": write_parquet,
+    "orc": write_orc,
+    "arrow": write_arrow,
+}
 
 
 def options(path, format_, **more):
@@ -52,7 +65,7 @@ async def test_every_format_by_name_in_order(harness, tmp_path, format_):
     assert len(await harness.read_all(SCHEMA, opts, projection=())) == len(ROWS)
 
 
-@pytest.mark.parametrize("format_", ["json", "parquet"])
+@pytest.mark.parametrize("format_", ["json", "parquet", "orc"])
 async def test_big_files_are_cut_into_splits(harness, tmp_path, format_):
     WRITERS[format_](tmp_path / f"a.{format_}", ROWS)
     opts = options(tmp_path, format_, **{"source.split-size": "9 kb"})
@@ -84,7 +97,7 @@ async def test_resumes_at_any_position(harness, tmp_path, format_):
     assert reader.finished_splits() == {s.id for s in reader.snapshot()}
 
 
-@pytest.mark.parametrize("format_", ["json", "parquet", "arrow"])
+@pytest.mark.parametrize("format_", ["json", "parquet", "orc", "arrow"])
 async def test_only_some_fields_of_a_row(harness, tmp_path, format_):
     inner = [{"x": i, "y": "z" * i, "deep": {"a": i, "b": i * 2}} if i % 3 else None for i in range(10)]
     table = pa.table({"r": inner, "n": list(range(10))})
@@ -93,6 +106,8 @@ async def test_only_some_fields_of_a_row(harness, tmp_path, format_):
         path.write_text("".join(json.dumps(r) + "\n" for r in table.to_pylist()))
     elif format_ == "parquet":
         pq.write_table(table, path)
+    elif format_ == "orc":
+        orc.write_table(table, path)
     else:
         with pa.ipc.new_file(path, table.schema) as writer:
             writer.write_table(table)
@@ -134,7 +149,8 @@ async def test_a_bad_line_is_named(harness, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("format_", "says"), [("parquet", "no Parquet file"), ("arrow", "no Arrow IPC file")]
+    ("format_", "says"),
+    [("parquet", "no Parquet file"), ("orc", "no ORC file"), ("arrow", "no Arrow IPC file")],
 )
 async def test_another_format_is_noticed(harness, tmp_path, format_, says):
     (tmp_path / "a").write_text("hello\n")

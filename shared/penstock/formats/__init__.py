@@ -20,6 +20,7 @@ _FORMATS = {
     "raw": "penstock.formats.raw:RawFormat",
     "arrow": "penstock.formats.arrow:ArrowFormat",
     "parquet": "penstock.formats.parquet:ParquetFormat",
+    "orc": "penstock.formats.orc:OrcFormat",
 }
 _loaded: dict[str, Format] = {}
 

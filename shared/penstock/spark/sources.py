@@ -1,48 +1,40 @@
-"""Scans: Spark's own Parquet reader where it reads what ours would, else our connector."""
+"""Scans: Spark's own readers where they read what ours would, else our connector."""
 
 from __future__ import annotations
 
 import base64
-import contextlib
 import dataclasses
 from typing import TYPE_CHECKING, Any
-from urllib.parse import quote
 
 import msgspec
 import numpy as np
 import pyarrow as pa
-from pyspark.sql import functions as F
-from pyspark.sql import types as st
 
 from penstock.connectors.registry import get_connector
 from penstock.functions.expr import InputRef, input_refs, shift_refs
 from penstock.jobgraph import specs as s
+from penstock.spark import files
 from penstock.spark.datasource import ARRIVAL_BITS, TableRead, discover, read_split, read_table
 from penstock.spark.drive import Program, Step, runner
 from penstock.spark.expressions import native
-from penstock.spark.frames import Frame, col
+from penstock.spark.frames import Frame
 from penstock.spark.graph import ARRIVAL, TIME
 from penstock.spark.stateless import projected
-from penstock.spark.typemap import column_names, spark_type, struct_type, to_spark_array
+from penstock.spark.typemap import column_names, struct_type, to_spark_array
 from penstock.spark.universal import positional
 from penstock.types import logical as t
 from penstock.types.batch import Batch
 
 if TYPE_CHECKING:
-    from pyspark.sql import Column, SparkSession
+    from pyspark.sql import SparkSession
 
     from penstock.spark.drive import JobContext
     from penstock.spark.graph import Node
 
-#: More files than this are read in Spark's order.
-_MAX_ORDERED_FILES = 256
-
 
 def scan(session: SparkSession, node: Node, spec: s.SourceSpec, job: JobContext, job_id: str) -> Frame:
     table = TableRead(spec, node.node.uid, job_id, job, node.wants_time, node.wants_arrival)
-    frame = None
-    if spec.connector == "filesystem" and spec.options.get("format") == "parquet":
-        frame = _parquet(session, table)
+    frame = files.scan(session, table) if spec.connector == "filesystem" else None
     if frame is None and getattr(get_connector(spec.connector), "in_process", False):
         frame = _in_process(session, table)
     if frame is None:
@@ -109,121 +101,6 @@ def _only_read(frame: Frame, spec: Any) -> tuple[Frame, Any]:
     )
     schema = t.Schema(tuple(frame.schema.fields[c] for c in read))
     return frame.select(schema, [frame.column(c) for c in read]), spec
-
-
-# -- Parquet ---------------------------------------------------------------------------------------
-
-
-def _parquet(session: SparkSession, table: TableRead) -> Frame | None:
-    """Spark's own reader, for local files whose columns fit the declared types."""
-    from penstock.connectors.filesystem.paths import LocalFiles, open_files
-
-    spec = table.spec
-    if spec.metadata or spec.pushed or table.time:
-        return None
-    files, pattern = open_files(spec.options["path"], spec.options)
-    if not isinstance(files, LocalFiles):
-        return None
-    paths = [f.path for f in files.list(pattern)]
-    if not paths:
-        return None  # our connector says what is wrong
-    actual = _file_schema(paths[0])
-    schema = table.schema
-    wanted = []
-    for field in schema.fields:
-        clipped = (
-            None
-            if actual is None or field.name not in actual.names
-            else _clipped(actual[field.name].dataType, field.type)
-        )
-        if clipped is None:
-            return None
-        wanted.append(st.StructField(field.name, clipped))
-    # With a schema, Spark reads no file to plan, and of a struct only the fields that are in it.
-    df = session.read.schema(st.StructType(wanted)).parquet(*paths)
-    names = column_names(schema)
-    types = [spark_type(f.type) for f in schema.fields]
-    same = names == [f.name for f in wanted] and types == [f.dataType for f in wanted]
-    if same and not table.arrival:
-        return Frame(df, schema)
-    columns = [
-        _fit(col(f.name), f.dataType, field.type).alias(n)
-        for f, field, n in zip(wanted, schema.fields, names, strict=True)
-    ]
-    if table.arrival:
-        columns.append(_file_arrival(paths).alias(ARRIVAL))
-    return Frame(df.select(*columns), schema, False, table.arrival)
-
-
-def _file_schema(path: str) -> st.StructType | None:
-    """The file's columns as Spark reads them; None where that is not known (our connector says
-    what is wrong with the file)."""
-    import pyarrow.parquet as pq
-    from pyspark.errors import PySparkTypeError
-    from pyspark.sql.pandas.types import from_arrow_type
-
-    try:
-        found = pq.read_schema(path)
-    except (pa.ArrowException, OSError):
-        return None
-    fields = []
-    for field in found:
-        if pa.types.is_timestamp(field.type) and field.type.unit == "ns":
-            continue  # Spark reads no nanoseconds
-        # A type that Spark has not concerns only those who read the column: by our connector.
-        with contextlib.suppress(PySparkTypeError):
-            fields.append(st.StructField(field.name, from_arrow_type(field.type, prefer_timestamp_ntz=True)))
-    return st.StructType(fields)
-
-
-def _clipped(have: st.DataType, want: t.LogicalType) -> st.DataType | None:
-    """What Spark is asked to read: the file's type, of structs the declared fields; None where
-    it would not come out as ours does."""
-    wanted = spark_type(want)
-    if isinstance(want, t.RowType) and isinstance(have, st.StructType):
-        fields = []
-        for field in want.fields:
-            part = _clipped(have[field.name].dataType, field.type) if field.name in have.names else None
-            if part is None:
-                return None
-            fields.append(st.StructField(field.name, part))
-        return st.StructType(fields)
-    if isinstance(want, (t.TimeType, t.DayTimeIntervalType)):
-        return None
-    if have == wanted or (isinstance(have, _TIMESTAMPS) and isinstance(wanted, _TIMESTAMPS)):
-        return have
-    if isinstance(have, _INTEGERS) and isinstance(wanted, _INTEGERS):
-        return have if _INTEGERS.index(type(wanted)) > _INTEGERS.index(type(have)) else None
-    return None
-
-
-_TIMESTAMPS = (st.TimestampType, st.TimestampNTZType)
-_INTEGERS = (st.ByteType, st.ShortType, st.IntegerType, st.LongType)
-
-
-def _file_arrival(paths: list[str]) -> Column:
-    row = F.col("_metadata.row_index").cast("bigint")
-    if len(paths) == 1:
-        return row
-    if len(paths) > _MAX_ORDERED_FILES:
-        return F.monotonically_increasing_id()
-    order: list[Column] = []
-    for number, path in enumerate(paths):
-        order += [F.lit("file://" + quote(path)), F.lit(number << ARRIVAL_BITS).cast("bigint")]
-    return F.create_map(*order)[F.col("_metadata.file_path")] + row
-
-
-def _fit(value: Column, have: st.DataType, want: t.LogicalType) -> Column:
-    """What was read (``_clipped``) in the declared type."""
-    wanted = spark_type(want)
-    if have == wanted:
-        return value
-    if isinstance(want, t.RowType) and isinstance(have, st.StructType):
-        parts = [
-            _fit(value.getField(f.name), have[f.name].dataType, f.type).alias(f.name) for f in want.fields
-        ]
-        return F.when(value.isNotNull(), F.struct(*parts))
-    return value.cast(wanted)
 
 
 # -- rows at hand ----------------------------------------------------------------------------------

@@ -27,7 +27,7 @@ OPTIONS = OptionSet(
         *LOOKUP_OPTIONS,
         Option("sink.delivery-guarantee", choice("exactly-once"), "exactly-once", "Files show once their checkpoint completed.", role="sink"),
     ],
-    prefixes=("fs.", "json.", "csv.", "parquet.", "arrow."),
+    prefixes=("fs.", "json.", "csv.", "parquet.", "orc.", "arrow."),
 )  # fmt: skip
 
 #: Metadata columns. ``file.path``: the file's name; ``row``: its number in the file part.

@@ -94,6 +94,10 @@ def row_file(sink: CountingFile, format_name: str, schema: Schema, options: Mapp
         from penstock.formats.parquet import ParquetFileWriter
 
         return ParquetFileWriter(sink, schema, options)
+    if format_name == "orc":
+        from penstock.formats.orc import OrcFileWriter
+
+        return OrcFileWriter(sink, schema, options)
     if format_name == "arrow":
         return _ArrowRows(sink)
     format_ = get_format(format_name)

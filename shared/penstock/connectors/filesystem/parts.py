@@ -65,6 +65,15 @@ class PartReader:
                 remedy="restore the file, or start the job anew without its state",
             ) from err
 
+    def _check_columns(self, found: pa.Schema) -> None:
+        """ConnectorError naming the column when the file does not have it."""
+        try:
+            columns_by_name(self._schema, found.empty_table(), self._path)
+        except RecordError as err:
+            raise ConnectorError(
+                err.message, expected=err.expected, got=err.got, where=err.where, remedy=err.remedy
+            ) from None
+
     def _decoder(self) -> Any:
         ctx = self._ctx
         return get_format(self._format_name).decoder(
@@ -190,14 +199,7 @@ class ParquetReader(PartReader):
             ) from err  # fmt: skip
 
     def _columns(self, file: pq.ParquetFile) -> list[str]:
-        # Raises, naming the column, when the file does not have it.
-        empty = file.schema_arrow.empty_table()
-        try:
-            columns_by_name(self._schema, empty, self._path)
-        except RecordError as err:
-            raise ConnectorError(
-                err.message, expected=err.expected, got=err.got, where=err.where, remedy=err.remedy
-            ) from None
+        self._check_columns(file.schema_arrow)
         return [path for f in self._schema.fields for path in _leaves(f.name, f.type)]
 
     def _to_batch(self, rows: pa.RecordBatch) -> Batch:
@@ -209,6 +211,38 @@ def _leaves(name: str, type_: t.LogicalType) -> list[str]:
     if isinstance(type_, t.RowType) and type_.fields:
         return [path for f in type_.fields for path in _leaves(f"{name}.{f.name}", f.type)]
     return [name]
+
+
+class OrcReader(PartReader):
+    """Stripes [first, last) of an ORC file, only the projected columns."""
+
+    async def blocks(self, at: int | None) -> AsyncIterator[Block]:
+        run = self._ctx.run
+        handle = await run(self._open)
+        try:
+            file = await run(partial(open_orc, handle, self._path))
+            self._check_columns(file.schema)
+            # Of no column at all Arrow says not even how many rows there are.
+            names = list(self._schema.names) or file.schema.names[:1]
+            for stripe in range(self._payload["first"] if at is None else at, self._payload["last"]):
+                rows = await run(partial(file.read_stripe, stripe, columns=names))
+                yield Block(stripe, partial(self._to_batch, rows))
+        finally:
+            await run(handle.close)
+
+    def _to_batch(self, rows: pa.RecordBatch) -> Batch:
+        return Batch(self._schema, columns_by_name(self._schema, rows, self._path), num_rows=rows.num_rows)
+
+
+def open_orc(handle: Any, path: str) -> Any:
+    from pyarrow import orc
+
+    try:
+        return orc.ORCFile(handle)
+    except (pa.ArrowException, OSError) as err:
+        raise ConnectorError(
+            f"'{path}' is no ORC file", expected="an ORC file", got=str(err), remedy="check 'format' and 'path'"
+        ) from err
 
 
 class ArrowReader(PartReader):
@@ -247,5 +281,6 @@ class ArrowReader(PartReader):
 
 def part_reader(ctx: SourceContext, table: TableInfo, files: Files, payload: dict[str, Any]) -> PartReader:
     """The reader for the table's format."""
-    kind = {"parquet": ParquetReader, "arrow": ArrowReader}.get(table.options["format"], LineReader)
+    kinds = {"parquet": ParquetReader, "orc": OrcReader, "arrow": ArrowReader}
+    kind = kinds.get(table.options["format"], LineReader)
     return kind(ctx, table, files, payload)

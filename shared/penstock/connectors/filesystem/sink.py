@@ -139,7 +139,7 @@ class FileSink(SinkWriter):
         if self._open_file is None:
             self._open_file = await run(self._new_file)
         current = self._open_file
-        if self._format in ("parquet", "arrow"):
+        if self._format in ("parquet", "orc", "arrow"):
             await run(lambda: current.rows.write(batch))
         else:
             current.rows.write(batch)  # Python encodes it: not for the helper thread

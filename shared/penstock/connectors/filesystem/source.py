@@ -65,6 +65,8 @@ class FileEnumerator(SourceEnumerator):
         kind = self._table.options["format"]
         if kind == "parquet":
             return _row_group_parts(files, info, size)
+        if kind == "orc":
+            return _stripe_parts(files, info, size)
         if kind in ("json", "raw") and size and info.size > size:
             count = -(-info.size // size)
             edges = [info.size * i // count for i in range(count + 1)]
@@ -94,6 +96,21 @@ def _row_group_parts(files: Files, info: FileInfo, size: int) -> list[dict[str, 
             parts.append({"path": info.path, "first": first, "last": group + 1})
             first, taken = group + 1, 0
     return parts
+
+
+def _stripe_parts(files: Files, info: FileInfo, size: int) -> list[dict[str, Any]]:
+    """Runs of stripes of about ``size`` bytes; ORC's footer, as Arrow shows it, says only how
+    many there are."""
+    from penstock.connectors.filesystem.parts import open_orc
+
+    handle = files.open_input(info.path)
+    try:
+        stripes = open_orc(handle, info.path).nstripes
+    finally:
+        handle.close()
+    count = min(stripes, -(-info.size // size) if size else 1)
+    edges = [stripes * i // count for i in range(count + 1)] if count else []
+    return [{"path": info.path, "first": a, "last": b} for a, b in itertools.pairwise(edges)]
 
 
 @dataclass(slots=True)

@@ -1,0 +1,182 @@
+"""Tables of local files through Spark's own readers: Parquet and ORC."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+from urllib.parse import quote
+
+import pyarrow as pa
+from pyspark.sql import functions as F
+from pyspark.sql import types as st
+
+from penstock.spark.datasource import ARRIVAL_BITS, TableRead
+from penstock.spark.frames import Frame, col
+from penstock.spark.graph import ARRIVAL
+from penstock.spark.typemap import column_names, spark_type
+from penstock.types import logical as t
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, SparkSession
+
+#: More files than this are read in Spark's order.
+_MAX_ORDERED_FILES = 256
+
+
+def scan(session: SparkSession, table: TableRead) -> Frame | None:
+    """A table of local files by Spark's own reader; None where that would not read what ours does."""
+    from penstock.connectors.filesystem.paths import LocalFiles, open_files
+
+    spec = table.spec
+    kind = _KINDS.get(spec.options.get("format", ""))
+    if kind is None or spec.metadata or spec.pushed or table.time:
+        return None
+    if table.arrival and not kind.row_index:
+        return None
+    files, pattern = open_files(spec.options["path"], spec.options)
+    if not isinstance(files, LocalFiles):
+        return None
+    paths = [f.path for f in files.list(pattern)]
+    if not paths:
+        return None  # our connector says what is wrong
+    actual = kind.schema(paths[0])
+    schema = table.schema
+    wanted = []
+    for field in schema.fields:
+        clipped = (
+            None
+            if actual is None or field.name not in actual.names
+            else _clipped(actual[field.name].dataType, field.type, kind)
+        )
+        if clipped is None:
+            return None
+        wanted.append(st.StructField(field.name, clipped))
+    # With a schema, Spark reads no file to plan, and of a struct only the fields that are in it.
+    df = session.read.format(spec.options["format"]).schema(st.StructType(wanted)).load(paths)
+    names = column_names(schema)
+    types = [spark_type(f.type) for f in schema.fields]
+    same = names == [f.name for f in wanted] and types == [f.dataType for f in wanted]
+    if same and not table.arrival:
+        return Frame(df, schema)
+    columns = [
+        _fit(col(f.name), f.dataType, field.type).alias(n)
+        for f, field, n in zip(wanted, schema.fields, names, strict=True)
+    ]
+    if table.arrival:
+        columns.append(_file_arrival(paths).alias(ARRIVAL))
+    return Frame(df.select(*columns), schema, False, table.arrival)
+
+
+def _parquet_schema(path: str) -> st.StructType | None:
+    import pyarrow.parquet as pq
+
+    return _spark_schema(lambda: pq.read_schema(path), nanoseconds=False)
+
+
+def _orc_schema(path: str) -> st.StructType | None:
+    from pyarrow import orc
+
+    return _spark_schema(lambda: orc.ORCFile(path).schema, nanoseconds=True)
+
+
+def _spark_schema(read: Callable[[], pa.Schema], *, nanoseconds: bool) -> st.StructType | None:
+    """A file's columns as Spark reads them; None where that is not known (our connector says what
+    is wrong with the file). ``nanoseconds``: what Arrow shows as such is none in the file."""
+    from pyspark.errors import PySparkTypeError
+    from pyspark.sql.pandas.types import from_arrow_type
+
+    try:
+        found = read()
+    except (pa.ArrowException, OSError):
+        return None
+    fields = []
+    for field in found:
+        if pa.types.is_timestamp(field.type) and field.type.unit == "ns" and not nanoseconds:
+            continue  # Spark reads no nanoseconds
+        # A type that Spark has not concerns only those who read the column: by our connector.
+        with contextlib.suppress(PySparkTypeError):
+            fields.append(st.StructField(field.name, from_arrow_type(field.type, prefer_timestamp_ntz=True)))
+    return st.StructType(fields)
+
+
+@dataclass(frozen=True)
+class _Kind:
+    """``row_index``: Spark knows a row's number in its file. ``timestamps``: it reads those that
+    Arrow writes."""
+
+    schema: Callable[[str], st.StructType | None]
+    row_index: bool
+    timestamps: bool
+
+
+#: Formats that Spark reads as we do, and no slower. Spark's ORC fails at what Arrow's ORC writes of
+#: times before 1970. Its CSV and JSON mean other things (docs/spark.md) and take longer.
+_KINDS = {
+    "parquet": _Kind(_parquet_schema, row_index=True, timestamps=True),
+    "orc": _Kind(_orc_schema, row_index=False, timestamps=False),
+}
+
+
+def _clipped(have: st.DataType, want: t.LogicalType, kind: _Kind) -> st.DataType | None:
+    """What Spark is asked to read: the file's type, of structs the declared fields; None where
+    it would not come out as ours does."""
+    wanted = spark_type(want)
+    if isinstance(want, t.RowType) and isinstance(have, st.StructType):
+        fields = []
+        for field in want.fields:
+            part = _clipped(have[field.name].dataType, field.type, kind) if field.name in have.names else None
+            if part is None:
+                return None
+            fields.append(st.StructField(field.name, part))
+        return st.StructType(fields)
+    if isinstance(want, (t.TimeType, t.DayTimeIntervalType)):
+        return None
+    if not kind.timestamps and _has_timestamp(have):
+        return None
+    if have == wanted or (isinstance(have, _TIMESTAMPS) and isinstance(wanted, _TIMESTAMPS)):
+        return have
+    if isinstance(have, _INTEGERS) and isinstance(wanted, _INTEGERS):
+        return have if _INTEGERS.index(type(wanted)) > _INTEGERS.index(type(have)) else None
+    return None
+
+
+def _has_timestamp(type_: st.DataType) -> bool:
+    match type_:
+        case st.ArrayType():
+            return _has_timestamp(type_.elementType)
+        case st.MapType():
+            return _has_timestamp(type_.keyType) or _has_timestamp(type_.valueType)
+        case st.StructType():
+            return any(_has_timestamp(f.dataType) for f in type_.fields)
+    return isinstance(type_, _TIMESTAMPS)
+
+
+_TIMESTAMPS = (st.TimestampType, st.TimestampNTZType)
+_INTEGERS = (st.ByteType, st.ShortType, st.IntegerType, st.LongType)
+
+
+def _file_arrival(paths: list[str]) -> Column:
+    row = F.col("_metadata.row_index").cast("bigint")
+    if len(paths) == 1:
+        return row
+    if len(paths) > _MAX_ORDERED_FILES:
+        return F.monotonically_increasing_id()
+    order: list[Column] = []
+    for number, path in enumerate(paths):
+        order += [F.lit("file://" + quote(path)), F.lit(number << ARRIVAL_BITS).cast("bigint")]
+    return F.create_map(*order)[F.col("_metadata.file_path")] + row
+
+
+def _fit(value: Column, have: st.DataType, want: t.LogicalType) -> Column:
+    """What was read (``_clipped``) in the declared type."""
+    wanted = spark_type(want)
+    if have == wanted:
+        return value
+    if isinstance(want, t.RowType) and isinstance(have, st.StructType):
+        parts = [
+            _fit(value.getField(f.name), have[f.name].dataType, f.type).alias(f.name) for f in want.fields
+        ]
+        return F.when(value.isNotNull(), F.struct(*parts))
+    return value.cast(wanted)

@@ -1,0 +1,127 @@
+"""Tables of files on Spark: the rows of the streaming engine, by Spark's reader where it may."""
+
+from __future__ import annotations
+
+import datetime
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from pyarrow import orc
+
+from penstock.errors import PenstockError
+from penstock.spark.engine import SparkJob
+from penstock.sql.session import plan_script
+from tests.spark.support import comparable, on_spark, on_streaming
+
+WHEN = [
+    datetime.datetime(2024, 1, 1, 1, 2, 3, 456789),
+    datetime.datetime(1969, 12, 31, 23, 59, 59, 999_000),
+    None,
+]
+ROWS = pa.table(
+    {
+        "small": pa.array([1, -128, None], pa.int8()),
+        "num": pa.array([2**62, None, -5], pa.int64()),
+        "narrow": pa.array([7, None, -5], pa.int32()),
+        "flag": pa.array([True, None, False]),
+        "x": pa.array([1.5, float("inf"), None]),
+        "k": pa.array(["zoë", "", None]),
+        "raw": pa.array([b"\x00", None, b""]),
+        "price": pa.array([Decimal("1.25"), None, Decimal("-99999.99")], pa.decimal128(10, 2)),
+        "huge": pa.array([Decimal("123456789012345678901.5"), None, Decimal("0.0")], pa.decimal128(30, 1)),
+        "d": pa.array([datetime.date(2024, 2, 29), datetime.date(1900, 1, 1), None]),
+        "ts": pa.array(WHEN, pa.timestamp("us")),
+        "items": pa.array([[1, None], [], None], pa.list_(pa.int64())),
+        "counts": pa.array([[("a", 1)], [], None], pa.map_(pa.string(), pa.int64())),
+        "r": pa.array([{"a": 1, "b": {"c": "x", "e": 2}}, {"a": None, "b": None}, None],
+                      pa.struct([("a", pa.int64()), ("b", pa.struct([("c", pa.string()), ("e", pa.int64())]))])),
+    }
+)  # fmt: skip
+#: Also wider than in the file, and of ROWs some fields.
+PLAIN = """small TINYINT, num BIGINT, narrow BIGINT, flag BOOLEAN, x DOUBLE, k STRING, raw BYTES, price DECIMAL(10, 2),
+  huge DECIMAL(30, 1), d DATE, items ARRAY<BIGINT>, counts MAP<STRING, BIGINT>, r ROW<b ROW<e BIGINT>, a BIGINT>"""
+
+
+def write(folder: Path, format_: str) -> None:
+    folder.mkdir(exist_ok=True)
+    if format_ == "parquet":
+        pq.write_table(ROWS, folder / "0.parquet")
+    else:
+        orc.write_table(ROWS, folder / "0.orc")
+
+
+def select(folder: Path, format_: str, columns: str, query: str = "SELECT * FROM t", **options: str) -> Any:
+    more = "".join(f", '{k}' = '{v}'" for k, v in options.items())
+    script = (
+        f"CREATE TABLE t ({columns}) WITH ('connector' = 'filesystem', 'path' = '{folder}', "
+        f"'format' = '{format_}'{more}); {query}"
+    )
+    return plan_script(script, {"execution.engine": "streaming"}).job_graph
+
+
+@pytest.mark.parametrize(
+    ("format_", "columns", "native"),
+    [
+        ("parquet", PLAIN, True),
+        ("parquet", "ts TIMESTAMP(6), d DATE", True),
+        ("parquet", "ts TIMESTAMP(3)", True),
+        ("parquet", "narrow SMALLINT", False),
+        ("orc", PLAIN, True),
+        ("orc", "num BIGINT, ts TIMESTAMP(6)", False),
+    ],
+)
+def test_the_same_rows(spark: Any, tmp_path: Path, format_: str, columns: str, native: bool) -> None:
+    write(tmp_path, format_)
+    graph = select(tmp_path, format_, columns)
+    assert comparable(on_spark(graph, spark)) == comparable(on_streaming(graph))
+    assert (f"FileScan {format_}" in SparkJob(graph, spark).explain()) is native
+
+
+def test_what_spark_wrote(spark: Any, tmp_path: Path) -> None:
+    """ORC of the other writer, by both of our engines."""
+    frame = spark.createDataFrame(ROWS.drop_columns(["ts"]))
+    frame.coalesce(1).write.orc(str(tmp_path / "t"))
+    graph = select(tmp_path / "t", "orc", PLAIN)
+    assert comparable(on_spark(graph, spark)) == comparable(on_streaming(graph))
+
+
+@pytest.mark.parametrize("format_", ["parquet", "orc"])
+def test_order_of_arrival(spark: Any, tmp_path: Path, format_: str) -> None:
+    """Spark does not number the rows of ORC files: ours reads them where their order counts."""
+    write(tmp_path, format_)
+    graph = select(
+        tmp_path, format_, PLAIN, "SELECT FIRST_VALUE(num), LAST_VALUE(num) FROM t WHERE num IS NOT NULL"
+    )
+    assert on_spark(graph, spark) == on_streaming(graph) == [(2**62, -5)]
+    assert (f"FileScan {format_}" in SparkJob(graph, spark).explain()) is (format_ == "parquet")
+
+
+LINES = {
+    "csv": "1,a,2.005,2024-01-01 00:00:00.123,true\n2,,,,\n,x y,-0.5,1969-12-31 23:59:59.9,FALSE\n",
+    "json": '{"id":1,"k":"a","price":2.005,"ts":"2024-01-01 00:00:00.123","flag":true}\n{"id":2}\n'
+    '{"k":"x y","price":"-0.5","ts":"1969-12-31T23:59:59.9","flag":"FALSE","id":null}\n',
+}
+LINE_COLUMNS = "id BIGINT, k STRING, price DECIMAL(10, 2), ts TIMESTAMP(3), flag BOOLEAN"
+
+
+@pytest.mark.parametrize("format_", LINES)
+def test_lines_are_read_by_our_rules(spark: Any, tmp_path: Path, format_: str) -> None:
+    (tmp_path / "t").write_text(LINES[format_])
+    graph = select(tmp_path, format_, LINE_COLUMNS)
+    rows = on_spark(graph, spark)
+    assert comparable(rows) == comparable(on_streaming(graph))
+    assert len(rows) == 3
+
+
+@pytest.mark.parametrize(("format_", "bad"), [("csv", "3,b,none,,\n"), ("json", '{"id": "three"}\n')])
+def test_a_bad_line(spark: Any, tmp_path: Path, format_: str, bad: str) -> None:
+    (tmp_path / "t").write_text(LINES[format_] + bad)
+    with pytest.raises(PenstockError, match="line 4"):
+        on_spark(select(tmp_path, format_, LINE_COLUMNS), spark)
+    for options in ({"on-error": "skip"}, {f"{format_}.ignore-parse-errors": "true"}):
+        graph = select(tmp_path, format_, LINE_COLUMNS, **options)
+        assert comparable(on_spark(graph, spark)) == comparable(on_streaming(graph))
