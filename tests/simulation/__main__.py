@@ -20,6 +20,8 @@ from tests.simulation.scenario import Outcome, fault_free, run
 
 #: Lines of the trace shown before what broke.
 LAST_LINES = 40
+#: Seeds from one word of progress to the next.
+EVERY = 100
 #: Seeds a worker is given at once: enough to pay for the way, few enough to share fairly.
 CHUNK = 4
 
@@ -54,14 +56,14 @@ def perform(wanted: Plan, *, twice: bool = False) -> Outcome:
 
 def results(plans: list[Plan], jobs: int, twice: bool) -> Iterator[Outcome]:
     work = partial(perform, twice=twice)
-    if jobs <= 1 or len(plans) == 1:
-        yield from map(work, plans)
-        return
     for name in sorted({p.workload for p in plans}):
         with contextlib.suppress(Violation):  # the runs that need it say so
             fault_free(name)  # once, before the workers are forked
     gc.collect()
-    gc.freeze()
+    gc.freeze()  # each run ends with a full collection: of what it made only
+    if jobs <= 1 or len(plans) == 1:
+        yield from map(work, plans)
+        return
     with multiprocessing.get_context("fork").Pool(jobs) as pool:
         yield from pool.imap_unordered(work, plans, CHUNK)
 
@@ -81,8 +83,10 @@ def summary(outcomes: Iterable[Outcome], took_s: float) -> str:
     broken = sorted(o.seed for o in done if o.violation is not None)
     totals = (
         f"{len(done)} seeds in {took_s:.0f} s: {sum(o.faults_done for o in done)} faults, "
-        f"{sum(o.attempts for o in done)} attempts, {sum(o.restored for o in done)} restored from a checkpoint, "
-        f"{sum(o.epochs for o in done)} leaders, {sum(o.virtual_s for o in done) / 60:.0f} virtual minutes"
+        f"{sum(o.attempts for o in done)} attempts, {sum(o.restored for o in done)} restored from a checkpoint "
+        f"({sum(o.regional for o in done)} of them regional), {sum(o.checkpoints for o in done)} checkpoints, "
+        f"{sum(o.takeovers for o in done)} takeovers by another master, "
+        f"{sum(o.virtual_s for o in done) / 60:.0f} virtual minutes"
     )
     kinds = ", ".join(f"{name} {n}" for name, n in sorted(befell.items()))
     verdict = f"{len(broken)} broken: {broken}" if broken else "all clean"
@@ -106,6 +110,9 @@ def main() -> int:
     started, outcomes = time.monotonic(), []
     for outcome in results(plans, args.jobs, args.twice):
         outcomes.append(outcome)
+        if len(outcomes) % EVERY == 0 and len(outcomes) < len(plans):
+            broken = sum(o.violation is not None for o in outcomes)
+            print(f"… {len(outcomes)} of {len(plans)}, {broken} broken", file=sys.stderr, flush=True)
         if outcome.violation is not None:
             show(outcome)
             if args.stop:

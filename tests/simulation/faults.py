@@ -232,7 +232,7 @@ def nats_answers(fault: Fault) -> None:
 
 def power_loss(fault: Fault) -> None:
     """Everything stops at once; the shared disk loses what was not synced, and of the local
-    copies of snapshots, which never are, some hold nothing or half."""
+    copies of snapshots, which never are, some hold zeros, or end or begin too late."""
     scenario, chance = fault.scenario, fault.chance
     for name, process in list(scenario.cluster.services.items()):
         if name != "nats-server":  # it is no part of the cluster
@@ -240,7 +240,10 @@ def power_loss(fault: Fault) -> None:
     scenario.disk.power_fails()
     for path in sorted(p for p in scenario.hosts.folder.rglob("*~*") if p.is_file()):
         data = path.read_bytes()
-        path.write_bytes(chance.choice((data, data[: len(data) // 2], bytes(len(data)))))
+        half = len(data) // 2
+        path.write_bytes(
+            chance.choice((data, data[:half], bytes(len(data)), data[:8] + bytes(half) + data[half + 8 :]))
+        )
 
 
 def rescale(fault: Fault) -> None:

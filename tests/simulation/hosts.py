@@ -17,6 +17,7 @@ from typing import Any
 import msgspec
 
 import penstock.connectors.filesystem.sink
+import penstock.connectors.nats.exactly_once
 import penstock.runtime.checkpoints
 import penstock.runtime.network.hub
 import penstock.runtime.slot
@@ -44,6 +45,8 @@ from services.dispatcher.planning import CHECK_MODULE, Planner
 from services.taskmanager.data_port import DataPort
 from services.taskmanager.template import ForkedSlot
 
+#: Real files lie in memory where the machine has such a folder: their disk is not simulated.
+_MEMORY = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
 #: From the order to the forked process, and until it has its loop.
 FORK_S = (0.004, 0.03)
 
@@ -223,7 +226,7 @@ def simulated_hosts(
     """For the time of the block, task managers and slots live on simulated hosts.
     ``limits``: constants of ``runtime.checkpoints`` that make small states behave as large
     ones do."""
-    with tempfile.TemporaryDirectory(prefix="penstock-sim-") as folder:
+    with tempfile.TemporaryDirectory(prefix="penstock-sim-", dir=_MEMORY) as folder:
         hosts = Hosts(world, store_of, Path(folder))
         by_pid = {}
 
@@ -274,6 +277,7 @@ def simulated_hosts(
             (penstock.runtime.network.hub, "open_socket", hosts.dial),
             (penstock.connectors.filesystem.sink, "open_files", lambda path, _: (disk, path)),
             *((penstock.runtime.checkpoints, name, value) for name, value in limits.items()),
+            (penstock.connectors.nats.exactly_once, "BATCH_ROWS", 7),  # several batches a checkpoint
             # A memory of a few rows is far too small all the time, and its filters are small.
             (penstock.runtime.state.memory, "HARD", 1e6),
             (penstock.runtime.state.cold_rows, "_FIRST_KEYS", 16),

@@ -54,8 +54,10 @@ class Outcome:
     rounds: int = 0
     faults_done: int = 0
     attempts: int = 0
-    epochs: int = 0
+    takeovers: int = 0
+    checkpoints: int = 0
     restored: int = 0
+    regional: int = 0
     story: list[str] = field(default_factory=list)
 
 
@@ -256,7 +258,9 @@ def _run(
         rounds=world.events,
         faults_done=scenario.faults_done,
         attempts=sum(job.attempt for job in jobs),
-        epochs=sum(len(job.leaders) for job in jobs),
+        takeovers=sum(max(0, len(job.leaders) - 1) for job in jobs),
+        checkpoints=sum(len(job.completed) for job in jobs),
+        regional=sum(1 for job in jobs for r in job.restored if r.checkpoint_id and r.vertices),
         restored=sum(1 for job in jobs for r in job.restored if r.checkpoint_id),
         violation=violation,
         story=[line(entry) for entry in world.story],
