@@ -4,6 +4,8 @@ of it at another parallelism, after aborted checkpoints, and of a damaged link."
 from __future__ import annotations
 
 import asyncio
+import gc
+import warnings
 from collections import defaultdict
 from pathlib import Path
 from typing import Any
@@ -19,6 +21,7 @@ from penstock.runtime import checkpoints
 from penstock.runtime.elements import Barrier
 from penstock.testing import GraphBuilder, JobHarness, MemoryTable
 from penstock.testing.harness import Checkpoint
+from penstock.testing.memory import MemoryWriter
 from penstock.types import Batch, Schema
 from penstock.types.logical import BigIntType
 
@@ -365,3 +368,41 @@ async def test_state_on_disk_is_in_every_checkpoint(
     source.release()
     async with JobHarness(graph, restore=last, store=job.store, parallelism=1, config=config) as again:
         assert sorted((await again.wait()).rows) == [row[:3] for row in expected()]
+
+
+async def test_what_a_checkpoint_would_have_written_goes_with_its_task(
+    source: MemoryTable, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The barrier was taken, and the task is cancelled before anything is written."""
+    b = GraphBuilder()
+    rows = b.source("memory", SCHEMA, {"name": "in"}, parallelism=1)
+    out = MemoryTable("out", SCHEMA)
+    b.sink("memory", rows, SCHEMA, {"name": "out"})
+    source.release(100)
+    cancelled: list[asyncio.Task[Any]] = []
+    begin = MemoryWriter.begin_checkpoint
+
+    def cancel_writes() -> None:
+        for task in asyncio.all_tasks():
+            if "TaskCheckpoints._write" in repr(task.get_coro()) and task not in cancelled:
+                cancelled.append(task)
+                task.cancel()
+
+    def begin_and_cancel(writer: MemoryWriter, checkpoint_id: int) -> Any:
+        asyncio.get_running_loop().call_soon(cancel_writes)  # before the first step of the write
+        return begin(writer, checkpoint_id)
+
+    monkeypatch.setattr(MemoryWriter, "begin_checkpoint", begin_and_cancel)
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always")
+        job = JobHarness(b.build())
+        await job.start()
+        await job.until(job._all_running)
+        job._trigger("checkpoint")
+        await job.until(lambda: cancelled and cancelled[-1].done())
+        await job.close()
+        cancelled.clear()
+        gc.collect()
+    assert not job.checkpoints
+    assert [str(w.message) for w in said if "never awaited" in str(w.message)] == []
+    assert not out.committed

@@ -19,13 +19,13 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Union
+from typing import TYPE_CHECKING, Any, Protocol, Union
 
 from penstock.runtime.state.epochs import Epochs
 from penstock.runtime.state.memory import StateMemory
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+    from collections.abc import Awaitable, Callable, Generator, Iterator, Mapping, Sequence
     from pathlib import Path
 
     import numpy as np
@@ -98,6 +98,14 @@ class PendingBlock(ABC):
         """Nobody wants it any more."""
 
 
+class PendingItems(Protocol):
+    """List items that are not known yet: awaited once, or closed. A coroutine is one."""
+
+    def __await__(self) -> Generator[Any, Any, dict[str, list[bytes]]]: ...
+
+    def close(self) -> None: ...
+
+
 @dataclass(slots=True)
 class OperatorSnapshot:
     """What one operator adds to a checkpoint.
@@ -111,7 +119,15 @@ class OperatorSnapshot:
     keyed: Mapping[str, KeyedBlock | PendingBlock] = field(default_factory=dict)
     lists: dict[str, list[bytes]] = field(default_factory=dict)
     unions: dict[str, list[bytes]] = field(default_factory=dict)
-    pending: Awaitable[dict[str, list[bytes]]] | None = None
+    pending: PendingItems | None = None
+
+    def abandon(self) -> None:
+        """It will not be written (any further)."""
+        for block in self.keyed.values():
+            if isinstance(block, PendingBlock):
+                block.discard()
+        if self.pending is not None:
+            self.pending.close()
 
     def copied(self) -> OperatorSnapshot:
         """The same, its cut state copied to the end at once (for tests and tools)."""

@@ -6,7 +6,8 @@ State: list ``committables``, what the writer's epoch needs to be committed agai
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
+from collections.abc import Coroutine
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -20,7 +21,7 @@ from penstock.runtime.operator import OperatorSnapshot
 from penstock.runtime.operators.changes import AFTER, BEFORE, DELETE
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Awaitable, Generator, Iterator, Sequence
 
     from penstock.jobgraph.specs import SinkSpec
     from penstock.runtime.operator import OperatorContext, Output, RestoredState
@@ -101,13 +102,13 @@ class SinkOperator(SinkDriver):
         # The call cuts the epoch now; only its completion waits.
         cut = self.writer.begin_checkpoint(checkpoint_id)
 
-        async def durable() -> dict[str, list[bytes]]:
-            async with self._turn:
-                committables = await cut
-            await self._bad.flush()
-            return {"committables": list(committables)}
+        return OperatorSnapshot(pending=_Durable(cut, self._durable(cut)))
 
-        return OperatorSnapshot(pending=durable())
+    async def _durable(self, cut: Awaitable[list[bytes]]) -> dict[str, list[bytes]]:
+        async with self._turn:
+            committables = await cut
+        await self._bad.flush()
+        return {"committables": list(committables)}
 
     async def commit(self, checkpoint_id: int) -> None:
         async with self._turn:
@@ -123,3 +124,22 @@ class SinkOperator(SinkDriver):
     async def stop(self) -> None:
         if self._writer is not None:
             await self._writer.close()
+
+
+class _Durable:
+    """The committables of one epoch; ``cut``: the writer's part, which goes when nobody waits
+    for it."""
+
+    def __init__(
+        self, cut: Awaitable[list[bytes]], items: Coroutine[Any, Any, dict[str, list[bytes]]]
+    ) -> None:
+        self._cut = cut
+        self._items = items
+
+    def __await__(self) -> Generator[Any, Any, dict[str, list[bytes]]]:
+        return self._items.__await__()
+
+    def close(self) -> None:
+        self._items.close()
+        if isinstance(self._cut, Coroutine):
+            self._cut.close()

@@ -17,7 +17,6 @@ import socket
 import sys
 import time
 import traceback
-import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -471,9 +470,5 @@ def main(control: socket.socket, fd_channel: socket.socket, allocation_id: str, 
         channel = await ControlChannel.open(control)
         return await Slot(channel, fd_channel, allocation_id, Path(local_dir)).run()
 
-    # What a checkpoint would have written, had the job not ended before it began.
-    warnings.filterwarnings(
-        "ignore", r"coroutine '(BadRecords\.flush|\w+\.(snapshot|begin_checkpoint)\.)", RuntimeWarning
-    )
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         return runner.run(run())

@@ -19,7 +19,7 @@ from penstock.runtime.operator import MAX_WATERMARK, OperatorSnapshot
 from penstock.runtime.overtaking import InFlight, Overtaking
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
     from penstock.messages.slot import StateHandle
     from penstock.runtime.elements import Barrier
@@ -142,6 +142,7 @@ class TaskCheckpoints:
         write = task.spawn(self._write(checkpoint_id, snapshots, metrics, overtaken))
         self._writes.add(write)
         write.add_done_callback(self._writes.discard)
+        write.add_done_callback(lambda done: _written(done, snapshots))
         yield
 
     def _take_snapshots(self, checkpoint_id: int, kind: str) -> dict[str, OperatorSnapshot]:
@@ -267,3 +268,10 @@ class TaskCheckpoints:
     def outputs_unblocked(self) -> None:
         if self._drained is not None and not self._drained.done():
             self._drained.set_result(None)
+
+
+def _written(write: asyncio.Task[None], snapshots: Mapping[str, OperatorSnapshot]) -> None:
+    """Or not: it may have been cancelled before it had begun."""
+    if write.cancelled() or write.exception() is not None:
+        for snapshot in snapshots.values():
+            snapshot.abandon()
