@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import shutil
 import sqlite3
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -15,10 +16,14 @@ import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 import pytest
 
+from penstock.errors import UnsupportedError
 from penstock.jobgraph.graph import JobGraph
 from penstock.messages.slot import StorageSettings
 from penstock.plan.engine import decode_content
 from penstock.spark.backfill import Backfill, BackfillResult
+from penstock.spark.coverage import check_streaming
+from penstock.spark.engine import SparkJob
+from penstock.spark.errors import translated
 from penstock.spark.support import spark_support
 from penstock.sql.session import plan_script
 from penstock.store.open import open_store
@@ -267,3 +272,57 @@ def test_the_streams_parallelism_is_its_own(name: str, folder: Path, spark: Any,
         QUERIES[name], folder, spark, tmp_path,
         **{"parallelism.default": "1", "execution.backfill.parallelism": "3"},
     )  # fmt: skip
+
+
+def test_a_hybrid_table_of_bounded_parts_as_a_batch_on_spark(folder: Path, spark: Any) -> None:
+    graph = plan_script(
+        declare(folder) + "SELECT k, COUNT(*), SUM(id) FROM t GROUP BY k",
+        {"execution.engine": "streaming", "parallelism.default": "1"},
+    ).job_graph
+    counts = sorted((k, sum(1 for i in range(ROWS) if row(i)["k"] == k)) for k in "abcdefg")
+    assert [r[:2] for r in sorted(SparkJob(graph, spark).run().rows)] == counts
+
+
+def test_history_then_live_is_no_structured_streaming(folder: Path) -> None:
+    graph = plan_script(declare(folder) + "SELECT id FROM t", {"execution.engine": "streaming"}).job_graph
+    with pytest.raises(UnsupportedError, match="Structured Streaming") as caught:
+        check_streaming(graph)
+    assert "a history that comes before the stream" in str(caught.value)
+
+
+def test_what_a_lost_executor_makes_again_is_refused(folder: Path, spark: Any, tmp_path: Path) -> None:
+    """Its rows may differ from those whose state is kept."""
+    graph = planned(script(QUERIES["group"], folder, tmp_path / "a"))
+    content = decode_content(graph.backfill)
+    made = Backfill(
+        content, spark, job_id="test-job", attempt=1, storage=StorageSettings(url=f"file://{tmp_path}")
+    )
+    execute = made._executed
+
+    def lost(vertex: Any, rows: Any, *, source: bool) -> Any:
+        ran = execute(vertex, rows, source=source)
+        if source:
+            ran.frame.unpersist(blocking=True)  # made anew when it is read
+        return ran
+
+    made._executed = lost  # type: ignore[method-assign]
+    with pytest.raises(Exception, match="made a second time") as caught:
+        made.run()
+    assert translated(caught.value).retryable
+
+
+def test_a_repeated_backfill_reads_what_the_first_would_have(
+    folder: Path, spark: Any, tmp_path: Path
+) -> None:
+    data = tmp_path / "data"
+    shutil.copytree(folder, data)
+    query = QUERIES["group"]
+    graph = planned(script(query, data, tmp_path / "a"))
+    first = backfilled(graph, spark, tmp_path)
+    shutil.copy(data / "history" / "a.parquet", data / "history" / "later.parquet")
+    second = backfilled(graph, spark, tmp_path, attempt=2)
+    assert (first.rows, second.rows) == (SEAM, SEAM)
+    assert first.manifest_key != second.manifest_key
+    resumed(graph, second, tmp_path)
+    k, n = written(query, tmp_path / "a")[0][:2]
+    assert n == sum(1 for i in range(ROWS) if row(i)["k"] == k)

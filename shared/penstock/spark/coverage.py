@@ -96,6 +96,8 @@ def not_streamed(node: OperatorNode) -> str | None:
             return None if kind == "inner" else _UPDATES
         case s.SortSpec() | s.LimitSpec() | s.TemporalSortSpec():
             return "an order over a stream that does not end"
+        case s.SourceSpec(connector="hybrid"):
+            return "a history that comes before the stream: micro-batches take splits side by side"
         case s.LookupJoinSpec():
             return "a look-up per row in an external table"
         case s.CollectionSourceSpec():
