@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import time
 from pathlib import Path
 
 import redis
@@ -13,11 +14,13 @@ from redis.retry import Retry
 from penstock.cli import servers
 from penstock.cli.embedded import EmbeddedCluster
 from penstock.cli.processes import Child
+from penstock.errors import ExternalError
 from tests.chaos.network import Host, Network, why_not
 from tests.chaos.objectstore import ObjectStore
 
 #: Who lives on a host of its own, by the number of the host.
 HOSTS = {"taskmanager-1": 0, "taskmanager-2": 1, "jobmanager-1": 2, "resourcemanager-1": 3}
+TEMPLATE_WAIT_S = 120.0
 CONFIG = {
     "heartbeat.interval": "500 ms",
     "heartbeat.timeout": "5 s",
@@ -50,6 +53,16 @@ class ChaosCluster(EmbeddedCluster):
             "high-availability.storageDir": self.store.url,
         }
         super().launch()
+
+    def wait_ready(self) -> None:
+        """Also until slots can be forked: on a busy machine that comes much later."""
+        super().wait_ready()
+        deadline = time.monotonic() + TEMPLATE_WAIT_S
+        waiting = [self.child(name).log for name in self.names("taskmanager")]
+        while waiting := [log for log in waiting if "template ready" not in log.read_text()]:
+            if time.monotonic() > deadline:
+                raise ExternalError("slots cannot be forked", got=str(waiting))
+            time.sleep(0.05)
 
     def stop(self) -> None:
         try:
