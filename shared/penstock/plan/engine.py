@@ -186,7 +186,9 @@ def sinks_of(graph: JobGraph) -> list[OperatorNode]:
 
 def _native(sink: OperatorNode) -> bool:
     assert isinstance(sink.spec, SinkSpec)
-    return sink.spec.connector in NATIVE_SINKS
+    options = sink.spec.options
+    foreign = sink.spec.connector == "jdbc" and not options["url"].lower().startswith("jdbc:sqlite:")
+    return foreign or sink.spec.connector in NATIVE_SINKS
 
 
 def _through_slot(content: str, index: int, sink: OperatorNode) -> JobVertex:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from penstock.connectors.registry import get_connector
+from penstock.spark import jdbc
 from penstock.spark.datasource import TableWrite, commit, committed, source_context, stage, write_table
 from penstock.spark.typemap import from_spark_array
 from penstock.types.batch import Batch
@@ -39,6 +40,8 @@ def write(frame: Frame, table: TableWrite) -> None:
     if table.manifest is not None and asyncio.run(committed(table)):
         return
     frame = frame.renamed(spec.schema)
+    if spec.connector == "jdbc" and jdbc.write(frame, table):
+        return
     rows = frame.df.select(*frame.columns())
     if spec.connector == "blackhole":
         rows.write.format("noop").mode("overwrite").save()

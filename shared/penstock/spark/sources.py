@@ -13,7 +13,7 @@ import pyarrow as pa
 from penstock.connectors.registry import get_connector
 from penstock.functions.expr import InputRef, input_refs, shift_refs
 from penstock.jobgraph import specs as s
-from penstock.spark import files
+from penstock.spark import files, jdbc
 from penstock.spark.datasource import ARRIVAL_BITS, TableRead, discover, read_split, read_table
 from penstock.spark.drive import Program, Step, runner
 from penstock.spark.expressions import native
@@ -32,9 +32,14 @@ if TYPE_CHECKING:
     from penstock.spark.graph import Node
 
 
+#: Connectors some of whose tables Spark reads itself.
+_NATIVE = {"filesystem": files.scan, "jdbc": jdbc.scan}
+
+
 def scan(session: SparkSession, node: Node, spec: s.SourceSpec, job: JobContext, job_id: str) -> Frame:
     table = TableRead(spec, node.node.uid, job_id, job, node.wants_time, node.wants_arrival)
-    frame = files.scan(session, table) if spec.connector == "filesystem" else None
+    native = _NATIVE.get(spec.connector)
+    frame = None if native is None else native(session, table)
     if frame is None and getattr(get_connector(spec.connector), "in_process", False):
         frame = _in_process(session, table)
     if frame is None:

@@ -29,7 +29,7 @@ def database_path(url: str) -> str:
             expected="jdbc:sqlite:/path/to/file.db",
             got=repr(url),
             where=_OWNER,
-            remedy="put the table into a SQLite file"
+            remedy="put the table into a SQLite file, or name the database's Java class with 'driver' and run the job on Spark"
             if not url.lower().startswith(PREFIX)
             else "name a file: a database in memory is seen by one process only",
         )
@@ -84,9 +84,7 @@ def column_list(names: Sequence[str], table: str = "") -> str:
     return ", ".join(table + quoted(name) for name in names)
 
 
-def check_table(schema: Schema, options: Mapping[str, str]) -> None:
-    """The table is there and has the declared columns, of types that can be stored."""
-    url, table = options["url"], options["table-name"]
+def check_types(schema: Schema) -> None:
     for field in schema.fields:
         if not is_storable(field.type):
             raise ConnectorError(
@@ -96,6 +94,12 @@ def check_table(schema: Schema, options: Mapping[str, str]) -> None:
                 where=_OWNER,
                 remedy="leave the column out, or write it as text (JSON_STRING)",
             )
+
+
+def check_table(schema: Schema, options: Mapping[str, str]) -> None:
+    """The table is there and has the declared columns, of types that can be stored."""
+    url, table = options["url"], options["table-name"]
+    check_types(schema)
     connection = connect(url, read_only=True)
     try:
         there = [row[1] for row in connection.execute(f"PRAGMA table_info({quoted(table)})")]

@@ -1,0 +1,148 @@
+"""Databases that only Spark reaches: its own JDBC reader and writer, with the driver's jar.
+
+SQLite is not among them: no wheel has a Java driver for it, and what its values mean (0 and 1 as
+BOOLEAN, texts as times) is our connector's to say.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql import types as st
+
+from penstock.connectors.jdbc.connector import OPTIONS, only_spark
+from penstock.errors import SpecError, UnsupportedError, nearest
+from penstock.spark.frames import Frame, col
+from penstock.spark.session import is_connect
+from penstock.spark.typemap import column_names, spark_type
+from penstock.types import logical as t
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from pyspark.sql import Column, SparkSession
+
+    from penstock.spark.datasource import TableRead, TableWrite
+
+_JARS = "spark.jars"
+_PARTITIONED = {
+    "partitionColumn": "scan.partition.column",
+    "numPartitions": "scan.partition.num",
+    "lowerBound": "scan.partition.lower-bound",
+    "upperBound": "scan.partition.upper-bound",
+}
+_NUMBERS = (
+    st.ByteType,
+    st.ShortType,
+    st.IntegerType,
+    st.LongType,
+    st.DecimalType,
+    st.FloatType,
+    st.DoubleType,
+)
+
+
+def scan(session: SparkSession, table: TableRead) -> Frame | None:
+    """None: our connector reads it."""
+    spec = table.spec
+    if not only_spark(spec.options):
+        return None
+    options = _options(session, spec.options, table.job.config)
+    for key, name in _PARTITIONED.items():
+        if name in spec.options:
+            options[key] = spec.options[name]
+    df = session.read.format("jdbc").options(**options).load()
+    # Databases fold names; SQL compares them without case.
+    there = {f.name.lower(): f for f in df.schema.fields}
+    columns = []
+    for field, name in zip(table.schema.fields, column_names(table.schema), strict=True):
+        found = there.get(field.name.lower())
+        if found is None:
+            raise SpecError(
+                f"table '{spec.options['table-name']}' of the database has no column '{field.name}'",
+                expected="one of " + ", ".join(f.name for f in df.schema.fields),
+                got=repr(field.name),
+                where="connector 'jdbc'",
+                remedy=nearest(field.name, list(there)),
+            )
+        columns.append(_declared(field, found).alias(name))
+    return Frame(df.select(*columns), table.schema).with_hidden(time=table.time, arrival=table.arrival)
+
+
+def write(frame: Frame, table: TableWrite) -> bool:
+    """Whether the rows were written here. At least once: a task that Spark repeats inserts again."""
+    spec = table.spec
+    if not only_spark(spec.options):
+        return False
+    if spec.keys:
+        raise UnsupportedError(
+            "writing by key through Spark's JDBC",
+            expected="a table without PRIMARY KEY: Spark inserts, it does not update",
+            got="PRIMARY KEY (" + ", ".join(spec.schema.names[k] for k in spec.keys) + ")",
+            where="connector 'jdbc'",
+            remedy="declare the table without it, or merge in the database",
+        )
+    options = _options(frame.df.sparkSession, spec.options, table.job.config)
+    options["batchsize"] = spec.options.get("sink.buffer-flush.max-rows", "1000")
+    rows = frame.df.select(
+        *(c.alias(f.name) for c, f in zip(frame.columns(), spec.schema.fields, strict=True))
+    )
+    rows.write.format("jdbc").options(**options).mode("append").save()
+    return True
+
+
+def _options(session: SparkSession, options: Mapping[str, str], config: Mapping[str, str]) -> dict[str, str]:
+    if is_connect(session):
+        # A classic session was started with them.
+        for jar in filter(None, config.get(_JARS, "").split(",")):
+            session.addArtifacts(jar.strip())
+    typed = OPTIONS.read(options)
+    made = {
+        "url": typed["url"],
+        "dbtable": typed["table-name"],
+        "driver": typed["driver"],
+        "fetchsize": str(typed["scan.fetch-size"]),
+        "preferTimestampNTZ": "true",
+    }
+    return made | {
+        k: typed[name] for k, name in (("user", "username"), ("password", "password")) if typed[name]
+    }
+
+
+def _declared(field: t.Field, found: st.StructField) -> Column:
+    """The database's column in the declared type; SpecError where a value could get lost."""
+    have: Any = found.dataType
+    want: Any = spark_type(field.type)
+    value = col(found.name)
+    if have == want:
+        return value
+    times = (st.TimestampType, st.TimestampNTZType)
+    numbers = isinstance(have, _NUMBERS) and isinstance(want, _NUMBERS) and _holds(want, have)
+    texts = isinstance(have, (st.StringType, st.VarcharType, st.CharType)) and isinstance(want, st.StringType)
+    if not (numbers or texts or (isinstance(have, times) and isinstance(want, times))):
+        raise SpecError(
+            f"column '{field.name}' of the database does not fit its declaration",
+            expected=f"{field.type} (in Spark {want.simpleString()})",
+            got=have.simpleString(),
+            where="connector 'jdbc'",
+            remedy="declare the column with a type that holds the database's values",
+        )
+    return value.cast(want)
+
+
+def _holds(want: Any, have: Any) -> bool:
+    """Whether every number of ``have`` is one of ``want``."""
+    if isinstance(want, st.DoubleType):
+        return not isinstance(have, (st.DecimalType, st.LongType))
+    if isinstance(have, (st.FloatType, st.DoubleType)) or isinstance(want, st.FloatType):
+        return False
+
+    def digits(type_: Any) -> tuple[int, int]:
+        if isinstance(type_, st.DecimalType):
+            return type_.precision - type_.scale, type_.scale
+        return {st.ByteType: 3, st.ShortType: 5, st.IntegerType: 10, st.LongType: 19}[type(type_)], 0
+
+    whole, fraction = digits(have)
+    if isinstance(want, st.DecimalType):
+        return want.precision - want.scale >= whole and want.scale >= fraction
+    return not isinstance(have, st.DecimalType) and digits(want)[0] >= whole
