@@ -1,6 +1,7 @@
 import json
 import re
 
+import msgspec
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -195,3 +196,37 @@ def test_globs_over_object_keys(pattern, path, matches):
 async def test_an_empty_file_has_no_rows(harness, tmp_path, format_):
     (tmp_path / f"a.{format_}").touch()
     assert await harness.read_all(SCHEMA, options(tmp_path, format_)) == []
+
+
+@pytest.mark.parametrize(
+    ("format_", "left", "says"),
+    [
+        ("json", "", "ends before that"),
+        ("json", '{"id": 0, "name": "name-0"}\n', "ends before that"),
+        ("csv", "", "it is empty"),
+        ("csv", 'name,id\n"name-0",0\n', "ends before that"),
+        ("json", None, "No such file"),
+        ("parquet", None, "No such file"),
+        ("parquet", 700, "1 row groups"),
+    ],
+)
+async def test_a_position_that_the_file_no_longer_has_fails_at_once(harness, tmp_path, format_, left, says):
+    """It would look like the end, and the rows behind it would be lost in silence."""
+    path = tmp_path / f"a.{format_}"
+    WRITERS[format_](path, ROWS)
+    opts = options(tmp_path, format_)
+    (split,) = await harness.splits(SCHEMA, opts)
+    at = 3 if format_ == "parquet" else 70_000
+    split = msgspec.structs.replace(split, position={"at": at, "skip": 0, "row": 9, "done": False})
+    if left is None:
+        path.unlink()
+    elif isinstance(left, int):
+        WRITERS[format_](path, ROWS[:left])
+    else:
+        path.write_text(left)
+    reader = await harness.reader(SCHEMA, opts, [split])
+    with pytest.raises(ConnectorError, match=r"no longer has the position|cannot be read") as failed:
+        await harness.read(reader)
+    await reader.close()
+    assert says in str(failed.value)
+    assert not failed.value.retryable

@@ -65,6 +65,15 @@ class PartReader:
                 remedy="restore the file, or start the job anew without its state",
             ) from err
 
+    def _shrunk(self, position: str, found: str) -> ConnectorError:
+        return ConnectorError(
+            f"'{self._path}' no longer has the position that is needed",
+            expected=f"{position}, as it was when the file was found",
+            got=found,
+            where=self._path,
+            remedy="restore the file, or start the job anew without its state",
+        )
+
     def _check_columns(self, found: pa.Schema) -> None:
         """ConnectorError naming the column when the file does not have it."""
         try:
@@ -94,6 +103,8 @@ class LineReader(PartReader):
             if getattr(decoder, "has_header", False):
                 header = await run(handle.readline)
                 if not header:
+                    if end:
+                        raise self._shrunk(f"byte {start if at is None else at} of {end}", "it is empty")
                     return  # an empty file has no rows, and no header either
                 decoder.set_header(header, self._path)
                 start = max(start, len(header))
@@ -105,7 +116,8 @@ class LineReader(PartReader):
             while offset < end:
                 data = await run(partial(_whole_lines, handle, offset, end, quote))
                 if not data:
-                    return
+                    # Not the end: it had more when it was listed, and that was to be read.
+                    raise self._shrunk(f"byte {offset} of {end}", "the file ends before that")
                 where = self._path if lines is not None else f"{self._path} from byte {offset}"
                 yield Block(offset, partial(self._decode, decoder, data, where, lines))
                 offset += len(data)
@@ -174,7 +186,10 @@ class ParquetReader(PartReader):
         try:
             file = await run(partial(self._open_parquet, handle))
             columns = self._columns(file)
-            for group in range(self._payload["first"] if at is None else at, self._payload["last"]):
+            last, there = self._payload["last"], file.metadata.num_row_groups
+            if last > there:
+                raise self._shrunk(f"row group {last - 1}", f"{there} row groups")
+            for group in range(self._payload["first"] if at is None else at, last):
                 batches = await run(
                     partial(
                         file.iter_batches,
@@ -241,7 +256,10 @@ def open_orc(handle: Any, path: str) -> Any:
         return orc.ORCFile(handle)
     except (pa.ArrowException, OSError) as err:
         raise ConnectorError(
-            f"'{path}' is no ORC file", expected="an ORC file", got=str(err), remedy="check 'format' and 'path'"
+            f"'{path}' is no ORC file",
+            expected="an ORC file",
+            got=str(err),
+            remedy="check 'format' and 'path'",
         ) from err
 
 
