@@ -393,6 +393,40 @@ def test_random_faults(seed):
     assert completed == sorted(set(completed))
 
 
+@pytest.mark.parametrize(
+    ("setting", "cancelled", "failed"),
+    [
+        ("RETAIN_ON_CANCELLATION", True, True),
+        ("DELETE_ON_CANCELLATION", False, True),
+        ("NO_EXTERNALIZED_CHECKPOINTS", False, False),
+    ],
+)
+def test_what_stays_of_a_job_that_ended(setting, cancelled, failed):
+    config = FAST | {
+        "execution.checkpointing.externalized-checkpoint-retention": setting,
+        "execution.checkpointing.num-retained": "1",
+        "restart-strategy.type": "none",
+    }
+    for fails, stays in ((False, cancelled), (True, failed)):
+        cluster = Cluster(pipeline(), seed=5, unbounded=True, config=config)
+        cluster.run(until=lambda c=cluster: len(of(c, msg.CheckpointCompleted)) == 2)
+        if fails:
+            cluster.lose(next(iter(cluster.allocations)))
+        else:
+            cluster.ask(msg.CancelJob(command_id="c", job_id="job"))
+        cluster.run()
+        assert cluster.stopped.status is (JobStatus.FAILED if fails else JobStatus.CANCELED)
+        last = of(cluster, msg.CheckpointCompleted)[-1]
+        kept = cluster.archived.keep
+        assert (last.manifest_key in kept) is stays
+        assert (cluster.manifests[last.manifest_key].object_keys() <= kept) is stays
+        assert "jobs/job/checkpoints/" in cluster.archived.delete_prefixes
+        assert ("jobs/job/staged/" in cluster.archived.delete_prefixes) is not stays
+    finished = Cluster(pipeline(), seed=5, config=config)
+    finished.run()
+    assert not finished.archived.keep, "nothing is left to go on with"
+
+
 SEVERAL = FAST | {
     "execution.checkpointing.interval": "30 ms",
     "execution.checkpointing.max-concurrent-checkpoints": "3",
