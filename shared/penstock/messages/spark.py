@@ -19,7 +19,8 @@ from penstock.types.logical import Schema
 class DriverJob(msgspec.Struct, frozen=True, kw_only=True):
     """``graph``, ``sinks``, ``rows``, ``backfill``: of the ``SparkQuerySpec``. ``url``: local[n], spark://,
     sc://…; ``token``, ``server_pid``, ``server_log``: of a task manager's own Spark.
-    ``ui``: where its status API answers. ``functions`` and ``python_path`` are on this machine."""
+    ``ui``: where its status API answers. ``folder``: for files as long as the slot lives.
+    ``functions`` and ``python_path`` are on this machine."""
 
     job_id: str
     job_name: str
@@ -33,6 +34,7 @@ class DriverJob(msgspec.Struct, frozen=True, kw_only=True):
     server_pid: int = 0
     server_log: str = ""
     ui: str = ""
+    folder: str = ""
     config: dict[str, str] = {}
     functions: dict[str, FunctionArtifact] = {}
     python_path: tuple[str, ...] = ()

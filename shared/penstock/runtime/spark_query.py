@@ -129,6 +129,7 @@ class SparkQueryOperator(SourceDriver):
             rows=spec.rows,
             backfill=spec.backfill,
             storage=ctx.storage,
+            folder=str(ctx.local_dir),
             url=url,
             token=config.pop("spark.server.token", "") if own else "",
             server_pid=int(config.pop("spark.server.pid", 0)) if own else 0,

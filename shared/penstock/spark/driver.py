@@ -68,7 +68,7 @@ def main() -> None:
     try:
         job = msgspec.json.decode(sys.stdin.buffer.read(), type=DriverJob)
         # Spark serves what is shipped from here as long as the query runs.
-        with tempfile.TemporaryDirectory(prefix="penstock-spark-") as folder:
+        with tempfile.TemporaryDirectory(prefix="spark-driver-", dir=job.folder or None) as folder:
             _run(job, channel, Path(folder))
         channel.send(Done())
     except PenstockError as err:

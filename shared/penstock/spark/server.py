@@ -51,7 +51,8 @@ def command(port: int, ui_port: int, cores: int, memory: str, folder: Path) -> l
         argv += ["--conf", f"{key}={value}"]
     # The quick compiler only: a server starts in half the time, and long jobs lose little,
     # as their work lies in Spark's generated code over whole partitions.
-    argv += ["--driver-java-options", "-XX:TieredStopAtLevel=1 -Xshare:auto"]
+    java = f"-XX:TieredStopAtLevel=1 -Xshare:auto -Djava.io.tmpdir={folder / 'tmp'}"
+    argv += ["--driver-java-options", java]
     return [*argv, "--name", "penstock", "--class", _CLASS, "spark-internal"]
 
 
@@ -70,7 +71,10 @@ def main() -> None:
         sys.exit(str(err))
     except ModuleNotFoundError as err:
         sys.exit(f"Spark is not installed ({err}); pip install 'penstock[spark]'")
-    given.folder.mkdir(parents=True, exist_ok=True)
+    # Here, not in the machine's: Java, and Python workers that are killed, leave things behind.
+    temporary = given.folder / "tmp"
+    temporary.mkdir(parents=True, exist_ok=True)
+    os.environ["TMPDIR"] = str(temporary)
     os.chdir(given.folder)
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     os.environ.pop("SPARK_HOME", None)
