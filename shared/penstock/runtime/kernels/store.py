@@ -7,6 +7,7 @@ append-only heap with one reference a slot for the rest.
 
 from __future__ import annotations
 
+import mmap
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 _COMPACT_FROM = 8_192
 #: Of a heap's segments: the first is small, the largest so long that few are needed.
 _FIRST_BYTES, _SEGMENT_BYTES = 16_384, 16 << 20
+_MAPPED_FROM = 1 << 20
 _ENTRY_MASK = (1 << 32) - 1
 
 
@@ -105,6 +107,13 @@ class FixedStore:
             self.values[slots] = None
 
 
+def _memory(nbytes: int) -> np.ndarray:
+    """Much of it straight from the system, which has it back at once when it is given up."""
+    if nbytes < _MAPPED_FROM:
+        return np.empty(nbytes, np.uint8)
+    return np.frombuffer(mmap.mmap(-1, nbytes, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS), np.uint8)
+
+
 class _Segment:
     """A piece of a heap: so many bytes of text at most; full ones never change again."""
 
@@ -112,7 +121,7 @@ class _Segment:
 
     def __init__(self, array_type: pa.DataType, capacity: int) -> None:
         self.array_type = array_type
-        self.data = np.empty(capacity, np.uint8)
+        self.data = _memory(capacity)
         self.offsets = np.zeros(FIRST + 1, np.int32)
         self.entries = 0
 
@@ -232,7 +241,9 @@ class HeapStore:
         slots, which, entries = slots[order], refs[order] >> 32, refs[order] & _ENTRY_MASK
         old, self._segments, self._entries = self._segments, [], 0
         bounds = np.searchsorted(which, np.arange(len(old) + 1))
-        for segment, low, high in zip(old, bounds[:-1].tolist(), bounds[1:].tolist(), strict=True):
+        old.reverse()  # a segment is given up as soon as what stands in it is copied
+        for low, high in zip(bounds[:-1].tolist(), bounds[1:].tolist(), strict=True):
+            segment = old.pop()
             if high > low:
                 kept = segment.array().take(pa.array(entries[low:high]))
                 self._refs[slots[low:high]] = self._append(kept)

@@ -54,6 +54,11 @@ class TimedRows:
     def nbytes(self) -> int:
         return self.rows.nbytes + self._map.nbytes + self._index.nbytes + 3 * self.times.nbytes
 
+    @property
+    def live_bytes(self) -> int:
+        """``nbytes`` without room that is free."""
+        return self.rows.live_bytes + self._map.live_bytes + self._index.live_bytes + 37 * len(self.rows)
+
     def add(
         self, key_slots: np.ndarray, times: np.ndarray, columns: Sequence[Column], matched: np.ndarray
     ) -> None:

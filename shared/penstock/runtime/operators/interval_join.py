@@ -20,6 +20,7 @@ from penstock.runtime.operators.emitting import (
     watermark_state,
 )
 from penstock.runtime.operators.joining import PairCondition, joined, matchable_rows, null_columns, take_all
+from penstock.runtime.state.cold_tier import Resident
 from penstock.runtime.state.tables import StateTable
 from penstock.types import logical as t
 from penstock.types.batch import Batch
@@ -65,10 +66,19 @@ class IntervalJoinOperator(Operator):
         self._sides = (TimedRows(left.types, span, ctx.epochs), TimedRows(right.types, span, ctx.epochs))
         self._tables = (self._table("left", LEFT), self._table("right", RIGHT))
         self._watermark = restored_watermark(restored)
+        self._tier = Resident(ctx, self._nbytes)
         if restored is not None:
             self._restore(restored)
         ctx.metrics.gauge("numRowsInState", lambda: len(self._sides[0]) + len(self._sides[1]))
-        ctx.metrics.gauge("stateBytes", lambda: self._sides[0].nbytes + self._sides[1].nbytes)
+        ctx.metrics.gauge("stateBytes", self._nbytes)
+
+    def _nbytes(self) -> int:
+        rows = self._sides[LEFT].live_bytes + self._sides[RIGHT].live_bytes
+        return rows + self._keys.live_bytes + 8 * len(self._keys)
+
+    def close(self) -> None:
+        if hasattr(self, "_tier"):
+            self._tier.close()
 
     # -- input -------------------------------------------------------------------------
 
@@ -83,6 +93,7 @@ class IntervalJoinOperator(Operator):
             )
         for at in range(0, batch.num_rows, _PROBE_ROWS):
             yield from self._process(input_index, batch.slice(at, _PROBE_ROWS))
+        self._tier.make_room()
 
     def _process(self, side: int, batch: Batch) -> Iterator[Output]:
         times, timed = self._event_times(side, batch)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -23,13 +24,22 @@ from penstock.runtime.operator import MAX_WATERMARK, Operator, OperatorSnapshot
 from penstock.runtime.operators.changes import TimeToLive, typed
 from penstock.runtime.operators.emitting import batch_pieces, event_times, restored_watermark, watermark_state
 from penstock.runtime.operators.joining import bounded_slices
+from penstock.runtime.state.cold_tier import (
+    ColdTier,
+    MovableTable,
+    Resident,
+    can_evict,
+    make_changes,
+    movable_entries,
+    one_row_each,
+)
 from penstock.runtime.state.row_log import RowLog
 from penstock.types import logical as t
 from penstock.types.batch import Batch
 from penstock.types.column import Column
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
 
     from penstock.jobgraph.specs import OverSpec
     from penstock.runtime.operator import OperatorContext, Output, RestoredState
@@ -69,16 +79,49 @@ class OverOperator(Operator):
         self._keys = KeyIndex([types[i] for i in self.spec.partition])
         self._state = AggregateSet(self.spec.aggregates, types, function=ctx.function)
         # A bounded frame keeps rows and no accumulators: these tables stay empty then.
+        evicts = not self._bounded and can_evict(ctx, self._keys.types)
         self._tables = self._state.state_tables(
-            ctx, head=self._head, names=[f"key{i}" for i in range(len(self.spec.partition))], kind="over"
-        )
+            ctx, head=self._head, names=[f"key{i}" for i in range(len(self.spec.partition))], kind="over",
+            make_changes=partial(make_changes, ctx, evicts=evicts),
+        )  # fmt: skip
         self._changes = self._tables[0].changes
         self._pending = RowLog(ctx, "pending", self._schema, self.spec.partition, kind="over")
         self._history = RowLog(ctx, "history", self._schema, self.spec.partition, kind="over")
         self._watermark = restored_watermark(restored)
         self._ttl = TimeToLive(self.spec.ttl_ms, ctx)
+        self._tier = self._cold_tier() if evicts else Resident(ctx, self._nbytes)
         if restored is not None:
             self._restore(restored)
+
+    def _nbytes(self) -> int:
+        keys = len(self._keys)
+        return self._keys.live_bytes + self._state.live_bytes(keys) + 12 * keys
+
+    def _cold_tier(self) -> ColdTier:
+        cells = MovableTable(
+            self._changes, self._state.partial_types, one_row_each,
+            read=self._state.partials, load=self._load,
+        )  # fmt: skip
+        if self._ttl.ttl_ms:
+            cells.times, cells.touched = self._ttl.times, self._ttl.came_back
+        tables = [cells, *(movable_entries(table) for table in self._state.tables())]
+        return ColdTier(self.ctx, self._keys, tables, drop=self._drop, nbytes=self._nbytes)
+
+    def _load(self, slots: np.ndarray, columns: Sequence[Column]) -> np.ndarray:
+        self._changes.write(slots)
+        self._state.reset(slots, self._keys.high)
+        self._state.merge(slots, columns)
+        return slots
+
+    def _drop(self, slots: np.ndarray) -> None:
+        self._state.release(slots)
+        self._ttl.forget(slots)
+        self._keys.free(slots)
+
+    def close(self) -> None:
+        for name in ("_tier", "_pending", "_history"):
+            if hasattr(self, name):
+                getattr(self, name).close()
 
     def process(self, input_index: int, batch: Batch) -> Iterator[Output]:
         signs = batch.signs()
@@ -118,7 +161,9 @@ class OverOperator(Operator):
 
     def _emit(self, rows: Batch) -> Iterator[Batch]:
         slots, new = self._keys.upsert([rows.columns[i] for i in self.spec.partition], rows.num_rows)
+        touched = slots
         if not self._bounded:
+            new = self._tier.fetch(new)
             self._changes.write(slots)
             self._state.reset(new, self._keys.high)
             self._ttl.touch(slots, self._keys.high)
@@ -135,6 +180,8 @@ class OverOperator(Operator):
         schema = self.ctx.output_schema
         out = rows.with_columns(schema, typed(schema, [*rows.columns, *results]))
         yield from batch_pieces(out)
+        self._tier.used(touched)
+        self._tier.make_room(len(new))
 
     def _last_peers(self, rows: Batch, slots: np.ndarray) -> np.ndarray:
         """Row whose frame a row shares: itself, or for RANGE its last peer in the order."""
@@ -284,8 +331,9 @@ class OverOperator(Operator):
     def on_processing_time(self, now_ms: int) -> Iterator[Output]:
         due = self._ttl.due(now_ms)
         self._changes.free(due)
-        self._state.release(due)
-        self._keys.free(due)
+        self._drop(due)
+        if not self._tier.expire(self._ttl.swept_ms):
+            self.ctx.wake_at(now_ms + 1)
         return iter(())
 
     # -- state ---------------------------------------------------------------------------
@@ -313,10 +361,14 @@ class OverOperator(Operator):
             self._history.add(rows.filter(past))
             self._pending.add(rows.filter(~past))
         for name, types, put in self._state.state_loaders():
-            columns, n = restored_columns(restored.keyed.get(name, []), [*key_types, *types])
-            if n:
-                slots, new = self._keys.upsert(columns[:k], n)
-                self._changes.write(slots)
-                self._state.reset(new, self._keys.high)
-                self._ttl.touch(slots, self._keys.high)
-                put(slots, columns[k:])
+            batches = restored.keyed.get(name, [])
+            for part in [batches] if self._state.is_ordered(name) else ([b] for b in batches):
+                columns, n = restored_columns(part, [*key_types, *types])
+                if n:
+                    slots, new = self._keys.upsert(columns[:k], n)
+                    new = self._tier.fetch(new)
+                    self._changes.write(slots)
+                    self._state.reset(new, self._keys.high)
+                    self._ttl.touch(slots, self._keys.high)
+                    put(slots, columns[k:])
+                    self._tier.settle()

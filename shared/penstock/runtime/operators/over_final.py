@@ -185,6 +185,10 @@ class OverFinalOperator(Operator):
             state.add(targets, list(columns), None)
         return state.results(np.arange(n))[0]
 
+    def close(self) -> None:
+        if hasattr(self, "_rows"):
+            self._rows.close()
+
     def snapshot(self, checkpoint_id: int) -> OperatorSnapshot:
         return OperatorSnapshot(keyed={"rows": self._rows.cut()})
 

@@ -18,6 +18,7 @@ from penstock.runtime.kernels.windows import ROWTIME_STEP_US
 from penstock.runtime.operator import MAX_WATERMARK, MIN_WATERMARK, Operator, OperatorSnapshot, SideBatch
 from penstock.runtime.operators.changes import typed
 from penstock.runtime.operators.emitting import event_times, pieces, restored_watermark, watermark_state
+from penstock.runtime.state.cold_tier import Resident
 from penstock.types import logical as t
 from penstock.types.batch import Batch
 from penstock.types.column import Column
@@ -67,9 +68,19 @@ class SessionAggregateOperator(Operator):
         )  # fmt: skip
         self._changes = self._tables[0].changes
         self._watermark = restored_watermark(restored)
+        self._tier = Resident(ctx, self._nbytes)
         if restored is not None:
             self._restore(restored)
         ctx.metrics.gauge("numSessionsInState", lambda: self._sessions.count)
+
+    def _nbytes(self) -> int:
+        sessions = self._sessions.count
+        state = self._aggregates.live_bytes(sessions) + self._by_key.live_bytes + 28 * sessions
+        return self._keys.live_bytes + 8 * len(self._keys) + state
+
+    def close(self) -> None:
+        if hasattr(self, "_tier"):
+            self._tier.close()
 
     # -- input -------------------------------------------------------------------------
 
@@ -104,6 +115,7 @@ class SessionAggregateOperator(Operator):
         self._free_unused(all_slots)
         if self._processing_time:
             self.ctx.wake_at(int(-(-int(ends.min()) // 1000)))
+        self._tier.make_room()
 
     def _merge_intervals(
         self, key_slots: np.ndarray, times: np.ndarray

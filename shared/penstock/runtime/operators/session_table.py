@@ -138,5 +138,9 @@ class SessionTableOperator(Operator):
     def _new_index(self) -> KeyIndex:
         return KeyIndex([self._schema.types[k].with_nullable(True) for k in self.spec.keys])
 
+    def close(self) -> None:
+        if hasattr(self, "_rows"):
+            self._rows.close()
+
     def snapshot(self, checkpoint_id: int) -> OperatorSnapshot:
         return OperatorSnapshot(keyed={"rows": self._rows.cut()}, unions=watermark_state(self._watermark))

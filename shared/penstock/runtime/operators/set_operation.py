@@ -13,13 +13,21 @@ from penstock.runtime.kernels.store import grown
 from penstock.runtime.operator import Operator, OperatorSnapshot
 from penstock.runtime.operators.changes import DELETE, INSERT, typed
 from penstock.runtime.operators.emitting import pieces
-from penstock.runtime.state.tables import SlotChanges, StateTable
+from penstock.runtime.state.cold_tier import (
+    ColdTier,
+    MovableTable,
+    Resident,
+    can_evict,
+    make_changes,
+    one_row_each,
+)
+from penstock.runtime.state.tables import StateTable
 from penstock.types import logical as t
 from penstock.types.batch import Batch
 from penstock.types.column import Column
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from penstock.jobgraph.specs import SetOperationSpec
     from penstock.runtime.operator import OperatorContext, Output, RestoredState
@@ -38,27 +46,50 @@ class SetOperationOperator(Operator):
         self._types = ctx.output_schema.types
         self._index = KeyIndex([x.with_nullable(True) for x in self._types])
         self._counts = [np.zeros(1024, np.int64), np.zeros(1024, np.int64)]
-        self._changes = SlotChanges(ctx.epochs)
+        evicts = can_evict(ctx, self._types)
+        self._changes = make_changes(ctx, evicts=evicts)
         names = [f"{i}.{name}" for i, name in enumerate(ctx.output_schema.names)]
         self._table = StateTable(
             "rows", self._read, names=[*names, "left", "right"], kind="set-operation",
             max_parallelism=ctx.max_parallelism, changes=self._changes,
         )  # fmt: skip
-        if restored is not None:
-            types = [*self._types, _LONG, _LONG]
-            columns, n = restored_columns(restored.keyed.get("rows", []), types)
+        self._tier = self._cold_tier() if evicts else Resident(ctx, self._nbytes)
+        types = [*self._types, _LONG, _LONG]
+        for block in () if restored is None else restored.keyed.get("rows", ()):
+            columns, n = restored_columns([block], types)
             if n:
                 slots, _ = self._index.upsert(columns[:-2], n)
-                self._grow()
-                self._changes.write(slots)
-                self._counts[0][slots], self._counts[1][slots] = columns[-2].values, columns[-1].values
+                self._load(slots, columns[-2:])
+                self._tier.settle()
         ctx.metrics.gauge("numRowsInState", lambda: len(self._index))
+
+    def _nbytes(self) -> int:
+        return self._index.live_bytes + 28 * len(self._index)
+
+    def _cold_tier(self) -> ColdTier:
+        table = MovableTable(
+            self._changes, [_LONG, _LONG], one_row_each, read=lambda slots: self._read(slots)[1],
+            load=self._load,
+        )  # fmt: skip
+        return ColdTier(self.ctx, self._index, [table], drop=self._index.free, nbytes=self._nbytes)
+
+    def _load(self, slots: np.ndarray, columns: Sequence[Column]) -> np.ndarray:
+        self._grow()
+        self._changes.write(slots)
+        for counts, column in zip(self._counts, columns, strict=True):
+            counts[slots] = column.values
+        return slots
+
+    def close(self) -> None:
+        if hasattr(self, "_tier"):
+            self._tier.close()
 
     def _grow(self) -> None:
         self._counts = [grown(c, self._index.high) for c in self._counts]
 
     def process(self, input_index: int, batch: Batch) -> Iterator[Output]:
         slots, new = self._index.upsert(batch.columns, batch.num_rows)
+        new = self._tier.fetch(new)
         self._grow()
         self._changes.write(slots)
         for counts in self._counts:
@@ -83,6 +114,8 @@ class SetOperationOperator(Operator):
         gone = touched[(self._counts[0][touched] == 0) & (self._counts[1][touched] == 0)]
         self._changes.free(gone)
         self._index.free(gone)
+        self._tier.used(touched)
+        self._tier.make_room(len(new))
 
     def _result(self, slots: np.ndarray) -> np.ndarray:
         """How often each row stands in the result."""

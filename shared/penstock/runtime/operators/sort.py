@@ -71,6 +71,10 @@ class SortOperator(Operator):
             out = rows.take(part)
             yield out.with_columns(self.ctx.output_schema, out.columns)
 
+    def close(self) -> None:
+        if hasattr(self, "_log"):
+            self._log.close()
+
     def snapshot(self, checkpoint_id: int) -> OperatorSnapshot:
         self._standing()
         return OperatorSnapshot(keyed={"rows": self._log.cut()})
@@ -143,6 +147,10 @@ class TemporalSortOperator(Operator):
         for part in pieces(order):
             out = ready.take(part)
             yield out.with_columns(self.ctx.output_schema, out.columns)
+
+    def close(self) -> None:
+        if hasattr(self, "_log"):
+            self._log.close()
 
     def snapshot(self, checkpoint_id: int) -> OperatorSnapshot:
         return OperatorSnapshot(keyed={"rows": self._log.cut()}, unions=watermark_state(self._watermark))

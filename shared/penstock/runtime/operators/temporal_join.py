@@ -145,6 +145,11 @@ class TemporalJoinOperator(Operator):
         keep[order] = ~old | (newest & ~deleted[order])
         self._versions.take_out(~keep)
 
+    def close(self) -> None:
+        for name in ("_waiting", "_versions"):
+            if hasattr(self, name):
+                getattr(self, name).close()
+
     # -- state -------------------------------------------------------------------------
 
     def snapshot(self, checkpoint_id: int) -> OperatorSnapshot:

@@ -31,6 +31,7 @@ from penstock.runtime.operators.emitting import (
     restored_watermark,
     watermark_state,
 )
+from penstock.runtime.state.cold_tier import Resident
 from penstock.types import logical as t
 from penstock.types.batch import Batch
 from penstock.types.column import Column
@@ -111,12 +112,20 @@ class PaneAggregateOperator(Operator):
         self._changes = self._tables[0].changes
         self._watermark = restored_watermark(restored)
         self._next_end = MAX_WATERMARK
+        self._tier = Resident(ctx, self._nbytes)
         if restored is not None:
             self._restore(restored)
         ctx.metrics.gauge("numKeysInState", lambda: len(self._keys))
-        ctx.metrics.gauge(
-            "stateBytes", lambda: self._keys.nbytes + self._cells.nbytes + self._aggregates.nbytes
-        )
+        ctx.metrics.gauge("stateBytes", self._nbytes)
+
+    def _nbytes(self) -> int:
+        cells = len(self._cells)
+        state = self._aggregates.live_bytes(cells) + 12 * cells
+        return self._keys.live_bytes + self._cells.live_bytes + 8 * len(self._keys) + state
+
+    def close(self) -> None:
+        if hasattr(self, "_tier"):
+            self._tier.close()
 
     def _aggregate_input_types(self, schema: t.Schema) -> list[t.LogicalType]:
         if self.spec.phase != "global":
@@ -148,6 +157,7 @@ class PaneAggregateOperator(Operator):
             self._aggregates.add(slots, batch.columns, batch.signs())
         if self.spec.allowed_lateness_us:
             yield from self._fire_again(key_slots, pane_ids)
+        self._tier.make_room()
 
     def _assign(self, batch: Batch) -> tuple[np.ndarray, np.ndarray | None]:
         """(pane starts, None), or (window starts, window ends) of windowed input."""

@@ -60,6 +60,7 @@ class WindowJoinOperator(Operator):
             for side, log in enumerate(self._logs):
                 waiting = RowLog(ctx, log.name, log.schema, self._keys_of[side], kind="window-join")
                 waiting.restore(restored)
+                waiting.close()  # counted below
                 if len(waiting):
                     self._keep(side, waiting.rows())
         ctx.metrics.gauge("numOpenWindows", lambda: len(self._open))
@@ -158,6 +159,10 @@ class WindowJoinOperator(Operator):
             if alone.num_rows:
                 padding = null_columns(self._schemas[LEFT], alone.num_rows)
                 yield joined(self.ctx.output_schema, padding, alone.columns)
+
+    def close(self) -> None:
+        for log in getattr(self, "_logs", ()):
+            log.close()
 
     # -- state -------------------------------------------------------------------------
 

@@ -117,8 +117,8 @@ class Names:
 
 class ColdRows:
     """``tables``: column types of each table's rows, and whether they expire. ``folder`` is
-    private to one attempt: a restore fills it anew. ``buffer_bytes``: what LevelDB may use of
-    memory for writing, and again for reading."""
+    private to one attempt: a restore fills it anew. ``buffer_bytes``: what LevelDB may write
+    before it writes a file; twice that may wait in memory, and half of it is for reading."""
 
     def __init__(
         self,
@@ -134,7 +134,7 @@ class ColdRows:
         folder.mkdir(parents=True, exist_ok=True)
         self.folder = folder
         self._db: Any = plyvel.DB(
-            str(folder), create_if_missing=True, write_buffer_size=buffer_bytes, lru_cache_size=buffer_bytes,
+            str(folder), create_if_missing=True, write_buffer_size=buffer_bytes, lru_cache_size=buffer_bytes // 2,
             bloom_filter_bits=10, max_open_files=_OPEN_FILES, max_file_size=_FILE_BYTES,
         )  # fmt: skip
         self._keys = RowBytes(key_types, canonical=True)

@@ -24,6 +24,7 @@ import numpy as np
 
 from penstock.runtime.kernels.grouping import distinct
 from penstock.runtime.kernels.growing import grown
+from penstock.runtime.state.allocators import release_memory
 from penstock.runtime.state.cold_rows import ColdRows, Moved
 from penstock.runtime.state.row_changes import RowChanges
 from penstock.runtime.state.tables import SlotChanges
@@ -41,10 +42,13 @@ if TYPE_CHECKING:
 
 #: Keys evicted at once (or twice as many as came, if that is more): a few milliseconds.
 _EVICT_KEYS = 1_024
+#: Keys that are moved together, and bytes of rows on their way out: what lies there twice.
+_PIECE_KEYS, _PIECE_BYTES = 512, 512 << 10
 #: Slots the hand passes at once, at most.
 _PASS = 1 << 16
-#: LevelDB's buffers, as a share of the memory that the state may take, and at most.
-_BUFFER_SHARE, _LEAST_BUFFER, _MOST_BUFFER = 32, 256 << 10, 8 << 20
+#: LevelDB's write buffer, as a share of the memory that the state may take, at least and at
+#: most. There may be two of them, and half as much is for reading.
+_BUFFER_SHARE, _LEAST_BUFFER, _MOST_BUFFER = 16, 256 << 10, 16 << 20
 #: Keys removed at once when their time is over.
 _EXPIRE_KEYS = 4_096
 
@@ -159,6 +163,8 @@ class ColdTier(Resident):
         self._hand = 0
         #: Keys that came back since room was last made.
         self._came = 0
+        #: Bytes evicted since the allocators gave back what they hold of them.
+        self._given_up = 0
         self._disk: ColdRows | None = None
         self.count = 0
         # By table: what was last touched by then is gone; some of it is still to be removed.
@@ -175,13 +181,23 @@ class ColdTier(Resident):
         if not self.count or not len(new):
             return new
         assert self._disk is not None
-        asked, names = self._disk.known(self._index.keys(new))
+        others = np.ones(self._index.high, np.bool_)
+        for at in range(0, len(new), _PIECE_KEYS):
+            slots = new[at : at + _PIECE_KEYS]
+            others[slots] = ~self._fetch(self._disk, slots)
+        return new[others[new]]
+
+    def _fetch(self, disk: ColdRows, new: np.ndarray) -> np.ndarray:
+        """Mask of the keys that came back."""
+        found = np.zeros(len(new), np.bool_)
+        asked, names = disk.known(self._index.keys(new))
         if not len(asked):
-            return new
-        slots = new[asked][names.order]
+            return found
+        asked = asked[names.order]
+        slots = new[asked]
         back, dead = np.zeros(len(slots), np.bool_), np.zeros(len(slots), np.bool_)
         for number, table in enumerate(self._tables):
-            moved = self._disk.take(number, names)
+            moved = disk.take(number, names)
             if not len(moved.ids):
                 continue
             here = moved.counts > 0
@@ -199,9 +215,8 @@ class ColdTier(Resident):
         came = int(back.sum())
         self.count -= came
         self._came += came
-        others = np.ones(self._index.high, np.bool_)
-        others[slots[back & ~dead]] = False
-        return new[others[new]]
+        found[asked] = back & ~dead
+        return found
 
     def _standing(self, table: int, moved: Moved, dead: np.ndarray) -> np.ndarray:
         """Mask of the rows whose time is not over: a sweep may not have come to them yet."""
@@ -247,8 +262,13 @@ class ColdTier(Resident):
             return 0
         each = max(self._rows_nbytes() / keys, 1.0)
         slots = self._coldest(min(int(excess / each) + 1, most))
-        if len(slots):
-            self._move_out(slots)
+        piece = int(min(max(_PIECE_BYTES / each, 1), _PIECE_KEYS))
+        for at in range(0, len(slots), piece):
+            self._move_out(slots[at : at + piece])
+        self._given_up += int(each * len(slots))
+        if self._given_up > self._memory.limit_bytes:
+            self._given_up = 0
+            release_memory()
         return len(slots)
 
     def _move_out(self, slots: np.ndarray) -> None:

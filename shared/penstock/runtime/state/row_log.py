@@ -13,6 +13,7 @@ import numpy as np
 from penstock.runtime.kernels.grouping import distinct
 from penstock.runtime.kernels.keyed_state import keyed_block, restored_columns
 from penstock.runtime.operator import KeyedBlock, PendingBlock
+from penstock.runtime.state.cold_tier import Resident
 from penstock.types import logical as t
 from penstock.types.batch import Batch
 from penstock.types.column import Column
@@ -28,10 +29,17 @@ _KIND, _TIME = t.TinyIntType(), t.BigIntType()
 class Part:
     """A batch in the log. ``ids``: int64 a row; ``epochs``: int32 a row, when it came."""
 
-    __slots__ = ("batch", "epochs", "ids")
+    __slots__ = ("_nbytes", "batch", "epochs", "ids")
 
     def __init__(self, batch: Batch, ids: np.ndarray, epochs: np.ndarray) -> None:
         self.batch, self.ids, self.epochs = batch, ids, epochs
+        self._nbytes = -1
+
+    @property
+    def nbytes(self) -> int:
+        if self._nbytes < 0:
+            self._nbytes = self.batch.nbytes + self.ids.nbytes + self.epochs.nbytes
+        return self._nbytes
 
     def take(self, rows: np.ndarray) -> Part:
         return Part(self.batch.take(rows), self.ids[rows], self.epochs[rows])
@@ -52,6 +60,7 @@ class RowLog:
         self._epochs = ctx.epochs
         self._parts: dict[Part, None] = {}
         self._next_id = 0
+        self._counted = Resident(ctx, lambda: self.nbytes)
         #: (ids, epoch) of rows that are gone, since the last confirmed snapshot.
         self._gone: list[tuple[np.ndarray, int]] = []
         self._confirmed = 0
@@ -61,12 +70,13 @@ class RowLog:
 
     @property
     def nbytes(self) -> int:
-        return sum(p.batch.nbytes + p.ids.nbytes + p.epochs.nbytes for p in self._parts)
+        return sum(part.nbytes for part in self._parts)
 
     def add(self, batch: Batch) -> Part:
         """Append rows."""
         part = self._made(batch)
         self._parts[part] = None
+        self._counted.make_room()
         return part
 
     def drop(self, parts: Sequence[Part]) -> None:
@@ -98,6 +108,9 @@ class RowLog:
         part = self._made(batch)
         part.ids[old], part.epochs[old] = whole.ids[origins[old]], whole.epochs[origins[old]]
         self._parts = {part: None} if batch.num_rows else {}
+
+    def close(self) -> None:
+        self._counted.close()
 
     # -- snapshots -----------------------------------------------------------------------
 

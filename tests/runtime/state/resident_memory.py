@@ -1,0 +1,148 @@
+"""One operator fed with far more state than it may hold, in a process of its own.
+
+``python resident_memory.py CASE LIMIT_BYTES FOLDER`` prints a JSON object: ``digest`` of all
+that came out, whatever its order within a batch; ``state_bytes`` as the operator counts it;
+``growth_bytes``: how much this process' own memory had grown at most, measured after every
+batch, since everything had been loaded and used once; ``mapped_bytes``: the same of files.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from penstock.functions.expr import AggregateCall
+from penstock.jobgraph.specs import DeduplicateSpec, GroupAggregateSpec, JoinSpec, SortKey, TopNSpec
+from penstock.runtime.kernels.hashing import hash_columns
+from penstock.runtime.operators.deduplicate import DeduplicateOperator
+from penstock.runtime.operators.group_aggregate import GroupAggregateOperator
+from penstock.runtime.operators.join import make_join
+from penstock.runtime.operators.top_n import TopNOperator
+from penstock.runtime.state.memory import StateMemory
+from penstock.testing.operator_harness import Subtask
+from penstock.types import logical as t
+from penstock.types.batch import Batch
+from penstock.types.column import Column
+from penstock.types.logical import Schema
+
+BIG, STR = t.BigIntType(), t.VarCharType()
+N = BIG.not_null
+ROWS = Schema.of(("k", BIG), ("s", STR), ("v", BIG))
+TWICE = Schema((*ROWS.fields, *(t.Field(f"{f.name}2", f.type) for f in ROWS.fields)))
+RANKED = Schema((*ROWS.fields, t.Field("rank", N)))
+SUMS = Schema.of(("k", BIG), ("n", N), ("sum", BIG), ("last", STR))
+VALUES = Schema.of(("k", BIG), ("values", N))
+BATCH_ROWS = 2_048
+#: Characters of a text, so that few rows are much state.
+TEXT = 700
+PAGE_BYTES = 4096
+
+CASES: dict[str, tuple[Any, list[Schema], Schema]] = {
+    "aggregate": (
+        lambda: GroupAggregateOperator(
+            GroupAggregateSpec(
+                keys=(0,),
+                aggregates=(
+                    AggregateCall("COUNT", (), N),
+                    AggregateCall("SUM", (2,), BIG),
+                    AggregateCall("MAX", (1,), STR),
+                ),
+            )
+        ),
+        [ROWS],
+        SUMS,
+    ),
+    "distinct": (
+        lambda: GroupAggregateOperator(
+            GroupAggregateSpec(keys=(0,), aggregates=(AggregateCall("COUNT", (1,), N, distinct=True),))
+        ),
+        [ROWS],
+        VALUES,
+    ),
+    "deduplicate": (
+        lambda: DeduplicateOperator(DeduplicateSpec(keys=(0,), keep="last", emit_before=True)),
+        [ROWS],
+        ROWS,
+    ),
+    "top-n": (
+        lambda: TopNOperator(
+            TopNSpec(partition=(0,), rank_column=True, rank="row_number", first=1, last=3,
+                     order=(SortKey(2),), fixed_order=True)
+        ),
+        [ROWS],
+        RANKED,
+    ),
+    "join": (
+        lambda: make_join(JoinSpec(kind="left", left_keys=(0,), right_keys=(0,))),
+        [ROWS, ROWS],
+        TWICE,
+    ),
+}  # fmt: skip
+
+
+def rows(keys: np.ndarray, values: np.ndarray) -> Batch:
+    filler = "x" * TEXT
+    texts = pc.binary_join_element_wise(pa.array(values).cast(pa.string()), filler, "")
+    return Batch(ROWS, [Column(BIG, keys), Column(STR, texts), Column(BIG, values)], num_rows=len(keys))
+
+
+def memory_bytes() -> tuple[int, int]:
+    """(of this process alone, mapped from files)."""
+    _, resident, shared, *_ = Path("/proc/self/statm").read_text().split()
+    return (int(resident) - int(shared)) * PAGE_BYTES, int(shared) * PAGE_BYTES
+
+
+def digest(task: Subtask) -> int:
+    total = 0
+    for batch in task.out:
+        hashes = hash_columns(batch.columns)
+        if batch.kinds is not None:
+            hashes = hashes * (2 * batch.kinds.astype(np.uint64) + np.uint64(1))
+        total += int(hashes.sum())
+    task.out = []
+    return total
+
+
+def warm_up(case: str, folder: Path) -> None:
+    """Everything is loaded and used once: Arrow, LevelDB."""
+    make, inputs, output = CASES[case]
+    task = Subtask(make(), inputs, output, memory=StateMemory(400_000), local_dir=folder)
+    for i in range(6):
+        task.process(rows(np.arange(BATCH_ROWS // 2), np.full(BATCH_ROWS // 2, i)), i % len(inputs))
+        digest(task)
+    assert task.operator._tier.count
+    task.operator.close()
+
+
+def main(case: str, limit_bytes: int, folder: Path, keys: int, batches: int) -> dict[str, int]:
+    make, inputs, output = CASES[case]
+    random = np.random.default_rng(5)
+    warm_up(case, folder / "warm")
+    task = Subtask(make(), inputs, output, memory=StateMemory(limit_bytes), local_dir=folder)
+    total, most, mapped = 0, 0, 0
+    base, files = memory_bytes()
+    for i in range(batches):
+        # New keys for a while, and then old ones as well.
+        known = min(keys, (i + 1) * keys * 3 // (2 * batches))
+        batch = rows(
+            random.integers(0, known, BATCH_ROWS) * 1_000_003, random.integers(0, 1 << 40, BATCH_ROWS)
+        )
+        task.process(batch, i % len(inputs))
+        total = (total * 31 + digest(task)) % (1 << 61)
+        own, files_now = memory_bytes()
+        most, mapped = max(most, own - base), max(mapped, files_now - files)
+    return {
+        "digest": total, "state_bytes": task.operator._nbytes(), "growth_bytes": most,
+        "mapped_bytes": mapped, "on_disk": task.operator._tier.count,
+    }  # fmt: skip
+
+
+if __name__ == "__main__":
+    name, limit, where, n_keys, n_batches = sys.argv[1:]
+    print(json.dumps(main(name, int(limit), Path(where), int(n_keys), int(n_batches))))
