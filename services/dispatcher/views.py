@@ -117,7 +117,18 @@ def vertex_metrics(vertex: VertexDetails) -> dict[str, Any]:
         "backpressure-ratio": round(worst, 3),
         "backpressure-level": backpressure_level(worst),
         "watermark": _watermark_ms(vertex),
+        "restore": restoring(vertex),
     }
+
+
+def restoring(vertex: VertexDetails) -> dict[str, int] | None:
+    """How far the subtasks that are being restored have come, in bytes; None: none is."""
+    busy = [s.metrics for s in vertex.subtasks if s.state is ExecutionState.INITIALIZING]
+    known = [metrics for metrics in busy if metrics.get("restore_bytes")]
+    if not known:
+        return None
+    names = {"bytes": "restore_bytes", "read": "restored_bytes", "local": "restored_local_bytes"}
+    return {name: sum(m.get(key) or 0 for m in known) for name, key in names.items()}
 
 
 def _ratio(subtask: SubtaskDetails, what: str) -> float:

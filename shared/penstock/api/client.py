@@ -111,6 +111,12 @@ class ClusterClient:
     def checkpoints(self, job_id: str) -> dict[str, Any]:
         return self._call("GET", f"/jobs/{job_id}/checkpoints")
 
+    def checkpoint_details(self, job_id: str, checkpoint_id: str) -> dict[str, Any]:
+        return self._call("GET", f"/jobs/{job_id}/checkpoints/details/{checkpoint_id}")
+
+    def checkpoint_subtasks(self, job_id: str, checkpoint_id: str, vertex_id: str) -> dict[str, Any]:
+        return self._call("GET", f"/jobs/{job_id}/checkpoints/details/{checkpoint_id}/subtasks/{vertex_id}")
+
     def spark(self, job_id: str) -> dict[str, Any]:
         """What Spark did for the job: stages and log of each query."""
         return self._call("GET", f"/jobs/{job_id}/spark")

@@ -26,7 +26,7 @@ def print_table(headers: list[str], rows: list[list[Any]]) -> None:
     Console(width=None if sys.stdout.isatty() else 10_000).print(table)
 
 
-def _when(ms: int | None) -> str:
+def when(ms: int | None) -> str:
     if not ms or ms < 0:
         return ""
     return dt.datetime.fromtimestamp(ms / 1000).strftime("%Y-%m-%d %H:%M:%S")
@@ -56,7 +56,7 @@ def list_jobs(url: str, format_: str) -> None:
         print("no jobs")
         return
     rows = [
-        [j["jid"], j["name"], j["state"], _when(j["start-time"]), f"{j['duration'] / 1000:.1f} s"]
+        [j["jid"], j["name"], j["state"], when(j["start-time"]), f"{j['duration'] / 1000:.1f} s"]
         for j in jobs
     ]
     print_table(["job id", "name", "state", "started", "duration"], rows)
@@ -105,6 +105,8 @@ def last_checkpoint(checkpoint: dict[str, Any]) -> str:
 
 
 def show_job(url: str, start: str, format_: str) -> None:
+    from penstock.cli.checkpoints import restoring
+
     with ClusterClient(url, patience_s=2) as client:
         job = client.job(find_job(client, start))
         checkpoints = client.checkpoints(job["jid"])
@@ -112,9 +114,11 @@ def show_job(url: str, start: str, format_: str) -> None:
     if format_ == "json":
         print(json.dumps({"job": job, "checkpoints": checkpoints, "exceptions": exceptions}, indent=2))
         return
-    print(f"{job['name']}  {job['jid']}  {job['state']}  (started {_when(job['start-time'])})")
+    print(f"{job['name']}  {job['jid']}  {job['state']}  (started {when(job['start-time'])})")
     if job.get("waiting-for"):
         print(f"waits: {job['waiting-for']}")
+    if progress := restoring(job["vertices"]):
+        print(progress)
     for slot in job.get("stalled", []):
         print(f"hangs: {', '.join(slot['tasks'])} on {slot['taskmanager_id']}, in {slot['frame']}")
     rows = [

@@ -246,15 +246,29 @@ def cancel(
 def info(
     job_id: Annotated[str | None, typer.Argument(help="A job; none: the cluster.")] = None,
     cluster: Cluster = None,
+    checkpoints: Annotated[
+        bool, typer.Option("--checkpoints", help="Its last checkpoints, and what held them up.")
+    ] = False,
+    checkpoint: Annotated[
+        str | None, typer.Option("--checkpoint", metavar="ID", help="What each subtask did for one.")
+    ] = None,
     format: Annotated[str, typer.Option("--format", help="table or json.")] = "table",
 ) -> None:
     """Show the cluster's processes (services and slots, with their ids), or one job."""
+    from penstock.cli.checkpoints import show_checkpoint, show_checkpoints
     from penstock.cli.inspect import show_cluster, show_job
 
+    url = cluster or DEFAULT_CLUSTER
     if job_id is None:
-        show_cluster(cluster or DEFAULT_CLUSTER, format)
+        if checkpoints or checkpoint is not None:
+            raise SpecError("whose checkpoints?", expected="a job's id (or the start of it)")
+        show_cluster(url, format)
+    elif checkpoint is not None:
+        show_checkpoint(url, job_id, checkpoint, format)
+    elif checkpoints:
+        show_checkpoints(url, job_id, format)
     else:
-        show_job(cluster or DEFAULT_CLUSTER, job_id, format)
+        show_job(url, job_id, format)
 
 
 @app.command()
