@@ -128,12 +128,12 @@ class Cluster:
     """``start(role)`` starts one more; what ends by itself or is killed is started again
     after ``restart_s``, as an orchestrator would, with the same name or on another host."""
 
-    def __init__(self, world: World, config: Mapping[str, str]) -> None:
+    def __init__(self, world: World, config: Mapping[str, str], objects: ObjectServer) -> None:
         self.world = world
         self.config = {**CONFIG, **config}
         self.bus = SimBus(world)
         self.leases = LeaseServer(world)
-        self.objects = ObjectServer(world)
+        self.objects = objects
         self.subjects = Subjects(CLUSTER)
         self.restart_s = (0.2, 2.0)
         self.closing = False

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import yaml
 
 from penstock.errors import SpecError
-from penstock.testing.simulation import BusFaults, NatsFaults, Process, StoreFaults
+from penstock.testing.simulation import BusFaults, FolderServer, NatsFaults, Process, StoreFaults
 
 if TYPE_CHECKING:
     from tests.simulation.scenario import Scenario
@@ -53,7 +53,7 @@ class Fault:
         """False for what befalls only those who command: tasks must run on."""
         step = self.step
         commands = step.get("target") in ("dispatcher", "jobmanager", "resourcemanager")
-        return step["do"] not in ("bus-down", "leases-down", "leases-wiped") and not commands
+        return step["do"] not in ("bus-down", "leases", "leases-down", "leases-wiped") and not commands
 
     def draw(self, key: str, default: tuple[float, float]) -> float:
         low, high = self.step.get(key, default)
@@ -153,6 +153,17 @@ def leases_down(fault: Fault) -> None:
     fault.later(lambda: server.set_down(False))
 
 
+def leases(fault: Fault) -> None:
+    """Some answers of the lease store are lost, though it did what it was asked to."""
+    server = fault.scenario.cluster.leases
+    server.error = float(fault.step["error"])
+
+    def heal() -> None:
+        server.error = 0.0
+
+    fault.later(heal)
+
+
 def leases_wiped(fault: Fault) -> None:
     fault.scenario.cluster.leases.wipe()
 
@@ -231,13 +242,16 @@ def nats_answers(fault: Fault) -> None:
 
 
 def power_loss(fault: Fault) -> None:
-    """Everything stops at once; the shared disk loses what was not synced, and of the local
-    copies of snapshots, which never are, some hold zeros, or end or begin too late."""
+    """Everything stops at once. The shared disk and the folder that is the object store lose
+    what was not synced; of the local copies of snapshots, which never are, some hold zeros or
+    end too early."""
     scenario, chance = fault.scenario, fault.chance
     for name, process in list(scenario.cluster.services.items()):
         if name != "nats-server":  # it is no part of the cluster
             scenario.world.kill(process)
     scenario.disk.power_fails()
+    if isinstance(scenario.cluster.objects, FolderServer):
+        scenario.cluster.objects.power_fails(chance)
     for path in sorted(p for p in scenario.hosts.folder.rglob("*~*") if p.is_file()):
         data = path.read_bytes()
         half = len(data) // 2
@@ -259,6 +273,7 @@ ACTIONS = {
     "cut": cut,
     "bus": bus,
     "bus-down": bus_down,
+    "leases": leases,
     "leases-down": leases_down,
     "leases-wiped": leases_wiped,
     "store": store,

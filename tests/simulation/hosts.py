@@ -46,7 +46,7 @@ from services.taskmanager.data_port import DataPort
 from services.taskmanager.template import ForkedSlot
 
 #: Real files lie in memory where the machine has such a folder: their disk is not simulated.
-_MEMORY = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
+MEMORY = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
 #: From the order to the forked process, and until it has its loop.
 FORK_S = (0.004, 0.03)
 
@@ -226,7 +226,7 @@ def simulated_hosts(
     """For the time of the block, task managers and slots live on simulated hosts.
     ``limits``: constants of ``runtime.checkpoints`` that make small states behave as large
     ones do."""
-    with tempfile.TemporaryDirectory(prefix="penstock-sim-", dir=_MEMORY) as folder:
+    with tempfile.TemporaryDirectory(prefix="penstock-sim-", dir=MEMORY) as folder:
         hosts = Hosts(world, store_of, Path(folder))
         by_pid = {}
 

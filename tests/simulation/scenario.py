@@ -10,23 +10,33 @@ import json
 import logging
 import random
 import sys
+import tempfile
 import warnings
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from functools import partial
+from pathlib import Path
 
 import msgspec
 
 from penstock.connectors.nats.client import TRANSACTION_HEADER
-from penstock.testing.simulation import SimDisk, SimNats, Violation, World, virtual_time
+from penstock.testing.simulation import (
+    FolderServer,
+    ObjectServer,
+    SimDisk,
+    SimNats,
+    Violation,
+    World,
+    virtual_time,
+)
 from penstock.testing.simulation.world import line
 from penstock.types.batch import RowKind
 from tests.simulation import faults, workloads
 from tests.simulation.cluster import Cluster, LogRecords
 from tests.simulation.connector import Outside
-from tests.simulation.hosts import Hosts, simulated_hosts
+from tests.simulation.hosts import MEMORY, Hosts, simulated_hosts
 from tests.simulation.user import User
 from tests.simulation.watch import Watch
 from tests.simulation.workloads import Change, Row, Workload, check_sink, difference, final_rows
@@ -62,12 +72,16 @@ class Outcome:
 
 
 class Scenario:
-    def __init__(self, world: World, workload: Workload, chance: random.Random) -> None:
+    """``store``: a folder to keep objects in, if their disk may fail."""
+
+    def __init__(self, world: World, workload: Workload, chance: random.Random, store: Path | None) -> None:
         self.world = world
         self.workload = workload
         self.chance = chance
         self.outside = Outside(world, workload.all_sources())
-        self.cluster = Cluster(world, workload.cluster)
+        self.cluster = Cluster(
+            world, workload.cluster, ObjectServer(world) if store is None else FolderServer(world, store)
+        )
         self.disk = SimDisk(world)
         self.nats = SimNats(world, lambda process: self.hosts.listen(process, *NATS))
         self.watch = Watch(self)
@@ -231,23 +245,25 @@ def _run(
     for job in workload.jobs():
         job.graph(job.parallelism)  # planned outside of the world
     world = World(seed, verbose=verbose)
-    scenario = Scenario(world, workload, random.Random(seed))
-    Outside.now = scenario.outside
-    violation = None
-    rows: dict[str, Counter[Row]] = {}
-    with _logs_in(world), virtual_time(world), _hosts_of(scenario) as hosts:
-        scenario.hosts = hosts
-        scenario.start()
-        faults.schedule(scenario, fault_names, random.Random(seed + 1))
-        try:
-            world.run(LIMIT_S)
-            world.look_for_unheard()
-            scenario.check_output(expected)
-            rows = {sink: final_rows(scenario.rows_of(sink)) for sink in workload.all_sinks()}
-        except Violation as err:
-            violation = str(err)
-        world.close()
-        del Outside.now
+    with tempfile.TemporaryDirectory(prefix="penstock-sim-store-", dir=MEMORY) as folder:
+        store = Path(folder, "store") if "power-loss" in fault_names else None
+        scenario = Scenario(world, workload, random.Random(seed), store)
+        Outside.now = scenario.outside
+        violation = None
+        rows: dict[str, Counter[Row]] = {}
+        with _logs_in(world), virtual_time(world), _hosts_of(scenario) as hosts:
+            scenario.hosts = hosts
+            scenario.start()
+            faults.schedule(scenario, fault_names, random.Random(seed + 1))
+            try:
+                world.run(LIMIT_S)
+                world.look_for_unheard()
+                scenario.check_output(expected)
+                rows = {sink: final_rows(scenario.rows_of(sink)) for sink in workload.all_sinks()}
+            except Violation as err:
+                violation = str(err)
+            world.close()
+            del Outside.now
     jobs = scenario.watch.jobs.values()
     outcome = Outcome(
         seed=seed,

@@ -6,6 +6,7 @@ and sockets behind the ports, with every fault that they can have.
 ``SimBus``       request/reply and publish: delay, loss, repetition, cut-off, broker down
 ``SimLeases``    leases with expiry: down, wiped, answers lost
 ``SimStore``     object storage: errors before and after the write, slowness, listing lag
+``FolderServer`` object storage in a folder: unsynced writes are lost with the power
 ``SimDisk``      files: unsynced writes are lost with the power
 ``SimNats``      a NATS server with JetStream, for the real client: killed, cut off, answers lost
 ``SimSocket``    byte streams between processes, which break with them
@@ -16,6 +17,7 @@ Nothing here knows the services; ``docs/simulation.md`` says how they are run on
 
 from penstock.testing.simulation.bus import BusFaults, SimBus, SimTransport
 from penstock.testing.simulation.disk import SimDisk
+from penstock.testing.simulation.folder import FolderServer
 from penstock.testing.simulation.intercept import virtual_time
 from penstock.testing.simulation.leases import LeaseServer, SimLeases
 from penstock.testing.simulation.loop import SimLoop
@@ -26,6 +28,7 @@ from penstock.testing.simulation.world import Process, SimClock, Violation, Worl
 
 __all__ = [
     "BusFaults",
+    "FolderServer",
     "LeaseServer",
     "Listener",
     "NatsFaults",

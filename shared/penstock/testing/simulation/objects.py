@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import bisect
+import zlib
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -51,7 +52,17 @@ class ObjectServer:
     def write(self, who: Process, key: str, data: bytes) -> None:
         for listener in self.on_write:
             listener(who, key, data)
-        self.objects[check_key(key)] = data
+        self._changed(check_key(key), data)
+
+    def create(self, who: Process, key: str, data: bytes) -> bool:
+        """False when it is there."""
+        if key in self.objects:
+            return False
+        self.write(who, key, data)
+        return True
+
+    def _changed(self, key: str, data: bytes) -> None:
+        self.objects[key] = data
         self._changes.append((self.world.now_s, key, len(data)))
 
     def delete(self, who: Process, keys: Sequence[str]) -> None:
@@ -85,7 +96,7 @@ class SimStore:
         self.server = server
         self._process = process
 
-    async def _call(self, what: str, key: str, apply: Callable[[], Any]) -> Any:
+    async def _call(self, what: str, key: str, apply: Callable[[], Any], data: bytes | None = None) -> Any:
         server, world = self.server, self.server.world
         faults, chance = server.faults, server.world.random
         answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
@@ -112,7 +123,8 @@ class SimStore:
                 back(err)
                 return
             if what not in ("get", "list"):
-                world.trace(process.name, what, key)
+                told = "" if data is None else f" {len(data)} {zlib.crc32(data):08x}"
+                world.trace(process.name, what, key + told)
             if hit and faults.after and chance.random() < faults.after:
                 back(self._error(what, key))
             else:
@@ -141,16 +153,12 @@ class SimStore:
         return (await self.get(key))[start : start + length]
 
     async def put(self, key: str, data: bytes) -> None:
-        await self._call("put", key, lambda: self.server.write(self._process, key, bytes(data)))
+        await self._call("put", key, lambda: self.server.write(self._process, key, bytes(data)), data)
 
     async def create(self, key: str, data: bytes) -> bool:
-        def create() -> bool:
-            if key in self.server.objects:
-                return False
-            self.server.write(self._process, key, bytes(data))
-            return True
-
-        created: bool = await self._call("create", key, create)
+        created: bool = await self._call(
+            "create", key, lambda: self.server.create(self._process, key, bytes(data)), data
+        )
         return created
 
     async def list(self, prefix: str) -> Sequence[tuple[str, int]]:
