@@ -27,6 +27,7 @@ from penstock.messages.slot import StateHandle, TaskDescriptor
 from penstock.runtime import checkpoints
 from penstock.runtime.checkpoints import SnapshotWriter, restore_vertex
 from penstock.runtime.environment import Environment
+from penstock.runtime.malloc import keep_freed_memory
 from penstock.runtime.operator import MetricGroup, OperatorContext
 from penstock.runtime.operators.group_aggregate import KeyedAggregateOperator
 from penstock.runtime.state.epochs import Epochs
@@ -338,6 +339,7 @@ def main() -> None:
     parser.add_argument("--keys", type=int, default=10_000_000)
     parser.add_argument("--seconds", type=int, default=30, help="CPU seconds of the part 'cost'")
     parser.add_argument("--only", choices=["pauses", "deltas", "cost", "restore"])
+    keep_freed_memory()  # as slots do
     asyncio.run(run(parser.parse_args()))
 
 

@@ -36,6 +36,7 @@ from pathlib import Path
 import msgspec
 
 from penstock.messages.slot import ForkFailed, ForkSlot, SlotExited, SlotForked, TemplateReady
+from penstock.runtime.malloc import keep_freed_memory
 from penstock.runtime.pandas_probe import probe_without_pandas
 
 #: Imported before the first fork, so that slots share them. Not Polars: importing it
@@ -234,6 +235,7 @@ def main(argv: list[str]) -> int:
         return 2
     die_with_parent(os.getppid())
     sock = socket.socket(fileno=int(argv[1]))
+    keep_freed_memory()
     started = time.perf_counter()
     preload()
     Template(sock).serve((time.perf_counter() - started) * 1000)

@@ -123,10 +123,15 @@ def test_blocks_are_cut_at_key_groups_and_inside_huge_ones(monkeypatch: pytest.M
         (0, 11, [(0, 4), (1, 7)]),
         (11, 31, [(2, 20)]),
         (31, 51, [(2, 20)]),
-        (51, 61, [(2, 10)]),
-        (61, 62, [(3, 1)]),
+        (51, 62, [(2, 10), (3, 1)]),
     ]
     assert list(snap.cut_blocks(np.array([], np.int32), 0)) == []
+    before_huge = np.array([0, 0, 1, *[2] * 21], np.int32)
+    assert list(snap.cut_blocks(before_huge, len(before_huge))) == [
+        (0, 3, [(0, 2), (1, 1)]),
+        (3, 23, [(2, 20)]),
+        (23, 24, [(2, 1)]),
+    ]
 
 
 class TestDamage:

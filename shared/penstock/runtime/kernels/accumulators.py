@@ -148,12 +148,11 @@ class CellAccumulator(Accumulator):
             ufunc.at(mine, slots, theirs[other_slots])
 
     def partials(self, slots: np.ndarray) -> list[Column]:
-        return [Column(x, c[slots]) for x, c in zip(self.types, self.cells, strict=True)]
+        return [Column(x, c.take(slots)) for x, c in zip(self.types, self.cells, strict=True)]
 
     def merge(self, slots: np.ndarray, partials: Sequence[Column]) -> None:
         for mine, column, ufunc in zip(self.cells, partials, self.combine, strict=True):
             ufunc.at(mine, slots, column.values)
-
 
     def load(self, at: slice, partials: Sequence[Column]) -> None:
         for i, (column, value) in enumerate(zip(partials, self.initial, strict=True)):

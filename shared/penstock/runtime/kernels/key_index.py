@@ -213,7 +213,7 @@ class KeyIndex:
         if self._null_slot >= 0:
             mask = slots != self._null_slot
             valid = None if mask.all() else mask
-        return self._unpacked(self._ints[slots], valid)
+        return self._unpacked(self._ints.take(slots), valid)
 
     def ints(self, slots: np.ndarray) -> np.ndarray:
         """The int64 keys of slots of an index over one whole number."""

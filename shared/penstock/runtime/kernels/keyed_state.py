@@ -43,7 +43,7 @@ def keyed_block(
     columns = [*keys, *payload]
     if not in_order:
         order = group_order(groups)
-        columns, groups = [c.take(order) for c in columns], groups[order]
+        columns, groups = [_taken(c, order) for c in columns], groups[order]
         slots = slots if slots is None else slots[order]
     schema = {
         "kind": kind,
@@ -72,6 +72,19 @@ def in_group_order(slots: np.ndarray, keys: Sequence[Column], max_parallelism: i
 def group_order(groups: np.ndarray) -> np.ndarray:
     """Stable order by key group. Groups are below 2^15: 16 bits are sorted by counting."""
     return np.argsort(groups.astype(np.uint16), kind="stable")
+
+
+def _taken(column: Column, order: np.ndarray) -> Column:
+    """``Column.take`` of a permutation: nothing needs to be checked."""
+    values = column.values
+    if not isinstance(values, np.ndarray):
+        return column.take(order)
+    valid = column.valid
+    return Column(
+        column.type,
+        values.take(order, mode="clip"),
+        None if valid is None else valid.take(order, mode="clip"),
+    )
 
 
 def restored_columns(

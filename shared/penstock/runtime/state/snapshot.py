@@ -36,9 +36,9 @@ VERSION = 3
 #: footer length, footer crc, version, reserved, magic
 _TRAILER = struct.Struct("<IIHH8s")
 TRAILER_BYTES = _TRAILER.size
-#: Blocks are cut at the first key-group boundary after so many bytes (uncompressed) …
-BLOCK_BYTES = 1 << 20
-#: … and inside a key group when one alone has more than this.
+#: Blocks have about so many bytes (before packing), as their key groups allow …
+BLOCK_BYTES = 2 << 20
+#: … and a key group that alone has more than this is divided.
 MAX_BLOCK_BYTES = 16 << 20
 #: Where a block may begin: what is not compressed is used as it lies there.
 _ALIGN = 8
@@ -207,29 +207,29 @@ def cut_blocks(key_groups: np.ndarray, nbytes: int) -> Iterator[tuple[int, int, 
     n = len(key_groups)
     if not n:
         return
-    change = np.flatnonzero(np.diff(key_groups))
-    if n > 1 and (np.diff(key_groups) < 0).any():
+    steps = np.diff(key_groups)
+    if n > 1 and int(steps.min()) < 0:
         raise InternalError("keyed block is not sorted by key group")
-    starts = np.concatenate(([0], change + 1)).tolist()
-    stops = [*starts[1:], n]
-    rows_target = max(1, BLOCK_BYTES * n // max(nbytes, 1))
+    starts = np.concatenate(([0], np.flatnonzero(steps) + 1))
+    counts = np.diff(starts, append=n)
+    groups, stops = key_groups[starts].tolist(), starts + counts
+    runs = list(zip(groups, counts.tolist(), strict=True))
+    blocks = max(1, round(nbytes / BLOCK_BYTES))
+    rows_target = -(-n // blocks)
     rows_limit = max(1, MAX_BLOCK_BYTES * n // max(nbytes, 1))
-    first = 0
-    runs: list[tuple[int, int]] = []
-    for start, stop in zip(starts, stops, strict=True):
-        group = int(key_groups[start])
-        while stop - start > rows_limit:
-            if runs:
-                yield first, start, runs
-            yield start, start + rows_limit, [(group, rows_limit)]
-            start += rows_limit
-            first, runs = start, []
-        runs.append((group, stop - start))
-        if stop - first >= rows_target:
-            yield first, stop, runs
-            first, runs = stop, []
-    if runs:
-        yield first, n, runs
+    any_huge = int(counts.max()) > rows_limit
+    first = at = 0
+    while at < len(runs):
+        if runs[at][1] > rows_limit:  # a part of it, alone
+            yield first, first + rows_limit, [(groups[at], rows_limit)]
+            first, runs[at] = first + rows_limit, (groups[at], runs[at][1] - rows_limit)
+            continue
+        end = min(int(np.searchsorted(stops, first + rows_target)) + 1, len(runs))
+        if any_huge:
+            end = next((i for i in range(at + 1, end) if runs[i][1] > rows_limit), end)
+        stop = int(stops[end - 1])
+        yield first, stop, runs[at:end]
+        first, at = stop, end
 
 
 def _compresses(body: pa.Buffer) -> bool:

@@ -49,8 +49,10 @@ _SCAN = 1 << 17
 _PIECE_S = 0.0005
 _FIRST_ROWS, _LEAST_ROWS, _MOST_ROWS = 2_048, 256, 1 << 16
 #: Rows of about so many bytes are sorted together: they fit into a cache, and the memory
-#: of one such run serves for the next.
-RUN_BYTES = 8 << 20
+#: of one such run serves for the next. Long ones where there are many key groups, for the
+#: footer names those of each run.
+SHORT_RUN_BYTES, RUN_BYTES = 2 << 20, 8 << 20
+_MANY_KEY_GROUPS = 512
 
 
 class SlotChanges:
@@ -138,6 +140,7 @@ class Cut(PendingBlock):
         self._rows = _FIRST_ROWS
         self._touched: list[np.ndarray] = []
         self._parts: list[Part] = []
+        self.run_bytes = RUN_BYTES
 
     def copy(self, more: Callable[[], bool]) -> bool:
         while self._cursor < self._high:
@@ -169,7 +172,7 @@ class Cut(PendingBlock):
         while self._parts:
             run = [self._parts.pop()]
             size = run[0].nbytes
-            while self._parts and size < RUN_BYTES:
+            while self._parts and size < self.run_bytes:
                 run.append(self._parts.pop())
                 size += run[-1].nbytes
             yield described(self._make(*together(run)))
@@ -254,7 +257,10 @@ class StateTable:
 
     def cut(self) -> Cut:
         """The table at this moment, for ``OperatorSnapshot.keyed``."""
-        return self.changes.cut(self.read, self._block)
+        cut = self.changes.cut(self.read, self._block)
+        if self._max_parallelism < _MANY_KEY_GROUPS:
+            cut.run_bytes = SHORT_RUN_BYTES
+        return cut
 
     def _block(self, slots: np.ndarray, keys: list[Column], payload: list[Column]) -> KeyedBlock:
         return keyed_block(
