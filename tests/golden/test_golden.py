@@ -40,7 +40,7 @@ def of_engine(engine: str) -> list[str]:
 )
 def test_same_rows(engine: str, name: str, tmp_path: Path, request: pytest.FixtureRequest) -> None:
     case = cases()[name]
-    rows = ENGINES[engine](case, tmp_path, lambda: request.getfixturevalue("spark"))
+    rows = ENGINES[engine](case, tmp_path, lambda: request.getfixturevalue("quick_spark"))
     if os.environ.get("PENSTOCK_UPDATE_GOLDEN") and engine == "streaming":
         record(case, rows)
         return

@@ -1,4 +1,5 @@
-"""A user's Python functions in SQL: declared, registered, called, and what goes wrong."""
+"""A user's Python functions in SQL: declared, registered, called, and what goes wrong. Their values:
+tests/golden."""
 
 from __future__ import annotations
 
@@ -118,28 +119,6 @@ def rows(session: SqlSession, sql: str) -> list[tuple[Any, ...]]:
 
 
 NUMBERS = "(VALUES (1, 'a b'), (2, 'ccc'), (3, 'd')) AS v(x, s)"
-
-
-@pytest.mark.parametrize(
-    ("sql", "expected"),
-    [
-        (f"SELECT plus(x, 1) FROM {NUMBERS}", [(2,), (3,), (4,)]),
-        (f"SELECT plus(x, CAST(NULL AS INT)) FROM {NUMBERS} WHERE x = 1", [(None,)]),
-        (f"SELECT halved(x) FROM {NUMBERS}", [(0.5,), (1.0,), (1.5,)]),
-        (f"SELECT SHOUT(s) FROM {NUMBERS} WHERE plus(x, x) > 4", [("D!",)]),
-        (f"SELECT Prefixed(x) FROM {NUMBERS} WHERE x = 2", [("p-2",)]),
-        (f"SELECT pair(x).b FROM {NUMBERS} WHERE x = 2", [("22",)]),
-        (f"SELECT x, w, n FROM {NUMBERS}, LATERAL TABLE(words(s)) AS t(w, n) WHERE x = 1", [(1, "a", 1), (1, "b", 1)]),
-        (f"SELECT x, n FROM {NUMBERS}, LATERAL TABLE(Upto(x)) WHERE x < 3", [(1, 0), (2, 0), (2, 1)]),
-        (f"SELECT mean(x) FROM {NUMBERS}", [(2.0,)]),
-        (f"SELECT x > 1, mean(x) FROM {NUMBERS} GROUP BY x > 1", [(False, 1.0), (True, 2.5)]),
-        (f"SELECT x > 1, Total(x) FROM {NUMBERS} GROUP BY x > 1", [(False, 1), (True, 5)]),
-        # over an updating input: retracted
-        (f"SELECT Total(c) FROM (SELECT x > 1, COUNT(*) AS c FROM {NUMBERS} GROUP BY x > 1)", [(3,)]),
-    ],
-)  # fmt: skip
-def test_functions_give_their_values(session: Session, sql: str, expected: list[Any]) -> None:
-    assert rows(session(**{"user.prefix": "p"}), sql) == expected
 
 
 def test_create_function_names_one(session: Session) -> None:

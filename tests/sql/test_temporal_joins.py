@@ -46,16 +46,6 @@ def rows(script: str, query: str, config: dict | None = None, parallelism: int |
 
 
 @pytest.mark.parametrize("mode", ["AUTOMATIC", "STREAMING"])
-@pytest.mark.parametrize("parallelism", ["1", "3"])
-def test_each_row_meets_the_version_of_its_time(script, mode, parallelism):
-    config = {"execution.runtime-mode": mode, "parallelism.default": parallelism}
-    query = "SELECT o.id, r.rate FROM orders AS o LEFT JOIN rates FOR SYSTEM_TIME AS OF o.ts AS r ON o.cur = r.cur"
-    assert rows(script(), query, config) == EXPECTED
-    inner = query.replace("LEFT JOIN", "JOIN")
-    assert rows(script(), inner, config) == [r for r in EXPECTED if r[1] is not None]
-
-
-@pytest.mark.parametrize("mode", ["AUTOMATIC", "STREAMING"])
 @pytest.mark.parametrize("more", ["", ", n"])
 def test_a_view_of_the_newest_row_per_key_is_a_versioned_table(script, mode, more):
     query = "SELECT o.id, r.rate FROM orders AS o LEFT JOIN versions FOR SYSTEM_TIME AS OF o.ts AS r ON o.cur = r.cur"
