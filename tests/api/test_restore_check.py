@@ -59,6 +59,21 @@ def test_what_open_asks_for_is_noted(kind):
             MapStateDescriptor("m", Types.STRING(), Types.INT()),
             "BIGINT",
         ),
+        (
+            {"value/old": stored(value=Types.LONG())},
+            ValueStateDescriptor("n", Types.STRING()).renamed_from("old"),
+            "state 'value/n' of operator 'u': declared",
+        ),
+        (
+            {"value/old": stored(value=Types.INT())},
+            ValueStateDescriptor("n", Types.LONG()).renamed_from("old"),
+            None,
+        ),
+        (
+            {"value/n": stored(value=Types.ROW_NAMED(["a"], [Types.STRING()]))},
+            ValueStateDescriptor("n", Types.ROW_NAMED(["b"], [Types.LONG()])).renamed_fields({"b": "a"}),
+            "field 'b'",
+        ),
     ],
 )
 def test_problems(states, descriptor, says):

@@ -76,7 +76,7 @@ def problems_of(
 
     kinds = {name.partition("/")[2]: name for name in stored if "/" in name}
     for descriptor in declared:
-        schema = stored.get(descriptor.state_name)
+        schema = next((stored[name] for name in descriptor.state_names if name in stored), None)
         where = f"state '{descriptor.state_name}' of operator '{uid}'"
         if schema is None:
             if descriptor.name in kinds:
@@ -90,7 +90,7 @@ def problems_of(
             if raw is None:
                 continue
             try:
-                converter(msgspec.convert(raw, t.LogicalType), type_, where)
+                converter(msgspec.convert(raw, t.LogicalType), type_, where, descriptor.former_fields)
             except SpecError as err:
                 yield f"{err.where}: declared {type_}; {err.got}"
 

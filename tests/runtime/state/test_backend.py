@@ -363,6 +363,37 @@ class TestEvolution:
         got = await self.read_as(backends, ROW, make_row(("name", "n"), ("x", 3)), new)
         assert (got.n, got.extra, got.name) == (3, None, "x")
 
+    @pytest.mark.parametrize("kind", [ValueStateDescriptor, ListStateDescriptor, MapStateDescriptor])
+    async def test_renamed(self, backends: Any, kind: Any) -> None:
+        """The state, a field of its rows, and both at once with a field that is widened."""
+        row = make_row(("name", "n"), ("x", 3))
+        new = t.RowType((t.Field("title", STRING), t.Field("n", BIGINT)))
+        key = (STRING,) if kind is MapStateDescriptor else ()
+        first = backends.make()
+        first.scope.key = 1
+        state = first.state(kind("old", *key, ROW))
+        if kind is MapStateDescriptor:
+            state.put("a", row)
+        else:
+            state.add(row) if kind is ListStateDescriptor else state.update(row)
+        again = backends.make()
+        await moved(first, again)
+        again.scope.key = 1
+        descriptor = kind("new", *key, new).renamed_from("older", "old").renamed_fields({"title": "name"})
+        state = again.state(descriptor)
+        got = state.get("a") if kind is MapStateDescriptor else None
+        got = got or (state.get()[0] if kind is ListStateDescriptor else state.value())
+        assert (got.title, got.n) == ("x", 3)
+        third = backends.make()
+        await moved(again, third)
+        third.scope.key = 1
+        assert third.state(kind("new", *key, new)) is not None
+        assert not third._restored, "it has its present name from now on"
+
+    def test_a_renamed_field_is_one_of_the_type(self) -> None:
+        with pytest.raises(SpecError, match="no field 'titel'"):
+            ValueStateDescriptor("v", ROW).renamed_fields({"titel": "name"})
+
     async def test_others_are_refused_with_both_types(self, backends: Any) -> None:
         with pytest.raises(SpecError, match="value/v") as err:
             await self.read_as(backends, STRING, "x", INT)

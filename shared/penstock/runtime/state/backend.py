@@ -114,9 +114,9 @@ class KeyedStateBackend(ABC):
         if known is None:
             known = Registered(desc, self._make_table(desc, namespaced), namespaced)
             self._registered[desc.state_name] = known
-            found = self._restored.pop(desc.state_name, None)
-            if found is not None:
-                self._load(known, *found)
+            name = next((n for n in desc.state_names if n in self._restored), None)
+            if name is not None:
+                self._load(known, *self._restored.pop(name))
         elif known.desc.stored_type != desc.stored_type or known.namespaced != namespaced:
             raise SpecError(
                 f"state '{desc.name}' is declared twice with different types",
@@ -304,7 +304,8 @@ class KeyedStateBackend(ABC):
         declared: t.LogicalType,
     ) -> list[Any]:
         stored, values = blocks.read_field(batch, schema, field)
-        convert = converter(stored, declared, self._where(state.desc.state_name))
+        where = self._where(state.desc.state_name)
+        convert = converter(stored, declared, where, state.desc.former_fields)
         return values if convert is None else [None if v is None else convert(v) for v in values]
 
     def _with_expiry(

@@ -78,8 +78,10 @@ class BroadcastStates:
         name = f"broadcast/{descriptor.name}"
         if name not in self._maps:
             entries = {}
-            if name in self._restored:
-                entries = codec(descriptor.stored_type).decode(self._restored.pop(name))
+            former = (f"broadcast/{former}" for former in descriptor.former_names)
+            found = next((n for n in (name, *former) if n in self._restored), None)
+            if found is not None:
+                entries = codec(descriptor.stored_type).decode(self._restored.pop(found))
             self._maps[name] = (descriptor, entries)
         return BroadcastState(self._maps[name][1])
 

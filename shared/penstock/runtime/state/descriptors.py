@@ -13,7 +13,8 @@ from penstock.errors import SpecError
 from penstock.types import logical as t
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
+    from typing import Self
 
 _LOGICAL = tuple(t.LogicalType.__args__)  # type: ignore[attr-defined]
 
@@ -53,11 +54,40 @@ class StateDescriptor:
         self.name = name
         self.type = type_
         self.ttl: StateTtlConfig | None = None
+        #: names that it had before
+        self.former_names: tuple[str, ...] = ()
+        #: of a row type: field → what it was called before
+        self.former_fields: dict[str, str] = {}
 
     @property
     def state_name(self) -> str:
         """The name in snapshots: ``value/count``."""
         return f"{self.kind}/{self.name}"
+
+    @property
+    def state_names(self) -> tuple[str, ...]:
+        """Names in snapshots that it is restored from, the present one first."""
+        return tuple(f"{self.kind}/{name}" for name in (self.name, *self.former_names))
+
+    def renamed_from(self, *names: str) -> Self:
+        """State that a savepoint has under one of these names is this one's."""
+        self.former_names = names
+        return self
+
+    def renamed_fields(self, fields: Mapping[str, str]) -> Self:
+        """Of a row type: present name → former name. SpecError for a name that is no field."""
+        rows = self.type.element if isinstance(self.type, t.ArrayType) else self.type
+        known = {f.name for f in rows.fields} if isinstance(rows, t.RowType) else set()
+        for name in fields:
+            if name not in known:
+                raise SpecError(
+                    f"state '{self.name}' has no field '{name}' that could be a renamed one",
+                    expected=", ".join(sorted(known)) or "a row type",
+                    got=str(self.type),
+                    remedy="renamed_fields({present name: former name})",
+                )
+        self.former_fields = dict(fields)
+        return self
 
     @property
     def stored_type(self) -> t.LogicalType:

@@ -9,19 +9,21 @@ from penstock.runtime.state.values import make_row
 from penstock.types import logical as t
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     Convert = Callable[[Any], Any]
 
 _RANKS = {t.TinyIntType: 1, t.SmallIntType: 2, t.IntType: 3, t.BigIntType: 4}
 
 
-def converter(stored: t.LogicalType, declared: t.LogicalType, where: str) -> Convert | None:
+def converter(
+    stored: t.LogicalType, declared: t.LogicalType, where: str, renamed: Mapping[str, str] | None = None
+) -> Convert | None:
     """A function old value → new value (never called with None), or None when values stay.
 
     Allowed: integer and FLOAT → DOUBLE widening, more precision of DECIMAL at one scale,
-    longer strings, rows with fields added (NULL), dropped, reordered or widened. SpecError
-    names the state and both types otherwise.
+    longer strings, rows with fields added (NULL), dropped, reordered, widened or ``renamed``
+    (declared name → stored name). SpecError names the state and both types otherwise.
     """
     stored, declared = stored.with_nullable(True), declared.with_nullable(True)
     if stored == declared:
@@ -45,10 +47,10 @@ def converter(stored: t.LogicalType, declared: t.LogicalType, where: str) -> Con
             if p <= q:
                 return None
         case (t.ArrayType(element=a), t.ArrayType(element=b)):
-            inner = converter(a, b, where)
+            inner = converter(a, b, where, renamed)
             return None if inner is None else lambda v: [None if x is None else inner(x) for x in v]
         case (t.RowType(), t.RowType()):
-            return _row(stored, declared, where)
+            return _row(stored, declared, where, renamed or {})
         case (t.TinyIntType() | t.SmallIntType() | t.IntType(), _):
             if _RANKS[type(stored)] < _RANKS.get(type(declared), 0):
                 return None
@@ -63,12 +65,13 @@ def converter(stored: t.LogicalType, declared: t.LogicalType, where: str) -> Con
     )
 
 
-def _row(stored: t.RowType, declared: t.RowType, where: str) -> Convert:
+def _row(stored: t.RowType, declared: t.RowType, where: str, renamed: Mapping[str, str]) -> Convert:
     old = {f.name: (i, f.type) for i, f in enumerate(stored.fields)}
     names = tuple(f.name for f in declared.fields)
     steps: list[tuple[int | None, Convert | None]] = []
     for field in declared.fields:
-        if field.name not in old:
+        name = field.name if field.name in old else renamed.get(field.name)
+        if name not in old:
             if not field.type.nullable:
                 raise SpecError(
                     f"state row gets a new field '{field.name}' that may not be NULL",
@@ -78,7 +81,7 @@ def _row(stored: t.RowType, declared: t.RowType, where: str) -> Convert:
                 )
             steps.append((None, None))
             continue
-        index, type_ = old[field.name]
+        index, type_ = old[name]
         steps.append((index, converter(type_, field.type, f"{where}, field '{field.name}'")))
 
     def convert(row: Any) -> tuple:
