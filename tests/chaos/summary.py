@@ -1,6 +1,6 @@
 """The table of docs/chaos.md, from the lines that runs logged.
 
-    python -m tests.chaos.summary LOG…
+python -m tests.chaos.summary LOG…
 """
 
 from __future__ import annotations
