@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import duckdb
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.dataset as ds
+import pyarrow.parquet as pq
 import pytest
 
 from examples.flights.dataset import load
@@ -56,7 +59,39 @@ def assert_same(got: pa.Table, want: pa.Table) -> None:
         assert not wrong, f"{name}: {len(wrong)} of {len(mine)} differ, first {wrong[:3]}"
 
 
-def test_nothing_late_equals_batch(make_cluster, flights_run) -> None:
+def write_parquet(folder: Path) -> None:
+    """The year's flights and weather as they would lie in a data lake."""
+    data = load()
+    hours = {"flights": data.flights["time_hour"], "weather": data.weather["time_hour"]}
+    columns = {
+        "flights": ["origin", "dest", "carrier", "flight", "minute", "dep_delay"],
+        "weather": ["origin", "temp", "wind_speed", "precip", "visib"],
+    }
+    for name, table in (("flights", data.flights), ("weather", data.weather)):
+        instants = pc.strptime(hours[name], "%Y-%m-%dT%H:%M:%SZ", "us")
+        rows = table.select(columns[name]).append_column("time_hour", instants)
+        if name == "flights":
+            rows = rows.set_column(4, "minute", rows["minute"].cast(pa.int32()))
+        pq.write_table(rows, folder / f"{name}.parquet")
+
+
+def over_parquet(sql: str, folder: Path) -> str:
+    """The job with its streams as Parquet files, and nothing published."""
+    sources = {
+        name: f"'connector' = 'filesystem', 'path' = '{folder}/{name}.parquet', 'format' = 'parquet'"
+        for name in ("flights", "weather")
+    }
+    for name, options in {**sources, "board": "'connector' = 'blackhole'"}.items():
+        table = re.compile(rf"(CREATE TABLE {name} \(.*?\n\) WITH \().*?(\n\);)", re.DOTALL)
+        sql, changed = table.subn(rf"\g<1>{options}\g<2>", sql)
+        assert changed == 1
+    return sql
+
+
+@pytest.mark.slow
+def test_nothing_late_equals_batch_by_duckdb_and_on_spark(make_cluster, flights_run, tmp_path: Path) -> None:
+    """All flights: the streaming engine over the replay, Spark over Parquet, one job."""
+    pytest.importorskip("pyspark")
     cluster = make_cluster(taskmanagers=2, slots=2)
     run = flights_run(cluster)
     run.submit()
@@ -65,6 +100,14 @@ def test_nothing_late_equals_batch(make_cluster, flights_run) -> None:
     assert run.replayed == 328_521
     assert_same(run.board(), batch_answer())
     assert not list((run.out / "late").glob("*.parquet"))
+
+    write_parquet(tmp_path)
+    on_spark = flights_run(cluster, name="spark", config={"execution.engine": "spark"})
+    with ClusterClient(cluster.rest_url) as client:
+        sql = over_parquet(on_spark.spec["sql"], tmp_path)
+        on_spark.job_id = client.submit({**on_spark.spec, "sql": sql})
+    assert on_spark.wait()["plan"]["nodes"][0]["description"].startswith("Spark")
+    assert_same(on_spark.board(), run.board())
 
 
 def test_on_time_and_late_make_all(make_cluster, flights_run) -> None:

@@ -30,7 +30,7 @@ The same rows are asserted, on both engines, for
   aggregate, window, join, ranking, OVER frame, set operation, subquery, UNNEST, Python function and statement;
 - Flink's recorded Nexmark queries (`tests/spark/test_nexmark.py`), all of them as recorded, without exception;
 - Flink's recorded expressions, aggregates and queries (`tests/golden/test_recorded.py`);
-- the flights (`tests/spark/test_flights.py`, `tests/e2e/test_flights_on_both.py`): Spark over Parquet, the streaming engine
+- the flights, all 328,521 of them, on the real cluster (`tests/e2e/test_main_job.py`): Spark over Parquet, the streaming engine
   over the replay with a watermark delay of 22 hours.
 
 {exceptions}
