@@ -178,7 +178,7 @@ def test_a_damaged_checkpoint_gives_way_to_the_one_before(make_cluster, until) -
         client.cancel(job_id)
 
 
-def test_state_of_another_type_is_refused_at_submission(make_cluster, until, capsys) -> None:
+def test_state_of_another_type_is_refused_at_submission(make_cluster, until, capsys, tmp_path) -> None:
     cluster = make_cluster(taskmanagers=1, slots=2)
     program = (Path(__file__).parent / "stateful_job.py").read_text()
     with ClusterClient(cluster.rest_url) as client:
@@ -194,7 +194,31 @@ def test_state_of_another_type_is_refused_at_submission(make_cluster, until, cap
         with pytest.raises(SpecError, match="cannot be read as it is declared") as refused:
             client.submit({"name": "visits", "python": other, "parallelism": 1, "config": config})
         assert "BIGINT" in refused.value.got
-        again = client.submit({"name": "visits", "python": program, "parallelism": 2, "config": config})
+        capsys.readouterr()
+        (tmp_path / "other.py").write_text(other)
+        with pytest.raises(SystemExit):  # nothing is submitted or stopped for that
+            command.diff(
+                config["execution.state-recovery.path"],
+                str(tmp_path / "other.py"),
+                cluster.rest_url,
+                {},
+                "table",
+            )
+        assert (
+            "does not fit: state 'value/visits' of operator 'visits': declared STRING"
+            in capsys.readouterr().out
+        )
+        renamed = other.replace('"visits", Types.STRING())', '"seen", Types.LONG()).renamed_from("visits")')
+        (tmp_path / "renamed.py").write_text(renamed)
+        command.diff(
+            config["execution.state-recovery.path"],
+            str(tmp_path / "renamed.py"),
+            cluster.rest_url,
+            {},
+            "table",
+        )
+        assert "does not fit" not in capsys.readouterr().out
+        again = client.submit({"name": "visits", "python": renamed, "parallelism": 2, "config": config})
         until(lambda: client.checkpoints(again).get("counts", {}).get("completed", 0) >= 1, "a checkpoint")
         job = client.job(again)
         assert (job["attempt"], job["restored-checkpoint"] > 0) == (1, True)

@@ -15,6 +15,7 @@ import msgspec
 from penstock.api.client import ClusterClient
 from penstock.cli.inspect import find_job, print_table
 from penstock.cli.jobs import status
+from penstock.config import MAX_PARALLELISM
 from penstock.errors import ExternalError, PenstockError, SnapshotError, SpecError
 from penstock.messages.compatibility import Difference, Operator, compare, operators_of
 from penstock.messages.footers import OperatorSummary, summarise
@@ -23,6 +24,7 @@ from penstock.store.open import open_store
 from penstock.store.routed import is_url, split_url
 
 if TYPE_CHECKING:
+    from penstock.jobgraph import JobGraph
     from penstock.ports import Store
 
 POLL_S = 0.1
@@ -198,9 +200,12 @@ def described(folder: str, manifest: CheckpointManifest, operators: list[Operato
 
 def diff(path: str, job: str, cluster: str | None, config: dict[str, str], format_: str) -> None:
     """What a job would find in a savepoint; nothing is started or stopped."""
-    operators, own = _operators(job, cluster, config)
+    planned = _planned(job, config)
     _, summaries = _read(locate(path, cluster))
-    difference = compare(operators, summaries, own_max_parallelism=own)
+    if planned is not None:
+        difference = compare_graph(planned, summaries)
+    else:
+        difference = compare(_operators(job, cluster), summaries)
     if format_ == "json":
         print(json.dumps(msgspec.to_builtins(difference), indent=2))
     else:
@@ -209,15 +214,29 @@ def diff(path: str, job: str, cluster: str | None, config: dict[str, str], forma
         sys.exit(1)
 
 
-def _operators(job: str, cluster: str | None, config: dict[str, str]) -> tuple[list[Operator], bool]:
-    """(operators, whether the job insists on its max parallelism) of a file or a job's id."""
-    if Path(job).exists():
-        from penstock.api.planner import plan_spec
-        from penstock.cli.run import read_script, spec_of
-        from penstock.config import MAX_PARALLELISM
+def _planned(job: str, config: dict[str, str]) -> JobGraph | None:
+    """Of a file; None: it is none."""
+    if not Path(job).exists():
+        return None
+    from penstock.api.planner import plan_spec
+    from penstock.cli.run import read_script, spec_of
 
-        graph = plan_spec(spec_of(Path(job), read_script(Path(job)), [], config))
-        return operators_of(graph), MAX_PARALLELISM.read(graph.config) > 0
+    return plan_spec(spec_of(Path(job), read_script(Path(job)), [], config))
+
+
+def compare_graph(graph: JobGraph, summaries: list[OperatorSummary]) -> Difference:
+    """As at its submission: also whether the states that its functions declare can be read."""
+    from penstock.api.restore_check import check
+
+    own = MAX_PARALLELISM.read(graph.config) > 0
+    difference = compare(operators_of(graph), summaries, own_max_parallelism=own)
+    states = {s.uid: {state.name: state.schema for state in s.states} for s in summaries}
+    problems = asyncio.run(check(graph, states))
+    return msgspec.structs.replace(difference, problems=(*difference.problems, *problems))
+
+
+def _operators(job: str, cluster: str | None) -> list[Operator]:
+    """Of a job that the cluster knows."""
     if cluster is None:
         raise SpecError(
             "no such job", expected="a file (.sql, .py, .yaml, .json), or --cluster and a job's id", got=job
@@ -230,7 +249,7 @@ def _operators(job: str, cluster: str | None, config: dict[str, str]) -> tuple[l
         )
         for v in vertices
         for o in v["operators"]
-    ], False
+    ]
 
 
 def print_difference(difference: Difference) -> None:
