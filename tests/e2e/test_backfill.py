@@ -11,6 +11,7 @@ import json
 import os
 import signal
 import sqlite3
+from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -20,10 +21,13 @@ from typing import Any
 import duckdb
 import nats
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 import pytest
 
+from examples.backfill import __main__ as example
+from examples.flights.dataset import load
 from penstock.api.client import ClusterClient
 from penstock.cli.embedded import EmbeddedCluster
 from penstock.errors import FunctionError, PenstockError, UnsupportedError
@@ -327,3 +331,16 @@ def test_the_users_traceback_comes_first(case: Case) -> None:
 def test_what_cannot_be_backfilled_is_refused_at_once(case: Case) -> None:
     with pytest.raises(UnsupportedError, match="backfill into the sink 'collect'"):
         case.submit(f"{case.orders} SELECT id FROM orders;")
+
+
+def test_the_example(tmp_path: Path) -> None:
+    """All flights of the year, counted once: by airline, and in weeks of which one goes over the seam."""
+    assert example.main(["--out", str(tmp_path / "out")]) == 0
+    found = example.result(tmp_path / "out")
+    flights = load().flights
+    counts = Counter(flights["carrier"].to_pylist())
+    late = Counter(flights.filter(pc.greater(flights["dep_delay"], 15.0))["carrier"].to_pylist())
+    assert {c: (n, k) for c, n, k, _ in found.carriers} == {c: (n, late[c]) for c, n in counts.items()}
+    assert sum(n for _, _, n, _ in found.weeks) == len(flights)
+    assert sum(k for _, _, _, k in found.weeks) == sum(late.values())
+    assert len({(week, origin) for week, origin, _, _ in found.weeks}) == len(found.weeks)

@@ -69,6 +69,18 @@ def test_without_its_rows_any_sink_will_do(hybrid: str) -> None:
     assert is_backfilled(graph)
 
 
+def test_a_live_part_that_ends_is_streamed_behind_the_backfill(
+    hybrid: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Bounded as a whole, it would be a batch: the backfill that was asked for says otherwise."""
+    monkeypatch.delenv("PENSTOCK_ENGINE", raising=False)
+    bounded = hybrid.replace("'live.stream'", "'live.scan.bounded.mode' = 'marker', 'live.stream'")
+    assert "== Engine ==\nspark" in plan(bounded + INSERT).plan
+    graph = plan(bounded + INSERT, "spark")
+    assert is_backfilled(graph)
+    assert "== Engine ==\nstreaming: behind the backfill" in graph.plan
+
+
 def test_a_job_without_history_cannot_be_backfilled() -> None:
     text = "CREATE TABLE t (id INT) WITH ('connector' = 'datagen');" + INSERT
     assert "Backfill" not in plan(text).plan

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Literal
 import msgspec
 
 from penstock.config import (
+    BACKFILL_ENGINE,
     CHECKPOINT_INTERVAL_MS,
     ENGINE,
     EXPLAIN_SPARK,
@@ -89,6 +90,8 @@ def choose_engine(
         return EngineChoice("spark", f"{ENGINE.key} = spark", asked=True)
     if not bounded:
         return EngineChoice("streaming", "a source is unbounded")
+    if BACKFILL_ENGINE.read(config) == "spark":
+        return EngineChoice("streaming", f"behind the backfill ({BACKFILL_ENGINE.key} = spark)")
     if mode == "STREAMING":
         return EngineChoice("streaming", f"{RUNTIME_MODE.key} = STREAMING")
     if not reads_tables:
