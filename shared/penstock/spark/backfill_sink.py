@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from penstock.runtime.sinks import SinkOperator
-from penstock.spark.drive import compacted
+from penstock.spark.compaction import compacted
 from penstock.types.batch import Batch
 
 if TYPE_CHECKING:

@@ -1,17 +1,14 @@
 """Penstock's connectors as Spark Python data sources: one adapter for all of them.
 
 ``penstock`` reads any connector: its enumerator's splits are Spark's partitions, its reader's
-batches go over as Arrow. It writes through any sink writer: each task stages its rows and
-hands in the committables of one checkpoint; the driver commits those of the tasks that won,
-so what a connector writes exactly once it writes exactly once here. Everything about the
-table travels in one option.
+batches go over as Arrow. It writes through any sink writer (``datasink``). Everything about
+the table travels in one option.
 """
 
 from __future__ import annotations
 
 import asyncio
 import base64
-import contextlib
 import sys
 import time
 import weakref
@@ -29,7 +26,6 @@ from pyspark.sql.datasource import (
     DataSourceReader,
     DataSourceStreamReader,
     InputPartition,
-    WriterCommitMessage,
 )
 
 from penstock.connectors.base import SourceContext, Split, TableInfo
@@ -39,7 +35,7 @@ from penstock.runtime.operator import MetricGroup
 from penstock.spark.drive import load_job_functions
 from penstock.spark.errors import carried
 from penstock.spark.graph import ARRIVAL, TIME
-from penstock.spark.typemap import column_names, from_spark_array, spark_type, to_spark_array
+from penstock.spark.typemap import column_names, spark_type, to_spark_array
 from penstock.types.batch import Batch
 from penstock.types.logical import Field, Schema
 
@@ -150,7 +146,9 @@ class PenstockDataSource(DataSource):
         return StreamReader(self._table())
 
     def writer(self, schema: st.StructType, overwrite: bool) -> DataSourceArrowWriter:  # type: ignore[override]
-        return _Writer(self._table())
+        from penstock.spark.datasink import Writer
+
+        return Writer(self._table())
 
 
 # -- reading ---------------------------------------------------------------------------------------
@@ -295,115 +293,3 @@ def _bad_record(policy: str) -> Any:
         sys.stderr.write(f"penstock: a bad record was left out ({where}): {error}\n")
 
     return handle
-
-
-# -- writing ---------------------------------------------------------------------------------------
-
-
-@dataclass
-class Committables(WriterCommitMessage):
-    """What one task staged."""
-
-    items: list[bytes]
-    rows: int
-
-
-class _Writer(DataSourceArrowWriter):
-    def __init__(self, table: TableWrite) -> None:
-        self._table = table
-
-    def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
-        return next(carried(self._write(iterator), f"sink '{self._table.spec.connector}'"))
-
-    def _write(self, iterator: Iterator[pa.RecordBatch]) -> Iterator[WriterCommitMessage]:
-        from pyspark import TaskContext
-
-        context = TaskContext.get()
-        subtask, attempt = (0, 0) if context is None else (context.partitionId(), context.taskAttemptId())
-        # A task's own number as the attempt: what a loser staged is never taken for a winner's.
-        ctx = source_context(self._table, subtask, attempt=attempt)
-        schema = self._table.spec.schema
-        batches = (
-            Batch(
-                schema, [from_spark_array(x, rb.column(i)) for i, x in enumerate(schema.types)], num_rows=rb.num_rows
-            )
-            for rb in iterator
-        )  # fmt: skip
-        yield asyncio.run(stage(self._table, ctx, batches))
-
-    def commit(self, messages: list[WriterCommitMessage | None]) -> None:
-        items = [item for m in messages if isinstance(m, Committables) for item in m.items]
-        next(carried(iter(self._commit(items)), f"sink '{self._table.spec.connector}'"))
-
-    def _commit(self, items: list[bytes]) -> Iterator[None]:
-        yield asyncio.run(commit(self._table, items))
-
-    def abort(self, messages: list[WriterCommitMessage | None]) -> None:
-        """What was staged stays invisible; the next commit of this job sweeps it."""
-
-
-async def stage(table: TableWrite, ctx: SourceContext, batches: Iterator[Batch]) -> Committables:
-    """Write all rows and cut them as one checkpoint, not yet committed."""
-    spec = table.spec
-    writer = get_connector(spec.connector).writer(TableInfo(spec.schema, spec.options))
-    rows = 0
-    try:
-        await writer.open(ctx, [])
-        for batch in batches:
-            if not batch.num_rows:
-                continue
-            if not writer.ready():
-                await writer.wait_ready()
-            writer.write(batch)
-            rows += batch.num_rows
-            await asyncio.sleep(0)
-        await writer.flush()
-        items = await writer.begin_checkpoint(table.checkpoint)
-        return Committables(items, rows)
-    finally:
-        await writer.close()
-
-
-async def commit(table: TableWrite, items: list[bytes]) -> None:
-    """Make visible what the tasks staged. Repeatable."""
-    spec = table.spec
-    if table.manifest is not None:
-        items = await _agreed(table.manifest, items)
-    writer = get_connector(spec.connector).writer(TableInfo(spec.schema, spec.options))
-    ctx = source_context(table, 0, attempt=_LAST_ATTEMPT, parallelism=1)
-    try:
-        await writer.open(ctx, items)
-        await writer.commit(table.checkpoint)
-        await writer.finish()
-    finally:
-        with contextlib.suppress(asyncio.CancelledError):
-            await writer.close()
-
-
-async def _agreed(manifest: str, items: list[bytes]) -> list[bytes]:
-    """What is committed under this manifest: these items, unless others were before."""
-    from penstock.store.open import open_store
-
-    folder, _, name = manifest.rpartition("/")
-    store = open_store(f"file://{folder}")
-    if await store.create(name, msgspec.json.encode(items)):
-        return items
-    return msgspec.json.decode(await store.get(name), type=list[bytes])
-
-
-async def committed(table: TableWrite) -> bool:
-    """Whether the manifest is there; then what it names is committed once more."""
-    assert table.manifest is not None
-    from penstock.store.open import open_store
-
-    folder, _, name = table.manifest.rpartition("/")
-    try:
-        await open_store(f"file://{folder}").get(name)
-    except KeyError:
-        return False
-    await commit(table, [])
-    return True
-
-
-#: Above every task's number: the commit is newer than all that was staged.
-_LAST_ATTEMPT = 999_999

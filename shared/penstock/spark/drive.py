@@ -37,6 +37,7 @@ from penstock.runtime.operator import (
     RestoredState,
     SideBatch,
 )
+from penstock.spark.compaction import compacted
 from penstock.spark.errors import carried
 from penstock.spark.graph import TIME
 from penstock.spark.typemap import column_names, from_spark_array, spark_arrow_type, to_spark_array
@@ -366,36 +367,6 @@ class Driver:
         if not arrays:
             arrays.append(pa.nulls(n, pa.bool_()))
         return pa.RecordBatch.from_arrays(arrays, names=names)
-
-
-def compacted(batches: list[Batch], keys: tuple[int, ...]) -> Iterator[Batch]:
-    """The rows that a changelog leaves behind, in the order of their coming."""
-    if not batches:
-        return
-    if all(b.kinds is None for b in batches) and not keys:
-        yield from batches
-        return
-    rows = Batch.concat(batches)
-    signs = rows.signs()
-    if signs is None:
-        signs = np.ones(rows.num_rows, np.int8)
-    chosen = [rows.columns[k] for k in keys] if keys else list(rows.columns)
-    identities = list(zip(*(c.storage_list() for c in chosen), strict=True))
-    alive: dict[str, list[int]] = {}
-    for i, (identity, sign) in enumerate(zip(identities, signs.tolist(), strict=True)):
-        places = alive.setdefault(repr(identity), [])
-        if sign < 0:
-            if places:
-                places.pop()
-            elif not keys:
-                raise InternalError("a row is retracted that was never added", got=repr(identity)[:200])
-        elif keys:
-            places[:] = [i]
-        else:
-            places.append(i)
-    kept = np.array(sorted(i for places in alive.values() for i in places), np.int64)
-    if len(kept):
-        yield rows.take(kept).with_kinds(None)
 
 
 def _as(column: Column, type_: Any) -> Column:

@@ -9,7 +9,8 @@ import pyarrow as pa
 
 from penstock.connectors.registry import get_connector
 from penstock.spark import jdbc
-from penstock.spark.datasource import TableWrite, commit, committed, source_context, stage, write_table
+from penstock.spark.datasink import commit, committed, stage
+from penstock.spark.datasource import TableWrite, source_context, write_table
 from penstock.spark.typemap import from_spark_array
 from penstock.types.batch import Batch
 

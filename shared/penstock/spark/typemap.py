@@ -17,7 +17,7 @@ from pyspark.sql import types as st
 
 from penstock.errors import UnsupportedError
 from penstock.types import logical as t
-from penstock.types.column import Column
+from penstock.types.column import Column, external_arrow_type, nested_arrow_type
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -78,21 +78,8 @@ def spark_type(type_: LogicalType) -> st.DataType:
 
 def spark_arrow_type(type_: LogicalType) -> pa.DataType:
     """The Arrow type in which Spark exchanges such a column with Python."""
-    found = _ARROW.get(type(type_))
-    if found is not None:
-        return found
-    match type_:
-        case t.ArrayType(element=e):
-            return pa.list_(spark_arrow_type(e))
-        case t.MapType(key=k, value=v):
-            return pa.map_(spark_arrow_type(k), spark_arrow_type(v))
-        case t.MultisetType(element=e):
-            return pa.map_(spark_arrow_type(e), pa.int32())
-        case t.RowType(fields=fields):
-            return pa.struct([pa.field(f.name, spark_arrow_type(f.type)) for f in fields])
-    from penstock.types.column import external_arrow_type
-
-    return external_arrow_type(type_)
+    found = _ARROW.get(type(type_)) or nested_arrow_type(type_, spark_arrow_type)
+    return external_arrow_type(type_) if found is None else found
 
 
 def column_names(schema: Schema) -> list[str]:

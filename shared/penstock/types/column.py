@@ -24,7 +24,7 @@ from penstock.errors import InternalError
 from penstock.types import logical as t
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
 _NUMPY: dict[type, np.dtype] = {
     t.BooleanType: np.dtype(np.bool_),
@@ -87,17 +87,26 @@ def external_arrow_type(type_: t.LogicalType) -> pa.DataType:
             return pa.int32()
         case t.DayTimeIntervalType():
             return pa.duration("us")
-        case t.ArrayType(element=e):
-            return pa.list_(external_arrow_type(e))
-        case t.MapType(key=k, value=v):
-            return pa.map_(external_arrow_type(k), external_arrow_type(v))
-        case t.MultisetType(element=e):
-            return pa.map_(external_arrow_type(e), pa.int32())
-        case t.RowType(fields=fields):
-            return pa.struct([pa.field(f.name, external_arrow_type(f.type)) for f in fields])
         case t.NullType():
             return pa.null()
-    return arrow_type(type_)
+    return nested_arrow_type(type_, external_arrow_type) or arrow_type(type_)
+
+
+def nested_arrow_type(
+    type_: t.LogicalType, inner: Callable[[t.LogicalType], pa.DataType]
+) -> pa.DataType | None:
+    """The Arrow type of an ARRAY, MAP, MULTISET or ROW whose parts have what ``inner`` says; None for
+    another type."""
+    match type_:
+        case t.ArrayType(element=e):
+            return pa.list_(inner(e))
+        case t.MapType(key=k, value=v):
+            return pa.map_(inner(k), inner(v))
+        case t.MultisetType(element=e):
+            return pa.map_(inner(e), pa.int32())
+        case t.RowType(fields=fields):
+            return pa.struct([pa.field(f.name, inner(f.type)) for f in fields])
+    return None
 
 
 class Column:
