@@ -45,7 +45,7 @@ def plan(seed: int, workload: str, count: int, kinds: Collection[str]) -> Plan:
         "execution.checkpointing.timeout": "60 s",
         "state.backend.local-recovery": random.choice(("true", "false")),
         "state.backend.type": random.choice(("hashmap", "leveldb")),
-        "state.backend.memory.per-slot": random.choice(("0", "8 mb")),
+        "state.backend.memory.per-slot": random.choice(("0", "1 mb")),
         "jobmanager.execution.failover-strategy": random.choice(("region", "full")),
         "restart-strategy.type": "fixed-delay",
         "restart-strategy.fixed-delay.attempts": "1000000",
