@@ -15,31 +15,29 @@ import msgspec
 
 from penstock import config as conf
 from penstock.bus import request, serve_typed
-from penstock.errors import BrokerError, ObjectStoreError, PenstockError
+from penstock.errors import PenstockError
 from penstock.jobgraph.specs import SparkQuerySpec
 from penstock.messages.cluster import (
-    Ack,
     AdoptJob,
     DeploySlot,
-    DeregisterTaskManager,
     JobOver,
     OfferReply,
     OfferSlots,
     Refused,
-    RegisterReply,
     RegisterTaskManager,
     RequestTaskManagerDetails,
-    SharedDeploy,
     SlotLost,
     SlotStatus,
     ToTaskManager,
     ToTaskManagers,
 )
-from penstock.messages.slot import Deploy, SlotLog, SlotReady, SlotStalled
+from penstock.messages.slot import Deploy, SlotLog, SlotReady
 from services.common.actor import ESCALATE, Actor, RestartPolicy
 from services.common.processes import SystemSpawner
 from services.taskmanager.data_port import DataPort
+from services.taskmanager.deployments import SharedDeployments
 from services.taskmanager.folders import Folders
+from services.taskmanager.heartbeats import Heartbeats
 from services.taskmanager.relay import Relay
 from services.taskmanager.slot import DRAIN_TIMEOUT_S, SlotProcess
 from services.taskmanager.slot_table import (
@@ -62,7 +60,7 @@ from services.taskmanager.slot_table import (
 )
 from services.taskmanager.slots import Settings
 from services.taskmanager.spark import SparkServer
-from services.taskmanager.stalls import blocking_frame
+from services.taskmanager.stalls import look_for_stall
 from services.taskmanager.template import Template
 
 if TYPE_CHECKING:
@@ -72,12 +70,6 @@ if TYPE_CHECKING:
     from services.common.main import ServiceContext
 
 TICK_MS = 500
-#: Nobody leading yet is not worth a warning for so long.
-STARTUP_MS = 3_000
-#: A slot reports its metrics every second, and its own traceback after 5 s of standstill.
-STALLED_MS = 7_000
-#: Where a slot's own traceback is looked for.
-STALL_LOG_BYTES = 16_000
 #: One round of offering; the slot table offers again later.
 OFFER_DEADLINE_S = 10.0
 #: What a slot reported before it ended on order is delivered for so long.
@@ -92,7 +84,6 @@ class TaskManagerService:
         config = context.config
         self._context = context
         self._id = context.service_id
-        self._heartbeat_ms = conf.HEARTBEAT_INTERVAL_MS.read(config)
         self._table = SlotTable(
             conf.NUM_SLOTS.read(config),
             Settings(
@@ -114,22 +105,19 @@ class TaskManagerService:
         self._processes: dict[int, SlotProcess] = {}
         self._relays: dict[int, Relay] = {}
         self._tasks: set[asyncio.Task[Any]] = set()
-        self._changed = asyncio.Event()
+        self._heartbeats = Heartbeats(
+            context, conf.HEARTBEAT_INTERVAL_MS.read(config), self._table, self._report, self._look_for_stalls
+        )
+        self._deployments = SharedDeployments(context)
         self._subscription: Subscription | None = None
         self._announcements: Subscription | None = None
-        self._fetching = asyncio.Lock()
-        #: (key, what is there) of the last large deployment
-        self._shared: tuple[str, SharedDeploy] | None = None
         self._stopping = False
-        self._rm_heard: bool | None = None
         self._host = "127.0.0.1"
-        self._started_ms = 0.0
 
     # -- start and stop ---------------------------------------------------------------
 
     async def start(self) -> Mapping[str, Any]:
         context, config = self._context, self._context.config
-        self._started_ms = context.clock.monotonic_ms()
         self._data_port.open(
             conf.TM_BIND.read(config), conf.TM_DATA_PORT.read(config), self._folders.socket_path()
         )
@@ -146,7 +134,7 @@ class TaskManagerService:
             context.transport, context.subjects.taskmanagers_all, ToTaskManagers, self._hear
         )
         context.connection_listeners.append(self._connection)
-        supervisor.start("heartbeat", self._heartbeats)
+        supervisor.start("heartbeat", self._heartbeats.run)
         return {
             "taskmanager": self._id,
             "slots": len(self._table.slots),
@@ -161,10 +149,7 @@ class TaskManagerService:
         await supervisor.stop("heartbeat")
         await supervisor.stop("data-port")
         self._data_port.close()
-        message = DeregisterTaskManager(taskmanager_id=self._id, reason="it was shut down")
-        with contextlib.suppress(PenstockError):  # nobody leads: its heartbeats will be missed
-            if self._rm_heard:
-                await self._ask_resourcemanager(message, Ack, deadline_s=1.0)
+        await self._heartbeats.goodbye(self._id)
         for subscription in (self._announcements, self._subscription):
             if subscription is not None:
                 with contextlib.suppress(PenstockError):
@@ -186,7 +171,7 @@ class TaskManagerService:
     def _connection(self, connected: bool) -> None:
         if connected:
             self._spawn(self._actor.tell(OfferAgain()))
-            self._changed.set()
+            self._heartbeats.changed.set()
 
     def _spawn(self, coroutine: Any) -> asyncio.Task[Any]:
         task: asyncio.Task[Any] = asyncio.get_running_loop().create_task(coroutine)
@@ -202,7 +187,7 @@ class TaskManagerService:
         if isinstance(message, RequestTaskManagerDetails):
             return self._report()
         if isinstance(message, DeploySlot) and message.deploy is None:
-            message = await self._fetch(message)
+            message = await self._deployments.whole(message)
         return await self._actor.ask(message)
 
     async def _hear(self, message: Any) -> None:
@@ -216,28 +201,6 @@ class TaskManagerService:
                 await self._actor.tell(JobEnded(job_id, epoch))
             case _:
                 raise TypeError(f"unknown message {message!r}")
-
-    async def _fetch(self, message: DeploySlot) -> DeploySlot:
-        """What the slots of a large job have in common lies in the object store; the last one
-        is kept, for this task manager's other slots."""
-        key = message.deploy_key or ""
-        async with self._fetching:
-            if self._shared is None or self._shared[0] != key:
-                self._shared = (key, await self._read_shared(key))
-            shared = self._shared[1]
-        deploy = shared.of(message.allocation_id, message.tasks)
-        return DeploySlot(command_id=message.command_id, allocation_id=message.allocation_id, deploy=deploy)
-
-    async def _read_shared(self, key: str) -> SharedDeploy:
-        try:
-            data = await (await self._context.store()).get(key)
-        except KeyError:
-            raise ObjectStoreError(
-                "the deployment of a slot is not in the object store",
-                where=key,
-                remedy="job manager and task managers must have the same high-availability.storageDir",
-            ) from None
-        return msgspec.msgpack.decode(data, type=SharedDeploy)
 
     # -- effects ----------------------------------------------------------------------
 
@@ -256,7 +219,7 @@ class TaskManagerService:
                 self._report_lost(effect)
                 return None
             case ReportSlots():
-                self._changed.set()
+                self._heartbeats.changed.set()
                 return None
             case _:
                 raise TypeError(f"unknown effect {effect!r}")
@@ -383,34 +346,10 @@ class TaskManagerService:
                     await relay.put(report, size)
 
     async def _look_for_stalls(self) -> None:
-        """A slot that reports nothing hangs in a step: say which, and where (after some
-        seconds it writes its own traceback into its log)."""
         for process in list(self._processes.values()):
-            stalled = process.silent_ms() > STALLED_MS
-            if stalled == process.stalled:
-                continue
-            process.stalled = stalled
-            deploy = process.deploy
-            log_ends = await process.log_tail(STALL_LOG_BYTES) if stalled else ""
-            frame = blocking_frame(log_ends)
-            relay = self._relays.get(process.number)
-            if relay is not None:
-                # Not put(): that waits, and a full relay means that the master hears enough.
-                relay.tell(
-                    SlotStalled(allocation_id=deploy.allocation_id, stalled=stalled, frame=frame),
-                )
-            if not stalled:
-                self._context.log.warning("slot answers again", allocation=deploy.allocation_id)
-                continue
-            self._context.log.error(
-                "slot hangs: a step has not come to its end",
-                job=deploy.job_id,
-                allocation=deploy.allocation_id,
-                slot_pid=process.pid,
-                tasks=", ".join(f"{t.vertex_id}:{t.subtask_index}" for t in deploy.tasks),
-                frame=frame,
-                log_ends=log_ends[-2_000:],
-            )
+            # No longer there: its end is being told.
+            if (relay := self._relays.get(process.number)) is not None:
+                await look_for_stall(process, relay, self._context.log)
 
     async def _deliver(self, effect: Deliver) -> Delivered:
         process = self._processes.get(effect.process)
@@ -482,52 +421,6 @@ class TaskManagerService:
                 "memory_bytes": memory_bytes(conf.TM_MEMORY.read(self._context.config)),
             },
         )
-
-    async def _ask_resourcemanager(
-        self, message: Any, reply_type: Any, *, deadline_s: float, retry: bool = True
-    ) -> Any:
-        context = self._context
-        return await request(
-            context.transport,
-            context.subjects.to_resourcemanager(message),
-            message,
-            reply_type,
-            timeout_s=min(1.0, deadline_s),
-            deadline_s=deadline_s,
-            retry=retry,
-        )
-
-    async def _heartbeats(self) -> None:
-        """The whole slot report, every interval and at every change."""
-        while True:
-            self._changed.clear()
-            await self._look_for_stalls()
-            try:
-                reply = await self._ask_resourcemanager(
-                    self._report(), RegisterReply, deadline_s=self._heartbeat_ms / 1000, retry=False
-                )
-                # A leader that was deposed may still answer: only the newest epoch counts.
-                if reply.epoch >= self._table.resourcemanager_epoch:
-                    self._table.resourcemanager_epoch = reply.epoch
-                    self._heard_resourcemanager(True, f"{reply.resourcemanager_id} epoch={reply.epoch}")
-            except BrokerError as err:
-                self._heard_resourcemanager(False, err.message)
-            with contextlib.suppress(TimeoutError):
-                # Nobody there (at start, or between two leaders): ask again soon.
-                pause_ms = self._heartbeat_ms if self._rm_heard else min(100, self._heartbeat_ms)
-                async with asyncio.timeout(pause_ms / 1000):
-                    await self._changed.wait()
-
-    def _heard_resourcemanager(self, heard: bool, what: str) -> None:
-        starting = self._context.clock.monotonic_ms() - self._started_ms < STARTUP_MS
-        if not heard and self._rm_heard is None and starting:
-            return  # the others are starting too: no cause for alarm yet
-        if heard != self._rm_heard:
-            if heard:
-                self._context.log.info("registered", resourcemanager=what)
-            else:
-                self._context.log.warning("the resource manager does not answer; slots run on", error=what)
-        self._rm_heard = heard
 
 
 def advertised_host(configured: str, nats_url: str) -> str:

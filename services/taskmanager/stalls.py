@@ -1,8 +1,21 @@
-"""Where a slot hangs: read from the traceback that its watchdog wrote into its log. Pure."""
+"""A slot that hangs: noticed by its silence; where, read from the traceback that its watchdog
+wrote into its log."""
 
 from __future__ import annotations
 
 import re
+from typing import TYPE_CHECKING, Any
+
+from penstock.messages.slot import SlotStalled
+
+if TYPE_CHECKING:
+    from services.taskmanager.relay import Relay
+    from services.taskmanager.slot import SlotProcess
+
+#: A slot reports its metrics every second, and its own traceback after 5 s of standstill.
+STALLED_MS = 7_000
+#: Where a slot's own traceback is looked for.
+STALL_LOG_BYTES = 16_000
 
 _DUMP = re.compile(r"^Timeout \(\d", re.MULTILINE)
 _THREAD = re.compile(r"^(?:Current thread|Thread) 0x\w+.*$", re.MULTILINE)
@@ -27,3 +40,29 @@ def blocking_frame(log: str) -> str | None:
         own = next((f for f in frames if not _LIBRARY.search(f["file"])), frames[0])
         return f'File "{own["file"]}", line {own["line"]} in {own["name"]}'
     return None
+
+
+async def look_for_stall(process: SlotProcess, relay: Relay, log: Any) -> None:
+    """A slot that reports nothing hangs in a step: tell its master, and the log, which and where
+    (after some seconds it writes its own traceback into its log)."""
+    stalled = process.silent_ms() > STALLED_MS
+    if stalled == process.stalled:
+        return
+    process.stalled = stalled
+    deploy = process.deploy
+    log_ends = await process.log_tail(STALL_LOG_BYTES) if stalled else ""
+    frame = blocking_frame(log_ends)
+    # Not put(): that waits, and a full relay means that the master hears enough.
+    relay.tell(SlotStalled(allocation_id=deploy.allocation_id, stalled=stalled, frame=frame))
+    if not stalled:
+        log.warning("slot answers again", allocation=deploy.allocation_id)
+        return
+    log.error(
+        "slot hangs: a step has not come to its end",
+        job=deploy.job_id,
+        allocation=deploy.allocation_id,
+        slot_pid=process.pid,
+        tasks=", ".join(f"{t.vertex_id}:{t.subtask_index}" for t in deploy.tasks),
+        frame=frame,
+        log_ends=log_ends[-2_000:],
+    )

@@ -47,6 +47,7 @@ from penstock.messages.slot import (
 from services.common.actor import Supervisor
 from services.common.clock import SystemClock
 from services.common.main import ServiceContext
+from services.taskmanager import stalls
 from services.taskmanager.service import TaskManagerService
 from services.taskmanager.template import Template
 
@@ -437,9 +438,7 @@ async def test_a_taken_port_is_named(tmp_path):
 
 
 async def test_a_slot_that_hangs_is_named(rig, monkeypatch):
-    from services.taskmanager import service
-
-    monkeypatch.setattr(service, "STALLED_MS", 300)
+    monkeypatch.setattr(stalls, "STALLED_MS", 300)
     await rig.allocate()
     with structlog.testing.capture_logs() as logs:
         rig.context.log = rig.service._context.log = structlog.get_logger()
