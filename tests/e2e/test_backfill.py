@@ -99,6 +99,22 @@ def published(cluster: EmbeddedCluster, stream: str, ids: range, *, end: bool = 
     asyncio.run(publish())
 
 
+def consumed(cluster: EmbeddedCluster, subject: str) -> list[dict[str, Any]]:
+    """All messages of a subject, as they stand in their stream."""
+
+    async def read() -> list[dict[str, Any]]:
+        connection = await nats.connect(cluster.nats_url)
+        try:
+            subscription = await connection.jetstream().subscribe(subject, ordered_consumer=True)
+            pending = (await subscription.consumer_info()).num_pending
+            messages = [await subscription.next_msg(timeout=10) for _ in range(pending)]
+            return [json.loads(message.data) for message in messages]
+        finally:
+            await connection.close()
+
+    return asyncio.run(read())
+
+
 @dataclass
 class Case:
     """One job: its tables, where its rows go."""
@@ -186,13 +202,22 @@ GROUPED = "SELECT customer, COUNT(*), SUM(price), MIN(price), MAX(price) FROM or
 
 def test_an_aggregation_goes_on_from_the_history(case: Case) -> None:
     sink = case.keyed("totals", "customer BIGINT, n BIGINT, total BIGINT, low BIGINT, high BIGINT")
-    case.submit(f"{case.orders} {sink} INSERT INTO totals {GROUPED};")
+    big = (
+        "CREATE TABLE big (id BIGINT, price BIGINT) WITH ('connector' = 'nats', 'stream' = 'BIG', "
+        "'subject' = 'big', 'format' = 'json', 'stream.create' = 'true', "
+        "'sink.delivery-guarantee' = 'exactly-once');"
+    )
+    case.submit(
+        f"{case.orders} {sink} {big} BEGIN STATEMENT SET; INSERT INTO totals {GROUPED}; "
+        "INSERT INTO big SELECT id, price FROM orders WHERE price > 90; END;"
+    )
     case.until(lambda: case.phase() == "restored from the backfill on Spark", "the stream to take over")
     published(case.cluster, case.stream, range(THERE, ROWS), end=True)
     job = case.finished()
-    assert job["restored-checkpoint"] == 1
-    assert job["attempt"] == 2
+    assert job["restored-checkpoint"] >= 1
     assert case.stored("totals") == expected(GROUPED)
+    rows = [(row["id"], row["price"]) for row in consumed(case.cluster, "big")]
+    assert sorted(rows) == expected("SELECT id, price FROM orders WHERE price > 90")
 
 
 EVERYTHING = {
