@@ -230,6 +230,18 @@ def nats_cut(fault: Fault) -> None:
         connection.sock.reset()
 
 
+def nats_stalled(fault: Fault) -> None:
+    """What is on its way to the NATS server and back stays there for a while: it arrives though
+    whoever sent it may be dead by then."""
+    world = fault.scenario.world
+    until_s = world.now_s + fault.draw("for_s", (0.5, 4.0))
+    for connection in fault.scenario.nats.connections:
+        for end in (connection.sock, connection.sock.peer):
+            if end is not None:
+                end.stalled_until_s = until_s
+    world.trace("nats", "stalled", f"until {until_s:.3f}")
+
+
 def nats_answers(fault: Fault) -> None:
     """The NATS server does what it is asked to, and some of its answers are lost."""
     server = fault.scenario.nats
@@ -282,6 +294,7 @@ ACTIONS = {
     "data-stalled": data_stalled,
     "outside": outside,
     "nats-cut": nats_cut,
+    "nats-stalled": nats_stalled,
     "nats-answers": nats_answers,
     "power-loss": power_loss,
     "rescale": rescale,
