@@ -28,7 +28,7 @@ from penstock.messages.slot import (
 from penstock.messages.states import ExecutionState
 from services.jobmanager.checkpoint_decider import At, CheckpointConfig, Now, Schedule, decide
 from services.jobmanager.checkpoint_history import CheckpointHistory
-from services.jobmanager.checkpoint_orders import manifest_of, to_slots, trigger
+from services.jobmanager.checkpoint_orders import first_triggered, manifest_of, orphans, to_slots, trigger
 from services.jobmanager.checkpoints import SAVEPOINTS, STOPS, Ack, Completed, Pending, Phase, Request
 from services.jobmanager.culprit import slowest
 from services.jobmanager.effects import AppendLog, DeleteObjects, Effect, Notify, StoreManifest
@@ -130,7 +130,7 @@ class CheckpointCoordinator:
                 continue
             deadline = pending.trigger_ms + self.config.timeout_ms
             if now_ms < deadline:
-                effects += self._trigger_orphans(pending)
+                effects += self._trigger(pending, orphans(self._graph, pending))
                 deadlines.append(deadline)
             else:
                 effects += self._expire(pending, now_ms)
@@ -189,30 +189,7 @@ class CheckpointCoordinator:
         self.schedule.last_trigger_ms = now_ms
         self.stopping = kind in STOPS
         self.history.began()
-        return self._trigger(pending, self._trigger_set())
-
-    def _trigger_set(self) -> list[Execution]:
-        """Running executions that no barrier will reach: all their upstream finished."""
-        return [
-            e for e in self._graph if e.state is ExecutionState.RUNNING and self._graph.upstream_finished(e)
-        ]
-
-    def _trigger_orphans(self, pending: Pending) -> list[Effect]:
-        """When a triggered task finished without taking part, nobody sends a barrier on to
-        the tasks behind it: those whose upstream finished so are triggered themselves."""
-        if not pending.look_for_orphans:
-            return []
-        pending.look_for_orphans = False
-        return self._trigger(
-            pending,
-            [
-                e
-                for e in self._trigger_set()
-                if e.execution_id not in pending.triggered
-                and e.execution_id not in pending.handles
-                and not any(u.execution_id in pending.acknowledged for u in self._graph.upstream(e))
-            ],
-        )
+        return self._trigger(pending, first_triggered(self._graph))
 
     def _trigger(self, pending: Pending, executions: list[Execution]) -> list[Effect]:
         pending.triggered.update(e.execution_id for e in executions)

@@ -8,6 +8,7 @@ from penstock import __version__
 from penstock.messages.cluster import SlotCommand
 from penstock.messages.manifest import CheckpointManifest, VertexState
 from penstock.messages.slot import StateHandle, TriggerCheckpoint
+from penstock.messages.states import ExecutionState
 from services.jobmanager.effects import Command
 
 if TYPE_CHECKING:
@@ -16,6 +17,26 @@ if TYPE_CHECKING:
     from penstock.messages.slot import CheckpointAborted, CheckpointComplete
     from services.jobmanager.checkpoints import Pending
     from services.jobmanager.execution_graph import Execution, ExecutionGraph
+
+
+def first_triggered(graph: ExecutionGraph) -> list[Execution]:
+    """Running executions that no barrier will reach: all their upstream finished."""
+    return [e for e in graph if e.state is ExecutionState.RUNNING and graph.upstream_finished(e)]
+
+
+def orphans(graph: ExecutionGraph, pending: Pending) -> list[Execution]:
+    """When a triggered task finished without taking part, nobody sends a barrier on to the tasks
+    behind it: those whose upstream finished so are triggered themselves."""
+    if not pending.look_for_orphans:
+        return []
+    pending.look_for_orphans = False
+    return [
+        e
+        for e in first_triggered(graph)
+        if e.execution_id not in pending.triggered
+        and e.execution_id not in pending.handles
+        and not any(u.execution_id in pending.acknowledged for u in graph.upstream(e))
+    ]
 
 
 def trigger(

@@ -5,6 +5,7 @@
     jobs/<job>/log/<n>                      decision log (the truth)
     jobs/<job>/spec  …/graph                JobSpec and JobGraph, as JSON
     jobs/<job>/checkpoints/<id>/<epoch>/manifest    … and under <id> the snapshots it names
+    jobs/<job>/checkpoints/<id>/<epoch>/statistics  what is shown of it when it has ended
     jobs/<job>/checkpoints/1/backfill-<attempt>/    state of the history, made on Spark; its manifest
     jobs/<job>/checkpoints/seam             where history ends and live begins, fixed once
     jobs/<job>/results/<attempt>-<seq>      rows of a SELECT
