@@ -124,6 +124,7 @@ class OneTask:
         handle = await self.writer.write(
             self.checkpoint_id, {"sums": self.operator.snapshot(self.checkpoint_id)}
         )
+        assert handle is not None
         self.writer.confirmed(self.checkpoint_id)
         return handle
 

@@ -153,6 +153,8 @@ _TASK_METRICS = {
     "backPressuredTimeMsPerSecond": "back_pressured_ms_per_second",
     "restoreBytes": "restore_bytes",
     "restoredBytes": "restored_bytes",
+    "restoreReadMs": "restore_read_ms",
+    "restoreLoadMs": "restore_load_ms",
 }
 
 

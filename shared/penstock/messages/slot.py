@@ -325,6 +325,9 @@ class TaskMetrics(msgspec.Struct, frozen=True, kw_only=True):
     restore_bytes: int = 0
     restored_bytes: int = 0
     restored_local_bytes: int = 0
+    #: How long fetching and checking them took, and then making state of them.
+    restore_read_ms: float = 0.0
+    restore_load_ms: float = 0.0
 
 
 class TaskMetricsReport(_Msg, frozen=True, kw_only=True, tag="metrics"):

@@ -24,7 +24,7 @@ from penstock.runtime.kernels.hashing import key_group_range
 from penstock.runtime.operator import MIN_WATERMARK, OperatorSnapshot, PendingBlock, RestoredState
 from penstock.runtime.state.local_copies import LocalCopies
 from penstock.runtime.state.restoring import SnapshotSet, Source
-from penstock.runtime.state.snapshot import write_snapshot
+from penstock.runtime.state.snapshot import Unwanted, write_snapshot
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -87,6 +87,7 @@ class SnapshotWriter:
         self._epochs = epochs
         self._begun: dict[int, _Begun] = {}
         self._written: dict[int, StateHandle] = {}
+        self._aborted: set[int] = set()
         self._confirmed_epoch = 0
         self._confirmed: StateHandle | None = None
         self._copies = local_copies(environment)
@@ -113,26 +114,47 @@ class SnapshotWriter:
         self._begun = {n: begun for n, begun in self._begun.items() if n > checkpoint_id}
         self._written = {n: handle for n, handle in self._written.items() if n > checkpoint_id}
         self._restored_keys = frozenset()
+        self._aborted = {n for n in self._aborted if n > checkpoint_id}
+
+    def aborted(self, checkpoint_id: int) -> None:
+        """The checkpoint comes to nothing: what is still to be written of it is not."""
+        self._aborted.add(checkpoint_id)
 
     async def write(
         self, checkpoint_id: int, snapshots: dict[str, OperatorSnapshot], *, final: bool = False
-    ) -> StateHandle:
+    ) -> StateHandle | None:
         """Copy what was cut, in slices; await what is pending, encode in the helper thread,
-        upload if it is large."""
-        await _copy(snapshots, self._environment.time_s)
+        upload if it is large. None when the checkpoint was aborted meanwhile."""
+
+        def wanted() -> bool:
+            return final or checkpoint_id not in self._aborted
+
+        await _copy(snapshots, self._environment.time_s, wanted)
         for snapshot in snapshots.values():
             if snapshot.pending is not None:
                 snapshot.lists.update(await snapshot.pending)
                 snapshot.pending = None
 
-        def encode() -> bytes:
-            return write_snapshot(
-                snapshots, checkpoint_id=checkpoint_id, key_groups=self._key_groups, meta=self._meta()
-            )
+        def encode() -> bytes | None:
+            try:
+                return write_snapshot(
+                    snapshots,
+                    checkpoint_id=checkpoint_id,
+                    key_groups=self._key_groups,
+                    meta=self._meta(),
+                    wanted=wanted,
+                )
+            except Unwanted:
+                return None
 
-        # A thread switch costs more than encoding what holds no table.
-        large = any(snapshot.keyed for snapshot in snapshots.values())
-        data = await self._environment.helper.run(encode) if large else encode()
+        data = None
+        if wanted():
+            # A thread switch costs more than encoding what holds no table.
+            large = any(snapshot.keyed for snapshot in snapshots.values())
+            data = await self._environment.helper.run(encode) if large else encode()
+        if data is None or not wanted():
+            _discard(snapshots)
+            return None
         begun = None if final else self._begun.get(checkpoint_id)
         handle = StateHandle(
             vertex_id=self._vertex.id,
@@ -228,19 +250,28 @@ class _Slice:
         return not begun or self._time_s() < self._until
 
 
-async def _copy(snapshots: Mapping[str, OperatorSnapshot], time_s: Callable[[], float]) -> None:
+async def _copy(
+    snapshots: Mapping[str, OperatorSnapshot], time_s: Callable[[], float], wanted: Callable[[], bool]
+) -> None:
     """Copy every cut table, a slice at a time: the task's own steps come in between."""
-    blocks = [b for s in snapshots.values() for b in s.keyed.values() if isinstance(b, PendingBlock)]
     piece = _Slice(time_s)
     try:
-        for block in blocks:
-            while not block.copy(piece.lasts):
+        for block in _pending(snapshots):
+            while wanted() and not block.copy(piece.lasts):
                 await asyncio.sleep(0)
                 piece.begin()
     except BaseException:
-        for block in blocks:
-            block.discard()
+        _discard(snapshots)
         raise
+
+
+def _pending(snapshots: Mapping[str, OperatorSnapshot]) -> list[PendingBlock]:
+    return [b for s in snapshots.values() for b in s.keyed.values() if isinstance(b, PendingBlock)]
+
+
+def _discard(snapshots: Mapping[str, OperatorSnapshot]) -> None:
+    for block in _pending(snapshots):
+        block.discard()
 
 
 def local_copies(environment: Environment) -> LocalCopies | None:

@@ -127,11 +127,15 @@ class Task:
         try:
             env = self._environment
             self.restoring = Source(env.store, local_copies(env), env.helper.run, env.log)
+            began = self._time_s()
             restored = await restore_vertex(self.descriptor, self.vertex, self.restoring)
+            self.restoring.read_ms = (self._time_s() - began) * 1000
             self.replay = await restore_in_flight(
                 self.descriptor, self.vertex, self.gate_edges, self._environment.store
             )
+            began = self._time_s()
             self.chain.open(self.contexts.make, restored.operators if restored else {})
+            self.restoring.load_ms = (self._time_s() - began) * 1000
             for node in self.chain.nodes:
                 if isinstance(node.operator, AsyncOperator):
                     await self._start_operator(node)

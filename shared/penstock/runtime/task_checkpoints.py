@@ -161,6 +161,8 @@ class TaskCheckpoints:
         started = self._environment.time_s()
         await self._task.contexts.flush_dead_letters()
         handle = await self._snapshots.write(checkpoint_id, snapshots)
+        if handle is None:  # aborted: nobody waits for it
+            return
         in_flight_bytes = 0 if overtaken is None else overtaken.nbytes
         handle = msgspec.structs.replace(handle, in_flight_bytes=in_flight_bytes)
         took_ms = (self._environment.time_s() - started) * 1000
@@ -203,6 +205,7 @@ class TaskCheckpoints:
             await self._finish()
 
     def abort(self, checkpoint_id: int) -> None:
+        self._snapshots.aborted(checkpoint_id)
         self._overtaking.give_up(checkpoint_id)
         self._chain.checkpoint_aborted(checkpoint_id)
         self._waiting_triggers = [b for b in self._waiting_triggers if b.checkpoint_id != checkpoint_id]
@@ -263,7 +266,9 @@ class TaskCheckpoints:
 
     async def _write_final(self) -> StateHandle:
         snapshots = self._take_snapshots(self.last_id, "final")
-        return await self._snapshots.write(self.last_id, snapshots, final=True)
+        handle = await self._snapshots.write(self.last_id, snapshots, final=True)
+        assert handle is not None
+        return handle
 
     def outputs_unblocked(self) -> None:
         if self._drained is not None and not self._drained.done():

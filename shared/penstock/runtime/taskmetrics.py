@@ -83,6 +83,8 @@ def collect_metrics(task: Task) -> TaskMetrics:
         restore_bytes=task.restoring.total_bytes,
         restored_bytes=task.restoring.read_bytes,
         restored_local_bytes=task.restoring.local_bytes,
+        restore_read_ms=task.restoring.read_ms,
+        restore_load_ms=task.restoring.load_ms,
     )
 
 

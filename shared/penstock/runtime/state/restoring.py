@@ -51,6 +51,9 @@ class Source:
     total_bytes: int = 0
     read_bytes: int = 0
     local_bytes: int = 0
+    #: How long it took to fetch and check them; to make the operators' state of them.
+    read_ms: float = 0.0
+    load_ms: float = 0.0
     _limit: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(PARALLEL_READS))
 
     def remote(self, key: str, missing: str) -> Read:

@@ -29,7 +29,7 @@ from penstock.runtime.operator import KeyedBlock, OperatorSnapshot, PendingBlock
 from penstock.runtime.state.packing import pack, unpack
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
 MAGIC = b"PENSNAP\n"
 VERSION = 3
@@ -105,20 +105,26 @@ class Footer(msgspec.Struct, kw_only=True):
 # -- writing -------------------------------------------------------------------------------
 
 
+class Unwanted(Exception):
+    """Nobody wants the snapshot any more."""
+
+
 def write_snapshot(
     snapshots: Mapping[str, OperatorSnapshot],
     *,
     checkpoint_id: int,
     key_groups: tuple[int, int],
     meta: Mapping[str, Any] | None = None,
+    wanted: Callable[[], bool] = lambda: True,
 ) -> bytes:
     """The object of one subtask. ``meta``: plain JSON (job, vertex, operator names …).
+    ``wanted``: asked between the pieces of a state; Unwanted is raised if it is not.
 
     ``OperatorSnapshot.pending`` must have been awaited and merged into ``lists`` before,
     and every ``PendingBlock`` copied to its end.
     Spends its time in Arrow and its codecs, which release the lock: made for a helper thread.
     """
-    writer = _Writer()
+    writer = _Writer(wanted)
     operators = [OperatorInfo(uid=uid, states=writer.operator(snap)) for uid, snap in snapshots.items()]
     footer = Footer(
         version=VERSION,
@@ -131,7 +137,8 @@ def write_snapshot(
 
 
 class _Writer:
-    def __init__(self) -> None:
+    def __init__(self, wanted: Callable[[], bool]) -> None:
+        self._wanted = wanted
         # Grows in place, and hands over what it holds: the object is in memory once.
         self._out = io.BytesIO()
         self._at = self._out.write(MAGIC)
@@ -149,6 +156,8 @@ class _Writer:
         first = next(pieces)
         blocks = list(self._keyed(first))
         for piece in pieces:
+            if not self._wanted():
+                raise Unwanted
             blocks += self._keyed(piece)
         return StateInfo(
             name=name,
