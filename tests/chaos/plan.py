@@ -9,6 +9,10 @@ from random import Random
 from tests.chaos.faults import KINDS
 
 
+#: Of state in memory: low enough that q18 keeps rows on the disk.
+LIMITS = {"q18": "1 mb"}
+
+
 @dataclass(frozen=True)
 class Fault:
     """``choice`` in [0, 1) picks one of the targets there are. ``pause_s``: before it.
@@ -45,7 +49,7 @@ def plan(seed: int, workload: str, count: int, kinds: Collection[str]) -> Plan:
         "execution.checkpointing.timeout": "60 s",
         "state.backend.local-recovery": random.choice(("true", "false")),
         "state.backend.type": random.choice(("hashmap", "leveldb")),
-        "state.backend.memory.per-slot": random.choice(("0", "1 mb")),
+        "state.backend.memory.per-slot": random.choice(("0", LIMITS.get(workload, "8 mb"))),
         "jobmanager.execution.failover-strategy": random.choice(("region", "full")),
         "restart-strategy.type": "fixed-delay",
         "restart-strategy.fixed-delay.attempts": "1000000",
