@@ -8,7 +8,6 @@ from random import Random
 
 from tests.chaos.faults import KINDS
 
-
 #: Of state in memory: low enough that q18 keeps rows on the disk.
 LIMITS = {"q18": "1 mb"}
 
