@@ -2,6 +2,7 @@
 
 ``slot``     task manager ↔ slot process, and what is relayed to the job master
 ``cluster``  dispatcher, job master, resource manager, task manager
+``details``  what is shown and archived of a job; ``decision_log``  what is decided of it
 ``states``   the life cycles they speak of
 
 Encoding is JSON on the bus (so that any NATS client can take part) and MessagePack on

@@ -13,7 +13,8 @@ Subjects (``<cluster>`` is the cluster's name, ``penstock`` by default)::
 
 ``<verb>`` is the message's tag. Every command has ``command_id`` (idempotent repeats) and,
 where a master speaks, ``epoch`` (its fencing token: an old one is refused with
-``Refused``).
+``Refused``). A job's details and the entries of its log are in modules of their own, and
+here by name.
 """
 
 from __future__ import annotations
@@ -22,6 +23,24 @@ from typing import Any, Union
 
 import msgspec
 
+from penstock.messages.base import Message
+from penstock.messages.decision_log import (
+    CheckpointCompleted,
+    JobAccepted,
+    LeaderEpoch,
+    LogEntry,
+    Restored,
+    SavepointFailed,
+    SavepointRequested,
+    Terminal,
+)
+from penstock.messages.details import (
+    CheckpointDetails,
+    JobDetails,
+    JobOverview,
+    SubtaskDetails,
+    VertexDetails,
+)
 from penstock.messages.slot import (
     CancelTasks,
     CheckpointAborted,
@@ -33,21 +52,34 @@ from penstock.messages.slot import (
     TaskDescriptor,
     TriggerCheckpoint,
 )
-from penstock.messages.states import ExecutionState, JobStatus
+from penstock.messages.states import ExecutionState
 
-
-class _Msg(msgspec.Struct, frozen=True, kw_only=True, tag_field="type"):
-    pass
+#: Of other modules, known by this one's name as well.
+__all__ = [
+    "CheckpointCompleted",
+    "CheckpointDetails",
+    "JobAccepted",
+    "JobDetails",
+    "JobOverview",
+    "LeaderEpoch",
+    "LogEntry",
+    "Restored",
+    "SavepointFailed",
+    "SavepointRequested",
+    "SubtaskDetails",
+    "Terminal",
+    "VertexDetails",
+]
 
 
 # -- replies ----------------------------------------------------------------------------------
 
 
-class Ack(_Msg, frozen=True, kw_only=True, tag="ack"):
+class Ack(Message, frozen=True, kw_only=True, tag="ack"):
     """Done, or already done."""
 
 
-class Refused(_Msg, frozen=True, kw_only=True, tag="refused"):
+class Refused(Message, frozen=True, kw_only=True, tag="refused"):
     """Not done. ``reason`` is a sentence; ``fenced`` when the sender's epoch is old;
     ``no_slot`` when the allocation is unknown here: whatever ran in it is gone."""
 
@@ -56,7 +88,7 @@ class Refused(_Msg, frozen=True, kw_only=True, tag="refused"):
     no_slot: bool = False
 
 
-class Failed(_Msg, frozen=True, kw_only=True, tag="failed"):
+class Failed(Message, frozen=True, kw_only=True, tag="failed"):
     """The command raised: ``PenstockError.to_dict()``."""
 
     error: dict[str, Any]
@@ -88,19 +120,19 @@ class JobSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     job_graph: dict[str, Any] | None = None
 
 
-class SubmitJob(_Msg, frozen=True, kw_only=True, tag="submit-job"):
+class SubmitJob(Message, frozen=True, kw_only=True, tag="submit-job"):
     command_id: str
     spec: JobSpec
 
 
-class SubmitReply(_Msg, frozen=True, kw_only=True, tag="submit-reply"):
+class SubmitReply(Message, frozen=True, kw_only=True, tag="submit-reply"):
     job_id: str
     name: str
     #: False when a job of this id existed already (the submission was a repeat).
     created: bool = True
 
 
-class RunJob(_Msg, frozen=True, kw_only=True, tag="run-job"):
+class RunJob(Message, frozen=True, kw_only=True, tag="run-job"):
     """An accepted job (its JobAccepted entry is in the decision log)."""
 
     command_id: str
@@ -141,7 +173,7 @@ class SlotOffer(msgspec.Struct, frozen=True, kw_only=True):
     deployed: SlotDeployment | None = None
 
 
-class OfferSlots(_Msg, frozen=True, kw_only=True, tag="offer-slots"):
+class OfferSlots(Message, frozen=True, kw_only=True, tag="offer-slots"):
     """A task manager offers slots that the resource manager told it to give."""
 
     command_id: str
@@ -153,11 +185,11 @@ class OfferSlots(_Msg, frozen=True, kw_only=True, tag="offer-slots"):
     slots: tuple[SlotOffer, ...]
 
 
-class OfferReply(_Msg, frozen=True, kw_only=True, tag="offer-reply"):
+class OfferReply(Message, frozen=True, kw_only=True, tag="offer-reply"):
     accepted: tuple[str, ...]
 
 
-class SlotReport(_Msg, frozen=True, kw_only=True, tag="slot-report"):
+class SlotReport(Message, frozen=True, kw_only=True, tag="slot-report"):
     """Relayed reports of a slot, in order."""
 
     job_id: str
@@ -166,7 +198,7 @@ class SlotReport(_Msg, frozen=True, kw_only=True, tag="slot-report"):
     reports: tuple[FromSlot, ...]
 
 
-class SlotLost(_Msg, frozen=True, kw_only=True, tag="slot-lost"):
+class SlotLost(Message, frozen=True, kw_only=True, tag="slot-lost"):
     """A slot process died (pidfd) or was killed by its task manager. ``exit_code``: of a
     process that ended (negative: by that signal), None when it is not known."""
 
@@ -178,7 +210,7 @@ class SlotLost(_Msg, frozen=True, kw_only=True, tag="slot-lost"):
     exit_code: int | None = None
 
 
-class TaskManagerLost(_Msg, frozen=True, kw_only=True, tag="taskmanager-lost"):
+class TaskManagerLost(Message, frozen=True, kw_only=True, tag="taskmanager-lost"):
     """From the resource manager: heartbeats stopped or the process left."""
 
     command_id: str
@@ -187,12 +219,12 @@ class TaskManagerLost(_Msg, frozen=True, kw_only=True, tag="taskmanager-lost"):
     reason: str
 
 
-class CancelJob(_Msg, frozen=True, kw_only=True, tag="cancel-job"):
+class CancelJob(Message, frozen=True, kw_only=True, tag="cancel-job"):
     command_id: str
     job_id: str
 
 
-class TriggerSavepoint(_Msg, frozen=True, kw_only=True, tag="trigger-savepoint"):
+class TriggerSavepoint(Message, frozen=True, kw_only=True, tag="trigger-savepoint"):
     """``kind``: checkpoint | savepoint | stop | drain."""
 
     command_id: str
@@ -201,13 +233,13 @@ class TriggerSavepoint(_Msg, frozen=True, kw_only=True, tag="trigger-savepoint")
     directory: str | None = None
 
 
-class RequestJobDetails(_Msg, frozen=True, kw_only=True, tag="job-details"):
+class RequestJobDetails(Message, frozen=True, kw_only=True, tag="job-details"):
     """→ ``JobDetails`` (what REST shows)."""
 
     job_id: str
 
 
-class SlotsUnavailable(_Msg, frozen=True, kw_only=True, tag="slots-unavailable"):
+class SlotsUnavailable(Message, frozen=True, kw_only=True, tag="slots-unavailable"):
     """From the resource manager: ``missing`` slots cannot be had now; the job waits."""
 
     job_id: str
@@ -220,102 +252,6 @@ ToJobMaster = Union[
     OfferSlots, SlotReport, SlotLost, TaskManagerLost, CancelJob, TriggerSavepoint,
     RequestJobDetails, SlotsUnavailable,
 ]  # fmt: skip
-
-
-class SubtaskDetails(msgspec.Struct, kw_only=True):
-    subtask_index: int
-    execution_id: str
-    attempt: int
-    state: ExecutionState
-    taskmanager_id: str | None = None
-    allocation_id: str | None = None
-    timestamps: dict[str, int] = {}
-    metrics: dict[str, Any] = {}
-
-
-class VertexDetails(msgspec.Struct, kw_only=True):
-    id: str
-    name: str
-    parallelism: int
-    max_parallelism: int
-    operators: list[dict[str, Any]] = []
-    inputs: list[dict[str, Any]] = []
-    subtasks: list[SubtaskDetails] = []
-
-
-class CheckpointDetails(msgspec.Struct, kw_only=True):
-    id: int
-    status: str
-    trigger_timestamp_ms: int
-    kind: str = "checkpoint"
-    end_timestamp_ms: int | None = None
-    #: written for it, and with what its deltas build on
-    size_bytes: int = 0
-    full_size_bytes: int = 0
-    acknowledged: int = 0
-    total: int = 0
-    path: str | None = None
-    failure: str | None = None
-    subtasks: list[dict[str, Any]] = []
-    #: {operator, vertex_id, subtask_index, phase, ms}: who held it up most, and in what.
-    slowest: dict[str, Any] | None = None
-    #: ``command_id`` of the TriggerSavepoint that asked for it.
-    trigger_id: str | None = None
-
-
-class JobOverview(msgspec.Struct, frozen=True, kw_only=True):
-    """One line on a job, for lists. ``tasks``: execution state → number of subtasks."""
-
-    job_id: str
-    name: str
-    status: JobStatus
-    start_ms: int
-    end_ms: int | None = None
-    attempt: int = 0
-    tasks: dict[str, int] = {}
-
-
-class JobDetails(_Msg, frozen=True, kw_only=True, tag="job-details-reply"):
-    """Everything a master knows of its job; archived on its end."""
-
-    job_id: str
-    name: str
-    status: JobStatus
-    attempt: int
-    epoch: int
-    start_ms: int
-    end_ms: int | None = None
-    timestamps: dict[str, int] = {}
-    vertices: list[VertexDetails] = []
-    checkpoints: list[CheckpointDetails] = []
-    checkpoint_counts: dict[str, int] = {}
-    restored_checkpoint_id: int = 0
-    exceptions: list[dict[str, Any]] = []
-    config: dict[str, str] = {}
-    plan: str = ""
-    #: Why it waits, when it waits ("2 slots are missing: …").
-    waiting_for: str | None = None
-    #: Slots that hang in a step: {allocation_id, taskmanager_id, tasks, frame, since_ms}.
-    stalled: list[dict[str, Any]] = []
-    jobmanager_id: str = ""
-    result_schema: Any = None
-    #: Of a job whose history Spark reads first: which part of it runs.
-    phase: str = ""
-
-    def overview(self) -> JobOverview:
-        tasks: dict[str, int] = {}
-        for vertex in self.vertices:
-            for subtask in vertex.subtasks:
-                tasks[subtask.state.value] = tasks.get(subtask.state.value, 0) + 1
-        return JobOverview(
-            job_id=self.job_id,
-            name=self.name,
-            status=self.status,
-            start_ms=self.start_ms,
-            end_ms=self.end_ms,
-            attempt=self.attempt,
-            tasks=tasks,
-        )
 
 
 # -- to the resource manager ----------------------------------------------------------------------
@@ -333,7 +269,7 @@ class SlotStatus(msgspec.Struct, frozen=True, kw_only=True):
     details: dict[str, Any] = {}
 
 
-class RegisterTaskManager(_Msg, frozen=True, kw_only=True, tag="register-taskmanager"):
+class RegisterTaskManager(Message, frozen=True, kw_only=True, tag="register-taskmanager"):
     """Also the periodic heartbeat: the whole slot report every time (no deltas)."""
 
     taskmanager_id: str
@@ -346,17 +282,17 @@ class RegisterTaskManager(_Msg, frozen=True, kw_only=True, tag="register-taskman
     details: dict[str, Any] = {}
 
 
-class RegisterReply(_Msg, frozen=True, kw_only=True, tag="register-reply"):
+class RegisterReply(Message, frozen=True, kw_only=True, tag="register-reply"):
     resourcemanager_id: str
     epoch: int
 
 
-class DeregisterTaskManager(_Msg, frozen=True, kw_only=True, tag="deregister-taskmanager"):
+class DeregisterTaskManager(Message, frozen=True, kw_only=True, tag="deregister-taskmanager"):
     taskmanager_id: str
     reason: str = "shut down"
 
 
-class DeclareSlots(_Msg, frozen=True, kw_only=True, tag="declare-slots"):
+class DeclareSlots(Message, frozen=True, kw_only=True, tag="declare-slots"):
     """A job master declares how many slots the job needs in all (0 = none any more).
     Repeated as a heartbeat; a job not heard of for ``heartbeat.timeout`` loses its
     claims to slots that were not yet allocated. ``together``: they should be of one task
@@ -368,7 +304,7 @@ class DeclareSlots(_Msg, frozen=True, kw_only=True, tag="declare-slots"):
     together: bool = False
 
 
-class DeclareReply(_Msg, frozen=True, kw_only=True, tag="declare-reply"):
+class DeclareReply(Message, frozen=True, kw_only=True, tag="declare-reply"):
     """``epoch``: of the resource manager; when another leads it may not know who was lost."""
 
     allocated: int
@@ -378,7 +314,7 @@ class DeclareReply(_Msg, frozen=True, kw_only=True, tag="declare-reply"):
     epoch: int = 0
 
 
-class RequestClusterOverview(_Msg, frozen=True, kw_only=True, tag="cluster-overview"):
+class RequestClusterOverview(Message, frozen=True, kw_only=True, tag="cluster-overview"):
     """→ ``ClusterOverview``."""
 
 
@@ -392,7 +328,7 @@ class TaskManagerDetails(msgspec.Struct, kw_only=True):
     details: dict[str, Any] = {}
 
 
-class ClusterOverview(_Msg, frozen=True, kw_only=True, tag="cluster-overview-reply"):
+class ClusterOverview(Message, frozen=True, kw_only=True, tag="cluster-overview-reply"):
     taskmanagers: list[TaskManagerDetails]
     slots_total: int
     slots_free: int
@@ -405,7 +341,7 @@ ToResourceManager = Union[RegisterTaskManager, DeregisterTaskManager, DeclareSlo
 # -- to a task manager -------------------------------------------------------------------------------
 
 
-class AllocateSlot(_Msg, frozen=True, kw_only=True, tag="allocate-slot"):
+class AllocateSlot(Message, frozen=True, kw_only=True, tag="allocate-slot"):
     """From the resource manager: give this slot to the job; the task manager then offers
     it to the job's master."""
 
@@ -416,7 +352,7 @@ class AllocateSlot(_Msg, frozen=True, kw_only=True, tag="allocate-slot"):
     allocation_id: str
 
 
-class FreeSlot(_Msg, frozen=True, kw_only=True, tag="free-slot"):
+class FreeSlot(Message, frozen=True, kw_only=True, tag="free-slot"):
     """From the job master: done with this allocation; its process is ended."""
 
     command_id: str
@@ -443,7 +379,7 @@ class SharedDeploy(msgspec.Struct, frozen=True, kw_only=True):
         )
 
 
-class DeploySlot(_Msg, frozen=True, kw_only=True, tag="deploy-slot"):
+class DeploySlot(Message, frozen=True, kw_only=True, tag="deploy-slot"):
     """From the job master: fork the slot's process and run these tasks. In a large job
     ``tasks`` (without what they restore) and ``deploy_key``, the object of a
     ``SharedDeploy``, stand for ``deploy``."""
@@ -455,7 +391,7 @@ class DeploySlot(_Msg, frozen=True, kw_only=True, tag="deploy-slot"):
     tasks: tuple[TaskDescriptor, ...] = ()
 
 
-class SlotCommand(_Msg, frozen=True, kw_only=True, tag="slot-command"):
+class SlotCommand(Message, frozen=True, kw_only=True, tag="slot-command"):
     """From the job master, relayed to the slot process."""
 
     command_id: str
@@ -463,14 +399,14 @@ class SlotCommand(_Msg, frozen=True, kw_only=True, tag="slot-command"):
     command: Union[CancelTasks, TriggerCheckpoint, CheckpointComplete, CheckpointAborted, MasterChanged]
 
 
-class RequestTaskManagerDetails(_Msg, frozen=True, kw_only=True, tag="taskmanager-details"):
+class RequestTaskManagerDetails(Message, frozen=True, kw_only=True, tag="taskmanager-details"):
     """→ ``RegisterTaskManager`` (the same report)."""
 
 
 ToTaskManager = Union[AllocateSlot, FreeSlot, DeploySlot, SlotCommand, RequestTaskManagerDetails]
 
 
-class AdoptJob(_Msg, frozen=True, kw_only=True, tag="adopt-job"):
+class AdoptJob(Message, frozen=True, kw_only=True, tag="adopt-job"):
     """A new master of this epoch leads the job: offer it every slot that the job has here
     (``OfferSlots``, with what is deployed), and refuse its predecessors."""
 
@@ -478,7 +414,7 @@ class AdoptJob(_Msg, frozen=True, kw_only=True, tag="adopt-job"):
     epoch: int
 
 
-class JobOver(_Msg, frozen=True, kw_only=True, tag="job-over"):
+class JobOver(Message, frozen=True, kw_only=True, tag="job-over"):
     """The job is globally terminal: whoever still has slots of it frees them. ``epoch``: of
     the Terminal entry's master or a later one."""
 
@@ -487,80 +423,3 @@ class JobOver(_Msg, frozen=True, kw_only=True, tag="job-over"):
 
 
 ToTaskManagers = Union[AdoptJob, JobOver]
-
-
-# -- the decision log ----------------------------------------------------------------------------------
-
-
-class JobAccepted(_Msg, frozen=True, kw_only=True, tag="job-accepted"):
-    job_id: str
-    name: str
-    timestamp_ms: int
-    #: Object key of the encoded JobGraph, and of the JobSpec.
-    job_graph_key: str
-    spec_key: str
-    max_parallelism: dict[str, int] = {}
-
-
-class LeaderEpoch(_Msg, frozen=True, kw_only=True, tag="leader-epoch"):
-    """The fencing token is this entry's own number in the log."""
-
-    leader_id: str
-    timestamp_ms: int
-
-
-class CheckpointCompleted(_Msg, frozen=True, kw_only=True, tag="checkpoint-completed"):
-    epoch: int
-    checkpoint_id: int
-    manifest_key: str
-    timestamp_ms: int
-    kind: str = "checkpoint"
-    #: of one that was asked for: by whom, and where its savepoint lies
-    trigger_id: str | None = None
-    path: str | None = None
-
-
-class SavepointRequested(_Msg, frozen=True, kw_only=True, tag="savepoint-requested"):
-    """Somebody was promised an outcome: CheckpointCompleted or SavepointFailed with this
-    ``trigger_id``."""
-
-    epoch: int
-    trigger_id: str
-    kind: str
-    directory: str | None = None
-
-
-class SavepointFailed(_Msg, frozen=True, kw_only=True, tag="savepoint-failed"):
-    """``checkpoint_id`` 0: it was never begun."""
-
-    epoch: int
-    trigger_id: str
-    kind: str
-    reason: str
-    timestamp_ms: int
-    checkpoint_id: int = 0
-
-
-class Restored(_Msg, frozen=True, kw_only=True, tag="restored"):
-    """The job (re)started as ``job_attempt`` from this checkpoint (0 = from nothing).
-    ``vertices``: those that did (empty = all); the others run on in their own attempt.
-    ``slots``: how many it runs in (0 = not known)."""
-
-    epoch: int
-    job_attempt: int
-    checkpoint_id: int
-    timestamp_ms: int
-    vertices: tuple[str, ...] = ()
-    slots: int = 0
-
-
-class Terminal(_Msg, frozen=True, kw_only=True, tag="terminal"):
-    epoch: int
-    status: JobStatus
-    timestamp_ms: int
-    error: dict[str, Any] | None = None
-
-
-LogEntry = Union[
-    JobAccepted, LeaderEpoch, CheckpointCompleted, SavepointRequested, SavepointFailed, Restored, Terminal
-]
