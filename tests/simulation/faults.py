@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from tests.simulation.scenario import Scenario
 
 FOLDER = Path(__file__).with_name("faults")
+#: In place of a job: what befell may have hurt the tasks of any.
+ALL = "*"
 
 
 @functools.cache
@@ -50,10 +52,13 @@ class Fault:
 
     @property
     def hurts_tasks(self) -> bool:
-        """False for what befalls only those who command: tasks must run on."""
+        """False for what befalls only those who command: tasks must run on. (A slot hurts one job.)"""
         step = self.step
-        commands = step.get("target") in ("dispatcher", "jobmanager", "resourcemanager")
-        return step["do"] not in ("bus-down", "leases", "leases-down", "leases-wiped") and not commands
+        others = ("dispatcher", "jobmanager", "resourcemanager", "slot")
+        return (
+            step["do"] not in ("bus-down", "leases", "leases-down", "leases-wiped")
+            and step.get("target") not in others
+        )
 
     def draw(self, key: str, default: tuple[float, float]) -> float:
         low, high = self.step.get(key, default)
@@ -68,7 +73,10 @@ class Fault:
             found = [p for p in world.living("taskmanager") if mark in p.name]
         else:
             found = self.scenario.cluster.named(wanted)
-        return self.chance.choice(found) if found else None
+        victim = self.chance.choice(found) if found else None
+        if wanted == "slot" and victim is not None:
+            self.scenario.hurt.add(self.scenario.watch.job_of(victim))
+        return victim
 
     def later(self, call: Any) -> None:
         self.scenario.world.after(self.draw("for_s", (0.5, 3.0)), call)
@@ -314,7 +322,8 @@ def schedule(scenario: Scenario, names: list[str], chance: random.Random) -> Non
                 def occur(fault: Fault = fault) -> None:
                     if not scenario.over:
                         scenario.faults_done += 1
-                        scenario.tasks_hurt |= fault.hurts_tasks
+                        if fault.hurts_tasks:
+                            scenario.hurt.add(ALL)
                         ACTIONS[fault.step["do"]](fault)
 
                 world.at(at_s, occur)

@@ -88,8 +88,8 @@ class Scenario:
         self.hosts: Hosts
         self.users = [User(self, job, name) for job, name in zip(workload.jobs(), JOBS, strict=False)]
         self.faults_done = 0
-        #: something befell the tasks, or what they need to run on
-        self.tasks_hurt = False
+        #: jobs of which something befell the tasks, or what they need to run on
+        self.hurt: set[str] = set()
 
     def start(self) -> None:
         cluster = self.cluster

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections import defaultdict
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -14,6 +13,7 @@ from penstock.errors import PenstockError
 from penstock.messages import cluster as msg
 from penstock.messages.manifest import decode_manifest
 from penstock.testing.simulation import Process
+from tests.simulation.faults import ALL
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -30,7 +30,8 @@ _command = msgspec.json.Decoder(msg.ToTaskManager)
 class JobWatch:
     """One job's log as it grows."""
 
-    def __init__(self) -> None:
+    def __init__(self, name: str) -> None:
+        self.name = name
         self.epoch = 0
         self.attempt = 0
         self.checkpoint_id = 0
@@ -40,11 +41,17 @@ class JobWatch:
         self.leaders: list[str] = []
 
 
+class _Jobs(dict[str, JobWatch]):
+    def __missing__(self, name: str) -> JobWatch:
+        self[name] = JobWatch(name)
+        return self[name]
+
+
 class Watch:
     def __init__(self, scenario: Scenario) -> None:
         self._scenario = scenario
         self._world = scenario.world
-        self.jobs: defaultdict[str, JobWatch] = defaultdict(JobWatch)
+        self.jobs: dict[str, JobWatch] = _Jobs()
         #: (task manager's process id, job) → newest epoch of a command it agreed to
         self._obeyed: dict[tuple[int, str], int] = {}
         self._jobs_of: dict[str, str] = {}
@@ -55,6 +62,11 @@ class Watch:
         scenario.outside.on_commit.append(self._committed)
         scenario.disk.on_rename.append(self._file_committed)
         scenario.nats.jetstream.on_store.append(self._batch_stored)
+
+    def job_of(self, slot: Process) -> str:
+        """Whose the slot is; nobody's, when it was never given to a job."""
+        allocation = slot.name.partition("/")[2].rpartition("-")[0]
+        return self._jobs_of.get(allocation, "")
 
     # -- the decision log -----------------------------------------------------------------
 
@@ -94,8 +106,10 @@ class Watch:
     def _restores(self, job: JobWatch, entry: msg.Restored) -> None:
         if entry.job_attempt <= job.attempt:
             self._world.violated(f"attempt {entry.job_attempt} begins after {job.attempt}")
-        if job.completed and entry.job_attempt > 1 and not self._scenario.tasks_hurt:
-            self._world.violated(f"attempt {entry.job_attempt} begins, though nothing happened to the tasks")
+        if job.completed and entry.job_attempt > 1 and not self._scenario.hurt & {ALL, job.name}:
+            self._world.violated(
+                f"attempt {entry.job_attempt} of {job.name} begins, though nothing happened to its tasks"
+            )
         job.attempt = entry.job_attempt
         job.restored.append(entry)
         newest = job.completed[-1].checkpoint_id if job.completed else 0
