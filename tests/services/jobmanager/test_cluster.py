@@ -88,7 +88,11 @@ def test_a_job_runs_to_its_end(client: ClusterClient) -> None:
 
 
 def test_a_killed_slot_restarts_the_job_from_its_checkpoint(client: ClusterClient) -> None:
-    job_id = submit(client, sequence(60_000))
+    several = {
+        "execution.checkpointing.interval": "50 ms",
+        "execution.checkpointing.max-concurrent-checkpoints": "3",
+    }
+    job_id = submit(client, sequence(60_000), **several)
     until(lambda: completed(client, job_id) >= 2, "two checkpoints")
     managers = [p for p in client.info()["processes"] if p["role"] == "taskmanager"]
     slot = next(s for m in managers for s in m["slots"] if s.get("pid"))
@@ -103,10 +107,12 @@ def test_a_killed_slot_restarts_the_job_from_its_checkpoint(client: ClusterClien
 def test_a_stopped_leader_is_replaced_and_decides_nothing_when_it_wakes(
     client: ClusterClient, cluster: EmbeddedCluster
 ) -> None:
-    job_id = submit(client, sequence(120_000))
+    job_id = submit(client, sequence(300_000))
     until(lambda: completed(client, job_id) >= 2, "two checkpoints")
     before = client.job(job_id)
     pid = next(p["pid"] for p in client.info()["processes"] if p["id"] == before["jobmanager-id"])
+    promised = client.savepoint(job_id, None)
+    known = {c["id"]: c for c in client.checkpoints(job_id)["history"] if c["status"] == "COMPLETED"}
     os.kill(pid, signal.SIGSTOP)
     try:
         after = until(
@@ -114,14 +120,24 @@ def test_a_stopped_leader_is_replaced_and_decides_nothing_when_it_wakes(
             "the standby to lead",
         )
         done = completed(client, job_id)
+        found = {c["id"]: c for c in client.checkpoints(job_id)["history"]}
+        assert {n: c for n, c in known.items() if n in found} == {
+            n: c for n, c in found.items() if n in known
+        }
+        assert set(known) & set(found), "what was completed before is shown as it was"
         until(lambda: completed(client, job_id) > done, "a checkpoint of the new leader")
+        kept = until(
+            lambda: (r := client.triggered(job_id, promised))["status"]["id"] == "COMPLETED" and r,
+            "the savepoint that the old leader had promised",
+        )
+        assert "/savepoint-" in kept["operation"]["location"]
     finally:
         os.kill(pid, signal.SIGCONT)
     assert after["jobmanager-id"] != before["jobmanager-id"]
     job = client.wait(job_id)
     assert (job["epoch"], job["jobmanager-id"]) == (after["epoch"], after["jobmanager-id"])
     assert (job["attempt"], job["restored-checkpoint"]) == (1, 0), "what ran was adopted"
-    assert rows_of(client, job_id) == list(range(120_000))
+    assert rows_of(client, job_id) == list(range(300_000))
 
 
 def test_a_third_job_waits_for_slots_and_a_cancelled_one_frees_them(client: ClusterClient) -> None:
