@@ -93,11 +93,14 @@ def open_session(
 
 def apply_meaning(session: SparkSession, config: Mapping[str, str] | None = None) -> None:
     """Set on a session, whoever opened it, what results rely on."""
-    for key, value in MEANING.items():
-        session.conf.set(key, value)
-    for key, value in (config or {}).items():
-        if key.startswith("spark.sql.") and key not in MEANING:
-            session.conf.set(key, value)
+    given = {k: v for k, v in (config or {}).items() if k.startswith("spark.sql.") and k not in MEANING}
+    settings: dict[str, Any] = {**MEANING, **given}
+    conf: Any = session.conf
+    if is_connect(session):
+        conf._set_all(settings, silent=False)  # in one message, not one each
+        return
+    for key, value in settings.items():
+        conf.set(key, value)
 
 
 def _check_url(url: str) -> None:
