@@ -14,6 +14,8 @@ import signal
 import sys
 import tempfile
 import time
+from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +28,17 @@ from tests.chaos.run import fault_free, one_run
 from tests.chaos.workloads import NAMES
 
 PER_RUN = 25
+
+
+@dataclass(frozen=True)
+class Logged:
+    """Lines of one run."""
+
+    log: Callable[[dict[str, Any]], None]
+    run: dict[str, Any]
+
+    def line(self, line: dict[str, Any]) -> None:
+        self.log({**self.run, **line})
 
 
 def main() -> int:
@@ -42,7 +55,11 @@ def main() -> int:
     if unknown := set(kinds) - set(KINDS):
         parser.error(f"no such kind: {', '.join(sorted(unknown))}; there are {', '.join(KINDS)}")
 
+    not_shown: dict[str, str] = {}
+
     def log(line: dict[str, Any]) -> None:
+        if "skipped" in line and KINDS[line["kind"]].hosts:
+            not_shown[line["kind"]] = line["skipped"]
         text = json.dumps(line)
         print(text, flush=True)
         if args.log:
@@ -62,10 +79,8 @@ def main() -> int:
             want[name] = fault_free(name, folder / "fault-free", args.size)
         started = time.monotonic()
         the_plan = plan(seed, name, count, kinds)
-        result = one_run(
-            name, the_plan, seed, folder / "run", want[name],
-            lambda line, seed=seed, name=name: log({"seed": seed, "workload": name, **line}), args.size,
-        )  # fmt: skip
+        run = Logged(log, {"seed": seed, "workload": name})
+        result = one_run(name, the_plan, seed, folder / "run", want[name], run.line, args.size)
         repeat = f"python -m tests.chaos --seed {seed} --workload {name} --faults {count} --per-run {count}"
         repeat += f" --kinds {args.kinds}" if args.kinds else ""
         repeat += f" --size {args.size}" if args.size else ""
@@ -96,6 +111,8 @@ def main() -> int:
             shutil.rmtree(folder)
         seed += 1
     print(f"{thrown} faults, {failed} runs failed", file=sys.stderr)
+    for kind, why in sorted(not_shown.items()):
+        print(f"not shown: {kind}: {why}", file=sys.stderr)
     return 1 if failed else 0
 
 

@@ -7,6 +7,7 @@ import time
 import traceback
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -162,12 +163,11 @@ class Run:
                 kind.begin(self._cluster, target)
                 flows = flows or kind.flows
                 if kind.end is not None:
-                    end = kind.end
-                    ends.append((offset + fault.lasts_s, lambda e=end, t=target: e(self._cluster, t)))
+                    ends.append((offset + fault.lasts_s, partial(kind.end, self._cluster, target)))
             end_until(float("inf"))
         except BaseException:
-            for _, end in ends:
-                end()
+            for _, late in ends:
+                late()
             raise
         return thrown
 

@@ -35,6 +35,13 @@ EVENTS_PER_SECOND_OF_EVENT_TIME = 1_000
 NEXMARK_SEED = 7
 
 
+def _query(sql: str) -> pa.Table:
+    with duckdb.connect() as db:
+        found = db.sql(sql)
+        assert found is not None, sql
+        return found.to_arrow_table()
+
+
 @dataclass
 class Workload:
     """One job in ``folder``, which task managers can reach. ``pace``: events a second until
@@ -113,10 +120,10 @@ class NexmarkQuery(Workload):
 
     def read(self) -> dict[str, pa.Table]:
         columns = "* EXCLUDE (filename, file_row_number)"
-        return {"rows": duckdb.sql(f"SELECT {columns} FROM {self._all()}").to_arrow_table()}
+        return {"rows": _query(f"SELECT {columns} FROM {self._all()}")}
 
     def violations(self) -> list[str]:
-        updates = duckdb.sql(f"SELECT count(*) FROM {self._all()} WHERE __kind <> 0").fetchall()[0][0]
+        updates = _query(f"SELECT * FROM {self._all()} WHERE __kind <> 0").num_rows
         return [f"{updates} rows of an appending query are updates"] if updates else []
 
 
@@ -147,12 +154,15 @@ class Deduplication(NexmarkQuery):
     def read(self) -> dict[str, pa.Table]:
         columns = "auction, bidder, price, channel, url, dateTime, extra"
         final = f"SELECT {columns} FROM ({self._ordered()}) WHERE place = places AND __kind <> 3"
-        return {"last bids": duckdb.sql(final).to_arrow_table()}
+        return {"last bids": _query(final)}
 
     def violations(self) -> list[str]:
-        sql = f"SELECT count(*), min(dateTime) FROM ({self._ordered()}) WHERE dateTime <= older"
-        count, first = duckdb.sql(sql).fetchall()[0]
-        return [f"{count} bids came twice or too late, first of {first}"] if count else []
+        twice = _query(f"SELECT * FROM ({self._ordered()}) WHERE dateTime <= older")
+        return (
+            [f"{twice.num_rows} bids came twice or too late: {twice.slice(0, 3).to_pylist()}"]
+            if twice
+            else []
+        )
 
 
 @dataclass
@@ -190,7 +200,7 @@ class Flights(Workload):
             raise self._failure
 
     def read(self) -> dict[str, pa.Table]:
-        files = duckdb.sql(f"SELECT * FROM read_parquet('{self.out}/board/*.parquet')").to_arrow_table()
+        files = _query(f"SELECT * FROM read_parquet('{self.out}/board/*.parquet')")
         stream = asyncio.run(self._stream())
         late = list((self.out / "late").glob("*.parquet"))
         assert not late, late
