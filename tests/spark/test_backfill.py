@@ -18,10 +18,12 @@ import pytest
 
 from penstock.errors import UnsupportedError
 from penstock.jobgraph.graph import JobGraph
+from penstock.messages.layout import backfill_attempt_key
 from penstock.messages.slot import StorageSettings
 from penstock.plan.engine import decode_content
 from penstock.spark.backfill import Backfill, BackfillResult
 from penstock.spark.coverage import check_streaming
+from penstock.spark.driver import resumable
 from penstock.spark.engine import SparkJob
 from penstock.spark.errors import translated
 from penstock.spark.support import spark_support
@@ -348,3 +350,32 @@ def test_a_repeated_backfill_reads_what_the_first_would_have(
     resumed(graph, second, tmp_path)
     k, n = written("group", tmp_path / "a")[0][:2]
     assert n == sum(1 for i in range(ROWS) if row(i)["k"] == k)
+
+
+def test_a_left_over_task_may_not_write_any_more(folder: Path, spark: Any, tmp_path: Path) -> None:
+    graph = planned(script(["group"], folder, tmp_path / "a"))
+    settings = StorageSettings(url=f"file://{tmp_path}")
+    old = Backfill(decode_content(graph.backfill), spark, job_id="test-job", attempt=1, storage=settings)
+    execute = old._executed
+
+    def overtaken(vertex: Any, rows: Any, *, source: bool) -> Any:
+        (tmp_path / backfill_attempt_key("test-job")).write_bytes(b"2")
+        return execute(vertex, rows, source=source)
+
+    old._executed = overtaken  # type: ignore[method-assign]
+    with pytest.raises(Exception, match="another attempt of the backfill has begun"):
+        old.run()
+    assert written("group", tmp_path / "a") == []
+
+
+@pytest.mark.parametrize(
+    ("url", "session"),
+    [
+        ("sc://host:15002", "sc://host:15002/;session_id="),
+        ("sc://host/;token=x", "sc://host/;token=x;session_id="),
+        ("local[2]", "local[2]"),
+    ],
+)
+def test_a_driver_finds_the_session_of_the_one_before(url: str, session: str) -> None:
+    assert resumable(url, "job").startswith(session)
+    assert resumable(url, "job") == resumable(url, "job")

@@ -7,6 +7,7 @@
     jobs/<job>/checkpoints/<id>/<epoch>/manifest    … and under <id> the snapshots it names
     jobs/<job>/checkpoints/<id>/<epoch>/statistics  what is shown of it when it has ended
     jobs/<job>/checkpoints/1/backfill-<attempt>/    state of the history, made on Spark; its manifest
+    jobs/<job>/checkpoints/backfill-attempt         the attempt of the backfill that may write
     jobs/<job>/checkpoints/seam             where history ends and live begins, fixed once
     jobs/<job>/results/<attempt>-<seq>      rows of a SELECT
     jobs/<job>/spark/<uid>                  what Spark did for a query: stages, log
@@ -62,6 +63,11 @@ def backfill_prefix(job_id: str, attempt: int) -> str:
 
 def backfill_manifest_key(job_id: str, attempt: int) -> str:
     return f"{backfill_prefix(job_id, attempt)}manifest"
+
+
+def backfill_attempt_key(job_id: str) -> str:
+    """The number of the attempt that may write."""
+    return f"jobs/{job_id}/checkpoints/backfill-attempt"
 
 
 def seam_key(job_id: str) -> str:

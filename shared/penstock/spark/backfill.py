@@ -21,7 +21,7 @@ from pyspark.storagelevel import StorageLevel
 
 from penstock.jobgraph.specs import CollectionSourceSpec, EnumeratorSpec, SinkSpec, SourceSpec
 from penstock.messages.layout import BACKFILL_CHECKPOINT_ID as CHECKPOINT_ID
-from penstock.messages.layout import backfill_manifest_key
+from penstock.messages.layout import backfill_attempt_key, backfill_manifest_key
 from penstock.messages.manifest import CheckpointManifest, VertexState, encode_manifest
 from penstock.messages.slot import StateHandle
 from penstock.runtime.checkpoints import TASK_UID, task_snapshot
@@ -110,7 +110,7 @@ class Backfill:
     def run(self, tell: Callable[[str], None] = lambda _: None) -> BackfillResult:
         """Read the history and store the state. ``tell``: what is worked at."""
         tell("fixing the seam")
-        seam = asyncio.run(fix_seam(self._graph, self._store, self._job_id, self._context))
+        seam = asyncio.run(self._begin())
         try:
             for vertex in self._graph.vertices:
                 tell(vertex.name)
@@ -121,6 +121,10 @@ class Backfill:
                     ran.frame.unpersist()
         tell("storing the state")
         return asyncio.run(self._store_manifest(seam))
+
+    async def _begin(self) -> Seam:
+        await self._store.put(backfill_attempt_key(self._job_id), str(self._attempt).encode())
+        return await fix_seam(self._graph, self._store, self._job_id, self._context)
 
     # -- stages ------------------------------------------------------------------------------------
 

@@ -19,11 +19,11 @@ import msgspec
 
 from penstock.config import STATE_MEMORY
 from penstock.connectors.base import Split
-from penstock.errors import ExternalError
+from penstock.errors import ExternalError, FencedError
 from penstock.jobgraph.assignments import ASSIGNMENT_SCHEMA
 from penstock.jobgraph.specs import SinkSpec
 from penstock.messages.layout import BACKFILL_CHECKPOINT_ID as CHECKPOINT_ID
-from penstock.messages.layout import backfill_prefix
+from penstock.messages.layout import backfill_attempt_key, backfill_prefix
 from penstock.messages.slot import StateHandle, StorageSettings, TaskDescriptor
 from penstock.runtime.budget import RowBudget
 from penstock.runtime.chain import Chain
@@ -282,6 +282,8 @@ class _Subtask:
         """The barrier behind the last row."""
         chain = self._chain
         await self._pull(chain.prepare_checkpoint(CHECKPOINT_ID))
+        if chain.sinks:
+            await self._check_attempt(environment)
         for operator in chain.sinks:
             assert isinstance(operator, HistorySink)
             for batch in operator.settled():
@@ -309,6 +311,18 @@ class _Subtask:
             },
             rows=self._rows,
         )
+
+    async def _check_attempt(self, environment: Environment) -> None:
+        """A task whose driver is gone must not write over what the stream has written since."""
+        assert environment.store is not None
+        current = int(await environment.store.get(backfill_attempt_key(self._stage.job_id)))
+        if current > self._stage.attempt:
+            raise FencedError(
+                "another attempt of the backfill has begun",
+                expected=f"attempt {current}",
+                got=f"attempt {self._stage.attempt}",
+                where=self._stage.vertex.name,
+            )
 
     async def _write(self, environment: Environment, snapshots: Any) -> StateHandle:
         stage, vertex = self._stage, self._stage.vertex

@@ -15,6 +15,7 @@ import sys
 import tempfile
 import threading
 import time
+import uuid
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
@@ -107,7 +108,8 @@ def _run(job: DriverJob, channel: Channel, folder: Path) -> None:
     from penstock.spark.progress import watched
     from penstock.spark.session import open_session
 
-    session = open_session(job.url, job.config, name=job.job_name)
+    url = resumable(job.url, job.job_id) if job.backfill else job.url
+    session = open_session(url, job.config, name=job.job_name)
     if not job.server_pid:
         ship(session, job.python_path, folder)
     if job.backfill:
@@ -155,6 +157,14 @@ def _backfill(job: DriverJob, graph: JobGraph, session: SparkSession, channel: C
         raise
     except Exception as err:
         raise translated(err) from err
+
+
+def resumable(url: str, job_id: str) -> str:
+    """The URL of a session that every driver of the job finds again."""
+    if not url.startswith("sc://"):
+        return url
+    own = f"session_id={uuid.uuid5(uuid.NAMESPACE_OID, job_id)}"
+    return f"{url};{own}" if ";" in url else f"{url.rstrip('/')}/;{own}"
 
 
 def encode(batch: Batch) -> bytes:
