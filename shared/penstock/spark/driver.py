@@ -144,6 +144,8 @@ def _backfill(job: DriverJob, graph: JobGraph, session: SparkSession, channel: C
     from penstock.spark.session import apply_meaning
 
     assert job.storage is not None
+    if job.url.startswith("sc://"):
+        session.interruptAll()  # what a driver that was killed has left running
     apply_meaning(session, graph.config)
     made = Backfill(
         graph, session, job_id=job.job_id, attempt=job.attempt, storage=job.storage,
