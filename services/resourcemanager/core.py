@@ -118,6 +118,8 @@ PROBES = 2
 #: A connection to a task manager that ended, or could not be made, is tried again after this.
 WATCH_AGAIN_MS = 5_000
 NEVER_MS = 2**62
+#: After so many heartbeat intervals without a word from anybody the bus is suspected.
+DEAF_INTERVALS = 3
 #: A job that waits is told again after this, also when nothing changed.
 NOTICE_AGAIN_MS = 10_000
 
@@ -159,6 +161,8 @@ class ResourceManagerCore:
         self._last_tick_ms = now_ms
         #: Silence before this moment was (perhaps) ours, not theirs.
         self._listening_since_ms = now_ms
+        #: When the bus last brought anything: a broker that stands still keeps connections open.
+        self._heard_ms = now_ms
         self._probes_from_ms = now_ms
         self._numbers = itertools.count(1)
         #: grows when what jobs need changes
@@ -169,10 +173,13 @@ class ResourceManagerCore:
     def step(self, event: Event, now_ms: int) -> Iterator[Effect]:
         match event:
             case Asked(token, message):
+                self._hear(now_ms)
                 yield from self._asked(token, message, now_ms)
             case AllocateAnswered(allocation_id, refused):
                 yield from self._answered(allocation_id, refused, now_ms)
             case Probed(taskmanager_id, gone):
+                if gone:
+                    self._hear(now_ms)  # the broker itself said so
                 yield from self._probed(taskmanager_id, gone)
             case WatchEnded():
                 yield from self._watch_ended(event, now_ms)
@@ -300,6 +307,16 @@ class ResourceManagerCore:
 
     # -- time -------------------------------------------------------------------------
 
+    def _deaf(self, now_ms: int) -> bool:
+        """Nobody at all was heard for a while: that is more likely the bus than everybody."""
+        return now_ms - self._heard_ms > DEAF_INTERVALS * self.settings.heartbeat_interval_ms
+
+    def _hear(self, now_ms: int) -> None:
+        if self._deaf(now_ms):
+            # Whose message comes first after that says nothing about the others.
+            self._listening_since_ms = now_ms
+        self._heard_ms = now_ms
+
     def _tick(self, now_ms: int) -> Iterator[Effect]:
         settings = self.settings
         if now_ms - self._last_tick_ms > settings.heartbeat_interval_ms:
@@ -307,9 +324,10 @@ class ResourceManagerCore:
         self._last_tick_ms = now_ms
         if not self._connected:
             return
+        deaf = self._deaf(now_ms)
         for manager_id, manager in list(self.registry.taskmanagers.items()):
             silent_ms = now_ms - max(manager.last_heartbeat_ms, self._listening_since_ms)
-            if silent_ms > settings.heartbeat_timeout_ms:
+            if silent_ms > settings.heartbeat_timeout_ms and not deaf:
                 yield from self._lose(manager_id, f"no heartbeat for {silent_ms} ms")
             elif (
                 silent_ms > 1.2 * settings.heartbeat_interval_ms
@@ -318,7 +336,7 @@ class ResourceManagerCore:
             ):
                 manager.probing = True
                 yield Probe(manager_id)
-        for job_id, job in list(self.jobs.items()):
+        for job_id, job in list(self.jobs.items() if not deaf else ()):
             if now_ms - max(job.heard_ms, self._listening_since_ms) > settings.heartbeat_timeout_ms:
                 del self.jobs[job_id]  # its master is gone; what it holds, it keeps
 

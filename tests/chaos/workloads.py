@@ -74,7 +74,7 @@ class Workload:
         """The job has ended: whatever fed it ends too, or raises what it met."""
         if self.store is None:
             return
-        for key, data in self.store.objects.items():
+        for key, data in list(self.store.objects.items()):
             if key.startswith("out/") and "/_" not in key:
                 path = self.out / key.removeprefix("out/")
                 path.parent.mkdir(parents=True, exist_ok=True)

@@ -256,6 +256,22 @@ def test_our_own_broken_connection_is_nobodys_death():
     assert c.core.registry.total == 1
 
 
+def test_a_broker_that_stands_still_is_nobodys_death():
+    """Its connections stay open, and nobody at all is heard; then one is first."""
+    c = Cluster()
+    c.register("t1", 1)
+    c.register("t2", 1)
+    c.take(c.declare("j", 2)[1])
+    assert all(isinstance(e, Probe) for e in c.later(30_000))
+    assert c.register("t2")[1] == []
+    assert all(isinstance(e, Probe) for e in c.later(9_000, beat=["t2"]))
+    assert c.core.registry.total == 2
+    assert [job for job in c.core.jobs] == ["j"]
+    # From there on silence counts again.
+    [lost] = [e for e in c.later(2_000, beat=["t2"]) if isinstance(e, NotifyJob)]
+    assert lost.message.taskmanager_id == "t1"
+
+
 def test_standing_still_is_nobodys_death():
     c = Cluster()
     c.register("t1", 1)
