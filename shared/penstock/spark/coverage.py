@@ -62,7 +62,7 @@ def check_streaming(graph: JobGraph) -> None:
                     elif producer.gate in edges:
                         edge = edges[producer.gate]
                         before.append(depth[edge.source, edge.source_operator])
-            depth[vertex.id, index] = max(before) + isinstance(node.spec, STATEFUL)
+            depth[vertex.id, index] = max(before) + keeps_state(node.spec)
             if depth[vertex.id, index] > 1:
                 raise UnsupportedError(
                     "several stateful operators behind one another in Structured Streaming",
@@ -79,6 +79,15 @@ STATEFUL = (
     s.WindowAggregateSpec, s.JoinSpec, s.WindowJoinSpec, s.TemporalJoinSpec, s.TopNSpec, s.DeduplicateSpec,
     s.OverSpec, s.KeyedProcessSpec, s.KeyedWindowSpec,
 )  # fmt: skip
+
+
+def keeps_state(spec: s.OperatorSpec) -> bool:
+    """Whether the operator keeps rows or values between micro-batches."""
+    if isinstance(spec, s.WindowTableSpec):
+        return spec.window.kind == "session"  # its rows wait until it has ended
+    return isinstance(spec, STATEFUL)
+
+
 _UPDATES = "it takes rows back that it has given, and Spark's sinks only append"
 
 
@@ -94,8 +103,10 @@ def not_streamed(node: OperatorNode) -> str | None:
             return None if keep == "first" and time is None else _UPDATES
         case s.JoinSpec(interval=None, kind=kind):
             return None if kind == "inner" else _UPDATES
-        case s.SortSpec() | s.LimitSpec() | s.TemporalSortSpec():
+        case s.SortSpec() | s.LimitSpec() | s.TemporalSortSpec() | s.OverFinalSpec():
             return "an order over a stream that does not end"
+        case s.LocalTimeSpec():
+            return "windows on the clock of a time zone: Spark's watermark is UTC"
         case s.SourceSpec(connector="hybrid"):
             return "a history that comes before the stream: micro-batches take splits side by side"
         case s.LookupJoinSpec():

@@ -136,7 +136,7 @@ class SparkStreamJob(SparkJob):
             inputs = [self.input(node, i) for i in range(len(node.inputs))]
             if isinstance(spec, s.AssignWatermarksSpec):
                 made = self._assigned(node, spec, inputs[0])
-            elif isinstance(spec, universal.STATELESS):
+            elif universal.is_stateless(spec):
                 made = self._native(node, spec, inputs)
                 if made is None:
                     return universal.stateless(node, inputs[0], self.context)
