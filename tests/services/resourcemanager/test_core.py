@@ -266,7 +266,7 @@ def test_a_broker_that_stands_still_is_nobodys_death():
     assert c.register("t2")[1] == []
     assert all(isinstance(e, Probe) for e in c.later(9_000, beat=["t2"]))
     assert c.core.registry.total == 2
-    assert [job for job in c.core.jobs] == ["j"]
+    assert list(c.core.jobs) == ["j"]
     # From there on silence counts again.
     [lost] = [e for e in c.later(2_000, beat=["t2"]) if isinstance(e, NotifyJob)]
     assert lost.message.taskmanager_id == "t1"
