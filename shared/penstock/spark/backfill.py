@@ -113,8 +113,7 @@ class Backfill:
         seam = asyncio.run(self._begin())
         try:
             for vertex in self._graph.vertices:
-                tell(vertex.name)
-                self._run_vertex(vertex, seam)
+                self._run_vertex(vertex, seam, tell)
         finally:
             for ran in self._ran.values():
                 if ran.frame is not None:
@@ -128,10 +127,11 @@ class Backfill:
 
     # -- stages ------------------------------------------------------------------------------------
 
-    def _run_vertex(self, vertex: JobVertex, seam: Seam) -> None:
+    def _run_vertex(self, vertex: JobVertex, seam: Seam, tell: Callable[[str], None]) -> None:
         specs = [node.spec for node in vertex.operators]
         if any(isinstance(spec, EnumeratorSpec) for spec in specs):
             return
+        tell(vertex.name)
         if any(isinstance(spec, SourceSpec | CollectionSourceSpec) for spec in specs):
             self._run_sources(vertex, seam)
         else:

@@ -153,12 +153,17 @@ def _backfill(job: DriverJob, graph: JobGraph, session: SparkSession, channel: C
     )  # fmt: skip
     try:
         with watched(session, channel.send, job.ui):
-            made.run()
+            made.run(_note)
     except KeyboardInterrupt:
         session.interruptAll() if job.url.startswith("sc://") else session.stop()
         raise
     except Exception as err:
         raise translated(err) from err
+
+
+def _note(doing: str) -> None:
+    """Into the driver's log."""
+    sys.stderr.write(f"backfill: {doing}\n")
 
 
 def resumable(url: str, job_id: str) -> str:
