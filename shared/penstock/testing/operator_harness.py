@@ -45,6 +45,7 @@ class Subtask:
         function: Any = None,
         memory: StateMemory | None = None,
         local_dir: Path | None = None,
+        config: dict[str, str] | None = None,
     ) -> None:
         self.operator = operator
         self.now_ms = 0
@@ -55,7 +56,7 @@ class Subtask:
         ctx = OperatorContext(
             job_id="job", job_name="test", vertex_id="v", uid="u", name=type(operator).__name__,
             subtask_index=index, parallelism=parallelism, max_parallelism=MAX_PARALLELISM, attempt=1,
-            input_schemas=inputs, output_schema=output, config={}, metrics=self.metrics,
+            input_schemas=inputs, output_schema=output, config=config or {}, metrics=self.metrics,
             key_groups=key_group_range(index, parallelism, MAX_PARALLELISM), local_dir=local_dir or Path("."),
             memory=memory or StateMemory(),
             now_ms=lambda: self.now_ms, wake_at=self.wakes.append, function=function,

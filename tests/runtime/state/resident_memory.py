@@ -1,7 +1,7 @@
 """One operator fed with far more state than it may hold, in a process of its own.
 
-``python resident_memory.py CASE LIMIT_BYTES FOLDER`` prints a JSON object: ``digest`` of all
-that came out, whatever its order within a batch; ``state_bytes`` as the operator counts it;
+``python resident_memory.py CASE LIMIT_BYTES FOLDER NEW OLD`` prints a JSON object: ``digest`` of
+all that came out, whatever its order within a batch; ``keys_on_disk`` at the end;
 ``growth_bytes``: how much this process' own memory had grown at most, measured after every
 batch, since everything had been loaded and used once; ``mapped_bytes``: the same of files.
 """
@@ -18,12 +18,22 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from penstock.functions.expr import AggregateCall
-from penstock.jobgraph.specs import DeduplicateSpec, GroupAggregateSpec, JoinSpec, SortKey, TopNSpec
+from penstock.jobgraph.specs import (
+    DeduplicateSpec,
+    GroupAggregateSpec,
+    JoinSpec,
+    KeyedProcessSpec,
+    SortKey,
+    TopNSpec,
+)
 from penstock.runtime.kernels.hashing import hash_columns
+from penstock.runtime.malloc import keep_freed_memory
 from penstock.runtime.operators.deduplicate import DeduplicateOperator
 from penstock.runtime.operators.group_aggregate import GroupAggregateOperator
 from penstock.runtime.operators.join import make_join
+from penstock.runtime.operators.keyed_process import KeyedProcessOperator
 from penstock.runtime.operators.top_n import TopNOperator
+from penstock.runtime.state.descriptors import ValueStateDescriptor
 from penstock.runtime.state.memory import StateMemory
 from penstock.testing.operator_harness import Subtask
 from penstock.types import logical as t
@@ -38,9 +48,9 @@ TWICE = Schema((*ROWS.fields, *(t.Field(f"{f.name}2", f.type) for f in ROWS.fiel
 RANKED = Schema((*ROWS.fields, t.Field("rank", N)))
 SUMS = Schema.of(("k", BIG), ("n", N), ("sum", BIG), ("last", STR))
 VALUES = Schema.of(("k", BIG), ("values", N))
-BATCH_ROWS = 2_048
-#: Characters of a text, so that few rows are much state.
-TEXT = 700
+BATCH_ROWS = 512
+#: Characters of a text: few rows are much state, and a batch is less than 1 MiB.
+TEXT = 1_500
 PAGE_BYTES = 4096
 
 CASES: dict[str, tuple[Any, list[Schema], Schema]] = {
@@ -83,7 +93,27 @@ CASES: dict[str, tuple[Any, list[Schema], Schema]] = {
         [ROWS, ROWS],
         TWICE,
     ),
+    "process": (
+        lambda: KeyedProcessOperator(KeyedProcessSpec(function="latest", keys=((0,),))),
+        [ROWS],
+        ROWS,
+    ),
 }  # fmt: skip
+#: Rows of one key, of those that make the state.
+ROWS_OF_KEY = {"distinct": 3, "top-n": 3, "join": 2}
+LEVELDB = {"state.backend.type": "leveldb"}
+
+
+class Latest:
+    """Emits what it had of the key, and keeps what came."""
+
+    def open(self, context: Any) -> None:
+        self.latest = context.get_state(ValueStateDescriptor("latest", STR))
+
+    def process_element(self, value: Any, ctx: Any) -> Any:
+        before = self.latest.value()
+        self.latest.update(value[1])
+        yield value[0], before, value[2]
 
 
 def rows(keys: np.ndarray, values: np.ndarray) -> Batch:
@@ -109,40 +139,49 @@ def digest(task: Subtask) -> int:
     return total
 
 
+def make_task(case: str, limit_bytes: int, folder: Path) -> Subtask:
+    make, inputs, output = CASES[case]
+    return Subtask(
+        make(), inputs, output, memory=StateMemory(limit_bytes), local_dir=folder, config=LEVELDB,
+        function=lambda name: Latest(),
+    )  # fmt: skip
+
+
 def warm_up(case: str, folder: Path) -> None:
     """Everything is loaded and used once: Arrow, LevelDB."""
-    make, inputs, output = CASES[case]
-    task = Subtask(make(), inputs, output, memory=StateMemory(400_000), local_dir=folder)
-    for i in range(6):
-        task.process(rows(np.arange(BATCH_ROWS // 2), np.full(BATCH_ROWS // 2, i)), i % len(inputs))
+    task = make_task(case, 400_000, folder)
+    for i in range(12):
+        task.process(rows(np.arange(BATCH_ROWS), np.full(BATCH_ROWS, i)), i % len(CASES[case][1]))
         digest(task)
-    assert task.operator._tier.count
     task.operator.close()
 
 
-def main(case: str, limit_bytes: int, folder: Path, keys: int, batches: int) -> dict[str, int]:
-    make, inputs, output = CASES[case]
+def main(case: str, limit_bytes: int, folder: Path, new: int, old: int) -> dict[str, int]:
+    """``new`` batches of rows that are all kept, then ``old`` ones of any of their keys."""
+    keep_freed_memory()
     random = np.random.default_rng(5)
+    n, each, inputs = new * BATCH_ROWS, ROWS_OF_KEY.get(case, 1), len(CASES[case][1])
+    keys = random.permutation(n) // each * 1_000_003
     warm_up(case, folder / "warm")
-    task = Subtask(make(), inputs, output, memory=StateMemory(limit_bytes), local_dir=folder)
-    total, most, mapped = 0, 0, 0
+    task = make_task(case, limit_bytes, folder)
+    total = most = mapped = 0
     base, files = memory_bytes()
-    for i in range(batches):
-        # New keys for a while, and then old ones as well.
-        known = min(keys, (i + 1) * keys * 3 // (2 * batches))
-        batch = rows(
-            random.integers(0, known, BATCH_ROWS) * 1_000_003, random.integers(0, 1 << 40, BATCH_ROWS)
-        )
-        task.process(batch, i % len(inputs))
+    for i in range(new + old):
+        values = random.integers(0, 1 << 40, BATCH_ROWS)
+        at = i * BATCH_ROWS
+        chosen = keys[at : at + BATCH_ROWS] if i < new else random.choice(keys, BATCH_ROWS)
+        task.process(rows(chosen, values), i % inputs)
         total = (total * 31 + digest(task)) % (1 << 61)
         own, files_now = memory_bytes()
         most, mapped = max(most, own - base), max(mapped, files_now - files)
+    tier = getattr(task.operator, "_tier", None)
+    task.operator.close()
     return {
-        "digest": total, "state_bytes": task.operator._nbytes(), "growth_bytes": most,
-        "mapped_bytes": mapped, "on_disk": task.operator._tier.count,
+        "digest": total, "growth_bytes": most, "mapped_bytes": mapped,
+        "keys_on_disk": tier.count if tier else -1,
     }  # fmt: skip
 
 
 if __name__ == "__main__":
-    name, limit, where, n_keys, n_batches = sys.argv[1:]
-    print(json.dumps(main(name, int(limit), Path(where), int(n_keys), int(n_batches))))
+    name, limit, where, new_batches, old_batches = sys.argv[1:]
+    print(json.dumps(main(name, int(limit), Path(where), int(new_batches), int(old_batches))))

@@ -137,6 +137,7 @@ class KeyedProcessOperator(Operator):
             undo=spec.on_error != "fail",
             cache_entries=LEVELDB_CACHE_ENTRIES.read(ctx.config),
             epochs=ctx.epochs,
+            memory=ctx.memory,
         )
         self._broadcast = BroadcastStates(ctx.uid) if spec.kind == "broadcast-process" else None
         if restored is not None:

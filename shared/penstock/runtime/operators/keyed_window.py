@@ -74,6 +74,7 @@ class KeyedWindowOperator(Operator):
             undo=spec.on_error != "fail",
             cache_entries=LEVELDB_CACHE_ENTRIES.read(ctx.config),
             epochs=ctx.epochs,
+            memory=ctx.memory,
         )
         backend.timer_namespaces = True
         if restored is not None:

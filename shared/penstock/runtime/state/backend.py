@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from penstock.runtime.operator import KeyedBlock, PendingBlock, RestoredState
     from penstock.runtime.state.descriptors import StateDescriptor
     from penstock.runtime.state.key_changes import KeyCut
+    from penstock.runtime.state.memory import StateMemory
 
 _BIGINT = t.BigIntType()
 EVENT_TIMERS, PROCESSING_TIMERS = "timer/event", "timer/processing"
@@ -341,8 +342,10 @@ def make_backend(
     undo: bool = False,
     cache_entries: int | None = None,
     epochs: Epochs | None = None,
+    memory: StateMemory | None = None,
 ) -> KeyedStateBackend:
-    """``kind``: ``hashmap`` or ``leveldb`` (files in ``local_dir``). ``epochs``: the task's."""
+    """``kind``: ``hashmap`` or ``leveldb`` (files in ``local_dir``, live values counted in
+    ``memory``). ``epochs``: the task's."""
     if kind == "hashmap":
         from penstock.runtime.state.hashmap import HashMapStateBackend
 
@@ -350,8 +353,8 @@ def make_backend(
     if kind == "leveldb":
         from penstock.runtime.state.leveldb import LevelDBStateBackend
 
-        limit = {} if cache_entries is None else {"cache_entries": cache_entries}
+        limit: Any = {} if cache_entries is None else {"cache_entries": cache_entries}
         return LevelDBStateBackend(
-            space, local_dir, now_ms=now_ms, uid=uid, undo=undo, epochs=epochs, **limit
+            space, local_dir, now_ms=now_ms, uid=uid, undo=undo, epochs=epochs, memory=memory, **limit
         )
     raise SpecError("unknown state backend", expected="hashmap | leveldb", got=repr(kind))

@@ -266,7 +266,7 @@ class ColdTier(Resident):
         for at in range(0, len(slots), piece):
             self._move_out(slots[at : at + piece])
         self._given_up += int(each * len(slots))
-        if self._given_up > self._memory.limit_bytes:
+        if self._given_up > self._memory.limit_bytes // 2:
             self._given_up = 0
             release_memory()
         return len(slots)

@@ -18,6 +18,7 @@ from penstock.runtime.state.backend import KeyedStateBackend, Registered
 from penstock.runtime.state.blocks import NAMESPACE_BYTES, KeySpace, decode_namespace, encode_namespace
 from penstock.runtime.state.codec import codec, tuple_codec
 from penstock.runtime.state.key_changes import KeyChanges
+from penstock.runtime.state.memory import StateMemory
 from penstock.types.logical import RawType
 
 if TYPE_CHECKING:
@@ -32,6 +33,14 @@ _ABSENT: Any = object()
 #: Live values kept in memory, over all states of the operator.
 DEFAULT_CACHE_ENTRIES = 200_000
 _RESTORE_ROWS = 10_000
+#: LevelDB's write buffer, of which there may be two, and its cache.
+_BUFFER_BYTES = 32 << 20
+#: … where the slot's state has a limit: at most this share of it, but never less than …
+_BUFFER_SHARE, _LEAST_BUFFER = 16, 256 << 10
+#: About what a live value takes beside its encoded form, and how many times that form.
+_OBJECT_BYTES, _OBJECT_TIMES = 300, 2
+#: Taken for the encoded form before any was written.
+_FIRST_VALUE_BYTES = 64.0
 
 
 class CachedTable(dict):
@@ -84,7 +93,8 @@ class CachedTable(dict):
 
 
 class LevelDBStateBackend(KeyedStateBackend):
-    """``cache_entries`` bounds the live values; they may exceed it by one batch's keys."""
+    """``cache_entries`` bounds the live values; they may exceed it by one batch's keys. So does
+    the limit of ``memory``, for what they take is counted there, by their encoded size."""
 
     def __init__(
         self,
@@ -96,6 +106,7 @@ class LevelDBStateBackend(KeyedStateBackend):
         undo: bool = False,
         epochs: Epochs | None = None,
         cache_entries: int = DEFAULT_CACHE_ENTRIES,
+        memory: StateMemory | None = None,
     ) -> None:
         super().__init__(space, now_ms=now_ms, uid=uid, undo=undo, epochs=epochs)
         if any(isinstance(type_, RawType) for type_ in space.types):
@@ -112,13 +123,19 @@ class LevelDBStateBackend(KeyedStateBackend):
 
         self.path = Path(local_dir) / "leveldb"
         self.path.mkdir(parents=True, exist_ok=True)
+        self._memory = memory or StateMemory()
+        buffer_bytes = _BUFFER_BYTES
+        if self._memory.limit_bytes:
+            buffer_bytes = min(buffer_bytes, max(self._memory.limit_bytes // _BUFFER_SHARE, _LEAST_BUFFER))
         self._db = plyvel.DB(
             str(self.path),
             create_if_missing=True,
-            write_buffer_size=32 << 20,
-            lru_cache_size=32 << 20,
+            write_buffer_size=buffer_bytes,
+            lru_cache_size=buffer_bytes,
             bloom_filter_bits=10,
         )
+        self._value_bytes = _FIRST_VALUE_BYTES
+        self._holder = self._memory.add(uid, self._live_bytes, evicts=True)
         self._cache_entries = cache_entries
         self._key_codec = tuple_codec(space.types)
         self._groups: dict[Any, int] = {}
@@ -171,11 +188,24 @@ class LevelDBStateBackend(KeyedStateBackend):
     def end_batch(self) -> None:
         states = self._registered.values()
         if sum(len(s.table) for s in states) * 2 > self._cache_entries:
-            self._write_back()
-            for state in states:
-                state.table.rotate()
+            self._rotate()
+        # The old generation goes first, and then the young one.
+        for _ in range(2):
+            if self._memory.excess(self._holder):
+                self._rotate()
+                self._groups.clear()
         if len(self._groups) > self._cache_entries:
             self._groups.clear()
+        self._memory.check()
+
+    def _rotate(self) -> None:
+        self._write_back()
+        for state in self._registered.values():
+            state.table.rotate()
+
+    def _live_bytes(self) -> int:
+        live = sum(len(s.table) + len(s.table.old) for s in self._registered.values())
+        return int(live * (_OBJECT_BYTES + _OBJECT_TIMES * self._value_bytes)) + 100 * len(self._groups)
 
     def _write_back(self) -> None:
         """Everything dirty, as one WriteBatch in key order."""
@@ -192,12 +222,16 @@ class LevelDBStateBackend(KeyedStateBackend):
         if not rows:
             return
         rows.sort(key=lambda row: row[0])
+        written = 0
         with self._db.write_batch() as batch:
             for row_key, value, encode in rows:
                 if value is None:
                     batch.delete(row_key)
                 else:
-                    batch.put(row_key, encode(value))
+                    data = encode(value)
+                    written += len(data)
+                    batch.put(row_key, data)
+        self._value_bytes = written / len(rows)
 
     def _learn_groups(self, keys: Sequence[Any]) -> None:
         """Key groups of many keys at once: one by one the hash would cost 20 µs each."""
@@ -252,4 +286,5 @@ class LevelDBStateBackend(KeyedStateBackend):
                     batch.put(row_key, data)
 
     def close(self) -> None:
+        self._memory.remove(self._holder)
         self._db.close()

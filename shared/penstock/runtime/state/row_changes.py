@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from penstock.runtime.kernels.grouping import distinct
 from penstock.runtime.kernels.growing import grown
-from penstock.runtime.state.tables import RUN_BYTES, Cut, Part, SlotChanges, together
+from penstock.runtime.state.tables import Cut, Part, SlotChanges, together
 from penstock.types.column import Column
 
 if TYPE_CHECKING:
@@ -164,7 +164,7 @@ class _RowCut(Cut):
         run: list[Part] = []
         for part in self._spool.parts():
             run.append(part)
-            if sum(p.nbytes for p in run) >= RUN_BYTES:
+            if sum(p.nbytes for p in run) >= self.run_bytes:
                 yield self._make(*together(run))
                 run = []
         if run:
