@@ -42,11 +42,13 @@ class ChaosCluster(EmbeddedCluster):
         self._network = Network(0 if self.not_shown else len(HOSTS))
         self._host = "127.0.0.1" if self.not_shown else self._network.address
         self._seed = seed
+        self._stored = False
 
     def launch(self) -> None:
         self._network.make()
         self.store = ObjectStore(self._host, servers.free_port(self._host), seed=self._seed)
         self.store.start()
+        self._stored = True
         self.config = {
             **CONFIG,
             **{f"storage.options.{name}": value for name, value in self.store.options.items()},
@@ -68,7 +70,8 @@ class ChaosCluster(EmbeddedCluster):
         try:
             super().stop()
         finally:
-            self.store.stop()
+            if self._stored:
+                self.store.stop()
             self._network.remove()
 
     def host_of(self, name: str) -> Host | None:
