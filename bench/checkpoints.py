@@ -240,42 +240,55 @@ def _line(name: str, handle: StateHandle, began: float, cpu: float) -> None:
 
 
 async def cost(keys: int, seconds: int) -> None:
-    """CPU seconds of the same rows, as fast as they go, with a checkpoint after every so many
-    seconds of the data thread's time."""
+    """CPU seconds of the same rows, as fast as they go, on two tasks in turns: one takes a
+    checkpoint each time, while the rows go on. What the neighbours do meets both alike."""
     random = np.random.default_rng(9)
     count = ROWS * 2_048
     uniform = random.integers(0, keys, count)
     # Nine rows in ten belong to one key in a hundred, as bids do to auctions.
     skewed = np.where(random.random(count) < 0.9, uniform % (keys // 100), uniform)
     for name, chosen in (("uniform", uniform), ("skewed", skewed)):
-        print(f"\nCPU time of the same rows at full speed, {name} over {keys:,} keys")
         load = list(batches(spread(chosen)))
-        base, rounds = 0.0, 0
-        for interval in (0, 10, 1):
-            with tempfile.TemporaryDirectory() as folder:
-                task = await filled(Path(folder), keys)
-                await task.checkpoint()
-                cpu, thread = time.process_time(), time.thread_time()
-                last, done, taken = thread, 0, 0
-                run: asyncio.Task[StateHandle] | None = None
-                while done < rounds if rounds else time.thread_time() - thread < seconds:
-                    task.process(load[done % len(load)])
-                    done += 1
-                    await asyncio.sleep(0)
-                    if interval and time.thread_time() - last >= interval and (run is None or run.done()):
-                        last = time.thread_time()
-                        run = asyncio.ensure_future(task.checkpoint())
-                        taken += 1
-                if run is not None:
-                    await run
-                used = time.process_time() - cpu
-            if not interval:
-                base, rounds = used, done
-                print(f"  none        {used:7.2f} s  {done * ROWS / used / 1e6:.2f} M rows/s")
-            else:
+        with tempfile.TemporaryDirectory() as first, tempfile.TemporaryDirectory() as second:
+            tasks = [await filled(Path(folder), keys) for folder in (first, second)]
+            await tasks[1].checkpoint()
+            rounds = _rounds_a_second(tasks[0], load)
+            print(
+                f"\nCPU time of the same rows at full speed, {name} over {keys:,} keys, "
+                f"{rounds * ROWS / 1e6:.2f} M rows/s"
+            )
+            for interval in (1, 10):
+                pairs = max(2, seconds // (2 * interval))
+                found = [await _pair(tasks, load, rounds * interval, odd=n % 2) for n in range(pairs)]
+                plain, taking = (np.array(x) for x in zip(*found, strict=True))
                 print(
-                    f"  every {interval:>2} s  {used:7.2f} s  {used / base - 1:+.1%}  ({taken} checkpoints)"
+                    f"  every {interval:>2} s: {np.median(taking / plain) - 1:+.1%} in the median of "
+                    f"{pairs} pairs, {taking.sum() / plain.sum() - 1:+.1%} in all; "
+                    f"{np.median(taking - plain):.3f} s a checkpoint"
                 )
+
+
+def _rounds_a_second(task: OneTask, load: list[Batch]) -> int:
+    began, done = time.process_time(), 0
+    while time.process_time() - began < 2:
+        task.process(load[done % len(load)])
+        done += 1
+    return done // 2
+
+
+async def _pair(tasks: list[OneTask], load: list[Batch], rounds: int, *, odd: int) -> tuple[float, float]:
+    """CPU seconds without and with a checkpoint; ``odd``: the latter first."""
+    used = [0.0, 0.0]
+    for which in (1, 0) if odd else (0, 1):
+        began = time.process_time()
+        run = asyncio.ensure_future(tasks[1].checkpoint()) if which else None
+        for n in range(rounds):
+            tasks[which].process(load[n % len(load)])
+            await asyncio.sleep(0)
+        if run is not None:
+            await run
+        used[which] = time.process_time() - began
+    return used[0], used[1]
 
 
 async def restore(keys: int) -> None:
