@@ -39,8 +39,8 @@ _BUFFER_BYTES = 32 << 20
 _BUFFER_SHARE, _LEAST_BUFFER = 16, 256 << 10
 #: About what a live value takes beside its encoded form, and how many times that form.
 _OBJECT_BYTES, _OBJECT_TIMES = 300, 2
-#: Taken for the encoded form before any was written.
-_FIRST_VALUE_BYTES = 64.0
+#: The encoded size of a value as it is taken at first, and the weight of each that is sampled.
+_FIRST_VALUE_BYTES, _SAMPLE_WEIGHT = 256.0, 1 / 8
 
 
 class CachedTable(dict):
@@ -189,6 +189,8 @@ class LevelDBStateBackend(KeyedStateBackend):
         states = self._registered.values()
         if sum(len(s.table) for s in states) * 2 > self._cache_entries:
             self._rotate()
+        if self._memory.limit_bytes:
+            self._sample()
         # The old generation goes first, and then the young one.
         for _ in range(2):
             if self._memory.excess(self._holder):
@@ -202,6 +204,15 @@ class LevelDBStateBackend(KeyedStateBackend):
         self._write_back()
         for state in self._registered.values():
             state.table.rotate()
+
+    def _sample(self) -> None:
+        """Learn from one changed value of each state how large values are."""
+        for name, state in self._registered.items():
+            key = next(iter(state.table.dirty), None)
+            value = None if key is None else state.table.current(key)
+            if value is not None:
+                size = len(self._codecs[self._ids[name]][0](value))
+                self._value_bytes += _SAMPLE_WEIGHT * (size - self._value_bytes)
 
     def _live_bytes(self) -> int:
         live = sum(len(s.table) + len(s.table.old) for s in self._registered.values())
@@ -222,16 +233,12 @@ class LevelDBStateBackend(KeyedStateBackend):
         if not rows:
             return
         rows.sort(key=lambda row: row[0])
-        written = 0
         with self._db.write_batch() as batch:
             for row_key, value, encode in rows:
                 if value is None:
                     batch.delete(row_key)
                 else:
-                    data = encode(value)
-                    written += len(data)
-                    batch.put(row_key, data)
-        self._value_bytes = written / len(rows)
+                    batch.put(row_key, encode(value))
 
     def _learn_groups(self, keys: Sequence[Any]) -> None:
         """Key groups of many keys at once: one by one the hash would cost 20 µs each."""
