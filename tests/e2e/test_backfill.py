@@ -7,6 +7,7 @@ seam, and some before it, when the job is submitted; more are published while it
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import os
 import signal
@@ -275,21 +276,26 @@ def check_everything(case: Case) -> None:
         assert got == expected(IN_DUCKDB[name]), name
 
 
-def processes(client: ClusterClient) -> list[dict[str, Any]]:
-    return [p for p in client.info()["processes"] if p.get("slots")]
+def drivers(cluster: EmbeddedCluster) -> list[int]:
+    """Processes below the task manager that talk to Spark; of those, the ones at work."""
+    found = [p for p in _below(cluster.child("taskmanager-0").pid) if "penstock.spark.driver" in _words(p)]
+    return [pid for pid in found if not set(_below(pid)) & set(found)]
 
 
-def drivers(client: ClusterClient) -> list[int]:
-    """Processes that talk to Spark for a slot."""
-    found = []
-    for process in processes(client):
-        for slot in process["slots"]:
-            tasks = Path(f"/proc/{slot.get('pid')}/task")
-            for task in tasks.iterdir() if slot.get("pid") and tasks.exists() else ():
-                for child in (task / "children").read_text().split():
-                    if b"penstock.spark.driver" in Path(f"/proc/{child}/cmdline").read_bytes():
-                        found.append(int(child))
-    return found
+def _words(pid: int) -> list[str]:
+    """Its command line; empty when it is gone."""
+    with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+        return Path(f"/proc/{pid}/cmdline").read_text().split("\0")
+    return []
+
+
+def _below(pid: int) -> list[int]:
+    out: list[int] = []
+    with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+        for task in Path(f"/proc/{pid}/task").iterdir():
+            for child in (task / "children").read_text().split():
+                out += [int(child), *_below(int(child))]
+    return out
 
 
 def test_killed_in_the_middle_of_each_half(case: Case) -> None:
@@ -300,7 +306,8 @@ def test_killed_in_the_middle_of_each_half(case: Case) -> None:
     case.submit(everything(case))
     busy = "Spark to read the history"
     case.until(lambda: (client.job(case.job_id).get("spark") or {}).get("tasks-active"), busy)
-    os.kill(case.until(lambda: drivers(client), "the driver")[0], signal.SIGKILL)
+    for pid in case.until(lambda: drivers(case.cluster), "the driver"):
+        os.kill(pid, signal.SIGKILL)
     case.until(lambda: client.job(case.job_id)["attempt"] >= 2, "the backfill to begin anew")
     case.until(lambda: (client.job(case.job_id).get("spark") or {}).get("tasks-active"), busy)
     [manager] = [p for p in client.info()["processes"] if p["role"] == "taskmanager"]
