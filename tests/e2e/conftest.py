@@ -144,8 +144,10 @@ class FlightsRun:
 
 
 @pytest.fixture
-def flights_run(tmp_path: Path) -> Callable[..., FlightsRun]:
+def flights_run(tmp_path: Path) -> Iterator[Callable[..., FlightsRun]]:
     from examples.flights.demo import job_sql
+
+    made: list[FlightsRun] = []
 
     def make(
         cluster: EmbeddedCluster,
@@ -162,6 +164,9 @@ def flights_run(tmp_path: Path) -> Callable[..., FlightsRun]:
             "execution.checkpointing.interval": "500 ms",
             **(config or {}),
         }
-        return FlightsRun(cluster, out, {"sql": job_sql(out, delay), "config": settings}, **options)
+        made.append(FlightsRun(cluster, out, {"sql": job_sql(out, delay), "config": settings}, **options))
+        return made[-1]
 
-    return make
+    yield make
+    for run in made:
+        run.go.set()  # a replay that a failed test left waiting would keep pytest from ending
