@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import itertools
 import logging
 import os
 import secrets
 import signal
 import socket
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from services.taskmanager.template import describe_status
@@ -28,6 +29,8 @@ _log = logging.getLogger("penstock.taskmanager.spark")
 
 #: Looked at so often: whether a server that nobody uses may end.
 _LOOK_S = 5.0
+#: Of a Unix socket, less the closing NUL.
+_SOCKET_PATH_CHARS = 107
 _PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 
 
@@ -40,6 +43,8 @@ class SparkAddress:
     token: str
     pid: int
     log_path: str
+    #: the socket of a driver that waits for a slot; "": none does
+    driver: str = ""
 
     def settings(self) -> dict[str, str]:
         """What a deployment's configuration gets."""
@@ -49,6 +54,7 @@ class SparkAddress:
             "spark.server.token": self.token,
             "spark.server.pid": str(self.pid),
             "spark.server.log": self.log_path,
+            "spark.server.driver": self.driver,
         }
 
 
@@ -67,6 +73,13 @@ class SparkServer:
         self._starting = asyncio.Lock()
         self._users = 0
         self._unused_since_s = 0.0
+        #: (pid, socket) of a driver that is ready for the next job
+        self._spare: tuple[int, str] | None = None
+        self._spares = itertools.count(1)
+        #: all of them that live, until they end
+        self._drivers: set[int] = set()
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._readying = False
 
     @property
     def pid(self) -> int | None:
@@ -87,11 +100,45 @@ class SparkServer:
             if self._address is None:
                 self._address = await self._start()
         self._users += 1
-        return self._address
+        spare, self._spare = self._spare, None
+        return self._address if spare is None else replace(self._address, driver=spare[1])
 
     def release(self) -> None:
+        """A job is done: now a driver may be made ready for the next."""
         self._users -= 1
         self._unused_since_s = asyncio.get_running_loop().time()
+        if self._address is not None and self._spare is None and not self._readying:
+            self._readying = True
+            task = asyncio.create_task(self._keep_spare())
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+
+    async def _keep_spare(self) -> None:
+        """One, until it ends: because a slot took it and is done, or with the server."""
+        path = self._folder / f"driver-{next(self._spares)}.sock"
+        if len(str(path)) > _SOCKET_PATH_CHARS:
+            self._readying = False
+            _log.info("no driver is kept ready: the path of its socket would be too long: %s", path)
+            return
+        log_path = path.with_suffix(".log")
+        try:
+            with log_path.open("wb") as log:
+                argv = [sys.executable, "-P", "-m", "penstock.spark.driver", "--listen", str(path)]
+                pid = await self._spawner.spawn(argv, dict(os.environ), stderr=log.fileno())
+        finally:
+            self._readying = False
+        self._spare = pid, str(path)
+        self._drivers.add(pid)
+        await self._spawner.wait(pid)
+        self._drivers.discard(pid)
+        if self._spare == (pid, str(path)):  # nobody took it
+            self._spare = None
+            path.unlink(missing_ok=True)
+            log_path.unlink()
+
+    def _end_spare(self) -> None:
+        if self._spare is not None:
+            self._spawner.kill(self._spare[0], signal.SIGKILL)
 
     async def _start(self) -> SparkAddress:
         self._folder.mkdir(parents=True, exist_ok=True)
@@ -117,6 +164,7 @@ class SparkServer:
                 _log.info("Spark was not used for %g s: ending it", self._idle_s)
                 self._spawner.kill(pid, signal.SIGTERM)
                 self._address = None  # the next job starts another
+                self._end_spare()
                 await asyncio.wait({ended})
         if self._address is not None and self._address.pid == pid:
             self._address = None
@@ -129,8 +177,10 @@ class SparkServer:
     async def stop(self) -> None:
         """End the server. Its scratch files go with it: nothing in them outlives a session."""
         address, self._address = self._address, None
-        if address is not None:
-            self._spawner.kill(address.pid, signal.SIGKILL)
+        for pid in [*self._drivers, *([] if address is None else [address.pid])]:
+            self._spawner.kill(pid, signal.SIGKILL)
+        if self._tasks:
+            await asyncio.wait(self._tasks)
         if self._watch is not None:
             await asyncio.wait({self._watch})
 

@@ -10,8 +10,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
-import signal
-import sys
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -23,11 +21,12 @@ from penstock.errors import ExternalError, InternalError, SnapshotError, error_f
 from penstock.messages.spark import Done, DriverJob, Failed, FromDriver, Progress, Rows
 from penstock.runtime.drivers import SourceDriver
 from penstock.runtime.operator import MIN_WATERMARK, OperatorSnapshot
+from penstock.runtime.spark_driver import Driver
 from penstock.runtime.spark_report import LogTail, Reporter
 from penstock.types.batch import Batch
 
 if TYPE_CHECKING:
-    from asyncio.subprocess import Process
+    from pathlib import Path
 
     from penstock.jobgraph.specs import SparkQuerySpec
     from penstock.runtime.operator import OperatorContext, RestoredState
@@ -35,8 +34,6 @@ if TYPE_CHECKING:
 _decoder: msgspec.msgpack.Decoder[FromDriver] = msgspec.msgpack.Decoder(FromDriver)
 #: Batches that wait to be polled.
 _WAITING = 8
-#: For the driver to interrupt its query, before it is killed.
-_GRACE_S = 5.0
 _LAST_WORDS_BYTES = 2_000
 
 
@@ -54,7 +51,7 @@ class SparkQueryOperator(SourceDriver):
         self._error: Exception | None = None
         self._done = False
         self._stopped = False
-        self._process: Process | None = None
+        self._driver: Driver | None = None
         self._tasks: list[asyncio.Task[None]] = []
 
     def open(self, ctx: OperatorContext, restored: RestoredState | None) -> None:
@@ -86,29 +83,15 @@ class SparkQueryOperator(SourceDriver):
     async def start(self) -> None:
         if self._done:
             return
-        # Apart from what the user's functions print: a Java has much to say.
-        self._log_path = self.ctx.local_dir / "spark-driver.log"
-        with self._log_path.open("wb") as log:
-            self._process = process = await asyncio.create_subprocess_exec(
-                sys.executable,
-                "-P",
-                "-m",
-                "penstock.spark.driver",
-                stdin=asyncio.subprocess.PIPE,
-                stdout=asyncio.subprocess.PIPE,
-                stderr=log,
-                env={**os.environ, "PENSTOCK_DRIVER_PARENT": str(os.getpid())},
-            )
-        assert process.stdin is not None
         job = self._job()
-        logs = [str(self._log_path), *([job.server_log] if job.server_log else [])]
+        spare = self.ctx.config.get("spark.server.driver", "") if job.server_pid else ""
+        self._driver = driver = await Driver.open(spare, self.ctx.local_dir)
+        logs = [str(driver.log_path), *([job.server_log] if job.server_log else [])]
         self._reporter = Reporter(self.ctx, map(LogTail, logs))
-        process.stdin.write(msgspec.json.encode(job))
-        with contextlib.suppress(ConnectionError):  # it ended already: its exit code is reported
-            await process.stdin.drain()
-        process.stdin.close()
+        with contextlib.suppress(ConnectionError):  # it ended already: that is reported
+            await driver.send(job)
         self._tasks = [
-            asyncio.create_task(self._read(process)),
+            asyncio.create_task(self._read(driver)),
             asyncio.create_task(self._reporter.run(lambda: self._progress)),
         ]
 
@@ -140,19 +123,16 @@ class SparkQueryOperator(SourceDriver):
             python_path=getattr(ctx.function, "python_path", ()),
         )
 
-    async def _read(self, process: Process) -> None:
-        assert process.stdout is not None
+    async def _read(self, driver: Driver) -> None:
         error: Exception | None = None
         done = False
         try:
             while not done:
-                length = int.from_bytes(await process.stdout.readexactly(4), "big")
-                done = await self._handle(_decoder.decode(await process.stdout.readexactly(length)))
-        except asyncio.IncompleteReadError:
-            code = await process.wait()
+                done = await self._handle(_decoder.decode(await driver.frame()))
+        except (asyncio.IncompleteReadError, ConnectionError):
             error = ExternalError(
                 "the process that talks to Spark ended before the query did",
-                got=(f"signal {-code}" if code < 0 else f"exit code {code}") + self._last_words(),
+                got=await driver.outcome() + _last_words(driver.log_path),
                 where=self.ctx.name,
             )
         except Exception as err:
@@ -161,13 +141,6 @@ class SparkQueryOperator(SourceDriver):
         await self._reporter.write(self._progress)
         self._done, self._error = done, error
         self._changed.set()
-
-    def _last_words(self) -> str:
-        with self._log_path.open("rb") as log:
-            size = log.seek(0, os.SEEK_END)
-            log.seek(max(0, size - _LAST_WORDS_BYTES))
-            text = log.read().decode(errors="replace").strip()
-        return f"; it said last:\n{text}" if text else ""
 
     async def _handle(self, frame: FromDriver) -> bool:
         """Whether it was the last."""
@@ -225,14 +198,13 @@ class SparkQueryOperator(SourceDriver):
     async def stop(self) -> None:
         """Ends the query too: the driver interrupts it when it is told to go."""
         await end_tasks(self._tasks)
-        process = self._process
-        if process is None or process.returncode is not None:
-            return
-        with contextlib.suppress(ProcessLookupError):
-            process.send_signal(signal.SIGTERM)
-        try:
-            async with asyncio.timeout(_GRACE_S):
-                await process.wait()
-        except TimeoutError:
-            process.kill()
-            await process.wait()
+        if self._driver is not None:
+            await self._driver.stop()
+
+
+def _last_words(path: Path) -> str:
+    with path.open("rb") as log:
+        size = log.seek(0, os.SEEK_END)
+        log.seek(max(0, size - _LAST_WORDS_BYTES))
+        text = log.read().decode(errors="replace").strip()
+    return f"; it said last:\n{text}" if text else ""

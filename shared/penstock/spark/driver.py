@@ -1,12 +1,16 @@
 """The process that talks to Spark for a slot: a job in, rows and progress out.
 
-``python -m penstock.spark.driver`` reads a ``DriverJob`` from standard input and answers as
-``penstock.messages.spark`` says. SIGTERM interrupts the query and ends the process.
+``python -m penstock.spark.driver --fd N`` reads a ``DriverJob`` from the socket N and answers as
+``penstock.messages.spark`` says; ``--listen PATH`` gets ready first and waits there for a slot to
+connect. When the slot closes its half, or at SIGTERM, the query is interrupted and the process ends.
 """
 
 from __future__ import annotations
 
+import argparse
+import contextlib
 import ctypes
+import importlib
 import os
 import select
 import signal
@@ -61,13 +65,17 @@ def main() -> None:
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     if os.getppid() != int(os.environ.get("PENSTOCK_DRIVER_PARENT", os.getppid())):
         sys.exit("the slot ended while its driver started")
-    # Standard output is the channel: what Spark and user code print goes to the task's log.
-    channel = Channel(os.dup(1))
-    os.dup2(2, 1)
-    sys.stdout = sys.stderr
+    parser = argparse.ArgumentParser(description="Talk to Spark for a slot.")
+    how = parser.add_mutually_exclusive_group(required=True)
+    how.add_argument("--fd", type=int)
+    how.add_argument("--listen", type=Path)
+    given = parser.parse_args()
+    connection = socket.socket(fileno=given.fd) if given.listen is None else _awaited(given.listen)
+    channel = Channel(os.dup(connection.fileno()))
     signal.signal(signal.SIGTERM, _interrupted)
     try:
-        job = msgspec.json.decode(sys.stdin.buffer.read(), type=DriverJob)
+        job = msgspec.json.decode(_received(connection), type=DriverJob)
+        threading.Thread(target=_until_closed, args=(connection,), name="slot", daemon=True).start()
         # Spark serves what is shipped from here as long as the query runs.
         with tempfile.TemporaryDirectory(prefix="spark-driver-", dir=job.folder or None) as folder:
             _run(job, channel, Path(folder))
@@ -83,6 +91,30 @@ def main() -> None:
     # Spark's client leaves threads behind that nobody waits for.
     sys.stderr.flush()
     os._exit(0)
+
+
+def _awaited(path: Path) -> socket.socket:
+    """The connection of the one slot that comes, when all that takes time is imported."""
+    with socket.socket(socket.AF_UNIX) as listening:
+        listening.bind(str(path))
+        listening.listen(1)
+        importlib.import_module("pyspark.sql.connect.session")
+        for name in ("engine", "outputs", "packages", "progress", "session", "errors"):
+            importlib.import_module(f"penstock.spark.{name}")
+        connection, _ = listening.accept()
+    path.unlink()
+    return connection
+
+
+def _received(connection: socket.socket) -> bytes:
+    with connection.makefile("rb") as file:
+        return file.read(int.from_bytes(file.read(4), "big"))
+
+
+def _until_closed(connection: socket.socket) -> None:
+    with contextlib.suppress(ConnectionError):
+        connection.recv(1)
+    os.kill(os.getpid(), signal.SIGTERM)
 
 
 def _interrupted(number: int, frame: Any) -> None:
