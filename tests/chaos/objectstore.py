@@ -43,7 +43,13 @@ class ObjectStore:
             "timeout": "5s", "connect_timeout": "2s",
         }  # fmt: skip
         config = uvicorn.Config(
-            self._serve, interface="asgi3", host=host, port=port, log_level="critical", lifespan="off"
+            self._serve,
+            interface="asgi3",
+            host=host,
+            port=port,
+            log_level="critical",
+            lifespan="off",
+            timeout_keep_alive=600,
         )
         self._server = uvicorn.Server(config)
         self._thread = threading.Thread(target=self._server.run, daemon=True)
