@@ -211,6 +211,7 @@ class JobMasterCore(JobState):
     def _run(self, now_ms: int) -> list[fx.Effect]:
         """Checkpoints, and the end."""
         if self.graph.all_finished:
+            self.due.coordinator_ms = None  # what is waited for is an event: no timer spins meanwhile
             if not self.coordinator.settled:
                 return []
             effects = self.coordinator.abandon("the job finished", now_ms)
