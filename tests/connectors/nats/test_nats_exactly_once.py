@@ -4,7 +4,7 @@ import time
 import pytest
 
 from penstock.connectors.nats.exactly_once import BATCH_ROWS
-from penstock.errors import ConnectorError, FencedError, InternalError
+from penstock.errors import ConnectorError, FencedError, InternalError, ObjectStoreError
 from penstock.types import Batch, Schema
 from penstock.types import logical as t
 
@@ -199,6 +199,31 @@ async def test_staged_rows_that_are_gone_are_said(harness, shared_nats, name):
     await harness.store.delete([k for k, _ in await harness.store.list("jobs/job-1/staged/")])
     with pytest.raises(InternalError, match="staged output is gone"):
         await harness.writer(SCHEMA, opts, state, attempt=2)
+
+
+async def test_staged_rows_that_cannot_be_deleted_yet_are_deleted_later(
+    harness, shared_nats, name, monkeypatch
+):
+    """The object store fails for a moment: what is committed is committed."""
+
+    async def fail(keys):
+        raise ObjectStoreError("the object store failed")
+
+    writer = await harness.writer(SCHEMA, options(shared_nats, name))
+    writer.write(batch(0, 5))
+    await writer.begin_checkpoint(1)
+    await writer.commit(1)
+    writer.write(batch(5, 8))
+    await writer.begin_checkpoint(2)
+    with monkeypatch.context() as patch:
+        patch.setattr(harness.store, "delete", fail)
+        await writer.commit(2)
+    assert await stored(harness, shared_nats, name) == list(range(8))
+    assert len(await harness.store.list("jobs/job-1/staged/")) == 2
+    await writer.begin_checkpoint(3)
+    await writer.commit(3)
+    assert await harness.store.list("jobs/job-1/staged/") == []
+    await writer.close()
 
 
 async def test_the_stream_is_prepared_or_the_lack_is_named(harness, shared_nats, name):

@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import logging
 import re
 import uuid
 from typing import TYPE_CHECKING, Any
@@ -31,7 +32,7 @@ from penstock.connectors.nats.client import TRANSACTION_HEADER, JetStreamApi, co
 from penstock.connectors.nats.connector import OPTIONS
 from penstock.connectors.nats.encoding import MessageEncoder, OutMessage
 from penstock.connectors.nats.streams import marker_subject, sink_stream
-from penstock.errors import BrokerError, FencedError, InternalError
+from penstock.errors import BrokerError, FencedError, InternalError, ObjectStoreError
 from penstock.messages.layout import staged_prefix
 
 if TYPE_CHECKING:
@@ -39,6 +40,8 @@ if TYPE_CHECKING:
 
     from penstock.connectors.base import SourceContext
     from penstock.types import Batch
+
+_log = logging.getLogger("penstock.connectors.nats")
 
 #: The server takes 1000 messages in an atomic batch; one is the marker.
 BATCH_ROWS = 999
@@ -314,8 +317,13 @@ class ExactlyOnceWriter(SinkWriter):
     async def commit(self, checkpoint_id: int) -> None:
         # What was committed before is in no state that could still be restored.
         done, self._committed_objects = self._committed_objects, []
-        if done:
-            await self._store.delete(done)
+        try:
+            if done:
+                await self._store.delete(done)
+        except ObjectStoreError as err:
+            # Rubbish that stays a little longer is no reason to begin anew.
+            _log.warning("%d staged objects are left over for now: %s", len(done), err.message)
+            self._committed_objects = done
         for item in [i for i in self._uncommitted if i.checkpoint_id <= checkpoint_id]:
             await self._commit(item)
             self._uncommitted.remove(item)
