@@ -133,8 +133,9 @@ class Failover:
         if held is not None:
             effects.append(job.orders.free(held.taskmanager_id, held.allocation_id))
         lost = [e for e in job.graph.in_allocation(allocation_id) if not e.state.terminal]
-        # A task that was being cancelled is as good as cancelled when its process is gone.
-        canceling = [e for e in lost if e.state is _E.CANCELING]
+        # A task that was being cancelled is as good as cancelled when its process is gone; if it
+        # was by us: a task manager may end a slot of its own accord.
+        canceling = [e for e in lost if e.state is _E.CANCELING and job.told_to_end(e)]
         job.graph.transition_all(canceling, _E.CANCELED, now_ms)
         failed = job.graph.transition_all([e for e in lost if e not in canceling], _E.FAILED, now_ms)
         job.claim.declare_ms = now_ms

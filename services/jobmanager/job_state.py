@@ -16,7 +16,7 @@ from services.jobmanager.execution_graph import ExecutionGraph
 from services.jobmanager.orders import Orders
 from services.jobmanager.regions import Layout
 from services.jobmanager.restart import FailureHandler
-from services.jobmanager.stages import Deadlines, Stage
+from services.jobmanager.stages import CLAIMING, Deadlines, Stage
 from services.jobmanager.whereabouts import Whereabouts
 
 if TYPE_CHECKING:
@@ -129,6 +129,12 @@ class JobState:
                 continue
             effects.append(self.orders.cancel(taskmanager_id, allocation_id))
         return effects
+
+    def told_to_end(self, execution: Execution) -> bool:
+        """What is being restarted, or all when the job ends; not what is to run on meanwhile."""
+        if self.stage is Stage.DEPLOYED:
+            return False
+        return self.stage not in CLAIMING or execution.vertex_id in self.affected
 
     def only_stalled_left(self) -> bool:
         """What has not ended hangs in a step and will take no order: end its process."""

@@ -9,7 +9,6 @@ from penstock.messages import cluster as msg
 from penstock.messages import slot as slot_msg
 from penstock.messages.states import ExecutionState
 from services.jobmanager.execution_graph import Update
-from services.jobmanager.stages import CLAIMING, Stage
 
 if TYPE_CHECKING:
     from services.jobmanager import effects as fx
@@ -80,11 +79,7 @@ class Reports:
         assert execution is not None
         if report.state is _E.FINISHED:
             return job.coordinator.task_finished(execution, now_ms)
-        # What is being restarted was told to end; what runs on meanwhile was not.
-        unasked = job.stage is Stage.DEPLOYED or (
-            job.stage in CLAIMING and execution.vertex_id not in job.affected
-        )
-        if report.state in (_E.FAILED, _E.CANCELED) and unasked:
+        if report.state in (_E.FAILED, _E.CANCELED) and not job.told_to_end(execution):
             info = report.error
             if info is None:
                 error = InternalError(f"a task was {report.state.value} that nobody stopped")

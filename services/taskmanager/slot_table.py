@@ -400,7 +400,7 @@ class SlotTable:
                 continue
             if offered.allocation_id in event.accepted:
                 slot.accepted = True
-            else:
+            elif not _deployed_since(slot, offered):
                 yield from self._release(slot, "the job's master does not want the slot")
 
     def _tick(self, now_ms: int) -> Iterator[Effect]:
@@ -416,3 +416,11 @@ class SlotTable:
                         yield from self._release(slot, f"the job has had no master for {silent_ms} ms")
             elif now_ms - job.offered_ms > self.settings.offer_interval_ms:
                 yield from self._offer(job_id, now_ms)
+
+
+def _deployed_since(slot: Slot, offered: SlotOffer) -> bool:
+    """What the master deployed into the slot is newer than the offer: it wants it, whatever a
+    late answer to the offer says."""
+    planned = slot.next or slot.deploy
+    before = 0 if offered.deployed is None else offered.deployed.job_attempt
+    return planned is not None and planned.job_attempt > before

@@ -184,6 +184,17 @@ def test_a_lost_slot_restarts_the_job_from_its_last_checkpoint():
     assert ids == sorted(set(ids)), "checkpoint ids only grow"
 
 
+def test_a_slot_that_its_task_manager_ended_of_its_own_accord_restarts_the_job():
+    """Its tasks say that they are being cancelled, which nobody had told them."""
+    cluster = Cluster(pipeline(), seed=5, config=FAST, unbounded=True)
+    cluster.run(until=lambda: running(cluster))
+    allocation = next(iter(cluster.allocations))
+    graph = cluster.core.graph
+    graph.transition_all(list(graph.in_allocation(allocation)), ExecutionState.CANCELING, 0)
+    cluster.lose(allocation)
+    cluster.run(until=lambda: cluster.core.job_attempt == 2 and running(cluster))
+
+
 def test_a_lost_task_manager_fails_all_its_slots_at_once():
     cluster = Cluster(pipeline(), seed=6, config=FAST, unbounded=True)
     cluster.run(until=lambda: running(cluster))

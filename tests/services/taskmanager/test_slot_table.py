@@ -350,6 +350,15 @@ def test_a_running_slot_that_the_master_does_not_want_is_ended():
     assert t.step(OfferAnswered(offer, frozenset())) == [End(process, END_GRACE_MS)]
 
 
+def test_a_late_refusal_does_not_end_what_was_deployed_since():
+    """The first offer met a master that held a dead slot; its answer comes behind the deployment."""
+    t = Table()
+    _, [offer], _ = t.allocate()
+    t.deploy()
+    assert t.step(OfferAnswered(offer, frozenset())) == []
+    assert t.states[0] == "forking"
+
+
 def test_without_a_master_for_long_all_ends():
     t = Table(master_timeout_ms=10_000, offer_interval_ms=10**9)
     process = t.running()
