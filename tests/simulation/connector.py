@@ -224,7 +224,7 @@ class Reader(SourceReader):
 
 
 class Writer(SinkWriter):
-    """Committables are the names of transactions: sink/job/subtask/attempt/checkpoint."""
+    """A committable is a list of names of transactions: sink/job/subtask/attempt/checkpoint."""
 
     def __init__(self, name: str) -> None:
         self._name = name
@@ -234,7 +234,8 @@ class Writer(SinkWriter):
     async def open(self, ctx: SourceContext, restored: Sequence[bytes]) -> None:
         self.ctx = ctx
         for item in restored:
-            await self._commit(item.decode())
+            for name in json.loads(item):
+                await self._commit(name)
 
     def write(self, batch: Batch) -> None:
         self._epoch.extend(batch.rows())
@@ -251,7 +252,8 @@ class Writer(SinkWriter):
         async def durable() -> list[bytes]:
             if rows:
                 await Outside.now.request(lambda: Outside.now.stage(name, rows))
-            return [name.encode() for name in names]
+            # As one entry: in their order, by whoever restores them.
+            return [json.dumps(names).encode()] if names else []
 
         return durable()
 

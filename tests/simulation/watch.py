@@ -34,6 +34,8 @@ class JobWatch:
         self.name = name
         self.epoch = 0
         self.attempt = 0
+        #: newest attempt of which a task manager has taken a part
+        self.deployed = 0
         self.checkpoint_id = 0
         self.completed: list[msg.CheckpointCompleted] = []
         self.terminal: msg.Terminal | None = None
@@ -104,7 +106,8 @@ class Watch:
         self._is_whole(entry)
 
     def _restores(self, job: JobWatch, entry: msg.Restored) -> None:
-        if entry.job_attempt <= job.attempt:
+        # Once more for an attempt of which nothing was deployed: a slot was lost on the way.
+        if entry.job_attempt < job.attempt or entry.job_attempt <= job.deployed:
             self._world.violated(f"attempt {entry.job_attempt} begins after {job.attempt}")
         if job.completed and entry.job_attempt > 1 and not self._scenario.hurt & {ALL, job.name}:
             self._world.violated(
@@ -159,6 +162,8 @@ class Watch:
                 self._obeys(process, "the resource manager", message.epoch)
             case msg.DeploySlot(deploy=deploy) if deploy is not None:
                 self._obeys(process, deploy.job_id, deploy.epoch)
+                job = self.jobs[deploy.job_id]
+                job.deployed = max(job.deployed, deploy.job_attempt)
             # FreeSlot is left out: for a slot that is free already everybody is told yes.
             case msg.SlotCommand(command=command):
                 self._obeys(process, self._jobs_of[message.allocation_id], command.epoch)

@@ -74,6 +74,12 @@ class Committable(msgspec.Struct, frozen=True):
         return [(key, first) for key, rows in self.objects for first in range(0, rows, BATCH_ROWS)]
 
 
+def decode_committables(data: bytes) -> list[Committable]:
+    """What a subtask has staged and not committed, oldest first. (Once each was an entry.)"""
+    found = msgspec.json.decode(data, type=Committable | list[Committable])
+    return found if isinstance(found, list) else [found]
+
+
 class Marker(msgspec.Struct, frozen=True):
     """Progress of a transaction. ``done``: per job, the last checkpoint that is stored
     whole; ``checkpoint_id``, ``batch``: batches [0, batch) of ``job``'s next one are.
@@ -246,7 +252,7 @@ class ExactlyOnceWriter(SinkWriter):
         prefix = self._options["sink.transactional-id-prefix"] or f"{ctx.job_id}-{ctx.uid}"
         self._marker = marker_subject(stream, prefix, ctx.subtask_index)
         self._transactions = Transactions(self._api, stream, ctx.job_id, ctx.attempt)
-        items = [msgspec.json.decode(item, type=Committable) for item in restored]
+        items = [item for data in restored for item in decode_committables(data)]
         for item in sorted(items, key=lambda i: i.checkpoint_id):
             await self._commit(item)
         for subject in {self._marker, *(i.marker for i in items)}:
@@ -302,7 +308,9 @@ class ExactlyOnceWriter(SinkWriter):
             item = Committable(self._marker, self.ctx.job_id, checkpoint_id, tuple(self._objects))
             self._uncommitted.append(item)
             self._objects = []
-        state = [msgspec.json.encode(i) for i in self._uncommitted]
+        # One entry: what a subtask restores, it commits in order. On their own, two epochs of one
+        # marker could go to two subtasks, and the later one makes the earlier one seem done.
+        state = [msgspec.json.encode(self._uncommitted)] if self._uncommitted else []
         staging = list(self._staging)
 
         async def durable() -> list[bytes]:
