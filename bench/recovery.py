@@ -143,6 +143,9 @@ def measure(shape: str, args: argparse.Namespace, config: dict[str, str]) -> Non
         print(
             f"  median gap in the output {median(gaps):.2f} s, longest {max(gaps):.2f} s (aim: {aim_s:.0f} s)"
         )
+        client.checkpoint(job, full=True)
+        size = client.checkpoints(job)["latest"]["completed"]["state_size"]
+        print(f"  a whole checkpoint after them: {size / 1e6:,.0f} MB", flush=True)
         client.cancel(job)
 
 
