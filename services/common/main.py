@@ -62,8 +62,10 @@ class ServiceContext:
     _store: asyncio.Task[Store] | None = None
 
     async def store(self) -> Store:
-        """The cluster's object store, opened and probed once. SpecError when not configured."""
-        if self._store is None:
+        """The cluster's object store, opened and probed once; a failure is tried again when it
+        is asked for again. SpecError when not configured."""
+        task = self._store
+        if task is None or (task.done() and (task.cancelled() or task.exception() is not None)):
             self._store = asyncio.ensure_future(self._open_store())
         return await asyncio.shield(self._store)
 
