@@ -23,6 +23,7 @@ import penstock.runtime.network.hub
 import penstock.runtime.slot
 import penstock.runtime.state.cold_rows
 import penstock.runtime.state.memory
+import penstock.runtime.state.tables
 import services.dispatcher.service
 import services.taskmanager.data_port
 import services.taskmanager.service
@@ -278,6 +279,10 @@ def simulated_hosts(
             (penstock.connectors.filesystem.sink, "open_files", lambda path, _: (disk, path)),
             *((penstock.runtime.checkpoints, name, value) for name, value in limits.items()),
             (penstock.connectors.nats.exactly_once, "BATCH_ROWS", 7),  # several batches a checkpoint
+            # Tables are copied in many pieces, with steps between them.
+            (penstock.runtime.state.tables, "_FIRST_ROWS", 4),
+            (penstock.runtime.state.tables, "_LEAST_ROWS", 2),
+            (penstock.runtime.state.tables, "_MOST_ROWS", 8),
             # A memory of a few rows is far too small all the time, and its filters are small.
             (penstock.runtime.state.memory, "HARD", 1e6),
             (penstock.runtime.state.cold_rows, "_FIRST_KEYS", 16),
