@@ -33,7 +33,16 @@ STAGES = [
     stage(6, "ACTIVE", 9, 1),
     stage(5, "ACTIVE", 4, 1, numActiveTasks=2, numFailedTasks=1, name="Spark Connect - session_id …"),
     stage(4, "SKIPPED", 8, 0),
-    stage(3, "COMPLETE", 2, 2, inputRecords=10, inputBytes=80, shuffleWriteBytes=40),
+    stage(
+        3,
+        "COMPLETE",
+        2,
+        2,
+        inputRecords=10,
+        inputBytes=80,
+        shuffleWriteBytes=40,
+        firstTaskLaunchedTime="1970-01-01T00:00:02.500GMT",
+    ),
 ]
 
 
@@ -43,6 +52,7 @@ def test_only_the_sessions_own_stages_count_and_skipped_ones_do_not():
     assert (told.tasks, told.tasks_completed, told.tasks_active, told.tasks_failed) == (6, 3, 2, 1)
     assert (told.rows_read, told.bytes_read, told.shuffle_bytes) == (10, 80, 40)
     assert [(s.id, s.status) for s in told.details] == [(5, "ACTIVE"), (3, "COMPLETE")]
+    assert [s.begun_ms for s in told.details] == [0, 2500]
     assert [s.name for s in told.details] == ["", "stage 3"], "the text of a plan names nothing"
 
 

@@ -47,7 +47,8 @@ class _Frame(msgspec.Struct, frozen=True, kw_only=True, tag_field="type"):
 
 class Stage(msgspec.Struct, frozen=True, kw_only=True):
     """One of Spark's stages, as its status API tells. ``status``: PENDING, ACTIVE, COMPLETE,
-    FAILED or SKIPPED; ``run_ms``: of all its tasks together."""
+    FAILED or SKIPPED; ``run_ms``: of all its tasks together; ``begun_ms``: when its first task
+    was launched, since the epoch (0: not yet)."""
 
     id: int
     attempt: int
@@ -62,6 +63,7 @@ class Stage(msgspec.Struct, frozen=True, kw_only=True):
     shuffle_bytes: int = 0
     spilled_bytes: int = 0
     run_ms: int = 0
+    begun_ms: int = 0
 
 
 class Progress(_Frame, frozen=True, kw_only=True, tag="progress"):

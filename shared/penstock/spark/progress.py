@@ -7,6 +7,7 @@ failed tasks and sizes. Of a Spark Connect server elsewhere only what its protoc
 from __future__ import annotations
 
 import contextlib
+import datetime
 import json
 import logging
 import threading
@@ -147,4 +148,13 @@ def _stage(told: Mapping[str, Any]) -> Stage:
         shuffle_bytes=told["shuffleWriteBytes"],
         spilled_bytes=told["diskBytesSpilled"],
         run_ms=told["executorRunTime"],
+        begun_ms=_epoch_ms(told.get("firstTaskLaunchedTime")),
     )
+
+
+def _epoch_ms(text: str | None) -> int:
+    """Of a time as the status API writes it: 2026-11-21T06:47:35.259GMT."""
+    if text is None:
+        return 0
+    when = datetime.datetime.strptime(text, "%Y-%m-%dT%H:%M:%S.%fGMT").replace(tzinfo=datetime.UTC)
+    return round(when.timestamp() * 1000)
