@@ -59,6 +59,12 @@ class Starting:
             return self._ending.stop(_J.FAILED, err.to_dict(), now_ms)
         return self.wait_for_slots(now_ms)
 
+    def begun_from(self) -> None:
+        """For tasks that are taken over: until they complete a checkpoint of the job, a restart
+        begins again from the savepoint that the job began from."""
+        if self._loading.found and not self._loading.own:
+            self.choose_restore(self._loading.found[-1])
+
     def choose_restore(self, completed: Completed | None) -> None:
         """None: no checkpoint since the start, which then counts again."""
         job = self._job

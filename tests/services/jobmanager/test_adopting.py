@@ -263,3 +263,21 @@ def test_random_faults_in_regions(seed):
     cluster.run()
     assert cluster.stopped.status is JobStatus.FINISHED
     assert cluster.stopped == fx.Stop(JobStatus.FINISHED)
+
+
+def test_before_the_first_checkpoint_a_restart_begins_again_from_the_savepoint_of_the_start():
+    """Also under a master that took the tasks over (found by simulation, seed 140)."""
+    first = started(seed=8)
+    path = of(first, msg.CheckpointCompleted)[-1].manifest_key
+    config = {**FAST, "execution.checkpointing.interval": "1 h", "execution.state-recovery.path": path}
+    cluster = Cluster(pipeline(), seed=9, config=config, unbounded=True, after=first)
+    cluster.run(until=lambda: running(cluster))
+    cluster.take_over()
+    cluster.run(until=lambda: adopted(cluster))
+    cluster.sent.clear()
+    cluster.lose(next(iter(cluster.allocations)))
+    cluster.run(until=lambda: cluster.core.job_attempt == 2 and running(cluster))
+    deploys = [c.message.deploy for c in cluster.sent if isinstance(c.message, msg.DeploySlot)]
+    assert deploys
+    assert all(t.restore for deploy in deploys for t in deploy.tasks)
+    assert not of(cluster, msg.CheckpointCompleted)
