@@ -69,7 +69,14 @@ def test_a_stopped_command_leaves_nothing_behind(number: int, tmp_path: Path) ->
     )
     command = [Path(sys.executable).with_name("penstock"), "sql", "-e", script, "--format", "json"]
     environment = {**os.environ, "TMPDIR": str(tmp_path)}
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment)
+    process = subprocess.Popen(
+        command,
+        stdout=subprocess.PIPE,
+        text=True,
+        env=environment,
+        # A shell's background jobs, and what they start, ignore it: the tests may be one.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
+    )
     assert process.stdout is not None
     assert process.stdout.readline().startswith("{")
     found = subprocess.run(
