@@ -271,7 +271,7 @@ def test_before_the_first_checkpoint_a_restart_begins_again_from_the_savepoint_o
     path = of(first, msg.CheckpointCompleted)[-1].manifest_key
     config = {**FAST, "execution.checkpointing.interval": "1 h", "execution.state-recovery.path": path}
     cluster = Cluster(pipeline(), seed=9, config=config, unbounded=True, after=first)
-    cluster.run(until=lambda: running(cluster))
+    cluster.run(until=lambda: adopted(cluster))
     cluster.take_over()
     cluster.run(until=lambda: adopted(cluster))
     cluster.sent.clear()
