@@ -7,6 +7,7 @@ Unix socket leads around a cut, and so that its disk can be filled.
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
 from dataclasses import dataclass
@@ -36,6 +37,14 @@ def why_not() -> str | None:
 
 def _run(*argv: str) -> None:
     subprocess.run(argv, check=True, capture_output=True, text=True)
+
+
+def sweep() -> None:
+    """Remove the namespaces of runs that were killed."""
+    listed = subprocess.run(["ip", "netns"], check=False, capture_output=True, text=True).stdout
+    for name in re.findall(r"^pc\d+-\w+", listed, re.MULTILINE):
+        if not Path(f"/proc/{name[2:].partition('-')[0]}").exists():
+            subprocess.run(["ip", "netns", "del", name], check=False, capture_output=True)
 
 
 @dataclass(frozen=True)
@@ -68,9 +77,9 @@ class Network:
     namespace too: no firewall of this machine filters what crosses it."""
 
     def __init__(self, hosts: int) -> None:
-        number = os.getpid() % 25_000
-        self._name = f"pc{number}"
+        self._name = f"pc{os.getpid()}"
         self._switch = f"{self._name}-switch"
+        number = os.getpid() % 25_000
         subnet = f"10.{100 + number // 250}.{number % 250}"
         self.address = f"{subnet}.1"
         self.hosts = [Host(f"{self._name}-{i}", f"{subnet}.{i + 2}") for i in range(hosts)]
@@ -78,6 +87,7 @@ class Network:
     def make(self) -> None:
         if not self.hosts:
             return
+        sweep()
         try:
             _run("ip", "netns", "add", self._switch)
             _run("ip", "-n", self._switch, "link", "add", "bridge", "type", "bridge")
