@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Union
 
 import msgspec
 
-from penstock.bus import request
+from penstock.bus import RefusedError, request
 from penstock.errors import BrokerError, SpecError
 from penstock.messages import layout
 from penstock.messages.cluster import (
@@ -103,8 +103,14 @@ class JobDirectory:
     async def savepoint(
         self, job_id: str, kind: str, directory: str | None, trigger_id: str | None = None
     ) -> str:
-        """The trigger id. RefusedError when the master refuses."""
-        await self.details(job_id)
+        """The trigger id. RefusedError when the master refuses, or the job is over."""
+        details = await self.details(job_id)
+        if details.status.globally_terminal:
+            if trigger_id is not None and any(c.trigger_id == trigger_id for c in details.checkpoints):
+                return trigger_id  # a repeat of the request that ended it
+            raise RefusedError(
+                f"a {kind} needs a running job; this one is {details.status.value}", where=f"job {job_id}"
+            )
         trigger_id = trigger_id or uuid.uuid4().hex
         message = TriggerSavepoint(command_id=trigger_id, job_id=job_id, kind=kind, directory=directory)
         await self._to_master(job_id, message)

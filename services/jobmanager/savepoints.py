@@ -14,6 +14,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from penstock.jobgraph.graph import runs_on_spark
 from penstock.messages.cluster import Ack, Refused, SavepointRequested, TriggerSavepoint
 from services.jobmanager.checkpoints import SAVEPOINTS, Request
 from services.jobmanager.effects import Answer, AppendLog, Effect, ProbeSavepoint
@@ -88,6 +89,8 @@ class SavepointRequests:
             return f"a {request.kind} needs a running job; this one is {job.status.value}"
         if job.settings.backfills:
             return f"a {request.kind} needs a running stream; this job is still {job.settings.phase}"
+        if runs_on_spark(job.graph.job_graph):
+            return f"a {request.kind} needs a job on the streaming engine; this one is Spark's: cancel it to end it"
         if job.coordinator.stopping:
             return "the job is being stopped with a savepoint already"
         return None

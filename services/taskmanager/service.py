@@ -16,7 +16,7 @@ import msgspec
 from penstock import config as conf
 from penstock.bus import request, serve_typed
 from penstock.errors import PenstockError
-from penstock.jobgraph.specs import SparkQuerySpec
+from penstock.jobgraph.graph import runs_on_spark
 from penstock.messages.cluster import (
     AdoptJob,
     DeploySlot,
@@ -437,8 +437,7 @@ def wants_local_spark(deploy: Deploy) -> bool:
     """Whether the slot works with this task manager's own Spark."""
     config = {**deploy.job_graph.config, **deploy.config}
     elsewhere = conf.SPARK_MASTER.read(config) or conf.SPARK_REMOTE.read(config)
-    specs = (node.spec for vertex in deploy.job_graph.vertices for node in vertex.operators)
-    return not elsewhere and any(isinstance(spec, SparkQuerySpec) for spec in specs)
+    return not elsewhere and runs_on_spark(deploy.job_graph)
 
 
 def memory_bytes(configured: int) -> int:

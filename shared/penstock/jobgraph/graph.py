@@ -10,7 +10,7 @@ from typing import Union
 
 import msgspec
 
-from penstock.jobgraph.specs import OperatorSpec
+from penstock.jobgraph.specs import OperatorSpec, SparkQuerySpec
 from penstock.types.logical import Schema
 
 
@@ -144,6 +144,11 @@ class JobGraph(msgspec.Struct, frozen=True, kw_only=True):
 
     def outputs_of(self, vertex_id: str) -> list[JobEdge]:
         return [e for e in self.edges if e.source == vertex_id]
+
+
+def runs_on_spark(graph: JobGraph) -> bool:
+    """Whether its tasks have Spark do the work."""
+    return any(isinstance(node.spec, SparkQuerySpec) for vertex in graph.vertices for node in vertex.operators)
 
 
 def encode_job_graph(graph: JobGraph) -> bytes:

@@ -200,6 +200,9 @@ async def test_an_ended_job_comes_from_the_archive(front):
     assert job["state"] == "FINISHED"
     assert job["duration"] == job["end-time"] - job["start-time"]
     assert (await get(front, "/jobs"))["jobs"] == [{"id": "job", "status": "FINISHED"}]
+    late = await front.http.post(f"/jobs/{job_id}/stop", json={})
+    assert late.status_code == 409
+    assert "needs a running job; this one is FINISHED" in late.text
     row = (await get(front, "/jobs/overview"))["jobs"][0]
     assert row["tasks"]["finished"] == row["tasks"]["total"] == 6
     assert (await get(front, "/overview"))["jobs-finished"] == 1

@@ -7,6 +7,8 @@ from typing import Any
 
 import pytest
 
+from penstock.jobgraph import JobGraph, JobVertex, OperatorNode
+from penstock.jobgraph.specs import SparkQuerySpec
 from penstock.messages import cluster as msg
 from penstock.messages.layout import backfill_manifest_key
 from penstock.messages.manifest import CheckpointManifest
@@ -15,7 +17,7 @@ from services.common.core import Asked
 from services.jobmanager import effects as fx
 from services.jobmanager.inheritance import read_story
 from services.jobmanager.stages import BACKFILLING, Stage
-from tests.services.jobmanager.graphs import pipeline
+from tests.services.jobmanager.graphs import SCHEMA, pipeline
 from tests.services.jobmanager.simulated import Cluster, Faults
 
 NO_CHECKPOINTS = {"execution.checkpointing.interval": "0"}
@@ -76,6 +78,18 @@ def test_no_savepoint_of_a_backfill() -> None:
     trigger = msg.TriggerSavepoint(command_id="s", job_id=cluster.core.job_id, kind="savepoint")
     [answer] = [e for e in cluster.core.step(Asked(1, trigger), cluster.now_ms) if isinstance(e, fx.Answer)]
     assert "still backfilling on Spark" in answer.reply.reason
+
+
+def test_no_savepoint_of_what_spark_does() -> None:
+    """Stopped with one it would be over, and what it had to write would not be there."""
+    query = OperatorNode(uid="q", name="Spark", spec=SparkQuerySpec(graph="", sinks=(0,)), output=SCHEMA)
+    batch = JobVertex(id="q", name="Spark", operators=(query,), parallelism=1, max_parallelism=128)
+    cluster = Cluster(JobGraph(name="s", vertices=(batch,), edges=()), seed=1, config=NO_CHECKPOINTS)
+    cluster.run(until=lambda: cluster.core.stage is Stage.DEPLOYED)
+    for kind in ("savepoint", "stop", "checkpoint"):
+        trigger = msg.TriggerSavepoint(command_id=kind, job_id=cluster.core.job_id, kind=kind)
+        [answer] = [e for e in cluster.core.step(Asked(1, trigger), cluster.now_ms) if isinstance(e, fx.Answer)]
+        assert "cancel it to end it" in answer.reply.reason
 
 
 def test_who_asks_at_the_seam_asks_the_next_master() -> None:
