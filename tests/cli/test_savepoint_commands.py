@@ -120,3 +120,14 @@ def test_inspecting_a_folder_of_savepoints_names_them(tmp_path):
     (there / "nothing").mkdir()
     with pytest.raises(SnapshotError):
         savepoint.inspect(str(there / "nothing"), None, "table")
+
+
+def test_a_damaged_savepoint_is_said_to_be_that(tmp_path):
+    (tmp_path / "manifest").write_text("hello")
+    with pytest.raises(SnapshotError, match="manifest"):
+        savepoint.inspect(str(tmp_path), None, "table")
+
+
+def test_a_path_of_this_machine_is_no_key_of_the_clusters_store(tmp_path):
+    with pytest.raises(SpecError, match="no such savepoint"):
+        savepoint.inspect(str(tmp_path / "nosuch"), "http://127.0.0.1:9", "table")

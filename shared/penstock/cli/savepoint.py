@@ -102,10 +102,11 @@ def locate(path: str, cluster: str | None) -> str:
         return folder
     if Path(folder).exists():
         return Path(folder).absolute().as_uri()
-    if cluster is None:
+    if cluster is None or folder.startswith("/"):
         raise SpecError(
             "there is no such savepoint", expected="a folder or URL", got=path,
-            remedy="a path in a cluster's store needs --cluster",
+            remedy="`penstock savepoint inspect` of the folder above names those in it; a path in a cluster's "
+            "store is relative and needs --cluster",
         )  # fmt: skip
     with ClusterClient(cluster, patience_s=2) as client:
         root = client.jobmanager_config().get("high-availability.storageDir", "")
@@ -119,6 +120,7 @@ async def savepoints_in(store: Store, folder: str) -> list[str]:
     except PenstockError:  # what cannot be listed has been said to be no savepoint
         return []
     found = [key.removesuffix("/manifest") for key, _ in listed if key.endswith("/manifest")]
+    found = [key for key in found if key != folder]  # one that is there, and damaged, is no folder of others
     return sorted(found, key=lambda key: [int(n) for n in re.findall(r"[0-9]+", key.removeprefix(folder))])
 
 
