@@ -78,6 +78,7 @@ class Run:
             self._workload.finish()
             return self._workload.read()
         finally:
+            self._workload.release()  # nobody waits for the word of a run that failed
             self._watch.close()
 
     def _throw(self, group: list[Fault]) -> None:
