@@ -66,8 +66,8 @@ class ServiceContext:
         is asked for again. SpecError when not configured."""
         task = self._store
         if task is None or (task.done() and (task.cancelled() or task.exception() is not None)):
-            self._store = asyncio.ensure_future(self._open_store())
-        return await asyncio.shield(self._store)
+            task = self._store = asyncio.create_task(self._open_store())
+        return await asyncio.shield(task)
 
     async def _open_store(self) -> Store:
         from penstock.store import open_store, probe_conditional_create

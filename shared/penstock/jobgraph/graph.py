@@ -148,7 +148,9 @@ class JobGraph(msgspec.Struct, frozen=True, kw_only=True):
 
 def runs_on_spark(graph: JobGraph) -> bool:
     """Whether its tasks have Spark do the work."""
-    return any(isinstance(node.spec, SparkQuerySpec) for vertex in graph.vertices for node in vertex.operators)
+    return any(
+        isinstance(node.spec, SparkQuerySpec) for vertex in graph.vertices for node in vertex.operators
+    )
 
 
 def encode_job_graph(graph: JobGraph) -> bytes:

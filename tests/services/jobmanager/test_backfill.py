@@ -88,7 +88,9 @@ def test_no_savepoint_of_what_spark_does() -> None:
     cluster.run(until=lambda: cluster.core.stage is Stage.DEPLOYED)
     for kind in ("savepoint", "stop", "checkpoint"):
         trigger = msg.TriggerSavepoint(command_id=kind, job_id=cluster.core.job_id, kind=kind)
-        [answer] = [e for e in cluster.core.step(Asked(1, trigger), cluster.now_ms) if isinstance(e, fx.Answer)]
+        [answer] = [
+            e for e in cluster.core.step(Asked(1, trigger), cluster.now_ms) if isinstance(e, fx.Answer)
+        ]
         assert "cancel it to end it" in answer.reply.reason
 
 

@@ -63,6 +63,7 @@ class JoinSide:
     def movable(self, came_back: Callable[[np.ndarray, np.ndarray], None]) -> MovableTable:
         """The rows as they go to the disk and come back. ``came_back(key slots, copies)``: is
         told of those that did."""
+
         def load(key_slots: np.ndarray, columns: Sequence[Column]) -> np.ndarray:
             came_back(key_slots, columns[-2].values)
             return self.load(columns[:-2], key_slots, columns[-2].values, columns[-1].values)
