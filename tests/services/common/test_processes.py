@@ -123,7 +123,7 @@ async def test_registration_and_orderly_shutdown(processes, transport, tmp_path)
     declare = DeclareSlots(job_id="j", epoch=1, needed=3)
     assert await request(
         transport, processes.subjects.to_resourcemanager(declare), declare, DeclareReply
-    ) == DeclareReply(allocated=0, missing=3, total=2, free=2)
+    ) == DeclareReply(allocated=0, missing=3, total=2, free=2, epoch=1)
 
     async def is_ready():
         return [line for line in lines(worker) if line["event"] == "ready"]
