@@ -12,7 +12,7 @@ import pytest
 LIMIT_BYTES = 16 << 20
 #: A process grows by so many times the limit at most: what is counted, freed rows that still
 #: lie between others, LevelDB's buffers, batches on their way, what the allocators keep.
-FACTOR = 6
+FACTOR = 8
 #: … and so many bytes of files are mapped into it, whatever their size.
 MAPPED_BYTES = 256 << 20
 #: Batches of 512 rows of 1.5 KiB that are all kept, ten times the limit; then some of old keys.
