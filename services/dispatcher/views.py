@@ -154,7 +154,7 @@ def job(details: JobDetails, now_ms: int) -> dict[str, Any]:
         "name": details.name,
         "isStoppable": False,
         "state": details.status.value,
-        "job-type": "STREAMING" if spark is None else "BATCH",
+        "job-type": "BATCH" if spark is not None and details.bounded else "STREAMING",
         **_times(details.start_ms, details.end_ms, now_ms),
         "maxParallelism": max((v.max_parallelism for v in details.vertices), default=-1),
         "now": now_ms,

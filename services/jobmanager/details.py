@@ -61,6 +61,7 @@ def job_details(core: JobState, now_ms: int) -> JobDetails:
     return JobDetails(
         job_id=core.job_id,
         name=core.job_graph.name,
+        bounded=core.job_graph.bounded,
         status=core.status,
         attempt=core.job_attempt,
         epoch=core.settings.epoch,

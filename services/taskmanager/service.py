@@ -246,9 +246,9 @@ class TaskManagerService:
 
     async def _fork(self, effect: Fork) -> None:
         deploy = effect.deploy
-        on_spark = wants_local_spark(deploy)
-        if on_spark:
-            settings = (await self._spark.acquire()).settings()
+        spark = await self._spark.acquire() if wants_local_spark(deploy) else None
+        if spark is not None:
+            settings = spark.settings()
             deploy = msgspec.structs.replace(deploy, config={**deploy.config, **settings})
         local_dir, log_path = self._folders.slot(deploy.allocation_id, effect.process)
         started_ms = self._context.clock.monotonic_ms()
@@ -261,8 +261,8 @@ class TaskManagerService:
             if process is not None:
                 process.kill()
                 process.close()
-            if on_spark:
-                self._spark.release()
+            if spark is not None:
+                self._spark.release(spark)
             raise
         self._context.log.info(
             "slot started",
@@ -286,8 +286,8 @@ class TaskManagerService:
         # Before the watch begins: its end must not overtake its start.
         await self._actor.tell(Forked(effect.process, forked.pid))
         watch = self._spawn(self._watch(process, relay))
-        if on_spark:
-            watch.add_done_callback(lambda _: self._spark.release())
+        if spark is not None:
+            watch.add_done_callback(lambda _: self._spark.release(spark))
 
     def _master_heard(self, job_id: str) -> None:
         # A full mailbox is no harm: the next answer says the same.

@@ -18,6 +18,7 @@ import sys
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from penstock.errors import PenstockError
 from services.taskmanager.template import describe_status
 
 if TYPE_CHECKING:
@@ -45,6 +46,7 @@ class SparkAddress:
     log_path: str
     #: the socket of a driver that waits for a slot; "": none does
     driver: str = ""
+    driver_pid: int = 0
 
     def settings(self) -> dict[str, str]:
         """What a deployment's configuration gets."""
@@ -101,11 +103,16 @@ class SparkServer:
                 self._address = await self._start()
         self._users += 1
         spare, self._spare = self._spare, None
-        return self._address if spare is None else replace(self._address, driver=spare[1])
+        return (
+            self._address if spare is None else replace(self._address, driver_pid=spare[0], driver=spare[1])
+        )
 
-    def release(self) -> None:
+    def release(self, address: SparkAddress) -> None:
         """A job is done: now a driver may be made ready for the next."""
         self._users -= 1
+        if address.driver and os.path.exists(address.driver):
+            # Its slot never came: nobody else will.
+            self._spawner.kill(address.driver_pid, signal.SIGKILL)
         self._unused_since_s = asyncio.get_running_loop().time()
         if self._address is not None and self._spare is None and not self._readying:
             self._readying = True
@@ -125,16 +132,19 @@ class SparkServer:
             with log_path.open("wb") as log:
                 argv = [sys.executable, "-P", "-m", "penstock.spark.driver", "--listen", str(path)]
                 pid = await self._spawner.spawn(argv, dict(os.environ), stderr=log.fileno())
+        except PenstockError as err:  # the next job starts its own
+            _log.warning("no driver is kept ready: %s", err.message)
+            return
         finally:
             self._readying = False
         self._spare = pid, str(path)
         self._drivers.add(pid)
         await self._spawner.wait(pid)
         self._drivers.discard(pid)
-        if self._spare == (pid, str(path)):  # nobody took it
+        given = self._spare != (pid, str(path))
+        if not given:
             self._spare = None
-            path.unlink(missing_ok=True)
-            log_path.unlink()
+        _clear(path, log_path, given)
 
     def _end_spare(self) -> None:
         if self._spare is not None:
@@ -183,6 +193,14 @@ class SparkServer:
             await asyncio.wait(self._tasks)
         if self._watch is not None:
             await asyncio.wait({self._watch})
+
+
+def _clear(path: Path, log_path: Path, given: bool) -> None:
+    """After a driver's end. One that served a slot has unlinked its socket, and its log is the
+    slot's to read."""
+    if not given or path.exists():
+        path.unlink(missing_ok=True)
+        log_path.unlink()
 
 
 def _free_ports(count: int) -> list[int]:

@@ -75,6 +75,8 @@ class JobDetails(Message, frozen=True, kw_only=True, tag="job-details-reply"):
     end_ms: int | None = None
     timestamps: dict[str, int] = {}
     vertices: list[VertexDetails] = []
+    #: all of its sources end
+    bounded: bool = False
     checkpoints: list[CheckpointDetails] = []
     checkpoint_counts: dict[str, int] = {}
     restored_checkpoint_id: int = 0

@@ -8,6 +8,7 @@ when the slot closes its half the driver interrupts its query and ends.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import os
 import signal
@@ -101,7 +102,8 @@ class Driver:
             except ConnectionError:
                 pass  # it is gone: what is wanted
             except TimeoutError:
-                os.kill(self._pid, signal.SIGKILL)
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(self._pid, signal.SIGKILL)
         self._writer.close()
         if self._process is not None:
             await self._process.wait()

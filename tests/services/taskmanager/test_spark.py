@@ -54,17 +54,18 @@ async def test_one_server_for_all_and_a_driver_ready_for_the_next_job(tmp_path: 
     assert first == second
     assert first.driver == "", "nothing is kept ready before a job ended"
     assert len(spawner.of("penstock.spark.server")) == 1
-    spark.release()
-    spark.release()
+    spark.release(first)
+    spark.release(second)
     await turns()
     [ready] = spawner.of("penstock.spark.driver")
     third, fourth = await spark.acquire(), await spark.acquire()
     assert third.driver == spawner.started[ready][-1]
     assert fourth.driver == "", "one driver, one job"
     assert third.settings()["spark.server.driver"] == third.driver
-    spark.release()
+    spark.release(fourth)
     await turns()
     assert len(spawner.of("penstock.spark.driver")) == 2
+    assert spawner.lives(ready), "its slot works with it"
     await spark.stop()
     assert not any(spawner.lives(pid) for pid in spawner.started)
 
@@ -72,8 +73,7 @@ async def test_one_server_for_all_and_a_driver_ready_for_the_next_job(tmp_path: 
 async def test_a_driver_that_dies_while_it_waits_is_nobodys(tmp_path: Path) -> None:
     spawner = Spawner()
     spark = server(spawner, tmp_path)
-    await spark.acquire()
-    spark.release()
+    spark.release(await spark.acquire())
     await turns()
     [ready] = spawner.of("penstock.spark.driver")
     spawner.kill(ready, signal.SIGKILL)
@@ -86,8 +86,7 @@ async def test_a_driver_that_dies_while_it_waits_is_nobodys(tmp_path: Path) -> N
 async def test_a_path_too_long_for_a_socket_keeps_no_driver(tmp_path: Path) -> None:
     spawner = Spawner()
     spark = server(spawner, tmp_path / ("deep" * 30))
-    await spark.acquire()
-    spark.release()
+    spark.release(await spark.acquire())
     await turns()
     assert not spawner.of("penstock.spark.driver")
     await spark.stop()
@@ -102,4 +101,19 @@ async def test_a_server_that_dies_is_started_again(tmp_path: Path) -> None:
     assert spark.pid is None
     again = await spark.acquire()
     assert again.pid == spawner.of("penstock.spark.server")[1]
+    await spark.stop()
+
+
+async def test_a_driver_whose_slot_never_came_is_ended(tmp_path: Path) -> None:
+    spawner = Spawner()
+    spark = server(spawner, tmp_path)
+    spark.release(await spark.acquire())
+    await turns()
+    [ready] = spawner.of("penstock.spark.driver")
+    given = await spark.acquire()
+    open(given.driver, "w").close()  # noqa: ASYNC230  it listens
+    spark.release(given)
+    await turns()
+    assert not spawner.lives(ready)
+    assert not any("driver-1." in path for path in os.listdir(tmp_path))
     await spark.stop()
