@@ -107,8 +107,11 @@ def consumed(cluster: EmbeddedCluster, subject: str) -> list[dict[str, Any]]:
         connection = await nats.connect(cluster.nats_url)
         try:
             subscription = await connection.jetstream().subscribe(subject, ordered_consumer=True)
-            pending = (await subscription.consumer_info()).num_pending
-            messages = [await subscription.next_msg(timeout=10) for _ in range(pending)]
+            messages = [await subscription.next_msg(timeout=10)]
+            # A push consumer counts as pending only what it has not sent yet: each message says
+            # how many are behind it, the consumer's own count is too late.
+            while messages[-1].metadata.num_pending:
+                messages.append(await subscription.next_msg(timeout=10))
             return [json.loads(message.data) for message in messages]
         finally:
             await connection.close()
