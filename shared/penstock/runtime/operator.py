@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from penstock.messages.slot import StorageSettings
     from penstock.ports import Store
     from penstock.types import Batch, Schema
+    from penstock.types.logical import LogicalType
 
 #: "No watermark yet" and "event time has ended" (int64 µs).
 MIN_WATERMARK = -(2**63)
@@ -56,8 +57,9 @@ class KeyedBlock:
     """Rows of keyed state for a snapshot.
 
     ``batch``: an Arrow record batch, sorted by key group; ``key_groups``: int32, one a
-    row, ascending. The arrays are private to the snapshot: the operator never writes
-    them again. ``schema``: what a reader without the engine needs to know (names → SQL
+    row, ascending; None: the rows are in no order, and whoever reads some key groups only
+    finds them by ``hashed_by`` (the types of the leading columns, max parallelism). The
+    arrays are private to the snapshot: the operator never writes them again. ``schema``: what a reader without the engine needs to know (names → SQL
     type text, descriptor parameters).
 
     ``identity``: how a row is known again in a later delta. ``slot``: by its last column;
@@ -68,11 +70,12 @@ class KeyedBlock:
     """
 
     batch: pa.RecordBatch
-    key_groups: np.ndarray
+    key_groups: np.ndarray | None
     schema: dict[str, Any] = field(default_factory=dict)
     identity: str = ""
     delta: bool = False
     touched: np.ndarray | None = None
+    hashed_by: tuple[tuple[LogicalType, ...], int] | None = None
 
 
 class PendingBlock(ABC):

@@ -5,7 +5,7 @@ LISTAGG per key of a:1, b:2, a:1, a:3), ``over`` (a bounded frame with history a
 that wait), ``join`` (temporal: versions and rows that wait) and ``keyed`` (value, list and
 map state, timers).
 
-``samples/version-2-*.snapshot``: a chain of a whole object and a delta of a retracting COUNT,
+``samples/version-{2,3}-*.snapshot``: a chain of a whole object and a delta of a retracting COUNT,
 SUM, MAX, COUNT DISTINCT: "key 0" … "key 499" once each, a:3, b:2, c:NULL; then a:5, b taken
 back, d:-9.
 """
@@ -14,9 +14,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from penstock.functions.expr import AggregateCall
 from penstock.jobgraph.specs import GroupAggregateSpec, OverSpec, SortKey, TemporalJoinSpec
 from penstock.messages.slot import StateHandle, StateLink
+from penstock.runtime.kernels.hashing import hash_columns, key_group_range, key_groups
 from penstock.runtime.operator import RestoredState
 from penstock.runtime.operators.group_aggregate import GroupAggregateOperator
 from penstock.runtime.operators.over import OverOperator
@@ -32,6 +35,7 @@ from penstock.runtime.state.descriptors import (
 from penstock.testing.operator_harness import Subtask
 from penstock.types import logical as t
 from penstock.types.batch import Batch
+from penstock.types.column import Column
 from penstock.types.logical import Schema
 
 SAMPLES = Path(__file__).parent / "samples"
@@ -101,13 +105,16 @@ async def test_version_1_of_keyed_state_and_timers() -> None:
     assert list(backend.event_timers.due(10**6)) == [(ord(key) * 10, key) for key in "xyz"]
 
 
-async def test_version_2_of_a_chain() -> None:
-    whole, delta = ((SAMPLES / f"version-2-{name}.snapshot").read_bytes() for name in ("whole", "delta"))
+@pytest.mark.parametrize("parallelism", [1, 2])
+@pytest.mark.parametrize("version", [2, 3])
+async def test_a_chain_of_an_earlier_version(version: int, parallelism: int) -> None:
+    whole, delta = (
+        (SAMPLES / f"version-{version}-{name}.snapshot").read_bytes() for name in ("whole", "delta")
+    )
     handle = StateHandle(
         vertex_id="v", subtask_index=0, checkpoint_id=2, inline=delta, size_bytes=len(delta),
         key_groups=(0, 127), chain=(StateLink(checkpoint_id=1, inline=whole, size_bytes=len(whole)),),
     )  # fmt: skip
-    restored = await restoring.restore([handle], "u", (0, 127), 0, 1)
     calls = (
         AggregateCall("COUNT", (), N),
         AggregateCall("SUM", (1,), BIG),
@@ -117,10 +124,24 @@ async def test_version_2_of_a_chain() -> None:
     spec = GroupAggregateSpec(keys=(0,), aggregates=calls, retracts=True, emit_before=False)
     rows = Schema.of(("k", STR), ("v", BIG))
     output = Schema.of(("k", STR), ("n", N), ("s", BIG), ("m", BIG), ("d", N))
-    task = Subtask(GroupAggregateOperator(spec), [rows], output, restored=restored)
     keys = ["a", "b", "c", "d", *(f"key {i}" for i in range(500))]
-    task.process(Batch.of(rows, [(key, 3) for key in keys]))
-    assert sorted(task.rows()) == sorted(
+    groups = key_groups(hash_columns([Column.of(STR, keys)]), 128)
+    found = []
+    for index in range(parallelism):
+        first, last = key_group_range(index, parallelism, 128)
+        restored = await restoring.restore([handle], "u", (first, last), index, parallelism)
+        task = Subtask(
+            GroupAggregateOperator(spec),
+            [rows],
+            output,
+            restored=restored,
+            index=index,
+            parallelism=parallelism,
+        )
+        mine = [key for key, group in zip(keys, groups, strict=True) if first <= group <= last]
+        task.process(Batch.of(rows, [(key, 3) for key in mine]))
+        found += task.rows()
+    assert sorted(found) == sorted(
         [("a", 3, 11, 5, 2), ("b", 1, 3, 3, 1), ("c", 2, 3, 3, 1), ("d", 2, -6, 3, 2)]
         + [(f"key {i}", 2, i + 3, max(i, 3), 1 + (i != 3)) for i in range(500)]
     )

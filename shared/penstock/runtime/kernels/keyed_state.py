@@ -30,18 +30,21 @@ def keyed_block(
     kind: str,
     in_order: bool = False,
     slots: np.ndarray | None = None,
+    sort: bool = True,
 ) -> KeyedBlock:
     """A snapshot block of n rows, sorted by the key group of ``keys``. ``in_order``: they
     are sorted (see ``in_group_order``) and private already, and are taken as they stand.
-    ``slots``: where each row lies, by which a later delta knows it.
+    ``slots``: where each row lies, by which a later delta knows it. ``sort`` False: the rows
+    stay in their order, and only who reads a part of them hashes their keys.
 
     The batch holds keys and payload under ``names``; all arrays are private copies.
     Without key columns everything lies in key group 0.
     """
-    hashes = hash_columns(keys) if keys else np.zeros(n, np.uint64)
-    groups = key_groups(hashes, max_parallelism)
     columns = [*keys, *payload]
-    if not in_order:
+    groups: np.ndarray | None = None
+    if sort or not keys or any(_is_raw(c) for c in keys):  # a RAW value is hashed as what it is here
+        groups = key_groups(hash_columns(keys) if keys else np.zeros(n, np.uint64), max_parallelism)
+    if groups is not None and keys and not in_order:
         order = group_order(groups)
         columns, groups = [_taken(c, order) for c in columns], groups[order]
         slots = slots if slots is None else slots[order]
@@ -59,7 +62,10 @@ def keyed_block(
         arrays = [*arrays, pa.array(slots.astype(np.int32) if small else slots)]
         labels = [*labels, SLOT_COLUMN]
     batch = pa.RecordBatch.from_arrays(arrays, names=labels)
-    return KeyedBlock(batch, groups, schema, identity="" if slots is None else "slot")
+    block = KeyedBlock(batch, groups, schema, identity="" if slots is None else "slot")
+    if groups is None:
+        block.hashed_by = tuple(c.type for c in keys), max_parallelism
+    return block
 
 
 def in_group_order(slots: np.ndarray, keys: Sequence[Column], max_parallelism: int) -> np.ndarray:
@@ -67,6 +73,10 @@ def in_group_order(slots: np.ndarray, keys: Sequence[Column], max_parallelism: i
     if not keys:
         return slots
     return slots[group_order(key_groups(hash_columns(keys), max_parallelism))]
+
+
+def _is_raw(column: Column) -> bool:
+    return isinstance(column.values, np.ndarray) and column.values.dtype.hasobject
 
 
 def group_order(groups: np.ndarray) -> np.ndarray:

@@ -16,12 +16,14 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.errors import SnapshotError
+from penstock.runtime.kernels import hashing
 from penstock.runtime.state.packing import unpack
 from penstock.runtime.state.snapshot import (
     MAGIC,
     TRAILER_BYTES,
     BlockInfo,
     Footer,
+    HashedBy,
     StateInfo,
     check_block,
     corrupt,
@@ -30,6 +32,8 @@ from penstock.runtime.state.snapshot import (
     parse_trailer,
     rows_in_range,
 )
+from penstock.types import logical as t
+from penstock.types.column import Column
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -48,18 +52,38 @@ async def _here(call: Callable[[], Any]) -> Any:
     return call()
 
 
+class Within:
+    """Picks the rows of an inclusive range of key groups by the hash of their keys."""
+
+    def __init__(self, hashed_by: HashedBy, key_groups: tuple[int, int]) -> None:
+        self._types = [t.type_from_json(x) for x in hashed_by.types]
+        self._max_parallelism = hashed_by.max_parallelism
+        self._range = key_groups
+
+    def of(self, packed: pa.RecordBatch) -> pa.RecordBatch:
+        keys = unpack(packed, range(len(self._types)))
+        columns = [Column.from_arrow(type_, keys.column(i)) for i, type_ in enumerate(self._types)]
+        groups = hashing.key_groups(hashing.hash_columns(columns), self._max_parallelism)
+        first, last = self._range
+        wanted = (groups >= first) & (groups <= last)
+        return packed if wanted.all() else packed.take(pa.array(np.flatnonzero(wanted)))
+
+
 @dataclass(frozen=True, slots=True)
 class StoredBlock:
-    """A block that was fetched and checked. ``start``, ``stop``: the rows that are wanted."""
+    """A block that was fetched and checked. ``start``, ``stop``: the rows that are wanted;
+    ``within``: only those of some key groups, which are told by their keys."""
 
     info: BlockInfo
     stored: bytes | memoryview
     codec: str
     start: int
     stop: int
+    within: Within | None = None
 
     def packed(self) -> pa.RecordBatch:
-        return decode_block(self.stored, self.info, self.codec).slice(self.start, self.stop - self.start)
+        found = decode_block(self.stored, self.info, self.codec).slice(self.start, self.stop - self.start)
+        return found if self.within is None else self.within.of(found)
 
     def rows(self) -> pa.RecordBatch:
         return unpack(self.packed())
@@ -136,11 +160,14 @@ class SnapshotReader:
     async def keyed(self, uid: str, state: StateInfo, key_groups: tuple[int, int]) -> list[StoredBlock]:
         """The blocks of a keyed state with rows in the inclusive key-group range, in key-group
         order."""
-        ranges = [rows_in_range(block, key_groups) for block in state.blocks]
+        ranges = [rows_of(self.footer, state, block, key_groups) for block in state.blocks]
         wanted = [(i, state.blocks[i]) for i, (start, stop) in enumerate(ranges) if stop > start]
         found = await self._blocks(uid, state, wanted)
+        within = None
+        if state.hashed_by is not None and not _holds(key_groups, self.footer.key_groups):
+            within = Within(state.hashed_by, key_groups)
         return [
-            StoredBlock(block, stored, self.footer.codec, *ranges[i])
+            StoredBlock(block, stored, self.footer.codec, *ranges[i], within)
             for (i, block), stored in zip(wanted, found, strict=True)
         ]
 
@@ -201,6 +228,20 @@ class SnapshotReader:
                     raise
                 self._read, self.spare = self.spare(err), None
         return await self._piece(uid, state, blocks, label)
+
+
+def _holds(outer: tuple[int, int], inner: tuple[int, int]) -> bool:
+    return outer[0] <= inner[0] and inner[1] <= outer[1]
+
+
+def rows_of(
+    footer: Footer, state: StateInfo, block: BlockInfo, key_groups: tuple[int, int]
+) -> tuple[int, int]:
+    """Rows [start, stop) of a keyed block among which those of the inclusive range are."""
+    if state.hashed_by is None:
+        return rows_in_range(block, key_groups)
+    first, last = footer.key_groups
+    return (0, block.rows) if key_groups[0] <= last and first <= key_groups[1] else (0, 0)
 
 
 def _neighbours(

@@ -20,8 +20,8 @@ from penstock.runtime.kernels.keyed_state import SLOT_COLUMN
 from penstock.runtime.operator import RestoredState
 from penstock.runtime.state.blocks import without_keys, without_removed
 from penstock.runtime.state.packing import unpack
-from penstock.runtime.state.reading import RestoredRows, SnapshotReader, StoredBlock
-from penstock.runtime.state.snapshot import BlockInfo, StateInfo, corrupt, rows_in_range
+from penstock.runtime.state.reading import RestoredRows, SnapshotReader, StoredBlock, rows_of
+from penstock.runtime.state.snapshot import BlockInfo, StateInfo, corrupt
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -192,8 +192,10 @@ class _Touched:
         return self._slots.take(at, mode="clip") == slots
 
 
-def _overlaps(block: BlockInfo, key_groups: tuple[int, int]) -> bool:
-    start, stop = rows_in_range(block, key_groups)
+def _overlaps(
+    reader: SnapshotReader, state: StateInfo, block: BlockInfo, key_groups: tuple[int, int]
+) -> bool:
+    start, stop = rows_of(reader.footer, state, block, key_groups)
     return stop > start
 
 
@@ -319,7 +321,7 @@ class SnapshotSet:
             for operator in reader.footer.operators
             for state in operator.states
             for block in state.blocks
-            if state.kind == "keyed" and _overlaps(block, key_groups)
+            if state.kind == "keyed" and _overlaps(reader, state, block, key_groups)
         )
 
 

@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from penstock.runtime.kernels.grouping import distinct
 from penstock.runtime.kernels.growing import grown
-from penstock.runtime.state.tables import Cut, Part, SlotChanges, together
+from penstock.runtime.state.tables import Cut, Part, SlotChanges
 from penstock.types.column import Column
 
 if TYPE_CHECKING:
@@ -165,10 +165,10 @@ class _RowCut(Cut):
         for part in self._spool.parts():
             run.append(part)
             if sum(p.nbytes for p in run) >= self.run_bytes:
-                yield self._make(*together(run))
+                yield self._made(run)
                 run = []
         if run:
-            yield self._make(*together(run))
+            yield self._made(run)
 
     def discard(self) -> None:
         super().discard()

@@ -151,6 +151,7 @@ class RowLog:
         block = keyed_block(
             [rows.columns[i] for i in self._keys], [*rows.columns, Column(_KIND, kinds), times],
             [*names, "kind", "time"], n=n, max_parallelism=self._max_parallelism, kind=self._kind, slots=ids,
+            sort=touched is None,
         )  # fmt: skip
         if touched is not None:
             block.delta, block.touched = True, touched

@@ -8,7 +8,8 @@ A block is an Arrow IPC stream, packed (``packing.py``) and compressed as a whol
 pays, with a CRC-32 in the footer.
 Blocks of keyed state hold whole runs of rows in key-group order; the footer says which
 key groups, with how many rows each, so that a reader of any key-group range fetches only
-the blocks it needs. A keyed state may be a *delta* to the object before it in a chain.
+the blocks it needs. A keyed state may be a *delta* to the object before it in a chain; its
+rows are often in no order, and who reads some key groups only reads them all.
 No I/O is known here: ``SnapshotReader`` (``reading.py``) fetches through an asynchronous
 ``read``; ``restoring.py`` puts chains and subtasks together.
 """
@@ -27,12 +28,13 @@ import pyarrow as pa
 from penstock.errors import InternalError, SnapshotError
 from penstock.runtime.operator import KeyedBlock, OperatorSnapshot, PendingBlock
 from penstock.runtime.state.packing import pack, unpack
+from penstock.types import logical as t
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
 MAGIC = b"PENSNAP\n"
-VERSION = 3
+VERSION = 4
 #: footer length, footer crc, version, reserved, magic
 _TRAILER = struct.Struct("<IIHH8s")
 TRAILER_BYTES = _TRAILER.size
@@ -66,9 +68,17 @@ class BlockInfo(msgspec.Struct, kw_only=True, omit_defaults=True):
     raw: bool = False
 
 
+class HashedBy(msgspec.Struct, kw_only=True):
+    """How the key group of a row follows from its leading columns. ``types``: theirs, as JSON."""
+
+    types: list[Any]
+    max_parallelism: int
+
+
 class StateInfo(msgspec.Struct, kw_only=True, omit_defaults=True):
     """One state of one operator. ``kind``: keyed | list | union. ``identity``, ``delta``:
-    see ``KeyedBlock``; ``touched``: blocks with a slot delta's slots, as gaps."""
+    see ``KeyedBlock``; ``touched``: blocks with a slot delta's slots, as gaps; ``hashed_by``:
+    the rows are in no order, and the blocks say nothing of key groups."""
 
     name: str
     kind: str
@@ -77,6 +87,7 @@ class StateInfo(msgspec.Struct, kw_only=True, omit_defaults=True):
     identity: str = ""
     delta: bool = False
     touched: list[BlockInfo] = []
+    hashed_by: HashedBy | None = None
 
 
 class OperatorInfo(msgspec.Struct, kw_only=True):
@@ -167,6 +178,7 @@ class _Writer:
             identity=first.identity,
             delta=first.delta,
             touched=[] if first.touched is None else [self._gaps(first.touched)],
+            hashed_by=_hashed_by(first),
         )
 
     def _gaps(self, slots: np.ndarray) -> BlockInfo:
@@ -174,6 +186,12 @@ class _Writer:
         return self._add(pa.record_batch([pa.array(np.diff(slots, prepend=0))], names=["gap"]), [])
 
     def _keyed(self, block: KeyedBlock) -> Iterator[BlockInfo]:
+        if block.key_groups is None:
+            rows, size = block.batch.num_rows, block.batch.nbytes
+            step = max(1, -(-rows // max(1, round(size / BLOCK_BYTES))))
+            for start in range(0, rows, step):
+                yield self._add(block.batch.slice(start, step), [])
+            return
         if block.batch.num_rows != len(block.key_groups):
             raise InternalError(
                 "keyed block with the wrong number of key groups",
@@ -206,6 +224,13 @@ class _Writer:
         self._out.write(footer)
         self._out.write(trailer)
         return self._out.getvalue()
+
+
+def _hashed_by(block: KeyedBlock) -> HashedBy | None:
+    if block.hashed_by is None:
+        return None
+    types, max_parallelism = block.hashed_by
+    return HashedBy(types=[t.type_to_json(x) for x in types], max_parallelism=max_parallelism)
 
 
 def cut_blocks(key_groups: np.ndarray, nbytes: int) -> Iterator[tuple[int, int, list[tuple[int, int]]]]:

@@ -29,8 +29,8 @@ if TYPE_CHECKING:
 
     #: Rows of slots in use: (key columns, other columns), all of them new arrays.
     Read = Callable[[np.ndarray], tuple[Sequence[Column], Sequence["Column | Later"]]]
-    #: Slots, key columns and others of some rows → a block of them.
-    Make = Callable[[np.ndarray, list[Column], list[Column]], KeyedBlock]
+    #: Slots, key columns and others of some rows, whether to sort them → a block of them.
+    Make = Callable[[np.ndarray, list[Column], list[Column], bool], KeyedBlock]
 
 
 class Later(Protocol):
@@ -165,7 +165,7 @@ class Cut(PendingBlock):
             self._copy_out(distinct(slots))
 
     def block(self) -> KeyedBlock:
-        return self._described(self._make(*together(self._parts)))
+        return self._described(self._made(self._parts))
 
     def pieces(self) -> Iterator[KeyedBlock]:
         described = self._described
@@ -175,8 +175,12 @@ class Cut(PendingBlock):
             while self._parts and size < self.run_bytes:
                 run.append(self._parts.pop())
                 size += run[-1].nbytes
-            yield described(self._make(*together(run)))
+            yield described(self._made(run))
             described = _plain
+
+    def _made(self, parts: Sequence[Part]) -> KeyedBlock:
+        # What changed is a part of the state, and soon superseded: it is not worth sorting.
+        return self._make(*together(parts), not self._since)
 
     def _described(self, block: KeyedBlock) -> KeyedBlock:
         """A delta says which slots' older rows no longer hold."""
@@ -262,10 +266,10 @@ class StateTable:
             cut.run_bytes = SHORT_RUN_BYTES
         return cut
 
-    def _block(self, slots: np.ndarray, keys: list[Column], payload: list[Column]) -> KeyedBlock:
+    def _block(self, slots: np.ndarray, keys: list[Column], payload: list[Column], sort: bool) -> KeyedBlock:
         return keyed_block(
             keys, payload, self._names, n=len(slots), max_parallelism=self._max_parallelism,
-            kind=self._kind, slots=slots,
+            kind=self._kind, slots=slots, sort=sort,
         )  # fmt: skip
 
 
