@@ -193,7 +193,7 @@ class Cluster:
                 self.to_master(fx.ManifestStored(manifest.checkpoint_id), self.phase)
             case fx.Command():
                 self.command(effect)
-            case fx.Notify() | fx.DeleteObjects() | rm.Watch() | rm.NotifyJob():
+            case fx.Notify() | fx.Say() | fx.DeleteObjects() | rm.Watch() | rm.NotifyJob():
                 pass
             case _:
                 raise AssertionError(effect)

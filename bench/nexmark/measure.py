@@ -25,7 +25,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
-from bench.nexmark.queries import script
+from bench.nexmark.queries import QUERIES, Query, script_of
 from bench.nexmark.slots import Slots
 from penstock.api.client import TERMINAL, ClusterClient
 from penstock.errors import InternalError
@@ -89,9 +89,17 @@ class QueryRun:
     """``seconds`` of steady state, or ``events`` from start to end."""
 
     def __init__(
-        self, client: ClusterClient, name: str, *, rate: int, parallelism: int, config: dict[str, str]
+        self,
+        client: ClusterClient,
+        name: str,
+        *,
+        rate: int,
+        parallelism: int,
+        config: dict[str, str],
+        query: Query | None = None,
     ) -> None:
-        self._client, self._name = client, name
+        """``query``: another one than Nexmark's of this name."""
+        self._client, self._name, self._query = client, name, query or QUERIES[name]
         self._source = {"connector": "nexmark", "rate": str(rate)}
         self._config = {
             "parallelism.default": str(parallelism),
@@ -164,7 +172,7 @@ class QueryRun:
     # -- watching -------------------------------------------------------------------------
 
     def _submit(self, source: dict[str, str]) -> None:
-        sql = script(self._name, source, {"connector": "blackhole"})
+        sql = script_of(self._query, source, {"connector": "blackhole"})
         self._job = self._client.submit({"name": self._name, "sql": sql, "config": self._config})
         self._slots = Slots(self._client, self._job)
 

@@ -301,8 +301,12 @@ FROM bid""",
 
 
 def script(name: str, source: dict[str, str], sink: dict[str, str] | None = None) -> str:
+    """``script_of`` one of ``QUERIES``."""
+    return script_of(QUERIES[name], source, sink)
+
+
+def script_of(query: Query, source: dict[str, str], sink: dict[str, str] | None = None) -> str:
     """The whole SQL script of a query: table, views, sink (None: a bare SELECT), query."""
-    query = QUERIES[name]
     text = TABLE.format(options=_options(source)) + VIEWS + query.before
     if sink is None:
         return f"{text}\n{query.select};\n"
