@@ -183,7 +183,7 @@ class Adopting:
         live = [e for e in job.graph if not e.state.terminal]
         job.graph.transition_all(live, _E.CANCELED, now_ms)
         if self._known:
-            job.note(self._missing(len(job.graph) - len(self._known), ""), now_ms)
+            effects.append(job.note(self._missing(len(job.graph) - len(self._known), ""), now_ms))
         job.restored_checkpoint_id = 0
         return effects + self._starting.restore(now_ms)
 

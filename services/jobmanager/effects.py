@@ -8,7 +8,7 @@ another, in order.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any, Union
+from typing import Any, Literal, Union
 
 from penstock.messages.cluster import (
     DeploySlot,
@@ -267,6 +267,15 @@ class Notify:
 
 
 @dataclass(frozen=True, slots=True)
+class Say:
+    """A line in the job manager's own log, at once (also while the lease is away)."""
+
+    level: Literal["info", "warning", "error"]
+    event: str
+    fields: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
 class Stop:
     """The master is done: globally terminal, or SUSPENDED when deposed."""
 
@@ -276,5 +285,6 @@ class Stop:
 
 Effect = Union[
     Answer, After, Command, Declare, FindAllocations, FindTaskManagers, LookFor, Announce, AppendLog,
-    StoreManifest, ProbeSavepoint, KeepStatistics, LoadManifest, DeleteObjects, Archive, Notify, Stop,
+    StoreManifest, ProbeSavepoint, KeepStatistics, LoadManifest, DeleteObjects, Archive, Notify, Say,
+    Stop,
 ]  # fmt: skip

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import signal
 from collections import deque
 from typing import Any
@@ -28,7 +29,8 @@ class ExceptionHistory:
         task: str | None = None,
         location: str | None = None,
         concurrent: bool = False,
-    ) -> dict[str, Any]:
+    ) -> bool:
+        """False: so many others came at the same time that this one is not kept."""
         entry = {
             "timestamp_ms": now_ms,
             "exception": describe(info),
@@ -42,11 +44,12 @@ class ExceptionHistory:
         }
         if concurrent and self._entries:
             others: list[dict[str, Any]] = self._entries[0]["concurrent"]
-            if len(others) < KEPT:
-                others.append(entry)
+            if len(others) >= KEPT:
+                return False
+            others.append(entry)
         else:
             self._entries.appendleft(entry)
-        return entry
+        return True
 
     def add_cause(self, info: ErrorInfo, now_ms: int, *, job_attempt: int, **more: Any) -> None:
         """A loss that is heard of after its first symptom: when what was noticed first, in
@@ -61,8 +64,8 @@ class ExceptionHistory:
             self.add(info, now_ms, job_attempt=job_attempt, concurrent=True, **more)
             return
         self._entries.popleft()
-        entry = self.add(info, now_ms, job_attempt=job_attempt, **more)
-        entry["concurrent"] = [first, *first["concurrent"]][:KEPT]
+        self.add(info, now_ms, job_attempt=job_attempt, **more)
+        self._entries[0]["concurrent"] = [first, *first["concurrent"]][:KEPT]
         first["concurrent"] = []
 
     def all(self) -> list[dict[str, Any]]:
@@ -101,6 +104,27 @@ def loss(reason: str, exit_code: int | None, *, task: str, where: str) -> dict[s
     ).to_dict()
     error["ended"] = exit_code
     return error
+
+
+_FRAME = re.compile(r'File "(.+?)", line (\d+), in (.+)')
+
+
+def in_a_line(info: ErrorInfo) -> dict[str, str]:
+    """The fields of a log line: the error in a sentence, and the innermost frame (of the user's
+    own code, where that is in the traceback) with the exception that it raised."""
+    error = error_from_dict(info.error)
+    said = {"error": f"[{error.code}] {error.message}".splitlines()[0]}
+    traceback = (error.user_traceback or info.traceback or "").strip()
+    if frames := list(_FRAME.finditer(traceback)):
+        path, line, function = frames[-1].groups()
+        behind = traceback[frames[-1].end() :].splitlines()
+        said["raised"] = next((text for text in behind if text and not text[0].isspace()), "")
+        said["at"] = f"{path}:{line} in {function}"
+    elif error.where:
+        said["at"] = error.where.splitlines()[0]
+    if info.operator:
+        said["operator"] = info.operator
+    return said
 
 
 def describe(info: ErrorInfo) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from penstock.errors import SnapshotError
 from penstock.messages import slot as slot_msg
@@ -50,11 +50,9 @@ class Failover:
         first = not known and job.stage in (
             Stage.WAITING, Stage.ANNOUNCING, Stage.DEPLOYED, Stage.BACKING_OFF,
         )  # fmt: skip
-        job.exceptions.add(
-            info, now_ms, job_attempt=job.job_attempt, task=task, location=location, concurrent=not first
-        )
         if not first:
-            return []
+            return job.failed_as_well(info, now_ms, task=task, location=location)
+        job.exceptions.add(info, now_ms, job_attempt=job.job_attempt, task=task, location=location)
         effects = job.coordinator.abandon("the job failed", now_ms)
         job.due.coordinator_ms = None
         decision: Restart | GiveUp
@@ -64,12 +62,25 @@ class Failover:
             decision = job.failures.decide(info.error, job.restored_checkpoint_id, now_ms)
         match decision:
             case Restart(delay_ms):
-                return effects + self._back_off(hit, delay_ms, now_ms)
+                entry = job.exceptions.latest or {}
+                line = job.say(
+                    "warning", "failed; restarts", info, task=task, taskmanager=location, delay_ms=delay_ms,
+                    vertices=f"{len(hit)} of {len(job.layout.all)}", because=entry.get("restored_instead"),
+                )  # fmt: skip
+                return [line, *effects, *self._back_off(hit, delay_ms, now_ms)]
             case GiveUp(reason):
-                entry = job.exceptions.latest
-                if entry is not None:
-                    entry["not_restarted"] = reason
-                return effects + self._ending.stop(_J.FAILED, info.error, now_ms)
+                return effects + self._give_up(reason, info, now_ms, task=task, location=location)
+
+    def _give_up(
+        self, reason: str, info: ErrorInfo, now_ms: int, *, task: str | None, location: str | None
+    ) -> list[fx.Effect]:
+        job = self._job
+        if (entry := job.exceptions.latest) is not None:
+            entry["not_restarted"] = reason
+        line = job.say(
+            "error", "failed; is not restarted", info, task=task, taskmanager=location, because=reason
+        )
+        return [line, *self._ending.stop(_J.FAILED, info.error, now_ms)]
 
     def _without_damaged(self) -> Restart | GiveUp:
         """What was restored cannot be read: begin from the checkpoint before it."""
@@ -148,7 +159,8 @@ class Failover:
             vertices = {e.vertex_id for e in failed}
             return effects + self.fail(info, now_ms, vertices=vertices, task=task, location=location)
         job.exceptions.add_cause(info, now_ms, job_attempt=job.job_attempt, task=task, location=location)
-        return effects + self._maybe_give_up(info.error, now_ms)
+        effects.append(job.say("warning", "a slot is lost", info, task=task, taskmanager=location))
+        return effects + self._maybe_give_up(info, now_ms)
 
     def _late_cause(
         self, reason: str, exit_code: int | None, allocation_id: str, now_ms: int
@@ -158,16 +170,13 @@ class Failover:
         error = loss(reason, exit_code, task="a task", where=f"allocation {allocation_id}")
         if error.get("ended") is None:
             return []
-        job.exceptions.add(
-            slot_msg.ErrorInfo(error=error), now_ms, job_attempt=job.job_attempt, concurrent=True
-        )
-        return self._maybe_give_up(error, now_ms)
+        info = slot_msg.ErrorInfo(error=error)
+        job.exceptions.add(info, now_ms, job_attempt=job.job_attempt, concurrent=True)
+        return [job.say("warning", "a slot is lost", info), *self._maybe_give_up(info, now_ms)]
 
-    def _maybe_give_up(self, error: dict[str, Any], now_ms: int) -> list[fx.Effect]:
+    def _maybe_give_up(self, info: ErrorInfo, now_ms: int) -> list[fx.Effect]:
         job = self._job
-        given_up = job.failures.cause(error, job.restored_checkpoint_id)
+        given_up = job.failures.cause(info.error, job.restored_checkpoint_id)
         if given_up is None or job.stage not in (Stage.BACKING_OFF, Stage.WAITING, Stage.ANNOUNCING):
             return []
-        if (entry := job.exceptions.latest) is not None:
-            entry["not_restarted"] = given_up.reason
-        return self._ending.stop(_J.FAILED, error, now_ms)
+        return self._give_up(given_up.reason, info, now_ms, task=None, location=None)

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from penstock.errors import InternalError
 from penstock.messages import slot as slot_msg
 from penstock.messages.states import JOB_TRANSITIONS, ExecutionState, JobStatus
+from services.jobmanager import effects as fx
 from services.jobmanager.checkpoint_coordinator import CheckpointCoordinator
 from services.jobmanager.checkpoint_decider import CheckpointConfig
 from services.jobmanager.checkpoints import Request
 from services.jobmanager.claim import SlotClaim
-from services.jobmanager.exceptions import ExceptionHistory
+from services.jobmanager.exceptions import ExceptionHistory, in_a_line
 from services.jobmanager.execution_graph import ExecutionGraph
 from services.jobmanager.orders import Orders
 from services.jobmanager.regions import Layout
@@ -23,8 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from penstock.jobgraph import JobGraph
-    from penstock.messages.slot import StateHandle
-    from services.jobmanager import effects as fx
+    from penstock.messages.slot import ErrorInfo, StateHandle
     from services.jobmanager.execution_graph import Execution
     from services.jobmanager.slots import SlotPool
     from services.jobmanager.stages import Inherited, Settings
@@ -104,8 +104,27 @@ class JobState:
         self.status = status
         self.timestamps[status.value] = now_ms
 
-    def note(self, error: dict[str, Any], now_ms: int, *, task: str | None = None) -> None:
-        self.exceptions.add(slot_msg.ErrorInfo(error=error), now_ms, job_attempt=self.job_attempt, task=task)
+    def note(self, error: dict[str, Any], now_ms: int, *, task: str | None = None) -> fx.Effect:
+        """Into the exception history; the effect says it in the log as well."""
+        info = slot_msg.ErrorInfo(error=error)
+        self.exceptions.add(info, now_ms, job_attempt=self.job_attempt, task=task)
+        return self.say("warning", "something is wrong", info, task=task)
+
+    def failed_as_well(
+        self, info: ErrorInfo, now_ms: int, *, task: str | None, location: str | None
+    ) -> list[fx.Effect]:
+        """Another failure, before the job has restarted after the first."""
+        kept = self.exceptions.add(
+            info, now_ms, job_attempt=self.job_attempt, task=task, location=location, concurrent=True
+        )
+        return [self.say("info", "failed as well", info, task=task, taskmanager=location)] if kept else []
+
+    def say(
+        self, level: Literal["info", "warning", "error"], event: str, info: ErrorInfo, **more: Any
+    ) -> fx.Effect:
+        """A line of the job manager's log about a failure."""
+        told = {name: value for name, value in more.items() if value is not None}
+        return fx.Say(level, event, {"attempt": self.job_attempt, **told, **in_a_line(info)})
 
     def task_name(self, execution: Execution) -> str:
         vertex = self.job_graph.vertex(execution.vertex_id)

@@ -118,8 +118,8 @@ class JobMasterCore(JobState):
             case fx.ManifestLoaded(key, manifest):
                 return self._starting.loaded(key, manifest)
             case fx.ManifestUnreadable(key, error):
-                self.note(error, now_ms, task=f"checkpoint {key}")
-                return self._starting.loaded(key, None)
+                line = self.note(error, now_ms, task=f"checkpoint {key}")
+                return [line, *self._starting.loaded(key, None)]
             case fx.Archived():
                 self.archived = True
                 return []

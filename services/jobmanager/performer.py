@@ -96,6 +96,9 @@ class Performer:
             case fx.Stop(status, reason):
                 self._on_stop(status, reason)
                 return None
+            case fx.Say(level, event, fields):
+                getattr(self._logger, level)(event, job=self._job_id, **fields)
+                return None
             case _:
                 return self._when_allowed(effect)
 

@@ -92,13 +92,8 @@ class Reports:
                 location=execution.taskmanager_id,
             )
         if report.error is not None and report.state is _E.FAILED:
-            job.exceptions.add(
-                report.error,
-                now_ms,
-                job_attempt=job.job_attempt,
-                task=job.task_name(execution),
-                location=execution.taskmanager_id,
-                concurrent=True,
+            return job.failed_as_well(
+                report.error, now_ms, task=job.task_name(execution), location=execution.taskmanager_id
             )
         return []
 

@@ -55,8 +55,8 @@ class Starting:
         try:
             self.choose_restore(found[-1] if found else None)
         except PenstockError as err:
-            job.note(err.to_dict(), now_ms)
-            return self._ending.stop(_J.FAILED, err.to_dict(), now_ms)
+            line = job.note(err.to_dict(), now_ms)
+            return [line, *self._ending.stop(_J.FAILED, err.to_dict(), now_ms)]
         return self.wait_for_slots(now_ms)
 
     def begun_from(self) -> None:
@@ -122,6 +122,11 @@ class Starting:
             restore=job.restore,
         )
         job.graph.transition_all(job.graph.of(job.affected), _E.DEPLOYING, now_ms)
+        said = {"attempt": job.job_attempt, "slots": len(messages), "restored": job.restored_checkpoint_id}
         return [
-            job.orders.deploy(job.taskmanager_of(deploy.allocation_id), deploy, shared) for deploy in messages
+            fx.Say("info", "deploys", said),
+            *(
+                job.orders.deploy(job.taskmanager_of(deploy.allocation_id), deploy, shared)
+                for deploy in messages
+            ),
         ]

@@ -97,6 +97,7 @@ class Cluster:
         self.statistics: dict[str, Statistics] = {}
         self.log: list[Any] = []
         self.sent: list[fx.Command] = []
+        self.said: list[fx.Say] = []
         self.answers: dict[int, Any] = {}
         self.stopped: fx.Stop | None = None
         self.archived: fx.Archive | None = None
@@ -255,6 +256,8 @@ class Cluster:
                 self.later(fx.Archived())
             case fx.Notify():
                 pass
+            case fx.Say():
+                self.said.append(effect)
             case fx.Stop():
                 self.stopped = effect
             case _:

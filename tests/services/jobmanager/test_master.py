@@ -249,6 +249,51 @@ def fail_a_task(cluster: Cluster, error: dict) -> None:
     cluster.set_state(task, ExecutionState.FAILED, error=info)
 
 
+TRACEBACK = """Traceback (most recent call last):
+  File "/app/job.py", line 7, in run
+    double(row)
+  File "/app/rows.py", line 12, in double
+    return row["k"] * 2
+           ~~~^^^^^
+KeyError: 'k'"""
+
+
+def test_the_log_says_why_a_job_restarts_and_why_it_gives_up():
+    config = FAST | {"restart-strategy.fixed-delay.attempts": "1"}
+    cluster = Cluster(pipeline(), seed=11, unbounded=True, config=config)
+    for attempt in (1, 2):
+        cluster.run(until=lambda a=attempt: cluster.core.job_attempt == a and running(cluster))
+        fail_a_task(cluster, {"type": "FunctionError", "message": "raised", "user_traceback": TRACEBACK})
+    cluster.run()
+    lines = [line for line in cluster.said if line.event.startswith("failed;")]
+    assert [(line.level, line.event) for line in lines] == [
+        ("warning", "failed; restarts"),
+        ("error", "failed; is not restarted"),
+    ]
+    why = {
+        "error": "[PS-FUNCTION] raised", "raised": "KeyError: 'k'", "at": "/app/rows.py:12 in double",
+        "operator": "sum",
+    }  # fmt: skip
+    for attempt, line in enumerate(lines, start=1):
+        assert line.fields["attempt"] == attempt
+        assert line.fields["task"] == cluster.core.exceptions.all()[-attempt]["task"]
+        assert why.items() <= line.fields.items()
+    assert lines[0].fields["delay_ms"] == 50
+    assert lines[1].fields["because"] == "fixed-delay allows 1 restarts"
+    deployed = [line.fields["attempt"] for line in cluster.said if line.event == "deploys"]
+    assert deployed == [1, 2]
+
+
+def test_the_log_says_which_slot_was_lost():
+    cluster = Cluster(pipeline(), seed=5, unbounded=True, config=FAST)
+    cluster.run(until=lambda: running(cluster))
+    cluster.lose(next(iter(cluster.allocations)))
+    cluster.run(until=lambda: cluster.core.job_attempt == 2)
+    first = next(line for line in cluster.said if line.event == "failed; restarts")
+    assert "slot lost" in first.fields["error"]
+    assert first.fields["at"].startswith("task manager ")
+
+
 def test_an_error_of_the_data_is_not_retried():
     cluster = Cluster(pipeline(), seed=9, unbounded=True)
     cluster.run(until=lambda: running(cluster))

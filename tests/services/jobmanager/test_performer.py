@@ -118,3 +118,11 @@ def test_an_acknowledgement_of_a_checkpoint_that_was_not_begun_here_deletes_noth
         handle=StateHandle(vertex_id="v", subtask_index=0, checkpoint_id=coordinator.next_id, key=KEY),
     )
     assert coordinator.acknowledge(ack, 0)[1] == []
+
+
+async def test_what_is_said_is_in_the_log_at_once_also_while_nothing_may_be_done():
+    performer = await leading(MemoryStore())
+    performer.may_act.clear()
+    with structlog.testing.capture_logs() as lines:
+        assert performer.perform(fx.Say("warning", "failed; restarts", {"error": "boom"})) is None
+    assert lines == [{"log_level": "warning", "event": "failed; restarts", "job": "j", "error": "boom"}]
