@@ -136,6 +136,39 @@ async def test_every_library_works_in_a_slot(tmp_path: Path) -> None:
     assert await collected(tmp_path.as_uri()) == [(1, "a")]
 
 
+def break_the_figures(row: Any) -> Any:
+    from penstock.runtime.task import Task
+
+    def metrics(self: Any) -> Any:
+        raise ZeroDivisionError("no figures")
+
+    Task.metrics = metrics  # type: ignore[method-assign]
+    return row
+
+
+async def test_a_slot_that_cannot_report_fails_its_tasks_and_says_why(tmp_path: Path) -> None:
+    b = GraphBuilder()
+    schema = Schema.of(("k", BigIntType(nullable=False)))
+    options = {"rows-per-second": "10", "fields.k.kind": "sequence", "fields.k.start": "0"}
+    source = b.source("datagen", schema, options | {"fields.k.end": "1000000"})
+    b.functions["f"] = FunctionArtifact(data=cloudpickle.dumps(break_the_figures))
+    b.chain(source, PythonSpec(kind="map", function="f"), schema)
+    b.collect(source)
+    locations = dict.fromkeys(("v0:0", "v1:0", "v2:0"), "slot-a")
+    async with TestTaskManager() as tm:
+        slot = await tm.fork("slot-a")
+        tm.deploy(b.build(), locations, store_url=tmp_path.as_uri())
+        for where in ("v1:0:1", "v2:0:1"):
+            end = lambda m, name=where: m.execution_id == name and m.state.terminal  # noqa: E731
+            failed = await slot.wait_for(TaskStateChanged, end)
+            assert failed.state is ExecutionState.FAILED
+            assert failed.error.error["message"] == (
+                "the slot cannot report its figures: ZeroDivisionError: no figures"
+            )
+            assert "in metrics" in failed.error.traceback
+        await slot.wait_for(SlotLog, lambda m: m.level == "error" and "no figures" in m.text)
+
+
 def paced_graph(rows: int) -> JobGraph:
     """A sequence at its own pace → hash → union (2) → collect."""
     b = GraphBuilder()

@@ -132,6 +132,8 @@ class Slot:
         self._early: list[tuple[socket.socket, dict[str, Any]]] = []
         self._background: set[asyncio.Task[Any]] = set()
         self._collector = Collector()
+        #: why this slot can run no tasks (any more)
+        self._broken: Exception | None = None
 
     async def run(self) -> int:
         loop = asyncio.get_running_loop()
@@ -206,6 +208,8 @@ class Slot:
         self._fence(deploy.epoch, "deployment")
         self._deploy = deploy
         try:
+            if self._broken is not None:
+                raise self._broken
             await self._deploy_tasks(deploy)
         except Exception as err:
             info = error_info(err, task=f"slot {self._allocation_id}")
@@ -391,23 +395,39 @@ class Slot:
     # -- figures --------------------------------------------------------------------------------
 
     async def _report_periodically(self) -> None:
-        while True:
-            # Written by a watchdog thread unless the loop comes round to set it anew.
-            faulthandler.dump_traceback_later(STALL_S)
-            await asyncio.sleep(REPORT_S)
-            self._report()
-            self._collector.tick(idle=self._is_idle())
+        try:
+            while True:
+                # Written by a watchdog thread unless the loop comes round to set it anew.
+                faulthandler.dump_traceback_later(STALL_S)
+                await asyncio.sleep(REPORT_S)
+                self._report()
+                self._collector.tick(idle=self._is_idle())
+        finally:
+            faulthandler.cancel_dump_traceback_later()
 
     def _is_idle(self) -> bool:
         return all(task.clock.state != "busy" and not task.scheduled for task in self._tasks().values())
 
     def _report(self) -> None:
-        if self._deploy is None or self._control.unread_bytes > MAX_UNREAD_BYTES:
+        """A slot whose figures cannot be had would look idle for ever: its tasks fail instead."""
+        if self._deploy is None or self._broken or self._control.unread_bytes > MAX_UNREAD_BYTES:
             return
+        try:
+            self._send_figures(self._deploy)
+        except Exception as err:
+            error = InternalError(
+                f"the slot cannot report its figures: {type(err).__name__}: {err}",
+                where=f"slot {self._allocation_id}",
+                remedy="the task manager's log has the traceback; please report it",
+            )
+            error.__cause__ = err
+            self._break(error)
+
+    def _send_figures(self, deploy: Deploy) -> None:
         self._control.send(
             TaskMetricsReport(
-                job_id=self._deploy.job_id,
-                job_attempt=self._deploy.job_attempt,
+                job_id=deploy.job_id,
+                job_attempt=deploy.job_attempt,
                 allocation_id=self._allocation_id,
                 tasks=tuple(task.metrics() for task in self._tasks().values()),
                 rss_bytes=rss_bytes(),
@@ -418,7 +438,6 @@ class Slot:
     # -- the end ---------------------------------------------------------------------------------
 
     async def _shutdown(self) -> None:
-        faulthandler.cancel_dump_traceback_later()
         if self._network is not None:
             if all(t.state is ExecutionState.FINISHED for t in self._tasks().values()):
                 await self._network.drain(DRAIN_S)
@@ -438,17 +457,30 @@ class Slot:
     def _spawn(self, coroutine: Any) -> asyncio.Task[Any]:
         task = asyncio.get_running_loop().create_task(coroutine)
         self._background.add(task)
-        task.add_done_callback(self._background.discard)
+        task.add_done_callback(self._ended)
         return task
 
+    def _ended(self, task: asyncio.Task[Any]) -> None:
+        self._background.discard(task)
+        if not task.cancelled() and isinstance(err := task.exception(), Exception):
+            self._break(err)
+
+    def _break(self, err: Exception) -> None:
+        """An error that belongs to no task: all of them fail, and none is started here any more."""
+        self.log("error", f"the slot fails: {err!r}")
+        traceback.print_exception(err)
+        if self._broken is not None:
+            return  # they fail already
+        self._broken = err
+        for task in self._tasks().values():
+            self._spawn(task.fail(err))
+
     def _loop_error(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
-        """An error that nobody awaited: it belongs to no task, so all of them fail."""
+        """An error that nobody awaited."""
         err = context.get("exception")
         self.log("error", f"{context.get('message')}: {err!r}")
         if isinstance(err, Exception):
-            traceback.print_exception(err)
-            for task in self._tasks().values():
-                self._spawn(task.fail(err))
+            self._break(err)
 
 
 def rss_bytes() -> int:
