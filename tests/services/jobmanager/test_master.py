@@ -511,6 +511,22 @@ def test_several_checkpoints_in_flight_complete_in_their_order():
     assert cluster.core.job_attempt == 1, "what is subsumed counts as no failure"
 
 
+def test_a_finished_job_that_waits_for_the_log_does_not_spin():
+    """The last task may end at the moment at which another checkpoint was due: nothing is to be
+    done about that any more, and the clock alone brings the log's answer no nearer."""
+    for seed in range(50):
+        cluster = Cluster(pipeline(), seed=seed, config=SEVERAL)
+        core = cluster.core
+        cluster.run(until=lambda c=core: c.graph.all_finished and not c.coordinator.settled)
+        if cluster.stopped is None:
+            break
+    core.due.coordinator_ms = cluster.now_ms
+    (timer,) = core.step(fx.Wakeup(), cluster.now_ms)
+    assert timer.delay_ms > 0
+    cluster.run()
+    assert cluster.stopped.status is JobStatus.FINISHED
+
+
 def test_a_savepoint_is_not_subsumed_by_the_checkpoint_behind_it():
     cluster = Cluster(pipeline(), seed=8, unbounded=True, config=SEVERAL)
     cluster.run(until=lambda: running(cluster))
