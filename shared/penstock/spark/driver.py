@@ -28,6 +28,7 @@ import msgspec
 import pyarrow as pa
 
 from penstock.errors import ExternalError, InternalError, PenstockError
+from penstock.jobgraph.specs import SparkProgramSpec
 from penstock.messages.spark import Done, DriverJob, Failed, FromDriver, Progress, Rows
 from penstock.plan.engine import decode_content
 from penstock.spark.reach import reached
@@ -141,7 +142,8 @@ def _run(job: DriverJob, channel: Channel, folder: Path) -> None:
     from penstock.spark.session import open_session
 
     url = resumable(job.url, job.job_id) if job.backfill else job.url
-    session = open_session(url, job.config, name=job.job_name)
+    steps = any(isinstance(o.spec, SparkProgramSpec) for v in graph.vertices for o in v.operators)
+    session = open_session(url, job.config, name=job.job_name, users_code=steps)
     if not job.server_pid:
         ship(session, job.python_path, folder)
     if job.backfill:

@@ -36,6 +36,11 @@ _LOCAL = {
 }
 
 
+#: With every column and expression Spark notes which line of Python made it, for its messages: eight more
+#: round trips to Java each. The lines would be ours, not the user's.
+_ORIGINS = "spark.python.sql.dataFrameDebugging.enabled"
+
+
 class SparkUnreachableError(ExternalError):
     code = "PS-SPARK"
 
@@ -57,12 +62,12 @@ def is_connect(session: SparkSession) -> bool:
 
 
 def open_session(
-    url: str, config: Mapping[str, str] | None = None, *, name: str = "penstock"
+    url: str, config: Mapping[str, str] | None = None, *, name: str = "penstock", users_code: bool = False
 ) -> SparkSession:
     """The session at ``url``: ``local[n]``, ``spark://``, ``yarn``, ``k8s://`` or ``sc://``.
 
-    ``config``: keys that begin with ``spark.`` are passed on. JavaMissingError,
-    SparkUnreachableError.
+    ``config``: keys that begin with ``spark.`` are passed on. ``users_code``: DataFrames are made by a
+    user's own lines, which Spark's messages are to name. JavaMissingError, SparkUnreachableError.
     """
     from pyspark.sql import SparkSession
 
@@ -80,7 +85,7 @@ def open_session(
         if "://127.0.0.1" in url or "://localhost" in url:
             # The executors are on this machine as well, whatever its name resolves to.
             local = {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
-        settings = {**local, **MEANING, **given}
+        settings = {_ORIGINS: str(users_code).lower(), **local, **MEANING, **given}
     for key, value in settings.items():
         builder = builder.config(key, value)
     try:
