@@ -159,7 +159,6 @@ class Adopting:
         units = job.layout.unit({e.vertex_id for e in broken})
         if units == job.layout.all and all(e.execution_id not in self._known for e in broken):
             return effects + self._start_anew(now_ms)
-        self._starting.begun_from()
         job.set_status(_J.CREATED, now_ms)
         job.set_status(_J.RUNNING, now_ms)
         job.stage = Stage.DEPLOYED

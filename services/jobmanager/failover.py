@@ -32,6 +32,7 @@ class Failover:
         self._job = job
         self._starting = starting
         self._ending = ending
+        self._read_twice = False
 
     def fail(
         self,
@@ -118,7 +119,11 @@ class Failover:
         due = job.due
         assert due.restart_ms is not None
         assert due.restart_latest_ms is not None
-        if now_ms < due.restart_ms or not job.coordinator.settled:
+        if not job.coordinator.settled or not self._starting.all_loaded:
+            return []
+        if self._starting.unreadable:
+            return self._read_again(now_ms)
+        if now_ms < due.restart_ms:
             return []
         live = [e for e in job.graph.of(job.affected) if not e.state.terminal]
         if live:
@@ -128,9 +133,21 @@ class Failover:
             job.graph.transition_all(live, _E.CANCELED, now_ms)
         due.restart_ms = due.restart_latest_ms = None
         job.restarts += 1
-        self._starting.choose_restore(job.coordinator.last_completed)
+        self._starting.choose_again()
         job.set_status(_J.CREATED, now_ms)
         return self._starting.wait_for_slots(now_ms)
+
+    def _read_again(self, now_ms: int) -> list[fx.Effect]:
+        """What runs was taken over, but what it began from could not be read: one more try."""
+        if not self._read_twice:
+            self._read_twice = True
+            return self._starting.load_again()
+        latest = self._job.exceptions.latest
+        assert latest is not None, "that it cannot be read was noted"
+        return self._give_up(
+            "what the job has to be restored from cannot be read, and it must not begin from nothing",
+            slot_msg.ErrorInfo(error=latest["error"]), now_ms, task=None, location=None,
+        )  # fmt: skip
 
     def slot_lost(
         self, allocation_id: str, reason: str, now_ms: int, *, exit_code: int | None = None

@@ -40,6 +40,15 @@ class Loading:
     def done(self) -> bool:
         return not self._waiting
 
+    @property
+    def unreadable(self) -> bool:
+        """There is something to begin from, and none of it could be read."""
+        return bool(self.keys) and self.done and not self._found
+
+    def again(self) -> None:
+        """Another try for all of it."""
+        self._waiting = set(self.keys)
+
     def loaded(self, key: str, manifest: CheckpointManifest | None) -> bool:
         """One is read (None: unreadable). True when it was the last."""
         if key not in self._waiting:

@@ -53,20 +53,29 @@ class Starting:
             latest = job.exceptions.latest
             return self._ending.stop(_J.FAILED, latest["error"] if latest else None, now_ms)
         try:
-            self.choose_restore(found[-1] if found else None)
+            self._choose(found[-1] if found else None)
         except PenstockError as err:
             line = job.note(err.to_dict(), now_ms)
             return [line, *self._ending.stop(_J.FAILED, err.to_dict(), now_ms)]
         return self.wait_for_slots(now_ms)
 
-    def begun_from(self) -> None:
-        """For tasks that are taken over: until they complete a checkpoint of the job, a restart
-        begins again from the savepoint that the job began from."""
-        if self._loading.found and not self._loading.own:
-            self.choose_restore(self._loading.found[-1])
+    @property
+    def unreadable(self) -> bool:
+        """A restart has to begin from something that this master could not read so far."""
+        return self._loading.unreadable and self._job.coordinator.last_completed is None
 
-    def choose_restore(self, completed: Completed | None) -> None:
-        """None: no checkpoint since the start, which then counts again."""
+    def load_again(self) -> list[fx.Effect]:
+        self._loading.again()
+        return self.load()
+
+    def choose_again(self) -> None:
+        """For a restart: the newest checkpoint, or else what the job began from."""
+        found = self._loading.found
+        begun_from = found[-1] if found and not self._loading.own else None
+        self._choose(self._job.coordinator.last_completed or begun_from)
+
+    def _choose(self, completed: Completed | None) -> None:
+        """None: from nothing, as at its first start."""
         job = self._job
         if completed is None:
             return

@@ -281,3 +281,70 @@ def test_before_the_first_checkpoint_a_restart_begins_again_from_the_savepoint_o
     assert deploys
     assert all(t.restore for deploy in deploys for t in deploy.tasks)
     assert not of(cluster, msg.CheckpointCompleted)
+
+
+def taken_over_while_unreadable(*, own: bool) -> tuple[Cluster, str]:
+    """A job with state whose new master could not read what a restart would begin from: the
+    savepoint of its start, or (``own``) its checkpoints. Also what it is."""
+    first = started(seed=8)
+    path = of(first, msg.CheckpointCompleted)[-1].manifest_key
+    config = {**FAST, "execution.checkpointing.interval": "1 h"}
+    if own:
+        cluster = first
+        cluster.config |= config
+    else:
+        config["execution.state-recovery.path"] = path
+        cluster = Cluster(pipeline(), seed=9, config=config, unbounded=True, after=first)
+        cluster.run(until=lambda: adopted(cluster))
+    kept = dict(cluster.manifests)
+    cluster.manifests.clear()
+    cluster.take_over()
+    cluster.run(until=lambda: adopted(cluster))
+    assert cluster.core.job_attempt == 1, "what runs goes on"
+    cluster.manifests.update(kept)
+    return cluster, path
+
+
+@pytest.mark.parametrize("own", [False, True])
+def test_what_could_not_be_read_at_the_takeover_is_read_again_at_a_restart(own):
+    """A store that was away for a moment; an empty state would be the worst answer."""
+    cluster, _ = taken_over_while_unreadable(own=own)
+    cluster.sent.clear()
+    cluster.lose(next(iter(cluster.allocations)))
+    cluster.run(until=lambda: cluster.core.job_attempt == 2 and running(cluster))
+    deploys = [c.message.deploy for c in cluster.sent if isinstance(c.message, msg.DeploySlot)]
+    assert deploys
+    assert all(t.restore for deploy in deploys for t in deploy.tasks)
+    assert of(cluster, msg.Restored)[-1].checkpoint_id > 0
+
+
+@pytest.mark.parametrize("own", [False, True])
+def test_what_can_be_read_no_more_is_not_restarted_from_nothing(own):
+    cluster, path = taken_over_while_unreadable(own=own)
+    cluster.manifests.clear()
+    cluster.lose(next(iter(cluster.allocations)))
+    cluster.run()
+    assert cluster.stopped.status is JobStatus.FAILED
+    assert cluster.core.job_attempt == 1
+    newest = cluster.archived.details.exceptions[0]
+    assert "begin from nothing" in newest["not_restarted"]
+    if not own:
+        assert path in str(cluster.archived.details.exceptions)
+
+
+def test_a_failure_elsewhere_while_what_to_restore_is_read_joins_the_restart():
+    cluster, _ = taken_over_while_unreadable(own=True)
+    reads = []
+    perform = cluster.perform
+
+    def watched(effect):
+        if isinstance(effect, fx.LoadManifest):
+            reads.append(effect)
+            cluster.lose(next(iter(cluster.allocations)))
+        perform(effect)
+
+    cluster.perform = watched
+    cluster.lose(next(iter(cluster.allocations)))
+    cluster.run(until=lambda: cluster.core.job_attempt == 2 and running(cluster))
+    assert reads
+    assert of(cluster, msg.Restored)[-1].checkpoint_id > 0
