@@ -8,17 +8,16 @@ from __future__ import annotations
 import pytest
 
 from penstock.errors import InternalError
-from penstock.runtime.elements import ACTIVE, END_OF_INPUT, IDLE, Barrier, Element, Watermark
-from penstock.runtime.gates import (
-    MERGE_ROWS,
+from penstock.runtime.channels import (
     BarrierAligned,
     GateBatch,
     GateEnded,
     GateEvent,
     GateStatus,
     GateWatermark,
-    InputGates,
 )
+from penstock.runtime.elements import ACTIVE, END_OF_INPUT, IDLE, Barrier, Element, Watermark
+from penstock.runtime.gates import MERGE_ROWS, InputGates
 from penstock.types import Batch, Schema
 from penstock.types.logical import BigIntType
 

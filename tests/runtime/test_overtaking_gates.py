@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import pytest
 
+from penstock.runtime.channels import BarrierAligned, GateBatch, GateEnded, GateEvent, GateStatus
 from penstock.runtime.elements import ACTIVE, END_OF_INPUT, IDLE, Barrier, Element, Watermark
-from penstock.runtime.gates import BarrierAligned, GateBatch, GateEnded, GateEvent, GateStatus, InputGates
+from penstock.runtime.gates import InputGates
 from penstock.runtime.outputs import MAX_OWED_BYTES, OutputChannel, Outputs
 from penstock.types import Batch, Schema
 from penstock.types.logical import BigIntType

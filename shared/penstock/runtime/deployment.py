@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Protocol
 from penstock.config import CHECKPOINT_MODE
 from penstock.errors import InternalError
 from penstock.runtime.chain import Chain
+from penstock.runtime.channels import InputChannel
 from penstock.runtime.credit import EXCLUSIVE_BYTES, ReceiveWindow
-from penstock.runtime.gates import InputChannel, InputGates
+from penstock.runtime.gates import InputGates
 from penstock.runtime.in_flight import gate_edges
 from penstock.runtime.outputs import EdgeWriter, OutputChannel, Outputs, element_bytes
 from penstock.runtime.partitioners import make_partitioner

@@ -19,9 +19,18 @@ from __future__ import annotations
 import time
 from collections import deque
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Union
+from typing import TYPE_CHECKING
 
 from penstock.errors import InternalError
+from penstock.runtime.channels import (
+    BarrierAligned,
+    GateBatch,
+    GateEnded,
+    GateEvent,
+    GateStatus,
+    GateWatermark,
+    InputChannel,
+)
 from penstock.runtime.elements import Barrier, Control, Element, EndOfInput, Watermark, WatermarkStatus
 from penstock.runtime.recording import ChannelContent, Recording
 from penstock.runtime.watermarks import WatermarkValve
@@ -30,44 +39,9 @@ from penstock.types.batch import Batch
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from penstock.runtime.credit import ReceiveWindow
 
 #: Batches are concatenated while the result is below this; larger ones pass uncopied.
 MERGE_ROWS = 8_192
-
-
-@dataclass(frozen=True, slots=True)
-class GateBatch:
-    gate: int
-    batch: Batch
-
-
-@dataclass(frozen=True, slots=True)
-class GateWatermark:
-    gate: int
-    value: int
-
-
-@dataclass(frozen=True, slots=True)
-class GateStatus:
-    gate: int
-    idle: bool
-
-
-@dataclass(frozen=True, slots=True)
-class GateEnded:
-    gate: int
-
-
-@dataclass(frozen=True, slots=True)
-class BarrierAligned:
-    """Every live channel has delivered the barrier. ``alignment_ms``: since the first."""
-
-    barrier: Barrier
-    alignment_ms: float
-
-
-GateEvent = Union[GateBatch, GateWatermark, GateStatus, GateEnded, BarrierAligned]
 
 
 @dataclass(slots=True)
@@ -77,55 +51,6 @@ class _Counted:
     barrier: Barrier
     since: float
     channels: set[InputChannel] = field(default_factory=set)
-
-
-class InputChannel:
-    """The receiving end of one channel. ``name`` is for people (``producer → gate``)."""
-
-    __slots__ = (
-        "_gates", "aligned", "ended", "gate", "index", "listed", "name", "overtakable", "queue", "window",
-    )  # fmt: skip
-
-    def __init__(self, gates: InputGates, gate: int, index: int, name: str) -> None:
-        self._gates = gates
-        self.gate = gate
-        self.index = index
-        self.name = name
-        self.queue: deque[tuple[Element, int]] = deque()
-        self.window: ReceiveWindow | None = None
-        #: Barrier delivered, others awaited: nothing is taken from it.
-        self.aligned = False
-        self.ended = False
-        #: Stands in the gates' list of channels with something to take.
-        self.listed = False
-        #: What is queued may be saved and given to another subtask.
-        self.overtakable = True
-
-    def push(self, element: Element, nbytes: int) -> None:
-        """Append an element that cost the sender ``nbytes`` of credit."""
-        if self.ended:
-            raise InternalError(f"data after the end of channel {self.name}")
-        self.queue.append((element, nbytes))
-        gates = self._gates
-        gates.bytes_in += nbytes
-        if gates.recording is not None:
-            gates._record(self, element, nbytes)
-        if not self.listed and not self.aligned:
-            gates._list(self)
-        if isinstance(element, Barrier) and element.patience_ms is not None:
-            gates.announce(element)
-        # Last: new credit may bring the next element before this call returns.
-        if self.window is not None:
-            self.window.received(nbytes)
-
-    @property
-    def end_queued(self) -> bool:
-        """Its end has arrived, though it was not taken yet."""
-        return bool(self.queue) and isinstance(self.queue[-1][0], EndOfInput)
-
-    def _popped(self, nbytes: int) -> None:
-        if self.window is not None:
-            self.window.consumed(nbytes)
 
 
 class InputGates:
@@ -302,7 +227,7 @@ class InputGates:
         if self.announced is not None and self.announced.checkpoint_id <= checkpoint_id:
             self.announced = None
 
-    def _record(self, channel: InputChannel, element: Element, nbytes: int) -> None:
+    def record(self, channel: InputChannel, element: Element, nbytes: int) -> None:
         recording = self.recording
         assert recording is not None
         recording.arrived(channel, element, nbytes)
@@ -326,7 +251,7 @@ class InputGates:
 
     # -- inside ----------------------------------------------------------------------
 
-    def _list(self, channel: InputChannel, *, notify: bool = True) -> None:
+    def enlist(self, channel: InputChannel, *, notify: bool = True) -> None:
         first = not self._ready and not self._events
         channel.listed = True
         self._ready.append(channel)
@@ -350,7 +275,7 @@ class InputGates:
         self._control(channel, element)  # type: ignore[arg-type]
         channel._popped(nbytes)
         if channel.queue and not channel.aligned and not channel.listed:
-            self._list(channel, notify=False)
+            self.enlist(channel, notify=False)
         return None
 
     def _gather(self, gate: int, max_rows: int) -> Batch:
@@ -485,7 +410,7 @@ class InputGates:
         for channel in self._delivered:
             channel.aligned = False
             if channel.queue and not channel.listed:
-                self._list(channel, notify=False)
+                self.enlist(channel, notify=False)
         self._delivered.clear()
         if self._ready:
             self.on_ready()

@@ -20,8 +20,9 @@ import pyarrow as pa
 
 from penstock.errors import InternalError, SnapshotError
 from penstock.jobgraph import Broadcast, Forward, Hash
+from penstock.runtime.channels import GateBatch, GateWatermark
 from penstock.runtime.elements import ACTIVE, IDLE, Element, Watermark, WatermarkStatus
-from penstock.runtime.gates import GateBatch, GateWatermark, InputGates
+from penstock.runtime.gates import InputGates
 from penstock.runtime.kernels.hashing import (
     hash_columns,
     key_group_range,

@@ -11,7 +11,7 @@ from penstock.runtime.operator import MIN_WATERMARK
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from penstock.runtime.gates import InputChannel
+    from penstock.runtime.channels import InputChannel
 
 
 @dataclass(slots=True)

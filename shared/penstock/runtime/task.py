@@ -25,19 +25,19 @@ from penstock.errors import InternalError
 from penstock.messages.states import ExecutionState
 from penstock.runtime.budget import STEP_S, RowBudget, least_rows, most_rows
 from penstock.runtime.chain import Chain, ChainNode, blamed
-from penstock.runtime.checkpoints import local_copies, restore_vertex
-from penstock.runtime.contexts import OperatorContexts
-from penstock.runtime.drivers import AsyncOperator
-from penstock.runtime.failures import error_info
-from penstock.runtime.gates import (
+from penstock.runtime.channels import (
     BarrierAligned,
     GateBatch,
     GateEnded,
     GateEvent,
     GateStatus,
     GateWatermark,
-    InputGates,
 )
+from penstock.runtime.checkpoints import local_copies, restore_vertex
+from penstock.runtime.contexts import OperatorContexts
+from penstock.runtime.drivers import AsyncOperator
+from penstock.runtime.failures import error_info
+from penstock.runtime.gates import InputGates
 from penstock.runtime.in_flight import GateEdge, Replay, restore_in_flight
 from penstock.runtime.state.restoring import Source
 from penstock.runtime.task_checkpoints import TaskCheckpoints

@@ -14,10 +14,11 @@ import pytest
 from penstock.errors import ExternalError, InternalError
 from penstock.messages.preface import recv_preface, verify
 from penstock.messages.slot import SlotAddress
+from penstock.runtime.channels import GateBatch, GateEnded, GateWatermark
 from penstock.runtime.credit import EXCLUSIVE_BYTES, CreditPool, ReceiveWindow
 from penstock.runtime.deployment import ChannelId
 from penstock.runtime.elements import END_OF_INPUT, Watermark
-from penstock.runtime.gates import GateBatch, GateEnded, GateWatermark, InputGates
+from penstock.runtime.gates import InputGates
 from penstock.runtime.network.hub import NetworkHub
 from penstock.runtime.outputs import OutputChannel, Outputs
 from penstock.types import Batch, Column, Schema

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from penstock.messages.slot import SlotAddress
-    from penstock.runtime.gates import InputChannel
+    from penstock.runtime.channels import InputChannel
     from penstock.types.logical import Schema
 
 #: How long a slot tries to reach another one of the same deployment.

@@ -1,0 +1,98 @@
+"""One channel's queue at an input gate, and what gates give to their task."""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Union
+
+from penstock.errors import InternalError
+from penstock.runtime.elements import Barrier, Element, EndOfInput
+from penstock.types.batch import Batch
+
+if TYPE_CHECKING:
+    from penstock.runtime.credit import ReceiveWindow
+    from penstock.runtime.gates import InputGates
+
+
+@dataclass(frozen=True, slots=True)
+class GateBatch:
+    gate: int
+    batch: Batch
+
+
+@dataclass(frozen=True, slots=True)
+class GateWatermark:
+    gate: int
+    value: int
+
+
+@dataclass(frozen=True, slots=True)
+class GateStatus:
+    gate: int
+    idle: bool
+
+
+@dataclass(frozen=True, slots=True)
+class GateEnded:
+    gate: int
+
+
+@dataclass(frozen=True, slots=True)
+class BarrierAligned:
+    """Every live channel has delivered the barrier. ``alignment_ms``: since the first."""
+
+    barrier: Barrier
+    alignment_ms: float
+
+
+GateEvent = Union[GateBatch, GateWatermark, GateStatus, GateEnded, BarrierAligned]
+
+
+class InputChannel:
+    """The receiving end of one channel. ``name`` is for people (``producer → gate``)."""
+
+    __slots__ = (
+        "_gates", "aligned", "ended", "gate", "index", "listed", "name", "overtakable", "queue", "window",
+    )  # fmt: skip
+
+    def __init__(self, gates: InputGates, gate: int, index: int, name: str) -> None:
+        self._gates = gates
+        self.gate = gate
+        self.index = index
+        self.name = name
+        self.queue: deque[tuple[Element, int]] = deque()
+        self.window: ReceiveWindow | None = None
+        #: Barrier delivered, others awaited: nothing is taken from it.
+        self.aligned = False
+        self.ended = False
+        #: Stands in the gates' list of channels with something to take.
+        self.listed = False
+        #: What is queued may be saved and given to another subtask.
+        self.overtakable = True
+
+    def push(self, element: Element, nbytes: int) -> None:
+        """Append an element that cost the sender ``nbytes`` of credit."""
+        if self.ended:
+            raise InternalError(f"data after the end of channel {self.name}")
+        self.queue.append((element, nbytes))
+        gates = self._gates
+        gates.bytes_in += nbytes
+        if gates.recording is not None:
+            gates.record(self, element, nbytes)
+        if not self.listed and not self.aligned:
+            gates.enlist(self)
+        if isinstance(element, Barrier) and element.patience_ms is not None:
+            gates.announce(element)
+        # Last: new credit may bring the next element before this call returns.
+        if self.window is not None:
+            self.window.received(nbytes)
+
+    @property
+    def end_queued(self) -> bool:
+        """Its end has arrived, though it was not taken yet."""
+        return bool(self.queue) and isinstance(self.queue[-1][0], EndOfInput)
+
+    def _popped(self, nbytes: int) -> None:
+        if self.window is not None:
+            self.window.consumed(nbytes)
