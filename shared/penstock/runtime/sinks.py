@@ -16,7 +16,7 @@ from penstock.connectors.registry import get_connector
 from penstock.runtime.badrecords import BadRecords
 from penstock.runtime.drivers import SinkDriver
 from penstock.runtime.environment import source_context
-from penstock.runtime.kernels.key_index import equal_or_both_null
+from penstock.runtime.kernels.equality import equal_or_both_null
 from penstock.runtime.operator import OperatorSnapshot
 from penstock.runtime.operators.changes import AFTER, BEFORE, DELETE
 

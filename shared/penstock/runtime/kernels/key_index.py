@@ -20,77 +20,36 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import numpy as np
-import pyarrow.compute as pc
 
 from penstock.errors import InternalError
 from penstock.runtime.kernels.direct import DirectTable
-from penstock.runtime.kernels.growing import grown, zeros
+from penstock.runtime.kernels.equality import equal_or_both_null
+from penstock.runtime.kernels.growing import grown
+from penstock.runtime.kernels.hash_table import (
+    CLAIM,
+    EMPTY,
+    FIRST_BITS,
+    TOMBSTONE,
+    HashTable,
+    hash_ints,
+    table_bits,
+)
 from penstock.runtime.kernels.hashing import hash_columns
+from penstock.runtime.kernels.key_packing import KeyPacking
 from penstock.runtime.kernels.store import RowStore, Slots
-from penstock.types import logical as t
-from penstock.types.column import Column, numpy_dtype
+from penstock.types.column import Column
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from penstock.types.logical import LogicalType
 
-#: Arrow-backed types that ``pc.equal`` compares.
-_SCALAR_ARROW = (*t.STRINGS, *t.BINARIES, t.DecimalType)
-#: In a table a slot stands as its complement, a claim (while inserting) above these two:
-#: so a new table is zeros, which cost nothing until they are touched.
-_EMPTY, _TOMBSTONE, _CLAIM = 0, 1, 2
-_FIRST_BITS = 11
 #: Slots moved from the old table per call, beyond twice the batch's rows.
 _MIGRATE = 8192
 #: Known new keys placed at once: what is at hand of them stays in the processor's cache.
 _PLACE = 1 << 16
-#: Positions in a page of memory; touched per key before a table is full.
-_PAGE_ITEMS, _TOUCH = 1024, 32
-_S32 = np.uint64(32)
-_INT_SEED = np.uint64(0x9E3779B97F4A7C15)
-
-
-class _Table:
-    """int32 complements of slots at 2^bits positions; position = hash's high bits."""
-
-    __slots__ = ("capacity", "mask", "shift", "slots", "touched", "used")
-
-    def __init__(self, bits: int) -> None:
-        self.capacity = 1 << bits
-        self.slots = zeros(self.capacity, np.int32)
-        self.mask = self.capacity - 1
-        self.shift = np.uint64(64 - bits)
-        self.used = 0  # positions that are not empty, tombstones included
-        self.touched = 0  # positions whose memory is there
-
-    def touch(self, positions: int) -> None:
-        """Have the system give some of the memory now: the first keys would else scatter
-        over all of it at once."""
-        stop = min(self.touched + positions, self.capacity)
-        self.slots[self.touched : stop : _PAGE_ITEMS] = _EMPTY
-        self.touched = stop
-
-    @property
-    def nbytes(self) -> int:
-        return self.slots.nbytes
-
-    def home(self, hashes: np.ndarray) -> np.ndarray:
-        return (hashes >> self.shift).view(np.int64)
-
-    def place(self, hashes: np.ndarray, slots: np.ndarray) -> None:
-        """Slots (each once) whose keys are not in the table."""
-        self.used += len(slots)
-        position, marks = self.home(hashes), ~slots.astype(np.int32)
-        while len(marks):
-            free = self.slots.take(position) == _EMPTY
-            if free.all():
-                self.slots[position] = marks
-            else:
-                self.slots[position[free]] = marks[free]
-            # Of those that share a free position, the last one has it.
-            rest = np.flatnonzero(self.slots.take(position) != marks)
-            position, marks = (position[rest] + 1) & self.mask, marks[rest]
+#: Positions whose memory is made ready per key before a table is full.
+_TOUCH = 32
 
 
 class KeyIndex:
@@ -98,16 +57,14 @@ class KeyIndex:
 
     def __init__(self, types: Sequence[LogicalType]) -> None:
         self.types = list(types)
-        dtypes = [numpy_dtype(x) for x in self.types]
-        self._whole = 0 < len(dtypes) <= 3 and all(d is not None and d.kind in "iub" for d in dtypes)
-        #: Bits of a key column in the packed int64.
-        self._bits = 64 // max(len(dtypes), 1)
+        self._packing = KeyPacking(self.types)
+        self._whole = KeyPacking.suits(self.types)
         self._direct: DirectTable | None = DirectTable() if self._whole else None
-        self._table = _Table(_FIRST_BITS)
-        self._next: _Table | None = None
+        self._table = HashTable(FIRST_BITS)
+        self._next: HashTable | None = None
         #: What slots are moved from: those of ``_cursor`` … ``_end`` that were in use when it
         #: became old, and are not ``_gone`` (freed since, or free then).
-        self._old: _Table | DirectTable | None = None
+        self._old: HashTable | DirectTable | None = None
         self._cursor = self._end = self._left = 0
         self._gone = np.zeros(0, np.bool_)
         #: Keys that there will be soon (see ``reserve``).
@@ -154,7 +111,7 @@ class KeyIndex:
         if not self.types:
             return np.full(n, 0 if self._slots.count else -1, np.int64)
         if self._whole:
-            found = self._packed(columns)
+            found = self._packing.packed(columns)
             if found is None:
                 self._stop_packing()
             else:
@@ -174,7 +131,7 @@ class KeyIndex:
                 new = self._rows.append([], 1)
             return np.zeros(n, np.int64), new
         if self._whole:
-            found = self._packed(columns)
+            found = self._packing.packed(columns)
             if found is not None:
                 return self._upsert_ints(*found)
             self._stop_packing()
@@ -193,7 +150,7 @@ class KeyIndex:
                 return self._upsert_direct(self._direct, keys)
             self._stop_addressing()
         self._make_room(len(keys))
-        hashes = _hash_ints(keys)
+        hashes = hash_ints(keys)
         out = self._find(keys, hashes, None)
         missing = np.flatnonzero(out < 0)
         if not len(missing):
@@ -203,7 +160,7 @@ class KeyIndex:
     def lookup_ints(self, keys: np.ndarray) -> np.ndarray:
         if self._direct is not None:
             return self._direct.lookup(keys)
-        return self._find(keys, _hash_ints(keys), None)
+        return self._find(keys, hash_ints(keys), None)
 
     def keys(self, slots: np.ndarray) -> list[Column]:
         """The key columns of slots."""
@@ -213,7 +170,7 @@ class KeyIndex:
         if self._null_slot >= 0:
             mask = slots != self._null_slot
             valid = None if mask.all() else mask
-        return self._unpacked(self._ints.take(slots), valid)
+        return self._packing.unpacked(self._ints.take(slots), valid)
 
     def ints(self, slots: np.ndarray) -> np.ndarray:
         """The int64 keys of slots of an index over one whole number."""
@@ -238,7 +195,7 @@ class KeyIndex:
         if not self.types:
             self._rows.append([], n)
             return slice(first, self._slots.high)
-        packed = self._packed(columns) if self._whole else None
+        packed = self._packing.packed(columns) if self._whole else None
         if self._whole and packed is None:
             self._stop_packing()
         if packed is not None:
@@ -268,7 +225,7 @@ class KeyIndex:
         if self._direct is not None:
             self._direct.put(known, slots)
         else:
-            self._place(_hash_ints(known), slots)
+            self._place(hash_ints(known), slots)
 
     def _place(self, hashes: np.ndarray, slots: np.ndarray) -> None:
         for at in range(0, len(slots), _PLACE):
@@ -302,7 +259,7 @@ class KeyIndex:
         else:
             self._rows.free(slots)
 
-    def _erase_old(self, old: _Table | DirectTable, slots: np.ndarray) -> None:
+    def _erase_old(self, old: HashTable | DirectTable, slots: np.ndarray) -> None:
         if isinstance(old, DirectTable):
             self._erase_direct(old, slots)
         else:
@@ -317,58 +274,24 @@ class KeyIndex:
         table.erase(keys)
 
     def _hashes_of(self, slots: np.ndarray) -> np.ndarray:
-        return _hash_ints(self._ints[slots]) if self._whole else self._hashes[slots]
+        return hash_ints(self._ints[slots]) if self._whole else self._hashes[slots]
 
-    def _erase(self, table: _Table, slots: np.ndarray) -> None:
+    def _erase(self, table: HashTable, slots: np.ndarray) -> None:
         position = table.home(self._hashes_of(slots))
         while len(slots):
             found = table.slots[position]
             here = found == ~slots
-            if (found == _EMPTY).any():
+            if (found == EMPTY).any():
                 raise InternalError("a slot was freed twice", got=f"{len(slots)} slots to free")
-            table.slots[position[here]] = _TOMBSTONE
+            table.slots[position[here]] = TOMBSTONE
             slots, position = slots[~here], (position[~here] + 1) & table.mask
 
     # -- probing ---------------------------------------------------------------------
 
-    def _packed(self, columns: Sequence[Column]) -> tuple[np.ndarray, np.ndarray | None] | None:
-        """(int64 keys, mask of those that are not NULL); None when they do not fit."""
-        if len(columns) == 1:
-            return columns[0].values.astype(np.int64, copy=False), columns[0].valid
-        if any(c.valid is not None for c in columns):
-            return None
-        limit = 1 << (self._bits - 1)
-        out: np.ndarray | None = None
-        for column in columns:
-            values = column.values
-            if not len(values):
-                return np.empty(0, np.int64), None
-            if values.dtype.itemsize * 8 > self._bits and not (
-                -limit <= int(values.min()) and int(values.max()) < limit
-            ):
-                return None
-            if out is None:
-                out = values.astype(np.int64)
-            else:
-                out <<= self._bits
-                out |= values.astype(np.int64, copy=False) & ((1 << self._bits) - 1)
-        assert out is not None
-        return out, None
-
-    def _unpacked(self, keys: np.ndarray, valid: np.ndarray | None) -> list[Column]:
-        if len(self.types) == 1:
-            return [Column(self.types[0], keys.astype(_dtype(self.types[0])), valid)]
-        columns, left = [], 64 - self._bits * len(self.types)
-        for position, type_ in enumerate(self.types):
-            part = keys << (left + self._bits * position)
-            part >>= 64 - self._bits
-            columns.append(Column(type_, part.astype(_dtype(type_))))
-        return columns
-
     def _stop_packing(self) -> None:
         """A key does not fit into 64 bits: from now on keys are kept column by column."""
         slots = self.live_slots()
-        columns = self._unpacked(self._ints[slots], None)
+        columns = self._packing.unpacked(self._ints[slots], None)
         self._whole, self._direct = False, None
         self._rows = RowStore(self.types)
         self._rows.slots = self._slots
@@ -385,7 +308,7 @@ class KeyIndex:
         assert direct is not None
         self._move_from(direct, 0)
 
-    def _move_from(self, old: _Table | DirectTable | None, n: int) -> None:
+    def _move_from(self, old: HashTable | DirectTable | None, n: int) -> None:
         """A new table with room for n more keys; slots come over from the old one by and by."""
         live, table = self._slots.count, self._next
         if table is None or table.capacity < 2 * (live + n):
@@ -449,7 +372,7 @@ class KeyIndex:
 
     def _find_old(
         self,
-        old: _Table | DirectTable,
+        old: HashTable | DirectTable,
         keys: np.ndarray | None,
         hashes: np.ndarray,
         columns: Sequence[Column] | None,
@@ -461,7 +384,7 @@ class KeyIndex:
 
     def _probe(
         self,
-        table: _Table,
+        table: HashTable,
         keys: np.ndarray | None,
         hashes: np.ndarray,
         columns: Sequence[Column] | None,
@@ -478,7 +401,7 @@ class KeyIndex:
             match &= slots >= 0
             self._confirm(match, slots, columns)
         out = np.where(match, slots, -1)
-        rest = np.flatnonzero(~match & (slots != ~_EMPTY))
+        rest = np.flatnonzero(~match & (slots != ~EMPTY))
         position = position[rest]
         while len(rest):
             position = (position + 1) & table.mask
@@ -492,7 +415,7 @@ class KeyIndex:
                     hit = np.flatnonzero(match)
                     match[hit] = self._equal(slots[hit], [c.take(rest[hit]) for c in columns])
             out[rest[match]] = slots[match]
-            go_on = ~match & (slots != ~_EMPTY)
+            go_on = ~match & (slots != ~EMPTY)
             rest, position = rest[go_on], position[go_on]
         return out
 
@@ -527,10 +450,10 @@ class KeyIndex:
         table = self._table
         rows, position = missing, table.home(hashes[missing])
         new: list[np.ndarray] = []
-        claim = np.arange(_CLAIM, len(out) + _CLAIM, dtype=np.int32)
+        claim = np.arange(CLAIM, len(out) + CLAIM, dtype=np.int32)
         while len(rows):
             at = table.slots[position]
-            free = np.flatnonzero(at == _EMPTY)
+            free = np.flatnonzero(at == EMPTY)
             if len(free):
                 # Rows race for a free position; the last writer wins it, so write backwards:
                 # then keys get their slots in order of first sight.
@@ -595,10 +518,10 @@ class KeyIndex:
         self._move_from(self._table, n)
         self._migrate(2 * n + _MIGRATE)
 
-    def _larger(self, n: int) -> _Table:
+    def _larger(self, n: int) -> HashTable:
         """For n more keys at least."""
         expected = (3 * self._expected - 1).bit_length() if self._expected else 0
-        return _Table(max(_bits(self._slots.count + n), expected))
+        return HashTable(max(table_bits(self._slots.count + n), expected))
 
     def _migrate(self, budget: int) -> None:
         """Look at so many slot numbers, and move those that are in the old table."""
@@ -615,49 +538,3 @@ class KeyIndex:
         out = (slots >= self._cursor) & (slots < self._end)
         out[out] = ~self._gone[slots[out]]
         return out
-
-
-def equal_or_both_null(a: Column, b: Column) -> np.ndarray:
-    """IS NOT DISTINCT FROM, row by row; −0.0 equals 0.0 and NaN equals NaN."""
-    va, vb = a.valid, b.valid
-    if isinstance(a.values, np.ndarray) and isinstance(b.values, np.ndarray):
-        same = np.asarray(a.values == b.values, np.bool_)
-        if a.values.dtype.kind == "f":
-            same |= np.isnan(a.values) & np.isnan(b.values)
-    elif isinstance(a.type, _SCALAR_ARROW):
-        same = _arrow_equal(a, b)
-    else:
-        same = np.array(
-            [x == y for x, y in zip(a.values.to_pylist(), b.values.to_pylist(), strict=True)], np.bool_
-        )
-    if va is None and vb is None:
-        return same
-    va = np.ones(len(same), np.bool_) if va is None else va
-    vb = np.ones(len(same), np.bool_) if vb is None else vb
-    return np.where(va & vb, same, va == vb)
-
-
-def _arrow_equal(a: Column, b: Column) -> np.ndarray:
-    same = pc.equal(a.values, b.values)
-    if same.null_count:
-        same = pc.fill_null(same, False)
-    return same.to_numpy(zero_copy_only=False).astype(np.bool_, copy=False)
-
-
-def _bits(keys: int) -> int:
-    """Of a table of which so many keys take at most a sixth."""
-    return max(_FIRST_BITS, (6 * keys - 1).bit_length())
-
-
-def _dtype(type_: LogicalType) -> np.dtype:
-    dtype = numpy_dtype(type_)
-    assert dtype is not None
-    return dtype
-
-
-def _hash_ints(keys: np.ndarray) -> np.ndarray:
-    """Spreads keys over the table; private to it, so it may be cheap: Fibonacci hashing
-    keeps runs of near keys apart without the full mixing that partitioning needs."""
-    h = keys.view(np.uint64) ^ (keys.view(np.uint64) >> _S32)
-    h *= _INT_SEED
-    return h

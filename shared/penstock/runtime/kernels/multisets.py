@@ -8,8 +8,9 @@ import numpy as np
 import pyarrow.compute as pc
 
 from penstock.runtime.kernels.accumulators import Accumulator, EntryTable
+from penstock.runtime.kernels.equality import equal_or_both_null
 from penstock.runtime.kernels.grouping import distinct
-from penstock.runtime.kernels.key_index import KeyIndex, equal_or_both_null
+from penstock.runtime.kernels.key_index import KeyIndex
 from penstock.runtime.kernels.multimap import MultiMap
 from penstock.runtime.kernels.sorting import group_bounds, order_codes, stable_argsort
 from penstock.runtime.kernels.store import grown, make_store

@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 from penstock.errors import FunctionError, PenstockError, UnsupportedError
 from penstock.functions.python_calls import shown
 from penstock.runtime.kernels.accumulators import Accumulator, EntryTable
-from penstock.runtime.kernels.key_index import equal_or_both_null
+from penstock.runtime.kernels.equality import equal_or_both_null
 from penstock.runtime.kernels.multimap import MultiMap
 from penstock.runtime.kernels.sorting import first_of_each, last_of_each, position_in_group, stable_argsort
 from penstock.runtime.kernels.store import RowStore, grown, make_store

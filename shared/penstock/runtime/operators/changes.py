@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from penstock.runtime.kernels.key_index import equal_or_both_null
+from penstock.runtime.kernels.equality import equal_or_both_null
 from penstock.runtime.kernels.sorting import stable_argsort
 from penstock.runtime.kernels.store import grown
 from penstock.types.batch import Batch, RowKind

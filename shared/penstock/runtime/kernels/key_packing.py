@@ -1,0 +1,68 @@
+"""Key columns of whole numbers as one int64 a row, and back."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from penstock.types.column import Column, numpy_dtype
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from penstock.types.logical import LogicalType
+
+
+class KeyPacking:
+    """One column as it stands, or several side by side as long as their values are small."""
+
+    def __init__(self, types: Sequence[LogicalType]) -> None:
+        self._types = list(types)
+        #: Bits of a key column in the packed int64.
+        self._bits = 64 // max(len(self._types), 1)
+
+    @staticmethod
+    def suits(types: Sequence[LogicalType]) -> bool:
+        dtypes = [numpy_dtype(x) for x in types]
+        return 0 < len(dtypes) <= 3 and all(d is not None and d.kind in "iub" for d in dtypes)
+
+    def packed(self, columns: Sequence[Column]) -> tuple[np.ndarray, np.ndarray | None] | None:
+        """(int64 keys, mask of those that are not NULL); None when they do not fit."""
+        if len(columns) == 1:
+            return columns[0].values.astype(np.int64, copy=False), columns[0].valid
+        if any(c.valid is not None for c in columns):
+            return None
+        limit = 1 << (self._bits - 1)
+        out: np.ndarray | None = None
+        for column in columns:
+            values = column.values
+            if not len(values):
+                return np.empty(0, np.int64), None
+            if values.dtype.itemsize * 8 > self._bits and not (
+                -limit <= int(values.min()) and int(values.max()) < limit
+            ):
+                return None
+            if out is None:
+                out = values.astype(np.int64)
+            else:
+                out <<= self._bits
+                out |= values.astype(np.int64, copy=False) & ((1 << self._bits) - 1)
+        assert out is not None
+        return out, None
+
+    def unpacked(self, keys: np.ndarray, valid: np.ndarray | None) -> list[Column]:
+        if len(self._types) == 1:
+            return [Column(self._types[0], keys.astype(_dtype(self._types[0])), valid)]
+        columns, left = [], 64 - self._bits * len(self._types)
+        for position, type_ in enumerate(self._types):
+            part = keys << (left + self._bits * position)
+            part >>= 64 - self._bits
+            columns.append(Column(type_, part.astype(_dtype(type_))))
+        return columns
+
+
+def _dtype(type_: LogicalType) -> np.dtype:
+    dtype = numpy_dtype(type_)
+    assert dtype is not None
+    return dtype
