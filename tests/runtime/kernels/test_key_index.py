@@ -40,7 +40,7 @@ def moving(request, monkeypatch):
     """How many slots a call moves to a larger table: all there are, or hardly any."""
     if request.param == "by and by":
         monkeypatch.setattr("penstock.runtime.kernels.key_index._MIGRATE", 3)
-        monkeypatch.setattr("penstock.runtime.kernels.key_index._FIRST_BITS", 3)
+        monkeypatch.setattr("penstock.runtime.kernels.hash_table._FIRST_BITS", 3)
         monkeypatch.setattr("penstock.runtime.kernels.direct._SMALL_SPAN", 64)
 
 

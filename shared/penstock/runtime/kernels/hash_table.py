@@ -9,7 +9,7 @@ from penstock.runtime.kernels.growing import zeros
 #: In a table a slot stands as its complement, a claim (while inserting) above these two:
 #: so a new table is zeros, which cost nothing until they are touched.
 EMPTY, TOMBSTONE, CLAIM = 0, 1, 2
-FIRST_BITS = 11
+_FIRST_BITS = 11
 #: Positions in a page of memory.
 _PAGE_ITEMS = 1024
 _S32 = np.uint64(32)
@@ -60,7 +60,7 @@ class HashTable:
 
 def table_bits(keys: int) -> int:
     """Of a table of which so many keys take at most a sixth."""
-    return max(FIRST_BITS, (6 * keys - 1).bit_length())
+    return max(_FIRST_BITS, (6 * keys - 1).bit_length())
 
 
 def hash_ints(keys: np.ndarray) -> np.ndarray:

@@ -28,7 +28,6 @@ from penstock.runtime.kernels.growing import grown
 from penstock.runtime.kernels.hash_table import (
     CLAIM,
     EMPTY,
-    FIRST_BITS,
     TOMBSTONE,
     HashTable,
     hash_ints,
@@ -60,7 +59,7 @@ class KeyIndex:
         self._packing = KeyPacking(self.types)
         self._whole = KeyPacking.suits(self.types)
         self._direct: DirectTable | None = DirectTable() if self._whole else None
-        self._table = HashTable(FIRST_BITS)
+        self._table = HashTable(table_bits(0))
         self._next: HashTable | None = None
         #: What slots are moved from: those of ``_cursor`` … ``_end`` that were in use when it
         #: became old, and are not ``_gone`` (freed since, or free then).

@@ -138,8 +138,10 @@ def sort_indices(
         codes = order_codes(column)
         if key.descending:
             codes = ~codes
-        indices = indices[stable_argsort(codes[indices])]
         valid = column.valid
+        if valid is not None:
+            codes = np.where(valid, codes, 0)  # among NULLs the order that they have stays
+        indices = indices[stable_argsort(codes[indices])]
         if valid is not None:
             flag = valid.view(np.int8) if key.nulls_first else (~valid).view(np.int8)
             indices = indices[stable_argsort(flag[indices])]
