@@ -10,6 +10,7 @@ from penstock.connectors.base import Decoder, Encoder, FormatContext
 from penstock.connectors.options import Option, OptionSet, choice
 from penstock.errors import RecordError, nearest
 from penstock.formats.base import Format
+from penstock.formats.fitting import fits
 from penstock.types import logical as t
 from penstock.types.batch import Batch
 from penstock.types.column import Column, external_arrow_type
@@ -33,6 +34,8 @@ def _fit(type_: t.LogicalType, array: pa.Array | pa.ChunkedArray) -> pa.Array:
     """Rows with the fields of ``type_``, by name: data may have more, in any order."""
     if isinstance(array, pa.ChunkedArray):
         array = array.combine_chunks() if array.num_chunks != 1 else array.chunk(0)
+    if isinstance(type_, t.DecimalType) and not pa.types.is_decimal(array.type):
+        return array.cast(external_arrow_type(type_))  # whole numbers, not unscaled ones
     if not isinstance(type_, t.RowType) or not pa.types.is_struct(array.type):
         return array
     if [f.name for f in array.type] == [f.name for f in type_.fields]:
@@ -65,17 +68,27 @@ def columns_by_name(schema: Schema, data: pa.RecordBatch | pa.Table, where: str)
                 where=where,
                 remedy=nearest(field.name, names) or "declare the columns that are there",
             )
+        have = data.schema.field(index).type
+        if not fits(field.type, have):
+            raise _another_type(field, have, "", where)
         try:
             columns.append(Column.from_arrow(field.type, _fit(field.type, data.column(index))))
         except (pa.ArrowException, ValueError) as err:
-            raise RecordError(
-                f"column '{field.name}' is of another type",
-                expected=f"{field.type} (Arrow {external_arrow_type(field.type)})",
-                got=f"Arrow {data.schema.field(index).type}: {err}",
-                where=where,
-                remedy="declare the column with the type that is there",
-            ) from err
+            raise _another_type(field, have, f": {err}", where) from err
     return columns
+
+
+def _another_type(field: t.Field, have: pa.DataType, why: str, where: str) -> RecordError:
+    remedy = "declare the column with the type that is there"
+    if isinstance(field.type, t.TIMESTAMPS) and pa.types.is_integer(have):
+        remedy += f", and make the time of it: TO_TIMESTAMP_LTZ({field.name}, 3) takes milliseconds"
+    return RecordError(
+        f"column '{field.name}' is of another type",
+        expected=f"{field.type} (Arrow {external_arrow_type(field.type)})",
+        got=f"Arrow {have}{why}",
+        where=where,
+        remedy=remedy,
+    )
 
 
 class ArrowDecoder(Decoder):

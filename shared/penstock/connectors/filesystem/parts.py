@@ -74,6 +74,19 @@ class PartReader:
             remedy="restore the file, or start the job anew without its state",
         )
 
+    def _damaged(self, kind: str, err: Exception) -> Exception:
+        """What to raise when the middle of a file cannot be read; ``err`` itself where it is the
+        storage that fails, not the file."""
+        if isinstance(err, OSError) and err.errno is not None:
+            return err
+        return ConnectorError(
+            f"'{self._path}' is damaged",
+            expected=f"a whole {kind} file",
+            got=str(err),
+            where=self._path,
+            remedy="write or copy the file anew, or move it out of 'path'",
+        )
+
     def _check_columns(self, found: pa.Schema) -> None:
         """ConnectorError naming the column when the file does not have it."""
         try:
@@ -199,10 +212,16 @@ class ParquetReader(PartReader):
                         use_threads=False,
                     )
                 )
-                while (rows := await run(partial(next, batches, None))) is not None:
+                while (rows := await run(partial(self._next, batches))) is not None:
                     yield Block(group, partial(self._to_batch, rows))
         finally:
             await run(handle.close)
+
+    def _next(self, batches: Iterator[pa.RecordBatch]) -> pa.RecordBatch | None:
+        try:
+            return next(batches, None)
+        except (pa.ArrowException, OSError) as err:
+            raise self._damaged("Parquet", err) from err
 
     def _open_parquet(self, handle: Any) -> pq.ParquetFile:
         try:
@@ -240,10 +259,16 @@ class OrcReader(PartReader):
             # Of no column at all Arrow says not even how many rows there are.
             names = list(self._schema.names) or file.schema.names[:1]
             for stripe in range(self._payload["first"] if at is None else at, self._payload["last"]):
-                rows = await run(partial(file.read_stripe, stripe, columns=names))
+                rows = await run(partial(self._stripe, file, stripe, names))
                 yield Block(stripe, partial(self._to_batch, rows))
         finally:
             await run(handle.close)
+
+    def _stripe(self, file: Any, stripe: int, names: list[str]) -> pa.RecordBatch:
+        try:
+            return file.read_stripe(stripe, columns=names)
+        except (pa.ArrowException, OSError) as err:
+            raise self._damaged("ORC", err) from err
 
     def _to_batch(self, rows: pa.RecordBatch) -> Batch:
         return Batch(self._schema, columns_by_name(self._schema, rows, self._path), num_rows=rows.num_rows)
@@ -272,12 +297,18 @@ class ArrowReader(PartReader):
         try:
             batches = await run(partial(self._batches, handle))
             index = 0
-            while (rows := await run(partial(next, batches, None))) is not None:
+            while (rows := await run(partial(self._next, batches))) is not None:
                 if index >= (at or 0):
                     yield Block(index, partial(self._to_batch, rows))
                 index += 1
         finally:
             await run(handle.close)
+
+    def _next(self, batches: Iterator[pa.RecordBatch]) -> pa.RecordBatch | None:
+        try:
+            return next(batches, None)
+        except (pa.ArrowException, OSError) as err:
+            raise self._damaged("Arrow IPC", err) from err
 
     def _batches(self, handle: Any) -> Any:
         magic = handle.read(6)
