@@ -103,7 +103,7 @@ def test_temporal_join(kind, lefts, rights, parallelism):
         elif kind == "left":
             want[(*row, None, None, None)] += 1
     assert materialized(cluster.out()) == want
-    assert sum(len(s.operator._versions) for s in cluster.subtasks) <= 3
+    assert sum(s.metrics.gauges["numVersions"]() for s in cluster.subtasks) <= 3
 
 
 def test_sort_with_retractions_offset_and_limit():

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 
@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from penstock.runtime.operator import OperatorContext, RestoredState
     from penstock.types.batch import Batch
     from penstock.types.column import Column
+
+_T = TypeVar("_T")
 
 #: Rows of one output piece.
 PIECE_ROWS = 16_384
@@ -31,6 +33,15 @@ def pieces(indices: np.ndarray) -> Iterator[np.ndarray]:
 def batch_pieces(batch: Batch) -> Iterator[Batch]:
     for at in range(0, batch.num_rows, PIECE_ROWS):
         yield batch.slice(at, PIECE_ROWS)
+
+
+def with_last(items: Iterator[_T]) -> Iterator[tuple[_T, bool]]:
+    """Each with whether it is the last."""
+    for item in items:
+        for following in items:
+            yield item, False
+            item = following
+        yield item, True
 
 
 def event_times(batch: Batch, index: int, ctx: OperatorContext) -> np.ndarray:

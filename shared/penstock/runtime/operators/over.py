@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from penstock.errors import UnsupportedError
+from penstock.jobgraph.specs import SortKey
 from penstock.runtime.kernels.accumulators import CellAccumulator
 from penstock.runtime.kernels.aggregates import AggregateSet
 from penstock.runtime.kernels.frames import Layout, running
@@ -22,7 +23,13 @@ from penstock.runtime.kernels.sorting import (
 )
 from penstock.runtime.operator import MAX_WATERMARK, Operator, OperatorSnapshot
 from penstock.runtime.operators.changes import TimeToLive, typed
-from penstock.runtime.operators.emitting import batch_pieces, event_times, restored_watermark, watermark_state
+from penstock.runtime.operators.emitting import (
+    batch_pieces,
+    event_times,
+    restored_watermark,
+    watermark_state,
+    with_last,
+)
 from penstock.runtime.operators.joining import bounded_slices
 from penstock.runtime.state.cold_tier import (
     ColdTier,
@@ -34,6 +41,7 @@ from penstock.runtime.state.cold_tier import (
     one_row_each,
 )
 from penstock.runtime.state.row_log import RowLog
+from penstock.runtime.state.waiting_rows import WaitingOrder, WaitingRows
 from penstock.types import logical as t
 from penstock.types.batch import Batch
 from penstock.types.column import Column
@@ -85,13 +93,25 @@ class OverOperator(Operator):
             make_changes=partial(make_changes, ctx, evicts=evicts),
         )  # fmt: skip
         self._changes = self._tables[0].changes
-        self._pending = RowLog(ctx, "pending", self._schema, self.spec.partition, kind="over")
+        self._pending = WaitingRows(
+            ctx, "pending", self._schema, self.spec.partition, self._waiting_order(), kind="over"
+        )
         self._history = RowLog(ctx, "history", self._schema, self.spec.partition, kind="over")
         self._watermark = restored_watermark(restored)
+        #: Rows that come out later look back from here.
+        self._looked_back = self._watermark
         self._ttl = TimeToLive(self.spec.ttl_ms, ctx)
         self._tier = self._cold_tier() if evicts else Resident(ctx, self._nbytes)
         if restored is not None:
             self._restore(restored)
+
+    def _waiting_order(self) -> WaitingOrder:
+        if not self._timed:
+            return WaitingOrder(lambda rows: rows.columns, self.spec.order)
+        time = self.spec.order[0].index
+        return WaitingOrder(
+            lambda rows: (rows.columns[time],), (SortKey(0),), lambda rows: rows.columns[time].values
+        )
 
     def _nbytes(self) -> int:
         keys = len(self._keys)
@@ -151,12 +171,12 @@ class OverOperator(Operator):
         self._watermark = watermark
         if not len(self._pending) or not (self._timed or watermark == MAX_WATERMARK):
             return
-        rows = self._pending.rows()
-        due = np.ones(rows.num_rows, np.bool_)
-        if self._timed:
-            due = rows.columns[self.spec.order[0].index].values <= watermark
-        rows = self._pending.take_out(due)
-        if rows.num_rows:
+        ready = self._pending.due(watermark if self._timed else None)
+        for rows, last in with_last(ready):
+            # Rows that a later piece looks back to are kept.
+            self._looked_back = watermark
+            if self._timed and not last:
+                self._looked_back = int(rows.columns[self.spec.order[0].index].values.max())
             yield from self._emit(rows)
 
     def _emit(self, rows: Batch) -> Iterator[Batch]:
@@ -321,8 +341,8 @@ class OverOperator(Operator):
             keep = np.arange(len(of)) >= end - self.spec.preceding
         else:
             times = rows.columns[self.spec.order[0].index].values
-            keep = times > self._watermark - self.spec.preceding
-            if self._watermark == MAX_WATERMARK:
+            keep = times > self._looked_back - self.spec.preceding
+            if self._looked_back == MAX_WATERMARK:
                 keep = np.zeros(len(of), np.bool_)
         self._history.replace(rows.filter(keep), origins[keep])
         gone = np.setdiff1d(of, of[keep])

@@ -16,7 +16,7 @@ from penstock.runtime.operator import Operator, OperatorSnapshot
 from penstock.runtime.operators.changes import typed
 from penstock.runtime.operators.emitting import batch_pieces
 from penstock.runtime.operators.joining import bounded_slices, take_all
-from penstock.runtime.state.row_log import RowLog
+from penstock.runtime.state.waiting_rows import WaitingRows, by_hash
 from penstock.types.column import Column
 
 if TYPE_CHECKING:
@@ -42,7 +42,10 @@ class OverFinalOperator(Operator):
     def open(self, ctx: OperatorContext, restored: RestoredState | None) -> None:
         super().open(ctx, restored)
         self._schema = ctx.input_schemas[0]
-        self._rows = RowLog(ctx, "rows", self._schema, self.spec.partition, kind="over")
+        partition = self.spec.partition
+        self._rows = WaitingRows(
+            ctx, "rows", self._schema, partition, by_hash(partition), kind="over", spills=bool(partition)
+        )
         if restored is not None:
             self._rows.restore(restored)
 
@@ -50,9 +53,8 @@ class OverFinalOperator(Operator):
         self._rows.add(batch)
         return iter(())
 
-    def _standing(self) -> Batch:
+    def _standing(self, rows: Batch) -> Batch:
         """The rows that were not taken back."""
-        rows = self._rows.take_out(np.ones(len(self._rows), np.bool_))
         signs, rows = rows.signs(), rows.with_kinds(None)
         if signs is None or not (signs < 0).any():
             return rows
@@ -63,7 +65,11 @@ class OverFinalOperator(Operator):
         return rows.filter(stands)
 
     def finish(self) -> Iterator[Output]:
-        rows = self._standing()
+        for rows in self._rows.due():
+            yield from self._results(self._standing(rows))
+
+    def _results(self, rows: Batch) -> Iterator[Output]:
+        """``rows``: whole partitions."""
         if not rows.num_rows:
             return
         types = self._schema.types

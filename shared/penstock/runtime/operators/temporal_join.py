@@ -6,13 +6,15 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from penstock.runtime.kernels.key_index import KeyIndex
-from penstock.runtime.kernels.sorting import stable_argsort
+from penstock.jobgraph.specs import SortKey
+from penstock.runtime.kernels.grouping import distinct
+from penstock.runtime.kernels.sorting import group_bounds, stable_argsort, stable_argsort_by
 from penstock.runtime.operator import Operator, OperatorSnapshot
 from penstock.runtime.operators.calc import compile_condition
 from penstock.runtime.operators.emitting import event_times, pieces, restored_watermark, watermark_state
 from penstock.runtime.operators.joining import joined, matchable_rows, take_all
-from penstock.runtime.state.row_log import RowLog
+from penstock.runtime.operators.temporal_versions import SettledVersions
+from penstock.runtime.state.waiting_rows import WaitingOrder, WaitingRows, due_together
 from penstock.types import logical as t
 from penstock.types.batch import Batch
 from penstock.types.column import Column
@@ -23,7 +25,7 @@ if TYPE_CHECKING:
     from penstock.jobgraph.specs import TemporalJoinSpec
     from penstock.runtime.operator import OperatorContext, Output, RestoredState
 
-_BOOL = t.BooleanType(False)
+_BOOL, _LONG = t.BooleanType(False), t.BigIntType(False)
 
 
 class TemporalJoinOperator(Operator):
@@ -43,17 +45,21 @@ class TemporalJoinOperator(Operator):
         self._schemas = (left, right)
         self._pair_schema = t.Schema((*left.fields, *right.fields))
         self._condition = compile_condition(self.spec.condition, ctx)
-        self._waiting = RowLog(ctx, "waiting", left, self.spec.left_keys, kind="temporal-join")
-        #: Versions: rows, and whether each is a deletion, in order of arrival.
-        self._version_schema = t.Schema((*right.fields, t.Field("deleted", _BOOL)))
-        self._versions = RowLog(
-            ctx, "versions", self._version_schema, self.spec.right_keys, kind="temporal-join"
+        self._waiting = WaitingRows(
+            ctx, "waiting", left, self.spec.left_keys, _by_time(self.spec.left_time), kind="temporal-join"
         )
+        #: Versions above the watermark, and whether each is a deletion; the newest below it.
+        self._version_schema = t.Schema((*right.fields, t.Field("deleted", _BOOL)))
+        self._versions = WaitingRows(
+            ctx, "versions", self._version_schema, self.spec.right_keys, _by_time(self.spec.right_time),
+            kind="temporal-join",
+        )  # fmt: skip
+        self._settled = SettledVersions(ctx, right, self.spec.right_keys)
         self._watermark = restored_watermark(restored)
         if restored is not None:
-            self._waiting.restore(restored)
-            self._versions.restore(restored)
-        ctx.metrics.gauge("numVersions", lambda: len(self._versions))
+            for state in (self._waiting, self._versions, self._settled):
+                state.restore(restored)
+        ctx.metrics.gauge("numVersions", lambda: len(self._versions) + len(self._settled))
 
     def process(self, input_index: int, batch: Batch) -> Iterator[Output]:
         if input_index == 1:
@@ -68,54 +74,52 @@ class TemporalJoinOperator(Operator):
         if late.any():
             self.ctx.metrics.inc("numLateRecordsDropped", int(late.sum()))
             batch = batch.filter(~late)
-        if batch.num_rows:
-            self._waiting.add(batch)
+        self._waiting.add(batch)
         return iter(())
 
     def on_watermark(self, watermark: int) -> Iterator[Output]:
         if watermark <= self._watermark:
             return
         self._watermark = watermark
-        right_schema = self._schemas[1]
-        times = self._waiting.rows().columns[self.spec.left_time].values
-        left = self._waiting.take_out(times <= watermark)
-        if not left.num_rows and not len(self._versions):
-            return
-        versions, deleted = self._all_versions()
-        index = KeyIndex([right_schema.types[i].with_nullable(True) for i in self.spec.right_keys])
-        slots, _ = index.upsert([versions.columns[i] for i in self.spec.right_keys], versions.num_rows)
+        for left, versions in due_together((self._waiting, self._versions), watermark):
+            yield from self._join(left, versions)
+
+    def _join(self, left: Batch, due: Batch) -> Iterator[Output]:
+        """Rows and versions of one stretch of time: whatever came before is settled."""
+        keyed = matchable_rows(left, self.spec.left_keys, ())
+        asking = np.arange(left.num_rows) if keyed is None else np.flatnonzero(keyed)
+        versions_of = [due.columns[i] for i in self.spec.right_keys]
+        asked = take_all([left.columns[i] for i in self.spec.left_keys], asking)
+        both = [_under_one_type(pair) for pair in zip(versions_of, asked, strict=True)]
+        slots = self._settled.slots_of(both, due.num_rows + len(asking))
+        touched = distinct(slots)
+        settled, of = self._settled.take(touched)
+        # What was settled came first: at equal times the newer one counts.
+        versions = Batch.concat([settled, due.with_columns(settled.schema, due.columns[:-1])])
+        deleted = np.concatenate((np.zeros(len(of), np.bool_), due.columns[-1].values))
+        of = np.concatenate((of, slots[: due.num_rows]))
         times = versions.columns[self.spec.right_time].values
-        found = self._versions_of(left, index, slots, times)
+        found = np.full(left.num_rows, -1)
+        found[asking] = _versions_of(
+            slots[due.num_rows :], left.columns[self.spec.left_time].values[asking], of, times
+        )
         known = np.flatnonzero(found >= 0)
         found[known[deleted[found[known]]]] = -1
         yield from self._emit(left, versions, found)
-        self._drop_old(deleted, slots, times)
+        self._settle(versions, deleted, of, times, settled.num_rows)
+        self._settled.sweep(touched)
+        self._settled.make_room(len(touched))
 
-    def _all_versions(self) -> tuple[Batch, np.ndarray]:
-        rows = self._versions.rows()
-        return rows.with_columns(self._schemas[1], rows.columns[:-1]), rows.columns[-1].values
-
-    def _versions_of(self, left: Batch, index: KeyIndex, slots: np.ndarray, times: np.ndarray) -> np.ndarray:
-        """Row number of each left row's version, -1 where it has none."""
-        keys = index.lookup([left.columns[i] for i in self.spec.left_keys], left.num_rows)
-        usable = matchable_rows(left, self.spec.left_keys, ())
-        if usable is not None:
-            keys[~usable] = -1
-        n = len(times)
-        at = np.concatenate((times, left.columns[self.spec.left_time].values))
-        of = np.concatenate((slots, keys))
-        # At equal times versions stand before the rows that ask for them.
-        order = stable_argsort(at)
-        order = order[stable_argsort(of[order])]
-        position = np.where(order < n, np.arange(len(order)), -1)
-        last = np.maximum.accumulate(position) if len(order) else position
-        version = np.where(last >= 0, order[last], -1)
-        version = np.where((version >= 0) & (of[version] == of[order]), version, -1)
-        out = np.full(left.num_rows, -1)
-        asks = order >= n
-        out[order[asks] - n] = version[asks]
-        out[keys < 0] = -1
-        return out
+    def _settle(
+        self, versions: Batch, deleted: np.ndarray, of: np.ndarray, times: np.ndarray, settled: int
+    ) -> None:
+        """Keep each key's newest version. ``settled``: the first so many are kept already."""
+        order = stable_argsort_by(of, times)
+        newest = order[group_bounds(of[order])[1:] - 1] if len(order) else order
+        gone = deleted[newest]
+        self._settled.forget(of[newest[gone]])
+        kept = newest[~gone & (newest >= settled)]
+        self._settled.put(of[kept], take_all(versions.columns, kept))
 
     def _emit(self, left: Batch, versions: Batch, found: np.ndarray) -> Iterator[Output]:
         order = stable_argsort(left.columns[self.spec.left_time].values)
@@ -134,24 +138,43 @@ class TemporalJoinOperator(Operator):
                 theirs = [c.take_or_null(version) for c in versions.columns]
                 yield joined(self.ctx.output_schema, rows.columns, theirs, rows.kinds)
 
-    def _drop_old(self, deleted: np.ndarray, slots: np.ndarray, times: np.ndarray) -> None:
-        """Keep versions above the watermark and each key's newest at or below it."""
-        order = stable_argsort(times)
-        order = order[stable_argsort(slots[order])]
-        old = times[order] <= self._watermark
-        newest = old.copy()
-        newest[:-1] &= (slots[order][1:] != slots[order][:-1]) | ~old[1:]
-        keep = np.zeros(len(times), np.bool_)
-        keep[order] = ~old | (newest & ~deleted[order])
-        self._versions.take_out(~keep)
-
     def close(self) -> None:
-        for name in ("_waiting", "_versions"):
+        for name in ("_waiting", "_versions", "_settled"):
             if hasattr(self, name):
                 getattr(self, name).close()
 
     # -- state -------------------------------------------------------------------------
 
     def snapshot(self, checkpoint_id: int) -> OperatorSnapshot:
-        keyed = {log.name: log.cut() for log in (self._waiting, self._versions)}
+        keyed = {state.name: state.cut() for state in (self._waiting, self._versions, self._settled)}
         return OperatorSnapshot(keyed=keyed, unions=watermark_state(self._watermark))
+
+
+def _by_time(index: int) -> WaitingOrder:
+    return WaitingOrder(
+        lambda rows: [Column(_LONG, rows.columns[index].values)],
+        (SortKey(0),),
+        lambda rows: rows.columns[index].values,
+    )
+
+
+def _under_one_type(pair: tuple[Column, Column]) -> Column:
+    type_ = pair[0].type.with_nullable(True)
+    return Column.concat([column.cast_type(type_) for column in pair])
+
+
+def _versions_of(keys: np.ndarray, asked: np.ndarray, slots: np.ndarray, times: np.ndarray) -> np.ndarray:
+    """Number of each row's version: of its key, the last of the newest that are not younger;
+    -1 where there is none. ``keys``, ``asked``: of the rows; ``slots``, ``times``: of versions."""
+    n = len(times)
+    # At equal times versions stand before the rows that ask for them.
+    of = np.concatenate((slots, keys))
+    order = stable_argsort_by(of, np.concatenate((times, asked)))
+    position = np.where(order < n, np.arange(len(order)), -1)
+    last = np.maximum.accumulate(position) if len(order) else position
+    version = np.where(last >= 0, order[last], -1)
+    version = np.where((version >= 0) & (of[version] == of[order]), version, -1)
+    out = np.full(len(keys), -1)
+    asks = order >= n
+    out[order[asks] - n] = version[asks]
+    return out

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import itertools
+from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from penstock.errors import UnsupportedError
+from penstock.jobgraph.specs import SortKey
 from penstock.runtime.kernels.key_index import KeyIndex
 from penstock.runtime.kernels.multimap import MultiMap
-from penstock.runtime.kernels.sorting import group_bounds, stable_argsort
-from penstock.runtime.operator import Operator, OperatorSnapshot
+from penstock.runtime.kernels.sorting import group_bounds, stable_argsort_by
+from penstock.runtime.operator import MAX_WATERMARK, Operator, OperatorSnapshot
 from penstock.runtime.operators.calc import compile_condition
 from penstock.runtime.operators.emitting import batch_pieces, event_times, restored_watermark, watermark_state
 from penstock.runtime.operators.joining import (
@@ -20,24 +23,28 @@ from penstock.runtime.operators.joining import (
     null_columns,
     take_all,
 )
-from penstock.runtime.state.row_log import RowLog
+from penstock.runtime.state.waiting_rows import WaitingOrder, WaitingRows, due_together, hashed
 from penstock.types import logical as t
 from penstock.types.batch import Batch
+from penstock.types.column import Column
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from penstock.jobgraph.specs import WindowJoinSpec
     from penstock.runtime.operator import OperatorContext, Output, RestoredState
-    from penstock.runtime.state.row_log import Part
 
 LEFT, RIGHT = 0, 1
 Window = tuple[int, int]
+_LONG = t.BigIntType(False)
+_NONE = np.empty(0, np.int64)
+#: Of end, start and hash of the key.
+_ORDER = (SortKey(0), SortKey(1), SortKey(2))
 
 
 class WindowJoinOperator(Operator):
-    """Rows wait, batch by batch, under their window (start, end); when the watermark passes
-    its end, its rows are joined at once and dropped."""
+    """Rows wait until the watermark passes the end of their window; then they are joined, those
+    of one key together, and dropped."""
 
     def __init__(self, spec: WindowJoinSpec) -> None:
         self.spec = spec
@@ -51,19 +58,27 @@ class WindowJoinOperator(Operator):
         self._pair_schema = t.Schema((*left.fields, *right.fields))
         self._condition = compile_condition(self.spec.condition, ctx)
         self._logs = tuple(
-            RowLog(ctx, name, schema, keys, kind="window-join")
-            for name, schema, keys in zip(("left", "right"), self._schemas, self._keys_of, strict=True)
+            WaitingRows(ctx, name, schema, keys, self._order(side), kind="window-join")
+            for side, (name, schema, keys) in enumerate(
+                zip(("left", "right"), self._schemas, self._keys_of, strict=True)
+            )
         )
-        self._open: dict[Window, tuple[list[Part], list[Part]]] = {}
+        #: (start, end) of windows that have rows.
+        self._open: set[Window] = set()
         self._watermark = restored_watermark(restored)
         if restored is not None:
             for side, log in enumerate(self._logs):
-                waiting = RowLog(ctx, log.name, log.schema, self._keys_of[side], kind="window-join")
-                waiting.restore(restored)
-                waiting.close()  # counted below
-                if len(waiting):
-                    self._keep(side, waiting.rows())
+                log.restore(restored, seen=partial(self._opened, side))
         ctx.metrics.gauge("numOpenWindows", lambda: len(self._open))
+
+    def _order(self, side: int) -> WaitingOrder:
+        start, end = self._windows_of[side]
+        keys = self._keys_of[side]
+        return WaitingOrder(
+            lambda rows: [*(Column(_LONG, rows.columns[i].values) for i in (end, start)), hashed(rows, keys)],
+            _ORDER,
+            lambda rows: rows.columns[end].values,
+        )
 
     def process(self, input_index: int, batch: Batch) -> Iterator[Output]:
         if batch.kinds is not None and batch.kinds.any():
@@ -79,22 +94,26 @@ class WindowJoinOperator(Operator):
             self.ctx.metrics.inc("numLateRecordsDropped", int(late.sum()))
             batch = batch.filter(~late)
         if batch.num_rows:
-            self._keep(input_index, batch.with_kinds(None))
+            self._opened(input_index, batch)
+            self._logs[input_index].add(batch.with_kinds(None))
         return iter(())
 
-    def _keep(self, side: int, batch: Batch) -> None:
-        start, end = self._windows_of[side]
-        starts, ends = batch.columns[start].values, batch.columns[end].values
-        order = stable_argsort(starts)
-        order = order[stable_argsort(ends[order])]
+    def _opened(self, side: int, batch: Batch) -> None:
+        self._open.update(window for window, _ in self._by_window(side, batch))
+
+    def _by_window(self, side: int, batch: Batch) -> Iterator[tuple[Window, np.ndarray | None]]:
+        """(window, its rows; None: all), by end, then start."""
+        if not batch.num_rows:
+            return
+        starts, ends = (batch.columns[i].values for i in self._windows_of[side])
+        if int(starts.min()) == int(starts.max()) and int(ends.min()) == int(ends.max()):
+            yield (int(starts[0]), int(ends[0])), None
+            return
+        order = stable_argsort_by(ends, starts)
         s, e = starts[order], ends[order]
-        ids = np.cumsum(np.concatenate(([False], (s[1:] != s[:-1]) | (e[1:] != e[:-1]))))
-        bounds = group_bounds(ids)
-        for low, high in zip(bounds[:-1].tolist(), bounds[1:].tolist(), strict=True):
-            rows = np.sort(order[low:high])
-            waiting = self._open.setdefault((int(s[low]), int(e[low])), ([], []))
-            kept = batch if len(rows) == batch.num_rows else batch.take(rows)
-            waiting[side].append(self._logs[side].add(kept))
+        bounds = group_bounds(np.cumsum(np.append(False, (s[1:] != s[:-1]) | (e[1:] != e[:-1]))))
+        for low, high in itertools.pairwise(bounds.tolist()):
+            yield (int(s[low]), int(e[low])), order[low:high]
 
     # -- firing ------------------------------------------------------------------------
 
@@ -102,16 +121,18 @@ class WindowJoinOperator(Operator):
         if watermark <= self._watermark:
             return
         self._watermark = watermark
-        for window in sorted((w for w in self._open if w[1] - 1 <= watermark), key=lambda w: (w[1], w[0])):
-            sides = self._open.pop(window)
-            left, right = (
-                Batch.concat([p.batch for p in parts]) if parts else Batch.empty(self._schemas[side])
-                for side, parts in enumerate(sides)
-            )
-            for log, parts in zip(self._logs, sides, strict=True):
-                log.drop(parts)
-            for out in self._join(left, right):
-                yield from batch_pieces(out)
+        closed = {window for window in self._open if window[1] - 1 <= watermark}
+        if not closed:
+            return
+        self._open -= closed
+        for sides in due_together(self._logs, min(watermark, MAX_WATERMARK - 1) + 1):
+            rows = [dict(self._by_window(side, batch)) for side, batch in enumerate(sides)]
+            for window in sorted(rows[LEFT].keys() | rows[RIGHT].keys(), key=lambda w: (w[1], w[0])):
+                left, right = (
+                    _chosen(batch, rows[side].get(window, _NONE)) for side, batch in enumerate(sides)
+                )
+                for out in self._join(left, right):
+                    yield from batch_pieces(out)
 
     def _join(self, left: Batch, right: Batch) -> Iterator[Batch]:
         index = KeyIndex([self._schemas[LEFT].types[i].with_nullable(True) for i in self.spec.left_keys])
@@ -169,3 +190,7 @@ class WindowJoinOperator(Operator):
     def snapshot(self, checkpoint_id: int) -> OperatorSnapshot:
         keyed = {log.name: log.cut() for log in self._logs}
         return OperatorSnapshot(keyed=keyed, unions=watermark_state(self._watermark))
+
+
+def _chosen(batch: Batch, rows: np.ndarray | None) -> Batch:
+    return batch if rows is None else batch.take(rows)

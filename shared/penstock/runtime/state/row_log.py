@@ -21,9 +21,12 @@ from penstock.types.column import Column
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    import pyarrow as pa
+
     from penstock.runtime.operator import OperatorContext, RestoredState
 
 _KIND, _TIME = t.TinyIntType(), t.BigIntType()
+_NO_IDS, _NO_EPOCHS = np.empty(0, np.int64), np.empty(0, np.int32)
 
 
 class Part:
@@ -44,6 +47,58 @@ class Part:
     def take(self, rows: np.ndarray) -> Part:
         return Part(self.batch.take(rows), self.ids[rows], self.epochs[rows])
 
+    def slice(self, start: int, stop: int) -> Part:
+        """It shares the arrays of this one."""
+        return Part(self.batch.slice(start, stop - start), self.ids[start:stop], self.epochs[start:stop])
+
+    @staticmethod
+    def concat(parts: Sequence[Part]) -> Part:
+        """``parts``: one at least."""
+        if len(parts) == 1:
+            return parts[0]
+        return Part(
+            Batch.concat([p.batch for p in parts]),
+            np.concatenate([p.ids for p in parts]),
+            np.concatenate([p.epochs for p in parts]),
+        )
+
+
+class RowForm:
+    """How the rows of a log stand in a snapshot. ``keys``: columns by which they are
+    partitioned (none: all under one key)."""
+
+    def __init__(self, schema: t.Schema, keys: Sequence[int], kind: str, max_parallelism: int) -> None:
+        self.schema, self._keys = schema, list(keys)
+        self._kind, self._max_parallelism = kind, max_parallelism
+
+    def block(self, parts: Sequence[Part], *, sort: bool) -> KeyedBlock:
+        """``sort``: by key group."""
+        whole = Part.concat(parts) if parts else Part(Batch.empty(self.schema), _NO_IDS, _NO_EPOCHS)
+        rows, n = whole.batch, whole.batch.num_rows
+        kinds = np.zeros(n, np.int8) if rows.kinds is None else rows.kinds.view(np.int8)
+        times = Column.nulls(_TIME, n) if rows.times is None else Column(_TIME, rows.times)
+        names = [*(f"key{i}" for i in range(len(self._keys)))]
+        names += [f"{i}.{name}" for i, name in enumerate(self.schema.names)]
+        return keyed_block(
+            [rows.columns[i] for i in self._keys], [*rows.columns, Column(_KIND, kinds), times],
+            [*names, "kind", "time"], n=n, max_parallelism=self._max_parallelism, kind=self._kind,
+            slots=whole.ids, sort=sort,
+        )  # fmt: skip
+
+    def read(self, batches: Sequence[pa.RecordBatch]) -> Batch:
+        """The rows of such blocks."""
+        schema, k = self.schema, len(self._keys)
+        types = [*(schema.types[i] for i in self._keys), *schema.types, _KIND, _TIME]
+        columns, n = restored_columns(batches, types)
+        kinds, times = columns[-2], columns[-1]
+        return Batch(
+            schema,
+            columns[k:-2],
+            kinds=kinds.values.view(np.uint8) if kinds.valid is None and kinds.values.any() else None,
+            times=times.values if times.valid is None else None,
+            num_rows=n,
+        )
+
 
 class RowLog:
     """Rows of ``schema`` in order of arrival. ``keys``: columns by which they are
@@ -54,9 +109,7 @@ class RowLog:
     ) -> None:
         self.name = name
         self.schema = schema
-        self._keys = list(keys)
-        self._kind = kind
-        self._max_parallelism = ctx.max_parallelism
+        self._form = RowForm(schema, keys, kind, ctx.max_parallelism)
         self._epochs = ctx.epochs
         self._parts: dict[Part, None] = {}
         self._next_id = 0
@@ -124,35 +177,12 @@ class RowLog:
 
     def restore(self, restored: RestoredState, name: str | None = None) -> None:
         """Rows of the state of this (or an older) name, in the order they came."""
-        schema, k = self.schema, len(self._keys)
-        types = [*(schema.types[i] for i in self._keys), *schema.types, _KIND, _TIME]
-        columns, n = restored_columns(restored.keyed.get(name or self.name, []), types)
-        if not n:
-            return
-        kinds, times = columns[-2], columns[-1]
-        self.add(
-            Batch(
-                schema,
-                columns[k:-2],
-                kinds=kinds.values.view(np.uint8) if kinds.valid is None and kinds.values.any() else None,
-                times=times.values if times.valid is None else None,
-                num_rows=n,
-            )
-        )
+        rows = self._form.read(restored.keyed.get(name or self.name, []))
+        if rows.num_rows:
+            self.add(rows)
 
     def _block(self, parts: list[Part], touched: np.ndarray | None) -> KeyedBlock:
-        n = sum(part.batch.num_rows for part in parts)
-        rows = Batch.concat([p.batch for p in parts]) if parts else Batch.empty(self.schema)
-        ids = np.concatenate([np.empty(0, np.int64), *(p.ids for p in parts)])
-        kinds = np.zeros(n, np.int8) if rows.kinds is None else rows.kinds.view(np.int8)
-        times = Column.nulls(_TIME, n) if rows.times is None else Column(_TIME, rows.times)
-        names = [*(f"key{i}" for i in range(len(self._keys)))]
-        names += [f"{i}.{name}" for i, name in enumerate(self.schema.names)]
-        block = keyed_block(
-            [rows.columns[i] for i in self._keys], [*rows.columns, Column(_KIND, kinds), times],
-            [*names, "kind", "time"], n=n, max_parallelism=self._max_parallelism, kind=self._kind, slots=ids,
-            sort=touched is None,
-        )  # fmt: skip
+        block = self._form.block(parts, sort=touched is None)
         if touched is not None:
             block.delta, block.touched = True, touched
         return block
@@ -171,11 +201,7 @@ class RowLog:
             return self._made(Batch.empty(self.schema))
         if len(parts) == 1:
             return parts[0]
-        whole = Part(
-            Batch.concat([p.batch for p in parts]),
-            np.concatenate([p.ids for p in parts]),
-            np.concatenate([p.epochs for p in parts]),
-        )
+        whole = Part.concat(parts)
         self._parts = {whole: None}
         return whole
 

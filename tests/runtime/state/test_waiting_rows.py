@@ -1,0 +1,234 @@
+"""Rows that wait on disk come out as those that wait in memory, whatever happens meanwhile."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from penstock.errors import ExternalError
+from penstock.functions.expr import AggregateCall
+from penstock.jobgraph.specs import (
+    OverFinalSpec,
+    OverSpec,
+    SortKey,
+    SortSpec,
+    TemporalJoinSpec,
+    TemporalSortSpec,
+    WindowJoinSpec,
+)
+from penstock.runtime.operator import MAX_WATERMARK
+from penstock.runtime.operators.over import OverOperator
+from penstock.runtime.operators.over_final import OverFinalOperator
+from penstock.runtime.operators.sort import SortOperator, TemporalSortOperator
+from penstock.runtime.operators.temporal_join import TemporalJoinOperator
+from penstock.runtime.operators.window_join import WindowJoinOperator
+from penstock.runtime.state import cold_tier, waiting_rows
+from penstock.runtime.state.memory import StateMemory
+from penstock.testing.operator_harness import Cluster, Subtask
+from penstock.types import logical as t
+from penstock.types.batch import Batch
+from penstock.types.logical import Schema
+
+BIG, STR, TIME = t.BigIntType(), t.VarCharType(), t.TimestampType(6)
+N = BIG.not_null
+#: Key, text, value, time, and the window of that time; rows are told apart by their number.
+ROWS = Schema.of(("k", BIG), ("s", STR), ("v", BIG), ("t", TIME.not_null), ("ws", N), ("we", N), ("n", N))
+TWICE = Schema((*ROWS.fields, *(t.Field(f"{f.name}2", f.type.with_nullable(True)) for f in ROWS.fields)))
+V, T, S = SortKey(2, descending=True, nulls_first=False), SortKey(3), SortKey(1)
+WINDOW = 20
+
+
+def more(*calls: AggregateCall) -> Schema:
+    return Schema((*ROWS.fields, *(t.Field(f"a{i}", c.type) for i, c in enumerate(calls))))
+
+
+def sort(*, retracts: bool = False, **spec: Any) -> Any:
+    return lambda: SortOperator(SortSpec(order=(V, S), **spec)), [()], ROWS, retracts
+
+
+def temporal_sort() -> Any:
+    return lambda: TemporalSortOperator(TemporalSortSpec(time=3, order=(V,))), [()], ROWS, False
+
+
+def temporal_join(kind: str) -> Any:
+    spec = TemporalJoinSpec(kind=kind, left_keys=(0,), right_keys=(0,), left_time=3, right_time=3)
+    return lambda: TemporalJoinOperator(spec), [(0,), (0,)], TWICE, False
+
+
+def window_join(kind: str) -> Any:
+    spec = WindowJoinSpec(kind=kind, left_keys=(0,), right_keys=(0,), left_window=(4, 5), right_window=(4, 5))
+    output = ROWS if kind in ("semi", "anti") else TWICE
+    return lambda: WindowJoinOperator(spec), [(0,), (0,)], output, False
+
+
+def over(order: SortKey, **spec: Any) -> Any:
+    calls = (AggregateCall("COUNT", (), N), AggregateCall("SUM", (2,), BIG))
+    spec = OverSpec(partition=(0,), order=(order, SortKey(6)), aggregates=calls, **spec)
+    return lambda: OverOperator(spec), [(0,)], more(*calls), False
+
+
+def over_final(*, retracts: bool = False) -> Any:
+    calls = (AggregateCall("ROW_NUMBER", (), N), AggregateCall("SUM", (2,), BIG))
+    spec = OverFinalSpec(
+        partition=(0,), order=(T, SortKey(6)), aggregates=calls, frame="rows", preceding=2, following=1
+    )
+    return lambda: OverFinalOperator(spec), [(0,)], more(*calls), retracts
+
+
+CASES: dict[str, Any] = {
+    "sort": sort(),
+    "sort with retractions": sort(retracts=True),
+    "sort with a limit": sort(offset=7, limit=60),
+    "temporal sort": temporal_sort(),
+    **{f"{kind} temporal join": temporal_join(kind) for kind in ("inner", "left")},
+    **{f"{kind} window join": window_join(kind) for kind in ("inner", "full", "semi", "anti")},
+    "running sums": over(T, frame="range", preceding=None),
+    "sums of three rows": over(T, frame="rows", preceding=2),
+    "sums of a while": over(T, frame="range", preceding=15),
+    "sums by value": over(V, frame="rows", preceding=None),
+    "sums in frames that look ahead": over_final(),
+    "sums of rows that stand": over_final(retracts=True),
+}
+#: The order of these cases' rows is the result.
+ORDERED = [name for name in CASES if "sort" in name]
+LATE = 12
+
+
+class Rows:
+    """Random rows around a time that goes on; of each input, those that stand."""
+
+    def __init__(self, random: np.random.Generator, retracts: bool) -> None:
+        self.random, self.retracts = random, retracts
+        self.now = self.number = 0
+        self.standing: list[tuple] = []
+
+    def batch(self, *, versions: bool) -> Batch:
+        rows: list[tuple] = []
+        kinds: list[int] = []
+        self.now += int(self.random.integers(0, 12))
+        for _ in range(int(self.random.integers(1, 24))):
+            if self.retracts and self.standing and self.random.random() < 0.3:
+                rows.append(self.standing.pop(int(self.random.integers(len(self.standing)))))
+                kinds.append(3)
+                continue
+            at = max(self.now + int(self.random.integers(-2 * LATE, 3 * LATE)), 0)
+            key, value = int(self.random.integers(0, 12)), int(self.random.integers(0, 5))
+            start = at // WINDOW * WINDOW
+            self.number += 1
+            number = self.number if not self.retracts else self.number % 7
+            key, text = None if key == 11 else key, None if value == 4 else f"text-{value % 2}"
+            row = (key, text, None if value == 3 else value, at, start, start + WINDOW, number)
+            rows.append(row)
+            kinds.append(3 if versions and self.random.random() < 0.2 else 0)
+            self.standing.append(row)
+        plain = Schema(tuple(t.Field(f.name, N) if f.name == "t" else f for f in ROWS.fields))
+        out = Batch.of(plain, rows, kinds=kinds if self.retracts or versions else None)
+        return out.with_columns(ROWS, [c.cast_type(x) for c, x in zip(out.columns, ROWS.types, strict=True)])
+
+
+def taken(cluster: Cluster, name: str) -> Any:
+    rows = [change for batch in cluster.out() for change in batch.rows()]
+    for subtask in cluster.subtasks:
+        subtask.out = []
+    return rows if name in ORDERED else Counter(rows)
+
+
+def on_disk(cluster: Cluster) -> int:
+    gauges = [s.metrics.gauges for s in cluster.subtasks]
+    return sum(
+        int(read() or 0) for g in gauges for name, read in g.items() if name.startswith("numRowsOnDisk")
+    )
+
+
+@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("seed", range(3))
+def test_equals_what_stays_in_memory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, seed: int
+) -> None:
+    monkeypatch.setattr(cold_tier, "_EVICT_KEYS", 2)
+    monkeypatch.setattr(waiting_rows, "_LEAST_BLOCK_BYTES", 1)
+    monkeypatch.setattr("penstock.runtime.state.memory.HARD", 1e9)
+    make, keys, output, retracts = CASES[name]
+    random = np.random.default_rng(seed)
+    source = Rows(random, retracts)
+    inputs = [ROWS] * len(keys)
+    large = Cluster(make, keys, inputs, output, 1)
+    small = Cluster(make, keys, inputs, output, 1, limit_bytes=3_000, folder=tmp_path, checkpoint_every=0)
+    cuts, most = [], 0
+    for _ in range(40):
+        side = int(random.integers(len(keys)))
+        batch = source.batch(versions="temporal join" in name and side == 1)
+        for cluster in (small, large):
+            cluster.process(batch, side)
+        most = max(most, on_disk(small))
+        match int(random.integers(10)):
+            case 0 if not cuts:  # a checkpoint that is written while batches come
+                cuts = [(s, s.begin()) for s in small.subtasks]
+            case 1 | 2 if cuts:
+                for subtask, snapshot in cuts:
+                    (subtask.complete if random.random() < 0.5 else subtask.abort)(snapshot)
+                cuts = []
+            case 3 if not cuts:
+                for subtask in small.subtasks:
+                    subtask.checkpoint()
+            case 4 if not cuts:
+                changed = taken(small, name)
+                small = small.rescale(int(random.integers(1, 4)))
+                assert changed == taken(large, name)
+            case 5 | 6:
+                watermark = source.now - LATE
+                for cluster in (small, large):
+                    cluster.watermark(watermark)
+        assert taken(small, name) == taken(large, name)
+    for cluster in (small, large):
+        cluster.finish()
+    assert taken(small, name) == taken(large, name)
+    assert most > 20
+    assert on_disk(small) == 0
+
+
+def test_a_delta_holds_what_came_and_nothing_that_lay_on_disk(tmp_path: Path) -> None:
+    make, _, output, _ = CASES["temporal sort"]
+    memory = StateMemory(20_000)
+    task = Subtask(make(), [ROWS], output, memory=memory, local_dir=tmp_path)
+    source = Rows(np.random.default_rng(0), retracts=False)
+    source.now = 1_000
+    while task.metrics.gauges["numRowsOnDisk.rows"]() < 1_000:
+        task.process(source.batch(versions=False))
+    whole = task.checkpoint()
+    task.process(source.batch(versions=False))
+    delta = task.checkpoint()
+    assert delta.size_bytes < whole.size_bytes / 5
+    nothing = task.checkpoint()
+    assert nothing.size_bytes < delta.size_bytes
+    assert memory.limit_bytes > task.operator._log.nbytes
+
+
+def test_what_cannot_be_split_is_refused_by_name(tmp_path: Path) -> None:
+    spec = OverFinalSpec(
+        partition=(), order=(T,), aggregates=(AggregateCall("ROW_NUMBER", (), N),), frame="rows",
+        preceding=None, following=None,
+    )  # fmt: skip
+    task = Subtask(
+        OverFinalOperator(spec), [ROWS], more(AggregateCall("ROW_NUMBER", (), N)),
+        memory=StateMemory(5_000), local_dir=tmp_path,
+    )  # fmt: skip
+    source = Rows(np.random.default_rng(0), retracts=False)
+    batch = source.batch(versions=False)
+    with pytest.raises(ExternalError, match="OverFinalOperator"):
+        task.process(Batch.concat([batch] * 200))
+
+
+def test_no_time_is_left_behind_at_the_end(tmp_path: Path) -> None:
+    make, _, output, _ = CASES["sums of a while"]
+    task = Subtask(make(), [ROWS], output, memory=StateMemory(20_000), local_dir=tmp_path)
+    source = Rows(np.random.default_rng(1), retracts=False)
+    for _ in range(60):
+        task.process(source.batch(versions=False))
+    task.watermark(MAX_WATERMARK)
+    assert len(task.operator._pending) == 0
+    assert len(task.operator._history) == 0
