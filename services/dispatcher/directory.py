@@ -10,21 +10,22 @@ import msgspec
 
 from penstock.bus import RefusedError, request
 from penstock.errors import BrokerError, SpecError
+from penstock.jobgraph.graph import decode_job_graph
 from penstock.messages import layout
 from penstock.messages.cluster import (
     Ack,
     CancelJob,
     ClusterOverview,
-    JobAccepted,
     JobDetails,
     JobOverview,
     RequestClusterOverview,
     RequestJobDetails,
-    Terminal,
     TriggerSavepoint,
 )
-from penstock.messages.states import JobStatus
 from penstock.store import job_log
+from services.jobmanager.checkpoint_history import HISTORY
+from services.jobmanager.details import logged_details
+from services.jobmanager.inheritance import read_story
 
 if TYPE_CHECKING:
     from penstock.bus import Subjects
@@ -74,23 +75,25 @@ class JobDirectory:
 
     async def _from_log(self, job_id: str) -> JobDetails:
         """Accepted, and no master has begun, or the last one is gone."""
-        entries = await job_log(self._store, job_id).read()
-        accepted = next((e for _, e in entries if isinstance(e, JobAccepted)), None)
+        log = job_log(self._store, job_id)
+        story = read_story(await log.read(), HISTORY)
+        accepted, terminal = story.accepted, story.terminal
         if accepted is None:
             raise UnknownJobError(
                 f"there is no job '{job_id}'", got=job_id, remedy="`penstock list` shows the jobs there are"
             )
-        terminal = next((e for _, e in entries if isinstance(e, Terminal)), None)
+        if terminal is None:
+            graph = decode_job_graph(await self._store.get(accepted.job_graph_key))
+            return logged_details(job_id, graph, story, log.latest_epoch)
         return JobDetails(
             job_id=job_id,
             name=accepted.name,
-            status=terminal.status if terminal else JobStatus.INITIALIZING,
-            attempt=0,
-            epoch=0,
+            status=terminal.status,
+            attempt=story.inherited.job_attempt,
+            epoch=log.latest_epoch,
             start_ms=accepted.timestamp_ms,
-            end_ms=terminal.timestamp_ms if terminal else None,
+            end_ms=terminal.timestamp_ms,
             timestamps={"INITIALIZING": accepted.timestamp_ms},
-            waiting_for=None if terminal else "no job manager leads the job at the moment",
         )
 
     async def cancel(self, job_id: str) -> None:

@@ -61,6 +61,7 @@ class Adopting:
     def begin(self, now_ms: int) -> list[fx.Effect]:
         job, inherited = self._job, self._inherited
         job.stage = Stage.ADOPTING
+        job.set_status(_J.RECONCILING, now_ms)
         attempts = {v: inherited.vertices.get(v, inherited.base)[0] for v in job.layout.all}
         job.graph.resume(attempts, now_ms)
         if job.layout.can_join and inherited.slots != job.layout.slots_needed:

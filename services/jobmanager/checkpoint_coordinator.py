@@ -17,7 +17,7 @@ from collections import deque
 from typing import TYPE_CHECKING
 
 from penstock.errors import InternalError
-from penstock.messages.cluster import CheckpointCompleted, CheckpointDetails, SavepointFailed
+from penstock.messages.cluster import CheckpointCompleted, SavepointFailed
 from penstock.messages.layout import manifest_key, savepoint_folder
 from penstock.messages.slot import (
     CheckpointAborted,
@@ -27,7 +27,7 @@ from penstock.messages.slot import (
 )
 from penstock.messages.states import ExecutionState
 from services.jobmanager.checkpoint_decider import At, CheckpointConfig, Now, Schedule, decide
-from services.jobmanager.checkpoint_history import CheckpointHistory
+from services.jobmanager.checkpoint_history import CheckpointHistory, waiting
 from services.jobmanager.checkpoint_orders import first_triggered, manifest_of, orphans, to_slots, trigger
 from services.jobmanager.checkpoints import SAVEPOINTS, STOPS, Ack, Completed, Pending, Phase, Request
 from services.jobmanager.culprit import slowest
@@ -35,6 +35,7 @@ from services.jobmanager.effects import AppendLog, DeleteObjects, Effect, Notify
 from services.jobmanager.retention import Retention
 
 if TYPE_CHECKING:
+    from penstock.messages.cluster import CheckpointDetails
     from services.jobmanager.execution_graph import Execution, ExecutionGraph
 
 
@@ -453,13 +454,7 @@ class CheckpointCoordinator:
         for pending in reversed(self.in_flight.values()):
             now.append(pending.details("IN_PROGRESS"))
             now[-1].slowest = slowest(pending, self._graph.job_graph, now_ms)
-        waiting = [
-            CheckpointDetails(
-                id=0, status="IN_PROGRESS", kind=r.kind, trigger_timestamp_ms=0, trigger_id=r.trigger_id
-            )
-            for r in self._requests
-        ]
-        return waiting + now + self.history.newest_first()
+        return waiting(self._requests) + now + self.history.newest_first()
 
     def validate_state(self) -> None:
         problems = []

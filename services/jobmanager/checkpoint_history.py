@@ -24,6 +24,7 @@ from services.jobmanager.effects import Effect, KeepStatistics
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
+    from penstock.messages.cluster import SavepointRequested
     from services.jobmanager.checkpoints import Request
 
 #: Ended checkpoints that are shown.
@@ -71,6 +72,16 @@ def merged(
     )
     failed = max((s.failed for s in kept), default=0)
     return tuple(every[-HISTORY:]), max(failed, sum(d.status == "FAILED" for d in every))
+
+
+def waiting(requests: Iterable[Request | SavepointRequested]) -> list[CheckpointDetails]:
+    """Asked for, and not begun yet."""
+    return [
+        CheckpointDetails(
+            id=0, status="IN_PROGRESS", kind=r.kind, trigger_timestamp_ms=0, trigger_id=r.trigger_id
+        )
+        for r in requests
+    ]
 
 
 class CheckpointHistory:

@@ -1,4 +1,5 @@
-"""``JobDetails`` of a job master's core: what REST shows and the archive keeps."""
+"""``JobDetails``: what REST shows and the archive keeps. Of a job master's core, or, while no
+master leads the job, of its decision log. Pure."""
 
 from __future__ import annotations
 
@@ -8,10 +9,15 @@ import msgspec
 
 from penstock.jobgraph.specs import SinkSpec
 from penstock.messages.cluster import JobDetails, SubtaskDetails, VertexDetails
+from penstock.messages.states import JobStatus
+from services.jobmanager.checkpoint_history import waiting
+from services.jobmanager.execution_graph import ExecutionGraph
+from services.jobmanager.inheritance import in_phase
 
 if TYPE_CHECKING:
-    from penstock.jobgraph import JobEdge, JobVertex
+    from penstock.jobgraph import JobEdge, JobGraph, JobVertex
     from services.jobmanager.execution_graph import Execution
+    from services.jobmanager.inheritance import Story
     from services.jobmanager.job_state import JobState
 
 
@@ -33,7 +39,7 @@ def _input(edge: JobEdge) -> dict[str, Any]:
     return {"id": edge.source, "ship_strategy": str(tag).upper(), "exchange": "pipelined", "tag": edge.tag}
 
 
-def _vertex(core: JobState, vertex: JobVertex) -> VertexDetails:
+def _vertex(job_graph: JobGraph, graph: ExecutionGraph, vertex: JobVertex) -> VertexDetails:
     return VertexDetails(
         id=vertex.id,
         name=vertex.name,
@@ -43,14 +49,14 @@ def _vertex(core: JobState, vertex: JobVertex) -> VertexDetails:
             {"uid": node.uid, "name": node.name, "kind": str(type(node.spec).__struct_config__.tag)}
             for node in vertex.operators
         ],
-        inputs=[_input(edge) for edge in core.job_graph.inputs_of(vertex.id)],
-        subtasks=[_subtask(execution) for execution in core.graph.vertex(vertex.id)],
+        inputs=[_input(edge) for edge in job_graph.inputs_of(vertex.id)],
+        subtasks=[_subtask(execution) for execution in graph.vertex(vertex.id)],
     )
 
 
-def _result_schema(core: JobState) -> Any:
+def _result_schema(job_graph: JobGraph) -> Any:
     """Schema of the ``collect`` sink, when the job has one (a SELECT)."""
-    for vertex in core.job_graph.vertices:
+    for vertex in job_graph.vertices:
         for node in vertex.operators:
             if isinstance(node.spec, SinkSpec) and node.spec.connector == "collect":
                 return msgspec.to_builtins(node.spec.schema)
@@ -68,7 +74,7 @@ def job_details(core: JobState, now_ms: int) -> JobDetails:
         start_ms=core.start_ms,
         end_ms=core.end_ms,
         timestamps=dict(core.timestamps),
-        vertices=[_vertex(core, vertex) for vertex in core.job_graph.vertices],
+        vertices=[_vertex(core.job_graph, core.graph, vertex) for vertex in core.job_graph.vertices],
         checkpoints=core.coordinator.details(now_ms),
         checkpoint_counts=dict(core.coordinator.counts),
         restored_checkpoint_id=core.restored_checkpoint_id,
@@ -78,6 +84,46 @@ def job_details(core: JobState, now_ms: int) -> JobDetails:
         waiting_for=core.waiting_for,
         stalled=list(core.stalled.values()),
         jobmanager_id=core.settings.jobmanager_id,
-        result_schema=_result_schema(core),
+        result_schema=_result_schema(core.job_graph),
         phase=core.settings.phase,
+    )
+
+
+def logged_details(job_id: str, job_graph: JobGraph, story: Story, epoch: int) -> JobDetails:
+    """Of an accepted job that no master answers for: the plan, the attempts and checkpoints that
+    the log names. What became of its tasks is not known: they are shown as CREATED."""
+    accepted, inherited = story.accepted, story.inherited
+    assert accepted is not None
+    job_graph, phase = in_phase(job_graph, story)
+    started = inherited.job_attempt > 0 and not inherited.handed_over
+    starts = [inherited.vertices.get(v.id, inherited.base) for v in job_graph.vertices] if started else []
+    graph = ExecutionGraph(job_id, job_graph)
+    attempts = [attempt for attempt, _ in starts] or [inherited.job_attempt + 1] * len(job_graph.vertices)
+    graph.resume(dict(zip((v.id for v in job_graph.vertices), attempts, strict=True)), accepted.timestamp_ms)
+    status = JobStatus.RECONCILING if started else JobStatus.INITIALIZING
+    return JobDetails(
+        job_id=job_id,
+        name=job_graph.name,
+        bounded=job_graph.bounded,
+        status=status,
+        attempt=inherited.job_attempt,
+        epoch=epoch,
+        start_ms=accepted.timestamp_ms,
+        timestamps={JobStatus.INITIALIZING.value: accepted.timestamp_ms},
+        vertices=[_vertex(job_graph, graph, vertex) for vertex in job_graph.vertices],
+        checkpoints=[*waiting(inherited.requests), *reversed(inherited.history)],
+        checkpoint_counts={
+            "completed": inherited.checkpoints_completed,
+            "failed": inherited.checkpoints_failed,
+            "in_progress": 0,
+            "restored": inherited.checkpoints_restored,
+            "total": inherited.checkpoints_completed + inherited.checkpoints_failed,
+        },
+        restored_checkpoint_id=max((checkpoint_id for _, checkpoint_id in starts), default=0),
+        config=dict(job_graph.config),
+        plan=job_graph.plan,
+        waiting_for="no job manager leads the job at the moment"
+        + ("; its tasks run on, and a new one takes them over" if started else ""),
+        result_schema=_result_schema(job_graph),
+        phase=phase,
     )

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from penstock.messages.cluster import (
     CheckpointCompleted,
     CheckpointDetails,
@@ -15,12 +17,14 @@ from penstock.messages.cluster import (
     Terminal,
 )
 from penstock.messages.layout import checkpoints_prefix
+from penstock.plan.backfill import backfill_graph, is_backfilled
 from services.jobmanager.checkpoint_history import HISTORY, merged
-from services.jobmanager.stages import Inherited
+from services.jobmanager.stages import BACKFILLED, BACKFILLING, Inherited
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
+    from penstock.jobgraph import JobGraph
     from penstock.messages.cluster import LogEntry
     from services.jobmanager.checkpoint_history import Statistics
 
@@ -133,6 +137,15 @@ def _failed(entry: SavepointFailed) -> CheckpointDetails:
         failure=entry.reason,
         trigger_id=entry.trigger_id,
     )
+
+
+def in_phase(graph: JobGraph, story: Story) -> tuple[JobGraph, str]:
+    """What of the job runs now, and ``Settings.phase``."""
+    if not is_backfilled(graph):
+        return msgspec.structs.replace(graph, backfill=""), ""
+    if story.backfilled:
+        return msgspec.structs.replace(graph, backfill=""), BACKFILLED
+    return backfill_graph(graph), BACKFILLING
 
 
 def with_statistics(inherited: Inherited, kept: Sequence[Statistics]) -> Inherited:

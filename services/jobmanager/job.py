@@ -21,17 +21,16 @@ from penstock.messages.cluster import JobDetails, JobOver, ToJobMaster
 from penstock.messages.layout import archive_key, checkpoints_prefix
 from penstock.messages.slot import StorageSettings
 from penstock.messages.states import JobStatus
-from penstock.plan.backfill import backfill_graph, is_backfilled
 from penstock.store import job_log
 from services.common.actor import Actor
 from services.common.election import LeaderElection
 from services.common.main import storage_options
 from services.jobmanager import effects as fx
 from services.jobmanager.checkpoint_history import Statistics, newest_statistics
-from services.jobmanager.inheritance import highest_listed, job_config, read_story, with_statistics
+from services.jobmanager.inheritance import highest_listed, in_phase, job_config, read_story, with_statistics
 from services.jobmanager.master import JobMasterCore
 from services.jobmanager.performer import Performer, archive
-from services.jobmanager.stages import BACKFILLED, BACKFILLING, Settings, Stage
+from services.jobmanager.stages import Settings, Stage
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -127,11 +126,8 @@ class Job:
     async def _begin_reign(self, log: DecisionLog, story: Story) -> None:
         context = self._context
         assert story.accepted is not None
-        graph = decode_job_graph(await self._store.get(story.accepted.job_graph_key))
-        phase = ""
-        if is_backfilled(graph):
-            phase = BACKFILLED if story.backfilled else BACKFILLING
-        graph = backfill_graph(graph) if phase == BACKFILLING else msgspec.structs.replace(graph, backfill="")
+        whole = decode_job_graph(await self._store.get(story.accepted.job_graph_key))
+        graph, phase = in_phase(whole, story)
         config = job_config(context.config, graph.config)
         story = read_story(log.entries, conf.CHECKPOINT_RETAINED.read(config))
         inherited = story.inherited

@@ -285,7 +285,7 @@ class JobMasterCore(JobState):
     def _cancel(self, now_ms: int) -> tuple[Any, list[fx.Effect]]:
         if self.stage in (Stage.CLOSING, Stage.ARCHIVING) or self.status in (_J.CANCELLING, _J.FAILING):
             return msg.Ack(), []
-        if self.status is _J.INITIALIZING:
+        if self.status in (_J.INITIALIZING, _J.RECONCILING):
             self.set_status(_J.CREATED, now_ms)
         return msg.Ack(), self._ending.stop(_J.CANCELED, None, now_ms)
 

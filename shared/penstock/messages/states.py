@@ -4,11 +4,12 @@
 Job (``JobStatus``)::
 
     INITIALIZING → CREATED → RUNNING → FINISHED
-                     │          ├→ FAILING → FAILED
-                     │          ├→ CANCELLING → CANCELED
-                     │          ├→ RESTARTING → CREATED
-                     │          └→ SUSPENDED            (locally terminal: leadership lost)
-                     └→ CANCELLING, FAILING, RESTARTING, SUSPENDED
+        │            │          ├→ FAILING → FAILED
+        │            │          ├→ CANCELLING → CANCELED
+        │            │          ├→ RESTARTING → CREATED
+        │            │          └→ SUSPENDED            (locally terminal: leadership lost)
+        │            └→ CANCELLING, FAILING, RESTARTING, SUSPENDED
+        └→ RECONCILING → CREATED      (a new master finds out what of the job runs)
 
 Execution (one attempt of one subtask, ``ExecutionState``)::
 
@@ -23,6 +24,7 @@ import enum
 
 class JobStatus(str, enum.Enum):
     INITIALIZING = "INITIALIZING"
+    RECONCILING = "RECONCILING"
     CREATED = "CREATED"
     RUNNING = "RUNNING"
     FAILING = "FAILING"
@@ -45,7 +47,8 @@ class JobStatus(str, enum.Enum):
 
 _J = JobStatus
 JOB_TRANSITIONS: dict[JobStatus, frozenset[JobStatus]] = {
-    _J.INITIALIZING: frozenset({_J.CREATED, _J.FAILED, _J.CANCELED, _J.SUSPENDED}),
+    _J.INITIALIZING: frozenset({_J.CREATED, _J.RECONCILING, _J.FAILED, _J.CANCELED, _J.SUSPENDED}),
+    _J.RECONCILING: frozenset({_J.CREATED, _J.SUSPENDED}),
     _J.CREATED: frozenset({_J.RUNNING, _J.CANCELLING, _J.FAILING, _J.RESTARTING, _J.SUSPENDED}),
     _J.RUNNING: frozenset({_J.FINISHED, _J.FAILING, _J.CANCELLING, _J.RESTARTING, _J.SUSPENDED}),
     _J.RESTARTING: frozenset({_J.CREATED, _J.FAILING, _J.CANCELLING, _J.SUSPENDED}),

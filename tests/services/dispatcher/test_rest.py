@@ -10,6 +10,7 @@ from penstock.messages import cluster as msg
 from penstock.messages import layout
 from penstock.messages.slot import OperatorMetrics, TaskMetrics
 from penstock.messages.states import ExecutionState
+from penstock.store import job_log
 from services.dispatcher.http import MAX_BODY_BYTES
 from tests.services.jobmanager.graphs import pipeline
 from tests.services.jobmanager.simulated import Cluster
@@ -61,6 +62,41 @@ async def test_submission_is_accepted_stored_and_run(front):
     details = await get(front, f"/jobs/{job_id}")
     assert (details["state"], details["name"]) == ("INITIALIZING", "flights")
     assert "no job manager" in details["waiting-for"]
+
+
+async def test_while_no_master_answers_the_log_tells(front):
+    """During a takeover a job that runs looks neither new nor empty."""
+    job_id = await front.submit(name="flights")
+    before = await get(front, f"/jobs/{job_id}")
+    assert [v["name"] for v in before["vertices"]] == ["enumerate", "read", "sum", "sink"]
+    assert before["attempt"] == 0
+    log = job_log(front.store, job_id)
+    await log.lead("jm1", 1_000)
+    decided = [
+        msg.Restored(epoch=2, job_attempt=1, checkpoint_id=0, timestamp_ms=1_000, slots=2),
+        msg.CheckpointCompleted(epoch=2, checkpoint_id=1, manifest_key="m/1", timestamp_ms=2_000),
+        msg.Restored(epoch=2, job_attempt=2, checkpoint_id=1, timestamp_ms=3_000, slots=2),
+        msg.CheckpointCompleted(epoch=2, checkpoint_id=2, manifest_key="m/2", timestamp_ms=4_000),
+        msg.SavepointRequested(epoch=2, trigger_id="asked", kind="savepoint"),
+    ]
+    for entry in decided:
+        await log.append(entry)
+    details = await get(front, f"/jobs/{job_id}")
+    assert (details["state"], details["attempt"], details["epoch"]) == ("RECONCILING", 2, log.epoch)
+    assert details["restored-checkpoint"] == 1
+    assert "its tasks run on" in details["waiting-for"]
+    assert [(v["name"], v["parallelism"]) for v in details["vertices"]] == [
+        (v["name"], v["parallelism"]) for v in before["vertices"]
+    ]
+    subtasks = (await get(front, f"/jobs/{job_id}/vertices/read"))["subtasks"]
+    assert {s["attempt"] for s in subtasks} == {2}
+    checkpoints = await get(front, f"/jobs/{job_id}/checkpoints")
+    assert checkpoints["counts"]["completed"] == 2
+    assert checkpoints["latest"]["completed"]["id"] == 2
+    asked = await get(front, f"/jobs/{job_id}/savepoints/asked")
+    assert asked["status"]["id"] == "IN_PROGRESS", "what was promised is not forgotten"
+    (row,) = (await get(front, "/jobs/overview"))["jobs"]
+    assert (row["state"], row["tasks"]["total"]) == ("RECONCILING", 6)
 
 
 async def test_a_repeated_submission_is_the_same_job(front):

@@ -50,6 +50,14 @@ def test_what_runs_goes_on_in_the_same_attempt_and_process():
     assert of(cluster, msg.CheckpointCompleted)[-1].checkpoint_id > completed
 
 
+def test_while_it_finds_out_what_runs_the_job_is_reconciling():
+    cluster = started()
+    cluster.take_over()
+    assert cluster.core.status is JobStatus.RECONCILING
+    cluster.run(until=lambda: adopted(cluster))
+    assert list(cluster.core.timestamps) == ["INITIALIZING", "RECONCILING", "CREATED", "RUNNING"]
+
+
 def test_a_checkpoint_in_flight_is_aborted_and_its_id_not_used_again():
     cluster = started(seed=2)
     cluster.run(
