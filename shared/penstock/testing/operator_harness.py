@@ -152,14 +152,16 @@ class Cluster:
 
     def __init__(self, make: Any, keys: list[tuple[int, ...]], inputs: list[Schema], output: Schema,
                  parallelism: int, states: list[RestoredState | None] | None = None, *,
-                 limit_bytes: int = 0, folder: Path | None = None, checkpoint_every: int = 3) -> None:  # fmt: skip
+                 limit_bytes: int = 0, folder: Path | None = None, checkpoint_every: int = 3,
+                 function: Any = None) -> None:  # fmt: skip
         self.make, self.keys, self.inputs, self.output = make, keys, inputs, output
         self.limit_bytes, self.folder, self.checkpoint_every = limit_bytes, folder, checkpoint_every
+        self.function = function
         self._batches = 0
         self.subtasks = [
             Subtask(
                 make(), inputs, output, index=i, parallelism=parallelism,
-                restored=states[i] if states else None, memory=StateMemory(limit_bytes),
+                restored=states[i] if states else None, memory=StateMemory(limit_bytes), function=function,
                 local_dir=None if folder is None else folder / str(i),
             )
             for i in range(parallelism)
@@ -206,6 +208,7 @@ class Cluster:
         out = Cluster(
             self.make, self.keys, self.inputs, self.output, parallelism, states,
             limit_bytes=self.limit_bytes, folder=folder, checkpoint_every=self.checkpoint_every,
+            function=self.function,
         )  # fmt: skip
         out.subtasks[0].out = self.out() + out.subtasks[0].out
         for old in self.subtasks:

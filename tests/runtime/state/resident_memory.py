@@ -25,14 +25,19 @@ from penstock.jobgraph.specs import (
     KeyedProcessSpec,
     SortKey,
     TopNSpec,
+    WindowAggregateSpec,
+    WindowSpec,
 )
 from penstock.runtime.kernels.hashing import hash_columns
 from penstock.runtime.malloc import keep_freed_memory
+from penstock.runtime.operator import MAX_WATERMARK
 from penstock.runtime.operators.deduplicate import DeduplicateOperator
+from penstock.runtime.operators.emitting import RECORD_TIMES
 from penstock.runtime.operators.group_aggregate import GroupAggregateOperator
 from penstock.runtime.operators.join import make_join
 from penstock.runtime.operators.keyed_process import KeyedProcessOperator
 from penstock.runtime.operators.top_n import TopNOperator
+from penstock.runtime.operators.window_aggregate import WindowAggregateOperator
 from penstock.runtime.state.descriptors import ValueStateDescriptor
 from penstock.runtime.state.memory import StateMemory
 from penstock.testing.operator_harness import Subtask
@@ -47,11 +52,16 @@ ROWS = Schema.of(("k", BIG), ("s", STR), ("v", BIG))
 TWICE = Schema((*ROWS.fields, *(t.Field(f"{f.name}2", f.type) for f in ROWS.fields)))
 RANKED = Schema((*ROWS.fields, t.Field("rank", N)))
 SUMS = Schema.of(("k", BIG), ("n", N), ("sum", BIG), ("last", STR))
+TIME = t.TimestampType(6, False)
+WINDOWS = Schema.of(("k", BIG), ("n", N), ("last", STR), ("window_start", TIME), ("window_end", TIME))
 VALUES = Schema.of(("k", BIG), ("values", N))
 BATCH_ROWS = 512
 #: Characters of a text: few rows are much state, and a batch is less than 1 MiB.
 TEXT = 1_500
 PAGE_BYTES = 4096
+#: A batch is a second; so a window is far more than may be in memory.
+SECOND_US = 1_000_000
+WINDOW_US = 200 * SECOND_US
 
 CASES: dict[str, tuple[Any, list[Schema], Schema]] = {
     "aggregate": (
@@ -93,6 +103,17 @@ CASES: dict[str, tuple[Any, list[Schema], Schema]] = {
         [ROWS, ROWS],
         TWICE,
     ),
+    "windows": (
+        lambda: WindowAggregateOperator(
+            WindowAggregateSpec(
+                window=WindowSpec(kind="hop", time=RECORD_TIMES, size_us=WINDOW_US, slide_us=WINDOW_US // 2),
+                keys=(0,), window_columns=("start", "end"),
+                aggregates=(AggregateCall("COUNT", (), N), AggregateCall("MAX", (1,), STR)),
+            )
+        ),
+        [ROWS],
+        WINDOWS,
+    ),
     "process": (
         lambda: KeyedProcessOperator(KeyedProcessSpec(function="latest", keys=((0,),))),
         [ROWS],
@@ -116,10 +137,11 @@ class Latest:
         yield value[0], before, value[2]
 
 
-def rows(keys: np.ndarray, values: np.ndarray) -> Batch:
+def rows(keys: np.ndarray, values: np.ndarray, seconds: np.ndarray) -> Batch:
     filler = "x" * TEXT
     texts = pc.binary_join_element_wise(pa.array(values).cast(pa.string()), filler, "")
-    return Batch(ROWS, [Column(BIG, keys), Column(STR, texts), Column(BIG, values)], num_rows=len(keys))
+    columns = [Column(BIG, keys), Column(STR, texts), Column(BIG, values)]
+    return Batch(ROWS, columns, times=seconds * SECOND_US, num_rows=len(keys))
 
 
 def memory_bytes() -> tuple[int, int]:
@@ -151,8 +173,11 @@ def warm_up(case: str, folder: Path) -> None:
     """Everything is loaded and used once: Arrow, LevelDB."""
     task = make_task(case, 400_000, folder)
     for i in range(12):
-        task.process(rows(np.arange(BATCH_ROWS), np.full(BATCH_ROWS, i)), i % len(CASES[case][1]))
+        values = np.full(BATCH_ROWS, i)
+        task.process(rows(np.arange(BATCH_ROWS), values, values), i % len(CASES[case][1]))
         digest(task)
+    for batch in task.operator.on_watermark(MAX_WATERMARK):
+        task.out.append(batch)
     task.operator.close()
 
 
@@ -169,16 +194,21 @@ def main(case: str, limit_bytes: int, folder: Path, new: int, old: int) -> dict[
     for i in range(new + old):
         values = random.integers(0, 1 << 40, BATCH_ROWS)
         at = i * BATCH_ROWS
-        chosen = keys[at : at + BATCH_ROWS] if i < new else random.choice(keys, BATCH_ROWS)
-        task.process(rows(chosen, values), i % inputs)
+        chosen = np.arange(at, at + BATCH_ROWS) if i < new else random.integers(0, n, BATCH_ROWS)
+        task.process(rows(keys[chosen], values, chosen // BATCH_ROWS), i % inputs)
         total = (total * 31 + digest(task)) % (1 << 61)
         own, files_now = memory_bytes()
         most, mapped = max(most, own - base), max(mapped, files_now - files)
     tier = getattr(task.operator, "_tier", None)
+    on_disk = tier.count if tier else -1
+    for batch in task.operator.on_watermark(MAX_WATERMARK):  # windows: all of them are due
+        task.out = [batch]
+        total = (total + digest(task)) % (1 << 61)
+        own, files_now = memory_bytes()
+        most, mapped = max(most, own - base), max(mapped, files_now - files)
     task.operator.close()
     return {
-        "digest": total, "growth_bytes": most, "mapped_bytes": mapped,
-        "keys_on_disk": tier.count if tier else -1,
+        "digest": total, "growth_bytes": most, "mapped_bytes": mapped, "keys_on_disk": on_disk
     }  # fmt: skip
 
 

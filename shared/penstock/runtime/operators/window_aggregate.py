@@ -5,13 +5,15 @@
 
 Rows are aggregated into *cells*, one per key and pane, whose accumulators are arrays; a
 window is merged from its panes' cells when the watermark passes its end, and a pane is
-dropped once no window will need it.
+dropped once no window will need it. Cells beyond the memory's limit lie on disk
+(``window_pieces`` merges windows of which some do).
 """
 
 from __future__ import annotations
 
 import itertools
 from bisect import bisect_left
+from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -31,7 +33,24 @@ from penstock.runtime.operators.emitting import (
     restored_watermark,
     watermark_state,
 )
-from penstock.runtime.state.cold_tier import Resident
+from penstock.runtime.operators.window_panes import (
+    PANE_BYTES,
+    CellKeys,
+    Pane,
+    counted,
+    dense,
+    key_of,
+    packed,
+    pane_of,
+)
+from penstock.runtime.state.cold_tier import (
+    MovableTable,
+    Resident,
+    can_evict,
+    make_changes,
+    movable_entries,
+    one_row_each,
+)
 from penstock.types import logical as t
 from penstock.types.batch import Batch
 from penstock.types.column import Column
@@ -41,10 +60,10 @@ if TYPE_CHECKING:
 
     from penstock.jobgraph.specs import WindowAggregateSpec
     from penstock.runtime.operator import OperatorContext, Output, RestoredState
+    from penstock.runtime.operators.window_pieces import WindowPieces
+    from penstock.runtime.state.cold_runs import RunTier
 
 _LONG = t.BigIntType(False)
-_PANE_BITS = 32
-_PANE_MASK = (1 << _PANE_BITS) - 1
 #: Due windows are merged and emitted together up to about this many cells.
 FIRE_CELLS = 16_384
 
@@ -60,22 +79,6 @@ def WindowAggregateOperator(spec: WindowAggregateSpec) -> Operator:
 
         return LocalWindowAggregateOperator(spec)
     return PaneAggregateOperator(spec)
-
-
-class _Pane:
-    """``start``; ``end`` of the pane; ``last_end`` of the windows that hold it; cells as a
-    list of slot arrays."""
-
-    __slots__ = ("cells", "end", "last_end", "start")
-
-    def __init__(self, start: int, end: int, last_end: int) -> None:
-        self.start, self.end, self.last_end = start, end, last_end
-        self.cells: list[np.ndarray] = []
-
-    def all_cells(self) -> np.ndarray:
-        if len(self.cells) > 1:
-            self.cells = [np.concatenate(self.cells)]
-        return self.cells[0]
 
 
 class PaneAggregateOperator(Operator):
@@ -96,7 +99,7 @@ class PaneAggregateOperator(Operator):
         self._keys = KeyIndex(self._key_types)
         self._cells_of_key = np.zeros(1024, np.int64)
         self._pane_index = KeyIndex([_LONG, _LONG] if self._windowed else [_LONG])
-        self._live: dict[int, _Pane] = {}
+        self._live: dict[int, Pane] = {}
         self._cells = KeyIndex([_LONG])
         self._aggregates = AggregateSet(
             spec.aggregates,
@@ -105,23 +108,45 @@ class PaneAggregateOperator(Operator):
             function=ctx.function,
         )
         window_names = ["window_start", "window_end"] if self._windowed else ["pane_start"]
+        evicts = can_evict(ctx, self._key_types)
         self._tables = self._aggregates.state_tables(
             ctx, head=self._head, names=[*(f"key{i}" for i in range(len(spec.keys))), *window_names],
-            kind="window-aggregate",
+            kind="window-aggregate", make_changes=partial(make_changes, ctx, evicts=evicts),
         )  # fmt: skip
         self._changes = self._tables[0].changes
         self._watermark = restored_watermark(restored)
         self._next_end = MAX_WATERMARK
-        self._tier = Resident(ctx, self._nbytes)
+        #: How windows are merged that may lie on disk; None: none ever does.
+        self._spilled: WindowPieces | None = None
+        self._tier = self._cold_tier() if evicts else Resident(ctx, self._nbytes)
         if restored is not None:
             self._restore(restored)
         ctx.metrics.gauge("numKeysInState", lambda: len(self._keys))
         ctx.metrics.gauge("stateBytes", self._nbytes)
 
+    def _cold_tier(self) -> RunTier:
+        # Here, not at the top: a slot without a limit never loads it.
+        from penstock.runtime.operators.window_pieces import WindowPieces
+        from penstock.runtime.state.cold_runs import RunTier
+
+        cells = MovableTable(
+            self._changes, self._aggregates.partial_types, one_row_each,
+            read=self._aggregates.partials, load=self._load_cells,
+        )  # fmt: skip
+        tier = RunTier(
+            self.ctx, CellKeys(self._cells, self._pane_index, self._keys),
+            [cells, *(movable_entries(table) for table in self._aggregates.tables())],
+            drop=self._evicted, nbytes=self._nbytes, leading=len(self._pane_index.types),
+        )  # fmt: skip
+        self._spilled = WindowPieces(tier, self._aggregates, self._keys_of)
+        self._runs = tier
+        return tier
+
     def _nbytes(self) -> int:
         cells = len(self._cells)
-        state = self._aggregates.live_bytes(cells) + 12 * cells
-        return self._keys.live_bytes + self._cells.live_bytes + 8 * len(self._keys) + state
+        state = self._aggregates.live_bytes(cells) + 20 * cells
+        keys = self._keys.live_bytes + 8 * len(self._keys)
+        return keys + self._cells.live_bytes + state + PANE_BYTES * len(self._live)
 
     def close(self) -> None:
         if hasattr(self, "_tier"):
@@ -150,14 +175,16 @@ class PaneAggregateOperator(Operator):
             ends = None if ends is None else ends[kept]
         if self.spec.phase != "global":  # the rows themselves, not partial results of them
             self.ctx.metrics.inc("numRecordsAccepted", batch.num_rows)
-        slots, key_slots, pane_ids = self._cell_slots([batch.columns[i] for i in self.spec.keys], panes, ends)
+        keys = [batch.columns[i] for i in self.spec.keys]
+        slots, key_slots, pane_ids, fresh = self._cell_slots(keys, panes, ends)
         if self.spec.phase == "global":
             self._aggregates.merge(slots, batch.columns[len(self.spec.keys) + 1 :])
         else:
             self._aggregates.add(slots, batch.columns, batch.signs())
         if self.spec.allowed_lateness_us:
             yield from self._fire_again(key_slots, pane_ids)
-        self._tier.make_room()
+        self._tier.used(slots)
+        self._tier.make_room(fresh)
 
     def _assign(self, batch: Batch) -> tuple[np.ndarray, np.ndarray | None]:
         """(pane starts, None), or (window starts, window ends) of windowed input."""
@@ -197,8 +224,9 @@ class PaneAggregateOperator(Operator):
 
     def _cell_slots(
         self, keys: Sequence[Column], panes: np.ndarray, ends: np.ndarray | None
-    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """(cell, key slot, pane id) of each row; new ones are made ready."""
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray, int]:
+        """(cell, key slot, pane id) of each row, and how many cells are new to the memory; new
+        ones are made ready, those on disk have come back."""
         n = len(panes)
         key_slots, _ = self._keys.upsert(keys, n)
         self._cells_of_key = grown(self._cells_of_key, self._keys.high)
@@ -208,19 +236,26 @@ class PaneAggregateOperator(Operator):
             pane_ids, new_panes = self._pane_index.upsert([Column(_LONG, panes), Column(_LONG, ends)], n)
         if len(new_panes):
             self._add_panes(new_panes)
-        cells, new = self._cells.upsert_ints((key_slots << _PANE_BITS) | pane_ids)
+        cells, new = self._cells.upsert_ints(packed(key_slots, pane_ids))
+        fresh = len(new)
+        if fresh:
+            self._enlist(new)
+            new = self._tier.fetch(new)
         self._changes.write(cells)
         if len(new):
             self._aggregates.reset(new, self._cells.high)
-            packed = self._cells.ints(new)
-            np.add.at(self._cells_of_key, packed >> _PANE_BITS, 1)
-            of = packed & _PANE_MASK
-            order = stable_argsort(of)
-            bounds = group_bounds(of[order])
-            for low, high in zip(bounds[:-1].tolist(), bounds[1:].tolist(), strict=True):
-                chosen = order[low:high]
-                self._live[int(of[chosen[0]])].cells.append(new[chosen])
-        return cells, key_slots, pane_ids
+        return cells, key_slots, pane_ids, fresh
+
+    def _enlist(self, new: np.ndarray) -> None:
+        """Cells into their panes, and counted with their keys."""
+        found = self._cells.ints(new)
+        np.add.at(self._cells_of_key, key_of(found), 1)
+        of = pane_of(found)
+        order = stable_argsort(of)
+        bounds = group_bounds(of[order])
+        for low, high in zip(bounds[:-1].tolist(), bounds[1:].tolist(), strict=True):
+            chosen = order[low:high]
+            self._live[int(of[chosen[0]])].add(new[chosen])
 
     def _add_panes(self, ids: np.ndarray) -> None:
         columns = [c.values.tolist() for c in self._pane_index.keys(ids)]
@@ -228,12 +263,11 @@ class PaneAggregateOperator(Operator):
             start = columns[0][i]
             if self._panes is None:
                 end = columns[1][i]
-                pane = _Pane(start, end, end)
+                pane = Pane(pane_id, start, end, end)
                 first: int | None = end
             else:
-                pane = _Pane(
-                    start, start + self._panes.length_us, int(self._panes.last_end_of(np.int64(start)))
-                )
+                last_end = int(self._panes.last_end_of(np.int64(start)))
+                pane = Pane(pane_id, start, start + self._panes.length_us, last_end)
                 first = self._panes.first_end_after(start, self._fired_to())
             self._live[pane_id] = pane
             if first is not None and first < self._next_end:
@@ -305,12 +339,18 @@ class PaneAggregateOperator(Operator):
         waiting, merge = 0, False
         for end, start in windows:
             panes = self._panes_of(by_start, starts, start, end)
+            found = [pane.cells(self._cells) for pane in panes]
+            count = sum(map(len, found))
+            if self._spilled is not None and self._spilled.needed([self._run(p) for p in panes], count):
+                if waiting:
+                    yield from self._fire_cells(chosen, cells, window_of, only_keys, merge)
+                    chosen, cells, window_of, waiting, merge = [], [], [], 0, False
+                yield from self._fire_spilled(self._spilled, (start, end), panes, only_keys)
+                continue
             merge = merge or len(panes) > 1
-            for pane in panes:
-                found = pane.all_cells()
-                cells.append(found)
-                window_of.append(np.full(len(found), len(chosen), np.int64))
-                waiting += len(found)
+            cells += found
+            window_of += [np.full(len(x), len(chosen), np.int64) for x in found]
+            waiting += count
             chosen.append((start, end))
             if waiting >= FIRE_CELLS:
                 yield from self._fire_cells(chosen, cells, window_of, only_keys, merge)
@@ -318,9 +358,7 @@ class PaneAggregateOperator(Operator):
         if waiting:
             yield from self._fire_cells(chosen, cells, window_of, only_keys, merge)
 
-    def _panes_of(
-        self, by_start: Sequence[_Pane], starts: Sequence[int], start: int, end: int
-    ) -> list[_Pane]:
+    def _panes_of(self, by_start: Sequence[Pane], starts: Sequence[int], start: int, end: int) -> list[Pane]:
         if self._panes is None:
             first = bisect_left(starts, start)
             same = itertools.takewhile(lambda p: p.start == start, by_start[first:])
@@ -337,24 +375,61 @@ class PaneAggregateOperator(Operator):
     ) -> Iterator[Output]:
         """One or more windows (start, end): cells of one window and key become one row."""
         cells, window = np.concatenate(cells_of), np.concatenate(window_of)
-        key_slots = self._cells.ints(cells) >> _PANE_BITS
+        key_slots = key_of(self._cells.ints(cells))
         if only_keys is not None:
             chosen = np.isin(key_slots, only_keys)
             cells, window, key_slots = cells[chosen], window[chosen], key_slots[chosen]
         bounds = np.array(windows, np.int64).reshape(-1, 2)
         if not merge:
             for part in pieces(np.arange(len(cells))):
-                results = self._aggregates.results(cells[part])
-                yield self._window_batch(bounds[window[part]], key_slots[part], results)
+                keys = self._keys.keys(key_slots[part])
+                yield self._window_batch(bounds[window[part]], keys, self._aggregates.results(cells[part]))
             return
         high = self._keys.high
-        local, rows = _dense(window * high + key_slots, high * len(windows))
+        local, rows = dense(window * high + key_slots, high * len(windows))
         merged = self._aggregates.fresh()
         merged.reset(np.arange(len(rows)), len(rows))
         merged.absorb(local, self._aggregates, cells)
         for part in pieces(np.arange(len(rows))):
-            window_rows, keys = np.divmod(rows[part], high)
-            yield self._window_batch(bounds[window_rows], keys, merged.results(part))
+            window_rows, of_keys = np.divmod(rows[part], high)
+            yield self._window_batch(bounds[window_rows], self._keys.keys(of_keys), merged.results(part))
+
+    def _fire_spilled(
+        self,
+        spilled: WindowPieces,
+        window: tuple[int, int],
+        panes: Sequence[Pane],
+        only_keys: np.ndarray | None,
+    ) -> Iterator[Output]:
+        """A window (start, end) of which a part may lie on disk."""
+        if only_keys is None:
+            found = spilled.whole([(self._run(p), p.cells(self._cells)) for p in panes])
+        else:
+            found = spilled.some(
+                [(self._run(p), self._cells_of(only_keys, p)) for p in panes], self._keys.keys(only_keys)
+            )
+        for keys, results in found:
+            n = len(results[0]) if results else len(keys[0])
+            for part in pieces(np.arange(n)):
+                bounds = np.tile(np.array(window, np.int64), (len(part), 1))
+                whole = len(part) == n
+                yield self._window_batch(
+                    bounds,
+                    keys if whole else [c.take(part) for c in keys],
+                    results if whole else [c.take(part) for c in results],
+                )
+
+    def _run(self, pane: Pane) -> tuple[int, ...]:
+        """What a pane is called on disk: its columns in the state."""
+        return (pane.start, pane.end) if self._windowed else (pane.start,)
+
+    def _cells_of(self, key_slots: np.ndarray, pane: Pane) -> np.ndarray:
+        """Those in memory that keys have in a pane."""
+        cells = self._cells.lookup_ints(packed(key_slots, pane.id))
+        return cells[cells >= 0]
+
+    def _keys_of(self, cells: np.ndarray) -> list[Column]:
+        return self._keys.keys(key_of(self._cells.ints(cells)))
 
     def _fire_again(self, key_slots: np.ndarray, pane_ids: np.ndarray) -> Iterator[Output]:
         """Late but allowed rows: emit their keys' already fired windows anew."""
@@ -375,11 +450,11 @@ class PaneAggregateOperator(Operator):
         for (end, start), keys_of in sorted(touched.items()):
             yield from self._fire([(end, start)], distinct(np.concatenate(keys_of)))
 
-    def _window_batch(self, bounds: np.ndarray, key_slots: np.ndarray, results: list[Column]) -> Batch:
+    def _window_batch(self, bounds: np.ndarray, keys: list[Column], results: list[Column]) -> Batch:
         """``bounds``: (start, end) a row."""
         schema = self.ctx.output_schema
-        n = len(key_slots)
-        columns = [*self._keys.keys(key_slots), *results]
+        n = len(bounds)
+        columns = [*keys, *results]
         starts, ends = np.ascontiguousarray(bounds[:, 0]), np.ascontiguousarray(bounds[:, 1])
         values = {"start": starts, "end": ends, "time": ends - ROWTIME_STEP_US}
         for name in self.spec.window_columns:
@@ -401,14 +476,17 @@ class PaneAggregateOperator(Operator):
         if not gone:
             return
         for pane_id in gone:
-            cells = self._live.pop(pane_id).all_cells()
-            key_slots = self._cells.ints(cells) >> _PANE_BITS
+            pane = self._live.pop(pane_id)
+            cells = pane.cells(self._cells)
+            key_slots = key_of(self._cells.ints(cells))
             self._changes.free(cells)
             self._aggregates.release(cells)
             self._cells.free(cells)
             # A pane has each key once, so plain fancy indexing counts right.
             self._cells_of_key[key_slots] -= 1
             self._keys.free(key_slots[self._cells_of_key[key_slots] == 0])
+            if self._spilled is not None:
+                self._runs.forget(self._run(pane))
         self._pane_index.free(np.array(gone, np.int64))
 
     # -- state -------------------------------------------------------------------------
@@ -418,34 +496,41 @@ class PaneAggregateOperator(Operator):
         return OperatorSnapshot(keyed=keyed, unions=watermark_state(self._watermark))
 
     def _head(self, cells: np.ndarray) -> tuple[list[Column], list[Column]]:
-        packed = self._cells.ints(cells)
-        return self._keys.keys(packed >> _PANE_BITS), self._pane_index.keys(packed & _PANE_MASK)
+        found = self._cells.ints(cells)
+        return self._keys.keys(key_of(found)), self._pane_index.keys(pane_of(found))
+
+    def _load_cells(self, cells: np.ndarray, columns: Sequence[Column]) -> np.ndarray:
+        self._changes.write(cells)
+        self._aggregates.reset(cells, self._cells.high)
+        self._aggregates.merge(cells, columns)
+        return cells
+
+    def _evicted(self, cells: np.ndarray) -> None:
+        """These lie on disk: give up what the memory has of them."""
+        found = self._cells.ints(cells)
+        key_slots = key_of(found)
+        self._aggregates.release(cells)
+        self._cells.free(cells)
+        np.subtract.at(self._cells_of_key, key_slots, 1)
+        self._keys.free(distinct(key_slots[self._cells_of_key[key_slots] == 0]))
+        for pane_id, n in counted(pane_of(found)):
+            self._live[pane_id].left(n, self._cells)
 
     def _restore(self, restored: RestoredState) -> None:
-        window_types = [_LONG, _LONG] if self._windowed else [_LONG]
+        window_types = self._pane_index.types
+        k, w = len(self._key_types), len(window_types)
         for name, types, put in self._aggregates.state_loaders():
-            all_types = [*self._key_types, *window_types, *types]
-            columns, n = restored_columns(restored.keyed.get(name, []), all_types)
-            if not n:
-                continue
-            k, w = len(self._key_types), len(window_types)
-            starts = columns[k].values
-            ends = columns[k + 1].values if self._windowed else None
-            slots, _, _ = self._cell_slots(columns[:k], starts, ends)
-            put(slots, columns[k + w :])
-
-
-def _dense(key_slots: np.ndarray, high: int) -> tuple[np.ndarray, np.ndarray]:
-    """(position of each row's key among the distinct ones, the distinct ones ascending)."""
-    if len(key_slots) * 8 < high:
-        keys, local = np.unique(key_slots, return_inverse=True)
-        return local, keys
-    seen = np.zeros(high, np.bool_)
-    seen[key_slots] = True
-    keys = np.flatnonzero(seen)
-    position = np.empty(high, np.int64)
-    position[keys] = np.arange(len(keys))
-    return position[key_slots], keys
+            batches = restored.keyed.get(name, [])
+            # Block by block, so that no more than one is in memory beside what may be there;
+            # entries that are put into order all together.
+            for part in [batches] if self._aggregates.is_ordered(name) else ([b] for b in batches):
+                columns, n = restored_columns(part, [*self._key_types, *window_types, *types])
+                if not n:
+                    continue
+                ends = columns[k + 1].values if self._windowed else None
+                slots, _, _, _ = self._cell_slots(columns[:k], columns[k].values, ends)
+                put(slots, columns[k + w :])
+                self._tier.settle()
 
 
 def _typed(column: Column, type_: t.LogicalType) -> Column:

@@ -35,20 +35,24 @@ _LONG, _INT = t.BigIntType(False), t.IntType(False)
 #: Bits a key in a Bloom filter, and how many of them a key sets: one false hit in a hundred.
 _BITS, _PROBES = 10, 6
 _FIRST_KEYS = 100_000
+#: A filter that was made small is followed by one so many times as large: few are asked.
+_SMALL_GROWTH = 16
 #: Tables that LevelDB keeps open, and so mapped into memory, at most, and the size of one.
 _OPEN_FILES, _FILE_BYTES = 256, 1 << 20
+#: Of a key's hash, which its name begins with.
+_HASH_BYTES = 8
 #: The last byte of a record: whether the key is listed under an epoch.
 _PLAIN, _LISTED = b"\x00", b"\x01"
 
 
 class Bloom:
-    """Filters, each made for twice as many keys as the one before it. What was removed may
-    still seem to be there."""
+    """Filters, each made for twice as many keys as the one before it, the first one for
+    ``first_keys``. What was removed may still seem to be there."""
 
-    def __init__(self) -> None:
+    def __init__(self, first_keys: int = _FIRST_KEYS) -> None:
         self._filters: list[np.ndarray] = []
         self._room = 0
-        self._next = _FIRST_KEYS
+        self._next = first_keys
 
     @property
     def nbytes(self) -> int:
@@ -61,7 +65,7 @@ class Bloom:
             words = (max(self._next, len(hashes)) * _BITS + 63) // 64
             self._filters.append(np.zeros(words, np.uint64))
             self._room = words * 64 // _BITS
-            self._next = 2 * self._room
+            self._next = self._room * (2 if self._room >= _FIRST_KEYS else _SMALL_GROWTH)
         self._room -= len(hashes)
         for word, bit in self._places(self._filters[-1], hashes):
             np.bitwise_or.at(self._filters[-1], word, bit)
@@ -289,8 +293,9 @@ class ColdRows:
         after ``since`` and not after ``upto``."""
         return ColdCut(self, table, self._db.snapshot(), since, upto)
 
-    def decoded_keys(self, names: Sequence[bytes]) -> list[Column]:
-        return self._keys.decode(binary_array([name[_TIME.size :] for name in names]))
+    def decoded_names(self, names: Sequence[bytes]) -> tuple[list[Column], list[Column]]:
+        """(key columns, those that stand before a row's own) of keys by their names."""
+        return self._keys.decode(binary_array([name[_HASH_BYTES:] for name in names])), []
 
     def decoded(self, table: int, records: Sequence[bytes]) -> tuple[np.ndarray, Moved]:
         return self._decoded(table, records)
@@ -335,14 +340,15 @@ class ColdCut:
             self.close()
             return None
         counts, rows = self._cold.decoded(self._table, [record for _, record in found])
-        keys = self._cold.decoded_keys([name for name, _ in found])
+        keys, more = self._cold.decoded_names([name for name, _ in found])
         if len(rows.ids) > len(found):
             owner = np.repeat(np.arange(len(found)), counts)
-            keys = [c.take(owner) for c in keys]
+            keys, more = [c.take(owner) for c in keys], [c.take(owner) for c in more]
+        columns = [*more, *rows.columns]
         if not self._since:
-            return rows.ids, keys, rows.columns
+            return rows.ids, keys, columns
         fresh = np.flatnonzero((rows.stamps > self._since) & (rows.stamps <= self._upto))
-        return rows.ids[fresh], [c.take(fresh) for c in keys], [c.take(fresh) for c in rows.columns]
+        return rows.ids[fresh], [c.take(fresh) for c in keys], [c.take(fresh) for c in columns]
 
     def close(self) -> None:
         self._found = iter(())

@@ -18,7 +18,7 @@ it counts, and fails when far too much is held.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
@@ -35,7 +35,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from penstock.runtime.kernels.accumulators import EntryTable
-    from penstock.runtime.kernels.key_index import KeyIndex
     from penstock.runtime.operator import OperatorContext
     from penstock.types.column import Column
     from penstock.types.logical import LogicalType
@@ -142,6 +141,21 @@ class Resident:
         self._memory.remove(self._holder)
 
 
+class Index(Protocol):
+    """What a tier needs of a ``KeyIndex``."""
+
+    types: list[LogicalType]
+
+    def __len__(self) -> int: ...
+
+    @property
+    def high(self) -> int: ...
+
+    def in_use(self, start: int, stop: int) -> np.ndarray: ...
+
+    def keys(self, slots: np.ndarray) -> list[Column]: ...
+
+
 class ColdTier(Resident):
     """``drop(key slots)``: gives up keys and their rows, which lie on disk by then. ``nbytes``:
     of the rows in memory, without room that is free."""
@@ -149,7 +163,7 @@ class ColdTier(Resident):
     def __init__(
         self,
         ctx: OperatorContext,
-        index: KeyIndex,
+        index: Index,
         tables: Sequence[MovableTable],
         *,
         drop: Callable[[np.ndarray], None],
@@ -174,6 +188,11 @@ class ColdTier(Resident):
     def nbytes(self) -> int:
         """In memory."""
         return self._rows_nbytes() + (0 if self._disk is None else self._disk.nbytes)
+
+    @property
+    def key_bytes(self) -> float:
+        """Of a key in memory with its rows, on average."""
+        return max(self._rows_nbytes() / max(len(self._index), 1), 1.0)
 
     # -- coming back ---------------------------------------------------------------------
 
@@ -254,13 +273,12 @@ class ColdTier(Resident):
 
     def _evict(self, most: int) -> int:
         """Keys moved out."""
-        keys = len(self._index)
-        if not keys:
+        if not len(self._index):
             return 0
         excess = self._memory.excess(self._holder)
         if excess <= 0:
             return 0
-        each = max(self._rows_nbytes() / keys, 1.0)
+        each = self.key_bytes
         slots = self._coldest(min(int(excess / each) + 1, most))
         piece = int(min(max(_PIECE_BYTES / each, 1), _PIECE_KEYS))
         for at in range(0, len(slots), piece):
@@ -291,15 +309,16 @@ class ColdTier(Resident):
 
     def _open(self) -> ColdRows:
         share = self._memory.limit_bytes // _BUFFER_SHARE
-        disk = self._disk = ColdRows(
-            self._folder,
-            self._index.types,
+        disk = self._disk = self._make_rows(
             [(table.types, table.times is not None) for table in self._tables],
-            buffer_bytes=min(max(share, _LEAST_BUFFER), _MOST_BUFFER),
+            min(max(share, _LEAST_BUFFER), _MOST_BUFFER),
         )
         for number, table in enumerate(self._tables):
             table.numbered.cold = lambda since, upto, n=number: disk.cut(n, since, upto)
         return disk
+
+    def _make_rows(self, tables: Sequence[tuple[Sequence[LogicalType], bool]], buffer_bytes: int) -> ColdRows:
+        return ColdRows(self._folder, self._index.types, tables, buffer_bytes=buffer_bytes)
 
     def _coldest(self, n: int) -> np.ndarray:
         """Up to n slots that the hand finds untouched; it goes round twice at most, for the
