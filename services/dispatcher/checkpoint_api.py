@@ -12,8 +12,9 @@ from starlette.routing import Route
 from penstock import config as conf
 from penstock.errors import PenstockError, SpecError
 from penstock.messages import layout
-from penstock.messages.manifest import folder_of, read_manifest
+from penstock.messages.manifest import folder_of
 from services.dispatcher import vertex_views
+from services.dispatcher.disposal import dispose
 from services.dispatcher.http import ForbiddenError, NotFoundError, answer, body_of, guarded
 
 if TYPE_CHECKING:
@@ -159,7 +160,8 @@ class CheckpointApi:
         trigger_id = uuid.uuid4().hex
         operation: dict[str, Any] = {}
         try:
-            await self._delete_savepoint(path)
+            if (warning := await self._delete_savepoint(path)) is not None:
+                operation = {"warning": warning}
         except PenstockError as err:
             operation = {"failure-cause": _cause(err.code, str(err))}
         outcome = {"status": {"id": "COMPLETED"}, "operation": operation}
@@ -167,7 +169,7 @@ class CheckpointApi:
         await self._directory.store.put(layout.disposal_key(trigger_id), msgspec.json.encode(outcome))
         return answer({"request-id": trigger_id}, 202)
 
-    async def _delete_savepoint(self, path: str) -> None:
+    async def _delete_savepoint(self, path: str) -> str | None:
         store, folder = self._directory.store, folder_of(path)
         folder = f"file://{folder}" if folder.startswith("/") else folder
         folder = folder.removeprefix(f"{self._storage_url}/")
@@ -176,10 +178,7 @@ class CheckpointApi:
                 "a job's own checkpoint is not disposed of", expected="a savepoint", got=path,
                 remedy="it goes when its job does not need it any more",
             )  # fmt: skip
-        manifest = await read_manifest(store, folder)
-        # The manifest first: what is half deleted is no savepoint any more.
-        await store.delete([f"{folder}/manifest"])
-        await store.delete(sorted(key for key in manifest.object_keys() if key.startswith(f"{folder}/")))
+        return await dispose(store, folder)
 
     async def _disposed(self, request: Request) -> Response:
         trigger_id = request.path_params["trigger"]

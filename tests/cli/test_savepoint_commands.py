@@ -131,3 +131,18 @@ def test_a_damaged_savepoint_is_said_to_be_that(tmp_path):
 def test_a_path_of_this_machine_is_no_key_of_the_clusters_store(tmp_path):
     with pytest.raises(SpecError, match="no such savepoint"):
         savepoint.inspect(str(tmp_path / "nosuch"), "http://127.0.0.1:9", "table")
+
+
+def test_a_disposal_says_what_was_not_readable(monkeypatch, capsys):
+    class Client:
+        def __init__(self, *_: Any, **__: Any) -> None: ...
+        def __enter__(self) -> Client:
+            return self
+
+        def __exit__(self, *_: Any) -> None: ...
+        def dispose_savepoint(self, path: str) -> dict[str, Any]:
+            return {"operation": {"warning": f"the manifest of {path} cannot be read"}}
+
+    monkeypatch.setattr(savepoint, "ClusterClient", Client)
+    savepoint.dispose("p", "http://c")
+    assert capsys.readouterr().out == "warning: the manifest of p cannot be read\ndeleted p\n"

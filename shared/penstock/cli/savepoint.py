@@ -277,4 +277,6 @@ def dispose(path: str, cluster: str) -> None:
         operation = client.dispose_savepoint(path)["operation"]
     if FAILED in operation:
         raise PenstockError(f"the savepoint was not deleted: {operation[FAILED]['stack-trace']}")
+    if "warning" in operation:
+        print(f"warning: {operation['warning']}")
     print(f"deleted {path}")

@@ -74,10 +74,14 @@ def seam_key(job_id: str) -> str:
     return f"jobs/{job_id}/checkpoints/seam"
 
 
+#: How the name of a savepoint's folder begins.
+SAVEPOINT_NAME = "savepoint-"
+
+
 def savepoint_folder(directory: str, job_id: str, checkpoint_id: int, epoch: int) -> str:
     """``directory``: a key, a URL or an absolute path."""
     base = f"file://{directory}" if directory.startswith("/") else directory
-    return f"{base.rstrip('/')}/savepoint-{job_id[:6]}-{checkpoint_id}-{epoch}"
+    return f"{base.rstrip('/')}/{SAVEPOINT_NAME}{job_id[:6]}-{checkpoint_id}-{epoch}"
 
 
 def staged_prefix(job_id: str) -> str:

@@ -324,3 +324,15 @@ async def test_dead_letters_page_by_page(front):
     assert [letter["record"] for letter in rest["dead-letters"]] == ["4", "5"]
     assert rest["more"] is False
     await get(front, "/jobs/absent/dead-letters", 404)
+
+
+async def test_disposal_of_a_damaged_savepoint_says_what_was_not_readable(front):
+    folder = "savepoints/savepoint-abcdef-3-2"
+    await front.store.put(f"{folder}/manifest", b"{")
+    asked = await front.http.post("/savepoint-disposal", json={"savepoint-path": folder})
+    outcome = await get(front, f"/savepoint-disposal/{asked.json()['request-id']}")
+    assert "cannot be read" in outcome["operation"]["warning"]
+    assert not [key for key, _ in await front.store.list("savepoints/")]
+    again = await front.http.post("/savepoint-disposal", json={"savepoint-path": folder})
+    outcome = await get(front, f"/savepoint-disposal/{again.json()['request-id']}")
+    assert "nothing to do" in outcome["operation"]["failure-cause"]["stack-trace"]

@@ -1,0 +1,65 @@
+"""Disposing of a savepoint: the objects that its manifest names, or, when nobody can read
+that, what lies in its folder under the names that savepoints use.
+
+A folder is only cleared unread when it is called what savepoints are called, and even then
+objects with other names stay: a path that was mistyped must cost nothing.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from penstock.errors import SnapshotError
+from penstock.messages.layout import SAVEPOINT_NAME
+from penstock.messages.manifest import read_manifest
+
+if TYPE_CHECKING:
+    from penstock.ports import Store
+
+#: As ``manifest.self_contained`` names a savepoint's objects.
+_OBJECT = re.compile(r"\d{5}-[^/]+")
+
+
+async def dispose(store: Store, folder: str) -> str | None:
+    """Delete the savepoint in ``folder`` (a key or URL). A sentence when its manifest could not be
+    read and what was there was deleted all the same; SnapshotError when there is none."""
+    try:
+        manifest = await read_manifest(store, folder)
+    except SnapshotError as err:
+        return await _dispose_unread(store, folder, err)
+    # The manifest first: what is half deleted is no savepoint any more.
+    await store.delete([f"{folder}/manifest"])
+    await store.delete(sorted(key for key in manifest.object_keys() if key.startswith(f"{folder}/")))
+    return None
+
+
+async def _dispose_unread(store: Store, folder: str, err: SnapshotError) -> str:
+    found = [key.removeprefix(f"{folder}/") for key, _ in await store.list(f"{folder}/")]
+    ours = sorted(name for name in found if name == "manifest" or _OBJECT.fullmatch(name))
+    if not ours:
+        raise SnapshotError(
+            "the savepoint is not there",
+            expected="a savepoint's folder, with an object 'manifest'",
+            got=f"{len(found)} other objects" if found else "nothing there",
+            where=folder,
+            remedy="name the folder that `penstock savepoint JOB` printed; if it is deleted already, "
+            "there is nothing to do",
+        )
+    if not folder.rpartition("/")[2].startswith(SAVEPOINT_NAME):
+        raise SnapshotError(
+            f"a folder is not cleared whose manifest cannot be read: {err.message}",
+            expected=f"a readable manifest, or a folder called {SAVEPOINT_NAME}…",
+            got=f"{err.got}, and {len(ours)} objects with names like a savepoint's",
+            where=folder,
+            remedy=f"if it is a savepoint, rename the folder to {SAVEPOINT_NAME}… and dispose of it again, "
+            "or delete the folder yourself",
+        )
+    # The manifest last: while it is there, what is left is seen to be a damaged savepoint.
+    await store.delete([f"{folder}/{name}" for name in ours if name != "manifest"])
+    await store.delete([f"{folder}/manifest"])
+    left = sorted(set(found) - set(ours))
+    return (
+        f"{err.message} ({err.got}), so the {len(ours)} objects in {folder} that have a savepoint's names "
+        "were deleted" + (f"; others were left: {', '.join(left[:5])}" if left else "")
+    )
