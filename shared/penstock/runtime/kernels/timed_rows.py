@@ -13,30 +13,34 @@ import numpy as np
 
 from penstock.runtime.kernels.grouping import distinct
 from penstock.runtime.kernels.key_index import KeyIndex
-from penstock.runtime.kernels.late_rows import LateRows
+from penstock.runtime.kernels.late_rows import GARBAGE_ROWS, LateRows
 from penstock.runtime.kernels.multimap import MultiMap
+from penstock.runtime.kernels.sorting import group_bounds, stable_argsort
 from penstock.runtime.kernels.store import grown
-from penstock.runtime.state.tables import SlotChanges
 from penstock.types import logical as t
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from penstock.runtime.state.epochs import Epochs
+    from penstock.runtime.state.tables import SlotChanges
     from penstock.types.column import Column
 
 _BUCKET_BITS = 24
 _BUCKET_MASK = (1 << _BUCKET_BITS) - 1
+#: Entries that the calendar may name in vain.
+_STALE = 65_536
 
 
 class TimedRows:
     """``span_us``: the length of time that a probe asks for. ``changes``: the rows' changes,
-    by entry."""
+    by entry. ``evicts``: rows may go with their key before they are due."""
 
-    def __init__(self, types: Sequence[t.LogicalType], span_us: int, epochs: Epochs) -> None:
+    def __init__(
+        self, types: Sequence[t.LogicalType], span_us: int, changes: SlotChanges, *, evicts: bool = False
+    ) -> None:
         self._width = max(span_us + 1, 1000)
-        self.rows = LateRows(types)
-        self.changes = SlotChanges(epochs)
+        self.rows = LateRows(types, *((GARBAGE_ROWS,) if evicts else ()))
+        self.changes = changes
         self.times = np.zeros(1024, np.int64)
         self.key_slots = np.zeros(1024, np.int64)
         #: Whether a row has met a partner.
@@ -46,6 +50,10 @@ class TimedRows:
         self._bucket_of = np.zeros(1024, np.int64)
         self._map = MultiMap()
         self._calendar: dict[int, list[np.ndarray]] = {}
+        # Of rows that may be evicted: those of a key; how many the calendar names, of which
+        # some are gone, or back and named twice.
+        self._of_key = MultiMap() if evicts else None
+        self._named = 0
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -57,15 +65,18 @@ class TimedRows:
     @property
     def live_bytes(self) -> int:
         """``nbytes`` without room that is free."""
-        return self.rows.live_bytes + self._map.live_bytes + self._index.live_bytes + 37 * len(self.rows)
+        own = 37 * len(self.rows)
+        if self._of_key is not None:
+            own += self._of_key.live_bytes + 8 * (len(self.rows) + self._named)
+        return self.rows.live_bytes + self._map.live_bytes + self._index.live_bytes + own
 
     def add(
         self, key_slots: np.ndarray, times: np.ndarray, columns: Sequence[Column], matched: np.ndarray
-    ) -> None:
-        """Keep rows."""
+    ) -> np.ndarray:
+        """Keep rows; their entries."""
         n = len(times)
         if not n:
-            return
+            return np.empty(0, np.int64)
         entries = self.rows.append(columns, n)
         self.changes.write(entries)
         high = self.rows.slots.high
@@ -80,12 +91,24 @@ class TimedRows:
         np.add.at(self._in_bucket, buckets, 1)
         self._bucket_of[entries] = buckets
         self._map.add(buckets, entries)
+        if self._of_key is not None:
+            self._of_key.add(key_slots, entries)
+            self._named += n
+            if self._named > 2 * len(self.rows) + _STALE:
+                self._rewrite_calendar()
+                return entries
         first = int(days.min())
         if first == int(days.max()):
             self._calendar.setdefault(first, []).append(entries)
-            return
+            return entries
         for day in distinct(days).tolist():
             self._calendar.setdefault(day, []).append(entries[days == day])
+        return entries
+
+    def of_keys(self, key_slots: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """(position of the key, entry) pairs of distinct keys, where rows may be evicted."""
+        assert self._of_key is not None
+        return self._of_key.probe(key_slots)
 
     def probe(
         self, key_slots: np.ndarray, low: np.ndarray, high: np.ndarray
@@ -119,10 +142,14 @@ class TimedRows:
         due = []
         for day in [d for d in self._calendar if d * self._width <= limit]:
             entries = np.concatenate(self._calendar.pop(day))
+            if self._of_key is not None:
+                self._named -= len(entries)
+                entries = self._standing(day, entries)
             if (day + 1) * self._width - 1 > limit:
                 late = self.times[entries] > limit
                 if late.any():
                     self._calendar[day] = [entries[late]]
+                    self._named += int(late.sum())
                     entries = entries[~late]
             due.append(entries)
         if not due:
@@ -131,7 +158,7 @@ class TimedRows:
         return out[np.argsort(self.times[out], kind="stable")]
 
     def free(self, entries: np.ndarray) -> None:
-        """Drop rows that ``expired`` gave."""
+        """Drop rows: those that ``expired`` gave, or all of some keys."""
         if not len(entries):
             return
         self.changes.free(entries)
@@ -139,8 +166,25 @@ class TimedRows:
         np.subtract.at(self._in_bucket, buckets, 1)
         touched = distinct(buckets)
         self._map.remove(entries)
+        if self._of_key is not None:
+            self._of_key.remove(entries)
         self._index.free(touched[self._in_bucket[touched] == 0])
         self.rows.free(entries)
+
+    def _standing(self, day: int, entries: np.ndarray) -> np.ndarray:
+        """The rows of a day, each once: its number may be another's by now."""
+        entries = distinct(entries)
+        here = self.rows.slots.live[entries] & (self.times[entries] // self._width == day)
+        return entries[here]
+
+    def _rewrite_calendar(self) -> None:
+        entries = np.flatnonzero(self.rows.slots.live[: self.rows.slots.high])
+        days = self.times[entries] // self._width
+        order = stable_argsort(days)
+        bounds = group_bounds(days[order])
+        parts = np.split(entries[order], bounds[1:-1])
+        self._calendar = {int(d): [x] for d, x in zip(days[order[bounds[:-1]]], parts, strict=True)}
+        self._named = len(entries)
 
     def _packed(self, key_slots: np.ndarray, days: np.ndarray) -> np.ndarray:
         # Days may collide modulo 2^24: a probe compares times anyway.

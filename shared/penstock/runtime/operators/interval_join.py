@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from penstock.errors import UnsupportedError
+from penstock.jobgraph.specs import SortKey
+from penstock.runtime.kernels.grouping import distinct
 from penstock.runtime.kernels.key_index import KeyIndex
 from penstock.runtime.kernels.keyed_state import restored_columns
 from penstock.runtime.kernels.store import grown
@@ -20,20 +23,24 @@ from penstock.runtime.operators.emitting import (
     watermark_state,
 )
 from penstock.runtime.operators.joining import PairCondition, joined, matchable_rows, null_columns, take_all
-from penstock.runtime.state.cold_tier import Resident
+from penstock.runtime.state.cold_tier import ColdTier, MovableTable, Resident, can_evict, make_changes
 from penstock.runtime.state.tables import StateTable
+from penstock.runtime.state.waiting_rows import WaitingOrder, WaitingRows
 from penstock.types import logical as t
 from penstock.types.batch import Batch
 from penstock.types.column import Column
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from penstock.jobgraph.specs import JoinSpec
     from penstock.runtime.kernels.late_rows import LateColumn
     from penstock.runtime.operator import KeyedBlock, OperatorContext, Output, PendingBlock, RestoredState
 
 LEFT, RIGHT = 0, 1
+_BOOL, _LONG = t.BooleanType(False), t.BigIntType(False)
+#: Keys that come back at a time because rows of theirs are over.
+_REMINDED_KEYS = 512
 #: Rows probed at a time: bounds the pairs of one step.
 _PROBE_ROWS = 4096
 
@@ -52,6 +59,8 @@ class IntervalJoinOperator(Operator):
         self._times = spec.interval[:2]
         self._low, self._high = spec.interval[2:]
         self._keys_of = (spec.left_keys, spec.right_keys)
+        #: Of each side: how long after a row its last partner may come.
+        self._reach = (self._high, -self._low)
         #: Which sides' rows come out without a partner.
         self._pads = (spec.kind in ("left", "full", "anti"), spec.kind in ("right", "full"))
 
@@ -62,11 +71,16 @@ class IntervalJoinOperator(Operator):
         self._condition = PairCondition(self.spec.condition, left, right, ctx)
         self._keys = KeyIndex([left.types[i].with_nullable(True) for i in self.spec.left_keys])
         self._rows_of_key = np.zeros(1024, np.int64)
-        span = self._high - self._low
-        self._sides = (TimedRows(left.types, span, ctx.epochs), TimedRows(right.types, span, ctx.epochs))
+        evicts = can_evict(ctx, self._keys.types)
+        self._sides = tuple(
+            TimedRows(x.types, self._high - self._low, make_changes(ctx, evicts=evicts), evicts=evicts)
+            for x in self._schemas
+        )
         self._tables = (self._table("left", LEFT), self._table("right", RIGHT))
         self._watermark = restored_watermark(restored)
-        self._tier = Resident(ctx, self._nbytes)
+        self._tier = self._cold_tier() if evicts else Resident(ctx, self._nbytes)
+        #: Keys on disk, and when they are to come back.
+        self._reminders = self._reminder_log() if evicts else None
         if restored is not None:
             self._restore(restored)
         ctx.metrics.gauge("numRowsInState", lambda: len(self._sides[0]) + len(self._sides[1]))
@@ -77,8 +91,9 @@ class IntervalJoinOperator(Operator):
         return rows + self._keys.live_bytes + 8 * len(self._keys)
 
     def close(self) -> None:
-        if hasattr(self, "_tier"):
-            self._tier.close()
+        for held in (getattr(self, "_tier", None), getattr(self, "_reminders", None)):
+            if held is not None:
+                held.close()
 
     # -- input -------------------------------------------------------------------------
 
@@ -93,7 +108,7 @@ class IntervalJoinOperator(Operator):
             )
         for at in range(0, batch.num_rows, _PROBE_ROWS):
             yield from self._process(input_index, batch.slice(at, _PROBE_ROWS))
-        self._tier.make_room()
+            self._tier.make_room(min(batch.num_rows - at, _PROBE_ROWS))
 
     def _process(self, side: int, batch: Batch) -> Iterator[Output]:
         times, timed = self._event_times(side, batch)
@@ -107,8 +122,10 @@ class IntervalJoinOperator(Operator):
                 return
             batch, times = batch.take(kept), times[kept]
         n = batch.num_rows
-        key_slots, _ = self._keys.upsert([batch.columns[i] for i in self._keys_of[side]], n)
+        key_slots, new = self._keys.upsert([batch.columns[i] for i in self._keys_of[side]], n)
         self._rows_of_key = grown(self._rows_of_key, self._keys.high)
+        self._fetch(new)
+        self._tier.used(key_slots)
         low, high = (self._low, self._high) if side == LEFT else (-self._high, -self._low)
         other = self._sides[1 - side]
         rows, entries = other.probe(key_slots, times + low, times + high)
@@ -177,11 +194,29 @@ class IntervalJoinOperator(Operator):
         if watermark <= self._watermark:
             return
         self._watermark = watermark
-        for side, reach in ((LEFT, self._high), (RIGHT, -self._low)):
-            # Useless once time + reach <= watermark: later partners have times above it.
-            limit = MAX_WATERMARK if watermark == MAX_WATERMARK else clamp_watermark(watermark - reach)
-            rows = self._sides[side]
-            gone = rows.expired(limit)
+        yield from self._expire()
+        if self._reminders is None:
+            return
+        for keys in self._reminders.due(watermark):
+            for at in range(0, keys.num_rows, _REMINDED_KEYS):
+                piece = keys.slice(at, _REMINDED_KEYS)
+                _, new = self._keys.upsert(piece.columns[:-1], piece.num_rows)
+                self._rows_of_key = grown(self._rows_of_key, self._keys.high)
+                self._keys.free(self._tier.fetch(new))  # those came back before
+                yield from self._expire()
+                self._tier.make_room(len(new))
+
+    def _expired(self, side: int) -> np.ndarray:
+        """Entries without a later partner: once time + reach <= watermark, for those have times
+        above it."""
+        limit = self._watermark
+        if limit != MAX_WATERMARK:
+            limit = clamp_watermark(limit - self._reach[side])
+        return self._sides[side].expired(limit)
+
+    def _expire(self) -> Iterator[Output]:
+        for side, rows in enumerate(self._sides):
+            gone = self._expired(side)
             if not len(gone):
                 continue
             if self._pads[side]:
@@ -189,16 +224,81 @@ class IntervalJoinOperator(Operator):
                 for part in pieces(alone):
                     columns = rows.rows.take(part)
                     yield from self._unmatched(side, Batch(self._schemas[side], columns, num_rows=len(part)))
-            key_slots = rows.key_slots[gone]
-            np.subtract.at(self._rows_of_key, key_slots, 1)
-            rows.free(gone)
-            touched = np.unique(key_slots)
+            touched = self._free(side, gone)
             self._keys.free(touched[self._rows_of_key[touched] == 0])
+
+    def _free(self, side: int, entries: np.ndarray) -> np.ndarray:
+        """Drop rows; returns their keys, of which some may have none left."""
+        key_slots = self._sides[side].key_slots[entries]
+        np.subtract.at(self._rows_of_key, key_slots, 1)
+        self._sides[side].free(entries)
+        return distinct(key_slots)
 
     def output_watermark(self, watermark: int) -> int:
         if watermark in (MIN_WATERMARK, MAX_WATERMARK):
             return watermark
         return clamp_watermark(watermark - max(self._high, -self._low, 0))
+
+    # -- on disk -----------------------------------------------------------------------
+
+    def _cold_tier(self) -> ColdTier:
+        tables = [
+            MovableTable(
+                rows.changes, [*self._schemas[side].types, _BOOL], rows.of_keys,
+                read=partial(self._read, side), load=partial(self._load, side),
+            )
+            for side, rows in enumerate(self._sides)
+        ]  # fmt: skip
+        return ColdTier(self.ctx, self._keys, tables, drop=self._move_out, nbytes=self._nbytes)
+
+    def _reminder_log(self) -> WaitingRows:
+        fields = [*(t.Field(f"key{i}", x) for i, x in enumerate(self._keys.types)), t.Field("at", _LONG)]
+        order = WaitingOrder(
+            lambda rows: rows.columns[-1:], (SortKey(0),), lambda rows: rows.columns[-1].values
+        )
+        return WaitingRows(self.ctx, "reminders", t.Schema(tuple(fields)), (), order, kind="interval-join")
+
+    def _fetch(self, new: np.ndarray) -> None:
+        """What lies on disk of keys that were just made; of it, what is over is left out."""
+        if len(self._tier.fetch(new)) == len(new):
+            return
+        for side in (LEFT, RIGHT):
+            # Rows that come out alone when they are over did so in time.
+            self._free(side, self._expired(side))
+
+    def _read(self, side: int, entries: np.ndarray) -> list[Column]:
+        rows = self._sides[side]
+        return [*rows.rows.take(entries), Column(_BOOL, rows.matched[entries])]
+
+    def _load(self, side: int, key_slots: np.ndarray, columns: Sequence[Column]) -> np.ndarray:
+        self._rows_of_key = grown(self._rows_of_key, self._keys.high)
+        np.add.at(self._rows_of_key, key_slots, 1)
+        times = columns[self._times[side]].values
+        return self._sides[side].add(key_slots, times, columns[:-1], columns[-1].values)
+
+    def _move_out(self, key_slots: np.ndarray) -> None:
+        self._remind(key_slots)
+        for rows in self._sides:
+            rows.free(rows.of_keys(key_slots)[1])
+        self._rows_of_key[key_slots] = 0
+        self._keys.free(key_slots)
+
+    def _remind(self, key_slots: np.ndarray) -> None:
+        """Keys come back when the first of their rows has to come out alone, or when all of
+        them are over."""
+        assert self._reminders is not None
+        n = len(key_slots)
+        first, last = np.full(n, MAX_WATERMARK), np.full(n, MIN_WATERMARK)
+        for side, rows in enumerate(self._sides):
+            owners, entries = rows.of_keys(key_slots)
+            over = rows.times[entries] + self._reach[side]
+            np.maximum.at(last, owners, over)
+            if self._pads[side]:
+                alone = ~rows.matched[entries]
+                np.minimum.at(first, owners[alone], over[alone])
+        columns = [*self._keys.keys(key_slots), Column(_LONG, np.minimum(first, last))]
+        # While keys are being moved out, more may be held than in the end.
+        self._reminders.add(Batch(self._reminders.schema, columns, num_rows=n), checked=False)
 
     # -- state -------------------------------------------------------------------------
 
@@ -210,7 +310,7 @@ class IntervalJoinOperator(Operator):
         mine, keys = self._sides[side], self._keys_of[side]
 
         def read(entries: np.ndarray) -> tuple[list[Column], list[Column | LateColumn]]:
-            matched = Column(t.BooleanType(False), mine.matched[entries])
+            matched = Column(_BOOL, mine.matched[entries])
             return mine.rows.take_some(entries, keys), [*mine.rows.take_later(entries), matched]
 
         names = [*(f"key{i}" for i in range(len(keys))), *_row_names(self._schemas[side]), "matched"]
@@ -223,16 +323,19 @@ class IntervalJoinOperator(Operator):
         for name, side in (("left", LEFT), ("right", RIGHT)):
             schema = self._schemas[side]
             key_types = [schema.types[i] for i in self._keys_of[side]]
-            types = [*key_types, *schema.types, t.BooleanType(False)]
-            columns, n = restored_columns(restored.keyed.get(name, []), types)
-            if not n:
-                continue
-            key_slots, _ = self._keys.upsert(columns[: len(key_types)], n)
-            self._rows_of_key = grown(self._rows_of_key, self._keys.high)
-            np.add.at(self._rows_of_key, key_slots, 1)
-            rows = columns[len(key_types) : -1]
-            times = rows[self._times[side]].values
-            self._sides[side].add(key_slots, times, rows, columns[-1].values)
+            types = [*key_types, *schema.types, _BOOL]
+            for batch in restored.keyed.get(name, []):
+                columns, n = restored_columns([batch], types)
+                if n:
+                    key_slots, new = self._keys.upsert(columns[: len(key_types)], n)
+                    self._rows_of_key = grown(self._rows_of_key, self._keys.high)
+                    self._fetch(new)
+                    self._load(side, key_slots, columns[len(key_types) :])
+                    # Of what lay on disk some may have been over.
+                    self._free(side, self._expired(side))
+                    touched = distinct(key_slots)
+                    self._keys.free(touched[self._rows_of_key[touched] == 0])
+                    self._tier.settle()
 
 
 def _row_names(schema: t.Schema) -> list[str]:

@@ -128,7 +128,8 @@ class WaitingRows:
         """In memory."""
         return self._held + sum(run.nbytes for run in self._spilled)
 
-    def add(self, batch: Batch) -> None:
+    def add(self, batch: Batch, *, checked: bool = True) -> None:
+        """``checked``: an error if far too much is held in the end."""
         n = batch.num_rows
         if not n:
             return
@@ -142,7 +143,10 @@ class WaitingRows:
         if self.order.times is not None:
             first = int(self.order.times(batch).min())
             self._first_fresh = first if self._first_fresh is None else min(first, self._first_fresh)
-        self._make_room()
+        while self._spills and self._memory.excess(self._holder) > 0 and self._spill():
+            pass
+        if checked:
+            self._memory.check()
 
     def due(self, limit: int | None = None, *, whole: bool = True) -> Iterator[Batch]:
         """Take out the rows that are due until then (None: all), in pieces each of which stands
@@ -295,12 +299,6 @@ class WaitingRows:
             self._gone.append((known, self._epochs.now))
 
     # -- room ----------------------------------------------------------------------------
-
-    def _make_room(self) -> None:
-        while self._spills and self._memory.excess(self._holder) > 0:
-            if not self._spill():
-                break
-        self._memory.check()
 
     def _spill(self) -> bool:
         """Write the oldest rows in memory, as many as make a run."""
