@@ -12,9 +12,13 @@ import pyarrow.parquet as pq
 import pytest
 from pyarrow import orc
 
-from penstock.errors import PenstockError
+from penstock.errors import ConnectorError, PenstockError
+from penstock.spark import files
 from penstock.spark.engine import SparkJob
+from penstock.spark.errors import translated
+from penstock.sql.parsing import parse_type
 from penstock.sql.session import plan_script
+from tests.connectors.test_file_types import DECLARED, READS
 from tests.spark.support import comparable, on_spark, on_streaming
 
 WHEN = [
@@ -125,3 +129,57 @@ def test_a_bad_line(spark: Any, tmp_path: Path, format_: str, bad: str) -> None:
     for options in ({"on-error": "skip"}, {f"{format_}.ignore-parse-errors": "true"}):
         graph = select(tmp_path, format_, LINE_COLUMNS, **options)
         assert comparable(on_spark(graph, spark)) == comparable(on_streaming(graph))
+
+
+# -- files that are not what the table says ----------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", READS)
+@pytest.mark.parametrize("format_", ["parquet", "orc"])
+def test_spark_reads_itself_only_what_ours_would_read(name: str, format_: str) -> None:
+    array, reads = READS[name]
+    kind = files._KINDS[format_]
+    found = files._spark_schema(pa.schema([("v", array.type)]), nanoseconds=kind.nanoseconds)
+    for declared in DECLARED:
+        if "v" in found.names and files._clipped(found["v"].dataType, parse_type(declared), kind) is not None:
+            assert declared in reads
+
+
+TEXT = pa.table({"v": [f"{i * i}" for i in range(5000)]})
+
+
+def _overwritten(data: bytes) -> bytes:
+    third = len(data) // 3
+    return data[:100] + b"\xff" * third + data[100 + third :]
+
+
+@pytest.mark.parametrize("format_", ["parquet", "orc"])
+@pytest.mark.parametrize(
+    ("second", "change", "words"),
+    [
+        (TEXT, lambda data: data[: len(data) // 3], "is no "),
+        (TEXT, lambda data: b"", "is no "),
+        (TEXT, _overwritten, "is damaged"),
+        (pa.table({"v": [1]}), bytes, "column 'v' is of another type"),
+        (pa.table({"w": ["x"]}), bytes, "there is no column 'v'"),
+    ],
+)
+def test_another_file_beside_a_good_one(
+    spark: Any, tmp_path: Path, format_: str, second: pa.Table, change: Any, words: str
+) -> None:
+    """Spark itself would show a Java stack, or give NULLs, or leave an empty file out."""
+    write = pq.write_table if format_ == "parquet" else orc.write_table
+    write(TEXT, tmp_path / "0", compression="zstd")
+    write(second, tmp_path / "1", compression="zstd")
+    (tmp_path / "1").write_bytes(change((tmp_path / "1").read_bytes()))
+    with pytest.raises(ConnectorError, match=words) as refused:
+        on_spark(select(tmp_path, format_, "v STRING"), spark)
+    assert str(tmp_path / "1") in str(refused.value)
+    assert refused.value.expected
+    assert refused.value.remedy
+    assert "org.apache" not in str(refused.value)
+
+
+def test_a_file_that_goes_while_it_is_read() -> None:
+    text = "[FAILED_READ_FILE.FILE_NOT_EXIST] Encountered error while reading file file:///data/a%20b.parquet. File does not exist."
+    assert str(translated(RuntimeError(text))).startswith("[PS-CONNECTOR] cannot read '/data/a b.parquet'")

@@ -11,8 +11,16 @@ import base64
 import json
 import re
 from typing import TYPE_CHECKING
+from urllib.parse import unquote, urlsplit
 
-from penstock.errors import ExternalError, FunctionError, PenstockError, SpecError, error_from_dict
+from penstock.errors import (
+    ConnectorError,
+    ExternalError,
+    FunctionError,
+    PenstockError,
+    SpecError,
+    error_from_dict,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -20,6 +28,7 @@ if TYPE_CHECKING:
 _MARK = "PENSTOCK-ERROR:"
 _FOUND = re.compile(_MARK + r"([A-Za-z0-9+/=]+)")
 _MISSING = re.compile(r"ModuleNotFoundError: No module named '([^']+)'")
+_FILE = re.compile(r"\[FAILED_READ_FILE\.(\w+)\] Encountered error while reading file (.+?)\.(?=\s|$)")
 _TRACEBACK = re.compile(r"Traceback \(most recent call last\):.*?^\w[\w.]*: .*?$", re.DOTALL | re.MULTILINE)
 
 
@@ -65,6 +74,27 @@ def _cause(text: str) -> str:
     return " | ".join((lines[0], *java[:1], *causes[-1:]))
 
 
+def _unread(kind: str, url: str, text: str) -> ConnectorError:
+    """A file that Spark's own reader failed at."""
+    path = unquote(urlsplit(url).path) if url.startswith("file:") else url
+    causes = [x.strip().removeprefix("Caused by: ") for x in text.splitlines() if "Caused by:" in x]
+    if kind == "FILE_NOT_EXIST":
+        return ConnectorError(
+            f"cannot read '{path}'",
+            expected="a readable file that stays until the job ends",
+            got="it is not there any more",
+            where=path,
+            remedy="restore the file, or start the job anew",
+        )
+    return ConnectorError(
+        f"'{path}' is damaged",
+        expected="a whole file of the table's 'format'",
+        got=(causes[-1] if causes else kind)[:400],
+        where=path,
+        remedy="write or copy the file anew, or move it out of 'path'",
+    )
+
+
 def translated(err: BaseException) -> PenstockError:
     """What a Spark exception says, as one of ours."""
     if isinstance(err, PenstockError):
@@ -84,6 +114,9 @@ def translated(err: BaseException) -> PenstockError:
             remedy="ship it with the job (files), add it to the executors' environment, "
             "or set spark.pyspark.python to an environment that has it",
         )
+    unread = _FILE.search(text)
+    if unread is not None:
+        return _unread(unread.group(1), unread.group(2), text)
     python = _TRACEBACK.search(text)
     first = _cause(text) or type(err).__name__
     return SparkJobError(

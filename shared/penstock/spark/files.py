@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 from urllib.parse import quote
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
 
 #: More files than this are read in Spark's order.
 _MAX_ORDERED_FILES = 256
+#: Up to so many have their footers read one after the other, more of them side by side.
+_FEW_FILES = 8
 
 
 def scan(session: SparkSession, table: TableRead) -> Frame | None:
@@ -41,18 +44,10 @@ def scan(session: SparkSession, table: TableRead) -> Frame | None:
     paths = [f.path for f in files.list(pattern)]
     if not paths:
         return None  # our connector says what is wrong
-    actual = kind.schema(paths[0])
     schema = table.schema
-    wanted = []
-    for field in schema.fields:
-        clipped = (
-            None
-            if actual is None or field.name not in actual.names
-            else _clipped(actual[field.name].dataType, field.type, kind)
-        )
-        if clipped is None:
-            return None
-        wanted.append(st.StructField(field.name, clipped))
+    wanted = _wanted(kind, paths, schema)
+    if wanted is None:
+        return None
     # With a schema, Spark reads no file to plan, and of a struct only the fields that are in it.
     df = session.read.format(spec.options["format"]).schema(st.StructType(wanted)).load(paths)
     names = column_names(schema)
@@ -69,28 +64,66 @@ def scan(session: SparkSession, table: TableRead) -> Frame | None:
     return Frame(df.select(*columns), schema, False, table.arrival)
 
 
-def _parquet_schema(path: str) -> st.StructType | None:
+def _wanted(kind: _Kind, paths: list[str], schema: t.Schema) -> list[st.StructField] | None:
+    """What Spark is asked to read of every file; None where one of them has something else, for
+    which Spark gives NULLs or a guess without a word, or is none (our connector says what is wrong)."""
+    wanted: list[st.StructField] | None = None
+    for found in _schemas(kind, paths) or ():
+        actual = _spark_schema(found, nanoseconds=kind.nanoseconds)
+        fields = []
+        for field in schema.fields:
+            if field.name not in actual.names:
+                return None
+            clipped = _clipped(actual[field.name].dataType, field.type, kind)
+            if clipped is None:
+                return None
+            fields.append(st.StructField(field.name, clipped))
+        if wanted is not None and wanted != fields:
+            return None
+        wanted = fields
+    return wanted
+
+
+def _schemas(kind: _Kind, paths: list[str]) -> list[pa.Schema] | None:
+    """The different ones of all files; None when one of these is no such file."""
+    if len(paths) <= _FEW_FILES:
+        found = [kind.schema(p) for p in paths]
+    else:
+        with ThreadPoolExecutor(_FEW_FILES) as pool:
+            found = list(pool.map(kind.schema, paths))
+    different: list[pa.Schema] = []
+    for schema in found:
+        if schema is None:
+            return None
+        if not any(schema.equals(other) for other in different):
+            different.append(schema)
+    return different
+
+
+def _parquet_schema(path: str) -> pa.Schema | None:
     import pyarrow.parquet as pq
 
-    return _spark_schema(lambda: pq.read_schema(path), nanoseconds=False)
+    try:
+        return pq.read_schema(path)
+    except (pa.ArrowException, OSError):
+        return None
 
 
-def _orc_schema(path: str) -> st.StructType | None:
+def _orc_schema(path: str) -> pa.Schema | None:
     from pyarrow import orc
 
-    return _spark_schema(lambda: orc.ORCFile(path).schema, nanoseconds=True)
+    try:
+        return orc.ORCFile(path).schema
+    except (pa.ArrowException, OSError):
+        return None
 
 
-def _spark_schema(read: Callable[[], pa.Schema], *, nanoseconds: bool) -> st.StructType | None:
-    """A file's columns as Spark reads them; None where that is not known (our connector says what
-    is wrong with the file). ``nanoseconds``: what Arrow shows as such is none in the file."""
+def _spark_schema(found: pa.Schema, *, nanoseconds: bool) -> st.StructType:
+    """A file's columns as Spark reads them. ``nanoseconds``: what Arrow shows as such is none in
+    the file."""
     from pyspark.errors import PySparkTypeError
     from pyspark.sql.pandas.types import from_arrow_type
 
-    try:
-        found = read()
-    except (pa.ArrowException, OSError):
-        return None
     fields = []
     for field in found:
         if pa.types.is_timestamp(field.type) and field.type.unit == "ns" and not nanoseconds:
@@ -103,19 +136,21 @@ def _spark_schema(read: Callable[[], pa.Schema], *, nanoseconds: bool) -> st.Str
 
 @dataclass(frozen=True)
 class _Kind:
-    """``row_index``: Spark knows a row's number in its file. ``timestamps``: it reads those that
-    Arrow writes."""
+    """``schema``: of a file, None where it is none. ``row_index``: Spark knows a row's number in its
+    file. ``timestamps``: it reads those that Arrow writes. ``nanoseconds``: what Arrow shows as such
+    is none in the file."""
 
-    schema: Callable[[str], st.StructType | None]
+    schema: Callable[[str], pa.Schema | None]
     row_index: bool
     timestamps: bool
+    nanoseconds: bool
 
 
 #: Formats that Spark reads as we do, and no slower. Spark's ORC fails at what Arrow's ORC writes of
 #: times before 1970. Its CSV and JSON mean other things (docs/spark.md) and take longer.
 _KINDS = {
-    "parquet": _Kind(_parquet_schema, row_index=True, timestamps=True),
-    "orc": _Kind(_orc_schema, row_index=False, timestamps=False),
+    "parquet": _Kind(_parquet_schema, row_index=True, timestamps=True, nanoseconds=False),
+    "orc": _Kind(_orc_schema, row_index=False, timestamps=False, nanoseconds=True),
 }
 
 
@@ -131,7 +166,7 @@ def _clipped(have: st.DataType, want: t.LogicalType, kind: _Kind) -> st.DataType
                 return None
             fields.append(st.StructField(field.name, part))
         return st.StructType(fields)
-    if isinstance(want, (t.TimeType, t.DayTimeIntervalType)):
+    if isinstance(want, (t.TimeType, *t.INTERVALS)):  # to Spark these are integers
         return None
     if not kind.timestamps and _has_timestamp(have):
         return None
