@@ -15,6 +15,14 @@ def test_errors_cross_processes(cls: type[errors.PenstockError]) -> None:
     assert back.to_dict() == err.to_dict()
 
 
+@pytest.mark.parametrize("retryable", [True, False])
+def test_one_error_may_say_that_trying_again_does_not_help(retryable: bool) -> None:
+    err = errors.FunctionError("map raised")
+    err.retryable = retryable
+    assert errors.error_from_dict(err.to_dict()).retryable is retryable
+    assert errors.FunctionError("another").retryable
+
+
 def test_the_users_traceback_comes_first() -> None:
     err = errors.FunctionError("map raised", user_traceback="Traceback: ValueError: x", remedy="fix it")
     lines = str(err).splitlines()

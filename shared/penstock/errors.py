@@ -53,7 +53,7 @@ class PenstockError(Exception):
     """Base of all errors.
 
     ``code`` is stable (``PS-SPEC``, ``PS-SQL`` ...), ``retryable`` tells a restart
-    strategy whether trying again may help.
+    strategy whether trying again may help: of a kind of error, unless one says otherwise.
     """
 
     code = "PS-ERROR"
@@ -96,6 +96,8 @@ class PenstockError(Exception):
         fields = ("message", "expected", "got", "where", "remedy", "user_traceback")
         out: dict[str, Any] = {"type": type(self).__name__, "code": self.code}
         out.update({name: getattr(self, name) for name in fields if getattr(self, name)})
+        if self.retryable is not type(self).retryable:
+            out["retryable"] = self.retryable
         return out
 
 
@@ -174,7 +176,10 @@ def error_from_dict(data: dict[str, Any]) -> PenstockError:
     """The inverse of ``to_dict``; an unknown type becomes a ``PenstockError``."""
     cls = _BY_NAME.get(data.get("type", ""), PenstockError)
     fields = ("expected", "got", "where", "remedy", "user_traceback")
-    return cls(data.get("message", "unknown error"), **{f: data.get(f) for f in fields})
+    error = cls(data.get("message", "unknown error"), **{f: data.get(f) for f in fields})
+    if "retryable" in data:
+        error.retryable = data["retryable"]
+    return error
 
 
 def nearest(name: str, known: Any, n: int = 3) -> str | None:

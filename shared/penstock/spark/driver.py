@@ -27,7 +27,8 @@ from urllib.parse import urlsplit
 import msgspec
 import pyarrow as pa
 
-from penstock.errors import ExternalError, InternalError, PenstockError
+from penstock.config import RESTART_STRATEGY
+from penstock.errors import ExternalError, FunctionError, InternalError, PenstockError
 from penstock.jobgraph.specs import SparkProgramSpec
 from penstock.messages.spark import Done, DriverJob, Failed, FromDriver, Progress, Rows
 from penstock.plan.engine import decode_content
@@ -165,6 +166,10 @@ def _run(job: DriverJob, channel: Channel, folder: Path) -> None:
                     channel.send(Rows(data=encode(batch)))
     except KeyboardInterrupt:
         session.interruptAll() if job.url.startswith("sc://") else session.stop()
+        raise
+    except FunctionError as err:
+        # There is no checkpoint to go on from: the same rows would only bring the same error, later.
+        err.retryable = RESTART_STRATEGY.key in job.config
         raise
     finally:
         made.close()
