@@ -155,6 +155,7 @@ class SnapshotWriter:
         if data is None or not wanted():
             _discard(snapshots)
             return None
+        # A final one is whole: what it would build on may be deleted before the master knows of it.
         begun = None if final else self._begun.get(checkpoint_id)
         handle = StateHandle(
             vertex_id=self._vertex.id,
