@@ -6,6 +6,7 @@ import contextlib
 import os
 import signal
 import socket
+import sqlite3
 import subprocess
 import sys
 from collections import Counter
@@ -130,7 +131,7 @@ def test_the_users_traceback_comes_first(client: ClusterClient, orders: Any, tmp
         "sql": f"{ddl} CREATE FUNCTION price AS 'prices.price' LANGUAGE PYTHON; "
         "CREATE TABLE out (p BIGINT) WITH ('connector' = 'blackhole'); "
         "INSERT INTO out SELECT price(customer) FROM orders;",
-        "config": {**ON_SPARK, "restart-strategy.type": "none"},
+        "config": ON_SPARK,
         "files": [str(tmp_path)],
     }
     job_id = client.submit(spec)
@@ -140,6 +141,9 @@ def test_the_users_traceback_comes_first(client: ClusterClient, orders: Any, tmp
     assert "ZeroDivisionError" in text
     assert "return 100 // (customer - 2)" in text
     assert "org.apache.spark" not in text
+    # The same rows would bring the same error: the default strategy does not try again.
+    [entry] = client.exceptions(job_id)["exceptionHistory"]["entries"]
+    assert "trying again cannot help" in entry["notRestarted"]
 
 
 def test_cancel_ends_the_query(client: ClusterClient, orders: Any, tmp_path: Path) -> None:
@@ -257,7 +261,7 @@ def test_a_master_that_is_not_there(client: ClusterClient, orders: Any) -> None:
         )
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def standing() -> Iterator[tuple[str, list[subprocess.Popen[bytes]]]]:
     """(URL of a master, its two workers): Spark's own standalone cluster as processes here."""
     import pyspark
@@ -324,6 +328,42 @@ def listens(port: int) -> bool:
     except OSError:
         return False
     return True
+
+
+def test_history_on_a_standing_cluster(client: ClusterClient, standing: Any, tmp_path: Path) -> None:
+    """A backfill by the workers of a master: the stream goes on here from the state they made."""
+    (url, _), seam = standing, 3_000
+    rows = pa.table({"id": range(5_000), "customer": [i * i % 7 for i in range(5_000)]})
+    for part, (first, last) in {"history": (0, seam + 100), "live": (seam - 100, 5_000)}.items():
+        (tmp_path / part).mkdir()
+        pq.write_table(rows.slice(first, last - first), tmp_path / part / "0.parquet")
+    with sqlite3.connect(tmp_path / "out.db") as db:
+        db.execute("CREATE TABLE counts (customer BIGINT PRIMARY KEY, n BIGINT)")
+    parts = "".join(
+        f"'{part}.connector' = 'filesystem', '{part}.path' = '{tmp_path / part}', '{part}.format' = 'parquet', "
+        for part in ("history", "live")
+    )
+    job_id = client.submit(
+        {
+            "sql": "CREATE TABLE orders (id BIGINT, customer BIGINT) WITH ('connector' = 'hybrid', "
+            f"{parts}'switch.column' = 'id', 'switch.at' = '{seam}');"
+            "CREATE TABLE counts (customer BIGINT, n BIGINT, PRIMARY KEY (customer) NOT ENFORCED) WITH "
+            f"('connector' = 'jdbc', 'url' = 'jdbc:sqlite:{tmp_path}/out.db', 'table-name' = 'counts');"
+            "INSERT INTO counts SELECT customer, COUNT(*) FROM orders GROUP BY customer;",
+            "config": {
+                "execution.engine": "streaming",
+                "execution.backfill.engine": "spark",
+                "parallelism.default": "2",
+                "spark.master": url,
+                "spark.executor.memory": "512m",
+            },
+        }
+    )
+    job = client.wait(job_id)
+    client.raise_if_failed(job_id, job)
+    assert job["restored-checkpoint"] >= 1
+    with sqlite3.connect(tmp_path / "out.db") as db:
+        assert Counter(dict(db.execute("SELECT * FROM counts"))) == Counter(rows["customer"].to_pylist())
 
 
 def test_a_standing_cluster_loses_a_worker(

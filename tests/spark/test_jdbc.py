@@ -10,8 +10,9 @@ from typing import Any
 
 import pytest
 
-from penstock.errors import ConnectorError, PenstockError, SpecError, UnsupportedError
+from penstock.errors import ConnectorError, SpecError, UnsupportedError
 from penstock.spark.engine import SparkJob
+from penstock.spark.errors import translated
 from penstock.sql.session import plan_script
 from tests.spark.support import on_spark, on_streaming
 
@@ -102,8 +103,11 @@ def test_no_driver_named(url: str) -> None:
 
 def test_a_driver_that_is_not_there(spark: Any, url: str) -> None:
     graph = planned(f"{table(url, driver='org.nowhere.Driver')} SELECT * FROM t")
-    with pytest.raises(PenstockError, match=r"org\.nowhere\.Driver"):
+    with pytest.raises(SpecError, match=r"no Java class 'org\.nowhere\.Driver'") as refused:
         on_spark(graph, spark)
+    assert "spark.jars" in str(refused.value.remedy)
+    connect = RuntimeError("(java.lang.ClassNotFoundException) org.nowhere.Driver\n\nJVM stacktrace:\n…")
+    assert translated(connect).message == refused.value.message
 
 
 def test_sqlite_is_read_by_our_connector(spark: Any, tmp_path: Path) -> None:

@@ -29,6 +29,8 @@ _MARK = "PENSTOCK-ERROR:"
 _FOUND = re.compile(_MARK + r"([A-Za-z0-9+/=]+)")
 _MISSING = re.compile(r"ModuleNotFoundError: No module named '([^']+)'")
 _FILE = re.compile(r"\[FAILED_READ_FILE\.(\w+)\] Encountered error while reading file (.+?)\.(?=\s|$)")
+#: As a Java exception's text, and as Spark Connect writes it.
+_CLASS = re.compile(r"java\.lang\.ClassNotFoundException\)?:? ([\w.$]+)")
 _TRACEBACK = re.compile(r"Traceback \(most recent call last\):.*?^\w[\w.]*: .*?$", re.DOTALL | re.MULTILINE)
 
 
@@ -113,6 +115,14 @@ def translated(err: BaseException) -> PenstockError:
             got=missing.group(0),
             remedy="ship it with the job (files), add it to the executors' environment, "
             "or set spark.pyspark.python to an environment that has it",
+        )
+    absent = _CLASS.search(text)
+    if absent is not None:
+        return SpecError(
+            f"Spark has no Java class '{absent.group(1)}'",
+            expected="the jar with it, on this machine and named by spark.jars, or on Spark's own class path",
+            got=absent.group(0),
+            remedy="set spark.jars to the jar's path in the job's configuration; check the class's name",
         )
     unread = _FILE.search(text)
     if unread is not None:
