@@ -63,6 +63,16 @@ PAGE_BYTES = 4096
 SECOND_US = 1_000_000
 WINDOW_US = 200 * SECOND_US
 
+
+def windows(window: WindowSpec) -> Any:
+    return WindowAggregateOperator(
+        WindowAggregateSpec(
+            window=window, keys=(0,), window_columns=("start", "end"),
+            aggregates=(AggregateCall("COUNT", (), N), AggregateCall("MAX", (1,), STR)),
+        )
+    )  # fmt: skip
+
+
 CASES: dict[str, tuple[Any, list[Schema], Schema]] = {
     "aggregate": (
         lambda: GroupAggregateOperator(
@@ -104,13 +114,12 @@ CASES: dict[str, tuple[Any, list[Schema], Schema]] = {
         TWICE,
     ),
     "windows": (
-        lambda: WindowAggregateOperator(
-            WindowAggregateSpec(
-                window=WindowSpec(kind="hop", time=RECORD_TIMES, size_us=WINDOW_US, slide_us=WINDOW_US // 2),
-                keys=(0,), window_columns=("start", "end"),
-                aggregates=(AggregateCall("COUNT", (), N), AggregateCall("MAX", (1,), STR)),
-            )
-        ),
+        lambda: windows(WindowSpec(kind="hop", time=RECORD_TIMES, size_us=WINDOW_US, slide_us=WINDOW_US // 2)),
+        [ROWS],
+        WINDOWS,
+    ),
+    "sessions": (
+        lambda: windows(WindowSpec(kind="session", time=RECORD_TIMES, gap_us=10 * SECOND_US)),
         [ROWS],
         WINDOWS,
     ),

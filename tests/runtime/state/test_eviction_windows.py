@@ -30,7 +30,7 @@ ROWS = Schema.of(
 )
 BOUNDS = (("window_start", TIME.not_null), ("window_end", TIME.not_null))
 TUMBLE, HOP, CUMULATE = ("tumble", 10 * S, 0), ("hop", 12 * S, 4 * S), ("cumulate", 12 * S, 3 * S)
-GAPS = ("hop", 4 * S, 6 * S)
+GAPS, SESSION = ("hop", 4 * S, 6 * S), ("session", 3 * S, 0)
 
 
 def call(name: str, *args: int, type_: t.LogicalType = BIG, **more: Any) -> AggregateCall:
@@ -49,8 +49,12 @@ PYTHON = (call("longest", 2, type_=STR, python="longest"),)
 def case(window: tuple[str, int, int], calls: tuple[AggregateCall, ...], **more: Any) -> Any:
     kind, size, slide = window
     time = None if more.get("windowed_input") else 3
+    if kind == "session":
+        spread = WindowSpec(kind=kind, time=time, gap_us=size)
+    else:
+        spread = WindowSpec(kind=kind, time=time, size_us=size, slide_us=slide)
     spec = WindowAggregateSpec(
-        window=WindowSpec(kind=kind, time=time, size_us=size, slide_us=slide), keys=more.pop("keys", (0, 1)),
+        window=spread, keys=more.pop("keys", (0, 1)),
         aggregates=calls, window_columns=("start", "end"), late_tag="late", **more,
     )  # fmt: skip
     fields = [(ROWS.fields[i].name, ROWS.types[i]) for i in spec.keys]
@@ -73,6 +77,11 @@ CASES: dict[str, Any] = {
     "tumble, late rows allowed": case(TUMBLE, SUMS, allowed_lateness_us=9 * S),
     "hop, late rows allowed": case(HOP, REMEMBERED, allowed_lateness_us=9 * S),
     "cumulate, late rows allowed": case(CUMULATE, SUMS, allowed_lateness_us=9 * S),
+    "sessions, sums": case(SESSION, SUMS),
+    "sessions, sums of one key column": case(SESSION, SUMS, keys=(0,)),
+    "sessions, remembered values": case(SESSION, REMEMBERED),
+    "sessions, a user's function": case(SESSION, PYTHON),
+    "sessions with retractions": case(SESSION, RETRACTED, retracts=True),
     "windows of the input": case(TUMBLE, SUMS, windowed_input=(4, 5)),
     "windows of the input, remembered values": case(TUMBLE, REMEMBERED, windowed_input=(4, 5)),
 }
@@ -148,8 +157,8 @@ def emitted(cluster: Cluster) -> Counter:
 def tiny(monkeypatch: pytest.MonkeyPatch) -> None:
     """Everything is moved, merged and given up in the smallest of pieces."""
     monkeypatch.setattr(cold_tier, "_EVICT_KEYS", 4)
-    monkeypatch.setattr(cold_runs, "_MOST_KEYS", 3)
-    monkeypatch.setattr(cold_runs, "_LEAST_KEYS", 2)
+    monkeypatch.setattr(cold_tier, "MOST_KEYS", 3)
+    monkeypatch.setattr(cold_tier, "LEAST_KEYS", 2)
     monkeypatch.setattr(cold_runs, "_DROP_KEYS", 2)
     monkeypatch.setattr(window_pieces, "_LEAST_KEYS", 1)
     monkeypatch.setattr(window_panes, "_LOOSE", 2)
@@ -193,7 +202,8 @@ def test_equals_what_stays_in_memory(tmp_path: Path, name: str, seed: int) -> No
             case 3 if not cuts:
                 for subtask in small.subtasks:
                     subtask.checkpoint()
-            case 4 if not cuts:
+            case 4 if not cuts and not (spec.window.kind == "session" and "LISTAGG" in str(spec.aggregates)):
+                # (Sessions that merge are merged in the order in which they began to be held.)
                 assert emitted(small) == emitted(large)
                 small = small.rescale(int(random.integers(1, 4)))
             case 5 | 6 | 7:
@@ -212,7 +222,8 @@ def test_equals_what_stays_in_memory(tmp_path: Path, name: str, seed: int) -> No
     assert emitted(small) == emitted(large)
     for subtask in small.subtasks:
         operator = subtask.operator
-        assert operator._tier.count == len(operator._cells) == len(operator._keys) == 0
+        held = operator._sessions.count if spec.window.kind == "session" else len(operator._cells)
+        assert operator._tier.count == held == len(operator._keys) == 0
 
 
 @pytest.mark.usefixtures("tiny")
@@ -238,3 +249,30 @@ def test_a_window_that_closed_leaves_disk_and_snapshots(tmp_path: Path) -> None:
     small.subtasks[0].out.clear()
     small.finish()
     assert sum(batch.num_rows for batch in small.out()) == 30
+
+
+@pytest.mark.usefixtures("tiny")
+def test_sessions_of_the_clock_end_in_time_wherever_they_lie(tmp_path: Path) -> None:
+    window = WindowSpec(kind="session", gap_us=3 * S)
+    spec = WindowAggregateSpec(window=window, keys=(0,), aggregates=SUMS, window_columns=("start", "end"))
+    out = CASES["sessions, sums of one key column"][1]
+    small = Cluster(
+        lambda: WindowAggregateOperator(spec), [(0,)], [ROWS], out, 1, limit_bytes=10_000, folder=tmp_path,
+        checkpoint_every=0,
+    )  # fmt: skip
+    for second in range(3):
+        small.subtasks[0].now_ms = 1_000 * second
+        small.process(made([(f"key-{second}-{i}", i, f"text-{i}", 0, 0, S) for i in range(30)], None))
+    small = small.rescale(1)
+    task = small.subtasks[0]
+    assert task.operator._tier.count > 60
+    task.out.clear()
+    came: dict[int, int] = {}
+    while task.wakes:
+        at = min(task.wakes)
+        task.wakes.clear()
+        task.processing_time(at)
+        came[at] = sum(batch.num_rows for batch in task.out)
+    # (A restored operator looks once at its sessions.)
+    assert came == {0: 0, 3_000: 30, 4_000: 60, 5_000: 90}
+    assert task.operator._tier.count == 0

@@ -24,10 +24,11 @@ PIECE_ROWS = 16_384
 RECORD_TIMES = -1
 
 
-def pieces(indices: np.ndarray) -> Iterator[np.ndarray]:
-    """An index array in pieces of at most ``PIECE_ROWS``."""
-    for at in range(0, len(indices), PIECE_ROWS):
-        yield indices[at : at + PIECE_ROWS]
+def pieces(indices: np.ndarray, most: int = PIECE_ROWS) -> Iterator[np.ndarray]:
+    """An index array in pieces of at most ``PIECE_ROWS``, or fewer."""
+    size = min(most, PIECE_ROWS)
+    for at in range(0, len(indices), size):
+        yield indices[at : at + size]
 
 
 def batch_pieces(batch: Batch) -> Iterator[Batch]:

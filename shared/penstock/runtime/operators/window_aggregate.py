@@ -381,7 +381,7 @@ class PaneAggregateOperator(Operator):
             cells, window, key_slots = cells[chosen], window[chosen], key_slots[chosen]
         bounds = np.array(windows, np.int64).reshape(-1, 2)
         if not merge:
-            for part in pieces(np.arange(len(cells))):
+            for part in pieces(np.arange(len(cells)), self._tier.piece_keys):
                 keys = self._keys.keys(key_slots[part])
                 yield self._window_batch(bounds[window[part]], keys, self._aggregates.results(cells[part]))
             return
@@ -390,7 +390,7 @@ class PaneAggregateOperator(Operator):
         merged = self._aggregates.fresh()
         merged.reset(np.arange(len(rows)), len(rows))
         merged.absorb(local, self._aggregates, cells)
-        for part in pieces(np.arange(len(rows))):
+        for part in pieces(np.arange(len(rows)), self._tier.piece_keys):
             window_rows, of_keys = np.divmod(rows[part], high)
             yield self._window_batch(bounds[window_rows], self._keys.keys(of_keys), merged.results(part))
 

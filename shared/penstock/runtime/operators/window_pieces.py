@@ -13,6 +13,7 @@ import numpy as np
 
 from penstock.runtime.kernels.hashing import hash_columns
 from penstock.runtime.kernels.key_index import KeyIndex
+from penstock.runtime.state.cold_tier import PIECE_BYTES
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -69,7 +70,7 @@ class WindowPieces:
         for at in range(0, len(cells), most):
             yield from self._rows([cells[at : at + most]], [None])
         while run is not None and not run.done:
-            run.fill(most, self._tier.piece_bytes)
+            run.fill(most, PIECE_BYTES)
             yield from self._rows([cells[:0]], [run.take()])
 
     def _merged(self, cells_of: Sequence[np.ndarray], runs: Sequence[Run | None]) -> Iterator[Rows]:
@@ -85,7 +86,7 @@ class WindowPieces:
         while more:
             for run in reading:
                 if run.empty and not run.done:
-                    run.fill(each, self._tier.piece_bytes // max(len(reading), 1))
+                    run.fill(each, PIECE_BYTES // max(len(reading), 1))
             ends = [run.last for run in reading if not run.done]
             if len(cells) - at > most:
                 ends.append(int(hashes[at + most - 1]))

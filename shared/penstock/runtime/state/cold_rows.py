@@ -242,6 +242,18 @@ class ColdRows:
         left = sum(any(self._db.get(b"r" + o + name) is not None for o in others) for name in names)
         return len(names), len(names) - left, gone
 
+    def listed(self, table: int, after: int, until: int, most: int) -> tuple[list[bytes], int]:
+        """Names of up to so many keys of a table whose time is between these, both included, in
+        the order of their times; and the last one's time."""
+        head = b"t" + bytes([table])
+        found = self._db.iterator(
+            start=head + _TIME.pack(after), stop=head + _TIME.pack(until + 1), include_value=False
+        )
+        keys = list(islice(found, most))
+        found.close()
+        last = _TIME.unpack_from(keys[-1], len(head))[0] if keys else after
+        return [key[len(head) + _TIME.size :] for key in keys], last
+
     def _forget(
         self, table: int, names: list[bytes], records: list[bytes], rows: Moved, counts: np.ndarray
     ) -> None:

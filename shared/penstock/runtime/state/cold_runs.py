@@ -41,8 +41,6 @@ _FIRST_KEYS = 64
 _BLOOM_BYTES = 300
 #: Keys of a run that are given up at once.
 _DROP_KEYS = 4_096
-#: What is merged at once: bytes of rows and keys, at least and at most.
-_PIECE_BYTES, _LEAST_KEYS, _MOST_KEYS = 1 << 20, 64, 4_096
 
 #: More than this share of the memory that the state may take is not held twice.
 _LARGE_SHARE = 8
@@ -239,15 +237,6 @@ class RunTier(ColdTier):
     def __init__(self, *args: Any, leading: int, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self._leading = leading
-
-    @property
-    def piece_keys(self) -> int:
-        """As many keys as may be merged at once."""
-        return int(min(max(_PIECE_BYTES / self.key_bytes, _LEAST_KEYS), _MOST_KEYS))
-
-    @property
-    def piece_bytes(self) -> int:
-        return _PIECE_BYTES
 
     def is_large(self, keys: int) -> bool:
         """Whether so many keys are too much to be in memory twice."""

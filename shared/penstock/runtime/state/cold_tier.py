@@ -50,6 +50,9 @@ _PASS = 1 << 16
 _BUFFER_SHARE, _LEAST_BUFFER, _MOST_BUFFER = 16, 256 << 10, 16 << 20
 #: Keys removed at once when their time is over.
 _EXPIRE_KEYS = 4_096
+_LATEST = (1 << 63) - 1
+#: What is merged or emitted at once: bytes of rows; keys, at least and at most.
+PIECE_BYTES, LEAST_KEYS, MOST_KEYS = 1 << 20, 64, 1 << 14
 
 
 @dataclass(slots=True)
@@ -61,7 +64,8 @@ class MovableTable:
     snapshot has of a row, without its key. ``load(key slots, columns)``: rows back, a key slot
     each, announced with ``changes.write`` as if they were new; gives the rows made.
     ``times(rows)``: ms since the epoch when each was last touched, where they expire; then
-    ``touched(rows, times)`` is told after ``load``.
+    ``touched(rows, times)`` is told after ``load``. Or, of a table that never expires, any
+    time by which ``due`` is to find the key again, the same for all its rows. At least 0.
     """
 
     changes: SlotChanges
@@ -111,6 +115,11 @@ class Resident:
     #: Keys on disk.
     count = 0
 
+    @property
+    def piece_keys(self) -> int:
+        """As many keys as may be merged or emitted at once."""
+        return MOST_KEYS
+
     def __init__(self, ctx: OperatorContext, nbytes: Callable[[], int], *, evicts: bool = False) -> None:
         self._memory = ctx.memory
         self._holder = ctx.memory.add(ctx.name, nbytes, evicts=evicts)
@@ -125,6 +134,16 @@ class Resident:
         the tables that know no times. Some of them at a time: False when it is to be called
         again."""
         return True
+
+    def due(self, until: int) -> list[Column] | None:
+        """Key columns of keys on disk whose time, in the first table, is not after this: some of
+        them, the earliest first; None: there are none. The caller has them come back (``fetch``).
+        From then on none is put away with an earlier time."""
+        return None
+
+    def earliest(self) -> int | None:
+        """The first time of a key on disk."""
+        return None
 
     def used(self, slots: np.ndarray) -> None:
         """These were touched."""
@@ -183,6 +202,8 @@ class ColdTier(Resident):
         self.count = 0
         # By table: what was last touched by then is gone; some of it is still to be removed.
         self._expired_ms, self._expiring = [-1] * len(tables), [False] * len(tables)
+        #: Keys with an earlier time were all found due.
+        self._due = 0
         ctx.metrics.gauge("numKeysOnDisk", lambda: self.count)
 
     def nbytes(self) -> int:
@@ -193,6 +214,10 @@ class ColdTier(Resident):
     def key_bytes(self) -> float:
         """Of a key in memory with its rows, on average."""
         return max(self._rows_nbytes() / max(len(self._index), 1), 1.0)
+
+    @property
+    def piece_keys(self) -> int:
+        return int(min(max(PIECE_BYTES / self.key_bytes, LEAST_KEYS), MOST_KEYS))
 
     # -- coming back ---------------------------------------------------------------------
 
@@ -255,6 +280,18 @@ class ColdTier(Resident):
             self._tables[of].numbered.lost(numbers)
         self._expiring[table] = looked == _EXPIRE_KEYS
         return not self._expiring[table]
+
+    def due(self, until: int) -> list[Column] | None:
+        if self._disk is None or until < self._due:
+            return None
+        names, self._due = self._disk.listed(0, self._due, until, _PIECE_KEYS)
+        return self._disk.decoded_names(names)[0] if names else None
+
+    def earliest(self) -> int | None:
+        if self._disk is None:
+            return None
+        names, time = self._disk.listed(0, self._due, _LATEST, 1)
+        return time if names else None
 
     # -- going ---------------------------------------------------------------------------
 
