@@ -38,7 +38,9 @@ class SystemSpawner:
         *,
         pass_fds: Sequence[int] = (),
         stderr: int | None = None,
+        group: bool = False,
     ) -> int:
+        """Its id. ``group``: it leads a process group, which ``kill_group`` ends."""
         try:
             process = await asyncio.create_subprocess_exec(
                 *argv,
@@ -48,6 +50,7 @@ class SystemSpawner:
                 stderr=stderr,
                 pass_fds=tuple(pass_fds),
                 preexec_fn=die_with_parent,
+                process_group=0 if group else None,
             )
         except OSError as err:
             raise ExternalError(f"cannot start {argv[0]}: {err.strerror}", where=" ".join(argv)) from err
@@ -63,6 +66,11 @@ class SystemSpawner:
     def kill(self, pid: int, signal: int) -> None:
         with contextlib.suppress(ProcessLookupError):  # it ended meanwhile: what was wanted
             os.kill(pid, signal)
+
+    def kill_group(self, pid: int) -> None:
+        """What a process that led a group has left behind."""
+        with contextlib.suppress(ProcessLookupError):  # nothing
+            os.killpg(pid, signal.SIGKILL)
 
 
 if TYPE_CHECKING:

@@ -139,6 +139,7 @@ class TaskManagerService:
             "taskmanager": self._id,
             "slots": len(self._table.slots),
             "data_port": f"{self._host}:{self._data_port.port}",
+            "data_socket": self._data_port.unix_path,
             "folder": str(self._folders.path),
         }
 

@@ -159,7 +159,7 @@ class SparkServer:
         argv += ["--memory", self._memory, "--folder", str(self._folder)]
         with log_path.open("ab") as log:
             environment = {**os.environ, "SPARK_CONNECT_AUTHENTICATE_TOKEN": token}
-            pid = await self._spawner.spawn(argv, environment, stderr=log.fileno())
+            pid = await self._spawner.spawn(argv, environment, stderr=log.fileno(), group=True)
         _log.info("Spark starts: pid=%d port=%d local[%d], its log: %s", pid, port, self._cores, log_path)
         self._unused_since_s = asyncio.get_running_loop().time()
         self._watch = asyncio.create_task(self._watched(pid))
@@ -176,6 +176,8 @@ class SparkServer:
                 self._address = None  # the next job starts another
                 self._end_spare()
                 await asyncio.wait({ended})
+        # Its Python workers of streams would ask for a quarter of an hour where it is.
+        self._spawner.kill_group(pid)
         if self._address is not None and self._address.pid == pid:
             self._address = None
             _log.error("Spark ended with %s", describe_status(ended.result()))

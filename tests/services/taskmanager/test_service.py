@@ -378,7 +378,7 @@ async def talk(rig, opening, *, unix=False):
     """What the slot answers over a data connection; empty when it was refused."""
     host, port = rig.ready["data_port"].rsplit(":", 1)
     if unix:
-        reader, writer = await asyncio.open_unix_connection(Path(rig.ready["folder"]) / "data.sock")
+        reader, writer = await asyncio.open_unix_connection(rig.ready["data_socket"])
     else:
         reader, writer = await asyncio.open_connection(host, int(port))
     try:

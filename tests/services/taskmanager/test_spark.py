@@ -16,6 +16,7 @@ class Spawner:
 
     def __init__(self) -> None:
         self.started: dict[int, list[str]] = {}
+        self.swept: list[int] = []
         self._ends: dict[int, asyncio.Future[int]] = {}
 
     async def spawn(self, argv: list[str], env: dict[str, str], **_: Any) -> int:
@@ -30,6 +31,9 @@ class Spawner:
     def kill(self, pid: int, number: int) -> None:
         if not self._ends[pid].done():
             self._ends[pid].set_result(-number)
+
+    def kill_group(self, pid: int) -> None:
+        self.swept.append(pid)
 
     def of(self, module: str) -> list[int]:
         return [pid for pid, argv in self.started.items() if module in argv]
@@ -99,6 +103,7 @@ async def test_a_server_that_dies_is_started_again(tmp_path: Path) -> None:
     spawner.kill(spawner.of("penstock.spark.server")[0], signal.SIGKILL)
     await turns()
     assert spark.pid is None
+    assert spawner.swept == spawner.of("penstock.spark.server"), "what it had started"
     again = await spark.acquire()
     assert again.pid == spawner.of("penstock.spark.server")[1]
     await spark.stop()
