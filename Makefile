@@ -9,6 +9,8 @@ STAMP  := $(VENV)/.installed
 # make sim SEEDS=1 FROM=137
 SEEDS  ?= 200
 FROM   ?= 1
+# make test WORKERS=1: one test after another
+WORKERS ?= 2
 # make chaos FAULTS=40
 FAULTS ?= 200
 
@@ -27,8 +29,8 @@ $(STAMP): requirements.lock pyproject.toml
 demo: $(STAMP) ## run the main job on a cluster of its own: 328,521 real flights
 	$(BIN)/python -m examples.flights.demo
 
-test: $(STAMP) ## run all tests (real servers, a few minutes)
-	$(BIN)/python -m pytest
+test: $(STAMP) ## run all tests (real servers, under a quarter of an hour)
+	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 
 check: $(STAMP) ## lint, types, import contract
 	$(BIN)/ruff check .
