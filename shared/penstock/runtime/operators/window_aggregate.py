@@ -11,8 +11,6 @@ dropped once no window will need it. Cells beyond the memory's limit lie on disk
 
 from __future__ import annotations
 
-import itertools
-from bisect import bisect_left
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -24,24 +22,24 @@ from penstock.runtime.kernels.key_index import KeyIndex
 from penstock.runtime.kernels.keyed_state import restored_columns
 from penstock.runtime.kernels.sorting import group_bounds, stable_argsort
 from penstock.runtime.kernels.store import grown
-from penstock.runtime.kernels.windows import ROWTIME_STEP_US, Panes
+from penstock.runtime.kernels.windows import Panes
 from penstock.runtime.operator import MAX_WATERMARK, MIN_WATERMARK, Operator, OperatorSnapshot, SideBatch
 from penstock.runtime.operators.emitting import (
     clamp_watermark,
     event_times,
-    pieces,
     restored_watermark,
     watermark_state,
 )
+from penstock.runtime.operators.window_firing import WindowFiring
 from penstock.runtime.operators.window_panes import (
     PANE_BYTES,
     CellKeys,
     Pane,
     counted,
-    dense,
     key_of,
     packed,
     pane_of,
+    run_of,
 )
 from penstock.runtime.state.cold_tier import (
     MovableTable,
@@ -64,8 +62,6 @@ if TYPE_CHECKING:
     from penstock.runtime.state.cold_runs import RunTier
 
 _LONG = t.BigIntType(False)
-#: Due windows are merged and emitted together up to about this many cells.
-FIRE_CELLS = 16_384
 
 
 def WindowAggregateOperator(spec: WindowAggregateSpec) -> Operator:
@@ -116,9 +112,12 @@ class PaneAggregateOperator(Operator):
         self._changes = self._tables[0].changes
         self._watermark = restored_watermark(restored)
         self._next_end = MAX_WATERMARK
-        #: How windows are merged that may lie on disk; None: none ever does.
-        self._spilled: WindowPieces | None = None
-        self._tier = self._cold_tier() if evicts else Resident(ctx, self._nbytes)
+        self._runs = self._cold_tier() if evicts else None
+        self._tier = self._runs or Resident(ctx, self._nbytes)
+        self._firing = WindowFiring(
+            spec, ctx.output_schema, keys=self._keys, cells=self._cells, aggregates=self._aggregates,
+            tier=self._tier, spilled=self._pieces() if evicts else None,
+        )  # fmt: skip
         if restored is not None:
             self._restore(restored)
         ctx.metrics.gauge("numKeysInState", lambda: len(self._keys))
@@ -126,21 +125,23 @@ class PaneAggregateOperator(Operator):
 
     def _cold_tier(self) -> RunTier:
         # Here, not at the top: a slot without a limit never loads it.
-        from penstock.runtime.operators.window_pieces import WindowPieces
         from penstock.runtime.state.cold_runs import RunTier
 
         cells = MovableTable(
             self._changes, self._aggregates.partial_types, one_row_each,
             read=self._aggregates.partials, load=self._load_cells,
         )  # fmt: skip
-        tier = RunTier(
+        return RunTier(
             self.ctx, CellKeys(self._cells, self._pane_index, self._keys),
             [cells, *(movable_entries(table) for table in self._aggregates.tables())],
             drop=self._evicted, nbytes=self._nbytes, leading=len(self._pane_index.types),
         )  # fmt: skip
-        self._spilled = WindowPieces(tier, self._aggregates, self._keys_of)
-        self._runs = tier
-        return tier
+
+    def _pieces(self) -> WindowPieces:
+        from penstock.runtime.operators.window_pieces import WindowPieces
+
+        assert self._runs is not None
+        return WindowPieces(self._runs, self._aggregates, self._keys_of)
 
     def _nbytes(self) -> int:
         cells = len(self._cells)
@@ -301,7 +302,7 @@ class PaneAggregateOperator(Operator):
             self._purge()
             return
         limit = min(watermark + 1, MAX_WATERMARK)
-        yield from self._fire(self._windows_to_fire(before, limit))
+        yield from self._firing.fire(self._live.values(), self._windows_to_fire(before, limit))
         self._watermark = watermark
         self._purge()
         self._next_end = self._find_next_end()
@@ -324,113 +325,6 @@ class PaneAggregateOperator(Operator):
         firsts = (self._panes.first_end_after(p.start, after) for p in self._live.values())
         return min((f for f in firsts if f is not None), default=MAX_WATERMARK)
 
-    def _fire(
-        self, windows: Sequence[tuple[int, int]], only_keys: np.ndarray | None = None
-    ) -> Iterator[Output]:
-        """Emit windows (end, start), of all keys or of the given key slots.
-
-        Many small windows go together: after a pause of the watermark thousands are due,
-        and each batch costs the chain behind the same, however few rows it has."""
-        by_start = sorted(self._live.values(), key=lambda p: p.start)
-        starts = [p.start for p in by_start]
-        chosen: list[tuple[int, int]] = []
-        cells: list[np.ndarray] = []
-        window_of: list[np.ndarray] = []
-        waiting, merge = 0, False
-        for end, start in windows:
-            panes = self._panes_of(by_start, starts, start, end)
-            found = [pane.cells(self._cells) for pane in panes]
-            count = sum(map(len, found))
-            if self._spilled is not None and self._spilled.needed([self._run(p) for p in panes], count):
-                if waiting:
-                    yield from self._fire_cells(chosen, cells, window_of, only_keys, merge)
-                    chosen, cells, window_of, waiting, merge = [], [], [], 0, False
-                yield from self._fire_spilled(self._spilled, (start, end), panes, only_keys)
-                continue
-            merge = merge or len(panes) > 1
-            cells += found
-            window_of += [np.full(len(x), len(chosen), np.int64) for x in found]
-            waiting += count
-            chosen.append((start, end))
-            if waiting >= FIRE_CELLS:
-                yield from self._fire_cells(chosen, cells, window_of, only_keys, merge)
-                chosen, cells, window_of, waiting, merge = [], [], [], 0, False
-        if waiting:
-            yield from self._fire_cells(chosen, cells, window_of, only_keys, merge)
-
-    def _panes_of(self, by_start: Sequence[Pane], starts: Sequence[int], start: int, end: int) -> list[Pane]:
-        if self._panes is None:
-            first = bisect_left(starts, start)
-            same = itertools.takewhile(lambda p: p.start == start, by_start[first:])
-            return [p for p in same if p.end == end]
-        return list(by_start[bisect_left(starts, start) : bisect_left(starts, end)])
-
-    def _fire_cells(
-        self,
-        windows: Sequence[tuple[int, int]],
-        cells_of: Sequence[np.ndarray],
-        window_of: Sequence[np.ndarray],
-        only_keys: np.ndarray | None,
-        merge: bool,
-    ) -> Iterator[Output]:
-        """One or more windows (start, end): cells of one window and key become one row."""
-        cells, window = np.concatenate(cells_of), np.concatenate(window_of)
-        key_slots = key_of(self._cells.ints(cells))
-        if only_keys is not None:
-            chosen = np.isin(key_slots, only_keys)
-            cells, window, key_slots = cells[chosen], window[chosen], key_slots[chosen]
-        bounds = np.array(windows, np.int64).reshape(-1, 2)
-        if not merge:
-            for part in pieces(np.arange(len(cells)), self._tier.piece_keys):
-                keys = self._keys.keys(key_slots[part])
-                yield self._window_batch(bounds[window[part]], keys, self._aggregates.results(cells[part]))
-            return
-        high = self._keys.high
-        local, rows = dense(window * high + key_slots, high * len(windows))
-        merged = self._aggregates.fresh()
-        merged.reset(np.arange(len(rows)), len(rows))
-        merged.absorb(local, self._aggregates, cells)
-        for part in pieces(np.arange(len(rows)), self._tier.piece_keys):
-            window_rows, of_keys = np.divmod(rows[part], high)
-            yield self._window_batch(bounds[window_rows], self._keys.keys(of_keys), merged.results(part))
-
-    def _fire_spilled(
-        self,
-        spilled: WindowPieces,
-        window: tuple[int, int],
-        panes: Sequence[Pane],
-        only_keys: np.ndarray | None,
-    ) -> Iterator[Output]:
-        """A window (start, end) of which a part may lie on disk."""
-        if only_keys is None:
-            found = spilled.whole([(self._run(p), p.cells(self._cells)) for p in panes])
-        else:
-            found = spilled.some(
-                [(self._run(p), self._cells_of(only_keys, p)) for p in panes], self._keys.keys(only_keys)
-            )
-        for keys, results in found:
-            n = len(results[0]) if results else len(keys[0])
-            for part in pieces(np.arange(n)):
-                bounds = np.tile(np.array(window, np.int64), (len(part), 1))
-                whole = len(part) == n
-                yield self._window_batch(
-                    bounds,
-                    keys if whole else [c.take(part) for c in keys],
-                    results if whole else [c.take(part) for c in results],
-                )
-
-    def _run(self, pane: Pane) -> tuple[int, ...]:
-        """What a pane is called on disk: its columns in the state."""
-        return (pane.start, pane.end) if self._windowed else (pane.start,)
-
-    def _cells_of(self, key_slots: np.ndarray, pane: Pane) -> np.ndarray:
-        """Those in memory that keys have in a pane."""
-        cells = self._cells.lookup_ints(packed(key_slots, pane.id))
-        return cells[cells >= 0]
-
-    def _keys_of(self, cells: np.ndarray) -> list[Column]:
-        return self._keys.keys(key_of(self._cells.ints(cells)))
-
     def _fire_again(self, key_slots: np.ndarray, pane_ids: np.ndarray) -> Iterator[Output]:
         """Late but allowed rows: emit their keys' already fired windows anew."""
         touched: dict[tuple[int, int], list[np.ndarray]] = {}
@@ -448,20 +342,8 @@ class PaneAggregateOperator(Operator):
             for window in windows:
                 touched.setdefault(window, []).append(keys)
         for (end, start), keys_of in sorted(touched.items()):
-            yield from self._fire([(end, start)], distinct(np.concatenate(keys_of)))
-
-    def _window_batch(self, bounds: np.ndarray, keys: list[Column], results: list[Column]) -> Batch:
-        """``bounds``: (start, end) a row."""
-        schema = self.ctx.output_schema
-        n = len(bounds)
-        columns = [*keys, *results]
-        starts, ends = np.ascontiguousarray(bounds[:, 0]), np.ascontiguousarray(bounds[:, 1])
-        values = {"start": starts, "end": ends, "time": ends - ROWTIME_STEP_US}
-        for name in self.spec.window_columns:
-            columns.append(Column(schema.types[len(columns)], values[name]))
-        columns = [_typed(c, f.type) for c, f in zip(columns, schema.fields, strict=True)]
-        times = ends - 1 if self.spec.window.time == -1 else None
-        return Batch(schema, columns, times=times, num_rows=n)
+            keys = distinct(np.concatenate(keys_of))
+            yield from self._firing.fire(self._live.values(), [(end, start)], keys)
 
     def _purge(self) -> None:
         """Drop panes that no window will need again, and keys without a pane. While a cut is
@@ -485,8 +367,8 @@ class PaneAggregateOperator(Operator):
             # A pane has each key once, so plain fancy indexing counts right.
             self._cells_of_key[key_slots] -= 1
             self._keys.free(key_slots[self._cells_of_key[key_slots] == 0])
-            if self._spilled is not None:
-                self._runs.forget(self._run(pane))
+            if self._runs is not None:
+                self._runs.forget(run_of(pane, self._panes is None))
         self._pane_index.free(np.array(gone, np.int64))
 
     # -- state -------------------------------------------------------------------------
@@ -498,6 +380,9 @@ class PaneAggregateOperator(Operator):
     def _head(self, cells: np.ndarray) -> tuple[list[Column], list[Column]]:
         found = self._cells.ints(cells)
         return self._keys.keys(key_of(found)), self._pane_index.keys(pane_of(found))
+
+    def _keys_of(self, cells: np.ndarray) -> list[Column]:
+        return self._keys.keys(key_of(self._cells.ints(cells)))
 
     def _load_cells(self, cells: np.ndarray, columns: Sequence[Column]) -> np.ndarray:
         self._changes.write(cells)
@@ -531,7 +416,3 @@ class PaneAggregateOperator(Operator):
                 slots, _, _, _ = self._cell_slots(columns[:k], columns[k].values, ends)
                 put(slots, columns[k + w :])
                 self._tier.settle()
-
-
-def _typed(column: Column, type_: t.LogicalType) -> Column:
-    return column if column.type == type_ else column.cast_type(type_)

@@ -75,6 +75,12 @@ class Pane:
         self._cells, self._listed, self._loose = [cells], len(cells), 0
 
 
+def run_of(pane: Pane, windowed: bool) -> tuple[int, ...]:
+    """What a pane is called on disk: its columns in the state. ``windowed``: it is a window
+    that the input carries."""
+    return (pane.start, pane.end) if windowed else (pane.start,)
+
+
 class CellKeys:
     """The index of cells as a cold tier sees it: their keys begin with the pane's."""
 
