@@ -79,6 +79,34 @@ def test_inserts_run_to_their_end_in_order(run, tmp_path: Path) -> None:
     assert (tmp_path / "rows").is_dir()
 
 
+FUNCTIONS = """
+from penstock.api import udf
+
+
+@udf(result_type="BIGINT")
+def doubled(n):
+    return 2 * n
+"""
+
+
+def test_a_script_runs_with_the_functions_of_a_module(run, tmp_path: Path) -> None:
+    """Those that ``-py`` registers, and those that CREATE FUNCTION finds in its folder."""
+    (tmp_path / "doubling.py").write_text(FUNCTIONS)
+    script = tmp_path / "job.sql"
+    text = "SELECT {}(n) AS m FROM (VALUES (1), (2)) AS v(n);"
+    for create, name in (("", "doubled"), ("CREATE FUNCTION f AS 'doubling.doubled' LANGUAGE PYTHON; ", "f")):
+        script.write_text(create + text.format(name))
+        done = run("run", "-py", str(tmp_path / "doubling.py"), str(script), "--format", "json")
+        assert done.returncode == 0, done.stderr
+        assert '{"m": 2}' in done.stdout
+        assert '{"m": 4}' in done.stdout
+    detached = run("run", "-d", "-py", str(tmp_path / "doubling.py"), str(script))
+    assert re.fullmatch(r"[0-9a-f]{32}", detached.stdout.strip()), detached.stderr
+    script.write_text("CREATE FUNCTION f AS 'halving.half' LANGUAGE PYTHON; SELECT f(1);")
+    missing = run("run", str(script))
+    assert "give the file with -py" in missing.stderr
+
+
 @pytest.mark.parametrize(
     ("sql", "words"),
     [
@@ -132,6 +160,8 @@ def test_an_address_without_a_cluster(tmp_path: Path) -> None:
         (("sql", "-e", "SELECT 1", "--engine", "flink"), ["auto | streaming | spark"]),
         (("run", "job.txt"), [".py", ".sql"]),
         (("run", "-d", "job.sql"), ["--cluster"]),
+        (("run",), ["nothing to run", "name a job"]),
+        (("run", "-py", "f.py", "job.yaml"), ["-py names the module", "do:"]),
     ],
 )
 def test_wrong_usage(args: tuple[str, ...], words: list[str], tmp_path: Path) -> None:

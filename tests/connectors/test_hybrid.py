@@ -101,11 +101,14 @@ async def test_the_seam_is_in_the_checkpoint(folder: Path) -> None:
         (["'switch.at' = '6'"], "switch.column"),
         (["'switch.column' = 'nr'", "'switch.at' = '6'"], "no column 'nr'"),
         (["'switch.column' = 'at'", "'switch.at' = 'noon'"], "cannot be read"),
+        (["'switch.column' = 'id'", "'switch.at' = 'six'"], "cannot be read"),
         (["'history.source.monitor-interval' = '1 s'"], "does not end"),
         (["'history.pth' = 'x'"], "unknown option 'pth'"),
         (["'format' = 'csv'"], "no format of its own"),
     ],
 )
 def test_what_is_refused(folder: Path, more: list[str], message: str) -> None:
-    with pytest.raises(ConnectorError, match=message):
+    with pytest.raises(ConnectorError, match=message) as refused:
         ids(folder, *more)
+    error = refused.value
+    assert all((error.expected, error.got, error.where, error.remedy)), str(error)

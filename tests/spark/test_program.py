@@ -129,15 +129,19 @@ def test_a_failed_step_is_not_repeated_unless_asked_for(folder: Path) -> None:
             ["UNRESOLVED_COLUMN", 'step.table("orders").select("nothing").collect()'],
         ),
         ("divides", FunctionError, ["ZeroDivisionError", "return inner(step) / 0"]),
-        ("unknown", SpecError, ["no table 'ordres' to read", "did you mean 'orders'"]),
-        ("endless", UnsupportedError, ["it does not end"]),
+        ("unknown", SpecError, ["no table 'ordres' to read", "got:      'ordres'", "did you mean 'orders'"]),
+        ("endless", UnsupportedError, ["it does not end", "do:       read a bounded table"]),
         (
             "types",
             SpecError,
             ["column 'n' does not fit table 'counts'", "string", "BIGINT", ".cast('bigint')"],
         ),
         ("vectors", SpecError, ["vector_to_array", "VectorUDT"]),
-        ("columns", SpecError, ["the rows do not fit table 'counts'", "customer, n"]),
+        (
+            "columns",
+            SpecError,
+            ["the rows do not fit table 'counts'", "customer, n", "do:", "columns go by name"],
+        ),
         ("on_executor", PenstockError, ["ZeroDivisionError", "100 // (n - 7)", 'step.insert("counts"']),
     ],
 )
@@ -164,8 +168,10 @@ def test_errors_say_where(
 )
 def test_found_at_planning(folder: Path, python: str, words: str) -> None:
     (folder / "broken.py").write_text("def run(step:\n    pass\n")
-    with pytest.raises(SpecError, match=words):
+    with pytest.raises(SpecError, match=words) as refused:
         planned(folder, python)
+    error = refused.value
+    assert all((error.expected, error.got, error.where, error.remedy)), str(error)
 
 
 def test_a_job_beside_the_function(folder: Path, tmp_path: Path) -> None:

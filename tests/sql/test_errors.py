@@ -164,6 +164,31 @@ def test_error_names_its_place(session: SqlSession, name: str) -> None:
         assert word in str(caught.value)
 
 
+@pytest.mark.parametrize(
+    ("text", "message", "got", "remedy"),
+    [
+        ("INSERT INTO sink SELECT auction, bidder, price FROM bids", "gives 3 columns", "price BIGINT", "a, b, in"),
+        ("INSERT INTO sink SELECT auction FROM bids", "gives 1 columns", "auction BIGINT", "INTO sink (a)"),
+        ("INSERT INTO sink (a) SELECT auction, price FROM bids", "takes 1", "price", "what goes into a,"),
+        ("INSERT INTO sink (a, z) SELECT auction, bidder FROM bids", "no column 'z'", "'z'", "DESCRIBE sink"),
+        ("INSERT INTO sink (a, a) SELECT auction, price FROM bids", "named twice", "a, a", "leave one out"),
+        ("INSERT INTO sink (b) SELECT bidder FROM bids", "NOT NULL", "(b)", "select a value for it"),
+        ("INSERT INTO sink VALUES (1, 'a'), (2)", "differ in length", "1", "as many values"),
+        ("CREATE FUNCTION f AS 'a.B' LANGUAGE JAVA", "functions in JAVA", "JAVA", "LANGUAGE PYTHON"),
+    ],
+)  # fmt: skip
+def test_a_refusal_says_what_to_do(
+    session: SqlSession, text: str, message: str, got: str, remedy: str
+) -> None:
+    with pytest.raises(PenstockError, match=message) as caught:
+        session.execute(text)
+    error = caught.value
+    assert error.expected
+    assert got in (error.got or "")
+    assert (error.where or "").startswith("line 1, column ")
+    assert remedy in (error.remedy or "")
+
+
 @pytest.mark.parametrize("name", list(REFUSED))
 def test_what_cannot_run_is_refused_at_planning(session: SqlSession, name: str) -> None:
     text, words = REFUSED[name]

@@ -37,6 +37,24 @@ def test_streaming_mode_gives_the_same_final_rows() -> None:
     )
 
 
+@pytest.mark.parametrize(
+    ("grouping", "want"),
+    [
+        ("ROLLUP(g, n > 15)", {("a", False): 1, ("a", True): 1, ("a", None): 2, (None, None): 3, ("b", True): 1,
+                               ("b", None): 1}),
+        ("CUBE(n > 15)", {(None, False): 1, (None, True): 2, (None, None): 3}),
+        ("GROUPING SETS (g, n > 15)", {("a", None): 2, ("b", None): 1, (None, False): 1, (None, True): 2}),
+    ],
+)  # fmt: skip
+def test_conditions_are_grouping_items_too(grouping: str, want: dict[tuple[Any, Any], int]) -> None:
+    sql = SqlSession()
+    for _ in sql.run_script(_VIEWS):
+        pass
+    g = "g" if "g" in grouping else "CAST(NULL AS STRING)"
+    query = f"SELECT {g}, n > 15, COUNT(*) FROM t WHERE g IS NOT NULL GROUP BY {grouping}"
+    assert {(a, b): c for a, b, c in result(sql, query)} == want
+
+
 def test_output_names_are_unique_as_flinks() -> None:
     sql = SqlSession()
     for _ in sql.run_script(_VIEWS):

@@ -128,7 +128,9 @@ def sql(
 
 @app.command()
 def run(
-    file: Annotated[Path, typer.Argument(help="A job: FILE.py, FILE.sql or a spec FILE.yaml / FILE.json.")],
+    file: Annotated[
+        Path | None, typer.Argument(help="A job: FILE.py, FILE.sql or a spec FILE.yaml / FILE.json.")
+    ] = None,
     args: Annotated[list[str] | None, typer.Argument(help="Arguments for a Python job.")] = None,
     cluster: Cluster = None,
     engine: Engine = None,
@@ -142,11 +144,15 @@ def run(
         bool,
         typer.Option("-n", "--allow-non-restored-state", help="Drop state that the job has no operator for."),
     ] = False,
+    python: Annotated[
+        Path | None,
+        typer.Option("-py", "--python", help="Module whose functions FILE.sql may call; alone: the job."),
+    ] = None,
     config: Config = None,
     format: Annotated[str, typer.Option("--format", help="table, json or csv, for SELECT.")] = "table",
 ) -> None:
     """Run a job to its end on a cluster (or on one of its own)."""
-    from penstock.cli.run import run_file
+    from penstock.cli.run import job_file, run_file
 
     settings = job_config(config, engine, parallelism, backfill)
     if savepoint is not None:
@@ -154,7 +160,14 @@ def run(
         settings["execution.state-recovery.path"] = here.absolute().as_uri() if here.exists() else savepoint
     if allow_dropped:
         settings["execution.state-recovery.ignore-unclaimed-state"] = "true"
-    run_file(file, args=args or [], cluster=cluster, config=settings, detached=detached, format_=format)
+    run_file(
+        *job_file(file, python),
+        args=args or [],
+        cluster=cluster,
+        config=settings,
+        detached=detached,
+        format_=format,
+    )
 
 
 @app.command()

@@ -152,7 +152,9 @@ def run_project(
         raise SpecError(
             "a project cannot be left alone: each step is submitted when the one before it has finished",
             expected="run without --detached",
+            got="--detached",
             where=str(file),
+            remedy="leave --detached out; `nohup penstock run …` goes on without its terminal",
         )
     project = read_project(file, text)
     parallelism = int(config.get("parallelism.default", project.config.get("parallelism.default", 1)))
@@ -161,7 +163,13 @@ def run_project(
         for step, planned in planned_steps(file, project, config):
             graph = msgspec.structs.replace(planned.job_graph, name=f"{project.name}: {step.name}")
             if planned.kind == "select":
-                raise SpecError("a step that only shows rows", expected="INSERT INTO …", where=step.name)
+                raise SpecError(
+                    "a step that only shows rows",
+                    expected="INSERT INTO …",
+                    got="SELECT …",
+                    where=f"step '{step.name}'",
+                    remedy="insert them into a table, or show them with `penstock sql -f FILE`",
+                )
             client = access.client
             job_id = client.submit({"name": graph.name, "job_graph": msgspec.to_builtins(graph)})
             try:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from penstock.cli.sql import read_script
 from penstock.config import ENGINE
-from penstock.errors import PenstockError, SpecError, UnsupportedError
+from penstock.errors import PenstockError, SpecError, UnsupportedError, nearest
 from penstock.jobgraph.graph import FunctionArtifact
 from penstock.jobgraph.specs import SinkSpec, SparkProgramSpec, SparkQuerySpec
 from penstock.plan.engine import program_graph
@@ -63,15 +63,21 @@ def _function(folder: Path, name: str, python: str) -> str:
     path = folder / file
     if path.suffix != ".py":
         raise SpecError(
-            f"step '{name}' names no Python file", expected="file.py or file.py:function", got=python
+            f"step '{name}' names no Python file",
+            expected="file.py or file.py:function",
+            got=python,
+            where=f"step '{name}', python",
+            remedy="name a Python file beside the project's, or write the step's statements as sql: FILE.sql",
         )
     try:
         tree = ast.parse(read_script(path), str(path))
     except SyntaxError as err:
         raise SpecError(
             f"step '{name}' is not Python: {err.msg}",
+            expected="a Python file",
             where=f"{path}, line {err.lineno}",
             got=(err.text or "").strip(),
+            remedy=f"correct the file; `python -m py_compile {path}` says whether it is right",
         ) from err
     defined = [node.name for node in tree.body if isinstance(node, ast.FunctionDef)]
     if function not in defined:
@@ -80,6 +86,8 @@ def _function(folder: Path, name: str, python: str) -> str:
             expected=f"def {function}(step): … in {file}",
             got="functions " + ", ".join(defined) if defined else "no function",
             where=str(path),
+            remedy=nearest(function, defined)
+            or f"write it, or name another one: python: {file}:{defined[0] if defined else 'FUNCTION'}",
         )
     return function
 

@@ -24,8 +24,30 @@ if TYPE_CHECKING:
 KINDS = (".py", ".sql", ".yaml", ".yml", ".json")
 
 
+def job_file(file: Path | None, python: Path | None) -> tuple[Path, Path | None]:
+    """(the job, the module of its functions) of ``run FILE``, ``run -py MODULE.py FILE.sql`` and,
+    as in Flink, ``run -py JOB.py``. SpecError for anything else."""
+    if file is None:
+        if python is None:
+            raise SpecError(
+                "there is nothing to run", expected="penstock run FILE", got="no FILE",
+                remedy="name a job: a file " + ", ".join(KINDS),
+            )  # fmt: skip
+        return python, None
+    if python is not None and file.suffix != ".sql":
+        raise SpecError(
+            "-py names the module whose functions a script calls",
+            expected="FILE.sql",
+            got=file.name,
+            where="-py",
+            remedy="leave it out: a Python job imports what it needs, a spec names folders under 'files'",
+        )
+    return file, python
+
+
 def run_file(
     file: Path,
+    python: Path | None = None,
     *,
     args: list[str],
     cluster: str | None,
@@ -36,7 +58,10 @@ def run_file(
     """Run it on ``cluster``, else on a cluster of its own that ends with it."""
     if file.suffix not in KINDS:
         raise SpecError(
-            "cannot tell what kind of job this is", expected="a file " + ", ".join(KINDS), got=file.name
+            "cannot tell what kind of job this is",
+            expected="a file " + ", ".join(KINDS),
+            got=file.name,
+            remedy="give the file the ending of what it holds",
         )
     if format_ not in FORMATS:
         raise SpecError("unknown format", expected=" | ".join(FORMATS), got=repr(format_), where="--format")
@@ -48,13 +73,18 @@ def run_file(
         )
     text = read_script(file)
     if file.suffix == ".sql" and not detached:
-        run_sql(file=file, text=None, init=None, python=None, cluster=cluster, config=config, format_=format_)
+        run_sql(
+            file=file, text=None, init=None, python=python, cluster=cluster, config=config, format_=format_
+        )
     elif file.suffix == ".py" and not detached:
         _run_program(file, text, args, cluster, config)
     elif is_project(file, text):
         run_project(file, text, cluster=cluster, config=config, detached=detached)
     else:
-        _run_spec(spec_of(file, text, args, config), cluster, detached, format_)
+        spec = spec_of(file, text, args, config)
+        if python is not None:
+            spec = _with_functions(spec, text, python)
+        _run_spec(spec, cluster, detached, format_)
 
 
 # -- programs ------------------------------------------------------------------------------
@@ -105,6 +135,20 @@ def spec_of(file: Path, text: str, args: list[str], config: dict[str, str]) -> J
     return msgspec.structs.replace(spec, name=spec.name or file.stem)
 
 
+def _with_functions(spec: JobSpec, text: str, python: Path) -> JobSpec:
+    """The script planned with a module's functions."""
+    from penstock.api.planner import configuration
+    from penstock.spark.support import spark_support
+    from penstock.sql.functions import register_module
+    from penstock.sql.session import SqlSession, plan_in
+
+    folder = str(python.absolute().parent)
+    session = SqlSession(configuration(spec), python_path=[folder], spark=spark_support())
+    register_module(session.catalog.functions, python)
+    graph = plan_in(session, text).job_graph
+    return msgspec.structs.replace(spec, sql=None, job_graph=msgspec.to_builtins(graph))
+
+
 def _read_spec(file: Path, text: str) -> JobSpec:
     from penstock.messages.cluster import JobSpec
 
@@ -130,6 +174,7 @@ def _read_spec(file: Path, text: str) -> JobSpec:
             f"a malformed job spec: {err}",
             expected="the fields " + ", ".join(JobSpec.__struct_fields__),
             where=str(file),
+            remedy="correct that field; docs/operations.md shows specs",
         ) from err
 
 

@@ -32,7 +32,11 @@ def read_script(path: Path) -> str:
         return path.read_text()
     except OSError as err:
         raise SpecError(
-            f"cannot read the script: {err.strerror}", where=str(path), remedy="check the path given with -f"
+            f"cannot read the script: {err.strerror}",
+            expected="a file with statements",
+            got="nothing that can be read",
+            where=str(path),
+            remedy="check its path",
         ) from err
     except UnicodeDecodeError as err:
         raise SpecError("the script is not UTF-8 text", where=f"{path}, byte {err.start}") from err

@@ -75,6 +75,7 @@ class StepContext:
                     expected="a table or view that can be read and ends",
                     got=self._spec.refused[name],
                     where=self._uid,
+                    remedy="read a bounded table: files, a database, or a stream with 'scan.bounded.mode'",
                 )
             raise self._unknown(name, self._spec.tables, "read")
         from penstock.spark.engine import SparkJob
@@ -105,6 +106,7 @@ class StepContext:
                 expected="the columns " + ", ".join(wanted),
                 got=", ".join(have),
                 where=self._uid,
+                remedy=_columns_remedy(list(have), list(wanted)),
             )
         columns = [
             _fitting(name, field, have[field.name]).alias(column)
@@ -123,9 +125,19 @@ class StepContext:
         return SpecError(
             f"the project has no table '{name}' to {verb}",
             expected=", ".join(sorted(known)) or "a table that a step before, or this one's sql, declares",
+            got=repr(name),
             where=self._uid,
-            remedy=nearest(name, known),
+            remedy=nearest(name, known)
+            or f"CREATE TABLE {name} … in the step's sql, or in that of a step before",
         )
+
+
+def _columns_remedy(have: list[str], wanted: list[str]) -> str:
+    missing = [name for name in wanted if name not in have]
+    extra = [name for name in have if name not in wanted]
+    said = [f"give {', '.join(missing)} (a null where there is none)"] if missing else []
+    said += [f"leave out {', '.join(extra)}"] if extra else []
+    return f"{' and '.join(said)}: columns go by name"
 
 
 def _fitting(table: str, field: Field, have: st.DataType) -> Any:

@@ -199,7 +199,13 @@ def _alter_view(catalog: Catalog, config: Mapping[str, str], statement: st.Alter
 
 def _create_function(catalog: Catalog, statement: st.CreateFunction, where: str) -> str:
     if statement.language != "PYTHON":
-        raise UnsupportedError(f"functions in {statement.language}", expected="LANGUAGE PYTHON", where=where)
+        raise UnsupportedError(
+            f"functions in {statement.language}",
+            expected="LANGUAGE PYTHON",
+            got=f"LANGUAGE {statement.language}",
+            where=where,
+            remedy=f"write it in Python: CREATE FUNCTION {statement.name} AS 'module.function' LANGUAGE PYTHON",
+        )
     if catalog.functions.has(statement.name):
         if statement.if_not_exists:
             return f"function '{statement.name}' exists already"

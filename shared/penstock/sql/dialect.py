@@ -82,6 +82,19 @@ class FlinkParser(FunctionSyntax):
         "JSON_ARRAYAGG": lambda self: self._flink_json_array("JSON_ARRAYAGG"),
     }
 
+    # -- grouping -----------------------------------------------------------------------
+
+    def _parse_cube_or_rollup(self, with_prefix: bool = False) -> exp.Cube | exp.Rollup | None:
+        """As in plain GROUP BY: any expression, conditions too. (``WITH CUBE`` is not Flink's.)"""
+        kind = exp.Cube if self._match(TokenType.CUBE) else exp.Rollup
+        if kind is exp.Rollup and not self._match(TokenType.ROLLUP):
+            return None
+        items = [] if with_prefix else self._parse_wrapped_csv(self._parse_disjunction)
+        return self.expression(kind(expressions=items))
+
+    def _parse_grouping_set(self) -> Any:
+        return self._parse_grouping_sets() or self._parse_cube_or_rollup() or self._parse_disjunction()
+
     # -- expressions --------------------------------------------------------------------
 
     def _parse_type(self, parse_interval: bool = True, fallback_to_identifier: bool = False) -> Any:

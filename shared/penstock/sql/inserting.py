@@ -31,6 +31,7 @@ def bind_insert(catalog: Catalog, config: Mapping[str, str], insert: Insert) -> 
             expected="a table",
             got=repr(insert.table),
             where=str(insert.position),
+            remedy="insert into the table that it reads, or CREATE TABLE with a connector",
         )
     table = catalog.table(insert.table, str(insert.position))
     ref = sink_ref(
@@ -56,9 +57,18 @@ def _fit(binder: QueryBinder, insert: Insert, relation: Relation, table: n.Table
                     identifier,
                     expected="one of " + ", ".join(names),
                     got=repr(identifier.name),
-                    remedy=did_you_mean(identifier.name, names),
+                    remedy=did_you_mean(identifier.name, names) or f"DESCRIBE {table.name} shows its columns",
                 )
         targets = [names[i.name] for i in insert.columns]
+        for at, identifier in enumerate(insert.columns):
+            if targets[at] in targets[:at]:
+                raise source.error(
+                    f"column '{identifier.name}' is named twice",
+                    identifier,
+                    expected="each column once",
+                    got=", ".join(field.name for field in targets),
+                    remedy="leave one out, with its value in the query",
+                )
     given = relation.visible
     if len(given) != len(targets):
         raise SqlError(
@@ -66,6 +76,7 @@ def _fit(binder: QueryBinder, insert: Insert, relation: Relation, table: n.Table
             expected=", ".join(f"{f.name} {f.type}" for f in targets),
             got=", ".join(f"{c.name} {c.type}" for c in given),
             where=source.where(insert.query),
+            remedy=_columns_remedy(table.name, [c.name for c in given], [f.name for f in targets]),
         )
     values: dict[str, Expr] = {}
     for column, field_ in zip(given, targets, strict=True):
@@ -78,12 +89,21 @@ def _fit(binder: QueryBinder, insert: Insert, relation: Relation, table: n.Table
                 raise SqlError(
                     f"column '{field_.name}' of '{table.name}' is NOT NULL and gets no value",
                     expected=f"a value for {field_.name}",
+                    got="INSERT INTO … (" + ", ".join(field.name for field in targets) + ")",
                     where=str(insert.position),
+                    remedy="select a value for it, or declare it without NOT NULL",
                 )
             value = LiteralExpr(None, field_.type)
         expressions.append(value)
     schema = t.Schema(tuple(t.Field(f.name, e.type) for f, e in zip(wanted, expressions, strict=True)))
     return n.Project(input=relation.node, expressions=tuple(expressions), schema=schema)
+
+
+def _columns_remedy(table: str, given: list[str], targets: list[str]) -> str:
+    if len(given) > len(targets):
+        return f"select only what goes into {', '.join(targets)}, in this order"
+    named = ", ".join(targets[: len(given)])
+    return f"select a value for each, or name those that get one (others become NULL): INSERT INTO {table} ({named})"
 
 
 def _assign(

@@ -37,6 +37,7 @@ def values_node(ctx: QueryBinder, node: exp.Values) -> n.Values:
                 row,
                 expected=f"{len(rows[0])} values",
                 got=f"{len(rows[-1])}",
+                remedy="give each row as many values as the first; CAST(NULL AS …) stands for none",
             )
     columns = []
     one = Batch(empty, [Column.constant(t.IntType(nullable=False), 0, 1)])

@@ -90,12 +90,15 @@ def _value(text: str, type_: t.LogicalType) -> int:
             expected=_form(type_),
             got=f"{text!r}: {err}",
             where=_WHERE,
+            remedy="'switch.at' is the first value of the column that is live, written like that",
         ) from None
     raise ConnectorError(
         f"a column of type {type_} cannot tell history from live",
         expected="an integer, DATE, TIMESTAMP or TIMESTAMP_LTZ column",
         got=str(type_),
         where="connector 'hybrid', option 'switch.column'",
+        remedy="name the column by which the history grows, or leave out 'switch.column' and 'switch.at' when "
+        "nothing is in both parts",
     )
 
 
