@@ -1,10 +1,13 @@
-"""Restart strategies, and what a job asks of its checkpoints, in the real cluster: one job whose
-function raises, or dawdles, for as long as a file says so."""
+"""Restart strategies, what a job asks of its checkpoints, and what is shown of it while no job
+manager leads it, in the real cluster: one job whose function raises, or dawdles, for as long as a
+file says so."""
 
 from __future__ import annotations
 
 import itertools
+import os
 import re
+import signal
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -70,7 +73,8 @@ STUBBORN = {
 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[EmbeddedCluster]:
-    with EmbeddedCluster(taskmanagers=1, slots=1) as made:
+    config = {"high-availability.lease-duration": "2 s"}
+    with EmbeddedCluster(taskmanagers=1, slots=1, config=config) as made:
         yield made
 
 
@@ -262,3 +266,22 @@ def test_between_two_checkpoints_is_the_pause_that_was_asked_for(begin) -> None:
     ]
     assert len(pauses) >= 3
     assert all(pause >= pause_ms for pause in pauses), pauses
+
+
+def test_while_no_job_manager_leads_the_job_looks_neither_new_nor_empty(begin, client, cluster) -> None:
+    job = begin(EVERY_100_MS)
+    job.until(lambda: job.counts["completed"] >= 2, "checkpoints")
+    before = client.job(job.id)
+    os.kill(cluster.child("jobmanager-0").pid, signal.SIGKILL)
+    seen: list[dict[str, Any]] = []
+
+    def taken_over() -> bool:
+        seen.append({**client.job(job.id), "completed": job.counts["completed"]})
+        return seen[-1]["state"] == "RUNNING" and seen[-1]["epoch"] > before["epoch"]
+
+    job.until(taken_over, "another leader")
+    assert {one["state"] for one in seen} == {"RECONCILING", "RUNNING"}
+    names = [vertex["name"] for vertex in before["vertices"]]
+    assert all([vertex["name"] for vertex in one["vertices"]] == names for one in seen)
+    assert {one["attempt"] for one in seen} == {1}
+    assert min(one["completed"] for one in seen) >= 2
