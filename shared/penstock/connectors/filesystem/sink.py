@@ -37,8 +37,10 @@ if TYPE_CHECKING:
 _log = logging.getLogger("penstock.connectors.filesystem")
 
 PENDING_FOLDER = "_pending"
-#: Rows written at a time on the data thread or in the helper thread.
+#: Rows written at a time on the data thread.
 _STEP_ROWS = 4_096
+#: Formats whose batches go whole to the helper thread.
+_COLUMNAR = ("parquet", "orc", "arrow")
 _MAX_QUEUED_ROWS = 65_536
 
 
@@ -96,8 +98,9 @@ class FileSink(SinkWriter):
 
     def write(self, batch: Batch) -> None:
         self._check()
-        for start in range(0, len(batch), _STEP_ROWS):
-            self._queue.append(batch.slice(start, _STEP_ROWS))
+        step = max(1, len(batch)) if self._format in _COLUMNAR else _STEP_ROWS
+        for start in range(0, len(batch), step):
+            self._queue.append(batch.slice(start, step))
         self._queued_rows += len(batch)
         if self._queued_rows >= _MAX_QUEUED_ROWS:
             self._room.clear()
@@ -139,7 +142,7 @@ class FileSink(SinkWriter):
         if self._open_file is None:
             self._open_file = await run(self._new_file)
         current = self._open_file
-        if self._format in ("parquet", "orc", "arrow"):
+        if self._format in _COLUMNAR:
             await run(lambda: current.rows.write(batch))
         else:
             current.rows.write(batch)  # Python encodes it: not for the helper thread
