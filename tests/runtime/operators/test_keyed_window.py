@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from pathlib import Path
 from typing import Any
 
 import cloudpickle
@@ -11,6 +12,7 @@ import pytest
 from penstock.errors import FunctionError, UnsupportedError
 from penstock.jobgraph import FunctionArtifact, Hash
 from penstock.jobgraph.specs import KeyedWindowSpec, WatermarkSpec, WindowSpec
+from penstock.runtime.operators import keyed_window
 from penstock.runtime.operators.keyed_window import KeyedWindowOperator
 from penstock.runtime.operators.output_tag import OutputTag
 from penstock.runtime.operators.window_functions import (
@@ -20,6 +22,7 @@ from penstock.runtime.operators.window_functions import (
     WindowCall,
 )
 from penstock.runtime.state.descriptors import ValueStateDescriptor
+from penstock.runtime.state.memory import StateMemory
 from penstock.testing.graphs import GraphBuilder
 from penstock.testing.harness import JobHarness
 from penstock.testing.operator_harness import Subtask
@@ -276,3 +279,25 @@ async def test_windows_survive_a_restore_at_another_parallelism(backend: str, wi
         result = await again.wait()
     assert sorted(result.rows) == sorted(expected)
     assert sum(r[3] for r in result.rows) == sum(range(rows))
+
+
+@KINDS
+def test_windows_that_fire_together_are_not_live_all_at_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    monkeypatch.setattr(keyed_window, "TIMERS", 50)
+    spec = KeyedWindowSpec(window=TUMBLE, keys=(0,), function="f", kind=kind)
+    task = Subtask(
+        KeyedWindowOperator(spec), [EVENT], SPAN, function=lambda name: call(kind), local_dir=tmp_path,
+        config={"state.backend.type": "leveldb"}, memory=StateMemory(100_000),
+    )  # fmt: skip
+    for at in range(0, 2_000, 100):
+        task.process(events(*((f"key-{i}", i, 1) for i in range(at, at + 100))))
+    live = fired = 0
+    states = task.operator._backend._registered.values()
+    for batch in task.operator.on_watermark(10 * S):
+        fired += batch.num_rows
+        live = max(live, sum(len(state.table) + len(state.table.old) for state in states))
+    assert fired == 2_000
+    assert live < 500
+    task.operator.close()

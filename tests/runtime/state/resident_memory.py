@@ -23,6 +23,7 @@ from penstock.jobgraph.specs import (
     GroupAggregateSpec,
     JoinSpec,
     KeyedProcessSpec,
+    KeyedWindowSpec,
     SortKey,
     TopNSpec,
     WindowAggregateSpec,
@@ -36,8 +37,10 @@ from penstock.runtime.operators.emitting import RECORD_TIMES
 from penstock.runtime.operators.group_aggregate import GroupAggregateOperator
 from penstock.runtime.operators.join import make_join
 from penstock.runtime.operators.keyed_process import KeyedProcessOperator
+from penstock.runtime.operators.keyed_window import KeyedWindowOperator
 from penstock.runtime.operators.top_n import TopNOperator
 from penstock.runtime.operators.window_aggregate import WindowAggregateOperator
+from penstock.runtime.operators.window_functions import WindowCall
 from penstock.runtime.state.descriptors import ValueStateDescriptor
 from penstock.runtime.state.memory import StateMemory
 from penstock.testing.operator_harness import Subtask
@@ -53,6 +56,7 @@ TWICE = Schema((*ROWS.fields, *(t.Field(f"{f.name}2", f.type) for f in ROWS.fiel
 RANKED = Schema((*ROWS.fields, t.Field("rank", N)))
 SUMS = Schema.of(("k", BIG), ("n", N), ("sum", BIG), ("last", STR))
 TIME = t.TimestampType(6, False)
+TEXTS = Schema.of(("last", STR))
 WINDOWS = Schema.of(("k", BIG), ("n", N), ("last", STR), ("window_start", TIME), ("window_end", TIME))
 VALUES = Schema.of(("k", BIG), ("values", N))
 BATCH_ROWS = 512
@@ -123,6 +127,16 @@ CASES: dict[str, tuple[Any, list[Schema], Schema]] = {
         [ROWS],
         WINDOWS,
     ),
+    "python-windows": (
+        lambda: KeyedWindowOperator(
+            KeyedWindowSpec(
+                window=WindowSpec(kind="tumble", size_us=WINDOW_US), keys=(0,), function="greatest",
+                kind="aggregate",
+            )
+        ),
+        [ROWS],
+        TEXTS,
+    ),
     "process": (
         lambda: KeyedProcessOperator(KeyedProcessSpec(function="latest", keys=((0,),))),
         [ROWS],
@@ -144,6 +158,22 @@ class Latest:
         before = self.latest.value()
         self.latest.update(value[1])
         yield value[0], before, value[2]
+
+
+class Greatest:
+    """Of the texts of a window."""
+
+    def create_accumulator(self) -> str:
+        return ""
+
+    def add(self, value: Any, accumulator: str) -> str:
+        return max(accumulator, value[1])
+
+    def get_result(self, accumulator: str) -> tuple[str]:
+        return (accumulator,)
+
+
+FUNCTIONS = {"latest": Latest, "greatest": lambda: WindowCall(Greatest(), None, STR)}
 
 
 def rows(keys: np.ndarray, values: np.ndarray, seconds: np.ndarray) -> Batch:
@@ -174,7 +204,7 @@ def make_task(case: str, limit_bytes: int, folder: Path) -> Subtask:
     make, inputs, output = CASES[case]
     return Subtask(
         make(), inputs, output, memory=StateMemory(limit_bytes), local_dir=folder, config=LEVELDB,
-        function=lambda name: Latest(),
+        function=lambda name: FUNCTIONS[name](),
     )  # fmt: skip
 
 

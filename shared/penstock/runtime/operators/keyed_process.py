@@ -35,6 +35,8 @@ if TYPE_CHECKING:
 
 #: Rows of an output batch; a firing or a generous function is cut there.
 OUTPUT_ROWS = 16_384
+#: Timers that fire before live values may be written back.
+TIMERS = 1_024
 #: Below this many rows, sorting by key costs more than it gives.
 _SORT_ROWS = 1_024
 
@@ -296,8 +298,10 @@ class KeyedProcessOperator(Operator):
 
     def on_watermark(self, watermark: int) -> Iterator[Output]:
         self._timers.watermark = watermark
-        for time, key in self._backend.event_timers.due(watermark):
+        for count, (time, key) in enumerate(self._backend.event_timers.due(watermark), 1):
             yield from self._fire(TimeDomain.EVENT_TIME, key, time, time // 1000)
+            if count % TIMERS == 0:
+                self._backend.end_batch()
         yield from self._emit.flush()
         self._backend.end_batch()
 
@@ -306,8 +310,10 @@ class KeyedProcessOperator(Operator):
         # The records carry event time; what a processing-time timer emits is "now" in it.
         watermark = self._timers.watermark
         stamp = None if watermark == MIN_WATERMARK else watermark + 1
-        for time, key in queue.due(now_ms):
+        for count, (time, key) in enumerate(queue.due(now_ms), 1):
             yield from self._fire(TimeDomain.PROCESSING_TIME, key, stamp, time)
+            if count % TIMERS == 0:
+                self._backend.end_batch()
         yield from self._emit.flush()
         if queue.next_time is not None:
             self.ctx.wake_at(queue.next_time)

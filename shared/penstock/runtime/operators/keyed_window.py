@@ -15,7 +15,7 @@ from penstock.config import LEVELDB_CACHE_ENTRIES, STATE_BACKEND
 from penstock.errors import UnsupportedError
 from penstock.runtime.kernels.hashing import hash_columns, key_groups
 from penstock.runtime.operator import MAX_WATERMARK, MIN_WATERMARK, Operator, OperatorSnapshot, SideBatch
-from penstock.runtime.operators.keyed_process import OUTPUT_ROWS, Emitter
+from penstock.runtime.operators.keyed_process import OUTPUT_ROWS, TIMERS, Emitter
 from penstock.runtime.operators.process_context import to_ms
 from penstock.runtime.operators.user_code import RuntimeContext, UserFunction
 from penstock.runtime.operators.window_functions import GLOBAL_END, TimeWindow, TriggerResult, WindowCall
@@ -97,6 +97,8 @@ class KeyedWindowOperator(Operator):
         parts = [p for p in (call.function, call.window_function) if p is not None]
         self._function.open(RuntimeContext(ctx, backend), *parts)
         self._context = WindowContext(self)
+        #: Windows that fire together: of a state that has a limit, few enough to be live at once.
+        self._most_windows = TIMERS if ctx.memory.limit_bytes else OUTPUT_ROWS
         if backend.processing_timers.next_time is not None:
             ctx.wake_at(backend.processing_timers.next_time)
 
@@ -317,10 +319,15 @@ class KeyedWindowOperator(Operator):
 
     def on_watermark(self, watermark: int) -> Iterator[Output]:
         self._watermark = watermark
-        for time, (key, window) in self._backend.event_timers.due(watermark):
-            self._guarded(window, self._on_timer, time, key, window)
-            if len(self._emit.items) >= OUTPUT_ROWS:
+        yield from self._fire_due(self._backend.event_timers.due(watermark), self._on_timer)
+
+    def _fire_due(self, due: Iterator[tuple[int, Any]], action: Callable[..., None]) -> Iterator[Output]:
+        """Some windows at a time, so that no more of their contents are live than may be."""
+        for count, (time, (key, window)) in enumerate(due, 1):
+            self._guarded(window, action, time, key, window)
+            if count % self._most_windows == 0 or len(self._emit.items) >= OUTPUT_ROWS:
                 yield from self._emit.flush()
+                self._backend.end_batch()
         yield from self._emit.flush()
         self._backend.end_batch()
 
@@ -338,14 +345,9 @@ class KeyedWindowOperator(Operator):
 
     def on_processing_time(self, now_ms: int) -> Iterator[Output]:
         queue = self._backend.processing_timers
-        for time_ms, (key, window) in queue.due(now_ms):
-            self._guarded(window, self._on_clock, time_ms, key, window)
-            if len(self._emit.items) >= OUTPUT_ROWS:
-                yield from self._emit.flush()
-        yield from self._emit.flush()
+        yield from self._fire_due(queue.due(now_ms), self._on_clock)
         if queue.next_time is not None:
             self.ctx.wake_at(queue.next_time)
-        self._backend.end_batch()
 
     def _on_clock(self, time_ms: int, key: Any, window: Window) -> None:
         self._scope.key = (key, window)
@@ -362,9 +364,7 @@ class KeyedWindowOperator(Operator):
         """Processing-time windows that are still open at the end of a bounded input fire:
         time goes on to its end there."""
         if not self._spec.event_time:
-            for time_ms, (key, window) in self._backend.processing_timers.due(MAX_WATERMARK):
-                self._guarded(window, self._on_clock, time_ms, key, window)
-        yield from self._emit.flush()
+            yield from self._fire_due(self._backend.processing_timers.due(MAX_WATERMARK), self._on_clock)
 
     # -- checkpoints ------------------------------------------------------------------------------------
 
