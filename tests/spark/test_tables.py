@@ -73,8 +73,8 @@ def test_parquet_files_too(spark: Any, tmp_path: Path) -> None:
 
 
 def test_a_column_that_spark_would_read_otherwise_goes_through_ours(spark: Any, tmp_path: Path) -> None:
-    pq.write_table(pa.table({"id": pa.array(["7", "8"])}), tmp_path / "x.parquet")
-    sql = f"""CREATE TABLE t (id BIGINT) WITH ('connector' = 'filesystem', 'path' = '{tmp_path}', 'format' = 'parquet');
+    pq.write_table(pa.table({"id": pa.array([7, 8], pa.int64())}), tmp_path / "x.parquet")
+    sql = f"""CREATE TABLE t (id INT) WITH ('connector' = 'filesystem', 'path' = '{tmp_path}', 'format' = 'parquet');
       SELECT SUM(id) FROM t"""
     assert rows(sql, spark) == [(15,)]
 

@@ -63,6 +63,12 @@ class Frame:
     def columns(self) -> list[Column]:
         return list(self._columns)
 
+    def over(self, df: DataFrame) -> Frame:
+        """The same columns, by name, of other rows."""
+        made = replace(self, df=df)
+        made.__dict__["_columns"] = self._columns
+        return made
+
     def hidden(self) -> list[Column]:
         return [*([col(TIME)] if self.time else []), *([col(ARRIVAL)] if self.arrival else [])]
 

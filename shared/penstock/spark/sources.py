@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import dataclasses
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -69,7 +68,7 @@ def calc_in_python(frame: Frame, spec: Any, output: t.Schema, uid: str, name: st
     if spec.condition is not None:
         test = native(spec.condition, frame.columns())
         if test is not None:
-            frame = dataclasses.replace(frame, df=frame.df.filter(test))
+            frame = frame.over(frame.df.filter(test))
             spec = msgspec.structs.replace(spec, condition=None)
     frame, spec = _only_read(frame, spec)
     incoming, outgoing = frame.schema, output

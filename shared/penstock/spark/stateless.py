@@ -38,7 +38,7 @@ def projected(
         test = native(condition, columns)
         if test is None:
             return None
-        frame = Frame(frame.df.filter(test), frame.schema, frame.time, frame.arrival)
+        frame = frame.over(frame.df.filter(test))
     if projections is None:
         return frame.renamed(output)
     made = all_native(projections, columns)
