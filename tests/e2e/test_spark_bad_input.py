@@ -60,12 +60,7 @@ def error_of(cluster: Any, folder: Path, function: str = "") -> str:
             {
                 "sql": script(folder, function),
                 "files": [str(folder / "code")],
-                "config": {
-                    "execution.engine": "spark",
-                    "restart-strategy.type": "fixed-delay",
-                    "restart-strategy.fixed-delay.attempts": "2",
-                    "restart-strategy.fixed-delay.delay": "50 ms",
-                },
+                "config": {"execution.engine": "spark", "restart-strategy.type": "none"},
             }
         )
         with pytest.raises(PenstockError) as caught:
