@@ -1,4 +1,5 @@
-"""Rows that wait, in batches as they came: the state of sorts, windowed and temporal joins.
+"""Rows in memory, in batches as they came. Those that wait for a time, or for the end, are better
+off in ``waiting_rows``, for they may lie on disk there.
 
 Batches never change, so a cut holds on to them and copies nothing. Each row has a number
 of its own, by which a later delta knows it, and the epoch in which it came.
@@ -125,17 +126,10 @@ class RowLog:
     def nbytes(self) -> int:
         return sum(part.nbytes for part in self._parts)
 
-    def add(self, batch: Batch) -> Part:
+    def add(self, batch: Batch) -> None:
         """Append rows."""
-        part = self._made(batch)
-        self._parts[part] = None
+        self._parts[self._made(batch)] = None
         self._counted.make_room()
-        return part
-
-    def drop(self, parts: Sequence[Part]) -> None:
-        for part in parts:
-            del self._parts[part]
-            self._forget(part.ids)
 
     def rows(self) -> Batch:
         """All rows; the log holds them as one part afterwards."""
@@ -175,9 +169,9 @@ class RowLog:
         gone = [ids for ids, epoch in self._gone if epoch <= upto]
         return _LogCut(list(self._parts), gone, since, self._block)
 
-    def restore(self, restored: RestoredState, name: str | None = None) -> None:
-        """Rows of the state of this (or an older) name, in the order they came."""
-        rows = self._form.read(restored.keyed.get(name or self.name, []))
+    def restore(self, restored: RestoredState) -> None:
+        """Rows in the order they came."""
+        rows = self._form.read(restored.keyed.get(self.name, []))
         if rows.num_rows:
             self.add(rows)
 

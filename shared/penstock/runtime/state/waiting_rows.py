@@ -13,21 +13,18 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import partial
-from itertools import chain
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from penstock.jobgraph.specs import SortKey
-from penstock.runtime.kernels.grouping import distinct
 from penstock.runtime.kernels.hashing import hash_columns
 from penstock.runtime.kernels.sorting import sort_indices, stable_argsort
-from penstock.runtime.operator import PendingBlock
 from penstock.runtime.state.allocators import release_memory
 from penstock.runtime.state.merging import Stream, merged
 from penstock.runtime.state.row_log import Part, RowForm
 from penstock.runtime.state.spilled_run import SpilledRun, SpillFiles
-from penstock.runtime.state.tables import RUN_BYTES
+from penstock.runtime.state.waiting_cut import WaitingCut
 from penstock.types import logical as t
 from penstock.types.batch import Batch
 from penstock.types.column import Column
@@ -35,7 +32,7 @@ from penstock.types.column import Column
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from penstock.runtime.operator import KeyedBlock, OperatorContext, RestoredState
+    from penstock.runtime.operator import OperatorContext, PendingBlock, RestoredState
 
 _LONG = t.BigIntType(False)
 #: Runs of one length that are merged together.
@@ -252,6 +249,10 @@ class WaitingRows:
         due = times <= limit
         if due.all():
             return [whole]
+        if not due.any():  # what was due first lies on disk by now
+            self._fresh, self._first_fresh = [whole], int(times.min())
+            self._held += whole.nbytes
+            return []
         rest = np.flatnonzero(~due)
         self._add_run(whole.take(rest[stable_argsort(times[rest])]))
         return [whole.take(np.flatnonzero(due))]
@@ -349,7 +350,7 @@ class WaitingRows:
         self._gone = [(ids, epoch) for ids, epoch in self._gone if epoch > self._confirmed]
         gone = [ids for ids, epoch in self._gone if epoch <= upto]
         parts = [*(run.rest() for run in self._sorted), *self._fresh]
-        return _Cut([(run, run.start) for run in self._spilled], parts, gone, since, self._form)
+        return WaitingCut([(run, run.start) for run in self._spilled], parts, gone, since, self._form)
 
     def restore(self, restored: RestoredState, *, seen: Callable[[Batch], None] = lambda rows: None) -> None:
         """Rows in the order they came. ``seen``: is told of them."""
@@ -357,63 +358,6 @@ class WaitingRows:
             rows = self._form.read([batch])
             seen(rows)
             self.add(rows)
-
-
-class _Cut(PendingBlock):
-    def __init__(
-        self,
-        runs: list[tuple[SpilledRun, int]],
-        parts: list[Part],
-        gone: list[np.ndarray],
-        since: int,
-        form: RowForm,
-    ) -> None:
-        self._runs, self._parts, self._gone = runs, parts, gone
-        self._since, self._form = since, form
-
-    def copy(self, more: Callable[[], bool]) -> bool:
-        return True
-
-    def discard(self) -> None:
-        self._runs, self._parts, self._gone = [], [], []
-
-    def block(self) -> KeyedBlock:
-        return self._described(self._form.block(list(self._rows()), sort=not self._since))
-
-    def pieces(self) -> Iterator[KeyedBlock]:
-        first, run, size = True, list[Part](), 0
-        for part in chain(self._rows(), (None,)):
-            if part is not None:
-                run.append(part)
-                size += part.nbytes
-            if size >= RUN_BYTES or (part is None and (run or first)):
-                block = self._form.block(run, sort=not self._since)
-                yield self._described(block) if first else block
-                first, run, size = False, [], 0
-
-    def _rows(self) -> Iterator[Part]:
-        """The rows of the cut, oldest first; they are given up on the way."""
-        while self._runs:
-            run, start = self._runs.pop(0)
-            if run.last_epoch > self._since:
-                for part in run.blocks(start):
-                    yield from self._newer(part)
-        while self._parts:
-            yield from self._newer(self._parts.pop(0))
-
-    def _newer(self, part: Part) -> Iterator[Part]:
-        newer = part.epochs > self._since
-        if newer.all():
-            yield part
-        elif newer.any():
-            yield part.take(np.flatnonzero(newer))
-
-    def _described(self, block: KeyedBlock) -> KeyedBlock:
-        """Rows never change: a delta only takes back those that are gone."""
-        if self._since:
-            gone = distinct(np.concatenate(self._gone)) if self._gone else np.empty(0, np.int64)
-            block.delta, block.touched = True, gone
-        return block
 
 
 def due_together(
