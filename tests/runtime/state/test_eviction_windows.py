@@ -11,10 +11,12 @@ import numpy as np
 import pytest
 
 from penstock.functions.expr import AggregateCall
-from penstock.jobgraph.specs import WindowAggregateSpec, WindowSpec
+from penstock.jobgraph import Hash
+from penstock.jobgraph.specs import WatermarkSpec, WindowAggregateSpec, WindowSpec
 from penstock.runtime.operators import window_panes, window_pieces
 from penstock.runtime.operators.window_aggregate import WindowAggregateOperator
 from penstock.runtime.state import cold_runs, cold_tier
+from penstock.testing import GraphBuilder, JobHarness, MemoryTable
 from penstock.testing.operator_harness import Cluster
 from penstock.types import logical as t
 from penstock.types.batch import Batch
@@ -276,3 +278,40 @@ def test_sessions_of_the_clock_end_in_time_wherever_they_lie(tmp_path: Path) -> 
     # (A restored operator looks once at its sessions.)
     assert came == {0: 0, 3_000: 30, 4_000: 60, 5_000: 90}
     assert task.operator._tier.count == 0
+
+
+@pytest.mark.parametrize("window", [HOP, SESSION], ids=["hop", "session"])
+async def test_a_job_goes_on_from_windows_on_disk(
+    monkeypatch: pytest.MonkeyPatch, window: tuple[str, int, int]
+) -> None:
+    """A checkpoint in the middle, and a restore at another parallelism."""
+    monkeypatch.setattr("penstock.runtime.state.memory.HARD", 100)  # so small a state comes in lumps
+    kind, size, slide = window
+    at = np.arange(30_000)
+    events = Schema.of(("k", BIG), ("v", BIG), ("t", TIME.not_null))
+    batch = Batch(events, [Column(BIG, at % 3_000), Column(BIG, at), Column(TIME.not_null, at * 400)])
+    source = MemoryTable("events", events, [[batch]], batch_rows=500)
+    time = WindowSpec(kind=kind, time=2, size_us=size, slide_us=slide, gap_us=S)
+    calls = (call("COUNT", type_=N), call("SUM", 1))
+    spec = WindowAggregateSpec(window=time, keys=(0,), aggregates=calls, window_columns=("start", "end"))
+    builder = GraphBuilder()
+    read = builder.source("memory", events, {"name": "events"}, watermark=WatermarkSpec(rowtime=2))
+    out = Schema.of(("k", BIG), ("n", N), ("sum", BIG), *BOUNDS)
+    vertex = builder.vertex(spec, out, inputs=[(read, Hash((0,)))], parallelism=2, uid="window")
+    builder.collect(vertex)
+    graph = builder.build()
+    async with JobHarness(graph, parallelism=1) as plain:
+        expected = (await plain.wait()).rows
+    config = {"state.backend.memory.per-slot": "24kb"}
+    source.release(12_000)
+    async with JobHarness(graph, parallelism=2, config=config) as job:
+        tasks = [x for x in job.deployment.tasks.values() if x.vertex.operators[0].uid == "window"]
+        await job.until(lambda: sum(x.records_in for x in tasks) == 12_000)
+        checkpoint = await job.checkpoint()
+        operators = [operator for task in job.metrics().values() for operator in task.operators]
+        assert sum(operator.gauges.get("numKeysOnDisk") or 0 for operator in operators) > 100
+    source.release()
+    async with JobHarness(graph, parallelism=3, config=config, restore=checkpoint, store=job.store) as again:
+        result = await again.wait()
+    assert sorted(result.rows) == sorted(expected)
+    assert len(expected) > 3_000
