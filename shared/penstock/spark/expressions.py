@@ -73,10 +73,16 @@ def literal(value: Any, type_: t.LogicalType) -> Column:
             return F.date_from_unix_date(F.lit(value))
         case t.TimestampType() | t.TimestampLtzType():
             return from_micros(F.lit(value).cast("bigint"), type_)
-        case t.BooleanType() | t.TinyIntType() | t.SmallIntType() | t.IntType() | t.BigIntType() | t.FloatType() \
-            | t.DoubleType() | t.CharType() | t.VarCharType() | t.TimeType() | t.YearMonthIntervalType() \
+        case t.IntType() | t.YearMonthIntervalType():
+            return F.lit(int(value))  # of that very type, as what is below
+        case t.BooleanType():
+            return F.lit(bool(value))
+        case t.CharType() | t.VarCharType():
+            return F.lit(str(value))
+        case t.TinyIntType() | t.SmallIntType() | t.BigIntType() | t.FloatType() | t.DoubleType() | t.TimeType() \
             | t.DayTimeIntervalType():  # fmt: skip
-            return F.lit(value).cast(spark_type(type_))
+            # By its name: a type as an object takes four round trips to Java more.
+            return F.lit(value).cast(spark_type(type_).simpleString())
     raise NotNative
 
 
