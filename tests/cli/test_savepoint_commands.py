@@ -22,7 +22,7 @@ def asked(monkeypatch) -> list[tuple[str, Any]]:
         monkeypatch.setattr(
             savepoint, name, lambda *args, _name=name, **more: calls.append((_name, (*args, *more.values())))
         )
-    monkeypatch.setattr(run, "run_file", lambda file, **more: calls.append(("run", more["config"])))
+    monkeypatch.setattr(run, "run_file", lambda *_, **more: calls.append(("run", more["config"])))
     return calls
 
 
@@ -54,8 +54,10 @@ def test_malformed(asked, words):
 
 
 def test_a_run_begins_from_a_savepoint(asked, tmp_path):
-    CliRunner().invoke(main.app, ["run", "-s", str(tmp_path), "-n", "job.sql"])
-    CliRunner().invoke(main.app, ["run", "--from-savepoint", "savepoints/x", "job.sql"])
+    job = tmp_path / "job.sql"
+    job.write_text("SELECT 1;")
+    CliRunner().invoke(main.app, ["run", "-s", str(tmp_path), "-n", str(job)])
+    CliRunner().invoke(main.app, ["run", "--from-savepoint", "savepoints/x", str(job)])
     assert asked[0][1]["execution.state-recovery.path"] == tmp_path.as_uri()
     assert asked[0][1]["execution.state-recovery.ignore-unclaimed-state"] == "true"
     assert asked[1][1] == {"execution.state-recovery.path": "savepoints/x"}

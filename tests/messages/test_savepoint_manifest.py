@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 
 from penstock.errors import SnapshotError
 from penstock.messages.manifest import (
     CheckpointManifest,
     VertexState,
+    decode_manifest,
     encode_manifest,
+    key_groups_of,
     read_manifest,
     resolved,
     self_contained,
@@ -61,3 +64,86 @@ async def test_what_is_not_there_or_damaged_is_named():
     with pytest.raises(SnapshotError) as broken:
         await read_manifest(store, "x")
     assert broken.value.where == "x/manifest"
+
+
+def ranged(kind: str = "savepoint", max_parallelism: int = 128) -> CheckpointManifest:
+    """With key groups, as tasks write them."""
+    whole = manifest()
+    vertex = whole.vertices[0]
+    handles = tuple(
+        msgspec.structs.replace(h, key_groups=key_groups_of(h.subtask_index, 2, 128)) for h in vertex.handles
+    )
+    vertex = msgspec.structs.replace(vertex, handles=handles, max_parallelism=max_parallelism)
+    return msgspec.structs.replace(whole, kind=kind, vertices=(vertex,))
+
+
+def unsealed(manifest: CheckpointManifest) -> bytes:
+    """As version 1 wrote it."""
+    return msgspec.json.encode(msgspec.structs.replace(manifest, version=1))
+
+
+def test_what_was_written_is_read_also_of_the_version_before_checksums():
+    whole = ranged()
+    assert decode_manifest(encode_manifest(whole), "k") == whole
+    assert decode_manifest(encode_manifest(whole) + b"\n", "k") == whole
+    old = decode_manifest(unsealed(whole), "k")
+    assert old == msgspec.structs.replace(whole, version=1)
+    assert decode_manifest(encode_manifest(old), "k") == whole, "what is written anew has a checksum"
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        (b'"max_parallelism":128', b'"max_parallelism":127'),
+        (b'"uids":["u"]', b'"uids":["x"]'),
+        (b'"version":2', b'"version":1'),
+        (b'"version":2', b'"version":3'),
+        (b'"crc32":"', b'"crc33":"'),
+        (b',"crc32":', b' ,"crc32":'),
+    ],
+)
+def test_a_changed_one_is_refused_by_name(old, new):
+    data = encode_manifest(ranged())
+    assert old in data
+    with pytest.raises(SnapshotError, match="damaged") as refused:
+        decode_manifest(data.replace(old, new), "x/manifest")
+    assert refused.value.where == "x/manifest"
+
+
+def test_no_single_changed_byte_is_read():
+    data = encode_manifest(ranged())
+    for at in range(len(data)):
+        with pytest.raises(SnapshotError):
+            decode_manifest(data[:at] + bytes([data[at] ^ 1]) + data[at + 1 :], "k")
+
+
+def test_taking_the_checksum_off_is_no_way_around_it():
+    data = encode_manifest(ranged())
+    bare = data[: data.index(b',"crc32"')] + b"}"
+    with pytest.raises(SnapshotError, match="damaged") as refused:
+        decode_manifest(bare, "k")
+    assert "without one" in refused.value.got
+    # So does whoever reads it and writes it again, with its fields in another order.
+    with pytest.raises(SnapshotError, match="damaged"):
+        decode_manifest(msgspec.json.encode(dict(sorted(msgspec.json.decode(data).items()))), "k")
+
+
+def test_a_newer_one_is_called_that():
+    newer = msgspec.structs.replace(ranged(), version=99)
+    with pytest.raises(SnapshotError, match="newer version"):
+        decode_manifest(encode_manifest(newer), "k")
+
+
+@pytest.mark.parametrize("theirs", [127, 129, 64, 256])
+@pytest.mark.parametrize("kind", ["savepoint", "checkpoint"])
+def test_key_groups_agree_with_the_max_parallelism(theirs, kind):
+    with pytest.raises(SnapshotError, match="contradicts itself") as refused:
+        decode_manifest(unsealed(ranged(kind, theirs)), "k")
+    assert "vertex 'v', subtask" in refused.value.where
+    decode_manifest(unsealed(ranged(kind)), "k")
+
+
+def test_a_backfills_own_subtasks_stay_within_the_max_parallelism():
+    decode_manifest(unsealed(ranged("backfill", 256)), "k")
+    with pytest.raises(SnapshotError, match="contradicts itself"):
+        decode_manifest(unsealed(ranged("backfill", 127)), "k")

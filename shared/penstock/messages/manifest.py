@@ -2,7 +2,8 @@
 
 A JSON object at ``jobs/<job>/checkpoints/<id>/<epoch>/manifest``; written before the
 CheckpointCompleted entry that makes it true. Fields are only added, with defaults; a
-``version`` above ours is refused.
+``version`` above ours is refused. From version 2 on its last field is a checksum of the rest
+(``penstock.messages.sealing``): one that lacks it or differs from it is refused.
 
 A savepoint is a folder that holds its manifest and copies of all its objects; the manifest
 names them ``./<name>``, so that the folder may be moved, also to another bucket.
@@ -15,6 +16,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from penstock.errors import SnapshotError
+from penstock.messages.sealing import seal, seal_of
 from penstock.messages.slot import StateHandle
 
 if TYPE_CHECKING:
@@ -22,7 +24,12 @@ if TYPE_CHECKING:
 
     from penstock.ports import Store
 
-VERSION = 1
+VERSION = 2
+#: The first that has a checksum.
+SEALED_VERSION = 2
+#: Of the kind of manifest whose subtasks are not those of the job (``spark/backfill``).
+BACKFILL = "backfill"
+_REMEDY = "restore from another checkpoint or savepoint"
 
 
 class VertexState(msgspec.Struct, frozen=True, kw_only=True):
@@ -129,11 +136,22 @@ async def read_manifest(store: Store, path: str) -> CheckpointManifest:
 
 
 def encode_manifest(manifest: CheckpointManifest) -> bytes:
-    return msgspec.json.encode(manifest)
+    """In our version at least (what was read may be of an older one), with its checksum."""
+    own = msgspec.structs.replace(manifest, version=max(manifest.version, VERSION))
+    return seal(msgspec.json.encode(own))
 
 
 def decode_manifest(data: bytes, key: str) -> CheckpointManifest:
-    """SnapshotError naming ``key`` when it is no manifest that we can read."""
+    """SnapshotError naming ``key`` when it is no manifest that we can read, or not as it was
+    written."""
+    if (found := seal_of(data)) == "broken":
+        raise SnapshotError(
+            "the checkpoint's manifest is damaged",
+            expected="the bytes that its checksum was computed of",
+            got=f"{len(data)} bytes with another checksum: it was changed since it was written",
+            where=key,
+            remedy=f"{_REMEDY}; a manifest is not edited",
+        )
     try:
         manifest = msgspec.json.decode(data, type=CheckpointManifest)
     except msgspec.DecodeError as err:
@@ -142,7 +160,7 @@ def decode_manifest(data: bytes, key: str) -> CheckpointManifest:
             expected="a manifest (JSON)",
             got=f"{len(data)} bytes: {err}",
             where=key,
-            remedy="restore from another checkpoint or savepoint",
+            remedy=_REMEDY,
         ) from err
     if manifest.version > VERSION:
         raise SnapshotError(
@@ -152,7 +170,48 @@ def decode_manifest(data: bytes, key: str) -> CheckpointManifest:
             where=key,
             remedy="restore it with the version that wrote it, or a newer one",
         )
+    if found == "absent" and manifest.version >= SEALED_VERSION:
+        raise SnapshotError(
+            "the checkpoint's manifest is damaged",
+            expected=f"a checksum as its last field (since manifest version {SEALED_VERSION})",
+            got=f"version {manifest.version} without one: it was changed since it was written",
+            where=key,
+            remedy=f"{_REMEDY}; a manifest is not edited",
+        )
+    check_key_groups(manifest, key)
     return manifest
+
+
+def key_groups_of(subtask_index: int, parallelism: int, max_parallelism: int) -> tuple[int, int]:
+    """The first and last key group (inclusive) of a subtask; first > last when it has none."""
+    first = -(-subtask_index * max_parallelism // parallelism)
+    return first, -(-(subtask_index + 1) * max_parallelism // parallelism) - 1
+
+
+def check_key_groups(manifest: CheckpointManifest, key: str) -> None:
+    """SnapshotError unless every object holds its subtask's share of the max parallelism: the
+    shares of all subtasks cover it, and keys are looked for where they are. (A subtask without
+    any state has no object.)"""
+    for vertex in manifest.vertices:
+        for handle in vertex.handles:
+            first, last = handle.key_groups
+            if first > last:  # of no key group, such as what a backfill's driver adds
+                continue
+            if manifest.kind == BACKFILL:
+                fits, expected = 0 <= first <= last < vertex.max_parallelism, "among"
+            else:
+                own = key_groups_of(handle.subtask_index, vertex.parallelism, vertex.max_parallelism)
+                fits = (first, last) == own and 0 <= handle.subtask_index < vertex.parallelism
+                expected = f"{own[0]}–{own[1]} of"
+            if not fits:
+                raise SnapshotError(
+                    "the checkpoint's manifest contradicts itself",
+                    expected=f"key groups {expected} {vertex.max_parallelism} "
+                    f"(parallelism {vertex.parallelism})",
+                    got=f"key groups {first}–{last}",
+                    where=f"{key}, vertex '{vertex.name}', subtask {handle.subtask_index}",
+                    remedy=_REMEDY,
+                )
 
 
 def handles_by_vertex(

@@ -22,7 +22,7 @@ from pyspark.storagelevel import StorageLevel
 from penstock.jobgraph.specs import CollectionSourceSpec, EnumeratorSpec, SinkSpec, SourceSpec
 from penstock.messages.layout import BACKFILL_CHECKPOINT_ID as CHECKPOINT_ID
 from penstock.messages.layout import backfill_attempt_key, backfill_manifest_key
-from penstock.messages.manifest import CheckpointManifest, VertexState, encode_manifest
+from penstock.messages.manifest import BACKFILL, CheckpointManifest, VertexState, encode_manifest
 from penstock.messages.slot import StateHandle
 from penstock.runtime.checkpoints import TASK_UID, task_snapshot
 from penstock.runtime.operator import MIN_WATERMARK, OperatorSnapshot
@@ -222,7 +222,7 @@ class Backfill:
             job_id=self._job_id,
             job_name=self._graph.name,
             checkpoint_id=CHECKPOINT_ID,
-            kind="backfill",
+            kind=BACKFILL,
             timestamp_ms=time.time_ns() // 1_000_000,
             job_attempt=self._attempt,
             epoch=0,

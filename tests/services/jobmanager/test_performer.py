@@ -11,11 +11,14 @@ import structlog
 from penstock.bus import MemoryBus, Subjects
 from penstock.messages import cluster as msg
 from penstock.messages import slot as slot_msg
+from penstock.messages.manifest import CheckpointManifest, encode_manifest
 from penstock.messages.slot import StateHandle
 from penstock.store import MemoryStore, job_log, open_store
 from services.common.clock import SystemClock
 from services.jobmanager import effects as fx
 from services.jobmanager.performer import Performer
+from services.jobmanager.restoring import Loading
+from services.jobmanager.stages import Inherited
 from tests.services.jobmanager.graphs import pipeline
 from tests.services.jobmanager.simulated import Cluster
 
@@ -103,6 +106,31 @@ async def test_a_replaced_master_deletes_nothing():
     told = await asyncio.ensure_future(performer.perform(fx.DeleteObjects(frozenset({KEY}))))
     assert isinstance(told, fx.Deposed)
     assert KEY in store.objects
+
+
+async def test_a_checkpoint_whose_manifest_was_changed_is_passed_over_for_the_one_before():
+    store = MemoryStore()
+    performer = await leading(store)
+    completed = []
+    for n in (1, 2):
+        manifest = CheckpointManifest(
+            job_id="j", job_name="j", checkpoint_id=n, kind="checkpoint", timestamp_ms=1, job_attempt=1, epoch=1,
+            vertices=(),
+        )  # fmt: skip
+        await store.put(f"c/{n}/manifest", encode_manifest(manifest))
+        completed.append((n, f"c/{n}/manifest", "checkpoint"))
+    await store.put("c/2/manifest", (await store.get("c/2/manifest")).replace(b'"epoch":1', b'"epoch":2'))
+    loading = Loading(Inherited(job_attempt=1, highest_checkpoint_id=2, completed=tuple(completed)), {})
+    said = []
+    for key in loading.keys:
+        event = await asyncio.ensure_future(performer.perform(fx.LoadManifest(key)))
+        said.append(event)
+        loading.loaded(key, event.manifest if isinstance(event, fx.ManifestLoaded) else None)
+    assert [type(event) for event in said] == [fx.ManifestLoaded, fx.ManifestUnreadable]
+    assert "damaged" in said[1].error["message"]
+    assert said[1].error["where"] == "c/2/manifest"
+    assert not loading.unreadable
+    assert [found.checkpoint_id for found in loading.found] == [1]
 
 
 def test_an_acknowledgement_of_a_checkpoint_that_was_not_begun_here_deletes_nothing():
