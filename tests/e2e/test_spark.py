@@ -69,6 +69,21 @@ def start(client: ClusterClient, sql: str) -> str:
     return client.submit({"sql": sql, "config": ON_SPARK})
 
 
+def python_processes(client: ClusterClient) -> list[int]:
+    """The daemons of the task manager's Spark, one a session that called Python."""
+    [taskmanager] = [p for p in client.info()["processes"] if p["role"] == "taskmanager"]
+    found = []
+    for folder in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            parent = int((folder / "stat").read_text().rpartition(")")[2].split()[1])
+            if (
+                parent == taskmanager["details"]["spark_pid"]
+                and b"pyspark.daemon" in (folder / "cmdline").read_bytes()
+            ):
+                found.append(int(folder.name))
+    return found
+
+
 def test_rows_written_by_spark(client: ClusterClient, orders: Any, tmp_path: Path) -> None:
     ddl, counts = orders
     out = tmp_path / "counts"
@@ -146,6 +161,31 @@ def test_the_users_traceback_comes_first(client: ClusterClient, orders: Any, tmp
     assert "trying again cannot help" in entry["notRestarted"]
 
 
+def test_python_processes_end_with_their_job(client: ClusterClient, orders: Any, tmp_path: Path) -> None:
+    ddl, counts = orders
+    (tmp_path / "more.py").write_text(
+        "from penstock.api import udf, Types\n\n\n"
+        "@udf(result_type=Types.LONG())\n"
+        "def more(customer):\n"
+        "    return customer + 1\n"
+    )
+    for number in range(3):
+        out = tmp_path / f"out{number}"
+        job_id = client.submit(
+            {
+                "sql": f"{ddl} CREATE FUNCTION more AS 'more.more' LANGUAGE PYTHON; CREATE TABLE o (m BIGINT, n BIGINT) "
+                f"WITH ('connector' = 'filesystem', 'path' = '{out}', 'format' = 'parquet');"
+                "INSERT INTO o SELECT more(customer), COUNT(*) FROM orders GROUP BY more(customer);",
+                "config": ON_SPARK,
+                "files": [str(tmp_path)],
+            }
+        )
+        client.raise_if_failed(job_id, client.wait(job_id))
+        rows = ds.dataset(out, format="parquet").to_table().to_pylist()
+        assert {row["m"] - 1: row["n"] for row in rows} == counts
+        until_true(lambda: not python_processes(client), "the job's Python processes end")
+
+
 def test_cancel_ends_the_query(client: ClusterClient, orders: Any, tmp_path: Path) -> None:
     ddl, _ = orders
     module = tmp_path / "slowly.py"
@@ -166,8 +206,10 @@ def test_cancel_ends_the_query(client: ClusterClient, orders: Any, tmp_path: Pat
         }
     )
     until_true(lambda: (client.job(job_id).get("spark") or {}).get("tasks-active"), "Spark runs its tasks")
+    assert python_processes(client)
     client.cancel(job_id)
     assert client.wait(job_id)["state"] == "CANCELED"
+    until_true(lambda: not python_processes(client), "the job's Python processes end")
     # Its tasks are gone: the next query has all cores, and ends.
     run(
         client,

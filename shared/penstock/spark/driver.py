@@ -101,7 +101,7 @@ def _awaited(path: Path) -> socket.socket:
         listening.bind(str(path))
         listening.listen(1)
         importlib.import_module("pyspark.sql.connect.session")
-        for name in ("engine", "outputs", "packages", "progress", "session", "errors"):
+        for name in ("engine", "outputs", "packages", "progress", "session", "errors", "workers"):
             importlib.import_module(f"penstock.spark.{name}")
         connection, _ = listening.accept()
     path.unlink()
@@ -136,17 +136,27 @@ def _run(job: DriverJob, channel: Channel, folder: Path) -> None:
         os.environ[TOKEN_VARIABLE] = job.token
     else:
         reached(job.url)
-    from penstock.spark.engine import SparkJob
-    from penstock.spark.outputs import rows_of, run_sinks
     from penstock.spark.packages import ship
-    from penstock.spark.progress import watched
     from penstock.spark.session import open_session
+    from penstock.spark.workers import end_workers
 
     url = resumable(job.url, job.job_id) if job.backfill else job.url
     steps = any(isinstance(o.spec, SparkProgramSpec) for v in graph.vertices for o in v.operators)
     session = open_session(url, job.config, name=job.job_name, users_code=steps)
     if not job.server_pid:
         ship(session, job.python_path, folder)
+    try:
+        _drive(job, graph, session, channel)
+    finally:
+        if job.server_pid:
+            end_workers(job.server_pid, session)
+
+
+def _drive(job: DriverJob, graph: JobGraph, session: SparkSession, channel: Channel) -> None:
+    from penstock.spark.engine import SparkJob
+    from penstock.spark.outputs import rows_of, run_sinks
+    from penstock.spark.progress import watched
+
     if job.backfill:
         _backfill(job, graph, session, channel)
         return

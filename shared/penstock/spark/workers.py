@@ -1,0 +1,25 @@
+"""The Python processes of a session on the task manager's Spark.
+
+For each session that calls Python, Spark starts a daemon and, forked from it, a worker for every task
+that runs at once. Spark 4.3 keeps a session's daemon as long as the server lives (SPARK-54055), and its
+idle workers for a minute or more: some 40 MB each. The session is over when its job is, so they end then.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from penstock.processes import end_children
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+#: Spark gives it to a session's daemons: the server's own id of the session.
+_VARIABLE = "SPARK_JOB_ARTIFACT_UUID"
+
+
+def end_workers(server_pid: int, session: SparkSession) -> list[int]:
+    """End the daemons of a Connect session, and with each its workers. Their ids."""
+    client: Any = session.client
+    held: str | None = client._server_session_id  # with the server's first answer
+    return [] if held is None else end_children(server_pid, _VARIABLE, held)

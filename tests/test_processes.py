@@ -1,0 +1,39 @@
+"""Which children are ended, and which are not."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+from penstock.processes import end_children
+
+VARIABLE = "PENSTOCK_TEST_SESSION"
+#: Says that it runs, so that its environment is its own already.
+RUNS = "import sys; print(flush=True); sys.stdin.read()"
+
+
+def started(session: str | None) -> subprocess.Popen[bytes]:
+    environment = {**os.environ, **({} if session is None else {VARIABLE: session})}
+    process = subprocess.Popen(
+        [sys.executable, "-c", RUNS], env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    )
+    assert process.stdout is not None
+    process.stdout.readline()
+    return process
+
+
+def test_children_are_told_apart_by_their_environment() -> None:
+    one, longer, two, other = (started(x) for x in ("1", "11", "2", None))
+    try:
+        assert end_children(os.getpid(), VARIABLE, "3") == []
+        assert end_children(one.pid, VARIABLE) == [], "not its children"
+        assert end_children(os.getpid(), VARIABLE, "1") == [one.pid]
+        one.wait()
+        assert sorted(end_children(os.getpid(), VARIABLE)) == sorted([longer.pid, two.pid])
+        longer.wait()
+        two.wait()
+        assert other.poll() is None
+    finally:
+        for process in (one, longer, two, other):
+            process.communicate()
