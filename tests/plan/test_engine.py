@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from penstock.errors import UnsupportedError
+from penstock.errors import SpecError, UnsupportedError
 from penstock.jobgraph.graph import JobGraph
 from penstock.jobgraph.specs import SinkSpec, SourceSpec, SparkQuerySpec
 from penstock.plan.engine import ENGINE_VARIABLE, SparkSupport, decode_content, sinks_of
@@ -54,6 +54,9 @@ def refuse(graph: JobGraph) -> None:
         (COUNT.format("ended"), {"execution.runtime-mode": "STREAMING"}, HERE, "streaming: execution.runtime-mode"),
         (COUNT.format("ended"), {"execution.engine": "streaming"}, HERE, "streaming: execution.engine"),
         (COUNT.format("endless"), {}, HERE, "streaming: a source is unbounded"),
+        (COUNT.format("ended"), {"execution.state-recovery.path": "savepoints/s"}, HERE, "streaming: it begins from a savepoint"),
+        (COUNT.format("ended"), {"execution.savepoint.path": "savepoints/s"}, HERE, "streaming: it begins from a savepoint"),
+        (COUNT.format("ended"), {"execution.state-recovery.path": "savepoints/s", "execution.runtime-mode": "BATCH"}, HERE, "streaming: it begins from a savepoint"),
         ("SELECT 1", {}, HERE, "streaming: it reads no table"),
         ("SELECT 1", {"execution.engine": "spark"}, HERE, "spark: execution.engine = spark"),
         (COUNT.format("ended"), {}, NOT_HERE, "streaming: all sources are bounded, but Spark is not installed here"),
@@ -66,6 +69,15 @@ def test_choice(query: str, config: dict[str, str], spark: SparkSupport, first_l
     assert head == "== Engine =="
     assert line.startswith(first_line)
     assert any(isinstance(s, SparkQuerySpec) for s in specs(graph)) == first_line.startswith("spark")
+
+
+@pytest.mark.parametrize("key", ["execution.state-recovery.path", "execution.savepoint.path"])
+@pytest.mark.parametrize("lenient", ["false", "true"])
+def test_a_savepoint_is_the_streaming_engines(key: str, lenient: str) -> None:
+    config = {"execution.engine": "spark", key: "savepoints/s"}
+    with pytest.raises(SpecError, match="the streaming engine's state") as refused:
+        planned(COUNT.format("ended"), {**config, "execution.state-recovery.ignore-unclaimed-state": lenient})
+    assert "savepoints/s" in (refused.value.got or "")
 
 
 def test_the_environment_names_the_engine_of_jobs_that_name_none(monkeypatch: pytest.MonkeyPatch) -> None:

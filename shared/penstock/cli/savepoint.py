@@ -15,7 +15,7 @@ import msgspec
 from penstock.api.client import ClusterClient
 from penstock.cli.inspect import find_job, print_table
 from penstock.cli.jobs import status
-from penstock.config import MAX_PARALLELISM
+from penstock.config import MAX_PARALLELISM, RECOVERY_PATH
 from penstock.errors import ExternalError, PenstockError, SnapshotError, SpecError
 from penstock.messages.compatibility import Difference, Operator, compare, operators_of
 from penstock.messages.footers import OperatorSummary, summarise
@@ -202,8 +202,9 @@ def described(folder: str, manifest: CheckpointManifest, operators: list[Operato
 
 def diff(path: str, job: str, cluster: str | None, config: dict[str, str], format_: str) -> None:
     """What a job would find in a savepoint; nothing is started or stopped."""
-    planned = _planned(job, config)
-    _, summaries = _read(locate(path, cluster))
+    folder = locate(path, cluster)
+    planned = _planned(job, {RECOVERY_PATH.key: folder, **config})
+    _, summaries = _read(folder)
     if planned is not None:
         difference = compare_graph(planned, summaries)
     else:

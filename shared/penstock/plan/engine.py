@@ -22,12 +22,13 @@ from penstock.config import (
     ENGINE,
     EXPLAIN_SPARK,
     PARALLELISM,
+    RECOVERY_PATH,
     RESTART_STRATEGY,
     RUNTIME_MODE,
     SPARK_MASTER,
     SPARK_REMOTE,
 )
-from penstock.errors import UnsupportedError
+from penstock.errors import SpecError, UnsupportedError
 from penstock.jobgraph.graph import (
     ChainInput,
     FunctionArtifact,
@@ -45,6 +46,8 @@ if TYPE_CHECKING:
 
 #: Environment of whoever plans: the engine of jobs that say none.
 ENGINE_VARIABLE = "PENSTOCK_ENGINE"
+#: What RECOVERY_PATH was called before.
+FORMER_RECOVERY_PATH = "execution.savepoint.path"
 #: Connectors of sinks that Spark's executors write themselves.
 NATIVE_SINKS = frozenset(("filesystem", "blackhole"))
 
@@ -73,12 +76,21 @@ def choose_engine(
     config: Mapping[str, str], *, bounded: bool, reads_tables: bool, spark: SparkSupport
 ) -> EngineChoice:
     """By the configuration and by what the job reads. UnsupportedError when Spark is asked
-    for and cannot be had."""
+    for and cannot be had; SpecError when it is asked for, to begin from a savepoint."""
     default = {ENGINE.key: os.environ[ENGINE_VARIABLE]} if ENGINE_VARIABLE in os.environ else {}
     wanted, mode = ENGINE.read({**default, **config}), RUNTIME_MODE.read(config)
     if wanted == "streaming":
         return EngineChoice("streaming", f"{ENGINE.key} = streaming", asked=True)
+    begins_from = RECOVERY_PATH.read(config) or config.get(FORMER_RECOVERY_PATH)
     if wanted == "spark":
+        if begins_from:
+            raise SpecError(
+                "a job on Spark cannot begin from a savepoint: that is the streaming engine's state",
+                expected=f"{ENGINE.key} = auto or streaming with {RECOVERY_PATH.key} (-s)",
+                got=f"{ENGINE.key} = spark, {RECOVERY_PATH.key} = {begins_from}",
+                remedy="leave --engine spark out to go on from the savepoint, or leave the savepoint out to "
+                "begin anew on Spark",
+            )
         if spark.missing is not None:
             raise UnsupportedError(
                 "the job cannot run on Spark",
@@ -90,6 +102,8 @@ def choose_engine(
         return EngineChoice("spark", f"{ENGINE.key} = spark", asked=True)
     if not bounded:
         return EngineChoice("streaming", "a source is unbounded")
+    if begins_from:
+        return EngineChoice("streaming", f"it begins from a savepoint ({RECOVERY_PATH.key} = {begins_from})")
     if BACKFILL_ENGINE.read(config) == "spark":
         return EngineChoice("streaming", f"behind the backfill ({BACKFILL_ENGINE.key} = spark)")
     if mode == "STREAMING":
