@@ -66,3 +66,97 @@ def test_parallelism_has_bounds(value: str) -> None:
     with pytest.raises(SpecError, match="not a parallelism") as caught:
         config.check_keys({"parallelism.default": value})
     assert caught.value.expected == "1 to 32768"
+
+
+CHECKPOINTING = "execution.checkpointing."
+BACKOFF = "restart-strategy.exponential-delay."
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "expected"),
+    [
+        (CHECKPOINTING + "num-retained", "0", "1 or more"),
+        (CHECKPOINTING + "timeout", "0", "10 ms or more"),
+        (CHECKPOINTING + "timeout", "-5 s", "0 or more"),
+        (CHECKPOINTING + "tolerable-failed-checkpoints", "-1", "0 or more"),
+        (CHECKPOINTING + "max-concurrent-checkpoints", "0", "1 or more"),
+        (CHECKPOINTING + "savepoint-dir", "ftp://x/y", "s3://"),
+        (CHECKPOINTING + "savepoint-dir", "", "a folder's name"),
+        ("pipeline.max-parallelism", "0", "1 to 32768"),
+        ("pipeline.max-parallelism", "-2", "-1"),
+        ("pipeline.max-parallelism", "40000", "1 to 32768"),
+        (BACKOFF + "backoff-multiplier", "0.1", "1.0 or more"),
+        (BACKOFF + "backoff-multiplier", "much", "1.5"),
+        (BACKOFF + "backoff-multiplier", "nan", "1.5"),
+        (BACKOFF + "jitter-factor", "1.5", "0.0 to 1.0"),
+        ("restart-strategy.fixed-delay.attempts", "-1", "0 or more"),
+        ("restart-strategy.failure-rate.max-failures-per-interval", "0", "1 or more"),
+        ("spark.master", "foo://x", "spark://host:port"),
+        ("spark.remote", "host:15002", "sc://host:port"),
+        ("table.exec.async-scalar.max-concurrent-operations", "0", "1 or more"),
+        ("taskmanager.spark.memory", "lots", "2g"),
+        ("taskmanager.spark.memory", "64m", "450m or more"),
+        ("taskmanager.numberOfTaskSlots", "0", "1 to 32768"),
+        ("rest.port", "70000", "0 to 65535"),
+        ("heartbeat.interval", "0", "10 ms or more"),
+    ],
+)
+def test_values_that_make_no_sense_are_refused(key: str, value: str, expected: str) -> None:
+    with pytest.raises(SpecError) as caught:
+        config.check_keys({key: value})
+    assert expected in (caught.value.expected or "")
+    assert value in (caught.value.got or "")
+    assert caught.value.where == f"configuration key '{key}'"
+    assert "leave it out" in (caught.value.remedy or "")
+
+
+def test_a_negative_duration_is_called_one() -> None:
+    with pytest.raises(SpecError, match="a negative duration"):
+        config.parse_duration_ms("-5 s")
+    with pytest.raises(SpecError, match="a negative size"):
+        config.parse_bytes("-1 mb")
+
+
+@pytest.mark.parametrize("key", sorted(config.OPTIONS))
+def test_defaults_are_within_the_bounds(key: str) -> None:
+    option = config.OPTIONS[key]
+    assert option.least is None or option.default >= option.least
+    assert option.most is None or option.default <= option.most
+
+
+@pytest.mark.parametrize(
+    "pair",
+    [
+        {"execution.checkpointing.savepoint-dir": "s3://bucket/kept"},
+        {"execution.checkpointing.savepoint-dir": "mine/kept"},
+        {"pipeline.max-parallelism": "-1"},
+        {"spark.master": "yarn"},
+        {"spark.remote": "sc://host:15002/;token=x"},
+        {"taskmanager.memory.network.size": "16 mb"},
+        {"rest.address": "http://127.0.0.1:8081"},
+        {"nats.url": "nats://elsewhere:4222"},
+    ],
+)
+def test_what_jobs_may_say(pair: dict[str, str]) -> None:
+    config.check_job(pair)
+
+
+@pytest.mark.parametrize(
+    ("key", "value"), [("heartbeat.interval", "5 s"), ("taskmanager.spark.memory", "3g"), ("rest.port", "1")]
+)
+def test_options_of_the_cluster_are_no_jobs(key: str, value: str) -> None:
+    config.check_cluster({key: value})
+    with pytest.raises(SpecError, match=key) as caught:
+        config.check_job({key: value})
+    assert "penstock up" in (caught.value.remedy or "")
+    assert value in (caught.value.got or "")
+
+
+def test_values_that_contradict_each_other() -> None:
+    with pytest.raises(SpecError, match=r"heartbeat\.interval") as caught:
+        config.check_cluster({"heartbeat.interval": "20 s"})
+    assert caught.value.expected == "at most 10000 ms"
+    backoff = {BACKOFF + "initial-backoff": "2 min"}
+    config.check_job(backoff)  # its cluster may say more of the other
+    with pytest.raises(SpecError, match="initial-backoff"):
+        config.check_job(backoff | {BACKOFF + "max-backoff": "1 min"})

@@ -7,7 +7,7 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from penstock.config import check_keys
+from penstock.config import check_cluster
 from penstock.errors import SpecError
 
 if TYPE_CHECKING:
@@ -77,5 +77,5 @@ def parse_arguments(
         if not separator or not key.strip():
             raise SpecError("malformed -D", expected="-D key=value", got=f"-D {pair}")
         config[key.strip()] = value.strip()
-    check_keys(config)
+    check_cluster(config)
     return config

@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from penstock.config import OPTIONS, check_keys
+from penstock.config import check_job
 from penstock.errors import SpecError, nearest
 from penstock.jobgraph import JobGraph
 from penstock.messages.cluster import JobSpec
@@ -156,11 +156,9 @@ def as_text(value: str | int | float | bool) -> str:
 
 
 def check_config(config: dict[str, str]) -> None:
-    """SpecError for an unknown key or a value that its option cannot read."""
-    check_keys(config)
-    for key in config:
-        if key in OPTIONS:
-            OPTIONS[key].read(config)
+    """SpecError for an unknown key, a value that its option does not allow, or an option that
+    is the cluster's."""
+    check_job(config)
 
 
 def graph_of(tree: Any) -> JobGraph:

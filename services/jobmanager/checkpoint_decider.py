@@ -37,7 +37,7 @@ class CheckpointConfig:
             timeout_ms=keys.CHECKPOINT_TIMEOUT_MS.read(config),
             min_pause_ms=keys.CHECKPOINT_MIN_PAUSE_MS.read(config),
             tolerable_failures=keys.CHECKPOINT_TOLERABLE_FAILURES.read(config),
-            num_retained=max(1, keys.CHECKPOINT_RETAINED.read(config)),
+            num_retained=keys.CHECKPOINT_RETAINED.read(config),
             mode=keys.CHECKPOINT_MODE.read(config),
             savepoint_dir=keys.SAVEPOINT_DIR.read(config),
             unaligned_patience_ms=keys.unaligned_patience_ms(config),

@@ -106,3 +106,35 @@ def test_asynchronous_execution(dispatcher: Dispatcher) -> None:
     client.cancel()
     assert dispatcher.cancelled == [client.get_job_id()]
     client.close()
+
+
+def test_a_cluster_of_its_own_takes_the_clusters_options(monkeypatch) -> None:
+    """… and the job that is submitted to it has only the job's."""
+    seen: dict[str, Any] = {}
+
+    class Cluster:
+        rest_url = "http://own"
+
+        def __init__(self, *, slots: int, config: dict[str, str]) -> None:
+            seen["cluster"] = config
+
+        def __enter__(self) -> Cluster:
+            return self
+
+        def __exit__(self, *_: object) -> None:
+            pass
+
+    def submit(self: ClusterClient, spec: dict[str, Any]) -> str:
+        seen["job"] = spec["job_graph"]["config"]
+        return "j"
+
+    monkeypatch.delenv(module.CLUSTER_VARIABLE, raising=False)
+    monkeypatch.setattr("penstock.cli.embedded.EmbeddedCluster", Cluster)
+    monkeypatch.setattr(ClusterClient, "submit", submit)
+    given = {"heartbeat.interval": "400 ms", "restart-strategy.type": "none"}
+    env = StreamExecutionEnvironment(given)
+    env.from_collection([1], Types.LONG()).print()
+    env.execute_async()
+    assert seen["cluster"].items() >= given.items()
+    assert "heartbeat.interval" not in seen["job"]
+    assert seen["job"]["restart-strategy.type"] == "none"

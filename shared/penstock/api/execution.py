@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from penstock.api.client import TERMINAL, ClusterClient
-from penstock.config import REST_ADDRESS
+from penstock.config import REST_ADDRESS, is_cluster_option
 from penstock.errors import UnsupportedError
 
 if TYPE_CHECKING:
@@ -111,6 +111,9 @@ def submit(graph: JobGraph, config: Mapping[str, str]) -> JobClient:
         cluster = EmbeddedCluster(slots=max(2, slots * groups), config=dict(config))
         cluster.__enter__()
         address = cluster.rest_url
+        # It has taken the options of clusters, which are none of the job's.
+        of_job = {key: value for key, value in graph.config.items() if not is_cluster_option(key)}
+        graph = msgspec.structs.replace(graph, config=of_job)
     client = ClusterClient(address)
     try:
         job_id = client.submit({"name": graph.name, "job_graph": msgspec.to_builtins(graph)})

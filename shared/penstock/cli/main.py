@@ -49,7 +49,9 @@ DEFAULT_CLUSTER = "http://127.0.0.1:8081"
 def job_config(
     pairs: list[str] | None, engine: str | None, parallelism: int | None, backfill: str | None = None
 ) -> dict[str, str]:
-    """-D values, with the options that have a name of their own over them."""
+    """-D values of a job, with the options that have a name of their own over them."""
+    from penstock.config import check_job
+
     settings = parse_config(pairs)
     if engine is not None:
         settings["execution.engine"] = engine
@@ -57,7 +59,8 @@ def job_config(
         settings["execution.backfill.engine"] = backfill
     if parallelism is not None:
         settings["parallelism.default"] = str(parallelism)
-    return parse_config([f"{k}={v}" for k, v in settings.items()])
+    check_job(settings)
+    return settings
 
 
 def parse_config(pairs: list[str] | None) -> dict[str, str]:
@@ -88,7 +91,10 @@ def up(
 ) -> None:
     """Start a whole cluster on this machine; Ctrl-C stops it and leaves nothing behind."""
     from penstock.cli.up import run_up
+    from penstock.config import check_cluster
 
+    settings = parse_config(config)
+    check_cluster(settings)
     run_up(
         taskmanagers=taskmanagers,
         slots=slots,
@@ -98,7 +104,7 @@ def up(
         rest_port=port,
         nats_port=nats_port,
         data_dir=data,
-        config=parse_config(config),
+        config=settings,
     )
 
 

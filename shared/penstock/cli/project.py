@@ -93,17 +93,17 @@ def planned_steps(
 ) -> Iterator[tuple[Step, PlannedJob]]:
     """Each step's job, planned when it is asked for. ``replace``: texts in the scripts."""
     from penstock.cli.python_step import plan_python_step
-    from penstock.config import check_keys, texts
+    from penstock.config import check_job, texts
     from penstock.spark.support import spark_support
     from penstock.sql.session import SqlSession, plan_in
 
-    check_keys(project.config)
+    check_job(project.config)
     spark = spark_support()
     settings = {**texts(project.config), "pipeline.name": project.name, **config}
     folder = file.absolute().parent
     session = SqlSession(settings, python_path=[str(folder)], spark=spark)
     for step in project.steps:
-        check_keys(step.config)
+        check_job(step.config)
         session.config.update({**texts(step.config), **config})
         script = "\n".join(read_script(file.parent / name) for name in step.files)
         for old, new in (replace or {}).items():

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
-from penstock.config import LATE_TABLE, OPTIONS, check_keys
+from penstock.config import LATE_TABLE, check_job
 from penstock.errors import PenstockError, SqlError, UnsupportedError
 from penstock.functions.expr import Expr, PythonCall, children
 from penstock.jobgraph.specs import SinkSpec
@@ -257,9 +257,7 @@ class SqlSession:
             )
         value = statement.value or ""
         try:
-            check_keys({statement.key: value})
-            if statement.key in OPTIONS:
-                OPTIONS[statement.key].read({statement.key: value})
+            check_job({statement.key: value})
         except PenstockError as err:
             err.where = str(statement.position)
             raise

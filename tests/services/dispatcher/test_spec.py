@@ -49,6 +49,16 @@ def test_json_and_yaml(text):
             "configuration key 'execution.checkpointing.interval'",
             "not a duration",
         ),
+        (
+            b'{"sql": "SELECT 1", "config": {"execution.checkpointing.num-retained": 0}}',
+            "configuration key 'execution.checkpointing.num-retained'",
+            "1 or more",
+        ),
+        (
+            b'{"sql": "SELECT 1", "config": {"heartbeat.interval": "5 s"}}',
+            "configuration key 'heartbeat.interval'",
+            "the cluster's",
+        ),
     ],
 )
 def test_what_is_wrong_is_named(text, where, says):

@@ -58,5 +58,5 @@ def test_how_many_may_be_in_flight(more, expected):
 
 def test_config_reads_flinks_keys():
     prefix = "execution.checkpointing."
-    config = CheckpointConfig.of({prefix + "interval": "2 s", prefix + "num-retained": "0"})
-    assert (config.interval_ms, config.num_retained) == (2000, 1)
+    config = CheckpointConfig.of({prefix + "interval": "2 s", prefix + "num-retained": "3"})
+    assert (config.interval_ms, config.num_retained) == (2000, 3)
