@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from penstock.api import ListStateDescriptor, MapStateDescriptor, Types, ValueStateDescriptor
-from penstock.api.restore_check import declared_by, problems_of
+from penstock.api.restore_check import compared, declared_by, problems_of
 
 
 class Asks:
@@ -33,9 +33,11 @@ def stored(**types) -> dict:
 def test_what_open_asks_for_is_noted(kind):
     descriptors = (ValueStateDescriptor("n", Types.LONG()), ListStateDescriptor("l", Types.STRING()))
     function = kind(*descriptors)
-    assert [d.state_name for d in declared_by(function, {})] == ["value/n", "list/l"]
+    declared = declared_by(function, {})
+    assert [d.state_name for d in declared.descriptors] == ["value/n", "list/l"]
+    assert declared.complete == (kind is Asks)
     assert not hasattr(function, "state"), "a copy was opened"
-    assert declared_by(len, {}) == []
+    assert declared_by(len, {}).descriptors == []
 
 
 @pytest.mark.parametrize(
@@ -82,4 +84,38 @@ def test_problems(states, descriptor, says):
         assert found == []
     else:
         assert len(found) == 1
-        assert says in found[0]
+        assert found[0][0] in states
+        assert says in found[0][1]
+
+
+STORED = {
+    "value/count": stored(value=Types.LONG()),
+    "map/pads": stored(map_key=Types.STRING(), value=Types.LONG()),
+    "timer/event": {},
+}
+
+
+@pytest.mark.parametrize(
+    ("descriptors", "unread", "new", "unreadable"),
+    [
+        (["count", "pads"], (), (), ()),
+        (["count", "padsx"], ("map/pads",), ("map/padsx",), ()),
+        (["count", "padsx from pads"], (), (), ()),
+        (["count as STRING", "pads"], (), (), ("value/count",)),
+        (["count as list", "pads"], (), (), ("value/count",)),
+    ],
+)
+def test_states_are_compared_one_by_one(descriptors, unread, new, unreadable):
+    known = {
+        "count": ValueStateDescriptor("count", Types.LONG()),
+        "count as STRING": ValueStateDescriptor("count", Types.STRING()),
+        "count as list": ListStateDescriptor("count", Types.LONG()),
+        "pads": MapStateDescriptor("pads", Types.STRING(), Types.LONG()),
+        "padsx": MapStateDescriptor("padsx", Types.STRING(), Types.LONG()),
+        "padsx from pads": MapStateDescriptor("padsx", Types.STRING(), Types.LONG()).renamed_from("pads"),
+    }
+    found = compared("u", STORED, declared_by(Asks(*[known[name] for name in descriptors]), {}))
+    assert found.known
+    assert (found.unread, found.new, found.unreadable) == (unread, new, unreadable)
+    assert len(found.problems) == len(unreadable)
+    assert not compared("u", STORED, declared_by(NeedsMore(), {})).known

@@ -204,10 +204,9 @@ def test_state_of_another_type_is_refused_at_submission(make_cluster, until, cap
                 {},
                 "table",
             )
-        assert (
-            "does not fit: state 'value/visits' of operator 'visits': declared STRING"
-            in capsys.readouterr().out
-        )
+        shown = capsys.readouterr().out
+        assert "does not fit: state 'value/visits' of operator 'visits': declared STRING" in shown
+        assert "value/visits (" not in shown, "what does not fit does not map"
         renamed = other.replace('"visits", Types.STRING())', '"seen", Types.LONG()).renamed_from("visits")')
         (tmp_path / "renamed.py").write_text(renamed)
         command.diff(
@@ -217,7 +216,18 @@ def test_state_of_another_type_is_refused_at_submission(make_cluster, until, cap
             {},
             "table",
         )
-        assert "does not fit" not in capsys.readouterr().out
+        shown = capsys.readouterr().out
+        assert "does not fit" not in shown
+        maps = shown.partition("is kept,")[0]
+        assert "value/visits (keyed" in maps
+        (tmp_path / "lost.py").write_text(renamed.replace('.renamed_from("visits")', ""))
+        command.diff(
+            config["execution.state-recovery.path"], str(tmp_path / "lost.py"), cluster.rest_url, {}, "json"
+        )
+        found = json.loads(capsys.readouterr().out)
+        assert [s.partition(" ")[0] for o in found["unread"] for s in o["states"]] == ["value/visits"]
+        assert "value/visits" not in str(found["mapped"])
+        assert ["value/seen"] in [o["states"] for o in found["new"]]
         again = client.submit({"name": "visits", "python": renamed, "parallelism": 2, "config": config})
         until(lambda: client.checkpoints(again).get("counts", {}).get("completed", 0) >= 1, "a checkpoint")
         job = client.job(again)

@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from penstock.errors import SpecError
-from penstock.messages.compatibility import check, compare, fitted, operators_of
+from penstock.messages.compatibility import DeclaredStates, by_state, check, compare, fitted, operators_of
 from penstock.messages.footers import OperatorSummary, StateSummary
 from penstock.messages.manifest import CheckpointManifest, VertexState
 from tests.services.jobmanager.graphs import pipeline
@@ -72,3 +72,51 @@ def test_the_job_takes_the_savepoints_max_parallelism(config, expected):
         vertices=(state,),
     )  # fmt: skip
     assert {v.max_parallelism for v in fitted(graph, manifest).vertices} == {expected}
+
+
+def two_states() -> OperatorSummary:
+    states = [
+        StateSummary(name=name, kind="keyed", rows=rows)
+        for name, rows in (("value/count", 3), ("map/pads", 7), ("timer/event", 1))
+    ]
+    return msgspec.structs.replace(summary("uid-sum"), states=states)
+
+
+@pytest.mark.parametrize(
+    ("declared", "mapped", "unread", "new", "problems"),
+    [
+        (None, ["value/count", "map/pads", "timer/event"], [], [], ()),
+        (DeclaredStates(), ["value/count", "map/pads", "timer/event"], [], [], ()),
+        (
+            DeclaredStates(unread=("map/pads",), new=("map/padsx",)),
+            ["value/count", "timer/event"],
+            ["map/pads (keyed, 7 rows)"],
+            ["map/padsx"],
+            (),
+        ),
+        (
+            DeclaredStates(unreadable=("value/count",), problems=("it is BIGINT",)),
+            ["map/pads", "timer/event"],
+            [],
+            [],
+            ("it is BIGINT",),
+        ),
+        (
+            DeclaredStates(known=False, unread=("map/pads",), new=("map/padsx",)),
+            ["value/count", "map/pads", "timer/event"],
+            [],
+            [],
+            (),
+        ),
+    ],
+)
+def test_states_of_an_operator_map_one_by_one(declared, mapped, unread, new, problems):
+    plain = compare(MINE, [two_states()])
+    found = by_state(plain, [two_states()], {} if declared is None else {"uid-sum": declared})
+    assert [[s.partition(" ")[0] for s in o.states] for o in found.mapped] == [mapped]
+    assert [s for o in found.unread for s in o.states] == unread
+    assert [s for o in found.new if o not in plain.new for s in o.states] == new
+    assert found.problems == problems
+    unknown = declared is not None and not declared.known
+    assert bool(found.notes) == unknown
+    assert not unknown or "known only when they run: compared by operator: 'uid-sum'" in found.notes[0]

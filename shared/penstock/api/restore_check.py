@@ -12,7 +12,9 @@ from __future__ import annotations
 import asyncio
 import copy
 import os
+import re
 import sys
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,7 +22,8 @@ import msgspec
 
 from penstock.errors import PenstockError, SpecError
 from penstock.jobgraph import JobGraph
-from penstock.jobgraph.specs import KeyedProcessSpec
+from penstock.jobgraph.specs import KeyedProcessSpec, KeyedWindowSpec
+from penstock.messages.compatibility import DeclaredStates
 from penstock.types import logical as t
 
 if TYPE_CHECKING:
@@ -30,6 +33,10 @@ if TYPE_CHECKING:
 
 #: Operator uid → state name → schema.
 States = dict[str, dict[str, dict[str, Any]]]
+#: How the names begin of states that functions declare.
+_DECLARED = ("value/", "list/", "map/", "reducing/", "aggregating/")
+#: A uid that the planner gave: it follows from what the operator means, so its states do.
+_PLANNED_UID = re.compile(r"-[0-9a-f]{16}(-\d+)?")
 
 
 class _Request(msgspec.Struct):
@@ -56,63 +63,107 @@ class DeclarationContext:
     get_state = get_list_state = get_map_state = get_reducing_state = get_aggregating_state = _state
 
 
-def declared_by(function: Any, config: Mapping[str, str]) -> list[StateDescriptor]:
+@dataclass(frozen=True)
+class Declared:
+    """``complete``: ``open`` came to its end, so that these are all that it asks for."""
+
+    descriptors: list[StateDescriptor]
+    complete: bool
+
+
+def declared_by(function: Any, config: Mapping[str, str]) -> Declared:
     """What a function's ``open`` asks for, as far as it comes without a running job."""
     context = DeclarationContext(config)
     opener = getattr(copy.deepcopy(function), "open", None)
+    complete = True
     if opener is not None:
         try:
             opener(context)
         except Exception as err:
             sys.stderr.write(f"open() of {type(function).__name__} needs a running job: {err!r}\n")
-    return context.declared
+            complete = False
+    return Declared(context.declared, complete)
 
 
 def problems_of(
     uid: str, stored: Mapping[str, dict[str, Any]], declared: list[StateDescriptor]
-) -> Iterator[str]:
-    """A sentence for each state that is there and cannot be read as it is declared."""
+) -> Iterator[tuple[str, str]]:
+    """(its name, a sentence) for each state that is there and cannot be read as it is declared."""
     from penstock.runtime.state.evolution import converter
 
-    kinds = {name.partition("/")[2]: name for name in stored if "/" in name}
+    kinds = {name.partition("/")[2]: name for name in stored if name.startswith(_DECLARED)}
     for descriptor in declared:
-        schema = next((stored[name] for name in descriptor.state_names if name in stored), None)
+        name = _stored_name(descriptor, stored)
         where = f"state '{descriptor.state_name}' of operator '{uid}'"
-        if schema is None:
+        if name is None:
             if descriptor.name in kinds:
-                yield f"{where}: it is '{kinds[descriptor.name]}' in the savepoint"
+                other = kinds[descriptor.name]
+                yield other, f"{where}: it is '{other}' in the savepoint"
             continue
         fields = {"value": descriptor.stored_type}
         if descriptor.kind == "map":
             fields = {"map_key": descriptor.key_type, "value": descriptor.type}  # type: ignore[attr-defined]
         for field, type_ in fields.items():
-            raw = schema.get("types", {}).get(field)
+            raw = stored[name].get("types", {}).get(field)
             if raw is None:
                 continue
             try:
                 converter(msgspec.convert(raw, t.LogicalType), type_, where, descriptor.former_fields)
             except SpecError as err:
-                yield f"{err.where}: declared {type_}; {err.got}"
+                yield name, f"{err.where}: declared {type_}; {err.got}"
+
+
+def _stored_name(descriptor: StateDescriptor, stored: Mapping[str, Any]) -> str | None:
+    return next((name for name in descriptor.state_names if name in stored), None)
+
+
+def compared(uid: str, stored: Mapping[str, dict[str, Any]], declared: Declared) -> DeclaredStates:
+    """One operator's states, one by one."""
+    problems = list(problems_of(uid, stored, declared.descriptors))
+    unreadable = {name for name, _ in problems}
+    read = {name for d in declared.descriptors if (name := _stored_name(d, stored)) is not None}
+    new = {
+        d.state_name
+        for d in declared.descriptors
+        if _stored_name(d, stored) is None and d.name not in {name.partition("/")[2] for name in unreadable}
+    }
+    left = {name for name in stored if name.startswith(_DECLARED)} - read - unreadable
+    return DeclaredStates(
+        known=declared.complete,
+        unread=tuple(sorted(left)),
+        new=tuple(sorted(new)),
+        unreadable=tuple(sorted(unreadable)),
+        problems=tuple(text for _, text in problems),
+    )
+
+
+def _follow_from(uid: str, spec: Any) -> bool:
+    """Whether an operator's states can be no others under this uid. Functions of windows may have
+    states of their own, and declare them when they are called."""
+    return _PLANNED_UID.search(uid) is not None and not isinstance(spec, KeyedWindowSpec)
+
+
+async def declared_states(graph: JobGraph, states: States) -> dict[str, DeclaredStates]:
+    """By uid, of every operator in ``states`` whose states do not follow from its uid."""
+    from penstock.runtime.artifacts import load_functions
+
+    found: dict[str, DeclaredStates] = {}
+    nodes = {node.uid: node for vertex in graph.vertices for node in vertex.operators if node.uid in states}
+    stored_elsewhere = any(artifact.key is not None for artifact in graph.functions.values())
+    asked = {uid: n.spec for uid, n in nodes.items() if isinstance(n.spec, KeyedProcessSpec)}
+    load = await load_functions(graph, None, Path.cwd()) if asked and not stored_elsewhere else None
+    for uid in nodes:
+        if uid in asked and load is not None:
+            declared = declared_by(load(asked[uid].function), graph.config)
+            found[uid] = compared(uid, states[uid], declared)
+        elif uid in asked or (states[uid] and not _follow_from(uid, nodes[uid].spec)):
+            found[uid] = DeclaredStates(known=False)
+    return found
 
 
 async def check(graph: JobGraph, states: States) -> list[str]:
-    from penstock.runtime.artifacts import load_functions
-
-    nodes = [
-        node
-        for vertex in graph.vertices
-        for node in vertex.operators
-        if isinstance(node.spec, KeyedProcessSpec) and node.uid in states
-    ]
-    if not nodes or any(artifact.key is not None for artifact in graph.functions.values()):
-        return []
-    load = await load_functions(graph, None, Path.cwd())
-    found: list[str] = []
-    for node in nodes:
-        assert isinstance(node.spec, KeyedProcessSpec)
-        declared = declared_by(load(node.spec.function), graph.config)
-        found += problems_of(node.uid, states[node.uid], declared)
-    return found
+    """A sentence for each state that cannot be read as the job's functions declare it."""
+    return [text for found in (await declared_states(graph, states)).values() for text in found.problems]
 
 
 def main() -> None:

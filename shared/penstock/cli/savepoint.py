@@ -17,7 +17,7 @@ from penstock.cli.inspect import find_job, print_table
 from penstock.cli.jobs import status
 from penstock.config import MAX_PARALLELISM, RECOVERY_PATH
 from penstock.errors import ExternalError, PenstockError, SnapshotError, SpecError
-from penstock.messages.compatibility import Difference, Operator, compare, operators_of
+from penstock.messages.compatibility import Difference, Operator, by_state, compare, operators_of
 from penstock.messages.footers import OperatorSummary, summarise
 from penstock.messages.manifest import CheckpointManifest, folder_of, read_manifest
 from penstock.store.open import open_store
@@ -208,7 +208,10 @@ def diff(path: str, job: str, cluster: str | None, config: dict[str, str], forma
     if planned is not None:
         difference = compare_graph(planned, summaries)
     else:
-        difference = compare(_operators(job, cluster), summaries)
+        difference = msgspec.structs.replace(
+            compare(_operators(job, cluster), summaries),
+            notes=("the states of a job that is known by its id are not looked at: compared by operator",),
+        )
     if format_ == "json":
         print(json.dumps(msgspec.to_builtins(difference), indent=2))
     else:
@@ -228,14 +231,15 @@ def _planned(job: str, config: dict[str, str]) -> JobGraph | None:
 
 
 def compare_graph(graph: JobGraph, summaries: list[OperatorSummary]) -> Difference:
-    """As at its submission: also whether the states that its functions declare can be read."""
-    from penstock.api.restore_check import check
+    """As at its submission, and the states that its functions declare one by one."""
+    from penstock.api.restore_check import declared_states
 
     own = MAX_PARALLELISM.read(graph.config) > 0
     difference = compare(operators_of(graph), summaries, own_max_parallelism=own)
-    states = {s.uid: {state.name: state.schema for state in s.states} for s in summaries}
-    problems = asyncio.run(check(graph, states))
-    return msgspec.structs.replace(difference, problems=(*difference.problems, *problems))
+    keyed = {
+        s.uid: {state.name: state.schema for state in s.states if state.kind == "keyed"} for s in summaries
+    }
+    return by_state(difference, summaries, asyncio.run(declared_states(graph, keyed)))
 
 
 def _operators(job: str, cluster: str | None) -> list[Operator]:
@@ -257,8 +261,11 @@ def _operators(job: str, cluster: str | None) -> list[Operator]:
 
 def print_difference(difference: Difference) -> None:
     for title, found in (
-        ("maps", difference.mapped), ("would be dropped", difference.dropped), ("is new", difference.new),
-    ):  # fmt: skip
+        ("maps", difference.mapped),
+        ("is kept, but no open() asks for it", difference.unread),
+        ("would be dropped", difference.dropped),
+        ("is new", difference.new),
+    ):
         print(f"{title}: {len(found)} operators" if found else f"{title}: nothing")
         for operator in found:
             print(f"  {operator.uid}  {operator.name}")
@@ -266,6 +273,8 @@ def print_difference(difference: Difference) -> None:
                 print(f"    {state}")
     for problem in difference.problems:
         print(f"does not fit: {problem}")
+    for note in difference.notes:
+        print(f"note: {note}")
     if difference.dropped:
         print("restoring it needs --allow-non-restored-state")
 

@@ -10,7 +10,7 @@ from penstock.config import MAX_PARALLELISM, RECOVERY_IGNORE_UNCLAIMED
 from penstock.errors import SpecError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Collection, Mapping, Sequence
 
     from penstock.jobgraph import JobGraph
     from penstock.messages.footers import OperatorSummary
@@ -31,11 +31,30 @@ class Mapped(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Difference(msgspec.Struct, frozen=True, kw_only=True):
-    """``dropped``: only those that hold state; ``problems``: why it cannot be restored."""
+    """``unread``: states of operators that are in both, which the job's functions do not ask
+    for; ``dropped``: only those that hold state; ``problems``: why it cannot be restored;
+    ``notes``: what could not be compared."""
 
     mapped: tuple[Mapped, ...] = ()
+    unread: tuple[Mapped, ...] = ()
     dropped: tuple[Mapped, ...] = ()
     new: tuple[Mapped, ...] = ()
+    problems: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+
+
+class DeclaredStates(msgspec.Struct, frozen=True, kw_only=True):
+    """What a function of the job declares, beside what the savepoint has of its operator; names
+    as in the savepoint (``value/count``). ``known``: False when nobody can tell before it runs."""
+
+    known: bool = True
+    #: in the savepoint, and not asked for
+    unread: tuple[str, ...] = ()
+    #: asked for, and not in the savepoint
+    new: tuple[str, ...] = ()
+    #: in the savepoint, not to be read as declared
+    unreadable: tuple[str, ...] = ()
+    #: a sentence for each of those
     problems: tuple[str, ...] = ()
 
 
@@ -56,9 +75,11 @@ def operators_of(graph: JobGraph) -> list[Operator]:
     ]
 
 
-def _mapped(summary: OperatorSummary) -> Mapped:
-    states = tuple(f"{s.name} ({s.kind}, {s.rows:,} rows)" for s in summary.states)
-    return Mapped(uid=summary.uid, name=summary.name, states=states, rows=summary.rows)
+def _mapped(summary: OperatorSummary, only: Collection[str] | None = None) -> Mapped:
+    """``only``: these of its states."""
+    chosen = [s for s in summary.states if only is None or s.name in only]
+    states = tuple(f"{s.name} ({s.kind}, {s.rows:,} rows)" for s in chosen)
+    return Mapped(uid=summary.uid, name=summary.name, states=states, rows=sum(s.rows for s in chosen))
 
 
 def _would_be_missed(summary: OperatorSummary) -> bool:
@@ -95,6 +116,45 @@ def compare(
         dropped=tuple(_mapped(s) for s in summaries if s.uid not in mine and _would_be_missed(s)),
         new=tuple(Mapped(uid=uid, name=o.name) for uid, o in mine.items() if uid not in known),
         problems=tuple(problems),
+    )
+
+
+def by_state(
+    difference: Difference,
+    summaries: Sequence[OperatorSummary],
+    declared: Mapping[str, DeclaredStates],
+) -> Difference:
+    """The same, with the states of operators whose functions were asked (by uid) one by one."""
+    mapped, unread, new, problems, unknown = [], [], list(difference.new), list(difference.problems), []
+    summary_of = {summary.uid: summary for summary in summaries}
+    for operator in difference.mapped:
+        found = declared.get(operator.uid)
+        if found is None:
+            mapped.append(operator)
+            continue
+        problems += found.problems
+        unknown += [] if found.known else [f"'{operator.name}' ({operator.uid})"]
+        gone = {*found.unreadable, *(found.unread if found.known else ())}
+        summary = summary_of[operator.uid]
+        if left := {s.name for s in summary.states} - gone:
+            mapped.append(_mapped(summary, left))
+        if found.known and found.unread:
+            unread.append(_mapped(summary, found.unread))
+        if found.known and found.new:
+            new.append(Mapped(uid=operator.uid, name=operator.name, states=found.new))
+    notes = difference.notes
+    if unknown:
+        notes += (
+            "states of Python functions are known only when they run: compared by operator: "
+            + ", ".join(unknown),
+        )
+    return msgspec.structs.replace(
+        difference,
+        mapped=tuple(mapped),
+        unread=tuple(unread),
+        new=tuple(new),
+        problems=tuple(problems),
+        notes=notes,
     )
 
 
