@@ -188,28 +188,30 @@ def test_python_processes_end_with_their_job(client: ClusterClient, orders: Any,
 
 def test_cancel_ends_the_query(client: ClusterClient, orders: Any, tmp_path: Path) -> None:
     ddl, _ = orders
+    out = tmp_path / "out"
     module = tmp_path / "slowly.py"
     module.write_text(
         "import time\nfrom penstock.api import udf, Types\n\n\n"
         "@udf(result_type=Types.LONG())\n"
-        "def slowly(customer):\n"
-        "    time.sleep(0.05)\n"
-        "    return customer\n"
+        "def slowly(number):\n"
+        "    time.sleep(0 if number % 4 else 0.05)\n"  # the rows of one file
+        "    return number\n"
     )
     job_id = client.submit(
         {
             "sql": f"{ddl} CREATE FUNCTION slowly AS 'slowly.slowly' LANGUAGE PYTHON; "
-            "CREATE TABLE out (p BIGINT) WITH ('connector' = 'blackhole'); "
-            "INSERT INTO out SELECT slowly(customer) FROM orders;",
+            f"CREATE TABLE out (p BIGINT) WITH ('connector' = 'filesystem', 'path' = '{out}', 'format' = 'csv'); "
+            "INSERT INTO out SELECT slowly(id) FROM orders;",
             "config": ON_SPARK,
             "files": [str(tmp_path)],
         }
     )
-    until_true(lambda: (client.job(job_id).get("spark") or {}).get("tasks-active"), "Spark runs its tasks")
+    until_true(lambda: [p for p in out.rglob("*") if p.is_file()], "Spark's tasks stage rows")
     assert python_processes(client)
     client.cancel(job_id)
     assert client.wait(job_id)["state"] == "CANCELED"
     until_true(lambda: not python_processes(client), "the job's Python processes end")
+    assert [p for p in out.rglob("*") if p.is_file()] == [], "what was staged is deleted"
     # Its tasks are gone: the next query has all cores, and ends.
     run(
         client,

@@ -118,6 +118,19 @@ def test_a_task_that_fails_leaves_nothing_visible(spark: Any, tmp_path: Path) ->
     assert [p for p in out.rglob("part-*") if p.is_file()] == []
 
 
+def test_what_other_tasks_staged_is_deleted_when_one_fails(spark: Any, tmp_path: Path) -> None:
+    path, out = json_files(tmp_path / "in", files=4), tmp_path / "out"
+    with (tmp_path / "in" / "part-3.json").open("a") as file:
+        file.write("{oops\n")
+    sql = JSON_TABLE.format(path=path, more="") + (
+        f"CREATE TABLE o (id BIGINT) WITH ('connector' = 'filesystem', 'path' = '{out}', 'format' = 'json');"
+        "INSERT INTO o SELECT id FROM t"
+    )
+    with pytest.raises(RecordError):
+        job(sql, spark).run()
+    assert [p for p in out.rglob("*") if p.is_file()] == []
+
+
 def test_print_and_blackhole(spark: Any, capsys: pytest.CaptureFixture[str]) -> None:
     sql = """CREATE TABLE p (a INT, b STRING) WITH ('connector' = 'print', 'print-identifier' = 'out');
       CREATE TABLE n (a INT, b STRING) WITH ('connector' = 'blackhole');

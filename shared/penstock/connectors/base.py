@@ -218,6 +218,10 @@ class SinkWriter(ABC):
 
     async def close(self) -> None: ...
 
+    async def abandon(self, ctx: SourceContext) -> None:
+        """Instead of all the above: delete what attempts before ``ctx.attempt`` staged and nobody
+        will commit. For an engine that has no checkpoint to go on from."""
+
 
 @dataclass(frozen=True, slots=True)
 class TableInfo:

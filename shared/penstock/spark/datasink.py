@@ -68,7 +68,7 @@ class Writer(DataSourceArrowWriter):
         yield asyncio.run(commit(self._table, items))
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
-        """What was staged stays invisible; the next commit of this job sweeps it."""
+        """What was staged stays invisible, and is deleted when the job's other tasks have ended."""
 
 
 async def stage(table: TableWrite, ctx: SourceContext, batches: Iterator[Batch]) -> Committables:
@@ -107,6 +107,13 @@ async def commit(table: TableWrite, items: list[bytes]) -> None:
     finally:
         with contextlib.suppress(asyncio.CancelledError):
             await writer.close()
+
+
+async def abandon(table: TableWrite) -> None:
+    """Delete what the tasks staged, and nobody will commit."""
+    spec = table.spec
+    writer = get_connector(spec.connector).writer(TableInfo(spec.schema, spec.options))
+    await writer.abandon(source_context(table, 0, attempt=_LAST_ATTEMPT, parallelism=1))
 
 
 async def _agreed(manifest: str, items: list[bytes]) -> list[bytes]:

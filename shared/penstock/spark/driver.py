@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from penstock.jobgraph.graph import JobGraph
+    from penstock.spark.engine import SparkJob
     from penstock.types.batch import Batch
 
 _PR_SET_PDEATHSIG = 1
@@ -174,15 +175,28 @@ def _drive(job: DriverJob, graph: JobGraph, session: SparkSession, channel: Chan
             else:
                 for batch in rows_of(made, job.sinks[0]):
                     channel.send(Rows(data=encode(batch)))
-    except KeyboardInterrupt:
-        session.interruptAll() if job.url.startswith("sc://") else session.stop()
-        raise
-    except FunctionError as err:
-        # There is no checkpoint to go on from: the same rows would only bring the same error, later.
-        err.retryable = RESTART_STRATEGY.key in job.config
+    except BaseException as err:
+        if isinstance(err, KeyboardInterrupt):
+            session.interruptAll() if job.url.startswith("sc://") else session.stop()
+        elif isinstance(err, FunctionError):
+            # There is no checkpoint to go on from: the same rows would only bring the same error, later.
+            err.retryable = RESTART_STRATEGY.key in job.config
+        _clean_up(job, session, made)
         raise
     finally:
         made.close()
+
+
+def _clean_up(job: DriverJob, session: SparkSession, made: SparkJob) -> None:
+    """What a failed attempt staged. Not at the price of the error that failed it."""
+    from penstock.spark.workers import end_workers
+
+    try:
+        if job.server_pid:
+            end_workers(job.server_pid, session)  # first: some may be writing
+        made.abandon()
+    except Exception as err:
+        sys.stderr.write(f"what the job staged is left: {type(err).__name__}: {err}\n")
 
 
 def _backfill(job: DriverJob, graph: JobGraph, session: SparkSession, channel: Channel) -> None:

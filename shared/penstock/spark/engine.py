@@ -6,6 +6,7 @@ the same, else the universal way. Nothing runs until a sink asks for rows.
 
 from __future__ import annotations
 
+import asyncio
 import uuid
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -14,6 +15,7 @@ from penstock.errors import InternalError
 from penstock.jobgraph import specs as s
 from penstock.spark import aggregates, joins, ordering, sources, stateless, universal
 from penstock.spark.coverage import check_batch
+from penstock.spark.datasink import abandon
 from penstock.spark.datasource import TableWrite
 from penstock.spark.drive import JobContext
 from penstock.spark.errors import translated
@@ -63,6 +65,8 @@ class SparkJob:
         )
         self._frames: dict[int, dict[str | None, Frame]] = {}
         self._kept: list[Any] = []
+        #: What is being written, not committed.
+        self._begun: list[TableWrite] = []
 
     def run(self) -> SparkResult:
         """Run every sink; a ``PenstockError`` says what failed."""
@@ -73,6 +77,7 @@ class SparkJob:
                 if isinstance(node.spec, s.SinkSpec):
                     self._sink(node, node.spec, result)
         except Exception as err:
+            self.abandon()
             raise translated(err) from err
         finally:
             self.close()
@@ -94,13 +99,25 @@ class SparkJob:
             frame.unpersist()
         self._kept.clear()
 
+    def write(self, frame: Frame, table: TableWrite) -> None:
+        """Run the job into the table; committed when it returns, else see ``abandon``."""
+        self._begun.append(table)
+        write(frame, table)
+        self._begun.remove(table)
+
+    def abandon(self) -> None:
+        """After a failure or a cancel, when Spark's tasks have ended: delete what they staged."""
+        for table in self._begun:
+            asyncio.run(abandon(table))
+        self._begun.clear()
+
     def _sink(self, node: Node, spec: s.SinkSpec, result: SparkResult) -> None:
         frame = self.input(node, 0)
         if spec.connector == "collect":
             result.schema = spec.schema
             result.batches = collected(frame.renamed(spec.schema))
             return
-        write(frame, TableWrite(spec, node.node.uid, self.job_id, self.context))
+        self.write(frame, TableWrite(spec, node.node.uid, self.job_id, self.context))
 
     # -- compiling -----------------------------------------------------------------------------
 

@@ -8,7 +8,7 @@ from penstock.jobgraph.specs import SinkSpec, SparkProgramSpec
 from penstock.spark.datasource import TableWrite
 from penstock.spark.errors import translated
 from penstock.spark.session import apply_meaning, is_connect
-from penstock.spark.sinks import batch_of, collected, write
+from penstock.spark.sinks import batch_of, collected
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -31,7 +31,7 @@ def run_sinks(job: SparkJob, sinks: Sequence[int]) -> None:
     try:
         for node in (nodes[i] for i in sinks):
             assert isinstance(node.spec, SinkSpec)
-            write(job.input(node, 0), TableWrite(node.spec, node.node.uid, job.job_id, job.context))
+            job.write(job.input(node, 0), TableWrite(node.spec, node.node.uid, job.job_id, job.context))
     except Exception as err:
         raise translated(err) from err
 

@@ -26,7 +26,6 @@ from penstock.spark.frames import Frame, col
 from penstock.spark.outputs import sink_nodes
 from penstock.spark.packages import ship
 from penstock.spark.session import is_connect
-from penstock.spark.sinks import write
 from penstock.spark.typemap import column_names, spark_type
 
 if TYPE_CHECKING:
@@ -115,7 +114,7 @@ class StepContext:
         self._inserts[name] += 1
         rows = Frame(frame.select(*columns), spec.schema)
         job, number = self._job, self._inserts[name]
-        write(rows, TableWrite(spec, f"{self._uid}-{name}", job.job_id, job.context, checkpoint=number))
+        job.write(rows, TableWrite(spec, f"{self._uid}-{name}", job.job_id, job.context, checkpoint=number))
 
     def close(self) -> None:
         for job in self._open:

@@ -7,6 +7,8 @@ idle workers for a minute or more: some 40 MB each. The session is over when its
 
 from __future__ import annotations
 
+import time
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from penstock.processes import end_children
@@ -16,10 +18,17 @@ if TYPE_CHECKING:
 
 #: Spark gives it to a session's daemons: the server's own id of the session.
 _VARIABLE = "SPARK_JOB_ARTIFACT_UUID"
+#: A daemon passes the signal on to its workers and ends at once; Java then takes notice.
+_END_S = 2.0
 
 
 def end_workers(server_pid: int, session: SparkSession) -> list[int]:
-    """End the daemons of a Connect session, and with each its workers. Their ids."""
+    """End the daemons of a Connect session, and with each its workers; they have ended when this
+    returns. Their ids."""
     client: Any = session.client
     held: str | None = client._server_session_id  # with the server's first answer
-    return [] if held is None else end_children(server_pid, _VARIABLE, held)
+    ended = [] if held is None else end_children(server_pid, _VARIABLE, held)
+    deadline = time.monotonic() + _END_S
+    while any(Path(f"/proc/{pid}").exists() for pid in ended) and time.monotonic() < deadline:
+        time.sleep(0.005)
+    return ended

@@ -83,6 +83,12 @@ class FileSink(SinkWriter):
         self._swept = False
 
     async def open(self, ctx: SourceContext, restored: Sequence[bytes]) -> None:
+        await self._locate(ctx)
+        await self._rename([msgspec.json.decode(item, type=PendingFile) for item in restored])
+        self._room.set()
+        self._task = asyncio.create_task(self._pump())
+
+    async def _locate(self, ctx: SourceContext) -> None:
         self.ctx = ctx
         self._files: Files
         self._files, self._folder = await ctx.run(
@@ -90,9 +96,10 @@ class FileSink(SinkWriter):
         )
         self._tag = hashlib.sha256(f"{ctx.job_id}/{ctx.uid}".encode()).hexdigest()[:8]
         self._pending_prefix = f"{self._tag}-"
-        await self._rename([msgspec.json.decode(item, type=PendingFile) for item in restored])
-        self._room.set()
-        self._task = asyncio.create_task(self._pump())
+
+    async def abandon(self, ctx: SourceContext) -> None:
+        await self._locate(ctx)
+        await ctx.run(self._sweep)
 
     # -- rows ---------------------------------------------------------------------------
 
