@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from penstock.errors import SnapshotError
 from penstock.messages.layout import SAVEPOINT_NAME
 from penstock.messages.manifest import read_manifest
+from penstock.store.routed import FolderStore
 
 if TYPE_CHECKING:
     from penstock.ports import Store
@@ -24,6 +25,13 @@ _OBJECT = re.compile(r"\d{5}-[^/]+")
 async def dispose(store: Store, folder: str) -> str | None:
     """Delete the savepoint in ``folder`` (a key or URL). A sentence when its manifest could not be
     read and what was there was deleted all the same; SnapshotError when there is none."""
+    warning = await _delete(store, folder)
+    if isinstance(store, FolderStore):
+        await store.remove_folder(folder)
+    return warning
+
+
+async def _delete(store: Store, folder: str) -> str | None:
     try:
         manifest = await read_manifest(store, folder)
     except SnapshotError as err:

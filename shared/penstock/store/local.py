@@ -76,6 +76,17 @@ class LocalStore:
 
         await self._run(None, delete)
 
+    async def remove_folder(self, folder: str) -> None:
+        """If it is empty. Only for folders that nobody writes to any more: a put that has just made
+        sure of its folder would fail."""
+
+        def remove(root: Path) -> None:
+            path = root / check_key(folder)
+            if path.is_dir() and not path.is_symlink() and not any(path.iterdir()):
+                path.rmdir()
+
+        await self._run(None, remove)
+
     async def copy(self, key: str, target: str) -> None:
         """An object that never changes may have two names; across file systems it is copied."""
 

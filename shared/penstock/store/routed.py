@@ -38,6 +38,14 @@ class CopyingStore(Protocol):
         """KeyError when ``key`` is not there."""
 
 
+@runtime_checkable
+class FolderStore(Protocol):
+    """A store whose keys lie in folders, which stay when they are empty."""
+
+    async def remove_folder(self, folder: str) -> None:
+        """If nothing is in it; else, and when there is none, nothing is done."""
+
+
 async def copy_object(store: Store, key: str, target: str) -> None:
     """An object under another key of the same store. KeyError when it is not there."""
     if isinstance(store, CopyingStore):
@@ -97,6 +105,11 @@ class RoutedStore:
             if is_url(key):
                 store, inner = self.of(key)
                 await store.delete([inner])
+
+    async def remove_folder(self, folder: str) -> None:
+        store, inner = self.of(folder)
+        if isinstance(store, FolderStore):
+            await store.remove_folder(inner)
 
     async def copy(self, key: str, target: str) -> None:
         """The object, under another key (or URL); KeyError when it is not there."""

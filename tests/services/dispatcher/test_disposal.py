@@ -73,6 +73,20 @@ async def test_also_in_a_folder_that_a_url_names(tmp_path):
     assert await left(store, folder) == []
 
 
+@pytest.mark.parametrize("manifest", [WHOLE, WHOLE[:40]])
+@pytest.mark.parametrize("elsewhere", [False, True])
+@pytest.mark.parametrize("more", [(), ("notes.txt",)])
+async def test_its_folder_goes_too_when_it_is_empty(tmp_path, manifest, elsewhere, more):
+    store = open_store(f"file://{tmp_path}/store")
+    folder = f"file://{tmp_path}/elsewhere/{FOLDER}" if elsewhere else FOLDER
+    await lay(store, folder, manifest, *more)
+    await dispose(store, folder)
+    place = tmp_path / ("elsewhere" if elsewhere else "store") / FOLDER
+    assert place.exists() == bool(more)
+    assert place.parent.exists()
+    assert await left(store, folder) == list(more)
+
+
 @pytest.mark.parametrize(
     ("folder", "manifest", "names", "message", "remedy"),
     [
