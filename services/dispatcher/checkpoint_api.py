@@ -12,7 +12,7 @@ from starlette.routing import Route
 from penstock import config as conf
 from penstock.errors import PenstockError, SpecError
 from penstock.messages import layout
-from penstock.messages.manifest import folder_of
+from penstock.messages.manifest import folder_at
 from services.dispatcher import vertex_views
 from services.dispatcher.disposal import dispose
 from services.dispatcher.http import ForbiddenError, NotFoundError, answer, body_of, guarded
@@ -170,9 +170,9 @@ class CheckpointApi:
         return answer({"request-id": trigger_id}, 202)
 
     async def _delete_savepoint(self, path: str) -> str | None:
-        store, folder = self._directory.store, folder_of(path)
-        folder = f"file://{folder}" if folder.startswith("/") else folder
-        folder = folder.removeprefix(f"{self._storage_url}/")
+        store = self._directory.store
+        path = f"file://{path}" if path.startswith("/") else path
+        folder = (await folder_at(store, path)).removeprefix(f"{self._storage_url}/")
         if folder.startswith("jobs/"):
             raise ForbiddenError(
                 "a job's own checkpoint is not disposed of", expected="a savepoint", got=path,

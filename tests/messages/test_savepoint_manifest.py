@@ -11,13 +11,14 @@ from penstock.messages.manifest import (
     VertexState,
     decode_manifest,
     encode_manifest,
+    folder_at,
     key_groups_of,
     read_manifest,
     resolved,
     self_contained,
 )
 from penstock.messages.slot import StateHandle, StateLink
-from penstock.store import MemoryStore
+from penstock.store import MemoryStore, open_store
 
 
 def manifest() -> CheckpointManifest:
@@ -54,6 +55,19 @@ async def test_it_is_read_by_folder_or_manifest(path):
     await store.put("a/savepoint-1/manifest", encode_manifest(own))
     found = await read_manifest(store, path)
     assert found.object_keys() == {f"a/savepoint-1/{name}" for name in names.values()}
+
+
+@pytest.mark.parametrize("path", ["a/manifest", "a/manifest/", "a/manifest/manifest"])
+@pytest.mark.parametrize("kind", ["memory", "folder", "url"])
+async def test_its_folder_may_be_called_manifest(tmp_path, kind, path):
+    store = MemoryStore() if kind == "memory" else open_store(f"file://{tmp_path}")
+    own, names = self_contained(manifest())
+    root = f"file://{tmp_path}/x/" if kind == "url" else ""
+    await store.put(f"{root}a/manifest/manifest", encode_manifest(own))
+    assert await folder_at(store, f"{root}{path}") == f"{root}a/manifest"
+    found = await read_manifest(store, f"{root}{path}")
+    assert found.object_keys() == {f"{root}a/manifest/{name}" for name in names.values()}
+    assert await folder_at(store, "a/other/manifest") == "a/other"
 
 
 async def test_what_is_not_there_or_damaged_is_named():

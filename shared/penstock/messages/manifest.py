@@ -11,6 +11,7 @@ names them ``./<name>``, so that the folder may be moved, also to another bucket
 
 from __future__ import annotations
 
+import contextlib
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -103,9 +104,20 @@ def self_contained(manifest: CheckpointManifest) -> tuple[CheckpointManifest, di
 
 
 def folder_of(path: str) -> str:
-    """The folder of a savepoint or checkpoint, given it or its manifest."""
+    """The folder of a savepoint or checkpoint, given it or its manifest. (One that is itself called
+    'manifest' only the store can tell: ``folder_at``.)"""
     path = path.rstrip("/")
     return path.removesuffix("/manifest")
+
+
+async def folder_at(store: Store, path: str) -> str:
+    """The same, also of a folder that is called 'manifest'."""
+    path = path.rstrip("/")
+    if folder_of(path) != path:
+        there = {key for key, _ in await store.list(path)}
+        if path not in there and f"{path}/manifest" in there:
+            return path
+    return folder_of(path)
 
 
 def resolved(manifest: CheckpointManifest, folder: str) -> CheckpointManifest:
@@ -120,18 +132,22 @@ def resolved(manifest: CheckpointManifest, folder: str) -> CheckpointManifest:
 async def read_manifest(store: Store, path: str) -> CheckpointManifest:
     """Of the savepoint or checkpoint at ``path`` (its folder, or the manifest itself; a key, a
     URL, or an absolute path). SnapshotError when it is not there or cannot be read."""
-    folder = folder_of(f"file://{path}" if path.startswith("/") else path)
-    key = f"{folder}/manifest"
-    try:
-        data = await store.get(key)
-    except KeyError:
+    path = f"file://{path.rstrip('/')}" if path.startswith("/") else path.rstrip("/")
+    data = None
+    # A path that ends so is nearly always the manifest; it may be a folder of that name.
+    for folder in dict.fromkeys((folder_of(path), path)):
+        key = f"{folder}/manifest"
+        with contextlib.suppress(KeyError):
+            data = await store.get(key)
+            break
+    if data is None:
         raise SnapshotError(
             "a checkpoint's manifest is not there",
             expected="a savepoint's or checkpoint's folder, with an object 'manifest'",
             got="no such object",
-            where=key,
+            where=f"{folder_of(path)}/manifest",
             remedy="restore from another checkpoint or savepoint; was the storage folder changed?",
-        ) from None
+        )
     return resolved(decode_manifest(data, key), folder)
 
 

@@ -25,7 +25,6 @@ from penstock.messages.manifest import (
     CheckpointManifest,
     VertexState,
     encode_manifest,
-    folder_of,
     read_manifest,
 )
 from penstock.messages.slot import StateHandle
@@ -323,7 +322,7 @@ def write_savepoint(
     ``max_parallelism``, which must be the job's own.
     """
     options = dict(storage_options or {})
-    folder = folder_of(f"file://{path}" if path.startswith("/") else path)
+    folder = (f"file://{path}" if path.startswith("/") else path).rstrip("/")
     vertices = []
     for uid, by_name in states.items():
         handles: list[StateHandle] = []
