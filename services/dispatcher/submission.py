@@ -91,7 +91,7 @@ class Submitter:
         if not path:
             return graph
         manifest = await read_manifest(self._store, path)
-        summaries = await summarise(self._store, manifest)
+        summaries = await summarise(self._store, manifest, path)
         difference = compare(
             operators_of(graph), summaries, own_max_parallelism=MAX_PARALLELISM.read(graph.config) > 0
         )

@@ -10,6 +10,7 @@ from typer.testing import CliRunner
 from penstock.cli import main, run, savepoint
 from penstock.errors import SnapshotError, SpecError
 from penstock.messages.compatibility import Difference, Mapped
+from penstock.messages.verifying import Verified
 from penstock.store import open_store
 
 HERE = main.DEFAULT_CLUSTER
@@ -31,7 +32,8 @@ def asked(monkeypatch) -> list[tuple[str, Any]]:
     [
         (["savepoint", "4f1c"], ("take_savepoint", (HERE, "4f1c", None))),
         (["savepoint", "4f1c", "s3://b/x"], ("take_savepoint", (HERE, "4f1c", "s3://b/x"))),
-        (["savepoint", "inspect", "p"], ("inspect", ("p", HERE, "table"))),
+        (["savepoint", "inspect", "p"], ("inspect", ("p", HERE, "table", False))),
+        (["savepoint", "inspect", "p", "--verify"], ("inspect", ("p", HERE, "table", True))),
         (["savepoint", "diff", "p", "job.sql"], ("diff", ("p", "job.sql", HERE, {}, "table"))),
         (["savepoint", "dispose", "p", "--cluster", "http://c"], ("dispose", ("p", "http://c"))),
         (["stop", "4f1c"], ("stop_job", (HERE, "4f1c", None, False))),
@@ -46,11 +48,29 @@ def test_words(asked, words, call):
     assert asked == [call]
 
 
-@pytest.mark.parametrize("words", [["savepoint", "diff", "p"], ["savepoint", "inspect", "a", "b"]])
-def test_malformed(asked, words):
-    result = CliRunner().invoke(main.app, words)
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (["inspect"], "no PATH"),
+        (["dispose"], "no PATH"),
+        (["diff"], "neither PATH nor JOB"),
+        (["diff", "p"], "no JOB behind p"),
+        (["inspect", "a", "b"], "inspect a b"),
+        (["4f1c", "--verify"], "savepoint inspect --verify PATH"),
+    ],
+)
+def test_malformed(asked, words, says):
+    result = CliRunner().invoke(main.app, ["savepoint", *words])
     assert isinstance(result.exception, SpecError)
+    assert says in str(result.exception)
     assert not asked
+
+
+@pytest.mark.parametrize("job", ["nofile.py", "nofile.sql", "folder/nofile", "nofile.yaml"])
+def test_a_job_that_is_called_as_a_file_and_is_not_there(job, tmp_path):
+    with pytest.raises(SpecError, match="no such file") as refused:
+        savepoint.diff(str(tmp_path), job, None, {}, "table")
+    assert refused.value.got == job
 
 
 def test_a_run_begins_from_a_savepoint(asked, tmp_path):
@@ -73,6 +93,13 @@ def test_a_run_begins_from_a_savepoint(asked, tmp_path):
 )
 def test_progress(known, text):
     assert savepoint.progress(known, "savepoint") == text
+
+
+def test_what_was_checked_in_words():
+    assert "blocks of state were not read (--verify)" in savepoint.checked(None)
+    assert savepoint.checked(Verified(objects=2, blocks=1_234, bytes=5_000_000)) == (
+        "checked: the manifest, and all 1,234 blocks (5,000,000 bytes) of 2 objects"
+    )
 
 
 def test_a_difference_in_words(capsys):

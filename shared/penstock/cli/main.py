@@ -188,18 +188,33 @@ def savepoint(
     ],
     cluster: Cluster = None,
     config: Config = None,
+    verify: Annotated[
+        bool, typer.Option("--verify", help="inspect: read all of it, and check every block.")
+    ] = False,
     format: Annotated[str, typer.Option("--format", help="table or json.")] = "table",
 ) -> None:
     """Savepoints: take, inspect, diff, dispose."""
     from penstock.cli import savepoint as command
 
+    if verify and words[0] != "inspect":
+        raise SpecError(
+            "--verify is for looking into a savepoint", expected="savepoint inspect --verify PATH"
+        )
     match words:
         case ["inspect", path]:
-            command.inspect(path, cluster or DEFAULT_CLUSTER, format)
+            command.inspect(path, cluster or DEFAULT_CLUSTER, format, every_block=verify)
         case ["diff", path, job]:
             command.diff(path, job, cluster or DEFAULT_CLUSTER, parse_config(config), format)
         case ["dispose", path]:
             command.dispose(path, cluster or DEFAULT_CLUSTER)
+        case [("inspect" | "dispose") as word]:
+            raise SpecError(f"'{word}' of which savepoint?", expected=f"savepoint {word} PATH", got="no PATH")
+        case ["diff"] | ["diff", _]:
+            raise SpecError(
+                "'diff' of which savepoint and which job?",
+                expected="savepoint diff PATH JOB (a file, or a job's id)",
+                got="neither PATH nor JOB" if len(words) == 1 else f"no JOB behind {words[1]}",
+            )
         case [job_id]:
             command.take_savepoint(cluster or DEFAULT_CLUSTER, job_id, None)
         case [job_id, directory] if job_id not in ("inspect", "diff", "dispose"):

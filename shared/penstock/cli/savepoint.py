@@ -19,7 +19,8 @@ from penstock.config import MAX_PARALLELISM, RECOVERY_PATH
 from penstock.errors import ExternalError, PenstockError, SnapshotError, SpecError
 from penstock.messages.compatibility import Difference, Operator, by_state, compare, operators_of
 from penstock.messages.footers import OperatorSummary, summarise
-from penstock.messages.manifest import CheckpointManifest, folder_of, read_manifest
+from penstock.messages.manifest import CheckpointManifest, folder_at, read_manifest
+from penstock.messages.verifying import Verified, verify
 from penstock.store.open import open_store
 from penstock.store.routed import is_url, split_url
 
@@ -95,14 +96,13 @@ def progress(known: dict[str, Any], what: str) -> str:
 
 
 def locate(path: str, cluster: str | None) -> str:
-    """A savepoint's folder as a URL: a URL, a folder on this machine, or a key in the cluster's
-    store."""
-    folder = folder_of(path)
-    if is_url(folder):
-        return folder
-    if Path(folder).exists():
-        return Path(folder).absolute().as_uri()
-    if cluster is None or folder.startswith("/"):
+    """A savepoint's folder (or its manifest) as a URL: a URL, a folder on this machine, or a key
+    in the cluster's store."""
+    if is_url(path):
+        return path
+    if Path(path).exists():
+        return Path(path).absolute().as_uri()
+    if cluster is None or path.startswith("/"):
         raise SpecError(
             "there is no such savepoint", expected="a folder or URL", got=path,
             remedy="`penstock savepoint inspect` of the folder above names those in it; a path in a cluster's "
@@ -110,7 +110,7 @@ def locate(path: str, cluster: str | None) -> str:
         )  # fmt: skip
     with ClusterClient(cluster, patience_s=2) as client:
         root = client.jobmanager_config().get("high-availability.storageDir", "")
-    return f"{root.rstrip('/')}/{folder}"
+    return f"{root.rstrip('/')}/{path}"
 
 
 async def savepoints_in(store: Store, folder: str) -> list[str]:
@@ -128,11 +128,21 @@ def _store_of(folder: str) -> Store:
     return open_store(split_url(folder)[0])
 
 
-def _read(folder: str) -> tuple[CheckpointManifest, list[OperatorSummary]]:
-    async def read() -> tuple[CheckpointManifest, list[OperatorSummary]]:
-        store = _store_of(folder)
+class _Opened(msgspec.Struct):
+    """``verified``: when all of it was read."""
+
+    folder: str
+    manifest: CheckpointManifest
+    operators: list[OperatorSummary]
+    verified: Verified | None = None
+
+
+def _read(location: str, *, every_block: bool = False) -> _Opened:
+    async def read() -> _Opened:
+        store = _store_of(location)
+        folder = await folder_at(store, location)
         try:
-            manifest = await read_manifest(store, folder)
+            manifest = await read_manifest(store, location)
         except SnapshotError:
             if inside := await savepoints_in(store, folder):
                 raise SpecError(
@@ -142,20 +152,25 @@ def _read(folder: str) -> tuple[CheckpointManifest, list[OperatorSummary]]:
                     remedy=f"e.g. {inside[-1]}",
                 ) from None
             raise
-        return manifest, await summarise(store, manifest)
+        key = f"{folder}/manifest"
+        opened = _Opened(folder, manifest, await summarise(store, manifest, key))
+        if every_block:
+            opened.verified = await verify(store, manifest, key)
+        return opened
 
-    with status(f"reading {folder} …"):
+    with status(f"reading {location} …"):
         return asyncio.run(read())
 
 
 # -- inspect -------------------------------------------------------------------------------
 
 
-def inspect(path: str, cluster: str | None, format_: str) -> None:
-    folder = locate(path, cluster)
-    manifest, operators = _read(folder)
+def inspect(path: str, cluster: str | None, format_: str, *, every_block: bool = False) -> None:
+    """``every_block``: read all of it; else the manifest and the objects' footers."""
+    opened = _read(locate(path, cluster), every_block=every_block)
+    folder, manifest, operators = opened.folder, opened.manifest, opened.operators
     if format_ == "json":
-        print(json.dumps(described(folder, manifest, operators), indent=2))
+        print(json.dumps(described(folder, manifest, operators, opened.verified), indent=2))
         return
     print(
         f"{manifest.kind} {manifest.checkpoint_id} of job {manifest.job_id} ({manifest.job_name}), "
@@ -172,6 +187,17 @@ def inspect(path: str, cluster: str | None, format_: str) -> None:
             for s in operator.states
         ]
     print_table(["uid", "operator / state", "kind", "schema", "rows", "bytes"], rows)
+    print(checked(opened.verified))
+
+
+def checked(verified: Verified | None) -> str:
+    """What of its checksums was looked at."""
+    if verified is None:
+        return "checked: the manifest and the objects' footers; the blocks of state were not read (--verify)"
+    return (
+        f"checked: the manifest, and all {verified.blocks:,} blocks ({verified.bytes:,} bytes) of "
+        f"{verified.objects:,} objects"
+    )
 
 
 def types_of(schema: dict[str, Any]) -> str:
@@ -186,7 +212,12 @@ def types_of(schema: dict[str, Any]) -> str:
     return " → ".join(names(part) for part in (keys, columns) if part)
 
 
-def described(folder: str, manifest: CheckpointManifest, operators: list[OperatorSummary]) -> dict[str, Any]:
+def described(
+    folder: str,
+    manifest: CheckpointManifest,
+    operators: list[OperatorSummary],
+    verified: Verified | None = None,
+) -> dict[str, Any]:
     head = {name: getattr(manifest, name) for name in manifest.__struct_fields__ if name != "vertices"}
     return {
         "location": folder,
@@ -194,6 +225,7 @@ def described(folder: str, manifest: CheckpointManifest, operators: list[Operato
         "size_bytes": manifest.full_size_bytes,
         "objects": len(manifest.object_keys()),
         "operators": msgspec.to_builtins(operators),
+        "verified": msgspec.to_builtins(verified),
     }
 
 
@@ -204,7 +236,7 @@ def diff(path: str, job: str, cluster: str | None, config: dict[str, str], forma
     """What a job would find in a savepoint; nothing is started or stopped."""
     folder = locate(path, cluster)
     planned = _planned(job, {RECOVERY_PATH.key: folder, **config})
-    _, summaries = _read(folder)
+    summaries = _read(folder).operators
     if planned is not None:
         difference = compare_graph(planned, summaries)
     else:
@@ -221,11 +253,17 @@ def diff(path: str, job: str, cluster: str | None, config: dict[str, str], forma
 
 
 def _planned(job: str, config: dict[str, str]) -> JobGraph | None:
-    """Of a file; None: it is none."""
-    if not Path(job).exists():
-        return None
+    """Of a file; None: it is none, and not called as one."""
     from penstock.api.planner import plan_spec
-    from penstock.cli.run import read_script, spec_of
+    from penstock.cli.run import KINDS, read_script, spec_of
+
+    if not Path(job).exists():
+        if "/" not in job and Path(job).suffix not in KINDS:
+            return None
+        raise SpecError(
+            "there is no such file", expected="a job (" + ", ".join(KINDS) + "), or a job's id", got=job,
+            remedy="check its path",
+        )  # fmt: skip
 
     return plan_spec(spec_of(Path(job), read_script(Path(job)), [], config))
 

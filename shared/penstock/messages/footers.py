@@ -14,7 +14,7 @@ from penstock.errors import SnapshotError
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from penstock.messages.manifest import CheckpointManifest
+    from penstock.messages.manifest import CheckpointManifest, VertexState
     from penstock.messages.slot import StateHandle, StateLink
     from penstock.ports import Store
 
@@ -27,27 +27,30 @@ _PARALLEL = 16
 INTERNAL = "__"
 
 
-class _Block(msgspec.Struct):
+class Block(msgspec.Struct):
+    offset: int = 0
     length: int = 0
+    crc: int = 0
     rows: int = 0
 
 
-class _State(msgspec.Struct):
+class State(msgspec.Struct):
     name: str
     kind: str
-    blocks: list[_Block] = []
+    blocks: list[Block] = []
+    touched: list[Block] = []
     schema: dict[str, Any] = {}
 
 
-class _Operator(msgspec.Struct):
+class Operator(msgspec.Struct):
     uid: str
-    states: list[_State] = []
+    states: list[State] = []
 
 
-class _Footer(msgspec.Struct):
+class Footer(msgspec.Struct):
     version: int
     key_groups: tuple[int, int]
-    operators: list[_Operator] = []
+    operators: list[Operator] = []
     meta: dict[str, Any] = {}
 
 
@@ -75,9 +78,21 @@ class OperatorSummary(msgspec.Struct, kw_only=True):
         return sum(state.rows for state in self.states)
 
 
-async def _tail(store: Store, link: StateHandle | StateLink) -> tuple[bytes, str]:
+class Place(msgspec.Struct, frozen=True, kw_only=True):
+    """Of a snapshot object, for errors. ``manifest``: the key of the one that names it."""
+
+    manifest: str
+    vertex: str
+    subtask_index: int
+
+    def of(self, link: StateHandle | StateLink) -> str:
+        kept = f"kept inline in {self.manifest or 'the manifest'}" if link.key is None else link.key
+        return f"snapshot object {kept}, of vertex '{self.vertex}', subtask {self.subtask_index}"
+
+
+async def _tail(store: Store, link: StateHandle | StateLink, place: Place) -> bytes:
     if link.inline is not None:
-        return link.inline[-_TAIL_BYTES:], "(inline)"
+        return link.inline[-_TAIL_BYTES:]
     assert link.key is not None
     length = min(_TAIL_BYTES, link.size_bytes)
     try:
@@ -87,46 +102,55 @@ async def _tail(store: Store, link: StateHandle | StateLink) -> tuple[bytes, str
         if length < need <= link.size_bytes:
             tail = await store.get_range(link.key, link.size_bytes - need, need)
     except KeyError:
-        raise SnapshotError(
-            "a snapshot object is missing",
-            expected=f"an object of {link.size_bytes} bytes",
-            got="no such object",
-            where=f"snapshot object {link.key}",
-            remedy="restore from another checkpoint or savepoint",
-        ) from None
-    return tail, link.key
+        raise missing(link, place) from None
+    return tail
 
 
-def _parse(tail: bytes, name: str) -> _Footer:
+def missing(link: StateHandle | StateLink, place: Place) -> SnapshotError:
+    return SnapshotError(
+        "a snapshot object is missing",
+        expected=f"an object of {link.size_bytes} bytes",
+        got="no such object",
+        where=place.of(link),
+        remedy="restore from another checkpoint or savepoint",
+    )
+
+
+async def read_footer(store: Store, link: StateHandle | StateLink, place: Place) -> Footer:
+    """SnapshotError when the object is missing, or its footer damaged."""
+    tail = await _tail(store, link, place)
     try:
         length, crc, _, _, magic = _TRAILER.unpack(tail[-_TRAILER.size :])
         data = tail[-_TRAILER.size - length : -_TRAILER.size]
         if magic != _MAGIC or len(data) != length or zlib.crc32(data) != crc:
             raise ValueError("checksum, length or magic do not fit")
-        return msgspec.json.decode(data, type=_Footer)
+        return msgspec.json.decode(data, type=Footer)
     except (struct.error, ValueError, msgspec.DecodeError) as err:
         raise SnapshotError(
             "a snapshot object is damaged",
             expected="a footer with a right checksum",
             got=str(err),
-            where=f"snapshot object {name}, footer",
+            where=f"{place.of(link)}, footer",
             remedy="restore from another checkpoint or savepoint; this one cannot be used",
         ) from err
 
 
-async def summarise(store: Store, manifest: CheckpointManifest) -> list[OperatorSummary]:
+async def summarise(
+    store: Store, manifest: CheckpointManifest, manifest_key: str = ""
+) -> list[OperatorSummary]:
     """Every operator with its states, in the manifest's order. SnapshotError names a damaged or
-    missing object."""
+    missing object, and one that is kept inline by its manifest and subtask."""
     limit = asyncio.Semaphore(_PARALLEL)
 
-    async def read(link: StateHandle | StateLink) -> _Footer:
+    async def read(vertex: VertexState, handle: StateHandle) -> Footer:
+        place = Place(manifest=manifest_key, vertex=vertex.name, subtask_index=handle.subtask_index)
         async with limit:
-            return _parse(*await _tail(store, link))
+            return await read_footer(store, handle, place)
 
     found: list[OperatorSummary] = []
     for vertex in manifest.vertices:
         # A chain's older objects hold rows of the same states, not others.
-        footers = await asyncio.gather(*(read(handle) for handle in vertex.handles))
+        footers = await asyncio.gather(*(read(vertex, handle) for handle in vertex.handles))
         names: dict[str, str] = {}
         for footer in footers:
             names |= footer.meta.get("operators", {})
@@ -146,11 +170,11 @@ async def summarise(store: Store, manifest: CheckpointManifest) -> list[Operator
     return found
 
 
-def _uids(footers: Iterable[_Footer]) -> list[str]:
+def _uids(footers: Iterable[Footer]) -> list[str]:
     return list(dict.fromkeys(op.uid for footer in footers for op in footer.operators))
 
 
-def _states(uid: str, footers: Iterable[_Footer]) -> list[StateSummary]:
+def _states(uid: str, footers: Iterable[Footer]) -> list[StateSummary]:
     states: dict[str, StateSummary] = {}
     for footer in footers:
         for operator in footer.operators:
