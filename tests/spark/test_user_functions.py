@@ -23,6 +23,10 @@ from penstock.api import udf
 def fragile(x):
     return 10 // (x - 3)
 
+@udf(result_type="BIGINT")
+def uneven(x):
+    return x / 2
+
 @udf(result_type="INT")
 def needs(x):
     import no_such_library
@@ -42,11 +46,18 @@ def module(tmp_path: Path) -> Iterator[str]:
 
 
 def rows(sql: str, module: str, spark: Any) -> list[tuple[Any, ...]]:
-    names = ("fragile", "needs")
+    names = ("fragile", "uneven", "needs")
     create = "".join(f"CREATE FUNCTION {n.lower()} AS 'spark_udfs.{n}' LANGUAGE PYTHON;" for n in names)
     settings = {"parallelism.default": "1", "execution.engine": "streaming"}
     graph = plan_script(create + sql, settings, python_path=(module,)).job_graph
     return SparkJob(graph, spark).run().rows
+
+
+def test_no_result_is_cut_to_its_type(module: str, spark: Any) -> None:
+    assert rows("SELECT uneven(a) FROM (VALUES (2)) AS v(a)", module, spark) == [(1,)]
+    with pytest.raises(FunctionError, match="no BIGINT") as err:
+        rows("SELECT uneven(a) FROM (VALUES (2), (3)) AS v(a)", module, spark)
+    assert err.value.got == "1.5 (float) for arguments (3)"
 
 
 def test_the_users_traceback_with_the_record(module: str, spark: Any) -> None:

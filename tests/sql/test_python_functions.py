@@ -82,6 +82,16 @@ def picky(x):
 def wrong(x):
     return "text"
 
+@udf(result_type="BIGINT")
+def uneven(x):
+    return x / 2 if x == 3 else x
+
+@udaf(result_type="BIGINT")
+class Half:
+    def create_accumulator(self): return [0]
+    def accumulate(self, acc, x): acc[0] += x
+    def get_value(self, acc): return acc[0] / 4
+
 @udaf(result_type="BIGINT")
 class Broken:
     def create_accumulator(self): return 0
@@ -211,6 +221,11 @@ async def streamed(x):
     for i in range(x - 1):
         await asyncio.sleep(0)
         yield i, "s" * i
+
+@udf(result_type="BIGINT")
+async def slowly_uneven(x):
+    await asyncio.sleep(0)
+    return x / 2 if x == 3 else x
 """
 
 
@@ -306,6 +321,37 @@ def test_an_aggregate_that_raises_says_where(session: Session) -> None:
 def test_a_result_of_another_type_is_refused(session: Session) -> None:
     with pytest.raises(FunctionError, match="no INT"):
         rows(session(), f"SELECT wrong(x) FROM {NUMBERS}")
+
+
+def test_no_result_is_cut_to_its_type(session: Session) -> None:
+    with pytest.raises(FunctionError, match="no BIGINT") as err:
+        rows(session(), f"SELECT uneven(x) FROM {NUMBERS}")
+    assert err.value.got == "1.5 (float) for arguments (3)"
+    with pytest.raises(FunctionError, match="no BIGINT") as err:
+        rows(session(), f"SELECT Half(x) FROM {NUMBERS}")
+    assert err.value.got == "(1.5) (float)"
+    assert err.value.where == "function Half.get_value"
+
+
+@pytest.mark.parametrize("policy", ["skip", "dead-letter"])
+@pytest.mark.parametrize(
+    ("text", "sql"),
+    [
+        (MODULE, f"SELECT uneven(x) FROM {NUMBERS}"),
+        (ASYNC, f"SELECT slowly_uneven(x) FROM {NUMBERS}"),
+    ],
+    ids=["plain", "async"],
+)
+def test_a_result_of_another_type_is_a_row_that_failed(
+    session: Session, policy: str, text: str, sql: str
+) -> None:
+    made = session(text, **{"table.exec.on-error": policy})
+    result = run_graph(made.execute(sql).job.job_graph)
+    assert sorted(result.rows) == [(1,), (2,)]
+    assert result.counters["numRecordsInErrors"] == 1
+    letters = asyncio.run(_letters(result.store))
+    assert len(letters) == (policy == "dead-letter")
+    assert all("1.5 (float) for arguments (3)" in letter for letter in letters)
 
 
 @pytest.mark.parametrize(

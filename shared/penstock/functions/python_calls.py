@@ -9,14 +9,17 @@ from __future__ import annotations
 
 import inspect
 import traceback
+from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pyarrow as pa
 
 from penstock.errors import FunctionError, InternalError, PenstockError, UnsupportedError
+from penstock.functions.python_results import MISFIT, allowed, first_misfit, result_of
 from penstock.functions.vector import Scalar, as_column
 from penstock.types import logical as t
-from penstock.types.column import Column, external_arrow_type
+from penstock.types.column import Column
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -28,6 +31,8 @@ if TYPE_CHECKING:
 _PLAIN = (
     t.BooleanType, *t.INTEGERS, t.FloatType, t.DoubleType, *t.STRINGS, *t.BINARIES, t.RawType, t.NullType,
 )  # fmt: skip
+
+_ARRAYS = (pa.Array, pa.ChunkedArray)
 
 
 def python_kernel(call: PythonCall, functions: Callable[[str], Any] | None) -> Callable[..., Column]:
@@ -97,7 +102,7 @@ def _per_record(call: PythonCall, function: Callable[..., Any]) -> Callable[...,
         except Exception as error:
             record = tuple(values[len(out)] for values in lists)
             raise call_failed(call, error, record) from error
-        return result_column(call, out, n)
+        return result_column(call, out, n, lambda row: tuple(values[row] for values in lists))
 
     return run
 
@@ -111,7 +116,7 @@ def _per_batch(call: PythonCall, function: Callable[..., Any]) -> Callable[..., 
             raise
         except Exception as error:
             raise call_failed(call, error, None, f"it was given {n} rows") from error
-        return result_column(call, out, n)
+        return result_column(call, out, n, lambda row: tuple(array[row].as_py() for array in arrays))
 
     return run
 
@@ -124,7 +129,7 @@ def shown(record: tuple[Any, ...]) -> str:
 
 def _shown(value: Any) -> str:
     match value:
-        case None | bool() | int() | float():
+        case None | bool() | int() | float() | Decimal():
             return repr(value)
         case str() | bytes() if len(value) > 2:
             return f"{value[:2]!r}…({len(value)})"
@@ -140,27 +145,15 @@ def python_values(vector: Vector, n: int) -> list[Any]:
     return vector.storage_list() if isinstance(vector.type, _PLAIN) else vector.to_pylist()
 
 
-def result_column(call: PythonCall, out: Any, n: int) -> Column:
-    """What a function returned, as a column of its declared type."""
-    want = external_arrow_type(call.type)
+def result_column(
+    call: PythonCall, out: Any, n: int, arguments: Callable[[int], tuple[Any, ...]] | None = None
+) -> Column:
+    """What a function returned, as a column of its declared type. ``arguments(row)``: of the call
+    that gave the value, for the FunctionError when it does not fit."""
     try:
-        if isinstance(call.type, t.RawType):
-            column = Column.of(call.type, list(out))
-        elif isinstance(out, pa.ChunkedArray):
-            column = Column.from_arrow(call.type, out.cast(want))
-        elif isinstance(out, pa.Array):
-            column = Column.from_arrow(call.type, out if out.type == want else out.cast(want))
-        elif isinstance(out, list):
-            column = Column.of(call.type, out)
-        else:
-            column = Column.from_arrow(call.type, pa.array(out, want))
-    except (pa.ArrowException, TypeError, ValueError, ArithmeticError) as error:
-        raise FunctionError(
-            f"{call.function!r} returned something that is no {call.type}",
-            expected=f"{n} values of {call.type}",
-            got=str(error),
-            where=f"function {call.function}",
-        ) from error
+        column = result_of(call.type, out)
+    except MISFIT as error:
+        raise _misfit(call, error, out, n, arguments) from error
     if len(column) != n:
         raise FunctionError(
             f"{call.function!r} returned {len(column)} values for {n} rows",
@@ -169,6 +162,33 @@ def result_column(call: PythonCall, out: Any, n: int) -> Column:
             where=f"function {call.function}",
         )
     return column
+
+
+def _misfit(
+    call: PythonCall,
+    error: Exception,
+    out: Any,
+    n: int,
+    arguments: Callable[[int], tuple[Any, ...]] | None,
+) -> FunctionError:
+    """Names the first value that does not fit, and what it was computed from."""
+    found = first_misfit(call.type, out) if isinstance(out, (list, np.ndarray, *_ARRAYS)) else None
+    if found is None:  # all of it
+        got = f"{error}" if isinstance(out, (list, np.ndarray, *_ARRAYS)) else type(out).__name__
+        expected = f"{n} values of {call.type}"
+    else:
+        row, value = found
+        # Beside the right number of rows each value has its row.
+        given = f" for arguments {shown(arguments(row))}" if arguments and len(out) == n else ""
+        got = f"{_shown(value)} ({type(value).__name__}){given}"
+        expected = allowed(call.type)
+    return FunctionError(
+        f"{call.function!r} returned something that is no {call.type}",
+        expected=expected,
+        got=got,
+        where=f"function {call.function}",
+        remedy="correct the function, declare another result_type, or filter such records out before it",
+    )
 
 
 def call_failed(

@@ -14,6 +14,7 @@ import pyarrow.compute as pc
 
 from penstock.errors import FunctionError, PenstockError, UnsupportedError
 from penstock.functions.python_calls import shown
+from penstock.functions.python_results import MISFIT, allowed, first_misfit, result_of
 from penstock.runtime.kernels.accumulators import Accumulator, EntryTable
 from penstock.runtime.kernels.equality import equal_or_both_null
 from penstock.runtime.kernels.multimap import MultiMap
@@ -453,13 +454,15 @@ class PythonAggregate(Accumulator):
             except Exception as err:
                 raise self._failed(err, "get_value", ()) from err
         try:
-            return Column.of(self.type, values)
-        except (pa.ArrowException, TypeError, ValueError, ArithmeticError) as err:
+            return result_of(self.type, values)
+        except MISFIT as err:
+            found = first_misfit(self.type, values)
             raise FunctionError(
                 f"the aggregate function {type(self._function).__name__} gave something that is no {self.type}",
-                expected=str(self.type),
-                got=str(err),
+                expected=allowed(self.type),
+                got=str(err) if found is None else f"{shown(found[1:])} ({type(found[1]).__name__})",
                 where=f"function {type(self._function).__name__}.get_value",
+                remedy="correct get_value, or declare another result_type",
             ) from err
 
     def release(self, slots: np.ndarray) -> None:

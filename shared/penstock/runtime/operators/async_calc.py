@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from penstock.jobgraph.specs import AsyncCalcSpec
     from penstock.runtime.operator import OperatorContext, Output, RestoredState
     from penstock.types.batch import Batch
+    from penstock.types.column import Column
 
 
 class AsyncCalcOperator(AskingOperator):
@@ -52,16 +53,12 @@ class AsyncCalcOperator(AskingOperator):
             given.append(rows)
         answers = yield from self.ask(_all(questions))
         failures = self._failures(answers, given, n)
-        kept = np.setdiff1d(np.arange(n), list(failures))
+        columns = self._columns(answers, given, failures, n)
         for row, error in failures.items():
             self._set_aside(error, batch, row)
+        kept = _others(failures, n)
         if not len(kept):
             return
-        columns = []
-        for (call, _, _), answer in zip(self._calls, answers, strict=True):
-            whole = answer[0] if call.per == "batch" else [answer[i] for i in kept.tolist()]
-            column = result_column(call, whole, n if call.per == "batch" else len(kept))
-            columns.append(column.take(kept) if call.per == "batch" and len(kept) < n else column)
         rows_kept = batch if len(kept) == n else batch.take(kept)
         schema = self.ctx.output_schema
         yield rows_kept.with_columns(schema, typed(schema, [*rows_kept.columns, *columns]))
@@ -80,6 +77,37 @@ class AsyncCalcOperator(AskingOperator):
                         out.setdefault(row, error)
         return out
 
+    def _columns(
+        self, answers: list[list[Any]], given: list[list[tuple]], failures: dict[int, FunctionError], n: int
+    ) -> list[Column]:
+        """Of the rows without a failure. Those with an answer that does not fit become failures,
+        where the policy is not to fail."""
+        while len(kept := _others(failures, n)):
+            try:
+                return [
+                    _column(call, answer, rows, kept, n)
+                    for (call, _, _), answer, rows in zip(self._calls, answers, given, strict=True)
+                ]
+            except FunctionError:
+                if self._spec.on_error == "fail" or not (found := self._misfits(answers, given, kept, n)):
+                    raise
+                failures.update(found)
+        return []
+
+    def _misfits(
+        self, answers: list[list[Any]], given: list[list[tuple]], kept: np.ndarray, n: int
+    ) -> dict[int, FunctionError]:
+        """The first error of each row; of a batch call, of all its rows."""
+        out: dict[int, FunctionError] = {}
+        for (call, _, _), answer, rows in zip(self._calls, answers, given, strict=True):
+            for part in [kept] if call.per == "batch" else kept.reshape(-1, 1):
+                try:
+                    _column(call, answer, rows, part, n)
+                except FunctionError as error:
+                    for row in part.tolist():
+                        out.setdefault(row, error)
+        return out
+
     def _error(self, call: PythonCall, error: Exception, record: tuple | None, n: int) -> FunctionError:
         if isinstance(error, FunctionError):
             return error
@@ -92,6 +120,20 @@ class AsyncCalcOperator(AskingOperator):
         self.ctx.metrics.inc("numRecordsInErrors")
         if self.ctx.report_error is not None:
             self.ctx.report_error(error, batch.slice(row, 1).to_pylist()[0])
+
+
+def _others(failures: dict[int, FunctionError], n: int) -> np.ndarray:
+    return np.setdiff1d(np.arange(n), list(failures))
+
+
+def _column(call: PythonCall, answer: list[Any], rows: list[tuple], kept: np.ndarray, n: int) -> Column:
+    """The answers of the rows ``kept``, of ``n``."""
+    if call.per == "batch":
+        arrays = rows[0]
+        column = result_column(call, answer[0], n, lambda row: tuple(a[row].as_py() for a in arrays))
+        return column.take(kept) if len(kept) < n else column
+    places = kept.tolist()
+    return result_column(call, [answer[i] for i in places], len(places), lambda row: rows[places[row]])
 
 
 async def _all(questions: list[Any]) -> list[list[Any]]:

@@ -1,0 +1,153 @@
+"""What a user's function returned, as a column of the declared type, with nothing cut silently.
+
+Arrow alone would make 1 of 1.5 for an INT, infinity of 1e300 for a FLOAT and a bare date of a
+``datetime``. Whole batches are converted at once; values are looked at one by one only in types
+where Arrow cannot be asked, and when a batch does not fit.
+"""
+
+from __future__ import annotations
+
+import math
+from datetime import datetime, time
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+
+from penstock.types import logical as t
+from penstock.types.column import Column, external_arrow_type, numpy_dtype
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+#: What ``result_of`` raises for values that do not fit.
+MISFIT = (pa.ArrowException, TypeError, ValueError, ArithmeticError, AttributeError)
+
+
+def result_of(type_: t.LogicalType, out: Any) -> Column:
+    """``out``: a list of Python values, an Arrow array or a NumPy array. One of ``MISFIT`` when a
+    value does not fit the type."""
+    want = external_arrow_type(type_)
+    if isinstance(type_, t.RawType):
+        return Column.of(type_, list(out))
+    if isinstance(out, (pa.Array, pa.ChunkedArray)):
+        column = Column.from_arrow(type_, out if out.type == want else out.cast(want))
+    elif not isinstance(out, list):
+        column = Column.from_arrow(type_, pa.array(out, want))
+    elif isinstance(type_, t.INTEGERS):
+        column = Column.from_arrow(type_, _whole(pa.array(out), type_, want))
+    else:
+        check = None if isinstance(type_, t.FloatType) else _check(type_)
+        if check is not None:
+            for value in out:
+                check(value)
+        column = Column.of(type_, out)
+    if isinstance(type_, t.FloatType) and np.isinf(column.values).any():
+        for value in out.to_pylist() if isinstance(out, (pa.Array, pa.ChunkedArray)) else out:
+            _check_float(value)
+    return column
+
+
+def first_misfit(type_: t.LogicalType, out: Any) -> tuple[int, Any] | None:
+    """The first value that does not fit by itself, and where it is."""
+    for i in range(len(out)):
+        try:
+            result_of(type_, out[i : i + 1])
+        except MISFIT:
+            value = out[i]
+            return i, value.as_py() if isinstance(value, pa.Scalar) else value
+    return None
+
+
+def allowed(type_: t.LogicalType) -> str:
+    """The type, and for whole numbers their range."""
+    if not isinstance(type_, t.INTEGERS):
+        return f"a value of {type_}"
+    bounds = np.iinfo(numpy_dtype(type_))
+    return f"a value of {type_}: a whole number from {bounds.min} to {bounds.max}"
+
+
+def _whole(array: pa.Array, type_: t.LogicalType, want: pa.DataType) -> pa.Array:
+    kind = array.type
+    number = pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind)
+    if not (number or pa.types.is_null(kind)):
+        raise TypeError(f"{kind} values for {type_}")
+    return array.cast(want)
+
+
+# -- value by value --------------------------------------------------------------------------
+
+
+@lru_cache(maxsize=256)
+def _check(type_: t.LogicalType) -> Callable[[Any], None] | None:
+    """Raises for a value, or a part of it, that Arrow would cut; None: it cuts none of this type."""
+    if isinstance(type_, t.INTEGERS):
+        return _check_whole
+    match type_:
+        case t.FloatType():
+            return _check_float
+        case t.DateType():
+            return _check_date
+        case t.ArrayType(element=element) | t.MultisetType(element=element):
+            return _each(_check(element))
+        case t.MapType(key=key, value=value):
+            return _both(_each(_check(key)), _each(_check(value)))
+        case t.RowType(fields=fields):
+            checks = [(f.name, _check(f.type)) for f in fields]
+            return _fields(checks) if any(check for _, check in checks) else None
+    return None
+
+
+def _check_whole(value: Any) -> None:
+    if value is not None and not isinstance(value, (int, str)) and value != int(value):
+        raise ValueError(f"{value} is no whole number")
+
+
+def _check_float(value: Any) -> None:
+    if value is not None and math.isfinite(value) and abs(value) > float(np.finfo(np.float32).max):
+        raise OverflowError(f"{value} is out of FLOAT's range")
+
+
+def _check_date(value: Any) -> None:
+    if isinstance(value, datetime) and value.time() != time():
+        raise ValueError(f"a time of day ({value.time()}) in a DATE")
+
+
+def _each(check: Callable[[Any], None] | None) -> Callable[[Any], None] | None:
+    if check is None:
+        return None
+
+    def run(values: Iterable[Any] | None) -> None:
+        for value in () if values is None else values:
+            check(value)
+
+    return run
+
+
+def _both(
+    keys: Callable[[Any], None] | None, values: Callable[[Any], None] | None
+) -> Callable[[Any], None] | None:
+    if keys is None and values is None:
+        return None
+
+    def run(entries: Any) -> None:
+        pairs = dict(() if entries is None else entries)
+        if keys is not None:
+            keys(pairs.keys())
+        if values is not None:
+            values(pairs.values())
+
+    return run
+
+
+def _fields(checks: list[tuple[str, Callable[[Any], None] | None]]) -> Callable[[Any], None]:
+    def run(row: Any) -> None:
+        if row is None:
+            return
+        parts = [row.get(name) for name, _ in checks] if isinstance(row, dict) else row
+        for part, (_, check) in zip(parts, checks, strict=False):
+            if check is not None:
+                check(part)
+
+    return run

@@ -1,0 +1,107 @@
+"""What a user's function returned, as a column: nothing is cut silently, and the row is named."""
+
+from __future__ import annotations
+
+import math
+from datetime import date, datetime
+from decimal import Decimal
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from penstock.errors import FunctionError
+from penstock.functions.expr import InputRef, PythonCall
+from penstock.functions.python_calls import python_kernel
+from penstock.functions.python_results import MISFIT, first_misfit, result_of
+from penstock.types import logical as t
+from penstock.types.column import Column
+
+BIGINT, INT, FLOAT, DATE = t.BigIntType(), t.IntType(), t.FloatType(), t.DateType()
+ROW = t.RowType((t.Field("a", INT), t.Field("b", t.VarCharType(10))))
+
+
+@pytest.mark.parametrize(
+    ("type_", "values"),
+    [
+        (BIGINT, [1, None, 2**63 - 1]),
+        (BIGINT, [2.0, 3, None]),
+        (BIGINT, [np.int64(4), 5]),
+        (BIGINT, [Decimal(6)]),
+        (BIGINT, [None, None]),
+        (INT, []),
+        (FLOAT, [1.5, math.inf, None]),
+        (DATE, [date(2026, 1, 2), None]),
+        (t.ArrayType(INT), [[1, 2.0], None, []]),
+        (t.MapType(INT, INT), [{1: 2}, None]),
+        (ROW, [(1, "x"), None]),
+    ],
+)
+def test_what_fits(type_: t.LogicalType, values: list[Any]) -> None:
+    column = result_of(type_, values)
+    assert len(column) == len(values)
+    if not isinstance(type_, (t.RowType, t.MapType)):
+        assert column.to_pylist() == values
+
+
+@pytest.mark.parametrize(
+    ("type_", "values", "misfit"),
+    [
+        (BIGINT, [1, 1.5], 1),
+        (BIGINT, [1.0, math.nan], 1),
+        (BIGINT, [1, 2**70], 1),
+        (BIGINT, [1, "abc", 3], 1),
+        (BIGINT, [1, True], 1),
+        (BIGINT, [Decimal(1), Decimal("1.5")], 1),
+        (BIGINT, ["1"], 0),
+        (INT, [1, 2, 2**31], 2),
+        (INT, [3e9], 0),
+        (FLOAT, [1.0, 1e300], 1),
+        (t.DoubleType(), [1.0, "x"], 1),
+        (DATE, [date(2026, 1, 2), datetime(2026, 1, 2, 3)], 1),
+        (t.ArrayType(INT), [[1], [1, 1.5]], 1),
+        (t.MapType(t.VarCharType(9), INT), [{"a": 1}, {"a": 0.5}], 1),
+        (ROW, [(1, "x"), (1.5, "y")], 1),
+        (BIGINT, pa.array([1.0, 1.5]), 1),
+        (FLOAT, pa.array([1.0, 1e300]), 1),
+        (BIGINT, np.array([1.0, 1.5]), 1),
+    ],
+)
+def test_what_does_not_fit_is_found(type_: t.LogicalType, values: Any, misfit: int) -> None:
+    with pytest.raises(MISFIT):
+        result_of(type_, values)
+    found = first_misfit(type_, values)
+    assert found is not None
+    assert found[0] == misfit
+
+
+def called(function: Any, values: list[int], *, per: str = "record") -> FunctionError:
+    call = PythonCall("mine", (InputRef(0, BIGINT),), BIGINT, per)
+    with pytest.raises(FunctionError) as caught:
+        python_kernel(call, lambda _: function)([Column.of(BIGINT, values)], len(values))
+    return caught.value
+
+
+@pytest.mark.parametrize(
+    ("function", "got"),
+    [
+        (lambda x: "abc" if x == 777 else x, "'ab'…(3) (str) for arguments (777)"),
+        (lambda x: 2**70 if x == 777 else x, f"{2**70} (int) for arguments (777)"),
+        (lambda x: x / 2, "388.5 (float) for arguments (777)"),
+    ],
+)
+def test_the_error_names_function_value_arguments_and_remedy(function: Any, got: str) -> None:
+    error = called(function, [2, 4, 777, 8])
+    assert "'mine' returned" in error.message
+    assert error.got == got
+    assert error.expected == f"a value of BIGINT: a whole number from {-(2**63)} to {2**63 - 1}"
+    assert error.where == "function mine"
+    assert "result_type" in (error.remedy or "")
+
+
+def test_of_a_batch_the_row_is_named_too() -> None:
+    error = called(lambda x: pa.array([v / 2 for v in x.to_pylist()]), [2, 5], per="batch")
+    assert error.got == "2.5 (float) for arguments (5)"
+    assert called(lambda x: 5, [2, 5], per="batch").got == "int"
+    assert called(lambda x: [1], [2, 5], per="batch").expected == "2 values"
