@@ -7,7 +7,7 @@ import signal
 from collections import deque
 from typing import Any
 
-from penstock.errors import FunctionError, InternalError, error_from_dict
+from penstock.errors import FunctionError, InternalError, PenstockError, error_from_dict
 from penstock.messages.slot import ErrorInfo
 
 KEPT = 20
@@ -111,7 +111,8 @@ _FRAME = re.compile(r'File "(.+?)", line (\d+), in (.+)')
 
 def in_a_line(info: ErrorInfo) -> dict[str, str]:
     """The fields of a log line: the error in a sentence, and the innermost frame (of the user's
-    own code, where that is in the traceback) with the exception that it raised."""
+    own code, where that is in the traceback) with the exception that it raised; Penstock's own
+    frames too, which a person at the job is spared."""
     error = error_from_dict(info.error)
     said = {"error": f"[{error.code}] {error.message}".splitlines()[0]}
     traceback = (error.user_traceback or info.traceback or "").strip()
@@ -124,17 +125,25 @@ def in_a_line(info: ErrorInfo) -> dict[str, str]:
         said["at"] = error.where.splitlines()[0]
     if info.operator:
         said["operator"] = info.operator
+    if internal := _internal_traceback(info, error):
+        said["traceback"] = internal
     return said
 
 
 def describe(info: ErrorInfo) -> str:
-    """The user's traceback, our message, then where; our own traceback last."""
+    """The user's traceback, our message, then where. Our own frames are in the log; only of an
+    internal error, which is ours to correct, they stand here too, before the message."""
     error = error_from_dict(info.error)
-    parts = [str(error)]
+    internal = _internal_traceback(info, error) if error.domain == "internal" else None
+    parts = [internal, str(error)] if internal else [str(error)]
     if info.operator:
         parts.append(f"  operator: {info.operator}")
     if info.record:
         parts.append(f"  record:   {info.record}")
-    if info.traceback and info.traceback.strip() != (error.user_traceback or "").strip():
-        parts.append(info.traceback.rstrip())
     return "\n".join(parts)
+
+
+def _internal_traceback(info: ErrorInfo, error: PenstockError) -> str | None:
+    """What the traceback says beyond the user's own part of it, which errors show themselves."""
+    user = (error.user_traceback or "").strip()
+    return (info.traceback or "").strip().removeprefix(user).strip() or None

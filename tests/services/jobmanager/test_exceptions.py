@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from penstock.errors import FunctionError, InternalError, error_from_dict
-from services.jobmanager.exceptions import loss
+from penstock.errors import FunctionError, InternalError, PenstockError, SpecError, error_from_dict
+from penstock.messages.slot import ErrorInfo
+from services.jobmanager.exceptions import describe, in_a_line, loss
 from services.jobmanager.restart import FailureHandler, GiveUp, Restart
 
 
@@ -49,3 +50,32 @@ def test_accidents_are_restarted_from() -> None:
     for pid in range(20):
         lost = loss("process 1 ended with signal SIGKILL", -9, task="Map (1/1)", where="a")
         assert isinstance(handler.decide(lost, 0, pid * 1_000), Restart)
+
+
+USERS = 'Traceback (most recent call last):\n  File "/app/job.py", line 3, in picky\nValueError: no threes'
+OURS = 'Traceback (most recent call last):\n  File "/lib/penstock/runtime/task.py", line 9, in step\nX: y'
+
+
+@pytest.mark.parametrize(
+    ("error", "traceback", "first"),
+    [
+        (FunctionError("raised", remedy="correct it", user_traceback=USERS), f"{USERS}\n\n{OURS}", USERS),
+        (SpecError("no such folder", remedy="correct it"), OURS, "[PS-SPEC] no such folder"),
+        (InternalError("KeyError: 'a'", remedy="correct it"), OURS, OURS),
+    ],
+)
+def test_a_failure_ends_with_what_to_do_and_the_log_has_our_frames(
+    error: PenstockError, traceback: str, first: str
+) -> None:
+    info = ErrorInfo(error=error.to_dict(), traceback=traceback, operator="sum")
+    text = describe(info)
+    assert text.startswith(first)
+    assert text.endswith("  do:       correct it\n  operator: sum")
+    assert (OURS in text) == isinstance(error, InternalError)
+    assert in_a_line(info)["traceback"] == OURS
+
+
+def test_without_frames_of_ours_there_are_none_to_tell() -> None:
+    info = ErrorInfo(error=FunctionError("raised", user_traceback=USERS).to_dict(), traceback=USERS)
+    assert "traceback" not in in_a_line(info)
+    assert describe(info) == f"{USERS}\n[PS-FUNCTION] raised"
