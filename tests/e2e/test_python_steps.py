@@ -25,7 +25,7 @@ CREATE TABLE orders (id BIGINT, customer BIGINT) WITH ('connector' = 'filesystem
 CREATE TABLE counts (customer BIGINT, n BIGINT) WITH ('connector' = 'filesystem', 'path' = 'FOLDER/counts', 'format' = 'csv');
 """
 STEPS = """
-import time
+import sys
 
 from pyspark.sql import functions as F
 
@@ -45,15 +45,37 @@ def endless(step):
         step.table("orders").select(F.sum(F.udf(ranks.slow, "long")("id"))).collect()
 
 
+def leaves(step):
+    sys.exit(3)
+
+
+def ends_a_worker(step):
+    step.table("orders").select(F.udf(ranks.end, "long")("id")).collect()
+
+
+def raises_in_spark(step):
+    def bad(batches):
+        for batch in batches:
+            raise ValueError("a bad batch")
+            yield batch
+
+    step.table("orders").mapInArrow(bad, "id long, customer long").collect()
+
+
 def fails(step):
     return step.table("orders").count() // 0
 """
 RANKS = """
+import os
 import time
 
 
 def rank(n):
     return -n
+
+
+def end(n):
+    os._exit(3)
 
 
 def slow(n):
@@ -120,3 +142,26 @@ def test_the_users_lines(client: ClusterClient, folder: Path) -> None:
     assert "step 'one' (steps.py:fails)" in text
     assert "penstock/spark" not in text
     assert client.job(job_id)["attempt"] == 1
+
+
+@pytest.mark.parametrize(
+    ("function", "said"),
+    [
+        ("leaves", ["sys.exit(3)", "called sys.exit(3)", "return instead"]),
+        ("ends_a_worker", ["ranks.end", "ended its Python process", "os._exit()"]),
+        ("raises_in_spark", ["mapInArrow(bad", 'raise ValueError("a bad batch")', "[PS-"]),
+    ],
+)
+def test_how_a_step_may_end_badly(
+    client: ClusterClient, folder: Path, function: str, said: list[str]
+) -> None:
+    """The user's lines first, none of Spark's or ours between them."""
+    job_id = submit(client, folder, function)
+    with pytest.raises(FunctionError) as caught:
+        client.raise_if_failed(job_id, client.wait(job_id))
+    text = str(caught.value)
+    at = [text.index(part) for part in said]
+    assert at == sorted(at)
+    assert "steps.py" in text.splitlines()[1]
+    for foreign in ("site-packages", "penstock/spark", "faulthandler", "org.apache"):
+        assert foreign not in text

@@ -134,6 +134,8 @@ class SparkQueryOperator(SourceDriver):
                 "the process that talks to Spark ended before the query did",
                 got=await driver.outcome() + _last_words(driver.log_path),
                 where=self.ctx.name,
+                remedy="look for os._exit() and for crashes of native libraries in a Python step; where memory "
+                "was short, the kernel's log names the process that it killed",
             )
         except Exception as err:
             error = err

@@ -31,6 +31,9 @@ _MISSING = re.compile(r"ModuleNotFoundError: No module named '([^']+)'")
 _FILE = re.compile(r"\[FAILED_READ_FILE\.(\w+)\] Encountered error while reading file (.+?)\.(?=\s|$)")
 #: As a Java exception's text, and as Spark Connect writes it.
 _CLASS = re.compile(r"java\.lang\.ClassNotFoundException\)?:? ([\w.$]+)")
+_CRASHED = re.compile(r"Python worker exited unexpectedly \(crashed\)")
+#: Where a worker found a module that was sent along (``packages.zipped``).
+_SHIPPED = re.compile(r'(?<=File ")[^"\n]*/job-[0-9a-f]{16}\.zip/')
 _TRACEBACK = re.compile(r"Traceback \(most recent call last\):.*?^\w[\w.]*: .*?$", re.DOTALL | re.MULTILINE)
 
 
@@ -127,11 +130,23 @@ def translated(err: BaseException) -> PenstockError:
     unread = _FILE.search(text)
     if unread is not None:
         return _unread(unread.group(1), unread.group(2), text)
+    if _CRASHED.search(text) is not None:
+        return FunctionError(
+            "the job's code ended its Python process",
+            expected="code that returns, or raises what went wrong",
+            got="no exception; Spark does not learn the exit code",
+            remedy="look for os._exit() and for crashes of native libraries; where memory was short, "
+            "the kernel's log names the process that it killed",
+        )
     python = _TRACEBACK.search(text)
+    if python is not None:
+        lines = _SHIPPED.sub("", python.group(0))
+        return FunctionError(
+            f"Python code that Spark runs raised {lines.splitlines()[-1]}", user_traceback=lines
+        )
     first = _cause(text) or type(err).__name__
     return SparkJobError(
         "the Spark job failed",
         got=f"{type(err).__name__}: {first}"[:1000],
         remedy="Spark's log has the details",
-        user_traceback=python.group(0) if python else None,
     )

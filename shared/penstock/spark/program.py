@@ -7,6 +7,8 @@ SQL session, compiled as a job would compile them, when they are asked for.
 
 from __future__ import annotations
 
+import itertools
+import os
 import tempfile
 import traceback
 from collections import Counter
@@ -14,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import msgspec
+import pyspark
 from pyspark.errors import PySparkException
 from pyspark.sql import types as st
 
@@ -21,7 +24,7 @@ from penstock.errors import FunctionError, PenstockError, SpecError, Unsupported
 from penstock.plan.engine import decode_content
 from penstock.spark.datasource import TableWrite
 from penstock.spark.drive import load_job_functions
-from penstock.spark.errors import translated
+from penstock.spark.errors import SparkJobError, translated
 from penstock.spark.frames import Frame, col
 from penstock.spark.outputs import sink_nodes
 from penstock.spark.packages import ship
@@ -38,6 +41,7 @@ if TYPE_CHECKING:
     from penstock.spark.graph import Node
     from penstock.types.logical import Field
 
+_PYSPARK = os.path.dirname(pyspark.__file__) + os.sep
 _INTEGERS = (st.ByteType, st.ShortType, st.IntegerType, st.LongType)
 
 
@@ -177,6 +181,14 @@ def run_program(job: SparkJob, node: Node, spec: SparkProgramSpec) -> None:
             function(step)
         except PenstockError:
             raise
+        except SystemExit as err:
+            raise FunctionError(
+                f"{node.name} called sys.exit({'' if err.code is None else repr(err.code)})",
+                expected="a function that returns when its work is done, or raises what went wrong",
+                where=node.name,
+                remedy="return instead; raise an exception to fail the step",
+                user_traceback=_own_lines(err, job.graph.python_path, str(err)),
+            ) from err
         except Exception as err:
             raise _failed(err, node.name, job.graph.python_path) from err
         finally:
@@ -185,18 +197,22 @@ def run_program(job: SparkJob, node: Node, spec: SparkProgramSpec) -> None:
 
 def _failed(err: Exception, where: str, python_path: tuple[str, ...]) -> PenstockError:
     text = str(err).strip().splitlines() or [""]
-    own = _own_lines(err, python_path, text[0])
     if isinstance(err, PySparkException):
         out = translated(err)
         out.where = out.where or where
+        own = _own_lines(err, python_path, text[0] if isinstance(out, SparkJobError) else out.message)
         out.user_traceback = f"{own}\n{out.user_traceback}" if out.user_traceback else own
         return out
+    own = _own_lines(err, python_path, text[0])
     return FunctionError(f"{where} raised {type(err).__name__}: {text[0]}", where=where, user_traceback=own)
 
 
-def _own_lines(err: Exception, python_path: tuple[str, ...], message: str) -> str:
+def _own_lines(err: BaseException, python_path: tuple[str, ...], message: str) -> str:
     """The traceback from the user's first line to their last: not what Spark's client did then."""
-    frames = traceback.extract_tb(err.__traceback__)
+    frames = list(traceback.extract_tb(err.__traceback__))
+    if isinstance(err, PySparkException):
+        # Behind the client's frames it puts those of the worker, which are shown for themselves.
+        frames = list(itertools.takewhile(lambda f: not f.filename.startswith(_PYSPARK), frames))
     mine = [i for i, f in enumerate(frames) if any(f.filename.startswith(p) for p in python_path)]
     shown = frames[mine[0] : mine[-1] + 1] if mine else frames
     lines = traceback.format_list(shown)

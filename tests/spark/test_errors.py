@@ -1,0 +1,37 @@
+"""What Spark says of Python, in our words."""
+
+from __future__ import annotations
+
+from penstock.errors import FunctionError
+from penstock.spark.errors import translated
+
+CRASH = (
+    "Job aborted due to stage failure: Task 0 in stage 3.0 failed 1 times: org.apache.spark.SparkException: "
+    "Python worker exited unexpectedly (crashed). Consider setting "
+    "'spark.python.worker.faulthandler.enabled' configuration to 'true' for the better Python traceback.\n"
+    "\tat org.apache.spark.api.python.BasePythonRunner"
+)
+RAISED = """An exception was thrown from the Python worker. Please see the stack trace below.
+Traceback (most recent call last):
+  File "/scratch/userFiles-1/session/job-bae53bcf2013cc91.zip/ranks.py", line 2, in rank
+    return 1 // n
+ZeroDivisionError: integer division or modulo by zero
+
+\tat org.apache.spark.Foo"""
+
+
+def test_a_python_process_that_ended() -> None:
+    error = translated(RuntimeError(CRASH))
+    assert isinstance(error, FunctionError)
+    assert "the job's code ended its Python process" in str(error)
+    assert "os._exit()" in str(error)
+    assert "faulthandler" not in str(error)
+
+
+def test_what_a_function_raised_in_a_worker() -> None:
+    error = translated(RuntimeError(RAISED))
+    assert isinstance(error, FunctionError)
+    assert error.user_traceback is not None
+    assert error.user_traceback.splitlines()[1] == '  File "ranks.py", line 2, in rank'
+    assert error.message.endswith("raised ZeroDivisionError: integer division or modulo by zero")
+    assert "org.apache" not in str(error)
