@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import sys
 import time
+from textwrap import indent
 from typing import TYPE_CHECKING, Any, TextIO
 
 from penstock.api.client import TERMINAL, ClusterClient
@@ -96,9 +97,10 @@ def follow_job(client: ClusterClient, job_id: str, name: str) -> dict[str, Any]:
     """Wait for a job's end, with a line of progress on a terminal; raises its error."""
     shown = sys.stderr.isatty()
     started = time.monotonic()
-    notice = Notice(name)
+    notice, failures = Notice(name), FailedAttempts(client, job_id, name)
 
     def progress(job: dict[str, Any]) -> None:
+        failures.look(job)
         if shown:
             sys.stderr.write(f"\r\x1b[K{progress_line(job, name, time.monotonic() - started)}")
             sys.stderr.flush()
@@ -132,6 +134,36 @@ class Notice:
         if text != self._said and time.monotonic() - self._since >= NOTICE_S:
             self._said = text
             print(text, file=sys.stderr, flush=True)
+
+
+class FailedAttempts:
+    """Says why an attempt failed when the job begins anew after it, not only at the job's end."""
+
+    def __init__(self, client: ClusterClient, job_id: str, name: str) -> None:
+        self._client, self._job_id, self._name = client, job_id, name
+        self._seen = (1, "")
+        self._told = 0
+        self._said = ""
+
+    def look(self, job: dict[str, Any]) -> None:
+        now = (job["attempt"], job["state"])
+        if now == self._seen or job["state"] in TERMINAL:
+            return
+        before, self._seen = self._seen, now
+        if now[0] == before[0] and now[1] != "RESTARTING":
+            return
+        entries = self._client.exceptions(self._job_id)["exceptionHistory"]["entries"]
+        for entry in reversed(entries):  # the newest comes first
+            if entry["attempt"] > self._told:
+                self._told = entry["attempt"]
+                self._say(entry["attempt"], entry["stacktrace"])
+
+    def _say(self, attempt: int, error: str) -> None:
+        head = f"{self._name}: attempt {attempt} failed, the job begins anew"
+        text = f"{head}: the same error" if error == self._said else f"{head}:\n{indent(error, '  ')}"
+        self._said = error
+        # A line of progress, if there is one, is drawn anew below.
+        print(f"\r\x1b[K{text}" if sys.stderr.isatty() else text, file=sys.stderr, flush=True)
 
 
 def say_set_aside(client: ClusterClient, job_id: str) -> None:
@@ -252,6 +284,7 @@ class Results:
             return [(c.key, c.data) for c in next(pages, [])]
 
         reader, notice = ResultReader(fetch), Notice("the query")
+        failures = FailedAttempts(self._client, self.job_id, "the query")
         while not reader.ended:
             chunks = asyncio.run(reader.poll())
             yield from chunks
@@ -259,6 +292,7 @@ class Results:
                 yield None
                 job = self._client.job(self.job_id)
                 notice.look(job)
+                failures.look(job)
                 if job["state"] in TERMINAL:
                     remaining = asyncio.run(reader.poll())
                     yield from remaining
