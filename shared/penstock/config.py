@@ -117,15 +117,23 @@ def _parse_java_memory(text: str) -> str:
     return str(text)
 
 
-_SPARK_URLS = ("local", "spark://", "k8s://", "yarn", "sc://")
+_SPARK_MASTER = re.compile(r"spark://.|k8s://.|yarn$|local(\[(\d+|\*)(, *\d+)?\])?$")
 
 
-def _parse_spark_url(text: str) -> str:
-    if text and not str(text).startswith(_SPARK_URLS):
+def _parse_spark_master(text: str) -> str:
+    if text and _SPARK_MASTER.match(str(text)) is None:
         raise SpecError(
-            "not the address of a Spark",
-            expected="spark://host:port, k8s://…, yarn, local[n] or sc://host:port",
+            "not the master of a Spark",
+            expected="spark://host:port, k8s://…, yarn or local[n]; a server at sc://… is named by spark.remote",
             got=repr(text),
+        )
+    return str(text)
+
+
+def _parse_spark_remote(text: str) -> str:
+    if text and not str(text).startswith("sc://"):
+        raise SpecError(
+            "not the address of a Spark Connect server", expected="sc://host:port", got=repr(text)
         )
     return str(text)
 
@@ -398,13 +406,14 @@ BACKFILL_EMIT = _option(
 SPARK_MASTER = _option(
     "spark.master",
     "",
-    _parse_spark_url,
-    "A standing Spark: spark://host:port, k8s://…, yarn; empty = the task manager's own.",
+    _parse_spark_master,
+    "A standing Spark: spark://host:port, k8s://…, yarn; local[n] = one for this job, inside its driver process; "
+    "empty = the task manager's own.",
 )
 SPARK_REMOTE = _option(
     "spark.remote",
     "",
-    _parse_spark_url,
+    _parse_spark_remote,
     "A standing Spark Connect server: sc://host:port; empty = the task manager's own.",
 )
 BUFFER_TIMEOUT_MS = _option(
