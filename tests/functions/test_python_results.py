@@ -36,12 +36,13 @@ ROW = t.RowType((t.Field("a", INT), t.Field("b", t.VarCharType(10))))
         (t.ArrayType(INT), [[1, 2.0], None, []]),
         (t.MapType(INT, INT), [{1: 2}, None]),
         (ROW, [(1, "x"), None]),
+        (t.MultisetType(INT), [[(1, 2)], None]),
     ],
 )
 def test_what_fits(type_: t.LogicalType, values: list[Any]) -> None:
     column = result_of(type_, values)
     assert len(column) == len(values)
-    if not isinstance(type_, (t.RowType, t.MapType)):
+    if not isinstance(type_, (t.RowType, t.MapType, t.MultisetType)):
         assert column.to_pylist() == values
 
 
@@ -63,6 +64,8 @@ def test_what_fits(type_: t.LogicalType, values: list[Any]) -> None:
         (t.ArrayType(INT), [[1], [1, 1.5]], 1),
         (t.MapType(t.VarCharType(9), INT), [{"a": 1}, {"a": 0.5}], 1),
         (ROW, [(1, "x"), (1.5, "y")], 1),
+        (t.MultisetType(INT), [[(1, 2)], [(1.5, 1)]], 1),
+        (t.YearMonthIntervalType(), [1, 1.5], 1),
         (BIGINT, pa.array([1.0, 1.5]), 1),
         (FLOAT, pa.array([1.0, 1e300]), 1),
         (BIGINT, np.array([1.0, 1.5]), 1),

@@ -21,6 +21,7 @@ from penstock.types.column import Column, external_arrow_type, numpy_dtype
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
+_WHOLE = (*t.INTEGERS, t.YearMonthIntervalType)
 #: What ``result_of`` raises for values that do not fit.
 MISFIT = (pa.ArrowException, TypeError, ValueError, ArithmeticError, AttributeError)
 
@@ -35,7 +36,7 @@ def result_of(type_: t.LogicalType, out: Any) -> Column:
         column = Column.from_arrow(type_, out if out.type == want else out.cast(want))
     elif not isinstance(out, list):
         column = Column.from_arrow(type_, pa.array(out, want))
-    elif isinstance(type_, t.INTEGERS):
+    elif isinstance(type_, _WHOLE):
         column = Column.from_arrow(type_, _whole(pa.array(out), type_, want))
     else:
         check = None if isinstance(type_, t.FloatType) else _check(type_)
@@ -82,15 +83,17 @@ def _whole(array: pa.Array, type_: t.LogicalType, want: pa.DataType) -> pa.Array
 @lru_cache(maxsize=256)
 def _check(type_: t.LogicalType) -> Callable[[Any], None] | None:
     """Raises for a value, or a part of it, that Arrow would cut; None: it cuts none of this type."""
-    if isinstance(type_, t.INTEGERS):
+    if isinstance(type_, _WHOLE):
         return _check_whole
     match type_:
         case t.FloatType():
             return _check_float
         case t.DateType():
             return _check_date
-        case t.ArrayType(element=element) | t.MultisetType(element=element):
+        case t.ArrayType(element=element):
             return _each(_check(element))
+        case t.MultisetType(element=element):
+            return _both(_each(_check(element)), None)
         case t.MapType(key=key, value=value):
             return _both(_each(_check(key)), _each(_check(value)))
         case t.RowType(fields=fields):
@@ -117,10 +120,13 @@ def _check_date(value: Any) -> None:
 def _each(check: Callable[[Any], None] | None) -> Callable[[Any], None] | None:
     if check is None:
         return None
+    # What needs no look: most values are of the type that is wanted.
+    plain = int if check is _check_whole else None
 
     def run(values: Iterable[Any] | None) -> None:
         for value in () if values is None else values:
-            check(value)
+            if type(value) is not plain:
+                check(value)
 
     return run
 

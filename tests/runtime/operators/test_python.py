@@ -222,6 +222,21 @@ class TestErrors:
         with pytest.raises(FunctionError, match="BIGINT"):
             task.process(Batch.of(VALUE, [(3,)]))
 
+    @pytest.mark.parametrize(
+        ("type_", "value"),
+        [
+            (t.ArrayType(t.IntType()), [1, 1.5]),
+            (t.RowType((t.Field("n", t.BigIntType()), t.Field("s", t.VarCharType(9)))), (1.5, "a")),
+            (t.MapType(t.VarCharType(9), t.IntType()), {"a": 0.5}),
+            (t.FloatType(), 1e300),
+            (t.DateType(), dt.datetime(2026, 1, 2, 3)),
+        ],
+    )
+    def test_nor_of_what_is_inside(self, type_: t.LogicalType, value: Any) -> None:
+        task = subtask("map", lambda v: value, VALUE, Schema.of(("value", type_)))
+        with pytest.raises(FunctionError, match="does not fit"):
+            task.process(Batch.of(VALUE, [(3,)]))
+
 
 class TestPerBatch:
     def test_values_are_arrays(self) -> None:

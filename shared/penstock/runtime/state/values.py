@@ -17,6 +17,7 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.errors import FunctionError
+from penstock.functions.python_results import result_of
 from penstock.types import logical as t
 from penstock.types.column import Column, external_arrow_type, numpy_dtype
 
@@ -243,9 +244,7 @@ def from_python(type_: t.LogicalType, values: Sequence[Any]) -> Column:
         if not (pa.types.is_integer(array.type) or pa.types.is_null(array.type)):
             raise TypeError(f"{array.type} values for {type_}")
         return Column.from_arrow(type_, array.cast(external_arrow_type(type_)))
-    if isinstance(type_, _PLAIN):
-        return Column.from_arrow(type_, pa.array(values, external_arrow_type(type_)))
-    return Column.of(type_, values)
+    return result_of(type_, list(values))
 
 
 @lru_cache(maxsize=1024)
