@@ -27,13 +27,10 @@ def test_children_are_told_apart_by_their_environment() -> None:
     one, longer, two, other = (started(x) for x in ("1", "11", "2", None))
     try:
         assert end_children(os.getpid(), VARIABLE, "3") == []
-        assert end_children(one.pid, VARIABLE) == [], "not its children"
+        assert end_children(one.pid, VARIABLE, "1") == [], "not its children"
         assert end_children(os.getpid(), VARIABLE, "1") == [one.pid]
         one.wait()
-        assert sorted(end_children(os.getpid(), VARIABLE)) == sorted([longer.pid, two.pid])
-        longer.wait()
-        two.wait()
-        assert other.poll() is None
+        assert [p.poll() for p in (longer, two, other)] == [None] * 3
     finally:
         for process in (one, longer, two, other):
             process.communicate()

@@ -10,7 +10,6 @@ import signal
 from typing import TYPE_CHECKING
 
 from penstock.errors import ExternalError
-from penstock.processes import end_children
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -72,10 +71,6 @@ class SystemSpawner:
         """What a process that led a group has left behind."""
         with contextlib.suppress(ProcessLookupError):  # nothing
             os.killpg(pid, signal.SIGKILL)
-
-    def end_children(self, pid: int, variable: str) -> None:
-        """Those of a process's children that have the environment variable."""
-        end_children(pid, variable)
 
 
 if TYPE_CHECKING:

@@ -32,8 +32,6 @@ _log = logging.getLogger("penstock.taskmanager.spark")
 _LOOK_S = 5.0
 #: Of a Unix socket, less the closing NUL.
 _SOCKET_PATH_CHARS = 107
-#: By it Spark's Python processes are told from what starts Spark.
-_SESSION_VARIABLE = "SPARK_JOB_ARTIFACT_UUID"
 _PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 
 
@@ -115,9 +113,6 @@ class SparkServer:
         if address.driver and os.path.exists(address.driver):
             # Its slot never came: nobody else will.
             self._spawner.kill(address.driver_pid, signal.SIGKILL)
-        if not self._users:
-            # A driver ends its session's own; one that was killed could not.
-            self._spawner.end_children(address.pid, _SESSION_VARIABLE)
         self._unused_since_s = asyncio.get_running_loop().time()
         if self._address is not None and self._spare is None and not self._readying:
             self._readying = True

@@ -8,10 +8,10 @@ import signal
 from pathlib import Path
 
 
-def end_children(parent: int, variable: str, value: str | None = None) -> list[int]:
-    """SIGTERM to each child of ``parent`` whose environment has ``variable`` (as ``value``, if one is
-    given). Their ids. Processes that end meanwhile, or are not ours to look into, are passed over."""
-    wanted = f"{variable}={value or ''}".encode()
+def end_children(parent: int, variable: str, value: str) -> list[int]:
+    """SIGTERM to each child of ``parent`` whose environment has ``variable`` as ``value``. Their ids.
+    Processes that end meanwhile, or are not ours to look into, are passed over."""
+    wanted = f"{variable}={value}".encode()
     ended = []
     for folder in Path("/proc").glob("[0-9]*"):
         try:
@@ -21,7 +21,7 @@ def end_children(parent: int, variable: str, value: str | None = None) -> list[i
             environment = (folder / "environ").read_bytes().split(b"\0")
         except (FileNotFoundError, ProcessLookupError, PermissionError):
             continue
-        if any(x == wanted if value is not None else x.startswith(wanted) for x in environment):
+        if wanted in environment:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(int(folder.name), signal.SIGTERM)
                 ended.append(int(folder.name))

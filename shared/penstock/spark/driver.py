@@ -146,10 +146,13 @@ def _run(job: DriverJob, channel: Channel, folder: Path) -> None:
     session = open_session(url, job.config, name=job.job_name, users_code=steps)
     if not job.server_pid:
         ship(session, job.python_path, folder)
+    done = False
     try:
         _drive(job, graph, session, channel)
+        done = True
     finally:
-        if job.server_pid:
+        # The next attempt of a backfill goes on in the session, where Spark would look for them.
+        if job.server_pid and (done or not job.backfill):
             end_workers(job.server_pid, session)
 
 

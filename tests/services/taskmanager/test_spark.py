@@ -17,8 +17,6 @@ class Spawner:
     def __init__(self) -> None:
         self.started: dict[int, list[str]] = {}
         self.swept: list[int] = []
-        #: whose children were ended
-        self.without_children: list[int] = []
         self._ends: dict[int, asyncio.Future[int]] = {}
 
     async def spawn(self, argv: list[str], env: dict[str, str], **_: Any) -> int:
@@ -36,9 +34,6 @@ class Spawner:
 
     def kill_group(self, pid: int) -> None:
         self.swept.append(pid)
-
-    def end_children(self, pid: int, variable: str) -> None:
-        self.without_children.append(pid)
 
     def of(self, module: str) -> list[int]:
         return [pid for pid, argv in self.started.items() if module in argv]
@@ -126,16 +121,4 @@ async def test_a_driver_whose_slot_never_came_is_ended(tmp_path: Path) -> None:
     await turns()
     assert not spawner.lives(ready)
     assert not any("driver-1." in path for path in os.listdir(tmp_path))
-    await spark.stop()
-
-
-async def test_python_workers_of_killed_drivers_end_when_nobody_uses_spark(tmp_path: Path) -> None:
-    spawner = Spawner()
-    spark = server(spawner, tmp_path)
-    first, second = await spark.acquire(), await spark.acquire()
-    spark.release(first)
-    assert spawner.without_children == [], "another job may still use its own"
-    spark.release(second)
-    assert spawner.without_children == [second.pid]
-    await turns()
     await spark.stop()
