@@ -21,7 +21,7 @@ from penstock.spark.drive import JobContext
 from penstock.spark.errors import translated
 from penstock.spark.graph import flatten
 from penstock.spark.session import apply_meaning, open_session
-from penstock.spark.sinks import collected, write
+from penstock.spark.sinks import collected, stages, write
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -77,7 +77,10 @@ class SparkJob:
                 if isinstance(node.spec, s.SinkSpec):
                     self._sink(node, node.spec, result)
         except Exception as err:
-            self.abandon()
+            try:
+                self.abandon()
+            except Exception as left:  # not at the price of the error that failed the job
+                err.add_note(f"what the job staged is left: {type(left).__name__}: {left}")
             raise translated(err) from err
         finally:
             self.close()
@@ -101,6 +104,9 @@ class SparkJob:
 
     def write(self, frame: Frame, table: TableWrite) -> None:
         """Run the job into the table; committed when it returns, else see ``abandon``."""
+        if not stages(table.spec):
+            write(frame, table)
+            return
         self._begun.append(table)
         write(frame, table)
         self._begun.remove(table)

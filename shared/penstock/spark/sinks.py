@@ -15,6 +15,7 @@ from penstock.spark.typemap import from_spark_array
 from penstock.types.batch import Batch
 
 if TYPE_CHECKING:
+    from penstock.jobgraph.specs import SinkSpec
     from penstock.spark.frames import Frame
 
 #: Connectors whose effect belongs in the process that runs the job.
@@ -33,6 +34,12 @@ def collected(frame: Frame) -> list[Batch]:
 def batch_of(frame: Frame, rows: pa.RecordBatch) -> Batch:
     columns = [from_spark_array(x, rows.column(i)) for i, x in enumerate(frame.schema.types)]
     return Batch(frame.schema, columns, num_rows=rows.num_rows)
+
+
+def stages(spec: SinkSpec) -> bool:
+    """Whether a connector's writer stages the rows, and commits them at the end."""
+    by_spark = spec.connector == "jdbc" and jdbc.only_spark(spec.options)
+    return spec.connector != "blackhole" and not by_spark
 
 
 def write(frame: Frame, table: TableWrite) -> None:
