@@ -53,6 +53,18 @@ async def test_the_older_leader_is_fenced_and_its_entry_not_written():
     ]  # fmt: skip
 
 
+async def test_the_older_leader_stays_fenced():
+    """An entry that waited behind the one that was refused is refused, too."""
+    store = MemoryStore()
+    old, new = job_log(store, "j"), job_log(store, "j")
+    await old.lead("old", 1)
+    await new.lead("new", 2)
+    for _ in range(2):
+        with pytest.raises(FencedError, match="epoch 2 is newer than ours, 1"):
+            await old.append(completed(1, 1))
+    assert len(await job_log(store, "j").read()) == 2
+
+
 async def test_an_entry_won_before_the_new_epoch_counts():
     store = MemoryStore()
     old, new = job_log(store, "j"), job_log(store, "j")

@@ -108,6 +108,7 @@ class DecisionLog:
         if not self.epoch:
             raise InternalError("append before lead()", where=self.prefix)
         while True:
+            self.check()  # an entry that waited while another one met a newer leader has met it, too
             # Also what an earlier, failed try may have written.
             n = self.last + 1
             if await self._create(n, entry):
@@ -115,7 +116,6 @@ class DecisionLog:
                 return n
             before = self.last
             await self.read()
-            self.check()
             if self.last == before:
                 raise ObjectStoreError(
                     "a create was refused, but the object is not there",
