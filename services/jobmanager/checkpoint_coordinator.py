@@ -150,12 +150,12 @@ class CheckpointCoordinator:
 
     def _expire(self, pending: Pending, now_ms: int) -> list[Effect]:
         missing = len(pending.expected) - len(pending.handles)
-        held_up = slowest(pending, self._graph.job_graph, now_ms)
-        first = held_up["operator"] if held_up is not None else ""
+        held_up = slowest(pending, self._graph, now_ms)
+        culprit = f"{held_up['operator']}: {held_up['phase']}" if held_up is not None else "nobody"
         return self._fail(
             pending,
             f"expired after {self.config.timeout_ms} ms; {missing} of {len(pending.expected)} "
-            f"subtasks had not acknowledged, the first along the stream is {first}",
+            f"subtasks had not acknowledged, held up by {culprit}",
             now_ms,
         )
 
@@ -440,7 +440,7 @@ class CheckpointCoordinator:
     ) -> list[Effect]:
         details = pending.details(status)
         details.end_timestamp_ms, details.path, details.failure = now_ms, path, failure
-        details.slowest = slowest(pending, self._graph.job_graph, now_ms)
+        details.slowest = slowest(pending, self._graph, now_ms)
         del self.in_flight[pending.checkpoint_id]
         self.schedule.last_end_ms = now_ms
         self.schedule.last_failed = status == "FAILED"
@@ -453,7 +453,7 @@ class CheckpointCoordinator:
         now = []
         for pending in reversed(self.in_flight.values()):
             now.append(pending.details("IN_PROGRESS"))
-            now[-1].slowest = slowest(pending, self._graph.job_graph, now_ms)
+            now[-1].slowest = slowest(pending, self._graph, now_ms)
         return waiting(self._requests) + now + self.history.newest_first()
 
     def validate_state(self) -> None:

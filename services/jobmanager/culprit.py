@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from penstock.jobgraph import JobGraph
     from services.jobmanager.checkpoints import Pending
+    from services.jobmanager.execution_graph import ExecutionGraph
 
 #: What a subtask reports of its part → what it was busy with.
 PHASES = {
@@ -16,21 +17,40 @@ PHASES = {
     "async_ms": "writing its state",
 }
 MISSING = "not acknowledged: the barrier has not come through, or its state is not written"
+#: From this part of its time on a subtask is what the others wait for, or waits for another.
+MOST_MS_PER_SECOND = 500.0
 
 
-def slowest(pending: Pending, graph: JobGraph, now_ms: int) -> dict[str, Any] | None:
+def slowest(pending: Pending, graph: ExecutionGraph, now_ms: int) -> dict[str, Any] | None:
     """{operator, vertex_id, subtask_index, phase, ms}; of a checkpoint that misses subtasks the
-    first of them along the stream: those behind it may only be waiting for it."""
-    missing = [place for e, place in pending.expected.items() if e not in pending.handles]
+    one that the others wait for, as far as their last metrics tell."""
+    job_graph = graph.job_graph
+    missing = {e: place for e, place in pending.expected.items() if e not in pending.handles}
     if missing:
-        order = {vertex.id: i for i, vertex in enumerate(graph.vertices)}
-        vertex_id, index = min(missing, key=lambda place: (order[place[0]], place[1]))
-        return _of(graph, vertex_id, index, MISSING, now_ms - pending.trigger_ms)
+        execution_id, busy = _held_up_by(missing, graph)
+        vertex_id, index = missing[execution_id]
+        phase = f"{MISSING}; busy {busy:.0%} of the time" if busy else MISSING
+        return _of(job_graph, vertex_id, index, phase, now_ms - pending.trigger_ms)
     if not pending.subtasks:
         return None
     last = max(pending.subtasks, key=lambda s: s["ack_ms"])
     phase = max(PHASES, key=lambda name: last[name])
-    return _of(graph, last["vertex_id"], last["subtask_index"], PHASES[phase], last[phase])
+    return _of(job_graph, last["vertex_id"], last["subtask_index"], PHASES[phase], last[phase])
+
+
+def _held_up_by(missing: dict[str, tuple[str, int]], graph: ExecutionGraph) -> tuple[str, float]:
+    """The busiest, if one is busy most of the time: those before it are back-pressured or share
+    its thread, those behind it have no barrier yet. Otherwise the first along the stream that is
+    not back-pressured itself: those behind it may only be waiting for it. And how busy (0 … 1;
+    0.0: not the reason)."""
+    order = {vertex.id: i for i, vertex in enumerate(graph.job_graph.vertices)}
+    along = sorted(missing, key=lambda e: (order[missing[e][0]], missing[e][1]))
+    known = {e: found.metrics for e in along if (found := graph.get(e)) is not None and found.metrics}
+    busiest = max(known, key=lambda e: known[e].busy_ms_per_second, default=None)
+    if busiest is not None and known[busiest].busy_ms_per_second >= MOST_MS_PER_SECOND:
+        return busiest, min(1.0, known[busiest].busy_ms_per_second / 1000)
+    blocked = {e for e, m in known.items() if m.back_pressured_ms_per_second >= MOST_MS_PER_SECOND}
+    return next((e for e in along if e not in blocked), along[0]), 0.0
 
 
 def _of(graph: JobGraph, vertex_id: str, index: int, phase: str, ms: float) -> dict[str, Any]:

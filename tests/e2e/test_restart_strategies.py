@@ -221,7 +221,7 @@ def test_a_checkpoint_that_takes_too_long_is_given_up_and_names_its_culprit(begi
         return [c["failure_message"] for c in history if c["status"] == "FAILED"]
 
     assert all("expired after 300 ms" in text for text in culprits())
-    job.until(lambda: any("along the stream is KeyedProcess" in text for text in culprits()), "its name")
+    job.until(lambda: any("held up by KeyedProcess" in text for text in culprits()), "its name")
     job.stop_telling()
     done = job.counts["completed"]
     job.until(lambda: job.counts["completed"] > done + 1, "checkpoints again")
