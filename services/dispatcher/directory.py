@@ -1,4 +1,5 @@
-"""What is known of the jobs: live from their masters, from the archive when they ended."""
+"""What is known of the jobs: live from their masters, from the archive when they ended, from
+their decision logs while nobody leads them."""
 
 from __future__ import annotations
 
@@ -9,8 +10,7 @@ from typing import TYPE_CHECKING, Any, Union
 import msgspec
 
 from penstock.bus import RefusedError, request
-from penstock.errors import BrokerError, SpecError
-from penstock.jobgraph.graph import decode_job_graph
+from penstock.errors import BrokerError
 from penstock.messages import layout
 from penstock.messages.cluster import (
     Ack,
@@ -22,10 +22,7 @@ from penstock.messages.cluster import (
     RequestJobDetails,
     TriggerSavepoint,
 )
-from penstock.store import job_log
-from services.jobmanager.checkpoint_history import HISTORY
-from services.jobmanager.details import logged_details
-from services.jobmanager.inheritance import read_story
+from services.dispatcher.logged import LoggedJobs, UnknownJobError
 
 if TYPE_CHECKING:
     from penstock.bus import Subjects
@@ -37,17 +34,12 @@ _details = msgspec.json.Decoder(JobDetails)
 _overview = msgspec.json.Decoder(JobOverview)
 
 
-class UnknownJobError(SpecError):
-    """→ 404."""
-
-    code = "PS-NO-JOB"
-
-
 class JobDirectory:
     def __init__(self, transport: Transport, subjects: Subjects, store: Store) -> None:
         self._transport = transport
         self._subjects = subjects
         self._store = self.store = store
+        self.logged = LoggedJobs(store)
         self._ended: dict[str, JobOverview] = {}
 
     # -- one job -------------------------------------------------------------------------
@@ -55,12 +47,14 @@ class JobDirectory:
     async def details(self, job_id: str) -> JobDetails:
         """UnknownJobError when nobody accepted such a job."""
         live = await self._from_master(job_id)
-        if live is not None and not live.status.globally_terminal:
-            return live
+        if live is not None:
+            self.logged.forget(job_id)
+            if not live.status.globally_terminal:
+                return live
         try:
             return _details.decode(await self._store.get(layout.archive_key(job_id)))
         except KeyError:
-            return live or await self._from_log(job_id)
+            return live or await self.logged.details(job_id)
 
     async def _from_master(self, job_id: str) -> JobDetails | None:
         message = RequestJobDetails(job_id=job_id)
@@ -72,29 +66,6 @@ class JobDirectory:
         except BrokerError:
             return None
         return reply
-
-    async def _from_log(self, job_id: str) -> JobDetails:
-        """Accepted, and no master has begun, or the last one is gone."""
-        log = job_log(self._store, job_id)
-        story = read_story(await log.read(), HISTORY)
-        accepted, terminal = story.accepted, story.terminal
-        if accepted is None:
-            raise UnknownJobError(
-                f"there is no job '{job_id}'", got=job_id, remedy="`penstock list` shows the jobs there are"
-            )
-        if terminal is None:
-            graph = decode_job_graph(await self._store.get(accepted.job_graph_key))
-            return logged_details(job_id, graph, story, log.latest_epoch)
-        return JobDetails(
-            job_id=job_id,
-            name=accepted.name,
-            status=terminal.status,
-            attempt=story.inherited.job_attempt,
-            epoch=log.latest_epoch,
-            start_ms=accepted.timestamp_ms,
-            end_ms=terminal.timestamp_ms,
-            timestamps={"INITIALIZING": accepted.timestamp_ms},
-        )
 
     async def cancel(self, job_id: str) -> None:
         """Returns when the master has taken the order (or the job is over already)."""

@@ -123,8 +123,8 @@ class Submitter:
             )
 
     async def _accepted(self, job_id: str) -> JobAccepted | None:
-        entries = await job_log(self._store, job_id).read()
-        return next((entry for _, entry in entries if isinstance(entry, JobAccepted)), None)
+        entry = await job_log(self._store, job_id).first()
+        return entry if isinstance(entry, JobAccepted) else None
 
     async def _store_job(self, job_id: str, spec: JobSpec, graph: JobGraph) -> JobAccepted:
         """Under keys of their content: whoever wins the race for the log, what his entry

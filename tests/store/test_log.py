@@ -35,6 +35,15 @@ async def test_a_life():
     assert reader.latest_epoch == 2
 
 
+async def test_what_a_log_began_with():
+    store = MemoryStore()
+    log = job_log(store, "j")
+    assert await log.first() is None
+    await log.begin(ACCEPTED)
+    await log.lead("jm-1", 10)
+    assert await job_log(store, "j").first() == ACCEPTED
+
+
 async def test_append_needs_an_epoch():
     with pytest.raises(InternalError, match="before lead"):
         await job_log(MemoryStore(), "j").append(completed(1, 1))

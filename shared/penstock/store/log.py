@@ -68,6 +68,13 @@ class DecisionLog:
                 return self.entries
             self.entries.append((n, self._decode(n, data)))
 
+    async def first(self) -> LogEntry | None:
+        """What the log began with, None before; reads nothing else."""
+        try:
+            return self._decode(1, await self._store.get(self.key(1)))
+        except KeyError:
+            return None
+
     def _decode(self, n: int, data: bytes) -> LogEntry:
         try:
             return _decoder.decode(data)

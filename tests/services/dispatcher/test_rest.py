@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import asyncio
 import base64
 import json
 
@@ -11,6 +12,7 @@ from penstock.messages import layout
 from penstock.messages.slot import OperatorMetrics, TaskMetrics
 from penstock.messages.states import ExecutionState
 from penstock.store import job_log
+from services.dispatcher import logged
 from services.dispatcher.http import MAX_BODY_BYTES
 from tests.services.jobmanager.graphs import pipeline
 from tests.services.jobmanager.simulated import Cluster
@@ -97,6 +99,73 @@ async def test_while_no_master_answers_the_log_tells(front):
     assert asked["status"]["id"] == "IN_PROGRESS", "what was promised is not forgotten"
     (row,) = (await get(front, "/jobs/overview"))["jobs"]
     assert (row["state"], row["tasks"]["total"]) == ("RECONCILING", 6)
+
+
+class CountingReads:
+    """Keys that are read of a store's decision logs."""
+
+    def __init__(self, store, monkeypatch):
+        self.keys: list[str] = []
+        get = store.get
+
+        async def counted(key):
+            if "/log/" in key or "graph" in key:
+                self.keys.append(key)
+            return await get(key)
+
+        monkeypatch.setattr(store, "get", counted)
+
+    def taken(self) -> list[str]:
+        taken, self.keys = self.keys, []
+        return taken
+
+
+async def test_a_log_that_nobody_leads_is_followed_and_not_read_anew(front, monkeypatch):
+    job_id = await front.submit(name="flights")
+    log = job_log(front.store, job_id)
+    await log.lead("jm1", 1_000)
+    await log.append(msg.Restored(epoch=2, job_attempt=1, checkpoint_id=0, timestamp_ms=1_000, slots=2))
+    reads = CountingReads(front.store, monkeypatch)
+    asked = [get(front, f"/jobs/{job_id}{path}") for path in ("", "/checkpoints", "/plan", "/status")]
+    first, *_ = await asyncio.gather(*asked)
+    read = reads.taken()
+    assert [read.count(log.key(n)) for n in (1, 2, 3)] == [1, 1, 1], "together they read it once"
+    assert (await get(front, f"/jobs/{job_id}"))["attempt"] == first["attempt"] == 1
+    (row,) = (await get(front, "/jobs/overview"))["jobs"]
+    assert row["state"] == "RECONCILING"
+    assert reads.taken() == [log.key(4)] * 2, "nothing new: one look for the next entry each"
+    await log.append(msg.Restored(epoch=2, job_attempt=2, checkpoint_id=0, timestamp_ms=2_000, slots=2))
+    reads.taken()
+    assert (await get(front, f"/jobs/{job_id}"))["attempt"] == 2
+    assert reads.taken() == [log.key(4), log.key(5)]
+
+
+async def test_the_log_of_a_job_with_a_master_is_not_followed(front, monkeypatch):
+    job_id = await front.submit(job_id="job", name="pipeline")
+    await get(front, f"/jobs/{job_id}")
+    await front.master(job_id, running_job().ask)
+    assert (await get(front, f"/jobs/{job_id}"))["state"] == "RUNNING"
+    await get(front, "/jobs/unknown", 404)
+    assert front.directory.logged.followed == ()
+
+
+async def test_so_many_logs_are_followed_and_no_more(front, monkeypatch):
+    monkeypatch.setattr(logged, "FOLLOWED", 2)
+    for job_id in "abc":
+        await front.submit(job_id=job_id)
+        await get(front, f"/jobs/{job_id}")
+    assert front.directory.logged.followed == ("b", "c")
+    assert (await get(front, "/jobs/a"))["state"] == "INITIALIZING"
+    assert front.directory.logged.followed == ("c", "a")
+
+
+async def test_a_repeated_submission_is_known_by_the_first_entry(front, monkeypatch):
+    job_id = await front.submit(job_id="mine")
+    log = job_log(front.store, job_id)
+    await log.lead("jm1", 1_000)
+    reads = CountingReads(front.store, monkeypatch)
+    await front.submit(job_id="mine")
+    assert reads.taken() == [log.key(1)]
 
 
 async def test_a_repeated_submission_is_the_same_job(front):

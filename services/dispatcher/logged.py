@@ -1,0 +1,107 @@
+"""Jobs that nobody leads, as their decision logs tell of them.
+
+A log is followed, not read anew: every question reads what was added since the one before
+(one look for the next entry when there is nothing), and is answered from what was told then.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import OrderedDict
+from typing import TYPE_CHECKING
+
+from penstock.errors import SpecError
+from penstock.jobgraph.graph import decode_job_graph
+from penstock.messages.cluster import JobDetails
+from penstock.store import job_log
+from services.jobmanager.checkpoint_history import HISTORY
+from services.jobmanager.details import logged_details
+from services.jobmanager.inheritance import read_story
+
+if TYPE_CHECKING:
+    from penstock.jobgraph import JobGraph
+    from penstock.ports import Store
+
+#: Logs that are followed at once; beyond, the one that was asked for longest ago is left.
+FOLLOWED = 256
+
+
+class UnknownJobError(SpecError):
+    """→ 404."""
+
+    code = "PS-NO-JOB"
+
+
+class LoggedJobs:
+    """One per dispatcher. ``forget`` a job that has a master: he knows more."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._followed: OrderedDict[str, _Followed] = OrderedDict()
+
+    async def details(self, job_id: str) -> JobDetails:
+        """UnknownJobError when nobody accepted such a job."""
+        followed = self._followed.setdefault(job_id, _Followed(self._store, job_id))
+        self._followed.move_to_end(job_id)
+        if len(self._followed) > FOLLOWED:
+            self._followed.popitem(last=False)
+        try:
+            return await followed.details()
+        except UnknownJobError:
+            self.forget(job_id)
+            raise
+
+    @property
+    def followed(self) -> tuple[str, ...]:
+        """Jobs, the one asked for last at the end."""
+        return tuple(self._followed)
+
+    def forget(self, job_id: str) -> None:
+        self._followed.pop(job_id, None)
+
+
+class _Followed:
+    """``_told``: what the log says as far as entry ``_told_at``, 0 = not asked yet."""
+
+    def __init__(self, store: Store, job_id: str) -> None:
+        self._store = store
+        self._job_id = job_id
+        self._log = job_log(store, job_id)
+        self._graph: JobGraph | None = None
+        self._told: JobDetails | None = None
+        self._told_at = 0
+        #: who asks meanwhile waits, and reads what is new since
+        self._reading = asyncio.Lock()
+
+    async def details(self) -> JobDetails:
+        async with self._reading:
+            await self._log.read()
+            if self._told is None or self._told_at < self._log.last:
+                self._told = await self._tell()
+                self._told_at = self._log.last
+            return self._told
+
+    async def _tell(self) -> JobDetails:
+        """Accepted, and no master has begun, or the last one is gone."""
+        story, epoch = read_story(self._log.entries, HISTORY), self._log.latest_epoch
+        accepted, terminal = story.accepted, story.terminal
+        if accepted is None:
+            raise UnknownJobError(
+                f"there is no job '{self._job_id}'",
+                got=self._job_id,
+                remedy="`penstock list` shows the jobs there are",
+            )
+        if terminal is None:
+            if self._graph is None:
+                self._graph = decode_job_graph(await self._store.get(accepted.job_graph_key))
+            return logged_details(self._job_id, self._graph, story, epoch)
+        return JobDetails(
+            job_id=self._job_id,
+            name=accepted.name,
+            status=terminal.status,
+            attempt=story.inherited.job_attempt,
+            epoch=epoch,
+            start_ms=accepted.timestamp_ms,
+            end_ms=terminal.timestamp_ms,
+            timestamps={"INITIALIZING": accepted.timestamp_ms},
+        )
