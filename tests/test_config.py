@@ -157,6 +157,27 @@ def test_options_of_the_cluster_are_no_jobs(key: str, value: str) -> None:
     assert value in (caught.value.got or "")
 
 
+def test_families_of_the_cluster_are_no_jobs() -> None:
+    config.check_cluster({"storage.options.secret_access_key": "hidden", "metrics.flink-names": "true"})
+    with pytest.raises(SpecError, match=r"storage\.options\.secret_access_key") as caught:
+        config.check_job({"storage.options.secret_access_key": "hidden"})
+    assert "penstock up" in (caught.value.remedy or "")
+    assert "hidden" not in str(caught.value)
+    with pytest.raises(SpecError, match="is the cluster's"):
+        config.check_job({"metrics.flink-names": "true"})
+    assert config.is_cluster_option("storage.options.region")
+    config.check_job({"spark.sql.shuffle.partitions": "4", "user.threshold": "2"})
+
+
+@pytest.mark.parametrize(
+    "key", ["metrics.reporter.prom.port", "metrics.flink-name", "storage.option.region", "storage.region"]
+)
+def test_what_has_no_effect_is_refused_of_services_and_jobs(key: str) -> None:
+    for check in (config.check_cluster, config.check_job):
+        with pytest.raises(SpecError, match="unknown configuration key"):
+            check({key: "1"})
+
+
 def test_values_that_contradict_each_other() -> None:
     with pytest.raises(SpecError, match=r"heartbeat\.interval") as caught:
         config.check_cluster({"heartbeat.interval": "20 s"})

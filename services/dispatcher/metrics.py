@@ -8,13 +8,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from penstock.config import METRICS_FLINK_NAMES
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from penstock.messages.cluster import ClusterOverview, JobDetails, SubtaskDetails, VertexDetails
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
-FLINK_NAMES = "metrics.flink-names"
 
 _TASK = {
     "busyTimeMsPerSecond": ("busy_ms_per_second", "Time spent working, ms a second."),
@@ -122,7 +123,7 @@ def render(
     for job in jobs:
         _job(families, job, now_ms)
     prefixes = ["penstock"]
-    if config.get(FLINK_NAMES, "false").lower() == "true":
+    if METRICS_FLINK_NAMES.read(config):
         prefixes.append("flink")
 
     class Collector:

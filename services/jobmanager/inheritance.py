@@ -34,7 +34,7 @@ BACKFILL = "backfill"
 #: Keys of the cluster's configuration that apply to its jobs unless they say otherwise.
 #: (Others, such as the store's credentials, are none of a job's business.)
 JOB_FAMILIES = (
-    "execution.", "state.", "restart-strategy.", "pipeline.", "table.", "parallelism.", "metrics.",
+    "execution.", "state.", "restart-strategy.", "pipeline.", "table.", "parallelism.",
     "taskmanager.memory.", "user.", "nats.url",
 )  # fmt: skip
 

@@ -228,7 +228,23 @@ class ConfigOption(Generic[T]):
         return f"{value} ms" if self.parse is parse_duration_ms else str(value)
 
 
+@dataclass(frozen=True)
+class ConfigFamily:
+    """Keys below ``prefix`` are not ours to list: whoever they are handed to knows them."""
+
+    prefix: str
+    doc: str
+    scope: Scope = "job"
+
+
 OPTIONS: dict[str, ConfigOption[Any]] = {}
+#: An option's own key goes before the family that it is in (``spark.master``).
+FAMILIES: list[ConfigFamily] = []
+
+
+def _family(prefix: str, doc: str, *, scope: Scope = "job") -> str:
+    FAMILIES.append(ConfigFamily(prefix, doc, scope))
+    return prefix
 
 
 def _option(
@@ -261,7 +277,11 @@ STORAGE_URL = _option(
     "Object store: file:///…, s3://bucket/prefix, memory:///.",
     scope="cluster",
 )
-STORAGE_OPTIONS_PREFIX = "storage.options."
+STORAGE_OPTIONS_PREFIX = _family(
+    "storage.options.",
+    "Of the object store at `high-availability.storageDir`: endpoint, region, keys ([deployment](deployment.md)).",
+    scope="cluster",
+)
 LEASE_TTL_MS = _option(
     "high-availability.lease-duration",
     5_000,
@@ -403,6 +423,8 @@ BACKFILL_PARALLELISM = _option(
 BACKFILL_EMIT = _option(
     "execution.backfill.emit", True, _parse_bool, "Whether a backfill writes the history's rows to the sinks."
 )
+_family("spark.", "Spark's own settings, for the job's session.")
+_family("user.", "Your own.")
 SPARK_MASTER = _option(
     "spark.master",
     "",
@@ -513,6 +535,8 @@ LOCAL_RECOVERY = _option(
 RECOVERY_PATH = _option(
     "execution.state-recovery.path", "", _str, "A savepoint or checkpoint that a new job starts from."
 )
+#: What it was called before, in Flink.
+FORMER_RECOVERY_PATH = "execution.savepoint.path"
 RECOVERY_IGNORE_UNCLAIMED = _option(
     "execution.state-recovery.ignore-unclaimed-state",
     False,
@@ -636,6 +660,13 @@ EXPLAIN_SPARK = _option(
 )
 PIPELINE_NAME = _option("pipeline.name", "", _str, "Name of the job.")
 OBJECT_REUSE_CHAINING = _option("pipeline.operator-chaining.enabled", True, _parse_bool, "Chain operators.")
+METRICS_FLINK_NAMES = _option(
+    "metrics.flink-names",
+    False,
+    _parse_bool,
+    "`GET /metrics` shows them below `flink_` too, where dashboards and alerts may look.",
+    scope="cluster",
+)
 SLOT_REQUEST_NOTICE_MS = _option(
     "slot.request.notice",
     2_000,
@@ -654,11 +685,9 @@ def check_keys(config: Mapping[str, Any]) -> None:
     """SpecError for an unknown key of a family we know, or one that is nearly a known key
     (typos), with the nearest name; and for a known key whose value does not fit. Other
     families are somebody else's."""
-    families = {k.split(".", 1)[0] for k in OPTIONS}
+    families = {k.split(".", 1)[0] for k in (*OPTIONS, *(family.prefix for family in FAMILIES))}
     for key in config:
-        known = key in OPTIONS or key.startswith(
-            (STORAGE_OPTIONS_PREFIX, "metrics.", "spark.", "job.", "user.")
-        )
+        known = key in OPTIONS or _family_of(key) is not None
         if not known and (key.split(".", 1)[0] in families or _nearly_known(key)):
             raise SpecError(
                 f"unknown configuration key '{key}'",
@@ -670,6 +699,11 @@ def check_keys(config: Mapping[str, Any]) -> None:
             OPTIONS[key].read(config)
 
 
+def recovery_path(config: Mapping[str, Any]) -> str:
+    """The savepoint or checkpoint that a new job starts from, by either name; "": none."""
+    return RECOVERY_PATH.read(config) or str(config.get(FORMER_RECOVERY_PATH) or "")
+
+
 def check_job(config: Mapping[str, Any]) -> None:
     """``check_keys``, and SpecError for what a job cannot decide or what contradicts itself."""
     check_keys(config)
@@ -678,7 +712,8 @@ def check_job(config: Mapping[str, Any]) -> None:
             raise SpecError(
                 f"'{key}' is the cluster's, a job cannot set it",
                 expected="options of jobs (docs/configuration.md says whose an option is)",
-                got=f"{key} = {config[key]}",
+                # What is not ours to list may be a secret.
+                got=f"{key} = {config[key]}" if key in OPTIONS else key,
                 where=f"configuration key '{key}'",
                 remedy="give it to the services: in their configuration file, or penstock up -D key=value",
             )
@@ -712,7 +747,12 @@ def _check_order(config: Mapping[str, Any], lower: ConfigOption[int], upper: Con
 
 
 def is_cluster_option(key: str) -> bool:
-    return key in OPTIONS and OPTIONS[key].scope == "cluster"
+    of = OPTIONS.get(key) or _family_of(key)
+    return of is not None and of.scope == "cluster"
+
+
+def _family_of(key: str) -> ConfigFamily | None:
+    return next((family for family in FAMILIES if key.startswith(family.prefix)), None)
 
 
 def _nearly_known(key: str) -> bool:
@@ -752,9 +792,11 @@ def markdown() -> str:
         "| key | default | allowed | of | meaning |",
         "|---|---|---|---|---|",
     ]
-    for option in sorted(OPTIONS.values(), key=lambda o: o.key):
+    rows = {f"{family.prefix}…": f" |  | {family.scope} | {family.doc}" for family in FAMILIES}
+    for option in OPTIONS.values():
         shown = f"`{option.shown(option.default)}`" if option.default != "" else ""
-        lines.append(f"| `{option.key}` | {shown} | {option.bounds()} | {option.scope} | {option.doc} |")
+        rows[option.key] = f"{shown} | {option.bounds()} | {option.scope} | {option.doc}"
+    lines += [f"| `{key}` | {row} |" for key, row in sorted(rows.items())]
     return "\n".join(lines) + "\n"
 
 
