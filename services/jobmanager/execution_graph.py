@@ -170,8 +170,11 @@ class ExecutionGraph:
             yield vertex, self._by_vertex[vertex.id]
 
     def of(self, vertices: Iterable[str]) -> Iterator[Execution]:
-        for vertex_id in vertices:
-            yield from self._by_vertex[vertex_id]
+        """In the job graph's order, whatever theirs is: a set's is another in each process."""
+        wanted = frozenset(vertices)
+        for vertex_id, executions in self._by_vertex.items():
+            if vertex_id in wanted:
+                yield from executions
 
     def upstream(self, execution: Execution) -> Iterator[Execution]:
         """Executions with a channel to this one."""

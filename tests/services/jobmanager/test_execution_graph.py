@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import itertools
+
 import pytest
 
 from penstock.errors import InternalError
@@ -51,6 +53,16 @@ def report(graph, state, *, vertex="read", index=0, attempt=1, execution_id=None
 def test_upstream_subtasks(partitioning, source, target, expected):
     found = [list(upstream_subtasks(partitioning, i, source, target)) for i in range(target)]
     assert found == expected
+
+
+def test_the_order_is_the_graphs_whatever_that_of_the_vertices_asked_for():
+    """A set's is another in each process: what a master does would be no function of its story."""
+    graph = graph_of(diamond())
+    ids = [v.id for v in graph.job_graph.vertices]
+    for asked in itertools.permutations(ids):
+        assert [e.vertex_id for e in graph.of(asked)] == [e.vertex_id for e in graph]
+    some = frozenset(ids[1:])
+    assert list(graph.of(some)) == [e for e in graph if e.vertex_id in some]
 
 
 def test_upstream_of_several_inputs():
