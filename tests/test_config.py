@@ -46,6 +46,9 @@ def test_unknown_keys_of_our_families_are_refused_with_the_nearest() -> None:
     assert "parallelism.default" in caught.value.remedy
     with pytest.raises(SpecError, match="paralelism"):
         config.check_keys({"paralelism.default": "2"})  # the family's name is mistyped, too
+    with pytest.raises(SpecError) as caught:
+        config.check_keys({"execution.savepoint.path": "savepoints/s"})  # Flink's name of before
+    assert config.RECOVERY_PATH.key in caught.value.remedy
     config.check_keys({"somebody.else": "1"})
     config.check_keys({"user.threshold": "1", "parallelism.default": "2"})
 

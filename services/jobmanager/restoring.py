@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from penstock.config import RECOVERY_IGNORE_UNCLAIMED, RECOVERY_PATH
 from penstock.errors import SpecError
 from penstock.messages.manifest import handles_by_vertex
 from services.jobmanager.checkpoints import Completed
@@ -16,10 +17,6 @@ if TYPE_CHECKING:
     from penstock.messages.slot import StateHandle
     from services.jobmanager.stages import Inherited
 
-#: A savepoint's path to start from; the older name is Flink's of before.
-PATH_KEYS = ("execution.state-recovery.path", "execution.savepoint.path")
-LENIENT_KEY = "execution.state-recovery.ignore-unclaimed-state"
-
 
 class Loading:
     """The manifests to read before the job can start: what the log says is completed, or
@@ -29,7 +26,7 @@ class Loading:
         keys = [key for _, key, _ in inherited.completed]
         #: they are the job's own, so they are retained and replaced by later ones
         self.own = bool(keys)
-        path = next((config[key] for key in PATH_KEYS if config.get(key)), None)
+        path = RECOVERY_PATH.read(config)
         if not keys and path:
             keys = [path]
         self._waiting = set(keys)
@@ -71,12 +68,12 @@ def state_of(
     (unless the configuration allows to drop it)."""
     vertices = [(v.id, tuple(n.uid for n in v.operators)) for v in graph.vertices]
     handles, left = handles_by_vertex(completed.manifest, vertices)
-    if left and config.get(LENIENT_KEY, "false").lower() != "true":
+    if left and not RECOVERY_IGNORE_UNCLAIMED.read(config):
         raise SpecError(
             "the snapshot holds state of operators that this job does not have",
             expected="an operator with the same uid for every part of the snapshot",
             got=", ".join(left),
             where=completed.manifest_key,
-            remedy=f"restore the program it was taken from, or allow it to be dropped with {LENIENT_KEY} (-n)",
+            remedy=f"restore the program it was taken from, or allow it to be dropped with {RECOVERY_IGNORE_UNCLAIMED.key} (-n)",
         )
     return handles

@@ -535,8 +535,6 @@ LOCAL_RECOVERY = _option(
 RECOVERY_PATH = _option(
     "execution.state-recovery.path", "", _str, "A savepoint or checkpoint that a new job starts from."
 )
-#: What it was called before, in Flink.
-FORMER_RECOVERY_PATH = "execution.savepoint.path"
 RECOVERY_IGNORE_UNCLAIMED = _option(
     "execution.state-recovery.ignore-unclaimed-state",
     False,
@@ -697,11 +695,6 @@ def check_keys(config: Mapping[str, Any]) -> None:
             )
         if key in OPTIONS:
             OPTIONS[key].read(config)
-
-
-def recovery_path(config: Mapping[str, Any]) -> str:
-    """The savepoint or checkpoint that a new job starts from, by either name; "": none."""
-    return RECOVERY_PATH.read(config) or str(config.get(FORMER_RECOVERY_PATH) or "")
 
 
 def check_job(config: Mapping[str, Any]) -> None:

@@ -55,7 +55,6 @@ def refuse(graph: JobGraph) -> None:
         (COUNT.format("ended"), {"execution.engine": "streaming"}, HERE, "streaming: execution.engine"),
         (COUNT.format("endless"), {}, HERE, "streaming: a source is unbounded"),
         (COUNT.format("ended"), {"execution.state-recovery.path": "savepoints/s"}, HERE, "streaming: it begins from a savepoint"),
-        (COUNT.format("ended"), {"execution.savepoint.path": "savepoints/s"}, HERE, "streaming: it begins from a savepoint"),
         (COUNT.format("ended"), {"execution.state-recovery.path": "savepoints/s", "execution.runtime-mode": "BATCH"}, HERE, "streaming: it begins from a savepoint"),
         ("SELECT 1", {}, HERE, "streaming: it reads no table"),
         ("SELECT 1", {"execution.engine": "spark"}, HERE, "spark: execution.engine = spark"),
@@ -71,10 +70,9 @@ def test_choice(query: str, config: dict[str, str], spark: SparkSupport, first_l
     assert any(isinstance(s, SparkQuerySpec) for s in specs(graph)) == first_line.startswith("spark")
 
 
-@pytest.mark.parametrize("key", ["execution.state-recovery.path", "execution.savepoint.path"])
 @pytest.mark.parametrize("lenient", ["false", "true"])
-def test_a_savepoint_is_the_streaming_engines(key: str, lenient: str) -> None:
-    config = {"execution.engine": "spark", key: "savepoints/s"}
+def test_a_savepoint_is_the_streaming_engines(lenient: str) -> None:
+    config = {"execution.engine": "spark", "execution.state-recovery.path": "savepoints/s"}
     with pytest.raises(SpecError, match="the streaming engine's state") as refused:
         planned(COUNT.format("ended"), {**config, "execution.state-recovery.ignore-unclaimed-state": lenient})
     assert "savepoints/s" in (refused.value.got or "")

@@ -159,13 +159,14 @@ def run(
 ) -> None:
     """Run a job to its end on a cluster (or on one of its own)."""
     from penstock.cli.run import job_file, run_file
+    from penstock.config import RECOVERY_IGNORE_UNCLAIMED, RECOVERY_PATH
 
     settings = job_config(config, engine, parallelism, backfill)
     if savepoint is not None:
         here = Path(savepoint)
-        settings["execution.state-recovery.path"] = here.absolute().as_uri() if here.exists() else savepoint
+        settings[RECOVERY_PATH.key] = here.absolute().as_uri() if here.exists() else savepoint
     if allow_dropped:
-        settings["execution.state-recovery.ignore-unclaimed-state"] = "true"
+        settings[RECOVERY_IGNORE_UNCLAIMED.key] = "true"
     run_file(
         *job_file(file, python),
         args=args or [],

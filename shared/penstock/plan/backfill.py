@@ -116,8 +116,7 @@ def has_history(graph: JobGraph) -> bool:
 def is_backfilled(graph: JobGraph) -> bool:
     """Whether its history is read on Spark first. A job that begins from a savepoint has
     its history behind it."""
-    begins_from = RECOVERY_PATH.read(graph.config) or graph.config.get("execution.savepoint.path")
-    return bool(graph.backfill) and not begins_from
+    return bool(graph.backfill) and not RECOVERY_PATH.read(graph.config)
 
 
 def backfill_graph(graph: JobGraph) -> JobGraph:

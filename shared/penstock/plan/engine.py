@@ -46,8 +46,6 @@ if TYPE_CHECKING:
 
 #: Environment of whoever plans: the engine of jobs that say none.
 ENGINE_VARIABLE = "PENSTOCK_ENGINE"
-#: What RECOVERY_PATH was called before.
-FORMER_RECOVERY_PATH = "execution.savepoint.path"
 #: Connectors of sinks that Spark's executors write themselves.
 NATIVE_SINKS = frozenset(("filesystem", "blackhole"))
 
@@ -81,7 +79,7 @@ def choose_engine(
     wanted, mode = ENGINE.read({**default, **config}), RUNTIME_MODE.read(config)
     if wanted == "streaming":
         return EngineChoice("streaming", f"{ENGINE.key} = streaming", asked=True)
-    begins_from = RECOVERY_PATH.read(config) or config.get(FORMER_RECOVERY_PATH)
+    begins_from = RECOVERY_PATH.read(config)
     if wanted == "spark":
         if begins_from:
             raise SpecError(
