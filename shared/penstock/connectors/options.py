@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from penstock.config import _parse_bool, _parse_int, one_of, parse_bytes, parse_duration_ms
+from penstock.config import one_of, parse_bool, parse_bytes, parse_duration_ms, parse_int
 from penstock.errors import ConnectorError, SpecError, nearest
 
 if TYPE_CHECKING:
@@ -120,8 +120,8 @@ def check_on_error(given: Mapping[str, str], where: str) -> None:
 
 
 text = str
-boolean = _parse_bool
-integer = _parse_int
+boolean = parse_bool
+integer = parse_int
 duration_ms = parse_duration_ms
 bytes_size = parse_bytes
 choice = one_of

@@ -1,0 +1,93 @@
+"""Whether a configuration as a whole can be: known keys, values that fit, whose they are."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from penstock.config.cluster import HEARTBEAT_INTERVAL_MS, HEARTBEAT_TIMEOUT_MS
+from penstock.config.job import RESTART_EXP_INITIAL_MS, RESTART_EXP_MAX_MS
+from penstock.config.option import FAMILIES, OPTIONS, ConfigFamily, ConfigOption
+from penstock.errors import SpecError, nearest
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+
+def texts(config: Mapping[str, Any]) -> dict[str, str]:
+    """Values of YAML, JSON or Python as configuration values."""
+    return {k: str(v).lower() if isinstance(v, bool) else str(v) for k, v in config.items()}
+
+
+def check_keys(config: Mapping[str, Any]) -> None:
+    """SpecError for an unknown key of a family we know, or one that is nearly a known key
+    (typos), with the nearest name; and for a known key whose value does not fit. Other
+    families are somebody else's."""
+    families = {k.split(".", 1)[0] for k in (*OPTIONS, *(family.prefix for family in FAMILIES))}
+    for key in config:
+        known = key in OPTIONS or family_of(key) is not None
+        if not known and (key.split(".", 1)[0] in families or _nearly_known(key)):
+            raise SpecError(
+                f"unknown configuration key '{key}'",
+                expected="a key of docs/configuration.md (your own: 'user.…')",
+                got=repr(key),
+                remedy=nearest(key, OPTIONS),
+            )
+        if key in OPTIONS:
+            OPTIONS[key].read(config)
+
+
+def check_job(config: Mapping[str, Any]) -> None:
+    """``check_keys``, and SpecError for what a job cannot decide or what contradicts itself."""
+    check_keys(config)
+    for key in config:
+        if is_cluster_option(key):
+            raise SpecError(
+                f"'{key}' is the cluster's, a job cannot set it",
+                expected="options of jobs (docs/configuration.md says whose an option is)",
+                # What is not ours to list may be a secret.
+                got=f"{key} = {config[key]}" if key in OPTIONS else key,
+                where=f"configuration key '{key}'",
+                remedy="give it to the services: in their configuration file, or penstock up -D key=value",
+            )
+    _check_backoff(config)
+
+
+def check_cluster(config: Mapping[str, Any]) -> None:
+    """``check_keys`` of a service's configuration, which jobs inherit from, and SpecError for
+    what contradicts itself."""
+    check_keys(config)
+    _check_order(config, HEARTBEAT_INTERVAL_MS, HEARTBEAT_TIMEOUT_MS)
+    _check_backoff(config)
+
+
+def _check_backoff(config: Mapping[str, Any]) -> None:
+    # What one of them leaves out may come from elsewhere: a job inherits from its cluster.
+    if RESTART_EXP_INITIAL_MS.key in config and RESTART_EXP_MAX_MS.key in config:
+        _check_order(config, RESTART_EXP_INITIAL_MS, RESTART_EXP_MAX_MS)
+
+
+def _check_order(config: Mapping[str, Any], lower: ConfigOption[int], upper: ConfigOption[int]) -> None:
+    low, high = lower.read(config), upper.read(config)
+    if low > high:
+        raise SpecError(
+            f"'{lower.key}' is above '{upper.key}'",
+            expected=f"at most {upper.shown(high)}",
+            got=lower.shown(low),
+            where=f"configuration key '{lower.key}'",
+            remedy=f"lower it, or raise '{upper.key}'",
+        )
+
+
+def is_cluster_option(key: str) -> bool:
+    of = OPTIONS.get(key) or family_of(key)
+    return of is not None and of.scope == "cluster"
+
+
+def family_of(key: str) -> ConfigFamily | None:
+    return next((family for family in FAMILIES if key.startswith(family.prefix)), None)
+
+
+def _nearly_known(key: str) -> bool:
+    import difflib
+
+    return bool(difflib.get_close_matches(key.lower(), [k.lower() for k in OPTIONS], n=1, cutoff=0.85))

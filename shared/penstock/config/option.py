@@ -1,0 +1,92 @@
+"""One configuration option: its key, type, default, bounds, and whose it is."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
+
+from penstock.config.values import parse_duration_ms
+from penstock.errors import SpecError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+T = TypeVar("T")
+
+
+#: Whose an option is. The cluster's are read by its services when they start.
+Scope = Literal["job", "cluster"]
+
+
+@dataclass(frozen=True)
+class ConfigOption(Generic[T]):
+    """``least`` and ``most``: bounds of the typed value, both allowed; None = none."""
+
+    key: str
+    default: T
+    parse: Callable[[str], T]
+    doc: str
+    scope: Scope = "job"
+    least: T | None = None
+    most: T | None = None
+
+    def read(self, config: Mapping[str, Any]) -> T:
+        """The typed value, or the default. SpecError names the key."""
+        if self.key not in config:
+            return self.default
+        try:
+            value = self.parse(config[self.key])
+            self._check_bounds(value, config[self.key])
+        except SpecError as err:
+            err.where = f"configuration key '{self.key}'"
+            default = self.shown(self.default)
+            err.remedy = err.remedy or f"leave it out{f' for the default, {default}' if default else ''}"
+            raise
+        return value
+
+    def _check_bounds(self, value: Any, text: Any) -> None:
+        low, high = self.least is not None and value < self.least, self.most is not None and value > self.most
+        if low or high:
+            raise SpecError(
+                "too little" if low else "too much",
+                expected=self.bounds(),
+                got=repr(text),
+            )
+
+    def bounds(self) -> str:
+        """The allowed values in words; empty = whatever its type allows."""
+        if self.least is None:
+            return ""
+        least = self.shown(self.least)
+        return f"{least} or more" if self.most is None else f"{least} to {self.shown(self.most)}"
+
+    def shown(self, value: T) -> str:
+        return f"{value} ms" if self.parse is parse_duration_ms else str(value)
+
+
+@dataclass(frozen=True)
+class ConfigFamily:
+    """Keys below ``prefix`` are not ours to list: whoever they are handed to knows them."""
+
+    prefix: str
+    doc: str
+    scope: Scope = "job"
+
+
+OPTIONS: dict[str, ConfigOption[Any]] = {}
+#: An option's own key goes before the family that it is in (``spark.master``).
+FAMILIES: list[ConfigFamily] = []
+
+
+def define_family(prefix: str, doc: str, *, scope: Scope = "job") -> str:
+    FAMILIES.append(ConfigFamily(prefix, doc, scope))
+    return prefix
+
+
+def define(
+    key: str, default: T, parse: Callable[[str], T], doc: str,
+    *, scope: Scope = "job", least: T | None = None, most: T | None = None,
+) -> ConfigOption[T]:  # fmt: skip
+    made = ConfigOption(key, default, parse, doc, scope, least, most)
+    OPTIONS[key] = made
+    return made
