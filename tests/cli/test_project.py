@@ -84,6 +84,65 @@ def test_an_error_names_the_step(project: Path) -> None:
     assert "step 'second' (more.sql, second.sql)" in str(caught.value)
 
 
+WITH_PYTHON = """
+name: mixed
+steps:
+  - {{name: before, sql: first.sql, config: {{{before}}}}}
+  - {{name: between, python: step.py, config: {{{between}}}}}
+  - {{name: behind, sql: second.sql, config: {{{behind}}}}}
+"""
+BEGIN = "execution.state-recovery.path: savepoints/s"
+
+
+@pytest.mark.parametrize(
+    ("configs", "given"),
+    [
+        ({}, {"execution.state-recovery.path": "savepoints/s"}),  # -s
+        ({"between": BEGIN}, {}),
+        ({"before": BEGIN}, {}),  # it holds from there on
+    ],
+)
+def test_a_python_step_begins_from_no_savepoint(
+    project: Path, configs: dict[str, str], given: dict[str, str]
+) -> None:
+    text = WITH_PYTHON.format(**{"before": "", "between": "", "behind": "", **configs})
+    with pytest.raises(
+        SpecError, match="step 'between' is Python and cannot begin from a savepoint"
+    ) as caught:
+        next(planned_steps(project, read_project(project, text), given))  # before anything has run
+    assert "savepoints/s" in (caught.value.got or "")
+    assert "leave -s out" in (caught.value.remedy or "")
+
+
+def test_a_savepoint_is_for_the_step_that_names_it(project: Path) -> None:
+    pytest.importorskip("pyspark")
+    (project.parent / "step.py").write_text("def run(step):\n    pass\n")
+    evens = project.parent / "evens"  # what the first step would have written
+    evens.mkdir()
+    (evens / "part").write_text("2\n")
+    none = "execution.state-recovery.path: ''"
+    text = WITH_PYTHON.format(before=BEGIN, between=none, behind=BEGIN)
+    jobs = {
+        step.name: planned.job_graph
+        for step, planned in planned_steps(project, read_project(project, text), {"execution.engine": "auto"})
+    }
+    key = "execution.state-recovery.path"
+    assert {name: job.config[key] for name, job in jobs.items()} == {
+        "before": "savepoints/s", "between": "", "behind": "savepoints/s",
+    }  # fmt: skip
+    assert "streaming: it begins from a savepoint" in jobs["before"].plan
+    assert jobs["between"].plan.startswith("== Engine ==\nspark: a Python step")
+
+
+def test_a_script_gives_a_python_step_a_savepoint(project: Path) -> None:
+    pytest.importorskip("pyspark")
+    (project.parent / "step.py").write_text("def run(step):\n    pass\n")
+    (project.parent / "more.sql").write_text("SET 'execution.state-recovery.path' = 'savepoints/s';")
+    text = "name: one\nsteps: [{name: only, sql: more.sql, python: step.py}]"
+    with pytest.raises(SpecError, match="cannot begin from a savepoint"):
+        next(planned_steps(project, read_project(project, text), {}))
+
+
 @pytest.mark.cluster
 def test_run_to_the_end(project: Path) -> None:
     penstock = Path(sys.executable).with_name("penstock")

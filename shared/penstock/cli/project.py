@@ -91,8 +91,9 @@ def read_project(file: Path, text: str) -> Project:
 def planned_steps(
     file: Path, project: Project, config: Mapping[str, str], replace: Mapping[str, str] | None = None
 ) -> Iterator[tuple[Step, PlannedJob]]:
-    """Each step's job, planned when it is asked for. ``replace``: texts in the scripts."""
-    from penstock.cli.python_step import plan_python_step
+    """Each step's job, planned when it is asked for; what no step can be given is said before the
+    first. ``replace``: texts in the scripts."""
+    from penstock.cli.python_step import check_beginning, plan_python_step
     from penstock.config import check_job, texts
     from penstock.spark.support import spark_support
     from penstock.sql.session import SqlSession, plan_in
@@ -100,10 +101,15 @@ def planned_steps(
     check_job(project.config)
     spark = spark_support()
     settings = {**texts(project.config), "pipeline.name": project.name, **config}
+    given = dict(settings)
+    for step in project.steps:
+        check_job(step.config)
+        given |= {**texts(step.config), **config}
+        if step.python is not None:
+            check_beginning(step.name, given)
     folder = file.absolute().parent
     session = SqlSession(settings, python_path=[str(folder)], spark=spark)
     for step in project.steps:
-        check_job(step.config)
         session.config.update({**texts(step.config), **config})
         script = "\n".join(read_script(file.parent / name) for name in step.files)
         for old, new in (replace or {}).items():

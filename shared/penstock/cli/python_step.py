@@ -6,7 +6,7 @@ import ast
 from typing import TYPE_CHECKING
 
 from penstock.cli.sql import read_script
-from penstock.config import ENGINE
+from penstock.config import ENGINE, RECOVERY_PATH
 from penstock.errors import PenstockError, SpecError, UnsupportedError, nearest
 from penstock.jobgraph.graph import FunctionArtifact
 from penstock.jobgraph.specs import SinkSpec, SparkProgramSpec, SparkQuerySpec
@@ -15,6 +15,7 @@ from penstock.sql.catalog import sink_ref
 from penstock.sql.session import PlannedJob, SqlSession
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from pathlib import Path
 
     from penstock.jobgraph.graph import JobGraph
@@ -28,7 +29,9 @@ def plan_python_step(
     session: SqlSession, spark: SparkSupport, folder: Path, name: str, python: str
 ) -> PlannedJob:
     """``python``: ``file.py`` or ``file.py:function``, relative to ``folder``. The function is
-    not loaded here. SpecError when there is no such function."""
+    not loaded here. SpecError when there is no such function, or when it is to begin from a
+    savepoint."""
+    check_beginning(name, session.config)
     if spark.missing is not None:
         raise UnsupportedError(
             f"step '{name}' is Python and runs on Spark",
@@ -50,6 +53,20 @@ def plan_python_step(
         session.python_path,
     )
     return PlannedJob(graph, "insert", bounded=True)
+
+
+def check_beginning(name: str, config: Mapping[str, str]) -> None:
+    """SpecError when a Python step is given a savepoint: what it does on Spark keeps no state."""
+    path = RECOVERY_PATH.read(config)
+    if path:
+        raise SpecError(
+            f"step '{name}' is Python and cannot begin from a savepoint: that is the streaming engine's state",
+            expected="the savepoint given to the step that it was taken of, and to no other",
+            got=f"{RECOVERY_PATH.key} = {path} (-s gives it to every step)",
+            where=f"step '{name}'",
+            remedy=f"leave -s out and write {RECOVERY_PATH.key} into that step's config; steps behind it that "
+            "begin anew set it to ''",
+        )
 
 
 def _module(python: str) -> str:
