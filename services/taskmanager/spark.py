@@ -7,7 +7,6 @@ It stays warm for the jobs that follow and dies with this process. The service o
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import itertools
 import logging
 import os
@@ -19,9 +18,11 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from penstock.errors import PenstockError
+from penstock.reserving import port_of, reserve_port
 from services.taskmanager.template import describe_status
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from pathlib import Path
 
     from services.common.processes import SystemSpawner
@@ -153,29 +154,37 @@ class SparkServer:
     async def _start(self) -> SparkAddress:
         self._folder.mkdir(parents=True, exist_ok=True)
         log_path, token = self._folder / "server.log", secrets.token_hex(16)
-        port, ui_port = _free_ports(2)
+        held = reserve_port(), reserve_port()
+        port, ui_port = map(port_of, held)
         argv = [sys.executable, "-P", "-m", "penstock.spark.server"]
         argv += ["--port", str(port), "--ui-port", str(ui_port), "--cores", str(self._cores)]
         argv += ["--memory", self._memory, "--folder", str(self._folder)]
-        with log_path.open("ab") as log:
-            environment = {**os.environ, "SPARK_CONNECT_AUTHENTICATE_TOKEN": token}
-            pid = await self._spawner.spawn(argv, environment, stderr=log.fileno(), group=True)
+        try:
+            with log_path.open("ab") as log:
+                environment = {**os.environ, "SPARK_CONNECT_AUTHENTICATE_TOKEN": token}
+                pid = await self._spawner.spawn(argv, environment, stderr=log.fileno(), group=True)
+        except BaseException:
+            _close(held)
+            raise
         _log.info("Spark starts: pid=%d port=%d local[%d], its log: %s", pid, port, self._cores, log_path)
         self._unused_since_s = asyncio.get_running_loop().time()
-        self._watch = asyncio.create_task(self._watched(pid))
+        self._watch = asyncio.create_task(self._watched(pid, held))
         return SparkAddress(port, ui_port, token, pid, str(log_path))
 
-    async def _watched(self, pid: int) -> None:
-        """Until it ends, of itself or because nobody wants it any more."""
+    async def _watched(self, pid: int, held: Sequence[socket.socket]) -> None:
+        """Until it ends, of itself or because nobody wants it any more. ``held``: its ports."""
         ended = asyncio.create_task(self._spawner.wait(pid))
-        while not ended.done():
-            await asyncio.wait({ended}, timeout=_LOOK_S)
-            if not ended.done() and self._unused():
-                _log.info("Spark was not used for %g s: ending it", self._idle_s)
-                self._spawner.kill(pid, signal.SIGTERM)
-                self._address = None  # the next job starts another
-                self._end_spare()
-                await asyncio.wait({ended})
+        try:
+            while not ended.done():
+                await asyncio.wait({ended}, timeout=_LOOK_S)
+                if not ended.done() and self._unused():
+                    _log.info("Spark was not used for %g s: ending it", self._idle_s)
+                    self._spawner.kill(pid, signal.SIGTERM)
+                    self._address = None  # the next job starts another
+                    self._end_spare()
+                    await asyncio.wait({ended})
+        finally:
+            _close(held)
         # Its Python workers of streams would ask for a quarter of an hour where it is.
         self._spawner.kill_group(pid)
         if self._address is not None and self._address.pid == pid:
@@ -197,19 +206,14 @@ class SparkServer:
             await asyncio.wait({self._watch})
 
 
+def _close(held: Sequence[socket.socket]) -> None:
+    for port in held:
+        port.close()
+
+
 def _clear(path: Path, log_path: Path, given: bool) -> None:
     """After a driver's end. One that served a slot has unlinked its socket, and its log is the
     slot's to read."""
     if not given or path.exists():
         path.unlink(missing_ok=True)
         log_path.unlink()
-
-
-def _free_ports(count: int) -> list[int]:
-    with contextlib.ExitStack() as held:
-        ports = []
-        for _ in range(count):
-            sock = held.enter_context(socket.socket())
-            sock.bind(("127.0.0.1", 0))
-            ports.append(int(sock.getsockname()[1]))
-        return ports

@@ -11,10 +11,10 @@ import redis
 from redis.backoff import ExponentialBackoff
 from redis.retry import Retry
 
-from penstock.cli import servers
 from penstock.cli.embedded import EmbeddedCluster
 from penstock.cli.processes import Child
 from penstock.errors import ExternalError
+from penstock.reserving import port_of, reserve_port
 from tests.chaos.network import Host, Network, why_not
 from tests.chaos.objectstore import ObjectStore
 
@@ -46,7 +46,8 @@ class ChaosCluster(EmbeddedCluster):
 
     def launch(self) -> None:
         self._network.make()
-        self.store = ObjectStore(self._host, servers.free_port(self._host), seed=self._seed)
+        self._store_port = reserve_port(self._host)
+        self.store = ObjectStore(self._host, port_of(self._store_port), seed=self._seed)
         self.store.start()
         self._stored = True
         self.config = {
@@ -72,6 +73,7 @@ class ChaosCluster(EmbeddedCluster):
         finally:
             if self._stored:
                 self.store.stop()
+                self._store_port.close()
             self._network.remove()
 
     def host_of(self, name: str) -> Host | None:

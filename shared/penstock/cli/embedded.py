@@ -10,6 +10,7 @@ from __future__ import annotations
 import fcntl
 import os
 import shutil
+import socket
 import sys
 import tempfile
 import time
@@ -23,6 +24,7 @@ from penstock.cli import servers
 from penstock.cli.processes import Child, ProcessSet
 from penstock.cli.slotoutput import SlotOutput
 from penstock.errors import ExternalError, SpecError
+from penstock.reserving import port_of, reserve_port
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -82,6 +84,8 @@ class EmbeddedCluster:
     _process_set: ProcessSet | None = field(default=None, init=False)
     _lock_file: TextIO | None = field(default=None, init=False)
     _following: SlotOutput | None = field(default=None, init=False)
+    #: Ports of this cluster's servers, from before they start to after they end.
+    _reserved: list[socket.socket] = field(default_factory=list, init=False)
 
     def __enter__(self) -> EmbeddedCluster:
         self.start()
@@ -113,10 +117,10 @@ class EmbeddedCluster:
             if port:
                 servers.check_port(port, what)
         self._make_folder()
-        nats_port = self.nats_port or servers.free_port()
-        redis_port = servers.free_port()
+        nats_port = self.nats_port or self._free_port()
+        redis_port = self._free_port()
         self._rest_ports = [
-            (self.rest_port if i == 0 and self.rest_port else servers.free_port())
+            (self.rest_port if i == 0 and self.rest_port else self._free_port())
             for i in range(self.dispatchers)
         ]
         self.nats_url = f"nats://127.0.0.1:{nats_port}"
@@ -149,6 +153,8 @@ class EmbeddedCluster:
         if self._process_set is not None:
             self._process_set.stop(STOP_ORDER)
             self._process_set = None
+        while self._reserved:
+            self._reserved.pop().close()
         if self._lock_file is not None:
             self._lock_file.close()
             (self.root / ".lock").unlink(missing_ok=True)
@@ -230,6 +236,10 @@ class EmbeddedCluster:
                 remedy="stop it, or give this one another folder with --data",
             ) from None
         self._lock_file = lock
+
+    def _free_port(self) -> int:
+        self._reserved.append(reserve_port())
+        return port_of(self._reserved[-1])
 
     def _write_config(self) -> None:
         config = {

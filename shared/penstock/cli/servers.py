@@ -46,13 +46,6 @@ def valkey_server_binary() -> str:
     return found
 
 
-def free_port(host: str = "127.0.0.1") -> int:
-    """A TCP port that nobody listens on at this moment."""
-    with socket.socket() as sock:
-        sock.bind((host, 0))
-        return sock.getsockname()[1]
-
-
 def check_port(port: int, what: str, host: str = "127.0.0.1") -> None:
     """ExternalError when ``port`` is taken."""
     with socket.socket() as sock:
