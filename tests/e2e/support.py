@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections import Counter
 from collections.abc import Callable
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -12,7 +14,8 @@ if TYPE_CHECKING:
 
     from penstock.api.client import ClusterClient
 
-DEADLINE_S = 120.0
+#: Against hanging only: two Sparks that start at once on a slow machine take minutes.
+DEADLINE_S = 600.0
 
 
 def until_true(condition: Callable[[], Any], what: str, story: Callable[[], Any] = lambda: "") -> Any:
@@ -36,6 +39,30 @@ def story_of(client: ClusterClient, job_id: str) -> str:
     lines += [f"  checkpoints {checkpoints.get('counts')}"]
     lines += [f"  {entry}" for entry in checkpoints.get("history", [])[:3]]
     return "\n".join([*lines, f"  {client.exceptions(job_id)}"])
+
+
+def taskmanager(client: ClusterClient) -> dict[str, Any]:
+    """The only one. Who does not answer in time is not in the list: asked again."""
+
+    def found() -> dict[str, Any] | None:
+        return next((p for p in client.info()["processes"] if p["role"] == "taskmanager"), None)
+
+    return until_true(found, "the task manager to answer")
+
+
+def slot_pid(client: ClusterClient) -> int:
+    """The process of some allocated slot, as soon as a task manager's report tells of one."""
+
+    def found() -> int | None:
+        slots = [slot for process in client.info()["processes"] for slot in process.get("slots", [])]
+        return next((slot["pid"] for slot in slots if slot.get("pid")), None)
+
+    return until_true(found, "a slot's process")
+
+
+def files_below(folder: Path) -> list[Path]:
+    """All, also while files and folders come and go (``Path.rglob`` fails at one that is gone)."""
+    return [Path(parent) / name for parent, _, names in os.walk(folder) for name in names]
 
 
 def assert_same_board(got: pa.Table, want: pa.Table) -> None:

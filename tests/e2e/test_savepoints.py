@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import shutil
@@ -9,6 +10,7 @@ import signal
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
+import nats
 import pytest
 
 from penstock.api.client import ClusterClient
@@ -18,24 +20,46 @@ from penstock.cli.jobs import Results
 from penstock.errors import PenstockError, SnapshotError, SpecError
 from penstock.jobgraph.specs import SinkSpec
 from penstock.messages.cluster import JobSpec
+from tests.e2e.support import slot_pid, story_of
 
 pytestmark = pytest.mark.cluster
 
-ROWS, KEYS = 12_000, 40
+#: Rows; of them, those that are there when the job begins; keys; subjects.
+ROWS, FIRST, KEYS, SUBJECTS = 12_000, 4_000, 40, 4
 SQL = f"""
 CREATE TABLE numbers (n BIGINT) WITH (
-  'connector' = 'datagen', 'rows-per-second' = '{{rate}}',
-  'fields.n.kind' = 'sequence', 'fields.n.start' = '0', 'fields.n.end' = '{ROWS - 1}');
+  'connector' = 'nats', 'stream' = 'NUMBERS', 'format' = 'json', 'message.batch' = 'true',
+  'scan.split' = 'subject', 'scan.bounded.mode' = 'marker');
 SELECT MOD(n, {KEYS}) AS k, COUNT(*) AS c, SUM(n) AS s FROM numbers GROUP BY MOD(n, {KEYS});
 """
 OTHER = SQL.replace("MOD(n, 40)", "MOD(n, 7)")
 EXPECTED = sorted((k, ROWS // KEYS, sum(range(k, ROWS, KEYS))) for k in range(KEYS))
 
 
-def spec(sql: str = SQL, rate: int = 4_000, parallelism: int = 2, **config: str) -> dict:
+def publish(url: str, numbers: range, *, end: bool = False) -> None:
+    """``numbers`` over all subjects, a hundred a message. ``end``: there will be no more."""
+
+    async def run() -> None:
+        connection = await nats.connect(url)
+        try:
+            stream = connection.jetstream(timeout=60)
+            await stream.add_stream(name="NUMBERS", subjects=["numbers.*"])
+            for first in range(numbers.start, numbers.stop, 100):
+                lines = "\n".join(f'{{"n":{n}}}' for n in range(first, first + 100))
+                await stream.publish(f"numbers.{first // 100 % SUBJECTS}", lines.encode())
+            for subject in range(SUBJECTS) if end else ():
+                headers = {"Penstock-End-Of-Stream": "true"}
+                await stream.publish(f"numbers.{subject}", b"", headers=headers)
+        finally:
+            await connection.close()
+
+    asyncio.run(run())
+
+
+def spec(sql: str = SQL, parallelism: int = 2, **config: str) -> dict:
     return {
         "name": "counts",
-        "sql": sql.format(rate=rate),
+        "sql": sql,
         "parallelism": parallelism,
         "config": {"execution.checkpointing.interval": "300 ms", **config},
     }
@@ -51,6 +75,13 @@ def result(client: ClusterClient, job_id: str, sql: str = SQL) -> list[tuple]:
     return sorted(Results(client, job_id, sink.schema, keys).final())
 
 
+def read(client: ClusterClient, job_id: str) -> int:
+    """Rows that the job's source has given out: in front of any barrier that follows."""
+    [source] = [v["id"] for v in client.job(job_id)["vertices"] if v["name"].startswith("Source")]
+    metrics = client.vertex_metrics(job_id, source)
+    return sum(int(n) for name, n in metrics.items() if name.endswith("Source: numbers.numRecordsOut"))
+
+
 def folder_of(location: str) -> Path:
     return Path(unquote(urlsplit(location).path))
 
@@ -59,7 +90,9 @@ def test_stop_move_look_and_resume_at_other_parallelisms(make_cluster, until, tm
     cluster = make_cluster(taskmanagers=1, slots=4)
     url = cluster.rest_url
     with ClusterClient(url) as client:
+        publish(cluster.nats_url, range(FIRST))
         job_id = client.submit(spec())
+        until(lambda: read(client, job_id) == FIRST, "the first rows to be read")
         until(lambda: client.checkpoints(job_id).get("counts", {}).get("completed", 0) >= 2, "checkpoints")
         command.take_savepoint(url, job_id[:8], str(tmp_path / "kept"))
         kept = capsys.readouterr().out.strip()
@@ -67,6 +100,7 @@ def test_stop_move_look_and_resume_at_other_parallelisms(make_cluster, until, tm
         command.stop_job(url, job_id, None, drain=False)
         stopped = capsys.readouterr().out.strip()
         assert client.job(job_id)["state"] == "FINISHED"
+        publish(cluster.nats_url, range(FIRST, ROWS), end=True)
 
         # It is whole: moved elsewhere, and what the cluster had of it deleted.
         moved = tmp_path / "moved" / "it"
@@ -82,12 +116,12 @@ def test_stop_move_look_and_resume_at_other_parallelisms(make_cluster, until, tm
         assert "of 128 key groups" in capsys.readouterr().out
 
         program = tmp_path / "job.sql"
-        program.write_text(SQL.format(rate=4_000))
+        program.write_text(SQL)
         command.diff(str(moved), str(program), url, {}, "table")
         told = capsys.readouterr().out
         assert "would be dropped: nothing" in told
         assert "is new: nothing" in told
-        program.write_text(OTHER.format(rate=4_000))
+        program.write_text(OTHER)
         command.diff(str(moved), str(program), url, {}, "json")
         difference = json.loads(capsys.readouterr().out)
         assert [o["rows"] for o in difference["dropped"] if o["rows"] == KEYS] == [KEYS]
@@ -95,32 +129,30 @@ def test_stop_move_look_and_resume_at_other_parallelisms(make_cluster, until, tm
 
         for parallelism in (1, 4):
             config = {"execution.state-recovery.path": moved.as_uri()}
-            resumed = client.submit(spec(rate=4_000, parallelism=parallelism, **config))
+            resumed = client.submit(spec(parallelism=parallelism, **config))
             assert result(client, resumed) == EXPECTED
         # The other one, taken in passing, is as good.
-        resumed = client.submit(spec(rate=4_000, **{"execution.state-recovery.path": kept}))
+        resumed = client.submit(spec(**{"execution.state-recovery.path": kept}))
         assert result(client, resumed) == EXPECTED
 
         with pytest.raises(SpecError, match="operators that this job does not have") as refused:
-            client.submit(spec(OTHER, 4_000, **{"execution.state-recovery.path": kept}))
+            client.submit(spec(OTHER, **{"execution.state-recovery.path": kept}))
         assert "rows" in str(refused.value)
         with pytest.raises(SpecError, match="does not fit") as refused:
-            client.submit(
-                spec(rate=4_000, **{"execution.state-recovery.path": kept, "pipeline.max-parallelism": "64"})
-            )
+            client.submit(spec(**{"execution.state-recovery.path": kept, "pipeline.max-parallelism": "64"}))
         assert "128" in str(refused.value)
         with pytest.raises(SnapshotError, match="manifest is not there"):
-            client.submit(spec(rate=4_000, **{"execution.state-recovery.path": "savepoints/nowhere"}))
+            client.submit(spec(**{"execution.state-recovery.path": "savepoints/nowhere"}))
         lenient = {
             "execution.state-recovery.path": kept,
             "execution.state-recovery.ignore-unclaimed-state": "true",
         }
-        assert client.wait(client.submit(spec(OTHER, 4_000, **lenient)))["state"] == "FINISHED"
+        assert client.wait(client.submit(spec(OTHER, **lenient)))["state"] == "FINISHED"
 
         damaged = max(moved.glob("0*"), key=lambda p: p.stat().st_size, default=moved / "manifest")
         damaged.write_bytes(damaged.read_bytes()[:-7])
         with pytest.raises(SnapshotError) as broken:
-            client.submit(spec(rate=4_000, **{"execution.state-recovery.path": moved.as_uri()}))
+            client.submit(spec(**{"execution.state-recovery.path": moved.as_uri()}))
         assert damaged.name in str(broken.value)
 
         command.dispose(kept, url)
@@ -141,40 +173,51 @@ def test_a_damaged_checkpoint_gives_way_to_the_one_before(make_cluster, until) -
     cluster = make_cluster(taskmanagers=1, slots=1)
     store = Path(unquote(urlsplit(cluster.storage_url).path))
     with ClusterClient(cluster.rest_url) as client:
+        # None but those asked for here: none is under way, and none comes, when one is damaged.
         config = {
-            "execution.checkpointing.interval": "1500 ms",
+            "execution.checkpointing.interval": "10 d",
             "execution.checkpointing.incremental": "false",
             "execution.checkpointing.num-retained": "3",
         }
         job_id = client.submit({"name": "counts", "sql": COUNTS, "parallelism": 1, "config": config})
         folder = store / "jobs" / job_id / "checkpoints"
 
-        def whole() -> list[int]:
-            """Ids of checkpoints with an object of their own: state too large to travel inline."""
-            return sorted({int(p.parent.name) for p in folder.glob("*/*-0-1") if p.parent.name.isdigit()})
+        def checkpoint() -> int:
+            """The id of one that is complete."""
+            trigger = client.checkpoint(job_id)
+            done = until(
+                lambda: (t := client.triggered(job_id, trigger))["status"]["id"] == "COMPLETED" and t,
+                "a checkpoint",
+                lambda: story_of(client, job_id),
+            )
+            return int(done["operation"]["checkpointId"])
 
-        until(lambda: len(whole()) >= 2, "two checkpoints with objects")
-        newest = until(lambda: (ids := whole()) and ids[-1] > 2 and ids[-1], "one more")
-        for path in (folder / str(newest)).iterdir():
-            if path.is_file():
-                data = bytearray(path.read_bytes())
-                data[len(data) // 2] ^= 0xFF
-                path.write_bytes(data)
-        manager = next(p for p in client.info()["processes"] if p.get("slots"))
-        os.kill(next(s["pid"] for s in manager["slots"] if s.get("pid")), signal.SIGKILL)
+        def objects(checkpoint_id: int) -> list[Path]:
+            """Of its own: it has some when its state is too large to travel inline."""
+            return list((folder / str(checkpoint_id)).glob("*-0-1"))
+
+        until(lambda: client.job(job_id)["state"] == "RUNNING", "it to run")
+        older = until(lambda: objects(n := checkpoint()) and n, "a checkpoint with objects")
+        newest = checkpoint()
+        assert newest > older
+        assert objects(newest)
+        for path in filter(Path.is_file, (folder / str(newest)).iterdir()):
+            data = bytearray(path.read_bytes())
+            data[len(data) // 2] ^= 0xFF
+            path.write_bytes(data)
+        os.kill(slot_pid(client), signal.SIGKILL)
         job = until(
             lambda: (j := client.job(job_id))["state"] == "RUNNING" and j["attempt"] >= 3 and j,
             "the attempt after the one that found the damage",
             lambda: client.exceptions(job_id),
         )
-        assert 0 < job["restored-checkpoint"] < newest
+        assert job["restored-checkpoint"] == older
         entries = client.exceptions(job_id)["exceptionHistory"]["entries"]
         found = next(e for e in entries if e["restoredInstead"])
         assert f"checkpoint {newest} cannot be read" in found["restoredInstead"]
         assert "damaged" in found["stacktrace"]
         assert f"checkpoints/{newest}/" in found["stacktrace"], "the object is named"
-        done = client.checkpoints(job_id)["counts"]["completed"]
-        until(lambda: client.checkpoints(job_id)["counts"]["completed"] > done, "checkpoints again")
+        assert checkpoint() > newest
         client.cancel(job_id)
 
 
