@@ -36,6 +36,16 @@ def test_every_class_is_in_the_tree_at_the_top() -> None:
         assert cls.__name__ in errors.__doc__
 
 
+def test_an_error_of_a_class_that_is_not_known_here_keeps_its_code() -> None:
+    back = errors.error_from_dict(
+        {"type": "NotHereError", "code": "PS-NOT-HERE", "message": "gone", "got": "x"}
+    )
+    assert type(back) is errors.PenstockError
+    assert str(back).splitlines()[0] == "[PS-NOT-HERE] gone"
+    assert back.to_dict()["code"] == "PS-NOT-HERE"
+    assert errors.error_from_dict({"message": "of nobody"}).code == errors.PenstockError.code == "PS-ERROR"
+
+
 @pytest.mark.parametrize(("name", "found"), [("parallelsm", "'parallelism'"), ("zzz", None)])
 def test_nearest(name: str, found: str | None) -> None:
     phrase = errors.nearest(name, ["parallelism", "name"])

@@ -15,7 +15,10 @@
     │   ├── LeaseStoreError
     │   ├── ObjectStoreError
     │   ├── PeerLostError         the slot at the other end of a data connection is gone
-    │   └── SnapshotError         a damaged, missing or unreadable snapshot object
+    │   ├── SnapshotError         a damaged, missing or unreadable snapshot object
+    │   ├── JavaMissingError      no Java that Spark can run on
+    │   ├── SparkUnreachableError no session at the Spark that was named
+    │   └── SparkJobError         Spark failed a job, and said no more of it than its own words
     └── InternalError             a broken invariant of ours
         └── FencedError           the sender's epoch, attempt or token is old
 
@@ -34,12 +37,15 @@ __all__ = [
     "FencedError",
     "FunctionError",
     "InternalError",
+    "JavaMissingError",
     "LeaseStoreError",
     "ObjectStoreError",
     "PeerLostError",
     "PenstockError",
     "RecordError",
     "SnapshotError",
+    "SparkJobError",
+    "SparkUnreachableError",
     "SpecError",
     "SqlError",
     "UnsupportedError",
@@ -153,6 +159,18 @@ class SnapshotError(ExternalError):
     code, retryable = "PS-SNAPSHOT", False
 
 
+class JavaMissingError(ExternalError):
+    code, retryable = "PS-JAVA", False
+
+
+class SparkUnreachableError(ExternalError):
+    code = "PS-SPARK"
+
+
+class SparkJobError(ExternalError):
+    code, retryable = "PS-SPARK-JOB", False
+
+
 class InternalError(PenstockError):
     code = "PS-INTERNAL"
     retryable = True
@@ -173,10 +191,12 @@ _BY_NAME = _tree(PenstockError)
 
 
 def error_from_dict(data: dict[str, Any]) -> PenstockError:
-    """The inverse of ``to_dict``; an unknown type becomes a ``PenstockError``."""
+    """The inverse of ``to_dict``; an unknown type becomes a ``PenstockError`` with its code."""
     cls = _BY_NAME.get(data.get("type", ""), PenstockError)
     fields = ("expected", "got", "where", "remedy", "user_traceback")
     error = cls(data.get("message", "unknown error"), **{f: data.get(f) for f in fields})
+    if cls is PenstockError:
+        error.code = data.get("code", cls.code)
     if "retryable" in data:
         error.retryable = data["retryable"]
     return error

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from penstock.errors import SpecError, UnsupportedError
+from penstock.errors import JavaMissingError, SpecError, UnsupportedError
 from penstock.spark import java
 from penstock.spark.session import _check_url
 from penstock.spark.typemap import spark_type
@@ -41,7 +41,7 @@ def test_none_says_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     monkeypatch.setenv("PATH", str(tmp_path / "nothing"))
     monkeypatch.setattr(java, "_packaged", lambda: None)
     java.java_home.cache_clear()
-    with pytest.raises(java.JavaMissingError) as err:
+    with pytest.raises(JavaMissingError) as err:
         java.java_home()
     java.java_home.cache_clear()
     assert "Java 11" in str(err.value)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import importlib
+import json
+import subprocess
 import sys
 import textwrap
 from collections.abc import Iterator
@@ -11,11 +13,18 @@ from typing import Any
 
 import pytest
 
-from penstock.errors import FunctionError, PenstockError
+from penstock.errors import FunctionError, PenstockError, SparkJobError
 from penstock.spark.engine import SparkJob
-from penstock.spark.errors import SparkJobError, TaskError, translated
+from penstock.spark.errors import TaskError, translated
 from penstock.sql.session import plan_script
 
+SHOWN = """
+import json, sys
+from penstock.errors import error_from_dict
+error = error_from_dict(json.loads(sys.argv[1]))
+assert "penstock.spark.errors" not in sys.modules
+print(error.domain, error.retryable, error)
+"""
 MODULE = """
 from penstock.api import udf
 
@@ -89,6 +98,11 @@ def test_what_spark_says_becomes_one_line() -> None:
     other = translated(RuntimeError("Job aborted due to stage failure\n\tat org.apache.spark.Foo"))
     assert isinstance(other, SparkJobError)
     assert "org.apache" not in str(other)
+    # As a slot has it from the driver, and the dispatcher from the slot: neither knows Spark.
+    shown = subprocess.run(
+        [sys.executable, "-c", SHOWN, json.dumps(other.to_dict())], capture_output=True, text=True, check=True
+    ).stdout
+    assert shown.startswith("external False [PS-SPARK-JOB] the Spark job failed\n")
 
 
 def test_async_functions_are_awaited(module: str, spark: Any, tmp_path: Path) -> None:

@@ -15,9 +15,9 @@ from urllib.parse import unquote, urlsplit
 
 from penstock.errors import (
     ConnectorError,
-    ExternalError,
     FunctionError,
     PenstockError,
+    SparkJobError,
     SpecError,
     error_from_dict,
 )
@@ -35,10 +35,6 @@ _CRASHED = re.compile(r"Python worker exited unexpectedly \(crashed\)")
 #: Where a worker found a module that was sent along (``packages.zipped``).
 _SHIPPED = re.compile(r'(?<=File ")[^"\n]*/job-[0-9a-f]{16}\.zip/')
 _TRACEBACK = re.compile(r"Traceback \(most recent call last\):.*?^\w[\w.]*: .*?$", re.DOTALL | re.MULTILINE)
-
-
-class SparkJobError(ExternalError):
-    code, retryable = "PS-SPARK-JOB", False
 
 
 class TaskError(Exception):

@@ -16,15 +16,11 @@ import subprocess
 import tempfile
 from pathlib import Path
 
-from penstock.errors import ExternalError
+from penstock.errors import JavaMissingError
 
 MIN_JAVA = 17
 #: What PySpark's launcher adds and a reduced Java image refuses.
 _MISSING_MODULE = "jdk.incubator.vector"
-
-
-class JavaMissingError(ExternalError):
-    code, retryable = "PS-JAVA", False
 
 
 @functools.cache

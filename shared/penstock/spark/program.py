@@ -20,11 +20,11 @@ import pyspark
 from pyspark.errors import PySparkException
 from pyspark.sql import types as st
 
-from penstock.errors import FunctionError, PenstockError, SpecError, UnsupportedError, nearest
+from penstock.errors import FunctionError, PenstockError, SparkJobError, SpecError, UnsupportedError, nearest
 from penstock.plan.engine import decode_content
 from penstock.spark.datasource import TableWrite
 from penstock.spark.drive import load_job_functions
-from penstock.spark.errors import SparkJobError, translated
+from penstock.spark.errors import translated
 from penstock.spark.frames import Frame, col
 from penstock.spark.outputs import sink_nodes
 from penstock.spark.packages import ship

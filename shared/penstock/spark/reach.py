@@ -5,14 +5,14 @@ from __future__ import annotations
 import socket
 from urllib.parse import urlsplit
 
-from penstock.errors import ExternalError
+from penstock.errors import SparkUnreachableError
 
 _CONNECT_S = 10.0
 
 
 def reached(url: str) -> None:
     """Whether somebody listens at a standing Spark: its client would try for minutes.
-    ExternalError when nobody does."""
+    SparkUnreachableError when nobody does."""
     address = urlsplit(url)
     if address.scheme not in ("sc", "spark"):
         return
@@ -26,7 +26,7 @@ def reached(url: str) -> None:
             return
         except OSError as err:
             failures.append(f"{host.netloc}: {err.strerror or err}")
-    raise ExternalError(
+    raise SparkUnreachableError(
         f"no Spark answers at {url}",
         expected="a Spark Connect server" if address.scheme == "sc" else "a Spark master",
         got="; ".join(failures),

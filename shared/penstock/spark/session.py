@@ -6,7 +6,7 @@ import os
 import sys
 from typing import TYPE_CHECKING, Any
 
-from penstock.errors import ExternalError, SpecError
+from penstock.errors import SparkUnreachableError, SpecError
 from penstock.spark.java import java_home
 
 if TYPE_CHECKING:
@@ -39,10 +39,6 @@ _LOCAL = {
 #: With every column and expression Spark notes which line of Python made it, for its messages: eight more
 #: round trips to Java each. The lines would be ours, not the user's.
 _ORIGINS = "spark.python.sql.dataFrameDebugging.enabled"
-
-
-class SparkUnreachableError(ExternalError):
-    code = "PS-SPARK"
 
 
 def prepare_environment() -> None:
