@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from penstock.errors import ExternalError, PenstockError
 from penstock.messages.preface import recv_preface, verify
+from penstock.unix_sockets import unix_address
 from services.taskmanager.slot_table import Admission
 
 if TYPE_CHECKING:
@@ -61,7 +62,17 @@ class DataPort:
                 "taskmanager.bind-host to an address of this host",
             ) from err
         unix = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        unix.bind(str(unix_path))
+        try:
+            with unix_address(str(unix_path)) as path:
+                unix.bind(path)
+        except OSError as err:
+            tcp.close()
+            unix.close()
+            raise ExternalError(
+                f"cannot open the data port's Unix socket: {err.strerror or err}",
+                where=str(unix_path),
+                remedy="set io.tmp.dirs to a folder where sockets can be made",
+            ) from err
         self.port, self.unix_path = int(tcp.getsockname()[1]), str(unix_path)
         for sock in (tcp, unix):
             sock.listen(_BACKLOG)

@@ -21,8 +21,6 @@ from pathlib import Path
 from penstock.errors import ExternalError
 from penstock.messages.slot import LOCAL_STATE
 
-#: Longest path that a Unix socket's address holds, with some room.
-_MAX_SOCKET_PATH = 100
 #: Logs of ended slots that are kept.
 LOGS_KEPT = 100
 
@@ -34,7 +32,6 @@ class Folders:
         self._temporary = None if root else Path(tempfile.mkdtemp(prefix="penstock-tm-"))
         base = self._temporary or Path(root).absolute()
         self.path = base / taskmanager_id
-        self._socket_folder: Path | None = None
         try:
             for name in ("slots", "log"):
                 (self.path / name).mkdir(parents=True, exist_ok=True)
@@ -61,9 +58,6 @@ class Folders:
 
     def socket_path(self) -> Path:
         path = self.path / "data.sock"
-        if len(str(path)) > _MAX_SOCKET_PATH:
-            self._socket_folder = Path(tempfile.mkdtemp(prefix="penstock-"))
-            path = self._socket_folder / "data.sock"
         path.unlink(missing_ok=True)  # left by a process that was killed
         return path
 
@@ -84,9 +78,8 @@ class Folders:
             shutil.rmtree(self.path / name, ignore_errors=True)
         (self.path / "lock").unlink(missing_ok=True)
         self._lock.close()
-        for folder in (self._socket_folder, self._temporary):
-            if folder is not None:
-                shutil.rmtree(folder, ignore_errors=True)
+        if self._temporary is not None:
+            shutil.rmtree(self._temporary, ignore_errors=True)
 
 
 def _sweep(lock: Path) -> None:

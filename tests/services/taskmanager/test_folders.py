@@ -1,9 +1,13 @@
+import tempfile
 from pathlib import Path
 
 import pytest
 
 from penstock.errors import ExternalError
+from services.taskmanager.data_port import DataPort
 from services.taskmanager.folders import LOGS_KEPT, Folders
+from services.taskmanager.slot_table import SlotTable
+from services.taskmanager.slots import Settings
 
 
 def test_a_killed_one_is_swept_by_the_next(tmp_path):
@@ -42,12 +46,28 @@ def test_a_temporary_folder_is_wholly_removed():
     assert not folders.path.parent.exists()
 
 
-def test_a_long_path_gets_a_short_socket(tmp_path):
+def test_the_socket_is_in_its_own_folder_however_long_its_path(tmp_path, monkeypatch):
+    """Elsewhere, nobody would sweep what a killed one leaves."""
+    elsewhere = tmp_path / "tmp"
+    elsewhere.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(elsewhere))
     folders = Folders(str(tmp_path / ("x" * 100)), "tm-1")
-    path = folders.socket_path()
-    assert len(str(path)) < 100
+    port = DataPort(SlotTable(1, Settings()), lambda _: None)
+    port.open("127.0.0.1", 0, folders.socket_path())
+    assert port.unix_path == str(folders.path / "data.sock")
+    assert (folders.path / "data.sock").is_socket()
+    assert list(elsewhere.iterdir()) == []
+    port.close()
+    assert not (folders.path / "data.sock").exists()
     folders.remove()
-    assert not path.parent.exists()
+
+
+def test_a_socket_that_cannot_be_made_is_named(tmp_path):
+    port = DataPort(SlotTable(1, Settings()), lambda _: None)
+    for gone in (tmp_path / "gone" / "data.sock", tmp_path / ("x" * 100) / "data.sock"):
+        with pytest.raises(ExternalError, match="Unix socket") as err:
+            port.open("127.0.0.1", 0, gone)
+        assert err.value.where == str(gone)
 
 
 def test_old_logs_go(tmp_path):

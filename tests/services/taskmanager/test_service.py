@@ -44,6 +44,7 @@ from penstock.messages.slot import (
     TaskStateChanged,
     TriggerCheckpoint,
 )
+from penstock.unix_sockets import unix_address
 from services.common.actor import Supervisor
 from services.common.clock import SystemClock
 from services.common.main import ServiceContext
@@ -68,7 +69,8 @@ class Rig:
             config={
                 "taskmanager.numberOfTaskSlots": "2",
                 "io.tmp.dirs": str(folder),
-                "heartbeat.interval": "200 ms",
+                # What changes is told at once; so long a beat may take before it counts as unanswered.
+                "heartbeat.interval": "1 s",
                 **config,
             },
             clock=SystemClock(),
@@ -114,13 +116,13 @@ class Rig:
         await self.service.stop()
         await self.context.close()
 
-    async def send(self, message, reply=Ack | Refused, deadline_s=10.0):
+    async def send(self, message, reply=Ack | Refused, deadline_s=60.0):
         return await request(
             self.transport,
             self.subjects.to_taskmanager(TM, message),
             message,
             reply,
-            timeout_s=10.0,
+            timeout_s=60.0,
             deadline_s=deadline_s,
         )
 
@@ -150,7 +152,7 @@ class Rig:
 
     async def next(self, kind):
         """The next message of this kind to the master; a report of a slot by its type."""
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             while True:
                 while self.said:
                     if isinstance(found := self.said.pop(0), kind):
@@ -160,16 +162,18 @@ class Rig:
 
     async def active(self, but=None):
         """Waits until slot 0 is active with a process other than ``but``; returns it."""
-        while (slot := (await self.slots(["active", "free"]))[0]).pid in (None, but):
+        while (slot := (await self.slots(["active", "free"]))[0]).pid == but:
             pass
         return slot
 
     async def slots(self, wanted):
-        """Waits for a heartbeat with these states; returns its slots."""
-        async with asyncio.timeout(20):
+        """Waits for a heartbeat with these states, and a process in each active slot (one that is
+        being forked is called active too); returns its slots."""
+        async with asyncio.timeout(60):
             while True:
                 beat = await self.beats.get()
-                if [slot.state for slot in beat.slots] == wanted:
+                forking = any(slot.state == "active" and slot.pid is None for slot in beat.slots)
+                if [slot.state for slot in beat.slots] == wanted and not forking:
                     return beat.slots
 
 
@@ -187,7 +191,7 @@ def alive(pid):
 
 async def ended(pid):
     """Waits until no process has this id."""
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         while alive(pid):  # noqa: ASYNC110
             await asyncio.sleep(0.01)
 
@@ -378,12 +382,13 @@ async def talk(rig, opening, *, unix=False):
     """What the slot answers over a data connection; empty when it was refused."""
     host, port = rig.ready["data_port"].rsplit(":", 1)
     if unix:
-        reader, writer = await asyncio.open_unix_connection(rig.ready["data_socket"])
+        with unix_address(rig.ready["data_socket"]) as path:
+            reader, writer = await asyncio.open_unix_connection(path)
     else:
         reader, writer = await asyncio.open_connection(host, int(port))
     try:
         writer.write(opening + b"hello")  # in one packet: nothing behind the preface may be lost
-        return await asyncio.wait_for(reader.read(), 20)
+        return await asyncio.wait_for(reader.read(), 60)
     except ConnectionError:
         return b""
     finally:
@@ -438,12 +443,13 @@ async def test_a_taken_port_is_named(tmp_path):
 
 
 async def test_a_slot_that_hangs_is_named(rig, monkeypatch):
-    monkeypatch.setattr(stalls, "STALLED_MS", 300)
     await rig.allocate()
     with structlog.testing.capture_logs() as logs:
         rig.context.log = rig.service._context.log = structlog.get_logger()
         await rig.deploy(do="hang")
-        async with asyncio.timeout(20):
+        await rig.next(TaskStateChanged)  # its last word: it has written its log, and hangs
+        monkeypatch.setattr(stalls, "STALLED_MS", 300)
+        async with asyncio.timeout(60):
             while not (found := [line for line in logs if line["event"].startswith("slot hangs")]):
                 await rig.beats.get()
     assert found[0]["allocation"] == "a1"

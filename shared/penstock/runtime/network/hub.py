@@ -26,6 +26,7 @@ from penstock.runtime.network.frames import (
     encode_credit,
     encode_element,
 )
+from penstock.unix_sockets import unix_address
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -318,7 +319,8 @@ async def open_socket(address: SlotAddress) -> socket.socket:
         sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         sock.setblocking(False)
         try:
-            await loop.sock_connect(sock, address.unix_path)
+            with unix_address(address.unix_path) as path:
+                await loop.sock_connect(sock, path)
             return sock
         except OSError:
             sock.close()  # no such path here, or a stale one: TCP reaches it
