@@ -35,6 +35,8 @@ SEND_TIMEOUT_S = 5.0
 #: What it reported before its death is read for so long (a helper process of the user's may
 #: hold the channel open).
 DRAIN_TIMEOUT_S = 2.0
+#: The template tells the exit code at once; on a machine that is short of time a little later.
+EXIT_CODE_TIMEOUT_S = 5.0
 _MAX_FRAME_BYTES = 64 * 1024 * 1024
 _LAST_WORDS_BYTES = 2000
 
@@ -167,7 +169,7 @@ class SlotProcess:
 
     async def last_words(self) -> str:
         """How it ended, in words; call after ``gone``."""
-        status = self.exit_code = await self._template.exit_status(self.pid, 1.0)
+        status = self.exit_code = await self._template.exit_status(self.pid, EXIT_CODE_TIMEOUT_S)
         reason = f"the slot's process {self.pid} ended with {describe_status(status)}"
         lines = await self.log_tail()
         return f"{reason}; the end of its log:\n{lines}" if lines else reason

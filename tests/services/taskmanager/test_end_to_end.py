@@ -114,7 +114,9 @@ class Cluster:
             case SlotReport():
                 for report in message.reports:
                     if isinstance(report, TaskStateChanged):
-                        self.states.setdefault(report.execution_id, []).append(report.state)
+                        told = self.states.setdefault(report.execution_id, [])
+                        if report.state not in told:  # a report that is late is told again
+                            told.append(report.state)
             case SlotLost():
                 self.lost.append(message)
         self.changed.set()
@@ -204,10 +206,12 @@ async def test_a_job_over_two_task_managers_and_its_next_attempt(cluster):
     assert not set(first) & set(second)
     assert cluster.lost == []
     expected = [(i, f"row {i}") for i in range(ROWS)]
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(60):
         while sorted(await cluster.rows()) != expected:  # noqa: ASYNC110
             await asyncio.sleep(0.05)
     E = ExecutionState
+    # Of another task manager than v1:1's: what it says may come after that.
+    await cluster.until(lambda: E.FINISHED in cluster.states["v0:0:2"])
     assert cluster.states["v0:0:2"] == [E.INITIALIZING, E.RUNNING, E.FINISHED]
 
 
@@ -285,6 +289,6 @@ async def test_a_killed_task_manager_takes_its_slots_along(tmp_path, nats_url):
         process.kill()
         await process.wait()
         await cluster.transport.close()
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         while any(os.path.exists(f"/proc/{pid}") for pid in (template, slot)):  # noqa: ASYNC110, ASYNC240
             await asyncio.sleep(0.01)
