@@ -3,7 +3,6 @@ memory gives what one gives that holds everything, after every batch."""
 
 from __future__ import annotations
 
-from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -35,6 +34,7 @@ from penstock.testing.operator_harness import Cluster
 from penstock.types import logical as t
 from penstock.types.batch import Batch
 from penstock.types.logical import Schema
+from tests.runtime.state.both_ways import BothWays
 
 BIG, STR, TIME = t.BigIntType(), t.VarCharType(), t.TimestampType(6)
 N = BIG.not_null
@@ -121,14 +121,6 @@ CASES: dict[str, Any] = {
 EXPIRING = [name for name in CASES if "expire" in name]
 
 
-def changes(cluster: Cluster) -> Counter:
-    """What came out since, whatever the order of its keys."""
-    out = Counter((kind, row) for batch in cluster.out() for kind, row in batch.rows())
-    for subtask in cluster.subtasks:
-        subtask.out = []
-    return out
-
-
 class Rows:
     """Random changes of few keys; of each input, the rows that stand."""
 
@@ -172,39 +164,18 @@ def test_equals_what_stays_in_memory(
     random = np.random.default_rng(seed)
     source = Rows(inputs[0], random, retracts)
     keys: list[tuple[int, ...]] = [(0, 1, 2, 3) if name == "intersect" else (0,)] * len(inputs)
-    large = Cluster(make, keys, inputs, output, 1)
-    small = Cluster(make, keys, inputs, output, 1, limit_bytes=10_000, folder=tmp_path, checkpoint_every=0)
-    now, cuts, on_disk = 0, [], 0
+    both = BothWays(make, keys, inputs, output, folder=tmp_path, limit_bytes=10_000, random=random)
+    now = on_disk = 0
     for _ in range(40):
         side = int(random.integers(len(inputs)))
-        batch = source.batch(side)
-        for cluster in (small, large):
-            cluster.process(batch, side)
-        on_disk = max(on_disk, *(s.operator._tier.count for s in small.subtasks))
-        match int(random.integers(8)):
-            case 0 if not cuts:  # a checkpoint that goes on while batches come
-                cuts = [(s, s.begin()) for s in small.subtasks]
-                for _, snapshot in cuts:
-                    for block in snapshot.keyed.values():
-                        budget = iter([True])
-                        block.copy(lambda budget=budget: next(budget, False))
-            case 1 | 2 if cuts:
-                for subtask, snapshot in cuts:
-                    (subtask.complete if random.random() < 0.5 else subtask.abort)(snapshot)
-                cuts = []
-            case 3 if not cuts:
-                for subtask in small.subtasks:
-                    subtask.checkpoint()
-            case 4 if not cuts and name not in EXPIRING:
-                changed = changes(small)
-                small = small.rescale(int(random.integers(1, 4)))
-                assert changed == changes(large)
-            case 5 if name in EXPIRING:
-                now += int(random.integers(100, 700))
-                for cluster in (small, large):
-                    for subtask in cluster.subtasks:
-                        subtask.processing_time(now)
-        assert changes(small) == changes(large)
+        both.process(source.batch(side), side)
+        on_disk = max(on_disk, *(operator._tier.count for operator in both.operators))
+        act = int(random.integers(8))
+        both.checkpoints(act, rescales=name not in EXPIRING)
+        if act == 5 and name in EXPIRING:
+            now += int(random.integers(100, 700))
+            both.processing_time(now)
+        both.same()
     assert on_disk > 3
 
 

@@ -3,7 +3,6 @@ everything, after every batch and watermark, with checkpoints and restores in be
 
 from __future__ import annotations
 
-from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +21,7 @@ from penstock.types import logical as t
 from penstock.types.batch import Batch
 from penstock.types.column import Column
 from penstock.types.logical import Schema
+from tests.runtime.state.both_ways import BothWays
 
 BIG, STR, TIME = t.BigIntType(), t.VarCharType(), t.TimestampType(6)
 N = BIG.not_null
@@ -145,16 +145,6 @@ def made(rows: list[tuple], kinds: list[int] | None) -> Batch:
     return batch.with_columns(ROWS, columns)
 
 
-def emitted(cluster: Cluster) -> Counter:
-    """What came out since, late rows included, whatever the order of its keys."""
-    out: Counter = Counter()
-    for subtask in cluster.subtasks:
-        out.update((kind, row) for batch in subtask.out for kind, row in batch.rows())
-        out.update(("late", row) for row in subtask.side_rows("late"))
-        subtask.out, subtask.side = [], {}
-    return out
-
-
 @pytest.fixture
 def tiny(monkeypatch: pytest.MonkeyPatch) -> None:
     """Everything is moved, merged and given up in the smallest of pieces."""
@@ -178,52 +168,26 @@ def test_equals_what_stays_in_memory(tmp_path: Path, name: str, seed: int) -> No
     def make() -> Any:
         return WindowAggregateOperator(spec)
 
-    common: dict[str, Any] = {"function": lambda name: Longest()}
-    large = Cluster(make, [spec.keys], [ROWS], out, 1, **common)
-    small = Cluster(
-        make, [spec.keys], [ROWS], out, 1, limit_bytes=10_000, folder=tmp_path, checkpoint_every=0, **common
-    )
-    cuts: list[Any] = []
+    both = BothWays(
+        make, [spec.keys], [ROWS], out, folder=tmp_path, limit_bytes=10_000, random=random,
+        function=lambda name: Longest(),
+    )  # fmt: skip
+    # (Sessions that merge are merged in the order in which they began to be held.)
+    rescales = not (spec.window.kind == "session" and "LISTAGG" in str(spec.aggregates))
     on_disk = rows = 0
     for _ in range(30):
-        batch = source.batch()
-        for cluster in (small, large):
-            cluster.process(batch)
-        on_disk = max(on_disk, *(s.operator._tier.count for s in small.subtasks))
-        match int(random.integers(9)):
-            case 0 if not cuts:  # a checkpoint that goes on while batches come
-                cuts = [(s, s.begin()) for s in small.subtasks]
-                for _, snapshot in cuts:
-                    for block in snapshot.keyed.values():
-                        budget = iter([True])
-                        block.copy(lambda budget=budget: next(budget, False))
-            case 1 | 2 if cuts:
-                for subtask, snapshot in cuts:
-                    (subtask.complete if random.random() < 0.5 else subtask.abort)(snapshot)
-                cuts = []
-            case 3 if not cuts:
-                for subtask in small.subtasks:
-                    subtask.checkpoint()
-            case 4 if not cuts and not (spec.window.kind == "session" and "LISTAGG" in str(spec.aggregates)):
-                # (Sessions that merge are merged in the order in which they began to be held.)
-                assert emitted(small) == emitted(large)
-                small = small.rescale(int(random.integers(1, 4)))
-            case 5 | 6 | 7:
-                watermark = source.watermark()
-                for cluster in (small, large):
-                    cluster.watermark(watermark)
-        expected = emitted(large)
-        assert emitted(small) == expected
-        rows += expected.total()
+        both.process(source.batch())
+        on_disk = max(on_disk, *(operator._tier.count for operator in both.operators))
+        act = int(random.integers(9))
+        both.checkpoints(act, rescales=rescales)
+        if act > 4:
+            both.watermark(source.watermark())
+        rows += both.same().total()
     assert on_disk > 3
     assert rows > 20
-    for subtask, snapshot in cuts:
-        subtask.abort(snapshot)
-    for cluster in (small, large):
-        cluster.finish()
-    assert emitted(small) == emitted(large)
-    for subtask in small.subtasks:
-        operator = subtask.operator
+    both.finish()
+    both.same()
+    for operator in both.operators:
         held = operator._sessions.count if spec.window.kind == "session" else len(operator._cells)
         assert operator._tier.count == held == len(operator._keys) == 0
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -35,6 +34,7 @@ from penstock.testing.operator_harness import Cluster, Subtask
 from penstock.types import logical as t
 from penstock.types.batch import Batch
 from penstock.types.logical import Schema
+from tests.runtime.state.both_ways import BothWays, changes
 
 BIG, STR, TIME = t.BigIntType(), t.VarCharType(), t.TimestampType(6)
 N = BIG.not_null
@@ -144,11 +144,11 @@ class Rows:
         return out.with_columns(ROWS, [c.cast_type(x) for c, x in zip(out.columns, ROWS.types, strict=True)])
 
 
-def taken(cluster: Cluster, name: str) -> Any:
+def in_order(cluster: Cluster) -> list:
     rows = [change for batch in cluster.out() for change in batch.rows()]
     for subtask in cluster.subtasks:
         subtask.out = []
-    return rows if name in ORDERED else Counter(rows)
+    return rows
 
 
 def on_disk(cluster: Cluster) -> int:
@@ -169,41 +169,25 @@ def test_equals_what_stays_in_memory(
     make, keys, output, retracts = CASES[name]
     random = np.random.default_rng(seed)
     source = Rows(random, retracts)
-    inputs = [ROWS] * len(keys)
-    large = Cluster(make, keys, inputs, output, 1)
-    small = Cluster(make, keys, inputs, output, 1, limit_bytes=3_000, folder=tmp_path, checkpoint_every=0)
-    cuts, most = [], 0
+    both = BothWays(
+        make, keys, [ROWS] * len(keys), output, folder=tmp_path, limit_bytes=3_000, random=random,
+        taken=in_order if name in ORDERED else changes,
+    )  # fmt: skip
+    most = 0
     for _ in range(40):
         side = int(random.integers(len(keys)))
-        batch = source.batch(versions="temporal join" in name and side == 1)
-        for cluster in (small, large):
-            cluster.process(batch, side)
-        most = max(most, on_disk(small))
-        match int(random.integers(10)):
-            case 0 if not cuts:  # a checkpoint that is written while batches come
-                cuts = [(s, s.begin()) for s in small.subtasks]
-            case 1 | 2 if cuts:
-                for subtask, snapshot in cuts:
-                    (subtask.complete if random.random() < 0.5 else subtask.abort)(snapshot)
-                cuts = []
-            case 3 if not cuts:
-                for subtask in small.subtasks:
-                    subtask.checkpoint()
-            case 4 if not cuts:
-                changed = taken(small, name)
-                small = small.rescale(int(random.integers(1, 4)))
-                assert changed == taken(large, name)
-            case 5 | 6:
-                watermark = source.now - LATE
-                for cluster in (small, large):
-                    cluster.watermark(watermark)
-        assert taken(small, name) == taken(large, name)
-    for cluster in (small, large):
-        cluster.finish()
-    assert taken(small, name) == taken(large, name)
+        both.process(source.batch(versions="temporal join" in name and side == 1), side)
+        most = max(most, on_disk(both.small))
+        act = int(random.integers(10))
+        both.checkpoints(act)
+        if act in (5, 6):
+            both.watermark(source.now - LATE)
+        both.same()
+    both.finish()
+    both.same()
     assert most > 10
     if "temporal join" not in name:  # whose last versions stay
-        assert on_disk(small) == 0
+        assert on_disk(both.small) == 0
 
 
 def test_a_delta_holds_what_came_and_nothing_that_lay_on_disk(tmp_path: Path) -> None:

@@ -14,11 +14,10 @@ from penstock.runtime.kernels.sorting import (
     group_bounds,
     is_sorted,
     last_of_each,
-    stable_argsort,
     stable_argsort_by,
 )
 from penstock.runtime.kernels.store import grown, make_store
-from penstock.runtime.operator import MAX_WATERMARK, MIN_WATERMARK, Operator, OperatorSnapshot
+from penstock.runtime.operator import MIN_WATERMARK, Operator, OperatorSnapshot
 from penstock.runtime.operators.changes import AFTER, INSERT, TimeToLive, change_batch, typed
 from penstock.runtime.operators.emitting import (
     batch_pieces,
@@ -27,11 +26,11 @@ from penstock.runtime.operators.emitting import (
     restored_watermark,
     watermark_state,
 )
+from penstock.runtime.operators.open_windows import OpenWindows, WindowKeyOrder
 from penstock.runtime.state.cold_tier import (
     ColdTier,
     MovableTable,
     Resident,
-    can_evict,
     make_changes,
     one_row_each,
 )
@@ -62,24 +61,21 @@ class DeduplicateOperator(Operator):
 
     def __init__(self, spec: DeduplicateSpec) -> None:
         self.spec = spec
-        window = () if spec.window is None else spec.window
-        self._key_columns = (*spec.keys, *(i for i in window if i not in spec.keys))
+        self._key_order = WindowKeyOrder(spec.keys, spec.window)
         self._keys_only = spec.keep == "first" and spec.time is None and spec.window is None
         self._keeps_rows = not self._keys_only and (spec.emit_before or spec.window is not None)
 
     def open(self, ctx: OperatorContext, restored: RestoredState | None) -> None:
         super().open(ctx, restored)
         self._schema = ctx.input_schemas[0]
-        self._keys = KeyIndex([self._schema.types[i] for i in self._key_columns])
+        self._keys = KeyIndex([self._schema.types[i] for i in self._key_order.columns])
         self._stores = [make_store(x) for x in self._schema.types] if self._keeps_rows else []
         # By key slot: time of the row kept; _NO_ROW where there is none.
         self._times = np.full(1024, _NO_ROW, np.int64)
-        self._ends = np.full(1024, MAX_WATERMARK, np.int64)
-        self._next_end = MAX_WATERMARK
+        self._windows = OpenWindows()
         self._watermark = restored_watermark(restored)
         self._ttl = TimeToLive(self.spec.ttl_ms, ctx)
-        # With a window a row goes when its window closes, which is seen by its slot.
-        evicts = self.spec.window is None and can_evict(ctx, self._keys.types)
+        evicts = self._key_order.can_evict(ctx, self._keys.types)
         self._changes = make_changes(ctx, evicts=evicts)
         self._table = self._state_table()
         self._tier = self._cold_tier() if evicts else Resident(ctx, self._nbytes)
@@ -95,6 +91,11 @@ class DeduplicateOperator(Operator):
     def _cold_tier(self) -> ColdTier:
         types = [*(self._schema.types if self._keeps_rows else ()), *(() if self._keys_only else (_LONG,))]
         table = MovableTable(self._changes, types, one_row_each, read=self._kept, load=self._load)
+        if self.spec.window is not None:
+            return self._windows.tier(
+                self.ctx, self._keys, table, self._key_order, drop=self._drop, nbytes=self._nbytes,
+                stored_bounds=True,
+            )  # fmt: skip
         if self._ttl.ttl_ms:
             table.times, table.touched = self._ttl.times, self._ttl.came_back
         return ColdTier(self.ctx, self._keys, [table], drop=self._drop, nbytes=self._nbytes)
@@ -121,7 +122,7 @@ class DeduplicateOperator(Operator):
                 batch = batch.filter(~late)
                 if not batch.num_rows:
                     return
-        slots, new = self._keys.upsert([batch.columns[i] for i in self._key_columns], batch.num_rows)
+        slots, new = self._keys.upsert([batch.columns[i] for i in self._key_order.columns], batch.num_rows)
         new = self._tier.fetch(new)
         self._ttl.touch(slots, self._keys.high)
         yield from self._update(batch, slots, new)
@@ -200,10 +201,7 @@ class DeduplicateOperator(Operator):
         for store, column in zip(self._stores, columns, strict=True):
             store.put(slots, column, high)
         if self.spec.window is not None:
-            ends = columns[self.spec.window[1]].values
-            self._ends = grown(self._ends, high, MAX_WATERMARK)
-            self._ends[slots] = ends
-            self._next_end = min(self._next_end, int(ends.min()))
+            self._windows.opened(slots, columns[self.spec.window[1]].values, high)
 
     def _take(self, slots: np.ndarray) -> list[Column]:
         high = self._keys.high
@@ -218,17 +216,16 @@ class DeduplicateOperator(Operator):
         if watermark <= self._watermark:
             return
         self._watermark = watermark
-        if self.spec.window is None or self._next_end - 1 > watermark:
+        if self.spec.window is None or not self._windows.any_due(watermark):
             return
-        ends = self._ends[: self._keys.high]
-        due = np.flatnonzero((ends - 1 <= watermark) & (ends != MAX_WATERMARK))
-        due = due[stable_argsort(ends[due])]
-        for part in pieces(due):
-            schema = self.ctx.output_schema
+        schema = self.ctx.output_schema
+        due = self._windows.due(watermark, self._keys.high)
+        for part in pieces(due, self._tier.piece_keys):
             yield Batch(schema, typed(schema, self._take(part)), num_rows=len(part))
-        self._ends[due] = MAX_WATERMARK
         self._free(due)
-        self._next_end = int(self._ends[: self._keys.high].min())
+        for piece in self._windows.due_on_disk(watermark):
+            yield Batch(schema, typed(schema, piece.tables[0].columns[:-1]), num_rows=len(piece))
+        self._windows.passed(self._keys.high)
 
     def on_processing_time(self, now_ms: int) -> Iterator[Output]:
         self._free(self._ttl.due(now_ms))
@@ -246,6 +243,8 @@ class DeduplicateOperator(Operator):
             store.clear(slots)
         if not self._keys_only:
             self._times[slots] = _NO_ROW
+        if self.spec.window is not None:
+            self._windows.forget(slots)
         self._keys.free(slots)
 
     # -- state -------------------------------------------------------------------------
@@ -255,7 +254,7 @@ class DeduplicateOperator(Operator):
         return OperatorSnapshot(keyed={"rows": self._table.cut()}, unions=unions)
 
     def _state_table(self) -> StateTable:
-        names = [f"key{i}" for i in range(len(self._key_columns))]
+        names = [f"key{i}" for i in range(len(self._key_order.columns))]
         if self._keeps_rows:
             names += [f"{i}.{name}" for i, name in enumerate(self._schema.names)]
         if not self._keys_only:
@@ -266,9 +265,8 @@ class DeduplicateOperator(Operator):
         )  # fmt: skip
 
     def _read(self, slots: np.ndarray) -> tuple[list[Column], list[Column]]:
-        keys = self._keys.keys(slots)
-        k = len(self.spec.keys)
-        return keys[:k], [*keys[k:], *self._kept(slots)]
+        keys, bounds = self._key_order.split(self._keys.keys(slots))
+        return keys, [*bounds, *self._kept(slots)]
 
     def _kept(self, slots: np.ndarray) -> list[Column]:
         """What is kept beside the key."""
@@ -291,8 +289,8 @@ class DeduplicateOperator(Operator):
                 self._tier.settle()
 
     def _put_back(self, batch: pa.RecordBatch) -> None:
-        k = len(self._key_columns)
-        types = [self._schema.types[i] for i in self._key_columns]
+        k = len(self._key_order.stored)
+        types = [self._schema.types[i] for i in self._key_order.stored]
         # Who reads the result may have changed since: rows that are no longer asked for are
         # left out, rows that were not kept cannot be made up.
         with_rows = f"0.{self._schema.names[0]}" in batch.schema.names
@@ -309,7 +307,7 @@ class DeduplicateOperator(Operator):
         if not self._keys_only:
             types.append(_LONG)
         columns, n = restored_columns([batch], types)
-        slots, _ = self._keys.upsert(columns[:k], n)
+        slots, _ = self._keys.upsert(self._key_order.of_stored(columns[:k]), n)
         self._ttl.touch(slots, self._keys.high)
         kept = [] if self._keys_only else columns[-1:]
         self._load(slots, [*(columns[k:-1] if self._keeps_rows else ()), *kept])

@@ -17,7 +17,7 @@ from penstock.runtime.kernels.sorting import (
     stable_argsort,
 )
 from penstock.runtime.kernels.store import grown
-from penstock.runtime.operator import MAX_WATERMARK, Operator, OperatorSnapshot
+from penstock.runtime.operator import Operator, OperatorSnapshot
 from penstock.runtime.operators import top_rows
 from penstock.runtime.operators.changes import DELETE, INSERT, TimeToLive, change_batch, typed
 from penstock.runtime.operators.emitting import (
@@ -27,7 +27,8 @@ from penstock.runtime.operators.emitting import (
     restored_watermark,
     watermark_state,
 )
-from penstock.runtime.state.cold_tier import ColdTier, Resident, can_evict
+from penstock.runtime.operators.open_windows import OpenWindows, WindowKeyOrder
+from penstock.runtime.state.cold_tier import ColdTier, Resident
 from penstock.types import logical as t
 from penstock.types.batch import Batch
 from penstock.types.column import Column
@@ -59,23 +60,21 @@ class RankingOperator(Operator):
 
     def __init__(self, spec: TopNSpec) -> None:
         self.spec = spec
-        window = () if spec.window is None else spec.window
-        self._partition = (*spec.partition, *(i for i in window if i not in spec.partition))
+        self._key_order = WindowKeyOrder(spec.partition, spec.window)
+        self._partition = self._key_order.columns
 
     def open(self, ctx: OperatorContext, restored: RestoredState | None) -> None:
         super().open(ctx, restored)
         self._schema = ctx.input_schemas[0]
         self._keys = KeyIndex([self._schema.types[i] for i in self._partition])
-        # With a window a partition goes when its window closes, which is seen by its slot.
-        evicts = self.spec.window is None and can_evict(ctx, self._keys.types)
+        evicts = self._key_order.can_evict(ctx, self._keys.types)
         self._rows = RankedRows(self._schema.types, ctx, evicts=evicts)
         self._table = self._rows.state_table(
             self.spec.partition, self._schema.names, "top-n", ctx.max_parallelism
         )
         # By partition slot: no later row can enter at or above this order code.
         self._bar = np.full(1024, _MAX_CODE, np.int64)
-        self._ends = np.full(1024, MAX_WATERMARK, np.int64)  # window end; MAX: slot not in use
-        self._next_end = MAX_WATERMARK
+        self._windows = OpenWindows()
         self._watermark = restored_watermark(restored)
         self._ttl = TimeToLive(self.spec.ttl_ms, ctx)
         order = self.spec.order
@@ -96,6 +95,11 @@ class RankingOperator(Operator):
 
     def _cold_tier(self) -> ColdTier:
         table = self._rows.movable(self._load)
+        if self.spec.window is not None:
+            return self._windows.tier(
+                self.ctx, self._keys, table, self._key_order, drop=self._drop, nbytes=self._nbytes,
+                stored_bounds=False,
+            )  # fmt: skip
         if self._ttl.ttl_ms:
             of = self._rows.partition_slots
             table.times = lambda entries: self._ttl.times(of(entries))
@@ -108,6 +112,7 @@ class RankingOperator(Operator):
         self._bar[slots] = _MAX_CODE
         rows, places = list(columns[:-1]), columns[-1].values
         entries = self._rows.add(slots, rows, places)
+        self._open_windows(slots, rows)
         if self._fixed_order:
             self._raise_bars(Gathered(slots, entries, rows), np.arange(len(slots)), places)
         return entries
@@ -115,7 +120,13 @@ class RankingOperator(Operator):
     def _drop(self, slots: np.ndarray) -> None:
         self._rows.remove(self._rows.of(slots))
         self._ttl.forget(slots)
+        if self.spec.window is not None:
+            self._windows.forget(slots)
         self._keys.free(slots)
+
+    def _open_windows(self, slots: np.ndarray, rows: Sequence[Column]) -> None:
+        if self.spec.window is not None:
+            self._windows.opened(slots, rows[self.spec.window[1]].values, self._keys.high)
 
     def close(self) -> None:
         if hasattr(self, "_tier"):
@@ -125,11 +136,10 @@ class RankingOperator(Operator):
 
     def process(self, input_index: int, batch: Batch) -> Iterator[Output]:
         if self.spec.window is not None:
-            ends = event_times(batch, self.spec.window[1], self.ctx)
-            late = ends - 1 <= self._watermark
+            late = event_times(batch, self.spec.window[1], self.ctx) - 1 <= self._watermark
             if late.any():
                 self.ctx.metrics.inc("numLateRecordsDropped", int(late.sum()))
-                batch, ends = batch.filter(~late), ends[~late]
+                batch = batch.filter(~late)
                 if not batch.num_rows:
                     return
         slots, new = self._keys.upsert([batch.columns[i] for i in self._partition], batch.num_rows)
@@ -137,10 +147,7 @@ class RankingOperator(Operator):
         if len(new):
             self._bar = grown(self._bar, self._keys.high, _MAX_CODE)
             self._bar[new] = _MAX_CODE
-        if self.spec.window is not None:
-            self._ends = grown(self._ends, self._keys.high, MAX_WATERMARK)
-            self._ends[slots] = ends
-            self._next_end = min(self._next_end, int(ends.min()))
+        self._open_windows(slots, batch.columns)
         touched = slots
         if self._fixed_order:
             enters = self._codes(batch) < self._bar[slots]
@@ -317,24 +324,28 @@ class RankingOperator(Operator):
         if watermark <= self._watermark:
             return
         self._watermark = watermark
-        if self.spec.window is None or self._next_end - 1 > watermark:
+        if self.spec.window is None or not self._windows.any_due(watermark):
             return
-        ends = self._ends[: self._keys.high]
-        due = np.flatnonzero((ends - 1 <= watermark) & (ends != MAX_WATERMARK))
-        due = due[stable_argsort(ends[due])]
-        entries = self._rows.of(due)
-        if len(entries):
-            rows = Gathered(self._rows.partition_of[entries], entries, self._rows.rows.take(entries))
-            ranks, _ = self._ranks(rows, np.arange(len(entries)))
-            shown = np.flatnonzero((ranks >= self.spec.first) & (ranks <= self.spec.last))
-            for part in pieces(shown):
-                columns = self._with_rank([c.take(part) for c in rows.columns], ranks[part])
-                schema = self.ctx.output_schema
-                yield Batch(schema, typed(schema, columns), num_rows=len(part))
+        due = self._windows.due(watermark, self._keys.high)
+        for slots in pieces(due, self._tier.piece_keys):
+            entries = self._rows.of(slots)
+            yield from self._shown(self._rows.partition_of[entries], self._rows.rows.take(entries))
             self._rows.remove(entries)
-        self._ends[due] = MAX_WATERMARK
+        self._windows.forget(due)
         self._keys.free(due)
-        self._next_end = int(self._ends[: self._keys.high].min()) if self._keys.high else MAX_WATERMARK
+        for piece in self._windows.due_on_disk(watermark):
+            [rows] = piece.tables
+            yield from self._shown(np.repeat(np.arange(len(piece)), rows.counts), rows.columns[:-1])
+        self._windows.passed(self._keys.high)
+
+    def _shown(self, partitions: np.ndarray, columns: list[Column]) -> Iterator[Batch]:
+        """Whole partitions, each in its order."""
+        n, schema = len(partitions), self.ctx.output_schema
+        ranks, _ = self._ranks(Gathered(partitions, partitions, columns), np.arange(n))
+        shown = np.flatnonzero((ranks >= self.spec.first) & (ranks <= self.spec.last))
+        for part in pieces(shown):
+            out = self._with_rank([c.take(part) for c in columns], ranks[part])
+            yield Batch(schema, typed(schema, out), num_rows=len(part))
 
     def on_processing_time(self, now_ms: int) -> Iterator[Output]:
         self._drop(self._ttl.due(now_ms))
@@ -361,11 +372,7 @@ class RankingOperator(Operator):
             self._bar = grown(self._bar, self._keys.high, _MAX_CODE)
             self._rows.add(slots, rows, columns[-1].values)
             self._ttl.touch(np.unique(slots), self._keys.high)
-            if self.spec.window is not None:
-                ends = rows[self.spec.window[1]].values
-                self._ends = grown(self._ends, self._keys.high, MAX_WATERMARK)
-                self._ends[slots] = ends
-                self._next_end = min(self._next_end, int(ends.min()))
+            self._open_windows(slots, rows)
             if self._fixed_order:
                 self._raise_bars(Gathered(slots, slots, rows), np.arange(n), columns[-1].values)
             self._tier.settle()

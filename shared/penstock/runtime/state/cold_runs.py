@@ -21,16 +21,19 @@ import numpy as np
 from penstock.runtime.kernels.hashing import hash_columns
 from penstock.runtime.kernels.sorting import group_bounds
 from penstock.runtime.state.cold_rows import Bloom, ColdRows, Moved, Names
-from penstock.runtime.state.cold_tier import ColdTier
+from penstock.runtime.state.cold_tier import PIECE_BYTES, ColdTier
 from penstock.types import logical as t
 from penstock.types.column import Column
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
     from pathlib import Path
 
     from penstock.runtime.state.row_bytes import RowBytes
     from penstock.types.logical import LogicalType
+
+    #: A key's columns → those of the key in a snapshot, those behind them.
+    Arrange = Callable[[list[Column]], tuple[list[Column], list[Column]]]
 
 _LONG = t.BigIntType(False)
 _WORD = 8
@@ -76,7 +79,8 @@ class RunNames(Names):
 
 
 class ColdRuns(ColdRows):
-    """``key_types``: without the columns that name runs."""
+    """``key_types``: without the columns that name runs, which are of ``lead_types``. ``arrange``:
+    see ``RunTier``."""
 
     def __init__(
         self,
@@ -84,11 +88,13 @@ class ColdRuns(ColdRows):
         key_types: Sequence[LogicalType],
         tables: Sequence[tuple[Sequence[LogicalType], bool]],
         *,
-        leading: int,
+        lead_types: Sequence[LogicalType],
+        arrange: Arrange | None,
         buffer_bytes: int,
     ) -> None:
         super().__init__(folder, key_types, tables, buffer_bytes=buffer_bytes)
-        self._leading = leading
+        self._lead_types, self._leading = lead_types, len(lead_types)
+        self._arrange = arrange
         self._blooms: dict[bytes, Bloom] = {}
 
     @property
@@ -120,13 +126,23 @@ class ColdRuns(ColdRows):
         return asked, names
 
     def decoded_names(self, names: Sequence[bytes]) -> tuple[list[Column], list[Column]]:
+        leads, keys = self._leads(names), self._rests(names)
+        return (keys, leads) if self._arrange is None else self._arrange([*leads, *keys])
+
+    def _leads(self, names: Sequence[bytes]) -> list[Column]:
         width = _WORD * self._leading
-        keys, _ = super().decoded_names([name[width:] for name in names])
-        words = np.frombuffer(b"".join(name[:width] for name in names), ">u8").astype(np.uint64) ^ _SIGN
-        leads = words.view(np.int64).reshape(-1, self._leading)
-        return keys, [Column(_LONG, np.ascontiguousarray(leads[:, i])) for i in range(self._leading)]
+        runs = _numbers(b"".join(name[:width] for name in names)).reshape(-1, self._leading)
+        return [Column(x, np.ascontiguousarray(runs[:, i])) for i, x in enumerate(self._lead_types)]
+
+    def _rests(self, names: Sequence[bytes]) -> list[Column]:
+        width = _WORD * self._leading
+        return super().decoded_names([name[width:] for name in names])[0]
 
     # -- whole runs ------------------------------------------------------------------------
+
+    def runs(self) -> list[tuple[int, ...]]:
+        """Those of which something was put here since they were last dropped."""
+        return [tuple(_numbers(name).tolist()) for name in self._blooms]
 
     def lies(self, run: bytes) -> bool:
         """Whether something of the run was put here since it was last dropped."""
@@ -147,7 +163,7 @@ class ColdRuns(ColdRows):
 
     def completed(self, stored: Any, names: Sequence[bytes], records: Sequence[bytes]) -> RunPiece:
         """``records``: of the first table."""
-        keys, _ = self.decoded_names(names)
+        keys = self._rests(names)
         tables = [self._decoded(0, records)[1]]
         for table in range(1, len(self._rows)):
             head = b"r" + bytes([table])
@@ -232,11 +248,13 @@ class Run:
 
 class RunTier(ColdTier):
     """A tier whose keys begin with ``leading`` whole numbers that name their run. Every key
-    has a row in the first table. (The rest of the arguments: see ``ColdTier``.)"""
+    has a row in the first table. ``arrange``: of a key's columns, those that are the key in a
+    snapshot, and those that stand there before a row's own (None: the run's are these). (The
+    rest of the arguments: see ``ColdTier``.)"""
 
-    def __init__(self, *args: Any, leading: int, **kwargs: Any) -> None:
+    def __init__(self, *args: Any, leading: int, arrange: Arrange | None = None, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        self._leading = leading
+        self._leading, self._arrange = leading, arrange
 
     def is_large(self, keys: int) -> bool:
         """Whether so many keys are too much to be in memory twice."""
@@ -248,6 +266,22 @@ class RunTier(ColdTier):
 
     def run(self, run: Sequence[int]) -> Run:
         return self._runs.run(_run_name(run))
+
+    def runs(self) -> list[tuple[int, ...]]:
+        """Those of which a part may be on disk."""
+        return [] if self._disk is None else self._runs.runs()
+
+    def pieces(self, run: Sequence[int]) -> Iterator[RunPiece]:
+        """All that lies on disk of a run, as much at a time as may be merged or emitted."""
+        reading = self.run(run)
+        try:
+            while not reading.done:
+                reading.fill(self.piece_keys, PIECE_BYTES)
+                piece = reading.take()
+                assert piece is not None
+                yield piece
+        finally:
+            reading.close()
 
     def peek(self, run: Sequence[int], keys: Sequence[Column]) -> RunPiece | None:
         """What lies on disk of these keys in a run; it stays there. None: nothing."""
@@ -269,8 +303,11 @@ class RunTier(ColdTier):
         return self._disk
 
     def _make_rows(self, tables: Sequence[tuple[Sequence[LogicalType], bool]], buffer_bytes: int) -> ColdRuns:
-        types = self._index.types[self._leading :]
-        return ColdRuns(self._folder, types, tables, leading=self._leading, buffer_bytes=buffer_bytes)
+        types, leading = self._index.types, self._leading
+        return ColdRuns(
+            self._folder, types[leading:], tables, lead_types=types[:leading], arrange=self._arrange,
+            buffer_bytes=buffer_bytes,
+        )  # fmt: skip
 
 
 def _words(leads: Sequence[Column]) -> np.ndarray:
@@ -280,6 +317,11 @@ def _words(leads: Sequence[Column]) -> np.ndarray:
 
 def _run_name(run: Sequence[int]) -> bytes:
     return (np.array(run, np.int64).view(np.uint64) ^ _SIGN).astype(">u8").tobytes()
+
+
+def _numbers(names: bytes) -> np.ndarray:
+    """int64: the whole numbers that names of runs, one behind the other, consist of."""
+    return (np.frombuffer(names, ">u8").astype(np.uint64) ^ _SIGN).view(np.int64)
 
 
 def _runs(leads: Sequence[Column]) -> Iterator[tuple[bytes, np.ndarray]]:
