@@ -73,23 +73,27 @@ async def test_a_place_for_savepoints_is_tried(tmp_path, directory, says):
 
 
 @pytest.mark.parametrize("told", [False, True])
-async def test_effects_wait_while_the_lease_has_run_out_and_no_longer(told):
+def test_effects_wait_while_the_lease_has_run_out_and_no_longer(virtual_time, told):
     """A renewal may come through late, with nobody told that the lease had run out."""
-    leads = False
-    store = MemoryStore()
-    performer = await leading(store, lambda: leads)
-    await store.put("mine", b"x")
-    deleting = asyncio.ensure_future(performer.perform(fx.DeleteObjects(frozenset({"mine"}))))
-    await asyncio.wait([deleting], timeout=0.12)
-    assert "mine" in store.objects
-    if told:
-        performer.may_act.clear()
-    leads = True
-    await asyncio.wait([deleting], timeout=0.12)
-    assert deleting.done() == (not told)
-    performer.may_act.set()
-    assert await deleting is None
-    assert "mine" not in store.objects
+
+    async def main():
+        leads = False
+        store = MemoryStore()
+        performer = await leading(store, lambda: leads)
+        await store.put("mine", b"x")
+        deleting = asyncio.ensure_future(performer.perform(fx.DeleteObjects(frozenset({"mine"}))))
+        await asyncio.wait([deleting], timeout=0.12)
+        assert "mine" in store.objects
+        if told:
+            performer.may_act.clear()
+        leads = True
+        await asyncio.wait([deleting], timeout=0.12)
+        assert deleting.done() == (not told)
+        performer.may_act.set()
+        assert await deleting is None
+        assert "mine" not in store.objects
+
+    virtual_time(main())
 
 
 async def test_a_replaced_master_deletes_nothing():

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 import msgspec
@@ -185,12 +185,23 @@ class World:
         assert await job_log(self.store, job_id).begin(accepted)
 
 
-@pytest.fixture
-async def world() -> AsyncIterator[World]:
-    made = World()
-    await made.start()
-    yield made
-    await made.stop()
+def in_virtual_time(test: Callable[..., Awaitable[None]]) -> Callable[..., None]:
+    """Leases of 200 ms, kept whatever the machine does meanwhile: no time passes while anything
+    is to be done."""
+
+    def run(virtual_time: Callable[[Any], None], monkeypatch: pytest.MonkeyPatch) -> None:
+        async def main() -> None:
+            world = World()
+            await world.start()
+            try:
+                await test(world, monkeypatch)
+            finally:
+                await world.stop()
+
+        virtual_time(main())
+
+    run.__name__, run.__doc__ = test.__name__, test.__doc__
+    return run
 
 
 async def until(condition: Callable[[], Any]) -> Any:
@@ -212,7 +223,8 @@ async def running(world: World, job_id: str, **wanted: Any) -> msg.JobDetails:
     return await until(check)
 
 
-async def test_an_accepted_job_that_nobody_announced_is_found(world):
+@in_virtual_time
+async def test_an_accepted_job_that_nobody_announced_is_found(world, monkeypatch):
     await world.accept("j")
     await world.jobmanager("jm1")
     details = await running(world, "j")
@@ -221,7 +233,8 @@ async def test_an_accepted_job_that_nobody_announced_is_found(world):
     assert entries == ["JobAccepted", "LeaderEpoch", "Restored"]
 
 
-async def test_a_job_announced_before_it_is_accepted_is_not_forgotten(world):
+@in_virtual_time
+async def test_a_job_announced_before_it_is_accepted_is_not_forgotten(world, monkeypatch):
     await world.jobmanager("jm1")
     await world.store.put(layout.active_key("j"), b"")
     run = msg.RunJob(command_id="r", job_id="j")
@@ -230,7 +243,8 @@ async def test_a_job_announced_before_it_is_accepted_is_not_forgotten(world):
     await running(world, "j")
 
 
-async def test_a_lease_store_that_was_away_costs_nothing(world):
+@in_virtual_time
+async def test_a_lease_store_that_was_away_costs_nothing(world, monkeypatch):
     await world.accept("j")
     await world.jobmanager("jm1")
     before = await running(world, "j")
@@ -246,7 +260,8 @@ async def test_a_lease_store_that_was_away_costs_nothing(world):
     assert (after.epoch, after.attempt) == (before.epoch, before.attempt)
 
 
-async def test_a_standby_takes_over_and_the_old_leader_decides_nothing(world):
+@in_virtual_time
+async def test_a_standby_takes_over_and_the_old_leader_decides_nothing(world, monkeypatch):
     await world.accept("j")
     await world.jobmanager("jm1")
     before = await running(world, "j")
@@ -264,6 +279,7 @@ async def test_a_standby_takes_over_and_the_old_leader_decides_nothing(world):
     assert epochs == [before.epoch, after.epoch, again.epoch]
 
 
+@in_virtual_time
 async def test_a_reign_that_began_while_the_bus_was_away_begins_anew(world, monkeypatch):
     serve, refused = MemoryTransport.serve, []
 
@@ -280,7 +296,8 @@ async def test_a_reign_that_began_while_the_bus_was_away_begins_anew(world, monk
     assert refused
 
 
-async def test_a_cancelled_job_is_archived_and_its_slots_given_back(world):
+@in_virtual_time
+async def test_a_cancelled_job_is_archived_and_its_slots_given_back(world, monkeypatch):
     await world.accept("j")
     await world.jobmanager("jm1")
     await running(world, "j")
@@ -312,7 +329,8 @@ async def test_a_cancelled_job_is_archived_and_its_slots_given_back(world):
     assert await world.store.list(layout.ACTIVE_PREFIX) == []
 
 
-async def test_an_ended_job_whose_master_died_before_the_archive(world):
+@in_virtual_time
+async def test_an_ended_job_whose_master_died_before_the_archive(world, monkeypatch):
     await world.accept("j")
     log = job_log(world.store, "j")
     epoch = await log.lead("dead", 1)
