@@ -88,9 +88,13 @@ def total_out(job: JobHarness) -> int:
 
 
 async def test_checkpoints_while_running_lose_nothing() -> None:
-    table("in", n=20_000, batch_rows=64)
-    out = MemoryTable("out", SCHEMA)
+    source, out = table("in", n=20_000, batch_rows=64), MemoryTable("out", SCHEMA)
+    source.release(0)
     async with JobHarness(exchange_graph(2).build(), checkpoint_interval_s=0.005) as job:
+        for number in (1, 2, 3):
+            source.release(number * 5_000)
+            await job.until(lambda n=number: len(job.checkpoints) >= n)
+        source.release()
         result = await job.wait()
     assert len(result.checkpoints) >= 3
     assert len(out.committed_rows()) == 60_000

@@ -38,6 +38,10 @@ if TYPE_CHECKING:
 Row = "tuple[Any, ...]"
 
 
+#: Of those who wait for a job, in seconds: against hanging only. No statement about speed.
+PATIENCE_S = 300.0
+
+
 @dataclass(frozen=True, slots=True)
 class Checkpoint:
     """A completed checkpoint of ``graph``: vertex id → handles of its subtasks."""
@@ -224,7 +228,7 @@ class JobHarness:
         self.environment.helper.close()
         self._folder.cleanup()
 
-    async def wait(self, timeout_s: float = 20.0) -> RunResult:
+    async def wait(self, timeout_s: float = PATIENCE_S) -> RunResult:
         """Until the job has finished. Raises what failed it (as ``PenstockError``)."""
         try:
             await asyncio.wait_for(asyncio.shield(self._ended), timeout_s)
@@ -232,7 +236,7 @@ class JobHarness:
             raise InternalError("the job did not end in time", got=self.describe()) from None
         return await self.result()
 
-    async def checkpoint(self, kind: str = "checkpoint", timeout_s: float = 30.0) -> Checkpoint:
+    async def checkpoint(self, kind: str = "checkpoint", timeout_s: float = PATIENCE_S) -> Checkpoint:
         """Trigger a checkpoint and wait until it is complete and told to all tasks."""
         deadline = time.monotonic() + timeout_s
         while self._in_flight is not None or not self._all_running():
@@ -246,7 +250,7 @@ class JobHarness:
         except TimeoutError:
             raise InternalError("the checkpoint did not complete", got=self.describe()) from None
 
-    async def abort_checkpoint(self, timeout_s: float = 30.0) -> None:
+    async def abort_checkpoint(self, timeout_s: float = PATIENCE_S) -> None:
         """A checkpoint that all tasks take and that is then aborted, as when its manifest
         cannot be written."""
         await self.until(lambda: self._in_flight is None and self._all_running(), timeout_s)
@@ -259,10 +263,10 @@ class JobHarness:
     async def stop(self, *, drain: bool = False) -> Checkpoint:
         """Stop with a savepoint; the job then finishes."""
         checkpoint = await self.checkpoint("drain" if drain else "stop")
-        await asyncio.wait_for(asyncio.shield(self._ended), 30.0)
+        await asyncio.wait_for(asyncio.shield(self._ended), PATIENCE_S)
         return checkpoint
 
-    async def until(self, condition: Any, timeout_s: float = 30.0) -> None:
+    async def until(self, condition: Any, timeout_s: float = PATIENCE_S) -> None:
         """Wait for ``condition()`` to hold, failing early when the job fails."""
         deadline = time.monotonic() + timeout_s
         while not condition():
@@ -444,13 +448,13 @@ def _as_error(info: ErrorInfo) -> PenstockError:
     return error
 
 
-async def run_graph_async(graph: JobGraph, *, timeout_s: float = 30.0, **options: Any) -> RunResult:
+async def run_graph_async(graph: JobGraph, *, timeout_s: float = PATIENCE_S, **options: Any) -> RunResult:
     """``run_graph`` within a running event loop."""
     async with JobHarness(graph, **options) as job:
         return await job.wait(timeout_s)
 
 
-def run_graph(graph: JobGraph, *, timeout_s: float = 30.0, **options: Any) -> RunResult:
+def run_graph(graph: JobGraph, *, timeout_s: float = PATIENCE_S, **options: Any) -> RunResult:
     """Run a bounded job to its end. ``options``: those of ``JobHarness``
     (``parallelism``, ``store``, ``restore``, ``config``, ``checkpoint_interval_s`` …)."""
     return asyncio.run(run_graph_async(graph, timeout_s=timeout_s, **options))
