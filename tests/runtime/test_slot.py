@@ -67,11 +67,13 @@ async def collected(url: str) -> list[tuple[Any, ...]]:
 async def test_a_job_over_two_slots(tmp_path: Path, unix: bool) -> None:
     url = tmp_path.as_uri()
     async with TestTaskManager(unix=unix) as tm:
-        a, b = await tm.fork("slot-a"), await tm.fork("slot-b")
+        await tm.fork("slot-a")
+        b = await tm.fork("slot-b")
         tm.deploy(exchange_graph(), LOCATIONS, store_url=url)
-        finished = lambda m: m.state.terminal  # noqa: E731
-        await b.wait_for(TaskStateChanged, lambda m: m.execution_id == "v2:0:1" and finished(m))
-        await a.wait_for(TaskStateChanged, lambda m: m.execution_id == "v0:0:1" and finished(m))
+        # Each is awaited: that the last one has finished says nothing of another slot's messages.
+        for where, at in LOCATIONS.items():
+            end = lambda m, name=f"{where}:1": m.execution_id == name and m.state.terminal  # noqa: E731
+            await tm.slots[at].wait_for(TaskStateChanged, end)
         E = ExecutionState
         assert set(map(tuple, states(tm).values())) == {(E.INITIALIZING, E.RUNNING, E.FINISHED)}
         reports = [m for m in b.messages if isinstance(m, TaskMetricsReport)]
@@ -169,12 +171,12 @@ async def test_a_slot_that_cannot_report_fails_its_tasks_and_says_why(tmp_path: 
         await slot.wait_for(SlotLog, lambda m: m.level == "error" and "no figures" in m.text)
 
 
-def paced_graph(rows: int) -> JobGraph:
+def paced_graph(rows: int, rows_per_second: int) -> JobGraph:
     """A sequence at its own pace → hash → union (2) → collect."""
     b = GraphBuilder()
     schema = Schema.of(("k", BigIntType(nullable=False)))
     options = {
-        "rows-per-second": "20000",
+        "rows-per-second": str(rows_per_second),
         "fields.k.kind": "sequence",
         "fields.k.start": "0",
         "fields.k.end": str(rows - 1),
@@ -230,26 +232,28 @@ class Master:
 
 
 async def test_checkpoint_kill_restore(tmp_path: Path) -> None:
-    rows, url = 30_000, tmp_path.as_uri()
-    graph = paced_graph(rows)
+    rows, url = 300_000, tmp_path.as_uri()
     async with TestTaskManager() as tm:
         for name in ("slot-a", "slot-b", "slot-c", "slot-d"):
             await tm.fork(name)
-        tm.deploy(graph, PACED, store_url=url)
+        # Five minutes of rows, so that they do not run out before the kill; then all at once.
+        tm.deploy(paced_graph(rows, 1_000), PACED, store_url=url)
         running = lambda name: lambda m: m.execution_id == name and m.state is ExecutionState.RUNNING  # noqa: E731
         for where, at in PACED.items():
             await tm.slots[at].wait_for(TaskStateChanged, running(f"{where}:1"))
         # The enumerator has nothing more to find: it is finished, and the reader starts barriers.
         await tm.slots["slot-a"].wait_for(TaskStateChanged, lambda m: m.execution_id == "v0:0:1" and m.final)
+        async with asyncio.timeout(60):
+            while not (before := len(await collected(url))):  # noqa: ASYNC110
+                await asyncio.sleep(0.01)
         checkpoint = await Master(tm, PACED, 1).checkpoint(1)
-        before = len(await collected(url))
         await tm.kill("slot-a")
         # Its peer notices the broken connection by itself.
         lost = await tm.slots["slot-b"].wait_for(TaskStateChanged, lambda m: m.state is ExecutionState.FAILED)
         assert "broke" in lost.error.error["message"]
 
         again = {w: {"slot-a": "slot-c", "slot-b": "slot-d"}[a] for w, a in PACED.items()}
-        tm.deploy(graph, again, attempt=2, store_url=url, restore=checkpoint)
+        tm.deploy(paced_graph(rows, 0), again, attempt=2, store_url=url, restore=checkpoint)
         end = lambda m: m.execution_id == "v3:0:2" and m.state.terminal  # noqa: E731
         done = await tm.slots["slot-d"].wait_for(TaskStateChanged, end)
         assert done.state is ExecutionState.FINISHED, done.error
