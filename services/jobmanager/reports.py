@@ -58,12 +58,13 @@ class Reports:
             job.stalled.pop(report.allocation_id, None)
             return
         tasks = [job.task_name(e) for e in job.graph.in_allocation(report.allocation_id)]
+        before = job.stalled.get(report.allocation_id, {})
         job.stalled[report.allocation_id] = {
             "allocation_id": report.allocation_id,
             "taskmanager_id": taskmanager_id,
             "tasks": tasks,
             "frame": report.frame,
-            "since_ms": now_ms,
+            "since_ms": before.get("since_ms", now_ms),
         }
 
     def _task_state(self, report: slot_msg.TaskStateChanged, now_ms: int) -> list[fx.Effect]:

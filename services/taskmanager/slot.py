@@ -73,6 +73,8 @@ class SlotProcess:
         self._heard_s = 0.0
         #: said already that it hangs
         self.stalled = False
+        #: where, as far as it was told
+        self.stalled_in: str | None = None
         #: of the process, once it has ended and the template told
         self.exit_code: int | None = None
 

@@ -44,14 +44,17 @@ def blocking_frame(log: str) -> str | None:
 
 async def look_for_stall(process: SlotProcess, relay: Relay, log: Any) -> None:
     """A slot that reports nothing hangs in a step: tell its master, and the log, which and where
-    (after some seconds it writes its own traceback into its log)."""
+    (after some seconds it writes its own traceback into its log; told again when that comes later
+    than the silence is noticed)."""
     stalled = process.silent_ms() > STALLED_MS
-    if stalled == process.stalled:
+    if not stalled and not process.stalled:
         return
-    process.stalled = stalled
-    deploy = process.deploy
     log_ends = await process.log_tail(STALL_LOG_BYTES) if stalled else ""
     frame = blocking_frame(log_ends)
+    if stalled and process.stalled and frame == process.stalled_in:
+        return
+    process.stalled, process.stalled_in = stalled, frame
+    deploy = process.deploy
     # Not put(): that waits, and a full relay means that the master hears enough.
     relay.tell(SlotStalled(allocation_id=deploy.allocation_id, stalled=stalled, frame=frame))
     if not stalled:

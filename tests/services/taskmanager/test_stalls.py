@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
-from services.taskmanager.stalls import blocking_frame
+from types import SimpleNamespace
+
+import structlog
+
+from services.taskmanager.stalls import STALLED_MS, blocking_frame, look_for_stall
 
 _OURS = """  File "/x/shared/penstock/runtime/operators/python.py", line 72 in _results
   File "/x/shared/penstock/runtime/slot.py", line 470 in main
@@ -41,3 +45,31 @@ def test_the_newest_dump_counts() -> None:
 
 def test_without_a_dump_nothing_is_said() -> None:
     assert blocking_frame("a user's print\n") is None
+
+
+class Slot:
+    """A slot process as ``look_for_stall`` sees it."""
+
+    stalled, stalled_in, pid = False, None, 7
+    deploy = SimpleNamespace(allocation_id="a", job_id="j", tasks=())
+
+    def __init__(self) -> None:
+        self.silent, self.log = 0.0, ""
+
+    def silent_ms(self) -> float:
+        return self.silent
+
+    async def log_tail(self, _: int) -> str:
+        return self.log
+
+
+async def test_a_traceback_that_comes_after_the_silence_is_noticed_is_told_too() -> None:
+    """Once, like everything else of a stall."""
+    slot, told = Slot(), []
+    relay = SimpleNamespace(tell=lambda message: told.append((message.stalled, message.frame)))
+    log = structlog.get_logger()
+    dump = _dump('"job.py", line 5 in f')
+    for silent, written in [(0, ""), (STALLED_MS + 1, ""), (STALLED_MS + 2, ""), (STALLED_MS + 3, dump), (STALLED_MS + 4, dump), (1, dump), (2, dump)]:  # fmt: skip
+        slot.silent, slot.log = silent, written
+        await look_for_stall(slot, relay, log)  # type: ignore[arg-type]
+    assert told == [(True, None), (True, 'File "job.py", line 5 in f'), (False, None)]
