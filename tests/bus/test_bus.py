@@ -18,6 +18,8 @@ from penstock.messages.cluster import (
     ToResourceManager,
 )
 
+#: Against hanging only.
+PATIENCE_S = 120
 DECLARE = DeclareSlots(job_id="j", epoch=3, needed=4)
 REPLY = DeclareReply(allocated=1, missing=3, total=1, free=0)
 
@@ -172,9 +174,9 @@ async def test_order_of_one_publisher_and_queue_groups(transport, subjects):
         )
     for i in range(100):
         await publish(transport, subjects.resourcemanager("x"), DeregisterTaskManager(taskmanager_id=str(i)))
-    await asyncio.wait_for(done.wait(), 20)
+    await asyncio.wait_for(done.wait(), PATIENCE_S)
     assert seen == [str(i) for i in range(100)]
-    await asyncio.wait_for(group_done.wait(), 20)
+    await asyncio.wait_for(group_done.wait(), PATIENCE_S)
     assert sorted(in_group, key=int) == seen
 
 
@@ -206,12 +208,12 @@ async def test_reconnects_after_the_server_was_away(own_nats):
 
     await transport.serve("echo", echo)
     server.stop()
-    assert await asyncio.wait_for(changes.get(), 20) is False
+    assert await asyncio.wait_for(changes.get(), PATIENCE_S) is False
     with pytest.raises(BrokerError, match="not connected"):
         await transport.publish("echo", b"x")
-    own_nats(int(server.url.rsplit(":", 1)[1]))
-    assert await asyncio.wait_for(changes.get(), 20) is True
-    assert await transport.request("echo", b"back", 5) == b"back"  # subscriptions are restored
+    own_nats()
+    assert await asyncio.wait_for(changes.get(), PATIENCE_S) is True
+    assert await transport.request("echo", b"back", PATIENCE_S) == b"back"  # subscriptions are restored
     await transport.close()
 
 
@@ -223,9 +225,9 @@ async def test_too_large_a_message_names_the_limit(nats_url):
     await transport.close()
 
 
-async def test_errors_do_not_show_passwords(unused_tcp_port):
-    url = f"nats://someone:secret@127.0.0.1:{unused_tcp_port},nats://token@127.0.0.1:{unused_tcp_port}"
-    with pytest.raises(BrokerError, match=f"nats://127.0.0.1:{unused_tcp_port},nats://127") as raised:
+async def test_errors_do_not_show_passwords():
+    url = "nats://someone:secret@127.0.0.1:1,nats://token@127.0.0.1:1"
+    with pytest.raises(BrokerError, match=r"nats://127\.0\.0\.1:1,nats://127") as raised:
         await NatsTransport.connect(url, deadline_s=0.3)
     assert "secret" not in str(raised.value)
     assert "token@" not in str(raised.value)

@@ -147,7 +147,7 @@ def test_a_script_gives_a_python_step_a_savepoint(project: Path) -> None:
 def test_run_to_the_end(project: Path) -> None:
     penstock = Path(sys.executable).with_name("penstock")
     command = [penstock, "run", project, "--engine", "streaming"]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=300)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=1200)
     assert done.returncode == 0, done.stderr
     assert "two: first" in done.stdout
     assert "two: second" in done.stdout

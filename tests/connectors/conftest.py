@@ -73,7 +73,7 @@ class Harness:
         reader.add_splits(splits)
         return reader
 
-    async def read(self, reader, *, rows=None, timeout_s=30):
+    async def read(self, reader, *, rows=None, timeout_s=120):
         """Batches until every split is finished, or until ``rows`` rows came."""
         out, count = [], 0
         async with asyncio.timeout(timeout_s):

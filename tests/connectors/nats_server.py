@@ -4,10 +4,11 @@ import asyncio
 import os
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 from pathlib import Path
+
+from penstock.reserving import port_of, reserve_port
 
 
 def _binary():
@@ -15,15 +16,10 @@ def _binary():
     return str(beside) if beside.exists() else shutil.which("nats-server")
 
 
-def free_port():
-    with socket.socket() as s:
-        s.bind(("127.0.0.1", 0))
-        return s.getsockname()[1]
-
-
 class NatsServer:
     def __init__(self, folder):
-        self.port = free_port()
+        self._port = reserve_port()
+        self.port = port_of(self._port)
         self.url = f"nats://127.0.0.1:{self.port}"
         self._folder = Path(folder)
         self._process = None
@@ -40,6 +36,7 @@ class NatsServer:
         if self._process is not None and self._process.poll() is None:
             self._process.terminate()
             self._process.wait()
+        self._port.close()
 
     @property
     def pid(self):
@@ -48,7 +45,7 @@ class NatsServer:
     async def client(self):
         import nats
 
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(120):
             while True:
                 try:
                     return await nats.connect(self.url, allow_reconnect=False, connect_timeout=1)

@@ -107,7 +107,7 @@ async def test_collected_rows_are_read_to_the_end(harness):
     writer = await collect(harness)
     rows = [(i, f"n{i}") for i in range(40_000)]
     for start in range(0, len(rows), 9_000):
-        await asyncio.wait_for(writer.wait_ready(), 10)
+        await asyncio.wait_for(writer.wait_ready(), 120)
         writer.write(Batch.of(SCHEMA, rows[start : start + 9_000]))
     await writer.finish()
     await writer.close()
@@ -124,7 +124,7 @@ async def test_the_first_rows_go_out_as_soon_as_input_is_empty(harness):
     writer.write(Batch.of(SCHEMA, [(1, "a")]))
     await writer.flush()
     reader = reader_of(harness)
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(120):
         while not (chunks := await reader.poll()):  # noqa: ASYNC110
             await asyncio.sleep(0)
     assert chunks[0].rows.to_pylist() == [{"id": 1, "name": "a"}]
@@ -139,7 +139,7 @@ async def test_a_barrier_counts_the_chunk_that_waits_for_its_reader(harness):
         await writer._write_out(None)
     writer.write(Batch.of(SCHEMA, [(0, "b")]))
     await writer.flush()
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(120):
         while writer._buffer:  # noqa: ASYNC110
             await asyncio.sleep(0)
     writer.write(Batch.of(SCHEMA, [(0, "c")]))
@@ -158,7 +158,7 @@ async def test_a_chunk_that_could_not_be_put_fails_the_checkpoint(harness):
     writer._store = type("Broken", (), {"put": fails})()
     writer.write(Batch.of(SCHEMA, [(1, "a")]))
     await writer.flush()
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(120):
         while writer._failure is None:  # noqa: ASYNC110
             await asyncio.sleep(0)
     with pytest.raises(ConnectorError):
@@ -198,7 +198,7 @@ async def test_an_unbounded_result_waits_for_its_reader(harness):
     assert len(await harness.store.list(results_prefix("job-1"))) == MAX_AHEAD_CHUNKS
     assert not blocked.done()
     await harness.store.put(acks_prefix("job-1") + chunk_name(1, 10), b"")
-    await asyncio.wait_for(blocked, 10)
+    await asyncio.wait_for(blocked, 120)
     await writer.close()
 
 

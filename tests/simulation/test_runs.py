@@ -20,7 +20,7 @@ def simulate(*arguments: str, hash_seed: str = "random") -> subprocess.Completed
     environment = {**os.environ, "PYTHONHASHSEED": hash_seed}
     command = [sys.executable, "-m", "tests.simulation", *arguments]
     return subprocess.run(
-        command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=300, check=False
+        command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=1800, check=False
     )
 
 

@@ -17,7 +17,7 @@ SCHEMA = Schema.of(("n", t.BigIntType()))
 @pytest.fixture
 async def stream(shared_nats):
     client = await shared_nats.client()
-    js = client.jetstream()
+    js = client.jetstream(timeout=60)
     name = f"H{time.time_ns()}"
     await js.add_stream(name=name, subjects=[name])
     for n in range(1, 6):

@@ -67,7 +67,7 @@ def of_the_model(stream, script):
 
 async def of_the_server(client, stream, script):
     config = {"name": stream, "subjects": [f"{stream}.>"], "allow_atomic": True, "storage": "memory"}
-    await client.request(f"$JS.API.STREAM.CREATE.{stream}", msgspec.json.encode(config))
+    await client.request(f"$JS.API.STREAM.CREATE.{stream}", msgspec.json.encode(config), timeout=60)
     answers = []
     for subject, headers in script:
         subject = f"{stream}.{subject}"
@@ -76,13 +76,14 @@ async def of_the_server(client, stream, script):
             answers.append(None)
             continue
         try:
-            reply = await client.request(subject, b"x", headers=headers or None, timeout=5)
+            reply = await client.request(subject, b"x", headers=headers or None, timeout=60)
         except nats.errors.TimeoutError:
             answers.append("no answer")
             continue
         answers.append(shown(msgspec.json.decode(reply.data)))
-    state = msgspec.json.decode((await client.request(f"$JS.API.STREAM.INFO.{stream}")).data)["state"]
-    await client.request(f"$JS.API.STREAM.DELETE.{stream}")
+    info = await client.request(f"$JS.API.STREAM.INFO.{stream}", timeout=60)
+    state = msgspec.json.decode(info.data)["state"]
+    await client.request(f"$JS.API.STREAM.DELETE.{stream}", timeout=60)
     return answers, state["last_seq"]
 
 

@@ -19,7 +19,7 @@ async def name(shared_nats):
     client = await shared_nats.client()
     name = f"X{time.time_ns()}"
     yield name
-    js = client.jetstream()
+    js = client.jetstream(timeout=60)
     if name in [s.config.name for s in await js.streams_info()]:
         await js.delete_stream(name)
     await client.close()
@@ -229,7 +229,7 @@ async def test_staged_rows_that_cannot_be_deleted_yet_are_deleted_later(
 
 async def test_the_stream_is_prepared_or_the_lack_is_named(harness, shared_nats, name):
     client = await shared_nats.client()
-    js = client.jetstream()
+    js = client.jetstream(timeout=60)
     await js.add_stream(name=name, subjects=[f"{name}.*"])
     with pytest.raises(ConnectorError, match="cannot take exactly-once output") as caught:
         await harness.writer(SCHEMA, options(shared_nats, name, **{"stream.create": "false"}))

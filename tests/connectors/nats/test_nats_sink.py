@@ -18,7 +18,7 @@ async def names(shared_nats):
     client = await shared_nats.client()
     name = f"B{time.time_ns()}"
     yield name, client
-    js = client.jetstream()
+    js = client.jetstream(timeout=60)
     if name in [s.config.name for s in await js.streams_info()]:
         await js.delete_stream(name)
     await client.close()
@@ -33,7 +33,7 @@ def options(server, name, **more):
 
 async def contents(client, name):
     """(subject, data) of every message, in order."""
-    js = client.jetstream()
+    js = client.jetstream(timeout=60)
     info = await js.stream_info(name)
     out = []
     for seq in range(info.state.first_seq, info.state.last_seq + 1):
@@ -95,7 +95,7 @@ async def test_the_stream_must_be_there_and_fit(harness, shared_nats, names):
     absent = options(shared_nats, name, **{"stream.create": "false"})
     with pytest.raises(ConnectorError, match=f"no stream '{name}'"):
         await harness.writer(SCHEMA, absent)
-    await client.jetstream().add_stream(name=name, subjects=[f"{name}.only"])
+    await client.jetstream(timeout=60).add_stream(name=name, subjects=[f"{name}.only"])
     with pytest.raises(ConnectorError, match="does not capture"):
         await harness.writer(SCHEMA, absent)
 

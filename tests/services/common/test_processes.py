@@ -230,8 +230,8 @@ async def test_losing_the_lease_store_and_the_broker(processes, own_nats, own_va
         # (That nobody answers says too little: a slow answer looks the same.)
         await until(fences_itself, "the leader fencing itself")
         nats.stop()
-        own_valkey(int(valkey.url.rsplit(":", 1)[1]))
-        own_nats(int(nats.url.rsplit(":", 1)[1]))
+        own_valkey()
+        own_nats()
         after = await until(registered, "registration again")
         assert after.taskmanagers[0].pid == worker.pid
         assert after.epoch > before.epoch
