@@ -71,23 +71,12 @@ class FlightsRun:
         from examples.flights import replay
         from examples.flights.dataset import load
 
-        self.replayed = asyncio.run(
-            replay.replay(
-                self.cluster.nats_url,
-                load(),
-                limit=self.limit,
-                flights_per_second=self.rate,
-                on_progress=self._maybe_hold,
-            )
-        )
-
-    def _maybe_hold(self, flights: int) -> None:
-        if self.hold_at is not None and flights >= self.hold_at:
-            self.go.wait()
+        self.replayed = asyncio.run(replay.replay(self.cluster.nats_url, load(), limit=self.limit))
 
     def replay_stubbornly(self) -> None:
-        """As ``replay``, though the server dies under it: every message is published again
-        until it is stored, once by its id."""
+        """As ``replay``, but with a pace and a hold, and though the server dies under it: every
+        message is published again until it is stored, once by its id. When it holds, all that
+        it has published is stored."""
         self.replayed = asyncio.run(self._publish_all())
 
     async def _publish_all(self) -> int:
@@ -104,7 +93,7 @@ class FlightsRun:
             while True:
                 try:
                     await client.jetstream().publish(
-                        subject, data, timeout=1, headers={**headers, "Nats-Msg-Id": str(message_id)}
+                        subject, data, timeout=5, headers={**headers, "Nats-Msg-Id": str(message_id)}
                     )
                     return
                 except (nats.errors.Error, OSError):

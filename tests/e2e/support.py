@@ -41,13 +41,16 @@ def story_of(client: ClusterClient, job_id: str) -> str:
     return "\n".join([*lines, f"  {client.exceptions(job_id)}"])
 
 
-def taskmanager(client: ClusterClient) -> dict[str, Any]:
-    """The only one. Who does not answer in time is not in the list: asked again."""
+def spark_pid(client: ClusterClient) -> int:
+    """The Spark of the only task manager, as soon as its report tells of one that lives (a
+    resource manager that does not answer in time is asked again)."""
 
-    def found() -> dict[str, Any] | None:
-        return next((p for p in client.info()["processes"] if p["role"] == "taskmanager"), None)
+    def found() -> int | None:
+        managers = [p for p in client.info()["processes"] if p["role"] == "taskmanager"]
+        pids = [p["details"].get("spark_pid") for p in managers]
+        return next((pid for pid in pids if pid and Path(f"/proc/{pid}").exists()), None)
 
-    return until_true(found, "the task manager to answer")
+    return until_true(found, "the task manager's Spark")
 
 
 def slot_pid(client: ClusterClient) -> int:

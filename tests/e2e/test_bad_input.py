@@ -27,7 +27,7 @@ PENSTOCK = [sys.executable, "-m", "penstock.cli.main"]
 RECORDS = '{"a": 1, "b": "x"}\nnot json\n{"a": "zz", "b": "y"}\n{"a": 3, "b": "z"}\n'
 
 #: A hang fails the test; no statement about how long anything takes.
-LIMIT_S = 120.0
+LIMIT_S = 600.0
 
 
 @pytest.fixture(scope="module")
@@ -153,7 +153,7 @@ def test_dead_letters_are_kept_and_readable(
     done = sql(cluster, table(bad_file, **{"on-error": "dead-letter"}) + "SELECT * FROM t")
     assert done.returncode == 0, done.stderr
     newest = max(client.jobs(), key=lambda j: j["start-time"])
-    reply = httpx.get(f"{cluster.rest_url}/jobs/{newest['jid']}/dead-letters").json()
+    reply = httpx.get(f"{cluster.rest_url}/jobs/{newest['jid']}/dead-letters", timeout=LIMIT_S).json()
     assert [letter["record"] for letter in reply["dead-letters"]] == ["not json", '{"a": "zz", "b": "y"}']
     assert str(bad_file) in reply["dead-letters"][0]["where"]
     assert reply["more"] is False
@@ -236,10 +236,10 @@ async def test_specs_over_the_bus(cluster: EmbeddedCluster) -> None:
 
 
 def test_unknown_paths_and_jobs(cluster: EmbeddedCluster) -> None:
-    reply = httpx.get(f"{cluster.rest_url}/nosuch")
+    reply = httpx.get(f"{cluster.rest_url}/nosuch", timeout=LIMIT_S)
     assert reply.status_code == 404
     assert "docs/rest.md" in reply.json()["errors"][0]
-    assert httpx.get(f"{cluster.rest_url}/jobs/absent").status_code == 404
+    assert httpx.get(f"{cluster.rest_url}/jobs/absent", timeout=LIMIT_S).status_code == 404
     done = penstock("cancel", "absent", "--cluster", cluster.rest_url)
     assert done.returncode == 1
     assert "penstock list" in done.stderr
@@ -326,9 +326,13 @@ def test_a_function_that_blocks_is_named_and_can_be_cancelled(
 ) -> None:
     text = PROGRAM.format(body="time.sleep(100_000)")
     job_id = client.submit({"python": text})
-    stalled = until(lambda: client.job(job_id)["stalled"], "the slot that hangs to be named")
-    assert "in work" in stalled[0]["frame"]
-    assert "Map" in stalled[0]["tasks"][0]
+
+    def stalled() -> dict[str, Any] | None:
+        """As soon as the slot's traceback is there; one that has hardly begun may be slow, too."""
+        slots = client.job(job_id)["stalled"]
+        return next((slot for slot in slots if "in work" in (slot["frame"] or "")), None)
+
+    assert "Map" in until(stalled, "the slot that hangs to be named")["tasks"][0]
     info = penstock("info", job_id, "--cluster", cluster.rest_url)
     assert "in work" in info.stdout
     # Heartbeats go on: the task manager is known and the other slot serves others.
@@ -353,7 +357,10 @@ def test_too_few_slots_wait_and_say_for_what(
     waiting = until(missing, "a word on what is missing")
     assert "5 of 5 slots are missing" in waiting
     assert "taskmanager.numberOfTaskSlots" in waiting
-    assert waiting in penstock("info", job_id, "--cluster", cluster.rest_url).stdout
+    # How many are free may be another number by now.
+    shown = penstock("info", job_id, "--cluster", cluster.rest_url).stdout
+    assert waiting.partition("; the cluster has")[0] in shown
+    assert waiting.partition(" free. ")[2] in shown
     assert penstock("cancel", job_id, "--cluster", cluster.rest_url).returncode == 0
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import signal
 import threading
@@ -13,7 +14,9 @@ import pytest
 import redis
 
 from penstock.api.client import ClusterClient
-from tests.e2e.support import assert_same_board, story_of
+from penstock.messages.decision_log import JobAccepted, LeaderEpoch
+from penstock.store import job_log, open_store
+from tests.e2e.support import assert_same_board, files_below, slot_pid, story_of
 
 pytestmark = pytest.mark.cluster
 
@@ -31,11 +34,11 @@ def process_where(client: ClusterClient, wanted) -> dict | None:
     return next((p for p in client.info()["processes"] if wanted({"slots": [], **p})), None)
 
 
-def start(run, client: ClusterClient, until, replay: str = "replay") -> tuple[threading.Thread, int]:
+def start(run, client: ClusterClient, until) -> tuple[threading.Thread, int]:
     """Submit, replay on a thread; when checkpoints are complete and rows flow, the thread
     and the rows read so far."""
     run.submit()
-    thread = threading.Thread(target=getattr(run, replay), daemon=True)
+    thread = threading.Thread(target=run.replay_stubbornly, daemon=True)
     thread.start()
 
     def story() -> str:
@@ -121,12 +124,15 @@ def test_a_killed_slot_process(want, make_cluster, flights_run, until) -> None:
     run = flights_run(cluster, **PACED)
     with ClusterClient(cluster.rest_url) as client:
         thread, _ = start(run, client, until)
-        manager = until(lambda: process_where(client, lambda p: p["slots"]), "the task manager to answer")
-        slot = next(s for s in manager["slots"] if s.get("pid"))
-        os.kill(slot["pid"], signal.SIGKILL)
+        os.kill(slot_pid(client), signal.SIGKILL)
         until(lambda: client.job(run.job_id)["attempt"] >= 2, "a restart")
-        failure = client.exceptions(run.job_id)["root-exception"]
-        assert "SIGKILL" in failure or "signal 9" in failure
+
+        def causes() -> list[str]:
+            """A broken connection may have been heard of long before."""
+            entries = client.exceptions(run.job_id)["exceptionHistory"]["entries"]
+            return [e["stacktrace"] for entry in entries for e in (entry, *entry["concurrentExceptions"])]
+
+        until(lambda: any("SIGKILL" in text for text in causes()), "the cause", lambda: causes())
         assert_restarted(finish(run, thread))
         # The task manager itself lived on: the slot died alone.
         assert cluster.child("taskmanager-0").starts == 1
@@ -156,10 +162,10 @@ def test_a_killed_server_stops_no_job(want, make_cluster, flights_run, until, se
     cluster = make_cluster(taskmanagers=1, slots=2, config={"high-availability.lease-duration": "2 s"})
     run = flights_run(cluster, **PACED)
     with ClusterClient(cluster.rest_url) as client:
-        thread, before = start(run, client, until, "replay_stubbornly")
+        thread, before = start(run, client, until)
         done = completed(client, run.job_id)
         os.kill(cluster.child(server).pid, signal.SIGKILL)
-        until(lambda: cluster.child(server).starts == 2, f"{server} to be started again")
+        until(lambda: cluster.child(server).starts >= 2, f"{server} to be started again")
         job = finish(run, thread)
         assert job["attempt"] == 1
         assert records_in(job) > before
@@ -193,7 +199,8 @@ INSERT INTO out SELECT MOD(n, 7), COUNT(*) FROM ticks GROUP BY MOD(n, 7);
 
 def printed(cluster) -> int:
     """Bytes that the slots have printed."""
-    return sum(p.stat().st_size for p in cluster.root.rglob("log/*-*.log"))
+    logs = [p for p in files_below(cluster.root / "tmp") if p.parent.name == "log" and p.suffix == ".log"]
+    return sum(p.stat().st_size for p in logs)
 
 
 def test_rows_flow_while_all_masters_are_away(make_cluster, until) -> None:
@@ -214,8 +221,9 @@ def test_rows_flow_while_all_masters_are_away(make_cluster, until) -> None:
         for pid in masters:
             os.kill(pid, signal.SIGCONT)
         until(lambda: completed(client, job_id) > done, "checkpoints again", lambda: story_of(client, job_id))
-        job = client.job(job_id)
-        assert (job["state"], job["attempt"]) == ("RUNNING", 1)
+        # A lease this short may be lost at any time: then no master leads for a moment.
+        job = until(lambda: (j := client.job(job_id))["state"] == "RUNNING" and j, "a master that leads")
+        assert job["attempt"] == 1
         client.cancel(job_id)
 
 
@@ -247,8 +255,7 @@ def test_only_what_is_connected_with_a_killed_slot_restarts(make_cluster, until)
             return {v: (s["attempt"], s["status"]) for v, s in found.items() if s["status"] != "FINISHED"}
 
         assert set(attempts().values()) == {(1, "RUNNING")}
-        manager = until(lambda: process_where(client, lambda p: p["slots"]), "the task manager to answer")
-        os.kill(next(s["pid"] for s in manager["slots"] if s.get("pid")), signal.SIGKILL)
+        os.kill(slot_pid(client), signal.SIGKILL)
         after = until(
             lambda: (
                 len(set((now := attempts()).values())) == 2
@@ -273,7 +280,7 @@ def test_a_stopped_job_manager_is_refused_when_it_wakes(want, make_cluster, flig
     run = flights_run(cluster, **PACED)
     with ClusterClient(cluster.rest_url) as client:
         thread, read = start(run, client, until)
-        before = client.job(run.job_id)
+        before = until(lambda: (j := client.job(run.job_id))["jobmanager-id"] and j, "a leader")
         done = completed(client, run.job_id)
         leader = before["jobmanager-id"]
         pid = until(lambda: process_where(client, lambda p: p["id"] == leader), "the leader to answer")["pid"]
@@ -293,9 +300,16 @@ def test_a_stopped_job_manager_is_refused_when_it_wakes(want, make_cluster, flig
             os.kill(pid, signal.SIGCONT)
         job = finish(run, thread)
         assert_adopted(job, read)
-        # The woken leader decided nothing: the epoch is still the standby's.
-        assert job["epoch"] == after["epoch"]
-        assert job["jobmanager-id"] == after["jobmanager-id"]
+        assert job["epoch"] >= after["epoch"] > before["epoch"]
+        # Neither the woken leader nor any other decided something after its successor had begun.
+        epoch, decided = 0, 0
+        for number, entry in asyncio.run(job_log(open_store(cluster.storage_url), run.job_id).read()):
+            if isinstance(entry, LeaderEpoch):
+                epoch = number
+            elif not isinstance(entry, JobAccepted):
+                assert entry.epoch == epoch, (number, entry)
+                decided += epoch == after["epoch"]
+        assert decided, "the standby did decide"
         log = next(c for c in cluster.children if c.pid == pid).log
         until(
             lambda: any(w in log.read_text().lower() for w in ("leadership lost", "fenced")), "it to notice"
@@ -318,11 +332,14 @@ def test_a_third_job_waits_until_a_task_manager_comes(make_cluster, until) -> No
         for job_id in jobs:
             until(lambda job_id=job_id: client.job(job_id)["state"] == "RUNNING", "two jobs at once")
         third = client.submit({"name": "job 2", "sql": COUNTS, "parallelism": 1})
-        waiting = until(
-            lambda: client.job(third).get("waiting-for"), "the third job to say for what it waits"
+        until(
+            lambda: "1 of 1 slot is missing" in (client.job(third)["waiting-for"] or ""),
+            "the third job to say for what it waits",
+            lambda: client.job(third)["waiting-for"],
         )
-        assert "1 slot" in waiting
-        assert [client.job(j)["state"] for j in jobs] == ["RUNNING", "RUNNING"]
+        for job_id in jobs:
+            assert client.job(job_id)["attempt"] == 1
+            until(lambda job_id=job_id: client.job(job_id)["state"] == "RUNNING", "two jobs at once")
         cluster.add_taskmanager()
         until(lambda: client.job(third)["state"] == "RUNNING", "the third job to start")
         for job_id in [*jobs, third]:
@@ -330,11 +347,6 @@ def test_a_third_job_waits_until_a_task_manager_comes(make_cluster, until) -> No
         for job_id in [*jobs, third]:
             until(lambda job_id=job_id: client.job(job_id)["state"] == "CANCELED", "cancellation")
         until(lambda: client.overview()["slots-available"] == 4, "all slots free again")
-
-
-def names_below(folder: Path) -> set[str]:
-    """Names of all files, also while folders are being removed."""
-    return {name for _, _, names in os.walk(folder) for name in names}
 
 
 STATEFUL = Path(__file__).parent / "stateful_job.py"
@@ -352,16 +364,20 @@ def test_the_files_that_a_running_job_makes(make_cluster, until) -> None:
         }
         job_id = client.submit(spec)
         until(lambda: completed(client, job_id) >= 2, "two completed checkpoints")
-        local = names_below(cluster.root / "tmp")
+        local = {path.name for path in files_below(cluster.root / "tmp")}
         assert "CURRENT" in local, local
         assert any(name.startswith("MANIFEST-") for name in local)
-        store = cluster.root / "store"
-        keys = sorted(str(p.relative_to(store)) for p in (store / "jobs" / job_id).rglob("*") if p.is_file())
-        assert any(f"jobs/{job_id}/log/" in key for key in keys), keys
-        assert any("/checkpoints/" in key and key.endswith("manifest") for key in keys), keys
+        kept = cluster.root / "store" / "jobs" / job_id
+
+        def manifest() -> bool:
+            """Of the checkpoint that is retained; the next one may take its place while one looks."""
+            return any(path.name == "manifest" for path in files_below(kept / "checkpoints"))
+
+        assert any(files_below(kept / "log"))
+        until(manifest, "a manifest", lambda: files_below(kept))
         client.cancel(job_id)
         until(lambda: client.job(job_id)["state"] == "CANCELED", "cancellation")
         until(
-            lambda: "CURRENT" not in names_below(cluster.root / "tmp"),
+            lambda: "CURRENT" not in {path.name for path in files_below(cluster.root / "tmp")},
             "the slot's local state to be removed",
         )

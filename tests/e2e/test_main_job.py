@@ -164,7 +164,7 @@ def test_stream_and_files_hold_the_same(make_cluster, flights_run, tmp_path: Pat
             stream = client.jetstream()
             count = (await stream.stream_info("BOARD")).state.messages
             subscription = await stream.subscribe("board.*", ordered_consumer=True)
-            return [msgspec.json.decode((await subscription.next_msg()).data) for _ in range(count)]
+            return [msgspec.json.decode((await subscription.next_msg(60)).data) for _ in range(count)]
         finally:
             await client.close()
 

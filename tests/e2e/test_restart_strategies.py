@@ -1,6 +1,6 @@
 """Restart strategies, what a job asks of its checkpoints, and what is shown of it while no job
-manager leads it, in the real cluster: one job whose function raises, or dawdles, for as long as a
-file says so."""
+manager leads it, in the real cluster: one job whose function raises, dawdles or waits, for as
+long as a file says so."""
 
 from __future__ import annotations
 
@@ -44,6 +44,8 @@ class Told(KeyedProcessFunction):
             raise ValueError("told to")
         if (TOLD / "dawdle").exists():
             time.sleep(0.1)
+        while (TOLD / "hold").exists():
+            time.sleep(0.05)
         self.seen.update((self.seen.value() or 0) + 1)
         yield value[0], self.seen.value()
 
@@ -73,8 +75,7 @@ STUBBORN = {
 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[EmbeddedCluster]:
-    config = {"high-availability.lease-duration": "2 s"}
-    with EmbeddedCluster(taskmanagers=1, slots=1, config=config) as made:
+    with EmbeddedCluster(taskmanagers=1, slots=1) as made:
         yield made
 
 
@@ -229,25 +230,25 @@ def test_a_checkpoint_that_takes_too_long_is_given_up_and_names_its_culprit(begi
 
 
 def test_more_failed_checkpoints_in_a_row_than_are_tolerated_fail_the_job(begin) -> None:
-    more = {"timeout": "500 ms", "tolerable-failed-checkpoints": "2"}
+    more = {"timeout": "2 s", "tolerable-failed-checkpoints": "2"}
     config = {f"execution.checkpointing.{k}": v for k, v in more.items()}
     job = begin({**EVERY_100_MS, **config, f"{FAMILY}.type": "none"})
     job.until(lambda: job.counts["completed"] >= 2, "checkpoints")
-    job.tell("dawdle")
+    job.tell("hold")
     job.until(lambda: job.state in ("FAILING", "FAILED"), "the job to fail")
     job.stop_telling()
     with pytest.raises(ObjectStoreError, match=r"3 in a row failed, 2 are tolerated") as failed:
         job.client.wait(job.id)
-    assert "expired after 500 ms" in failed.value.message
+    assert "expired after 2000 ms" in failed.value.message
     assert "tolerable-failed-checkpoints" in (failed.value.remedy or "")
     assert job.failures()[-1]["notRestarted"] == "restart-strategy.type is 'none'"
 
 
 def test_after_such_a_failure_the_job_restarts_from_its_last_checkpoint(begin) -> None:
-    more = {"timeout": "500 ms", "tolerable-failed-checkpoints": "0"}
+    more = {"timeout": "2 s", "tolerable-failed-checkpoints": "0"}
     job = begin({**EVERY_100_MS, **STUBBORN, **{f"execution.checkpointing.{k}": v for k, v in more.items()}})
     job.until(lambda: job.counts["completed"] >= 2, "checkpoints")
-    job.tell("dawdle")
+    job.tell("hold")
     job.until(lambda: job.state == "RESTARTING", "the job to fail")
     job.stop_telling()
     job.until(lambda: job.client.job(job.id)["restored-checkpoint"] >= 2, "a restart from a checkpoint")
@@ -272,14 +273,20 @@ def test_while_no_job_manager_leads_the_job_looks_neither_new_nor_empty(begin, c
     job = begin(EVERY_100_MS)
     job.until(lambda: job.counts["completed"] >= 2, "checkpoints")
     before = client.job(job.id)
-    os.kill(cluster.child("jobmanager-0").pid, signal.SIGKILL)
     seen: list[dict[str, Any]] = []
 
-    def taken_over() -> bool:
+    def look() -> dict[str, Any]:
         seen.append({**client.job(job.id), "completed": job.counts["completed"]})
-        return seen[-1]["state"] == "RUNNING" and seen[-1]["epoch"] > before["epoch"]
+        return seen[-1]
 
-    job.until(taken_over, "another leader")
+    manager = cluster.child("jobmanager-0")
+    manager.restart = False
+    try:
+        os.kill(manager.pid, signal.SIGKILL)
+        job.until(lambda: look()["state"] == "RECONCILING", "nobody to lead")
+    finally:
+        manager.restart = True
+    job.until(lambda: (j := look())["state"] == "RUNNING" and j["epoch"] > before["epoch"], "another leader")
     assert {one["state"] for one in seen} == {"RECONCILING", "RUNNING"}
     names = [vertex["name"] for vertex in before["vertices"]]
     assert all([vertex["name"] for vertex in one["vertices"]] == names for one in seen)

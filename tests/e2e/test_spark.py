@@ -22,7 +22,8 @@ import pytest
 from penstock.api.client import TERMINAL, ClusterClient
 from penstock.cli.embedded import EmbeddedCluster
 from penstock.errors import FunctionError, PenstockError
-from tests.e2e.support import until_true
+from penstock.reserving import port_of, reserve_port
+from tests.e2e.support import files_below, spark_pid, until_true
 
 pytest.importorskip("pyspark")
 pytestmark = [pytest.mark.cluster, pytest.mark.slow]
@@ -71,15 +72,11 @@ def start(client: ClusterClient, sql: str) -> str:
 
 def python_processes(client: ClusterClient) -> list[int]:
     """The daemons of the task manager's Spark, one a session that called Python."""
-    [taskmanager] = [p for p in client.info()["processes"] if p["role"] == "taskmanager"]
-    found = []
+    spark, found = spark_pid(client), []
     for folder in Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(OSError):
             parent = int((folder / "stat").read_text().rpartition(")")[2].split()[1])
-            if (
-                parent == taskmanager["details"]["spark_pid"]
-                and b"pyspark.daemon" in (folder / "cmdline").read_bytes()
-            ):
+            if parent == spark and b"pyspark.daemon" in (folder / "cmdline").read_bytes():
                 found.append(int(folder.name))
     return found
 
@@ -125,7 +122,7 @@ def test_rows_through_a_sink_of_penstock(
         connection = await nats.connect(cluster.nats_url)
         try:
             subscription = await connection.jetstream().pull_subscribe("counts", stream="COUNTS")
-            messages = await subscription.fetch(len(counts), timeout=10)
+            messages = await subscription.fetch(len(counts), timeout=60)
             return [json.loads(message.data) for message in messages]
         finally:
             await connection.close()
@@ -206,12 +203,13 @@ def test_cancel_ends_the_query(client: ClusterClient, orders: Any, tmp_path: Pat
             "files": [str(tmp_path)],
         }
     )
-    until_true(lambda: [p for p in out.rglob("*") if p.is_file()], "Spark's tasks stage rows")
+    until_true(lambda: files_below(out), "Spark's tasks stage rows")
     assert python_processes(client)
     client.cancel(job_id)
     assert client.wait(job_id)["state"] == "CANCELED"
     until_true(lambda: not python_processes(client), "the job's Python processes end")
-    assert [p for p in out.rglob("*") if p.is_file()] == [], "what was staged is deleted"
+    # The driver does so after the tasks have ended, and a cancel does not wait for it for ever.
+    until_true(lambda: not files_below(out), "what was staged to be deleted", lambda: files_below(out))
     # Its tasks are gone: the next query has all cores, and ends.
     run(
         client,
@@ -242,8 +240,7 @@ def test_a_dead_spark_restarts_the_job(client: ClusterClient, orders: Any, tmp_p
         }
     )
     until_true(lambda: (client.job(job_id).get("spark") or {}).get("tasks-active"), "Spark runs its tasks")
-    [taskmanager] = [p for p in client.info()["processes"] if p["role"] == "taskmanager"]
-    os.kill(taskmanager["details"]["spark_pid"], signal.SIGKILL)
+    os.kill(spark_pid(client), signal.SIGKILL)
     until_true(lambda: client.job(job_id)["attempt"] > 1, "the job begins anew")
     (tmp_path / "go").touch()
     assert client.wait(job_id)["state"] == "FINISHED"
@@ -263,7 +260,7 @@ def test_a_stream_on_spark_goes_on_where_it_stood(
     async def publish(first: int, last: int) -> None:
         connection = await nats.connect(cluster.nats_url)
         try:
-            stream = connection.jetstream()
+            stream = connection.jetstream(timeout=60)
             await stream.add_stream(name="NUMBERS", subjects=["numbers"])
             for number in range(first, last):
                 await stream.publish("numbers", b'{"v": %d}' % number)
@@ -285,8 +282,7 @@ def test_a_stream_on_spark_goes_on_where_it_stood(
         "INSERT INTO doubled SELECT v * 2 FROM numbers;",
     )
     until_true(lambda: len(written()) == 300, "the first rows are written", lambda: client.exceptions(job_id))
-    [taskmanager] = [p for p in client.info()["processes"] if p["role"] == "taskmanager"]
-    os.kill(taskmanager["details"]["spark_pid"], signal.SIGKILL)
+    os.kill(spark_pid(client), signal.SIGKILL)
     until_true(lambda: client.job(job_id)["attempt"] > 1, "the job begins anew")
     asyncio.run(publish(300, 400))
     until_true(lambda: len(written()) >= 400, "the rest is written", lambda: client.exceptions(job_id))
@@ -320,7 +316,8 @@ def standing() -> Iterator[tuple[str, list[subprocess.Popen[bytes]]]]:
         "SPARK_DAEMON_MEMORY": "256m",
     }
     env.pop("SPARK_HOME", None)
-    port = free_port()
+    held = reserve_port()
+    port = port_of(held)
     url = f"spark://127.0.0.1:{port}"
     started: list[subprocess.Popen[bytes]] = []
 
@@ -358,12 +355,7 @@ def standing() -> Iterator[tuple[str, list[subprocess.Popen[bytes]]]]:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)
             process.wait()
-
-
-def free_port() -> int:
-    with socket.socket() as sock:
-        sock.bind(("127.0.0.1", 0))
-        return int(sock.getsockname()[1])
+        held.close()
 
 
 def listens(port: int) -> bool:
