@@ -19,6 +19,7 @@ from penstock.types import logical as t
 from penstock.types.column import Column
 
 BIGINT, INT, FLOAT, DATE = t.BigIntType(), t.IntType(), t.FloatType(), t.DateType()
+MONEY, WIDE = t.DecimalType(10, 2), t.DecimalType(30, 4)
 ROW = t.RowType((t.Field("a", INT), t.Field("b", t.VarCharType(10))))
 
 
@@ -33,6 +34,9 @@ ROW = t.RowType((t.Field("a", INT), t.Field("b", t.VarCharType(10))))
         (INT, []),
         (FLOAT, [1.5, math.inf, None]),
         (DATE, [date(2026, 1, 2), None]),
+        (MONEY, [Decimal("1.5"), Decimal("2.500"), 3, None]),
+        (WIDE, [Decimal("12345678901234567890.1234"), 2**70]),
+        (t.ArrayType(MONEY), [[Decimal("1.5"), 2], None]),
         (t.ArrayType(INT), [[1, 2.0], None, []]),
         (t.MapType(INT, INT), [{1: 2}, None]),
         (ROW, [(1, "x"), None]),
@@ -61,6 +65,21 @@ def test_what_fits(type_: t.LogicalType, values: list[Any]) -> None:
         (FLOAT, [1.0, 1e300], 1),
         (t.DoubleType(), [1.0, "x"], 1),
         (DATE, [date(2026, 1, 2), datetime(2026, 1, 2, 3)], 1),
+        (MONEY, [Decimal("1.5"), Decimal("1.505")], 1),
+        (MONEY, [1, 1 / 3], 1),
+        (MONEY, ["1.5", "1.505"], 1),
+        (MONEY, [1, 10**8], 1),
+        (MONEY, [1.0, math.nan], 1),
+        (MONEY, [1.0, math.inf], 1),
+        (MONEY, [1, True], 1),
+        (WIDE, [1, Decimal("1e-5")], 1),
+        (MONEY, pa.array([1.5, 1.505]), 1),
+        (MONEY, pa.array([1, 10**8]), 1),
+        (MONEY, pa.array([Decimal("1.500"), Decimal("1.505")]), 1),
+        (MONEY, np.array([1.5, 1.505]), 1),
+        (t.ArrayType(MONEY), [[1], [Decimal("1.505")]], 1),
+        (t.ArrayType(MONEY), pa.array([[1.5], [1.505]]), 0),
+        (t.RowType((t.Field("a", MONEY),)), [(Decimal("1.5"),), (Decimal("1.505"),)], 1),
         (t.ArrayType(INT), [[1], [1, 1.5]], 1),
         (t.MapType(t.VarCharType(9), INT), [{"a": 1}, {"a": 0.5}], 1),
         (ROW, [(1, "x"), (1.5, "y")], 1),
@@ -77,6 +96,23 @@ def test_what_does_not_fit_is_found(type_: t.LogicalType, values: Any, misfit: i
     found = first_misfit(type_, values)
     assert found is not None
     assert found[0] == misfit
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        pa.array([0.1, 2.5]),
+        pa.array([0.1, 2.5], pa.float32()),
+        pa.chunked_array([[0.1], [2.5]]),
+        np.array([0.1, 2.5]),
+    ],
+)
+def test_floats_of_a_batch_are_read_by_their_digits(given: Any) -> None:
+    assert result_of(MONEY, given).to_pylist() == [Decimal("0.10"), Decimal("2.50")]
+    assert result_of(MONEY, np.array([1, 2])).to_pylist() == [1, 2]
+    assert result_of(MONEY, [0.1, np.float32(0.25), 1e7]).to_pylist() == [
+        Decimal("0.10"), Decimal("0.25"), Decimal(10**7),
+    ]  # fmt: skip
 
 
 def called(function: Any, values: list[int], *, per: str = "record") -> FunctionError:
@@ -101,6 +137,18 @@ def test_the_error_names_function_value_arguments_and_remedy(function: Any, got:
     assert error.expected == f"a value of BIGINT: a whole number from {-(2**63)} to {2**63 - 1}"
     assert error.where == "function mine"
     assert "result_type" in (error.remedy or "")
+
+
+def test_a_decimal_that_would_be_rounded_is_named() -> None:
+    call = PythonCall("share", (InputRef(0, BIGINT),), MONEY, "record")
+    with pytest.raises(FunctionError) as caught:
+        python_kernel(call, lambda _: lambda x: Decimal(x) / 8)([Column.of(BIGINT, [2, 777])], 2)
+    assert "'share' returned something that is no DECIMAL(10, 2)" in caught.value.message
+    assert caught.value.got == "Decimal('97.125') (Decimal) for arguments (777)"
+    assert (
+        caught.value.expected
+        == "a value of DECIMAL(10, 2): at most 8 digits before the point and 2 behind it"
+    )
 
 
 def test_of_a_batch_the_row_is_named_too() -> None:

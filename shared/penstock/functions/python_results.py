@@ -1,7 +1,7 @@
 """What a user's function returned, as a column of the declared type, with nothing cut silently.
 
-Arrow alone would make 1 of 1.5 for an INT, infinity of 1e300 for a FLOAT and a bare date of a
-``datetime``. Whole batches are converted at once; values are looked at one by one only in types
+Arrow alone would make 1 of 1.5 for an INT, infinity of 1e300 for a FLOAT, a bare date of a
+``datetime`` and 1.51 of the float 1.505 for a DECIMAL(10, 2). Whole batches are converted at once; values are looked at one by one only in types
 where Arrow cannot be asked, and when a batch does not fit.
 """
 
@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from datetime import datetime, time
+from decimal import ROUND_HALF_UP, Context, Decimal, Inexact, InvalidOperation
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
 _WHOLE = (*t.INTEGERS, t.YearMonthIntervalType)
+#: Refuses to round: a DECIMAL is what the function said, or an error.
+_EXACT = Context(prec=76, rounding=ROUND_HALF_UP, traps=[Inexact, InvalidOperation])
 #: What ``result_of`` raises for values that do not fit.
 MISFIT = (pa.ArrowException, TypeError, ValueError, ArithmeticError, AttributeError)
 
@@ -32,10 +35,14 @@ def result_of(type_: t.LogicalType, out: Any) -> Column:
     want = external_arrow_type(type_)
     if isinstance(type_, t.RawType):
         return Column.of(type_, list(out))
+    if isinstance(type_, t.DecimalType) and isinstance(out, np.ndarray) and out.dtype.kind in "iuf":
+        out = pa.array(out)
     if isinstance(out, (pa.Array, pa.ChunkedArray)):
-        column = Column.from_arrow(type_, out if out.type == want else out.cast(want))
+        column = Column.from_arrow(type_, out if out.type == want else _cast(out, want))
     elif not isinstance(out, list):
         column = Column.from_arrow(type_, pa.array(out, want))
+    elif isinstance(type_, t.DecimalType):
+        column = Column.from_arrow(type_, pa.array(_decimals(type_, out), want))
     elif isinstance(type_, _WHOLE):
         column = Column.from_arrow(type_, _whole(pa.array(out), type_, want))
     else:
@@ -62,7 +69,10 @@ def first_misfit(type_: t.LogicalType, out: Any) -> tuple[int, Any] | None:
 
 
 def allowed(type_: t.LogicalType) -> str:
-    """The type, and for whole numbers their range."""
+    """The type, and for numbers with bounds what they are."""
+    if isinstance(type_, t.DecimalType):
+        whole = type_.precision - type_.scale
+        return f"a value of {type_}: at most {whole} digits before the point and {type_.scale} behind it"
     if not isinstance(type_, t.INTEGERS):
         return f"a value of {type_}"
     bounds = np.iinfo(numpy_dtype(type_))
@@ -75,6 +85,36 @@ def _whole(array: pa.Array, type_: t.LogicalType, want: pa.DataType) -> pa.Array
     if not (number or pa.types.is_null(kind)):
         raise TypeError(f"{kind} values for {type_}")
     return array.cast(want)
+
+
+def _cast(array: pa.Array, want: pa.DataType) -> pa.Array:
+    """Arrow refuses to cut a DECIMAL to fewer digits, but rounds what is floating: that is read
+    by its shortest digits."""
+    if pa.types.is_decimal(want) and (pa.types.is_floating(array.type) or pa.types.is_integer(array.type)):
+        return array.cast(pa.string()).cast(want)
+    if pa.types.is_nested(want) and _holds(want, pa.types.is_decimal):
+        return pa.array(array.to_pylist(), want)
+    return array.cast(want)
+
+
+def _holds(type_: pa.DataType, wanted: Callable[[pa.DataType], bool]) -> bool:
+    parts = (type_.field(i).type for i in range(type_.num_fields))
+    return wanted(type_) or any(_holds(part, wanted) for part in parts)
+
+
+def _decimals(type_: t.DecimalType, values: Iterable[Any]) -> list[Decimal | None]:
+    """Floats by their shortest digits."""
+    quantum = Decimal(1).scaleb(-type_.scale)
+    found = []
+    for value in values:
+        if value is not None:
+            number = value if isinstance(value, Decimal) else Decimal(str(value))
+            try:
+                value = number.quantize(quantum, context=_EXACT)
+            except Inexact:
+                raise ValueError(f"{value} has more than {type_.scale} digits behind the point") from None
+        found.append(value)
+    return found
 
 
 # -- value by value --------------------------------------------------------------------------

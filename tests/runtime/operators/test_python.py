@@ -230,6 +230,9 @@ class TestErrors:
             (t.MapType(t.VarCharType(9), t.IntType()), {"a": 0.5}),
             (t.FloatType(), 1e300),
             (t.DateType(), dt.datetime(2026, 1, 2, 3)),
+            (t.DecimalType(10, 2), Decimal("1.505")),
+            (t.DecimalType(10, 2), 1 / 3),
+            (t.ArrayType(t.DecimalType(10, 2)), [Decimal("1.505")]),
         ],
     )
     def test_nor_of_what_is_inside(self, type_: t.LogicalType, value: Any) -> None:
@@ -243,6 +246,26 @@ class TestPerBatch:
         task = subtask("map", lambda a: pc.multiply(a, pa.scalar(2)), VALUE, per="batch")
         task.process(Batch.of(VALUE, [(1,), (None,)], times=[1, 2]))
         assert task.rows() == [(2,), (None,)]
+
+    @pytest.mark.parametrize(
+        ("type_", "fits", "cut"),
+        [
+            (t.DecimalType(10, 2), 0.25, 1.505),
+            (t.FloatType(), 0.25, 1e300),
+            (t.ArrayType(t.DecimalType(10, 2)), [Decimal("0.25")], [1.505]),
+        ],
+    )
+    def test_nothing_is_cut(self, type_: t.LogicalType, fits: Any, cut: Any) -> None:
+        task = subtask(
+            "map", lambda a: pa.array([fits] * len(a)), VALUE, Schema.of(("value", type_)), per="batch"
+        )
+        task.process(Batch.of(VALUE, [(1,)]))
+        assert task.rows() == [(fits,)]
+        task = subtask(
+            "map", lambda a: pa.array([cut] * len(a)), VALUE, Schema.of(("value", type_)), per="batch"
+        )
+        with pytest.raises(FunctionError, match="another type"):
+            task.process(Batch.of(VALUE, [(1,)]))
 
     def test_rows_are_record_batches_and_columns_go_by_name(self) -> None:
         def swap(batch: pa.RecordBatch) -> pa.RecordBatch:

@@ -13,6 +13,7 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.errors import FunctionError, InternalError, UnsupportedError
+from penstock.functions.python_results import result_of
 from penstock.runtime.operator import Operator
 from penstock.runtime.operators.process_context import MIN_LONG
 from penstock.runtime.operators.user_code import RuntimeContext, UserFunction
@@ -243,10 +244,13 @@ def batch_columns(schema: Schema, result: Any, where: str) -> list[Column]:
 
 def _array(type_: Any, values: Any, where: str) -> Column:
     try:
-        if isinstance(values, (pa.Array, pa.ChunkedArray)):
-            return Column.from_arrow(type_, values)
         if isinstance(values, np.ndarray):
-            return Column.from_arrow(type_, pa.array(values))
+            values = pa.array(values)
+        if isinstance(values, (pa.Array, pa.ChunkedArray)):
+            if pa.types.is_floating(values.type) or pa.types.is_nested(values.type):
+                # Arrow alone would cut it.
+                return result_of(type_, values)
+            return Column.from_arrow(type_, values)
         return from_python(type_, list(values))
     except (pa.ArrowException, TypeError, ValueError, ArithmeticError) as err:
         raise FunctionError(
