@@ -11,6 +11,7 @@ import datetime
 import json
 import logging
 import threading
+import time
 import urllib.request
 from typing import TYPE_CHECKING, Any
 
@@ -28,6 +29,8 @@ if TYPE_CHECKING:
 _log = logging.getLogger("penstock.spark.progress")
 _ASK_S = 0.5
 _ANSWER_S = 20.0
+#: After the end of what is watched: how often, and how long at most, it is asked whether it knows.
+_LAG_S, _SETTLED_S = 0.05, 5.0
 #: A stage's name is its query's beginning.
 _NAME_CHARS = 120
 #: Told one by one, the newest first; all of them count.
@@ -74,16 +77,24 @@ def _connect(session: Any, tell: Tell) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _asked(url: str, tag: str, tell: Tell) -> Iterator[None]:
-    """Asks now and then, and once more at the end."""
-    ended = threading.Event()
+    """Asks now and then, and at the end until Spark has noticed it, too: what it tells comes
+    later than what it does."""
+    ended, done = threading.Event(), False
 
     def ask() -> None:
-        last = warned = False
-        while not last:
-            last = ended.wait(_ASK_S)
+        last = warned = settled = False
+        latest = float("inf")
+        while not (last and (settled or not done or time.monotonic() > latest)):
+            if last:
+                time.sleep(_LAG_S)
+            elif ended.wait(_ASK_S):
+                last, latest = True, time.monotonic() + _SETTLED_S
             try:
-                tell(progress(*_jobs_and_stages(url), tag))
+                jobs, stages = _jobs_and_stages(url)
+                tell(progress(jobs, stages, tag))
+                settled = not any(_is_of(job, tag) and job["status"] == "RUNNING" for job in jobs)
             except (OSError, LookupError, ValueError) as err:  # the job does not depend on it
+                settled = True
                 if not warned:
                     _log.warning("Spark's status API does not answer as it should: %s: %r", url, err)
                 warned = True
@@ -92,9 +103,14 @@ def _asked(url: str, tag: str, tell: Tell) -> Iterator[None]:
     thread.start()
     try:
         yield
+        done = True
     finally:
         ended.set()
         thread.join()
+
+
+def _is_of(job: Mapping[str, Any], tag: str) -> bool:
+    return not tag or any(tag in t for t in job["jobTags"])
 
 
 def _jobs_and_stages(url: str) -> tuple[Any, Any]:
@@ -111,9 +127,7 @@ def progress(
 ) -> Progress:
     """From what the status API says of its jobs and stages. ``tag``: only jobs of which a tag
     contains it. Skipped stages (their output was there already) do not count."""
-    mine = {
-        stage for job in jobs if not tag or any(tag in t for t in job["jobTags"]) for stage in job["stageIds"]
-    }
+    mine = {stage for job in jobs if _is_of(job, tag) for stage in job["stageIds"]}
     found = [_stage(s) for s in stages if s["stageId"] in mine and s["status"] != "SKIPPED"]
     found.sort(key=lambda s: (-s.id, -s.attempt))
     return Progress(
