@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 from penstock.reserving import port_of, reserve_port
 
@@ -31,6 +32,12 @@ if TYPE_CHECKING:
 
 #: A test that means Spark says so: starting a Java takes seconds.
 os.environ.setdefault("PENSTOCK_ENGINE", "streaming")
+
+# How long an example takes, or the making of some, says how busy the machine is, and no more.
+settings.register_profile(
+    "tests", settings.default, deadline=None, suppress_health_check=[HealthCheck.too_slow]
+)
+settings.load_profile("tests")
 
 #: Against hanging only.
 _START_TIMEOUT_S = 120.0

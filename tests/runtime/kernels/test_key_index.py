@@ -46,7 +46,7 @@ def moving(request, monkeypatch):
 
 @pytest.mark.parametrize("shape", SHAPES)
 @settings(
-    max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture],
+    max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )  # fmt: skip
 @given(seed=st.integers(0, 10**6), rounds=st.integers(1, 25))
 def test_slots_stay_with_their_keys(shape, seed, rounds):

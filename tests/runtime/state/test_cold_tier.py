@@ -102,7 +102,11 @@ STEP = st.one_of(
 )
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=60,
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
+)
 @given(steps=st.lists(STEP, max_size=25))
 def test_chains_hold_what_is_in_memory_and_on_disk(
     tmp_path_factory: Any, monkeypatch: pytest.MonkeyPatch, steps: list[Any]

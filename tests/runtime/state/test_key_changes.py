@@ -120,7 +120,11 @@ STEP = st.one_of(
 )
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=60,
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
+)
 @given(steps=st.lists(STEP, max_size=70))
 async def test_every_chain_is_the_state_at_its_barrier(backends: Any, steps: list[tuple[Any, ...]]) -> None:
     states = States(backends.make())
