@@ -28,6 +28,8 @@ STREAMS = {"FLIGHTS": "flights", "WEATHER": "weather"}
 END_HEADER = {"Penstock-End-Of-Stream": "true"}
 ROWS_PER_BLOCK = 1_000
 IN_FLIGHT = 64
+#: For the server to say that it has stored a message: a machine that starts a Spark is slow.
+ACKNOWLEDGED_S = 60.0
 
 
 @dataclass(frozen=True)
@@ -97,7 +99,7 @@ async def replay(
     """Publish everything; returns the number of flights. Paced when a rate is given."""
     client = await nats.connect(url)
     try:
-        jetstream = client.jetstream()
+        jetstream = client.jetstream(timeout=ACKNOWLEDGED_S)
         started, sent = time.monotonic(), 0
         waiting: set[asyncio.Task[Any]] = set()
         for message in messages(data, limit):

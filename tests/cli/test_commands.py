@@ -125,16 +125,20 @@ def test_errors_name_the_place_and_exit_with_1(run, sql: str, words: list[str]) 
     assert "Traceback" not in done.stderr
 
 
-def test_a_detached_job_is_listed_shown_and_cancelled(run, tmp_path: Path) -> None:
+def test_a_detached_job_is_listed_shown_and_cancelled(up, run, tmp_path: Path) -> None:
     spec = tmp_path / "endless.yaml"
     spec.write_text(json.dumps({"name": "endless", "sql": ENDLESS}))
     job_id = run("run", "-d", str(spec)).stdout.strip()
     assert re.fullmatch(r"[0-9a-f]{32}", job_id)
     assert job_id in run("list").stdout
-    info = json.loads(run("info", "--format", "json").stdout)
-    roles = {p["role"] for p in info["processes"]}
-    assert roles == {"dispatcher", "jobmanager", "resourcemanager", "taskmanager"}
-    for process in info["processes"]:
+
+    def processes() -> dict[str, dict]:
+        """By role; of those that answer at once."""
+        return {p["role"]: p for p in json.loads(run("info", "--format", "json").stdout)["processes"]}
+
+    while set(found := processes()) != {"dispatcher", "jobmanager", "resourcemanager", "taskmanager"}:
+        assert up[0].poll() is None
+    for process in found.values():
         os.kill(process["pid"], 0)
     assert "endless" in run("info", job_id[:6]).stdout
     assert "CANCELED" in run("cancel", job_id[:6]).stdout

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import time
 from collections import Counter
@@ -13,6 +14,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from penstock.api.client import ClusterClient
+    from penstock.cli.embedded import EmbeddedCluster
 
 #: Against hanging only: two Sparks that start at once on a slow machine take minutes.
 DEADLINE_S = 600.0
@@ -61,6 +63,39 @@ def slot_pid(client: ClusterClient) -> int:
         return next((slot["pid"] for slot in slots if slot.get("pid")), None)
 
     return until_true(found, "a slot's process")
+
+
+def python_processes(client: ClusterClient) -> list[int]:
+    """The daemons of the task manager's Spark, one a session that called Python."""
+    spark, found = spark_pid(client), []
+    for folder in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            parent = int((folder / "stat").read_text().rpartition(")")[2].split()[1])
+            if parent == spark and b"pyspark.daemon" in (folder / "cmdline").read_bytes():
+                found.append(int(folder.name))
+    return found
+
+
+def spark_drivers(cluster: EmbeddedCluster) -> list[int]:
+    """Processes below the task manager that talk to Spark; not what they have started in turn."""
+    found = [p for p in _below(cluster.child("taskmanager-0").pid) if "penstock.spark.driver" in _words(p)]
+    return [pid for pid in found if not set(_below(pid)) & set(found)]
+
+
+def _words(pid: int) -> list[str]:
+    """Its command line; empty when it is gone."""
+    with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+        return Path(f"/proc/{pid}/cmdline").read_text().split("\0")
+    return []
+
+
+def _below(pid: int) -> list[int]:
+    out: list[int] = []
+    with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+        for task in Path(f"/proc/{pid}/task").iterdir():
+            for child in (task / "children").read_text().split():
+                out += [int(child), *_below(int(child))]
+    return out
 
 
 def files_below(folder: Path) -> list[Path]:

@@ -32,7 +32,7 @@ from examples.flights.dataset import load
 from penstock.api.client import ClusterClient
 from penstock.cli.embedded import EmbeddedCluster
 from penstock.errors import FunctionError, PenstockError, UnsupportedError
-from tests.e2e.support import spark_pid, story_of, until_true
+from tests.e2e.support import python_processes, spark_drivers, spark_pid, story_of, until_true
 
 pytest.importorskip("pyspark")
 pytestmark = [pytest.mark.cluster, pytest.mark.slow]
@@ -279,28 +279,6 @@ def check_everything(case: Case) -> None:
         assert got == expected(IN_DUCKDB[name]), name
 
 
-def drivers(cluster: EmbeddedCluster) -> list[int]:
-    """Processes below the task manager that talk to Spark; of those, the ones at work."""
-    found = [p for p in _below(cluster.child("taskmanager-0").pid) if "penstock.spark.driver" in _words(p)]
-    return [pid for pid in found if not set(_below(pid)) & set(found)]
-
-
-def _words(pid: int) -> list[str]:
-    """Its command line; empty when it is gone."""
-    with contextlib.suppress(FileNotFoundError, ProcessLookupError):
-        return Path(f"/proc/{pid}/cmdline").read_text().split("\0")
-    return []
-
-
-def _below(pid: int) -> list[int]:
-    out: list[int] = []
-    with contextlib.suppress(FileNotFoundError, ProcessLookupError):
-        for task in Path(f"/proc/{pid}/task").iterdir():
-            for child in (task / "children").read_text().split():
-                out += [int(child), *_below(int(child))]
-    return out
-
-
 def test_killed_in_the_middle_of_each_half(case: Case) -> None:
     """The driver, Spark itself, the master at the seam, the task manager behind it: each row
     counts once."""
@@ -309,7 +287,7 @@ def test_killed_in_the_middle_of_each_half(case: Case) -> None:
     case.submit(everything(case))
     busy = "Spark to read the history"
     case.until(lambda: (client.job(case.job_id).get("spark") or {}).get("tasks-active"), busy)
-    for pid in case.until(lambda: drivers(case.cluster), "the driver"):
+    for pid in case.until(lambda: spark_drivers(case.cluster), "the driver"):
         with contextlib.suppress(ProcessLookupError):  # a spare one, that ended meanwhile
             os.kill(pid, signal.SIGKILL)
     case.until(lambda: client.job(case.job_id)["attempt"] >= 2, "the backfill to begin anew")
@@ -361,6 +339,7 @@ def test_the_users_traceback_comes_first(case: Case) -> None:
     assert "ZeroDivisionError" in text
     assert "return 100 // (price - 7)" in text
     assert "org.apache.spark" not in text
+    case.until(lambda: not python_processes(case.client), "its Python processes to end")
 
 
 def test_what_cannot_be_backfilled_is_refused_at_once(case: Case) -> None:

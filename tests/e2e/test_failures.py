@@ -254,7 +254,7 @@ def test_only_what_is_connected_with_a_killed_slot_restarts(make_cluster, until)
             found = {v["id"]: client.vertex(job_id, v["id"])["subtasks"][0] for v in vertices}
             return {v: (s["attempt"], s["status"]) for v, s in found.items() if s["status"] != "FINISHED"}
 
-        assert set(attempts().values()) == {(1, "RUNNING")}
+        until(lambda: set(attempts().values()) == {(1, "RUNNING")}, "all to run", attempts)
         os.kill(slot_pid(client), signal.SIGKILL)
         after = until(
             lambda: (

@@ -23,7 +23,7 @@ from penstock.api.client import TERMINAL, ClusterClient
 from penstock.cli.embedded import EmbeddedCluster
 from penstock.errors import FunctionError, PenstockError
 from penstock.reserving import port_of, reserve_port
-from tests.e2e.support import files_below, spark_pid, until_true
+from tests.e2e.support import files_below, python_processes, spark_drivers, spark_pid, until_true
 
 pytest.importorskip("pyspark")
 pytestmark = [pytest.mark.cluster, pytest.mark.slow]
@@ -68,17 +68,6 @@ def run(client: ClusterClient, sql: str, **config: str) -> dict[str, Any]:
 
 def start(client: ClusterClient, sql: str) -> str:
     return client.submit({"sql": sql, "config": ON_SPARK})
-
-
-def python_processes(client: ClusterClient) -> list[int]:
-    """The daemons of the task manager's Spark, one a session that called Python."""
-    spark, found = spark_pid(client), []
-    for folder in Path("/proc").glob("[0-9]*"):
-        with contextlib.suppress(OSError):
-            parent = int((folder / "stat").read_text().rpartition(")")[2].split()[1])
-            if parent == spark and b"pyspark.daemon" in (folder / "cmdline").read_bytes():
-                found.append(int(folder.name))
-    return found
 
 
 def test_rows_written_by_spark(client: ClusterClient, orders: Any, tmp_path: Path) -> None:
@@ -215,6 +204,47 @@ def test_cancel_ends_the_query(client: ClusterClient, orders: Any, tmp_path: Pat
         client,
         f"{ddl} CREATE TABLE out (p BIGINT) WITH ('connector' = 'blackhole'); INSERT INTO out SELECT id FROM orders;",
     )
+
+
+def test_what_a_killed_driver_leaves_on_spark_is_swept(
+    cluster: EmbeddedCluster, client: ClusterClient, orders: Any, tmp_path: Path
+) -> None:
+    """Its query would go on for a while, and its Python processes would stay as long as Spark."""
+    ddl, counts = orders
+    (tmp_path / "held.py").write_text(
+        "import os, time\nfrom penstock.api import udf, Types\n\n\n"
+        "@udf(result_type=Types.LONG())\n"
+        "def held(customer):\n"
+        f"    while not os.path.exists({str(tmp_path / 'go')!r}):\n"
+        "        time.sleep(0.02)\n"
+        "    return customer\n"
+    )
+    job_id = client.submit(
+        {
+            "sql": f"{ddl} CREATE FUNCTION held AS 'held.held' LANGUAGE PYTHON; "
+            f"CREATE TABLE o (c BIGINT) WITH ('connector' = 'filesystem', 'path' = '{tmp_path / 'o'}', "
+            "'format' = 'csv'); INSERT INTO o SELECT held(customer) FROM orders;",
+            "config": {**ON_SPARK, "restart-strategy.type": "none"},
+            "files": [str(tmp_path)],
+        }
+    )
+    until_true(lambda: python_processes(client), "the query calls Python")
+    spark = spark_pid(client)
+    for driver in spark_drivers(cluster):
+        os.kill(driver, signal.SIGKILL)
+    assert client.wait(job_id)["state"] == "FAILED"
+    # By the driver that is made ready for the next job: nobody has to submit one.
+    until_true(lambda: not python_processes(client), "what it left ends", lambda: python_processes(client))
+    out = tmp_path / "counts"
+    run(
+        client,
+        f"{ddl} CREATE TABLE counts (customer BIGINT, n BIGINT) WITH ('connector' = 'filesystem', "
+        f"'path' = '{out}', 'format' = 'parquet'); "
+        "INSERT INTO counts SELECT customer, COUNT(*) FROM orders GROUP BY customer;",
+    )
+    rows = ds.dataset(out, format="parquet").to_table().to_pylist()
+    assert {row["customer"]: row["n"] for row in rows} == counts
+    assert spark_pid(client) == spark, "Spark itself goes on"
 
 
 def test_a_dead_spark_restarts_the_job(client: ClusterClient, orders: Any, tmp_path: Path) -> None:
