@@ -1,22 +1,18 @@
-"""The shell of the task manager: carries out what the slot table decides, tells the
-resource manager what it has, and ends its slots when it ends.
+"""The shell of the task manager: hands orders to the slot table, has done what it decides,
+tells the resource manager what there is, and ends its slots when it ends.
 """
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import os
 import socket
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
-import msgspec
-
 from penstock import config as conf
 from penstock.bus import request, serve_typed
 from penstock.errors import PenstockError
-from penstock.jobgraph.graph import runs_on_spark
 from penstock.messages.cluster import (
     AdoptJob,
     DeploySlot,
@@ -26,30 +22,22 @@ from penstock.messages.cluster import (
     Refused,
     RegisterTaskManager,
     RequestTaskManagerDetails,
-    SlotLost,
     SlotStatus,
     ToTaskManager,
     ToTaskManagers,
 )
-from penstock.messages.slot import Deploy, SlotLog, SlotReady
 from services.common.actor import ESCALATE, Actor, RestartPolicy
 from services.common.processes import SystemSpawner
 from services.taskmanager.data_port import DataPort
 from services.taskmanager.deployments import SharedDeployments
 from services.taskmanager.folders import Folders
 from services.taskmanager.heartbeats import Heartbeats
-from services.taskmanager.relay import Relay
-from services.taskmanager.slot import DRAIN_TIMEOUT_S, SlotProcess
+from services.taskmanager.running import RunningSlots
 from services.taskmanager.slot_table import (
-    END_GRACE_MS,
     Deliver,
-    Delivered,
     End,
-    Ended,
     Fork,
-    Forked,
     JobEnded,
-    MasterHeard,
     NewMaster,
     Offer,
     OfferAgain,
@@ -60,11 +48,10 @@ from services.taskmanager.slot_table import (
 )
 from services.taskmanager.slots import Settings
 from services.taskmanager.spark import SparkServer
-from services.taskmanager.stalls import look_for_stall
 from services.taskmanager.template import Template
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Mapping
+    from collections.abc import Mapping
 
     from penstock.ports import Subscription
     from services.common.main import ServiceContext
@@ -72,10 +59,6 @@ if TYPE_CHECKING:
 TICK_MS = 500
 #: One round of offering; the slot table offers again later.
 OFFER_DEADLINE_S = 10.0
-#: What a slot reported before it ended on order is delivered for so long.
-FAREWELL_S = 30.0
-#: The same when the task manager itself stops.
-STOP_FAREWELL_S = 2.0
 _SLOT_TIMEOUTS = RestartPolicy(max_restarts=20, within_ms=60_000, first_backoff_ms=100)
 
 
@@ -93,7 +76,6 @@ class TaskManagerService:
         )
         self._actor = Actor("slots", self._table, self._perform, context.clock, tick_ms=TICK_MS)
         self._template = Template(SystemSpawner())
-        self._data_port = DataPort(self._table, self._process_in)
         self._folders = Folders(conf.TM_TMP_DIR.read(config), self._id)
         self._spark = SparkServer(
             SystemSpawner(),
@@ -102,16 +84,20 @@ class TaskManagerService:
             memory=conf.TM_SPARK_MEMORY.read(config),
             idle_s=conf.TM_SPARK_IDLE_MS.read(config) / 1000,
         )
-        self._processes: dict[int, SlotProcess] = {}
-        self._relays: dict[int, Relay] = {}
-        self._tasks: set[asyncio.Task[Any]] = set()
+        self._running = RunningSlots(
+            context, self._table, self._actor, self._folders, self._template, self._spark
+        )
+        self._data_port = DataPort(self._table, self._running.of_allocation)
         self._heartbeats = Heartbeats(
-            context, conf.HEARTBEAT_INTERVAL_MS.read(config), self._table, self._report, self._look_for_stalls
+            context,
+            conf.HEARTBEAT_INTERVAL_MS.read(config),
+            self._table,
+            self._report,
+            self._running.look_for_stalls,
         )
         self._deployments = SharedDeployments(context)
         self._subscription: Subscription | None = None
         self._announcements: Subscription | None = None
-        self._stopping = False
         self._host = "127.0.0.1"
 
     # -- start and stop ---------------------------------------------------------------
@@ -145,7 +131,7 @@ class TaskManagerService:
 
     async def stop(self) -> None:
         """Nothing new, say goodbye, end the slots, tell their masters."""
-        self._stopping = True
+        self._running.stopping = True
         supervisor = self._context.supervisor
         await supervisor.stop("heartbeat")
         await supervisor.stop("data-port")
@@ -155,35 +141,20 @@ class TaskManagerService:
             if subscription is not None:
                 with contextlib.suppress(PenstockError):
                     await subscription.unsubscribe()
-        for number, relay in list(self._relays.items()):
-            process = self._processes.get(number)
-            if process is not None:
-                relay.close(self._lost(process, "its task manager was shut down"))
-        await asyncio.gather(*(process.end(END_GRACE_MS) for process in list(self._processes.values())))
-        if self._tasks:
-            await asyncio.wait(self._tasks, timeout=STOP_FAREWELL_S)
-        for task in list(self._tasks):
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self._running.stop()
         await supervisor.stop("template")
         await self._spark.stop()
         self._folders.remove()
 
     def _connection(self, connected: bool) -> None:
         if connected:
-            self._spawn(self._actor.tell(OfferAgain()))
+            self._running.spawn(self._actor.tell(OfferAgain()))
             self._heartbeats.changed.set()
-
-    def _spawn(self, coroutine: Any) -> asyncio.Task[Any]:
-        task: asyncio.Task[Any] = asyncio.get_running_loop().create_task(coroutine)
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
-        return task
 
     # -- requests ---------------------------------------------------------------------
 
     async def _serve(self, message: Any) -> Any:
-        if self._stopping:
+        if self._running.stopping:
             return Refused(reason=f"task manager {self._id} is shutting down")
         if isinstance(message, RequestTaskManagerDetails):
             return self._report()
@@ -193,7 +164,7 @@ class TaskManagerService:
 
     async def _hear(self, message: Any) -> None:
         """What is said to all task managers; nobody answers."""
-        if self._stopping:
+        if self._running.stopping:
             return
         match message:
             case AdoptJob(job_id=job_id, epoch=epoch):
@@ -211,13 +182,13 @@ class TaskManagerService:
             case Offer():
                 return self._offer(effect)
             case Fork():
-                return self._fork(effect)
+                return self._running.fork(effect)
             case Deliver():
-                return self._deliver(effect)
+                return self._running.deliver(effect)
             case End(process, grace_ms):
-                return self._end(process, grace_ms)
+                return self._running.end(process, grace_ms)
             case ReportLost():
-                self._report_lost(effect)
+                self._running.report_lost(effect)
                 return None
             case ReportSlots():
                 self._heartbeats.changed.set()
@@ -245,153 +216,13 @@ class TaskManagerService:
         )
         return OfferAnswered(effect, frozenset(reply.accepted))
 
-    async def _fork(self, effect: Fork) -> None:
-        deploy = effect.deploy
-        spark = await self._spark.acquire() if wants_local_spark(deploy) else None
-        if spark is not None:
-            settings = spark.settings()
-            deploy = msgspec.structs.replace(deploy, config={**deploy.config, **settings})
-        local_dir, log_path = self._folders.slot(deploy.allocation_id, effect.process)
-        started_ms = self._context.clock.monotonic_ms()
-        process = None
-        try:
-            forked = await self._template.fork(deploy.allocation_id, str(local_dir), str(log_path))
-            process = SlotProcess(effect.process, deploy, forked, self._template, local_dir, log_path)
-            await process.start()
-        except BaseException:
-            if process is not None:
-                process.kill()
-                process.close()
-            if spark is not None:
-                self._spark.release(spark)
-            raise
-        self._context.log.info(
-            "slot started",
-            slot=effect.slot_index,
-            allocation=deploy.allocation_id,
-            job=deploy.job_id,
-            attempt=deploy.job_attempt,
-            slot_pid=forked.pid,
-            ms=round(self._context.clock.monotonic_ms() - started_ms, 1),
-        )
-        relay = Relay(
-            self._context.transport,
-            self._context.subjects,
-            job_id=deploy.job_id,
-            taskmanager_id=self._id,
-            allocation_id=deploy.allocation_id,
-            on_answer=lambda: self._master_heard(deploy.job_id),
-        )
-        self._processes[effect.process] = process
-        self._relays[effect.process] = relay
-        # Before the watch begins: its end must not overtake its start.
-        await self._actor.tell(Forked(effect.process, forked.pid))
-        watch = self._spawn(self._watch(process, relay))
-        if spark is not None:
-            watch.add_done_callback(lambda _: self._spark.release(spark))
-
-    def _master_heard(self, job_id: str) -> None:
-        # A full mailbox is no harm: the next answer says the same.
-        self._actor.try_tell(MasterHeard(job_id))
-
-    async def _watch(self, process: SlotProcess, relay: Relay) -> None:
-        """From start to end of a slot process."""
-        sending = self._spawn(self._until_over(relay.run, process))
-        reading = self._spawn(self._until_over(lambda: self._read(process, relay), process))
-        await process.gone()
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(DRAIN_TIMEOUT_S):
-                await reading
-        reason = await process.last_words()
-        self._context.log.info(
-            "slot ended", allocation=process.deploy.allocation_id, slot_pid=process.pid, reason=reason
-        )
-        if not self._stopping:
-            # The slot table says whether its master must be told (ReportLost comes first).
-            await self._actor.tell(Ended(process.number, reason))
-            await self._actor.ask(RequestTaskManagerDetails())
-        relay.close()
-        process.close()
-        del self._processes[process.number]
-        await asyncio.to_thread(self._folders.remove_slot, process.local_dir)
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(FAREWELL_S):
-                await sending
-        del self._relays[process.number]
-
-    async def _until_over(self, work: Callable[[], Awaitable[None]], process: SlotProcess) -> None:
-        """A report that cannot be handled must not pass for silence: the slot is ended, which
-        its master hears of; the work goes on with what comes after it."""
-        while True:
-            try:
-                return await work()
-            except Exception:
-                self._context.log.exception(
-                    "a slot's report could not be handled; the slot is ended",
-                    allocation=process.deploy.allocation_id,
-                    slot_pid=process.pid,
-                )
-                process.kill()
-
-    async def _read(self, process: SlotProcess, relay: Relay) -> None:
-        async for report, size in process.reports():
-            match report:
-                case SlotLog(level=level, text=text):
-                    log = self._context.log.error if level == "error" else self._context.log.warning
-                    log("slot says", allocation=process.deploy.allocation_id, text=text)
-                case SlotReady():
-                    pass
-                case _:
-                    # First: a new master that is told of the task then knows at least this.
-                    self._table.reported(process.number, report)
-                    await relay.put(report, size)
-
-    async def _look_for_stalls(self) -> None:
-        for process in list(self._processes.values()):
-            # No longer there: its end is being told.
-            if (relay := self._relays.get(process.number)) is not None:
-                await look_for_stall(process, relay, self._context.log)
-
-    async def _deliver(self, effect: Deliver) -> Delivered:
-        process = self._processes.get(effect.process)
-        if process is None:
-            return Delivered(effect.token, "the slot's process is gone")
-        try:
-            await process.send(effect.command)
-        except PenstockError as err:
-            return Delivered(effect.token, err.message)
-        return Delivered(effect.token)
-
-    async def _end(self, number: int, grace_ms: int) -> None:
-        process = self._processes.get(number)
-        if process is not None:
-            await process.end(grace_ms)
-
-    def _report_lost(self, effect: ReportLost) -> None:
-        relay, process = self._relays.get(effect.process), self._processes.get(effect.process)
-        if relay is not None and process is not None:
-            relay.close(self._lost(process, effect.reason))
-
-    def _lost(self, process: SlotProcess, reason: str) -> SlotLost:
-        return SlotLost(
-            command_id=f"{self._id}-lost-{process.number}",
-            job_id=process.deploy.job_id,
-            taskmanager_id=self._id,
-            allocation_id=process.deploy.allocation_id,
-            reason=reason,
-            exit_code=process.exit_code,
-        )
-
-    def _process_in(self, allocation_id: str) -> SlotProcess | None:
-        slot = self._table.of_allocation(allocation_id)
-        return None if slot is None else self._processes.get(slot.process)
-
     # -- the resource manager ---------------------------------------------------------
 
     def _report(self) -> RegisterTaskManager:
         slots = []
         for status in self._table.report():
-            process = None if status.allocation_id is None else self._process_in(status.allocation_id)
+            allocation_id = status.allocation_id
+            process = None if allocation_id is None else self._running.of_allocation(allocation_id)
             details = {}
             if process is not None:
                 details = {**process.usage(), "silent_ms": process.silent_ms()}
@@ -400,7 +231,7 @@ class TaskManagerService:
                     index=status.index,
                     state=status.state,
                     job_id=status.job_id,
-                    allocation_id=status.allocation_id,
+                    allocation_id=allocation_id,
                     pid=status.pid,
                     details=details,
                 )
@@ -432,13 +263,6 @@ def advertised_host(configured: str, nats_url: str) -> str:
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
         sock.connect((first.hostname or "127.0.0.1", first.port or 4222))  # sends nothing
         return str(sock.getsockname()[0])
-
-
-def wants_local_spark(deploy: Deploy) -> bool:
-    """Whether the slot works with this task manager's own Spark."""
-    config = {**deploy.job_graph.config, **deploy.config}
-    elsewhere = conf.SPARK_MASTER.read(config) or conf.SPARK_REMOTE.read(config)
-    return not elsewhere and runs_on_spark(deploy.job_graph)
 
 
 def memory_bytes(configured: int) -> int:

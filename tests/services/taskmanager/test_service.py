@@ -12,7 +12,6 @@ from pathlib import Path
 import pytest
 import structlog
 
-import services.taskmanager.service as service_module
 from penstock.bus import MemoryBus, NobodyServesError, Subjects, request, serve_typed
 from penstock.errors import BrokerError
 from penstock.jobgraph import JobGraph
@@ -49,6 +48,7 @@ from services.common.actor import Supervisor
 from services.common.clock import SystemClock
 from services.common.main import ServiceContext
 from services.taskmanager import stalls
+from services.taskmanager.relay import Relay
 from services.taskmanager.service import TaskManagerService
 from services.taskmanager.template import Template
 
@@ -80,7 +80,7 @@ class Rig:
             log=structlog.get_logger(),
         )
         self.service = TaskManagerService(self.context)
-        self.service._template = Template(
+        self.service._template = self.service._running.template = Template(
             self.service._template._spawner,
             [sys.executable, str(Path(__file__).with_name("fake_template.py"))],
         )
@@ -267,7 +267,7 @@ async def test_a_report_that_cannot_be_handled_ends_its_slot(rig, monkeypatch, b
             raise RuntimeError("a bug")
         return original(*_)
 
-    table, relay = rig.service._table, service_module.Relay
+    table, relay = rig.service._table, Relay
     if broken == "reading":
         original = table.reported
         monkeypatch.setattr(table, "reported", raises)

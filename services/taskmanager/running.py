@@ -1,0 +1,237 @@
+"""The slot processes that run here: forked, listened to, spoken with, ended."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from penstock import config as conf
+from penstock.errors import PenstockError
+from penstock.jobgraph.graph import runs_on_spark
+from penstock.messages.cluster import RequestTaskManagerDetails, SlotLost
+from penstock.messages.slot import Deploy, SlotLog, SlotReady
+from services.taskmanager.relay import Relay
+from services.taskmanager.slot import DRAIN_TIMEOUT_S, SlotProcess
+from services.taskmanager.slot_table import (
+    END_GRACE_MS,
+    Deliver,
+    Delivered,
+    Ended,
+    Fork,
+    Forked,
+    MasterHeard,
+    ReportLost,
+    SlotTable,
+)
+from services.taskmanager.stalls import look_for_stall
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from services.common.actor import Actor
+    from services.common.main import ServiceContext
+    from services.taskmanager.folders import Folders
+    from services.taskmanager.spark import SparkServer
+    from services.taskmanager.template import Template
+
+#: What a slot reported before it ended on order is delivered for so long.
+FAREWELL_S = 30.0
+#: The same when the task manager itself stops.
+STOP_FAREWELL_S = 2.0
+
+
+class RunningSlots:
+    """The slot table decides what runs; ``actor`` is its mailbox, and hears what became of it."""
+
+    def __init__(
+        self,
+        context: ServiceContext,
+        table: SlotTable,
+        actor: Actor,
+        folders: Folders,
+        template: Template,
+        spark: SparkServer,
+    ) -> None:
+        self._context = context
+        self._table = table
+        self._actor = actor
+        self._folders = folders
+        self.template = template
+        self._spark = spark
+        #: by their numbers
+        self._processes: dict[int, SlotProcess] = {}
+        self._relays: dict[int, Relay] = {}
+        self._tasks: set[asyncio.Task[Any]] = set()
+        #: the task manager ends: what ends now is not told the slot table
+        self.stopping = False
+
+    async def stop(self) -> None:
+        """End them all, tell their masters; nothing of ``spawn`` is left."""
+        for number, relay in list(self._relays.items()):
+            process = self._processes.get(number)
+            if process is not None:
+                relay.close(self._lost(process, "its task manager was shut down"))
+        await asyncio.gather(*(process.end(END_GRACE_MS) for process in list(self._processes.values())))
+        if self._tasks:
+            await asyncio.wait(self._tasks, timeout=STOP_FAREWELL_S)
+        for task in list(self._tasks):
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    def spawn(self, coroutine: Any) -> asyncio.Task[Any]:
+        """In the background, until it is over or the task manager stops."""
+        task: asyncio.Task[Any] = asyncio.get_running_loop().create_task(coroutine)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return task
+
+    async def fork(self, effect: Fork) -> None:
+        deploy = effect.deploy
+        spark = await self._spark.acquire() if wants_local_spark(deploy) else None
+        if spark is not None:
+            settings = spark.settings()
+            deploy = msgspec.structs.replace(deploy, config={**deploy.config, **settings})
+        local_dir, log_path = self._folders.slot(deploy.allocation_id, effect.process)
+        started_ms = self._context.clock.monotonic_ms()
+        process = None
+        try:
+            forked = await self.template.fork(deploy.allocation_id, str(local_dir), str(log_path))
+            process = SlotProcess(effect.process, deploy, forked, self.template, local_dir, log_path)
+            await process.start()
+        except BaseException:
+            if process is not None:
+                process.kill()
+                process.close()
+            if spark is not None:
+                self._spark.release(spark)
+            raise
+        self._context.log.info(
+            "slot started",
+            slot=effect.slot_index,
+            allocation=deploy.allocation_id,
+            job=deploy.job_id,
+            attempt=deploy.job_attempt,
+            slot_pid=forked.pid,
+            ms=round(self._context.clock.monotonic_ms() - started_ms, 1),
+        )
+        relay = Relay(
+            self._context.transport,
+            self._context.subjects,
+            job_id=deploy.job_id,
+            taskmanager_id=self._context.service_id,
+            allocation_id=deploy.allocation_id,
+            on_answer=lambda: self._master_heard(deploy.job_id),
+        )
+        self._processes[effect.process] = process
+        self._relays[effect.process] = relay
+        # Before the watch begins: its end must not overtake its start.
+        await self._actor.tell(Forked(effect.process, forked.pid))
+        watch = self.spawn(self._watch(process, relay))
+        if spark is not None:
+            watch.add_done_callback(lambda _: self._spark.release(spark))
+
+    def _master_heard(self, job_id: str) -> None:
+        # A full mailbox is no harm: the next answer says the same.
+        self._actor.try_tell(MasterHeard(job_id))
+
+    async def _watch(self, process: SlotProcess, relay: Relay) -> None:
+        """From start to end of a slot process."""
+        sending = self.spawn(self._until_over(relay.run, process))
+        reading = self.spawn(self._until_over(lambda: self._read(process, relay), process))
+        await process.gone()
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(DRAIN_TIMEOUT_S):
+                await reading
+        reason = await process.last_words()
+        self._context.log.info(
+            "slot ended", allocation=process.deploy.allocation_id, slot_pid=process.pid, reason=reason
+        )
+        if not self.stopping:
+            # The slot table says whether its master must be told (ReportLost comes first).
+            await self._actor.tell(Ended(process.number, reason))
+            await self._actor.ask(RequestTaskManagerDetails())
+        relay.close()
+        process.close()
+        del self._processes[process.number]
+        await asyncio.to_thread(self._folders.remove_slot, process.local_dir)
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(FAREWELL_S):
+                await sending
+        del self._relays[process.number]
+
+    async def _until_over(self, work: Callable[[], Awaitable[None]], process: SlotProcess) -> None:
+        """A report that cannot be handled must not pass for silence: the slot is ended, which
+        its master hears of; the work goes on with what comes after it."""
+        while True:
+            try:
+                return await work()
+            except Exception:
+                self._context.log.exception(
+                    "a slot's report could not be handled; the slot is ended",
+                    allocation=process.deploy.allocation_id,
+                    slot_pid=process.pid,
+                )
+                process.kill()
+
+    async def _read(self, process: SlotProcess, relay: Relay) -> None:
+        async for report, size in process.reports():
+            match report:
+                case SlotLog(level=level, text=text):
+                    log = self._context.log.error if level == "error" else self._context.log.warning
+                    log("slot says", allocation=process.deploy.allocation_id, text=text)
+                case SlotReady():
+                    pass
+                case _:
+                    # First: a new master that is told of the task then knows at least this.
+                    self._table.reported(process.number, report)
+                    await relay.put(report, size)
+
+    async def look_for_stalls(self) -> None:
+        for process in list(self._processes.values()):
+            # No longer there: its end is being told.
+            if (relay := self._relays.get(process.number)) is not None:
+                await look_for_stall(process, relay, self._context.log)
+
+    async def deliver(self, effect: Deliver) -> Delivered:
+        process = self._processes.get(effect.process)
+        if process is None:
+            return Delivered(effect.token, "the slot's process is gone")
+        try:
+            await process.send(effect.command)
+        except PenstockError as err:
+            return Delivered(effect.token, err.message)
+        return Delivered(effect.token)
+
+    async def end(self, number: int, grace_ms: int) -> None:
+        process = self._processes.get(number)
+        if process is not None:
+            await process.end(grace_ms)
+
+    def report_lost(self, effect: ReportLost) -> None:
+        relay, process = self._relays.get(effect.process), self._processes.get(effect.process)
+        if relay is not None and process is not None:
+            relay.close(self._lost(process, effect.reason))
+
+    def _lost(self, process: SlotProcess, reason: str) -> SlotLost:
+        return SlotLost(
+            command_id=f"{self._context.service_id}-lost-{process.number}",
+            job_id=process.deploy.job_id,
+            taskmanager_id=self._context.service_id,
+            allocation_id=process.deploy.allocation_id,
+            reason=reason,
+            exit_code=process.exit_code,
+        )
+
+    def of_allocation(self, allocation_id: str) -> SlotProcess | None:
+        slot = self._table.of_allocation(allocation_id)
+        return None if slot is None else self._processes.get(slot.process)
+
+
+def wants_local_spark(deploy: Deploy) -> bool:
+    """Whether the slot works with this task manager's own Spark."""
+    config = {**deploy.job_graph.config, **deploy.config}
+    elsewhere = conf.SPARK_MASTER.read(config) or conf.SPARK_REMOTE.read(config)
+    return not elsewhere and runs_on_spark(deploy.job_graph)
