@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from penstock.cancelling import end_tasks
 from penstock.config import NATS_URL
 from penstock.connectors.nats.subjects import overlaps
 from penstock.errors import BrokerError, ConnectorError, PenstockError, nearest
@@ -19,8 +20,11 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger("penstock.connectors.nats")
 
-#: The first connection. Short: a wrong address is answered after three attempts of the job.
+#: The first connection, where none is taken. Short: a wrong address is answered after three
+#: attempts of the job.
 CONNECT_TIMEOUT_S = 2.0
+#: Where nothing is wrong, only slow: this process, or the machine, is busy.
+SLOW_CONNECT_S = 30
 API_TIMEOUT_S = 5.0
 
 #: Headers that Penstock's own messages carry.
@@ -45,32 +49,41 @@ async def connect(
     from nats.aio.client import Client
 
     last: list[str] = []
+    wrong = asyncio.Event()
 
     async def on_error(err: Exception) -> None:
         text = str(err) or type(err).__name__
         if not last or last[0] != text:
             _log.warning("nats at %s: %s", url, text)
         last[:] = [text]
+        wrong.set()
 
     client = Client()
     servers = [part.strip() for part in url.split(",") if part.strip()]
-    try:
-        await asyncio.wait_for(
-            client.connect(
-                servers=servers,
-                name=name,
-                connect_timeout=2,
-                reconnect_time_wait=0.2,  # type: ignore[arg-type]
-                max_reconnect_attempts=-1,
-                ping_interval=5,
-                max_outstanding_pings=2,
-                pending_size=16 * 1024 * 1024,
-                error_cb=on_error,
-                reconnected_cb=on_reconnect,
-            ),
-            CONNECT_TIMEOUT_S,
+    connecting = asyncio.ensure_future(
+        client.connect(
+            servers=servers,
+            name=name,
+            connect_timeout=SLOW_CONNECT_S,
+            reconnect_time_wait=0.2,  # type: ignore[arg-type]
+            max_reconnect_attempts=-1,
+            ping_interval=5,
+            max_outstanding_pings=2,
+            pending_size=16 * 1024 * 1024,
+            error_cb=on_error,
+            reconnected_cb=on_reconnect,
         )
+    )
+    try:
+        await asyncio.wait({connecting}, timeout=CONNECT_TIMEOUT_S)
+        either = {connecting, told := asyncio.ensure_future(wrong.wait())}
+        await asyncio.wait(either, timeout=SLOW_CONNECT_S, return_when=asyncio.FIRST_COMPLETED)
+        told.cancel()
+        if not connecting.done():
+            raise TimeoutError
+        await connecting
     except (TimeoutError, OSError, ValueError, nats.errors.Error) as err:
+        await end_tasks([connecting])
         why = last[0] if last else f"{type(err).__name__} {err}".strip()
         try:
             await asyncio.wait_for(client.close(), 1)
@@ -83,6 +96,10 @@ async def connect(
             where="connector 'nats', option 'url'",
             remedy="start one there (nats-server -js -sd DIR), or set 'url' (or nats.url) to where it runs",
         ) from err
+    finally:  # also when this is cancelled
+        await end_tasks([connecting])
+    # Of one attempt to connect again: another follows, and what was lost on the way is not waited for.
+    client.options["connect_timeout"] = CONNECT_TIMEOUT_S
     return client
 
 
