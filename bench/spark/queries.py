@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from penstock.spark.engine import SparkJob
+from penstock.spark.outputs import sink_nodes
 from penstock.sql.session import plan_script
 
 if TYPE_CHECKING:
@@ -108,4 +109,23 @@ def planned(sql: str) -> Any:
 
 def ours(session: SparkSession, path: str, columns: str, query: str) -> None:
     """From the SQL text to the last row."""
-    SparkJob(planned(TABLE.format(path=path) + SINK.format(columns=columns) + query), session).run()
+    SparkJob(planned(_script(path, columns, query)), session).run()
+
+
+def ours_counted(session: SparkSession, path: str, columns: str, query: str) -> int:
+    """``ours``, with Spark counting the rows as they are thrown away; how many."""
+    from pyspark.sql import Observation
+    from pyspark.sql import functions as F
+
+    job = SparkJob(planned(_script(path, columns, query)), session)
+    [sink] = sink_nodes(job)
+    frame = job.input(sink, 0).renamed(sink.output)
+    seen = Observation()
+    rows = frame.df.select(*frame.columns()).observe(seen, F.count(F.lit(1)).alias("rows"))
+    rows.write.format("noop").mode("overwrite").save()
+    job.close()
+    return int(seen.get["rows"])
+
+
+def _script(path: str, columns: str, query: str) -> str:
+    return TABLE.format(path=path) + SINK.format(columns=columns) + query
