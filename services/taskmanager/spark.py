@@ -33,6 +33,7 @@ _log = logging.getLogger("penstock.taskmanager.spark")
 _LOOK_S = 5.0
 #: Of a Unix socket, less the closing NUL.
 _SOCKET_PATH_CHARS = 107
+_TOKEN_VARIABLE = "SPARK_CONNECT_AUTHENTICATE_TOKEN"
 _PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 
 
@@ -117,12 +118,13 @@ class SparkServer:
         self._unused_since_s = asyncio.get_running_loop().time()
         if self._address is not None and self._spare is None and not self._readying:
             self._readying = True
-            task = asyncio.create_task(self._keep_spare())
+            task = asyncio.create_task(self._keep_spare(self._address))
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
 
-    async def _keep_spare(self) -> None:
-        """One, until it ends: because a slot took it and is done, or with the server."""
+    async def _keep_spare(self, server: SparkAddress) -> None:
+        """One, until it ends: because a slot took it and is done, or with the server. It first ends
+        what drivers that were killed left there."""
         path = self._folder / f"driver-{next(self._spares)}.sock"
         if len(str(path)) > _SOCKET_PATH_CHARS:
             self._readying = False
@@ -131,8 +133,12 @@ class SparkServer:
         log_path = path.with_suffix(".log")
         try:
             with log_path.open("wb") as log:
-                argv = [sys.executable, "-P", "-m", "penstock.spark.driver", "--listen", str(path)]
-                pid = await self._spawner.spawn(argv, dict(os.environ), stderr=log.fileno())
+                argv = [sys.executable, "-P", "-m", "penstock.spark.driver"]
+                argv += ["--server", f"sc://localhost:{server.port}", "--server-pid", str(server.pid)]
+                environment = {**os.environ, _TOKEN_VARIABLE: server.token}
+                pid = await self._spawner.spawn(
+                    [*argv, "--listen", str(path)], environment, stderr=log.fileno()
+                )
         except PenstockError as err:  # the next job starts its own
             _log.warning("no driver is kept ready: %s", err.message)
             return
@@ -161,7 +167,7 @@ class SparkServer:
         argv += ["--memory", self._memory, "--folder", str(self._folder)]
         try:
             with log_path.open("ab") as log:
-                environment = {**os.environ, "SPARK_CONNECT_AUTHENTICATE_TOKEN": token}
+                environment = {**os.environ, _TOKEN_VARIABLE: token}
                 pid = await self._spawner.spawn(argv, environment, stderr=log.fileno(), group=True)
         except BaseException:
             _close(held)

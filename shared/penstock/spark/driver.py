@@ -1,7 +1,8 @@
 """The process that talks to Spark for a slot: a job in, rows and progress out.
 
 ``python -m penstock.spark.driver --fd N`` reads a ``DriverJob`` from the socket N and answers as
-``penstock.messages.spark`` says; ``--listen PATH`` gets ready first and waits there for a slot to
+``penstock.messages.spark`` says; ``--listen PATH`` gets ready first, ends what killed drivers left on
+the Spark beside PATH (``--server URL --server-pid N``), and waits there for a slot to
 connect. When the slot closes its half, or at SIGTERM, the query is interrupted and the process ends.
 """
 
@@ -72,8 +73,13 @@ def main() -> None:
     how = parser.add_mutually_exclusive_group(required=True)
     how.add_argument("--fd", type=int)
     how.add_argument("--listen", type=Path)
+    parser.add_argument("--server")
+    parser.add_argument("--server-pid", type=int)
     given = parser.parse_args()
-    connection = socket.socket(fileno=given.fd) if given.listen is None else _awaited(given.listen)
+    if given.listen is None:
+        connection = socket.socket(fileno=given.fd)
+    else:
+        connection = _awaited(given.listen, given.server, given.server_pid)
     channel = Channel(os.dup(connection.fileno()))
     signal.signal(signal.SIGTERM, _interrupted)
     try:
@@ -96,14 +102,15 @@ def main() -> None:
     os._exit(0)
 
 
-def _awaited(path: Path) -> socket.socket:
-    """The connection of the one slot that comes, when all that takes time is imported."""
+def _awaited(path: Path, server: str, server_pid: int) -> socket.socket:
+    """The connection of the one slot that comes, when all that takes time is done."""
     with socket.socket(socket.AF_UNIX) as listening:
         listening.bind(str(path))
         listening.listen(1)
         importlib.import_module("pyspark.sql.connect.session")
-        for name in ("engine", "outputs", "packages", "progress", "session", "errors", "workers"):
+        for name in ("engine", "outputs", "packages", "progress", "session", "errors", "leftovers"):
             importlib.import_module(f"penstock.spark.{name}")
+        _sweep(path.parent, server, server_pid)
         connection, _ = listening.accept()
     path.unlink()
     return connection
@@ -137,23 +144,39 @@ def _run(job: DriverJob, channel: Channel, folder: Path) -> None:
         os.environ[TOKEN_VARIABLE] = job.token
     else:
         reached(job.url)
+    from penstock.spark.leftovers import Hold, interrupt_others
     from penstock.spark.packages import ship
     from penstock.spark.session import open_session
     from penstock.spark.workers import end_workers
 
-    url = resumable(job.url, job.job_id) if job.backfill else job.url
+    server = Path(job.server_log).parent  # of the task manager's own
+    url = job.url
+    if job.server_pid:
+        _sweep(server, url, job.server_pid)
+        if job.backfill:
+            interrupt_others(server, url, job.server_pid, job.job_id, _note)
+    elif job.backfill:
+        url = resumable(url, job.job_id)
     steps = any(isinstance(o.spec, SparkProgramSpec) for v in graph.vertices for o in v.operators)
     session = open_session(url, job.config, name=job.job_name, users_code=steps)
     if not job.server_pid:
         ship(session, job.python_path, folder)
-    done = False
+        _drive(job, graph, session, channel)
+        return
+    hold = Hold(server, job.job_id, job.server_pid, session)
     try:
         _drive(job, graph, session, channel)
-        done = True
     finally:
-        # The next attempt of a backfill goes on in the session, where Spark would look for them.
-        if job.server_pid and (done or not job.backfill):
-            end_workers(job.server_pid, session)
+        end_workers(job.server_pid, session)
+        hold.release()
+
+
+def _sweep(server: Path, url: str, server_pid: int) -> None:
+    from penstock.spark.leftovers import sweep
+
+    ended = sweep(server, url, server_pid, _note)
+    if ended:
+        _note(f"ended Python processes that drivers which were killed had left on Spark: {ended}")
 
 
 def _drive(job: DriverJob, graph: JobGraph, session: SparkSession, channel: Channel) -> None:
@@ -210,7 +233,7 @@ def _backfill(job: DriverJob, graph: JobGraph, session: SparkSession, channel: C
     from penstock.spark.session import apply_meaning
 
     assert job.storage is not None
-    if job.url.startswith("sc://"):
+    if job.url.startswith("sc://") and not job.server_pid:
         session.interruptAll()  # what a driver that was killed has left running
     apply_meaning(session, graph.config)
     made = Backfill(
@@ -219,7 +242,7 @@ def _backfill(job: DriverJob, graph: JobGraph, session: SparkSession, channel: C
     )  # fmt: skip
     try:
         with watched(session, channel.send, job.ui):
-            made.run(_note)
+            made.run(lambda doing: _note(f"backfill: {doing}"))
     except KeyboardInterrupt:
         session.interruptAll() if job.url.startswith("sc://") else session.stop()
         raise
@@ -227,13 +250,13 @@ def _backfill(job: DriverJob, graph: JobGraph, session: SparkSession, channel: C
         raise translated(err) from err
 
 
-def _note(doing: str) -> None:
+def _note(text: str) -> None:
     """Into the driver's log."""
-    sys.stderr.write(f"backfill: {doing}\n")
+    sys.stderr.write(f"{text}\n")
 
 
 def resumable(url: str, job_id: str) -> str:
-    """The URL of a session that every driver of the job finds again."""
+    """The URL of a session on a standing Spark that every driver of the job finds again."""
     if not url.startswith("sc://"):
         return url
     own = f"session_id={uuid.uuid5(uuid.NAMESPACE_OID, job_id)}"

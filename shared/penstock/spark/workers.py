@@ -24,10 +24,15 @@ _END_S = 2.0
 
 def end_workers(server_pid: int, session: SparkSession) -> list[int]:
     """End the daemons of a Connect session, and with each its workers; they have ended when this
-    returns. Their ids."""
+    returns. Their ids. The session is done: Spark fails what is asked of it next, looking for them."""
     client: Any = session.client
     held: str | None = client._server_session_id  # with the server's first answer
-    ended = [] if held is None else end_children(server_pid, _VARIABLE, held)
+    return [] if held is None else end_workers_of(server_pid, held)
+
+
+def end_workers_of(server_pid: int, server_session_id: str) -> list[int]:
+    """The same, of a session by the server's own id."""
+    ended = end_children(server_pid, _VARIABLE, server_session_id)
     deadline = time.monotonic() + _END_S
     while any(Path(f"/proc/{pid}").exists() for pid in ended) and time.monotonic() < deadline:
         time.sleep(0.005)
