@@ -230,4 +230,4 @@ def test_no_time_is_left_behind_at_the_end(tmp_path: Path) -> None:
         task.process(source.batch(versions=False))
     task.watermark(MAX_WATERMARK)
     assert len(task.operator._pending) == 0
-    assert len(task.operator._history) == 0
+    assert len(task.operator._frames) == task.operator._tier.count == 0

@@ -115,7 +115,10 @@ class RankedRows:
     def placed(self, partitions: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """(partition's position, entry) pairs by (partition's position, place)."""
         rows, entries = self._map.probe(partitions)
-        order = stable_argsort(self.place[entries])
+        places = self.place[entries]
+        if ((places[1:] > places[:-1]) | (rows[1:] != rows[:-1])).all():
+            return rows, entries
+        order = stable_argsort(places)
         order = order[stable_argsort(rows[order])]
         return rows[order], entries[order]
 
@@ -130,7 +133,7 @@ class RankedRows:
         )  # fmt: skip
 
     def state_table(
-        self, keys: Sequence[int], names: Sequence[str], kind: str, parallelism: int
+        self, keys: Sequence[int], names: Sequence[str], kind: str, parallelism: int, *, name: str = "rows"
     ) -> StateTable:
         """Rows and places, keyed by columns ``keys``. ``parallelism``: the greatest."""
 
@@ -141,7 +144,7 @@ class RankedRows:
         labels = [f"key{i}" for i in range(len(keys))]
         labels += [f"{i}.{name}" for i, name in enumerate(names)]
         return StateTable(
-            "rows", read, names=[*labels, "place"], kind=kind, max_parallelism=parallelism,
+            name, read, names=[*labels, "place"], kind=kind, max_parallelism=parallelism,
             changes=self.changes,
         )  # fmt: skip
 

@@ -11,11 +11,10 @@ from penstock.errors import UnsupportedError
 from penstock.jobgraph.specs import SortKey
 from penstock.runtime.kernels.accumulators import CellAccumulator
 from penstock.runtime.kernels.aggregates import AggregateSet
-from penstock.runtime.kernels.frames import Layout, running
+from penstock.runtime.kernels.frames import running
 from penstock.runtime.kernels.key_index import KeyIndex
 from penstock.runtime.kernels.keyed_state import restored_columns
 from penstock.runtime.kernels.sorting import (
-    changes,
     group_bounds,
     position_in_group,
     sort_indices,
@@ -30,7 +29,7 @@ from penstock.runtime.operators.emitting import (
     watermark_state,
     with_last,
 )
-from penstock.runtime.operators.joining import bounded_slices
+from penstock.runtime.operators.over_frames import BoundedFrames, first_peers, last_peers
 from penstock.runtime.state.cold_tier import (
     ColdTier,
     MovableTable,
@@ -40,7 +39,6 @@ from penstock.runtime.state.cold_tier import (
     movable_entries,
     one_row_each,
 )
-from penstock.runtime.state.row_log import RowLog
 from penstock.runtime.state.waiting_rows import WaitingOrder, WaitingRows
 from penstock.types import logical as t
 from penstock.types.batch import Batch
@@ -86,8 +84,8 @@ class OverOperator(Operator):
             )
         self._keys = KeyIndex([types[i] for i in self.spec.partition])
         self._state = AggregateSet(self.spec.aggregates, types, function=ctx.function)
+        evicts = can_evict(ctx, self._keys.types)
         # A bounded frame keeps rows and no accumulators: these tables stay empty then.
-        evicts = not self._bounded and can_evict(ctx, self._keys.types)
         self._tables = self._state.state_tables(
             ctx, head=self._head, names=[f"key{i}" for i in range(len(self.spec.partition))], kind="over",
             make_changes=partial(make_changes, ctx, evicts=evicts),
@@ -96,11 +94,12 @@ class OverOperator(Operator):
         self._pending = WaitingRows(
             ctx, "pending", self._schema, self.spec.partition, self._waiting_order(), kind="over"
         )
-        self._history = RowLog(ctx, "history", self._schema, self.spec.partition, kind="over")
+        self._frames = BoundedFrames(self.spec, ctx, self._keys, evicts=evicts) if self._bounded else None
         self._watermark = restored_watermark(restored)
         #: Rows that come out later look back from here.
         self._looked_back = self._watermark
         self._ttl = TimeToLive(self.spec.ttl_ms, ctx)
+        self._evicts = evicts
         self._tier = self._cold_tier() if evicts else Resident(ctx, self._nbytes)
         if restored is not None:
             self._restore(restored)
@@ -115,9 +114,14 @@ class OverOperator(Operator):
 
     def _nbytes(self) -> int:
         keys = len(self._keys)
-        return self._keys.live_bytes + self._state.live_bytes(keys) + 12 * keys
+        held = self._state.live_bytes(keys) if self._frames is None else self._frames.live_bytes
+        return self._keys.live_bytes + held + 12 * keys
 
     def _cold_tier(self) -> ColdTier:
+        if self._frames is not None:
+            return ColdTier(
+                self.ctx, self._keys, [self._frames.movable()], drop=self._frames.drop, nbytes=self._nbytes
+            )
         cells = MovableTable(
             self._changes, self._state.partial_types, one_row_each,
             read=self._state.partials, load=self._load,
@@ -139,7 +143,7 @@ class OverOperator(Operator):
         self._keys.free(slots)
 
     def close(self) -> None:
-        for name in ("_tier", "_pending", "_history"):
+        for name in ("_tier", "_pending"):
             if hasattr(self, name):
                 getattr(self, name).close()
 
@@ -169,7 +173,11 @@ class OverOperator(Operator):
         if watermark <= self._watermark:
             return
         self._watermark = watermark
-        if not len(self._pending) or not (self._timed or watermark == MAX_WATERMARK):
+        if not (self._timed or watermark == MAX_WATERMARK):
+            return
+        if not len(self._pending):
+            self._looked_back = watermark
+            self._expire()
             return
         ready = self._pending.due(watermark if self._timed else None)
         for rows, last in with_last(ready):
@@ -180,38 +188,65 @@ class OverOperator(Operator):
             yield from self._emit(rows)
 
     def _emit(self, rows: Batch) -> Iterator[Batch]:
+        done = [self._results(rows, part) for part in self._by_key(rows)]
+        order = np.concatenate([places for places, _, _ in done])
+        rows = Batch.concat([part for _, part, _ in done]) if len(done) > 1 else done[0][1]
+        results = [Column.concat(parts) for parts in zip(*(results for _, _, results in done), strict=True)]
+        if self.spec.order:  # across partitions, by the order itself
+            back = sort_indices(rows.columns, self.spec.order)
+        else:
+            back = np.empty(len(order), np.int64)
+            back[order] = np.arange(len(order))
+        rows, results = rows.take(back), [c.take(back) for c in results]
+        schema = self.ctx.output_schema
+        out = rows.with_columns(schema, typed(schema, [*rows.columns, *results]))
+        yield from batch_pieces(out)
+        self._expire()
+
+    def _by_key(self, rows: Batch) -> list[np.ndarray | None]:
+        """Rows whose partitions may be in memory together (None: all of them)."""
+        if not (self._bounded and self._evicts):
+            return [None]
+        keys = KeyIndex(self._keys.types)
+        slots, _ = keys.upsert([rows.columns[i] for i in self.spec.partition], rows.num_rows)
+        most = self._tier.piece_keys
+        if keys.high <= most:
+            return [None]
+        order = stable_argsort(slots)
+        cuts = np.searchsorted(slots[order], np.arange(most, keys.high, most))
+        return list(np.split(order, cuts))
+
+    def _results(self, rows: Batch, part: np.ndarray | None) -> tuple[np.ndarray, Batch, list[Column]]:
+        """Some of the rows, sorted by partition and order: (which they are, they, results)."""
+        if part is not None:
+            rows = rows.take(part)
         slots, new = self._keys.upsert([rows.columns[i] for i in self.spec.partition], rows.num_rows)
         touched = slots
+        new = self._tier.fetch(new)
         if not self._bounded:
-            new = self._tier.fetch(new)
             self._changes.write(slots)
             self._state.reset(new, self._keys.high)
             self._ttl.touch(slots, self._keys.high)
         order = sort_indices(rows.columns, self.spec.order, first=slots)
         rows, slots = rows.take(order), slots[order]
-        results = self._bounded_frames(rows, slots) if self._bounded else self._running(rows, slots)
-        if self.spec.order:  # across partitions, by the order itself
-            by_order = sort_indices(rows.columns, self.spec.order)
-            rows, results = rows.take(by_order), [c.take(by_order) for c in results]
+        if self._frames is None:
+            results = self._running(rows, slots)
         else:
-            back = np.empty(len(order), np.int64)
-            back[order] = np.arange(len(order))
-            rows, results = rows.take(back), [c.take(back) for c in results]
-        schema = self.ctx.output_schema
-        out = rows.with_columns(schema, typed(schema, [*rows.columns, *results]))
-        yield from batch_pieces(out)
+            results = self._frames.results(rows, slots, self._looked_back)
         self._tier.used(touched)
         self._tier.make_room(len(new))
+        return order if part is None else part[order], rows, results
 
-    def _last_peers(self, rows: Batch, slots: np.ndarray) -> np.ndarray:
-        """Row whose frame a row shares: itself, or for RANGE its last peer in the order."""
-        n = len(slots)
-        if self.spec.frame == "rows" or not self.spec.order:
-            return np.arange(n)
-        opens = changes(rows.columns, self.spec.order, np.arange(n))
-        opens[1:] |= slots[1:] != slots[:-1]
-        first = np.flatnonzero(opens)
-        return (np.append(first[1:], n) - 1)[np.cumsum(opens) - 1]
+    def _expire(self) -> None:
+        """What no later row looks back to goes; on disk some of it at a time."""
+        until = None if self._frames is None else self._frames.expire(self._looked_back)
+        if until is None:
+            return
+        at_end = self._looked_back == MAX_WATERMARK
+        while not self._tier.expire(until):
+            if not at_end:
+                self.ctx.wake_at(self.ctx.now_ms() + 1)
+                return
 
     # -- unbounded frames ----------------------------------------------------------------
 
@@ -239,16 +274,17 @@ class OverOperator(Operator):
         self, results: Callable[[np.ndarray], list[Column]], rows: Batch, slots: np.ndarray
     ) -> list[Column]:
         """Each aggregate's running value where the spec reads it."""
-        frame = self._last_peers(rows, slots)
+        frame = last_peers(self.spec, rows.columns, slots)
         wanted = self.spec.read_at
         if not wanted or set(wanted) == {"frame"}:
             return results(frame)
-        rows_at = {"frame": frame, "row": np.arange(len(slots)), "first-peer": self._first_peers(rows, slots)}
+        rows_at = {
+            "frame": frame,
+            "row": np.arange(len(slots)),
+            "first-peer": first_peers(self.spec, rows.columns, slots),
+        }
         read = {name: results(rows_at[name]) for name in set(wanted)}
         return [read[name][i] for i, name in enumerate(wanted)]
-
-    def _first_peers(self, rows: Batch, slots: np.ndarray) -> np.ndarray:
-        return Layout.of(rows.columns, self.spec.order, slots).peers_low
 
     def _step_by_step(self, rows: Batch, slots: np.ndarray) -> list[Column]:
         """One row of every partition at a time, for aggregates that cannot be scanned."""
@@ -265,90 +301,10 @@ class OverOperator(Operator):
         whole = [Column.concat([p[i] for p in parts]) for i in range(len(parts[0]))]
         return self._read(lambda at: [c.take(back[at]) for c in whole], rows, slots)
 
-    # -- bounded frames ------------------------------------------------------------------
-
-    def _bounded_frames(self, rows: Batch, slots: np.ndarray) -> list[Column]:
-        past = self._history.rows()
-        past_slots, _ = self._keys.upsert([past.columns[i] for i in self.spec.partition], past.num_rows)
-        merged = Batch.concat([past, rows]) if past.num_rows else rows
-        of = np.concatenate((past_slots, slots))
-        # History holds earlier rows only, in order: stable by partition keeps it in front.
-        order = stable_argsort(of)
-        merged, of = merged.take(order), of[order]
-        mine = np.flatnonzero(order >= past.num_rows)
-        if self.spec.lags:
-            results = [self._lag(merged, of, mine, *lag) for lag in self.spec.lags]
-            self._keep_history(merged, of, np.where(order < past.num_rows, order, -1))
-            return results
-        low = self._frame_starts(merged, of)[mine]
-        high = self._last_peers(merged, of)[mine] + 1
-        parts: list[list[Column]] = []
-        for part in bounded_slices(high - low, limit=262_144):
-            counts = (high - low)[part]
-            total = int(counts.sum())
-            shift = np.cumsum(counts) - counts
-            inputs = np.arange(total) + np.repeat(low[part] - shift, counts)
-            targets = np.repeat(np.arange(len(counts)), counts)
-            scratch = self._state.fresh()
-            scratch.reset(np.arange(len(counts)), len(counts))
-            scratch.add(targets, [c.take(inputs) for c in merged.columns], None)
-            parts.append(scratch.results(np.arange(len(counts))))
-        results = [Column.concat([p[i] for p in parts]) for i in range(len(parts[0]))]
-        origins = np.where(order < past.num_rows, order, -1)
-        self._keep_history(merged, of, origins)
-        return results
-
-    @staticmethod
-    def _lag(
-        rows: Batch, of: np.ndarray, mine: np.ndarray, argument: int, back: int, default: int | None
-    ) -> Column:
-        """The value ``back`` rows before each of my rows in its partition, else the default."""
-        bounds = group_bounds(of)
-        start = np.repeat(bounds[:-1], np.diff(bounds))[mine]
-        at = np.where(mine - back >= start, mine - back, -1)
-        if default is None:
-            return rows.columns[argument].take_or_null(at)
-        values, instead = rows.columns[argument], rows.columns[default]
-        type_ = values.type.with_nullable(True)
-        both = Column.concat([values.cast_type(type_), instead.cast_type(type_)])
-        return both.take(np.where(at >= 0, at, len(values) + mine))
-
-    def _frame_starts(self, rows: Batch, of: np.ndarray) -> np.ndarray:
-        n = len(of)
-        bounds = group_bounds(of)
-        start = np.repeat(bounds[:-1], np.diff(bounds))
-        assert self.spec.preceding is not None
-        if self.spec.frame == "rows":
-            return np.maximum(np.arange(n) - self.spec.preceding, start)
-        times = rows.columns[self.spec.order[0].index].values
-        # Where (partition, time - preceding) would stand among the rows.
-        at = np.concatenate((times - self.spec.preceding, times))
-        group = np.concatenate((of, of))
-        order = stable_argsort(at)
-        order = order[stable_argsort(group[order])]
-        is_row = order >= n
-        before = np.cumsum(is_row) - is_row
-        out = np.empty(n, np.int64)
-        out[order[~is_row]] = before[~is_row]
-        return np.maximum(out, start)
-
-    def _keep_history(self, rows: Batch, of: np.ndarray, origins: np.ndarray) -> None:
-        """``origins``: which row of the history each row is, -1 for a new one."""
-        assert self.spec.preceding is not None
-        if self.spec.frame == "rows":
-            bounds = group_bounds(of)
-            end = np.repeat(bounds[1:], np.diff(bounds))
-            keep = np.arange(len(of)) >= end - self.spec.preceding
-        else:
-            times = rows.columns[self.spec.order[0].index].values
-            keep = times > self._looked_back - self.spec.preceding
-            if self._looked_back == MAX_WATERMARK:
-                keep = np.zeros(len(of), np.bool_)
-        self._history.replace(rows.filter(keep), origins[keep])
-        gone = np.setdiff1d(of, of[keep])
-        self._keys.free(gone)
-
     def on_processing_time(self, now_ms: int) -> Iterator[Output]:
+        if self._frames is not None:
+            self._expire()
+            return iter(())
         due = self._ttl.due(now_ms)
         self._changes.free(due)
         self._drop(due)
@@ -359,8 +315,8 @@ class OverOperator(Operator):
     # -- state ---------------------------------------------------------------------------
 
     def snapshot(self, checkpoint_id: int) -> OperatorSnapshot:
-        keyed = {log.name: log.cut() for log in (self._pending, self._history)}
-        for table in self._tables:
+        keyed = {self._pending.name: self._pending.cut()}
+        for table in [*self._tables, *(() if self._frames is None else (self._frames.table,))]:
             keyed[table.name] = table.cut()
         return OperatorSnapshot(keyed=keyed, unions=watermark_state(self._watermark))
 
@@ -371,14 +327,17 @@ class OverOperator(Operator):
         k = len(self.spec.partition)
         key_types = [self._schema.types[i] for i in self.spec.partition]
         self._pending.restore(restored)
-        self._history.restore(restored)
+        if self._frames is not None:
+            for block in restored.keyed.get("history", []):
+                self._put_back(self._frames, *self._frames.rows_of(block))
         # Version 1 kept both in one state.
         columns, n = restored_columns(
             restored.keyed.get("rows", []), [*key_types, *self._schema.types, _BOOL]
         )
         if n:
             rows, past = Batch(self._schema, columns[k:-1], num_rows=n), columns[-1].values
-            self._history.add(rows.filter(past))
+            if self._frames is not None and past.any():
+                self._put_back(self._frames, rows.filter(past), self._frames.next_places(int(past.sum())))
             self._pending.add(rows.filter(~past))
         for name, types, put in self._state.state_loaders():
             batches = restored.keyed.get(name, [])
@@ -392,3 +351,9 @@ class OverOperator(Operator):
                     self._ttl.touch(slots, self._keys.high)
                     put(slots, columns[k:])
                     self._tier.settle()
+
+    def _put_back(self, frames: BoundedFrames, rows: Batch, places: np.ndarray) -> None:
+        slots, new = self._keys.upsert([rows.columns[i] for i in self.spec.partition], rows.num_rows)
+        self._tier.fetch(new)
+        frames.put_back(slots, rows.columns, places)
+        self._tier.settle()
