@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,9 @@ from penstock.errors import ConnectorError
 from penstock.sql.session import plan_script
 from penstock.testing import run_graph
 from penstock.testing.harness import JobHarness
+from penstock.testing.memory import MemoryTable
+from penstock.types import Batch, Schema
+from penstock.types.logical import IntType, TimestampType
 
 CONFIG = {"execution.engine": "streaming", "parallelism.default": "1"}
 CUT = "'switch.column' = 'id', 'switch.at' = '6'"
@@ -85,14 +89,24 @@ def test_windows_of_history_and_live_are_the_same_as_of_one_stream(folder: Path,
 
 async def test_the_seam_is_in_the_checkpoint(folder: Path) -> None:
     """Taken at any time, a checkpoint knows where both parts stand: no row counts twice."""
+    schema = Schema.of(("id", IntType()), ("at", TimestampType(3)))
+    rows = [(i, datetime(2024, 3, 1, 12, 0, i)) for i in range(4, 12)]
+    live = MemoryTable("live", schema, [[Batch.of(schema, rows)]])
     text = table(folder, CUT) + "SELECT COUNT(*) AS n FROM t"
+    text = text.replace(f"'live.connector' = 'filesystem', 'live.path' = '{folder}/live', 'live.format' = 'csv'",
+                        "'live.connector' = 'memory', 'live.name' = 'live'")  # fmt: skip
     graph = plan_script(text, {**CONFIG, "execution.runtime-mode": "STREAMING"}).job_graph
-    async with JobHarness(graph) as job:
-        taken = await job.checkpoint()
-        await job.wait()
-    async with JobHarness(graph, restore=taken) as again:
-        counts = [row[0] for row in (await again.wait()).rows]
-    assert max(counts, default=12) == 12
+    for there in (0, 4):  # of the live rows, before the checkpoint
+        live.release(there)
+        async with JobHarness(graph) as job:
+            await job.until(lambda n=there: live.rows_read >= n)
+            taken = await job.checkpoint()
+            live.release()
+            await job.wait()
+        async with JobHarness(graph, restore=taken) as again:
+            counts = [row[0] for row in (await again.wait()).rows]
+        assert max(counts) == 12
+        live.rows_read = 0
 
 
 @pytest.mark.parametrize(
