@@ -59,6 +59,7 @@ class DispatcherService:
             clock=context.clock,
             planner=Planner(),
             logger=context.log,
+            storage_url=conf.STORAGE_URL.read(context.config),
         )
         census = Census(context.transport, context.subjects)
         await census.start()

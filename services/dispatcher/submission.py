@@ -21,6 +21,7 @@ from penstock.messages.cluster import Ack, JobAccepted, RunJob, SubmitReply
 from penstock.messages.compatibility import check, compare, fitted, operators_of
 from penstock.messages.footers import summarise
 from penstock.messages.manifest import read_manifest
+from penstock.plan.engine import check_stream_store
 from penstock.store import job_log
 from services.dispatcher.guarantees import check_guarantees
 from services.dispatcher.spec import as_text
@@ -47,6 +48,7 @@ class Submitter:
         clock: Clock,
         planner: Planner,
         logger: Any,
+        storage_url: str,
     ) -> None:
         self._transport = transport
         self._subjects = subjects
@@ -54,6 +56,7 @@ class Submitter:
         self._clock = clock
         self._planner = planner
         self._logger = logger
+        self._storage_url = storage_url
 
     async def submit(self, spec: JobSpec, command_id: str | None = None) -> SubmitReply:
         """``command_id``: a repeat of the same command is the same job, also without a job
@@ -67,6 +70,7 @@ class Submitter:
         job_id = job_id or uuid.uuid4().hex
         graph = self._finish(await self._planner.plan(spec), spec)
         check_guarantees(graph)
+        check_stream_store(graph, self._storage_url)
         graph = await self._fit_savepoint(graph)
         accepted = await self._store_job(job_id, spec, graph)
         # Into the index first: an accepted job that is in no list would never be found.

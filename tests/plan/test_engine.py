@@ -9,7 +9,14 @@ import pytest
 from penstock.errors import SpecError, UnsupportedError
 from penstock.jobgraph.graph import JobGraph
 from penstock.jobgraph.specs import SinkSpec, SourceSpec, SparkQuerySpec
-from penstock.plan.engine import ENGINE_VARIABLE, SparkSupport, decode_content, sinks_of
+from penstock.plan.engine import (
+    ENGINE_VARIABLE,
+    SPARK_CHECKPOINTS,
+    SparkSupport,
+    check_stream_store,
+    decode_content,
+    sinks_of,
+)
 from penstock.spark.support import spark_support
 from penstock.sql.session import SqlSession
 
@@ -92,6 +99,44 @@ def test_the_environment_names_the_engine_of_jobs_that_name_none(monkeypatch: py
 def test_asked_for_and_not_to_be_had(spark: SparkSupport, words: str) -> None:
     with pytest.raises(UnsupportedError, match=words):
         planned(COUNT.format("ended"), {"execution.engine": "spark"}, spark)
+
+
+STREAM = "INSERT INTO files SELECT k, v FROM {}"
+SPARK = {"execution.engine": "spark"}
+
+
+@pytest.mark.parametrize(
+    ("table", "config", "store", "named"),
+    [
+        ("endless", SPARK, "s3://bucket/cluster", "s3://bucket/cluster"),
+        ("endless", {**SPARK, SPARK_CHECKPOINTS: "s3a://bucket/x"}, "file:///data", "s3a://bucket/x"),
+        ("endless", {**SPARK, SPARK_CHECKPOINTS: "/mnt/x"}, "s3://bucket/cluster", None),
+        ("endless", {**SPARK, SPARK_CHECKPOINTS: "file:///mnt/x"}, "s3://bucket/cluster", None),
+        ("endless", SPARK, "file:///data", None),
+        ("endless", {"execution.engine": "streaming"}, "s3://bucket/cluster", None),
+        ("ended", SPARK, "s3://bucket/cluster", None),
+    ],
+)
+def test_checkpoints_of_a_stream_on_spark_lie_in_no_bucket(
+    table: str, config: dict[str, str], store: str, named: str | None
+) -> None:
+    """Said when the job is submitted to a cluster whose store is one, before it has a slot."""
+    graph = planned(STREAM.format(table), config)
+    if named is None:
+        check_stream_store(graph, store)
+        return
+    with pytest.raises(SpecError, match="cannot keep its checkpoints in a bucket") as refused:
+        check_stream_store(graph, store)
+    assert refused.value.got == named
+    for words in ("mount the bucket", f"'{SPARK_CHECKPOINTS}' to its path", "execution.engine = streaming"):
+        assert words in (refused.value.remedy or "")
+
+
+def test_a_bucket_that_the_job_names_for_them_is_refused_at_planning() -> None:
+    support = SparkSupport(None, spark_support().check)
+    with pytest.raises(SpecError, match="in a bucket"):
+        planned(STREAM.format("endless"), {**SPARK, SPARK_CHECKPOINTS: "s3://bucket/x"}, support)
+    assert planned(STREAM.format("endless"), {**SPARK, SPARK_CHECKPOINTS: "/mnt/x"}, support)
 
 
 def test_without_another_engine_nothing_is_said() -> None:

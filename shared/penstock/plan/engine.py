@@ -46,6 +46,9 @@ if TYPE_CHECKING:
 
 #: Environment of whoever plans: the engine of jobs that say none.
 ENGINE_VARIABLE = "PENSTOCK_ENGINE"
+#: Where the checkpoints of an unbounded job on Spark lie; Spark's own key. Without it they lie with the
+#: job's other objects.
+SPARK_CHECKPOINTS = "spark.sql.streaming.checkpointLocation"
 #: Connectors of sinks that Spark's executors write themselves.
 NATIVE_SINKS = frozenset(("filesystem", "blackhole"))
 
@@ -140,6 +143,31 @@ def on_spark(graph: JobGraph) -> JobGraph:
         edges=(),
         config={**graph.config, CHECKPOINT_INTERVAL_MS.key: "0"},
     )
+
+
+def check_stream_store(graph: JobGraph, store_url: str) -> None:
+    """SpecError when a job is one of Structured Streaming and its checkpoints would lie in a bucket.
+    ``store_url``: of the cluster's object store, where they lie unless the job says where."""
+    streams = not graph.bounded and any(
+        isinstance(node.spec, SparkQuerySpec) for v in graph.vertices for node in v.operators
+    )
+    if streams:
+        check_stream_folder(graph.config.get(SPARK_CHECKPOINTS) or store_url)
+
+
+def check_stream_folder(location: str) -> None:
+    """SpecError when checkpoints of Structured Streaming cannot lie there: PySpark's wheel has no
+    client for buckets, and what is written beside Spark's own is created once, as in a file system."""
+    if "://" in location and not location.startswith("file://"):
+        raise SpecError(
+            "Structured Streaming cannot keep its checkpoints in a bucket: PySpark has no client for it",
+            expected="a path or file: URL of a folder that all of Spark's processes share",
+            got=location,
+            where=f"'{SPARK_CHECKPOINTS}', or else the cluster's object store",
+            remedy=f"mount the bucket (or a shared disk) as a folder on every machine of Spark and set "
+            f"'{SPARK_CHECKPOINTS}' to its path, e.g. /mnt/penstock/JOB; or run the job with {ENGINE.key} = "
+            "streaming, whose checkpoints lie in the bucket itself",
+        )
 
 
 def explained(graph: JobGraph, spark: SparkSupport | None, *, cost: bool = False) -> str:

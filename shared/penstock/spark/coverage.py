@@ -6,14 +6,10 @@ from typing import TYPE_CHECKING
 
 from penstock.errors import UnsupportedError
 from penstock.jobgraph import specs as s
+from penstock.plan.engine import SPARK_CHECKPOINTS, check_stream_folder
 
 if TYPE_CHECKING:
     from penstock.jobgraph.graph import JobGraph, OperatorNode
-
-
-#: Where the checkpoints of an unbounded job on Spark lie; Spark's own key. Without it they lie
-#: with the job's other objects.
-CHECKPOINT_LOCATION = "spark.sql.streaming.checkpointLocation"
 
 
 def check(graph: JobGraph) -> None:
@@ -39,7 +35,9 @@ def check_batch(graph: JobGraph) -> None:
 
 
 def check_streaming(graph: JobGraph) -> None:
-    """UnsupportedError with the reason when the job cannot run as Structured Streaming."""
+    """UnsupportedError with the reason when the job cannot run as Structured Streaming; SpecError
+    when it names a folder for its checkpoints that Spark cannot write."""
+    check_stream_folder(graph.config.get(SPARK_CHECKPOINTS, ""))
     depth: dict[tuple[str, int], int] = {}
     for vertex in graph.vertices:
         edges = {e.target_gate: e for e in graph.inputs_of(vertex.id)}

@@ -15,11 +15,11 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as st
 
 from penstock.config import CHECKPOINT_INTERVAL_MS
-from penstock.errors import SpecError
 from penstock.jobgraph import specs as s
 from penstock.messages.layout import spark_stream_prefix
+from penstock.plan.engine import SPARK_CHECKPOINTS, check_stream_folder
 from penstock.spark import sources, universal
-from penstock.spark.coverage import CHECKPOINT_LOCATION, check_streaming
+from penstock.spark.coverage import check_streaming
 from penstock.spark.datasource import TableRead, TableWrite, read_stream
 from penstock.spark.drive import Program
 from penstock.spark.engine import SparkJob
@@ -52,15 +52,7 @@ class SparkStreamJob(SparkJob):
     def __init__(self, graph: JobGraph, session: SparkSession, *, job_id: str, checkpoint: str) -> None:
         check_streaming(graph)
         super().__init__(graph, session, job_id=job_id, checked=True)
-        if "://" in checkpoint and not checkpoint.startswith("file://"):
-            raise SpecError(
-                "a checkpoint folder that this Spark cannot write",
-                expected="a path or file: URL on storage that all of Spark's processes share",
-                got=checkpoint,
-                where=f"'{CHECKPOINT_LOCATION}', or else the cluster's object store",
-                remedy=f"mount the object storage as a folder and name it in '{CHECKPOINT_LOCATION}', or run the "
-                "job with execution.engine = streaming",
-            )
+        check_stream_folder(checkpoint)
         self.checkpoint = checkpoint.removeprefix("file://").rstrip("/")
         for node in self.nodes:
             node.wants_arrival = False
@@ -182,9 +174,7 @@ def run_stream(graph: JobGraph, session: SparkSession, job_id: str, store_url: s
     Its checkpoints lie at Spark's own ``spark.sql.streaming.checkpointLocation``, else in the
     cluster's object store (``store_url``).
     """
-    location = (
-        graph.config.get(CHECKPOINT_LOCATION) or f"{store_url.rstrip('/')}/{spark_stream_prefix(job_id)}"
-    )
+    location = graph.config.get(SPARK_CHECKPOINTS) or f"{store_url.rstrip('/')}/{spark_stream_prefix(job_id)}"
     queries = SparkStreamJob(graph, session, job_id=job_id, checkpoint=location).start()
     try:
         while True:

@@ -60,7 +60,13 @@ async def front() -> AsyncIterator[Front]:
     transport, log = bus.transport(), structlog.get_logger()
     directory = JobDirectory(transport, subjects, store)
     submitter = Submitter(
-        transport=transport, subjects=subjects, store=store, clock=clock, planner=Planner(), logger=log
+        transport=transport,
+        subjects=subjects,
+        store=store,
+        clock=clock,
+        planner=Planner(),
+        logger=log,
+        storage_url="file:///data",
     )
     census = Census(transport, subjects)
     await census.start()
