@@ -6,6 +6,7 @@ import asyncio
 import time
 import uuid
 from collections.abc import Awaitable, Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -46,6 +47,14 @@ def run(world: World, main: Main, limit_s: float = 100.0) -> Any:
 
 async def idle(_: Process) -> None:
     await asyncio.Event().wait()
+
+
+def test_a_simulated_process_is_no_process_of_this_machine():
+    """A task manager tells in its heartbeats what /proc says of its slots: were one of them
+    numbered like some real process, the same seed would give two digests."""
+    process = World(1).spawn("idle", idle)
+    assert process.pid > int(Path("/proc/sys/kernel/pid_max").read_text())
+    assert not Path(f"/proc/{process.pid}").exists()
 
 
 class TestTime:

@@ -90,6 +90,11 @@ class SimClock:
         await asyncio.sleep(seconds)
 
 
+#: Above every process of this machine (Linux numbers them below 2**22): what looks a simulated
+#: one up in /proc finds nobody, and not whoever happens to have its number.
+FIRST_PID = 2**22 + 1
+
+
 class World:
     """``verbose``: called with every line of the trace as it happens."""
 
@@ -97,7 +102,7 @@ class World:
         self.seed = seed
         self.random = random.Random(seed)
         self.now_s = 0.0
-        self.pids = itertools.count(1000)
+        self.pids = itertools.count(FIRST_PID)
         self.processes: list[Process] = []
         #: whose callback runs at this moment
         self.current: Process | None = None
