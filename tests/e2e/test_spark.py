@@ -21,8 +21,9 @@ import pytest
 
 from penstock.api.client import TERMINAL, ClusterClient
 from penstock.cli.embedded import EmbeddedCluster
-from penstock.errors import FunctionError, PenstockError
+from penstock.errors import FunctionError, PenstockError, SpecError
 from penstock.reserving import port_of, reserve_port
+from tests.e2e.jars import jar_of_subclass
 from tests.e2e.support import files_below, python_processes, spark_drivers, spark_pid, until_true
 
 pytest.importorskip("pyspark")
@@ -278,6 +279,25 @@ def test_a_dead_spark_restarts_the_job(client: ClusterClient, orders: Any, tmp_p
     rows = ds.dataset(out, format="parquet").to_table().to_pylist()
     assert {row["customer"]: row["n"] for row in rows} == counts
     assert len(rows) == len(counts)
+
+
+def test_a_users_jar_goes_with_the_session(client: ClusterClient, tmp_path: Path) -> None:
+    """A database's driver that only ``spark.jars`` has, through Connect: written, read, and named when missing."""
+    driver = "penstock.tests.OnlyInTheJar"
+    jar = jar_of_subclass(tmp_path, driver, "org.apache.derby.jdbc.EmbeddedDriver")
+    out = tmp_path / "out"
+    ddl = (
+        "CREATE TABLE goods (id BIGINT, name STRING) WITH ('connector' = 'jdbc', 'table-name' = 'goods', "
+        f"'url' = 'jdbc:derby:{tmp_path}/db;create=true', 'driver' = '{driver}'); "
+        f"CREATE TABLE out (id BIGINT, name STRING) WITH ('connector' = 'filesystem', 'path' = '{out}', 'format' = 'csv'); "
+    )
+    write = f"{ddl} INSERT INTO goods VALUES (1, 'a'), (2, 'b');"
+    with pytest.raises(SpecError, match=f"Spark has no Java class '{driver}'") as caught:
+        run(client, write, **{"restart-strategy.type": "none"})
+    assert "set spark.jars to the jar's path" in (caught.value.remedy or "")
+    run(client, write, **{"spark.jars": str(jar)})
+    run(client, f"{ddl} INSERT INTO out SELECT id + 1, name FROM goods;", **{"spark.jars": str(jar)})
+    assert sorted("".join(p.read_text() for p in out.glob("part-*")).split()) == ["2,a", "3,b"]
 
 
 def test_a_stream_on_spark_goes_on_where_it_stood(
