@@ -45,8 +45,8 @@ if TYPE_CHECKING:
 
 _PR_SET_PDEATHSIG = 1
 _BATCH_ROWS = 16_384
-#: A Java that starts on a busy machine takes its time.
-_SERVER_START_S = 120.0
+#: A Java that starts on a busy machine takes its time; one that ends is noticed at once.
+_SERVER_START_S = 300.0
 _LAST_WORDS_BYTES = 2_000
 
 
