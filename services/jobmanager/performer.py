@@ -39,6 +39,10 @@ if TYPE_CHECKING:
 
 #: A command is repeated for so long before it counts as lost.
 COMMAND_DEADLINE_S = 10.0
+#: A deployment for so long: it is answered when the slot's process is there, which waits for the
+#: one before it and takes its time on a machine with too much to do. That a task manager is gone
+#: is noticed elsewhere, and sooner.
+DEPLOY_DEADLINE_S = 30.0
 #: That the job needs no more slots is said for so long.
 LAST_WORD_S = 5.0
 #: The manifest of a checkpoint is tried for so long.
@@ -157,7 +161,7 @@ class Performer:
                     self._subjects.to_taskmanager(command.taskmanager_id, sent),
                     sent,
                     Union[Ack, Refused, Failed],
-                    deadline_s=COMMAND_DEADLINE_S,
+                    deadline_s=DEPLOY_DEADLINE_S if isinstance(message, DeploySlot) else COMMAND_DEADLINE_S,
                 )
             except PenstockError as err:
                 self._logger.warning(

@@ -9,6 +9,7 @@ import pytest
 import structlog
 
 from penstock.bus import MemoryBus, Subjects
+from penstock.bus.envelope import serve_typed
 from penstock.messages import cluster as msg
 from penstock.messages import slot as slot_msg
 from penstock.messages.manifest import CheckpointManifest, encode_manifest
@@ -92,6 +93,30 @@ def test_effects_wait_while_the_lease_has_run_out_and_no_longer(virtual_time, to
         performer.may_act.set()
         assert await deleting is None
         assert "mine" not in store.objects
+
+    virtual_time(main())
+
+
+@pytest.mark.parametrize(("seconds", "lost"), [(20.0, False), (40.0, True)])
+def test_a_slot_whose_process_takes_long_is_waited_for(virtual_time, seconds, lost):
+    """Its task manager answers when the process is there, and repeats add nothing."""
+
+    async def main():
+        performer = await leading(MemoryStore())
+        loop = asyncio.get_running_loop()
+        ready = loop.time() + seconds
+
+        async def deploy(message: msg.DeploySlot) -> msg.Ack:
+            await asyncio.sleep(max(0.0, ready - loop.time()))
+            return msg.Ack()
+
+        message = msg.DeploySlot(command_id="c", allocation_id="a")
+        manager = performer._transport
+        await serve_typed(manager, performer._subjects.to_taskmanager("t", message), type(message), deploy)
+        event = await performer.perform(fx.Command("t", message))
+        assert isinstance(event, fx.CommandLost if lost else fx.CommandDone)
+        if lost:
+            assert "no answer within" in event.reason
 
     virtual_time(main())
 
