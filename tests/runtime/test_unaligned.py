@@ -139,7 +139,7 @@ async def test_rows_in_flight_come_once_after_a_restore(slow, source, tmp_path, 
     async with JobHarness(
         graph, parallelism=parallelism, attempt=2, restore=checkpoint, store=store, config=UNALIGNED
     ) as job:
-        await job.wait(60)
+        await job.wait()
     assert lost_and_doubled(tmp_path) == ([], [])
 
 
@@ -149,7 +149,7 @@ async def test_a_timeout_makes_an_aligned_checkpoint_unaligned(slow, source, tmp
     _, checkpoint, store = await checkpointed_under_pressure(slow, graph, config)
     assert any(m.unaligned for m in checkpoint.metrics.values())
     async with JobHarness(graph, attempt=2, restore=checkpoint, store=store, config=config) as job:
-        await job.wait(60)
+        await job.wait()
         # Nothing keeps anybody now: all are aligned in time.
     assert lost_and_doubled(tmp_path) == ([], [])
 
@@ -203,7 +203,7 @@ async def test_killed_again_and_again(slow, source, tmp_path, seed) -> None:
             store = job.store
             if last:
                 slow.sleep_s = 0.0
-                await job.wait(60)
+                await job.wait()
                 break
             enough = random_.randint(1_000, 8_000)
             before = slow.seen

@@ -43,7 +43,8 @@ if TYPE_CHECKING:
 
     from penstock.jobgraph import JobGraph
 
-_WAIT_S = 30.0
+#: Against hanging only.
+_WAIT_S = 120.0
 
 
 class SlotHandle:
