@@ -24,6 +24,7 @@ from penstock.jobgraph.specs import (
     JoinSpec,
     KeyedProcessSpec,
     KeyedWindowSpec,
+    OverSpec,
     SortKey,
     TopNSpec,
     WindowAggregateSpec,
@@ -38,6 +39,7 @@ from penstock.runtime.operators.group_aggregate import GroupAggregateOperator
 from penstock.runtime.operators.join import make_join
 from penstock.runtime.operators.keyed_process import KeyedProcessOperator
 from penstock.runtime.operators.keyed_window import KeyedWindowOperator
+from penstock.runtime.operators.over import OverOperator
 from penstock.runtime.operators.top_n import TopNOperator
 from penstock.runtime.operators.window_aggregate import WindowAggregateOperator
 from penstock.runtime.operators.window_functions import WindowCall
@@ -59,6 +61,9 @@ TIME = t.TimestampType(6, False)
 TEXTS = Schema.of(("last", STR))
 WINDOWS = Schema.of(("k", BIG), ("n", N), ("last", STR), ("window_start", TIME), ("window_end", TIME))
 VALUES = Schema.of(("k", BIG), ("values", N))
+WINDOWED = Schema((*ROWS.fields, t.Field("window_start", TIME), t.Field("window_end", TIME)))
+RANKED_WINDOWS = Schema((*WINDOWED.fields, t.Field("rank", N)))
+RUNNING = Schema((*ROWS.fields, t.Field("n", N), t.Field("sum", BIG)))
 BATCH_ROWS = 512
 #: Characters of a text: few rows are much state, and a batch is less than 1 MiB.
 TEXT = 1_500
@@ -112,6 +117,24 @@ CASES: dict[str, tuple[Any, list[Schema], Schema]] = {
         [ROWS],
         RANKED,
     ),
+    "window-top-n": (
+        lambda: TopNOperator(
+            TopNSpec(partition=(0,), rank_column=True, first=1, last=3, order=(SortKey(2),),
+                     fixed_order=True, window=(3, 4))
+        ),
+        [WINDOWED],
+        RANKED_WINDOWS,
+    ),
+    "over": (
+        lambda: OverOperator(
+            OverSpec(
+                partition=(0,), order=(), frame="rows", preceding=2,
+                aggregates=(AggregateCall("COUNT", (), N), AggregateCall("SUM", (2,), BIG)),
+            )
+        ),
+        [ROWS],
+        RUNNING,
+    ),
     "join": (
         lambda: make_join(JoinSpec(kind="left", left_keys=(0,), right_keys=(0,))),
         [ROWS, ROWS],
@@ -144,7 +167,7 @@ CASES: dict[str, tuple[Any, list[Schema], Schema]] = {
     ),
 }  # fmt: skip
 #: Rows of one key, of those that make the state.
-ROWS_OF_KEY = {"distinct": 3, "top-n": 3, "join": 2}
+ROWS_OF_KEY = {"distinct": 3, "top-n": 3, "window-top-n": 3, "over": 2, "join": 2}
 LEVELDB = {"state.backend.type": "leveldb"}
 
 
@@ -176,11 +199,14 @@ class Greatest:
 FUNCTIONS = {"latest": Latest, "greatest": lambda: WindowCall(Greatest(), None, STR)}
 
 
-def rows(keys: np.ndarray, values: np.ndarray, seconds: np.ndarray) -> Batch:
+def rows(keys: np.ndarray, values: np.ndarray, seconds: np.ndarray, schema: Schema) -> Batch:
     filler = "x" * TEXT
     texts = pc.binary_join_element_wise(pa.array(values).cast(pa.string()), filler, "")
     columns = [Column(BIG, keys), Column(STR, texts), Column(BIG, values)]
-    return Batch(ROWS, columns, times=seconds * SECOND_US, num_rows=len(keys))
+    if schema is WINDOWED:
+        starts = seconds * SECOND_US // WINDOW_US * WINDOW_US
+        columns += [Column(TIME, starts), Column(TIME, starts + WINDOW_US)]
+    return Batch(schema, columns, times=seconds * SECOND_US, num_rows=len(keys))
 
 
 def memory_bytes() -> tuple[int, int]:
@@ -213,7 +239,8 @@ def warm_up(case: str, folder: Path) -> None:
     task = make_task(case, 400_000, folder)
     for i in range(12):
         values = np.full(BATCH_ROWS, i)
-        task.process(rows(np.arange(BATCH_ROWS), values, values), i % len(CASES[case][1]))
+        inputs = CASES[case][1]
+        task.process(rows(np.arange(BATCH_ROWS), values, values, inputs[0]), i % len(inputs))
         digest(task)
     for batch in task.operator.on_watermark(MAX_WATERMARK):
         task.out.append(batch)
@@ -224,7 +251,7 @@ def main(case: str, limit_bytes: int, folder: Path, new: int, old: int) -> dict[
     """``new`` batches of rows that are all kept, then ``old`` ones of any of their keys."""
     keep_freed_memory()
     random = np.random.default_rng(5)
-    n, each, inputs = new * BATCH_ROWS, ROWS_OF_KEY.get(case, 1), len(CASES[case][1])
+    n, each, inputs = new * BATCH_ROWS, ROWS_OF_KEY.get(case, 1), CASES[case][1]
     keys = random.permutation(n) // each * 1_000_003
     warm_up(case, folder / "warm")
     task = make_task(case, limit_bytes, folder)
@@ -234,7 +261,7 @@ def main(case: str, limit_bytes: int, folder: Path, new: int, old: int) -> dict[
         values = random.integers(0, 1 << 40, BATCH_ROWS)
         at = i * BATCH_ROWS
         chosen = np.arange(at, at + BATCH_ROWS) if i < new else random.integers(0, n, BATCH_ROWS)
-        task.process(rows(keys[chosen], values, chosen // BATCH_ROWS), i % inputs)
+        task.process(rows(keys[chosen], values, chosen // BATCH_ROWS, inputs[0]), i % len(inputs))
         total = (total * 31 + digest(task)) % (1 << 61)
         own, files_now = memory_bytes()
         most, mapped = max(most, own - base), max(mapped, files_now - files)

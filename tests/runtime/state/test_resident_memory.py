@@ -28,7 +28,8 @@ def start(case: str, limit_bytes: int, folder: Path) -> subprocess.Popen[str]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    "case", ["aggregate", "deduplicate", "top-n", "join", "windows", "sessions", "process"]
+    "case",
+    ["aggregate", "deduplicate", "top-n", "window-top-n", "over", "join", "windows", "sessions", "process"],
 )
 def test_ten_times_the_limit(tmp_path: Path, case: str) -> None:
     bounded, unbounded = start(case, LIMIT_BYTES, tmp_path / "a"), start(case, 0, tmp_path / "b")

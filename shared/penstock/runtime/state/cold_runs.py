@@ -13,7 +13,6 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from dataclasses import dataclass
-from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -182,7 +181,7 @@ class ColdRuns(ColdRows):
         for table in range(len(self._rows)):
             at = b"r" + bytes([table])
             with self._db.iterator(prefix=at + run, fill_cache=False) as stored:
-                while found := list(islice(stored, _DROP_KEYS)):
+                while found := _some(stored):
                     names = [name[len(at) :] for name, _ in found]
                     records = [record for _, record in found]
                     counts, rows = self._decoded(table, records)
@@ -308,6 +307,16 @@ class RunTier(ColdTier):
             self._folder, types[leading:], tables, lead_types=types[:leading], arrange=self._arrange,
             buffer_bytes=buffer_bytes,
         )  # fmt: skip
+
+
+def _some(stored: Iterator[tuple[bytes, bytes]]) -> list[tuple[bytes, bytes]]:
+    """The next records, not much more of them than may be in memory at once."""
+    out: list[tuple[bytes, bytes]] = []
+    size = 0
+    while len(out) < _DROP_KEYS and size < PIECE_BYTES and (record := next(stored, None)) is not None:
+        out.append(record)
+        size += len(record[1])
+    return out
 
 
 def _words(leads: Sequence[Column]) -> np.ndarray:

@@ -372,11 +372,14 @@ class ColdTier(Resident):
                 cold = cold[:missing]
                 stop = int(cold[-1]) + 1
             self._used[start:stop] = False
+            self._used[cold] = True  # so that the second round does not find them again
             self._hand = stop
             found.append(cold)
             missing -= len(cold)
             left -= stop - start
-        return distinct(np.concatenate(found))
+        slots = distinct(np.concatenate(found))
+        self._used[slots] = False
+        return slots
 
     def close(self) -> None:
         super().close()
