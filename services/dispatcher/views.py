@@ -175,6 +175,7 @@ def job(details: JobDetails, now_ms: int) -> dict[str, Any]:
 
 
 _SPARK_METRICS = {
+    "starting": "sparkStarting",
     "stages": "sparkStages",
     "stages-completed": "sparkStagesCompleted",
     "tasks": "sparkTasks",

@@ -18,6 +18,10 @@ SPARK = {"tasks": 8, "tasks-completed": 3, "tasks-active": 2, "tasks-failed": 0}
         ({}, "flights: RUNNING 12 s, 0 records"),
         ({"spark": SPARK}, "flights: RUNNING 12 s on Spark: 3 of 8 tasks, 2 run"),
         (
+            {"spark": {**SPARK, "starting": 1}},
+            "flights: RUNNING 12 s on Spark: Spark starts, or is being connected to",
+        ),
+        (
             {"spark": SPARK, "phase": "backfilling on Spark"},
             "flights: RUNNING 12 s backfilling on Spark: 3 of 8 tasks, 2 run",
         ),

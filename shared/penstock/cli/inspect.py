@@ -106,6 +106,7 @@ def last_checkpoint(checkpoint: dict[str, Any]) -> str:
 
 def show_job(url: str, start: str, format_: str) -> None:
     from penstock.cli.checkpoints import restoring
+    from penstock.cli.jobs import SPARK_STARTS
 
     with ClusterClient(url, patience_s=2) as client:
         job = client.job(find_job(client, start))
@@ -117,6 +118,8 @@ def show_job(url: str, start: str, format_: str) -> None:
     print(f"{job['name']}  {job['jid']}  {job['state']}  (started {when(job['start-time'])})")
     if job.get("waiting-for"):
         print(f"waits: {job['waiting-for']}")
+    if (job.get("spark") or {}).get("starting") and job["state"] not in TERMINAL:
+        print(f"waits: {SPARK_STARTS}")
     if progress := restoring(job["vertices"]):
         print(progress)
     for slot in job.get("stalled", []):

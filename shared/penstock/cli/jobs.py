@@ -23,6 +23,7 @@ REFRESH_S = 0.2
 NOTICE_S = 2.0
 #: Rows of a live table; a terminal shows no more.
 LIVE_ROWS = 40
+SPARK_STARTS = "Spark starts, or is being connected to"
 
 
 class ClusterAccess:
@@ -188,6 +189,8 @@ def progress_line(job: dict[str, Any], name: str, seconds: float) -> str:
         if spark["tasks-failed"]:
             tasks += f", {spark['tasks-failed']} failed"
         doing = job.get("phase") or "on Spark"
+        if spark.get("starting") and job["state"] not in TERMINAL:
+            return f"{name}: {job['state']} {seconds:.0f} s {doing}: {SPARK_STARTS}"
         return f"{name}: {job['state']} {seconds:.0f} s {doing}: {tasks}"
     records = max((v.get("metrics", {}).get("write-records", 0) or 0 for v in job["vertices"]), default=0)
     phase = f" ({job['phase']})" if job.get("phase") else ""

@@ -35,6 +35,8 @@ _decoder: msgspec.msgpack.Decoder[FromDriver] = msgspec.msgpack.Decoder(FromDriv
 #: Batches that wait to be polled.
 _WAITING = 8
 _LAST_WORDS_BYTES = 2_000
+#: What a driver does while no query can run yet: Spark itself may only be starting.
+_BEFORE_QUERIES = ("starting", "connecting")
 
 
 class SparkQueryOperator(SourceDriver):
@@ -57,6 +59,7 @@ class SparkQueryOperator(SourceDriver):
     def open(self, ctx: OperatorContext, restored: RestoredState | None) -> None:
         super().open(ctx, restored)
         gauge = ctx.metrics.gauge
+        gauge("sparkStarting", lambda: int(self._progress.stage in _BEFORE_QUERIES))
         gauge("sparkStages", lambda: self._progress.stages)
         gauge("sparkStagesCompleted", lambda: self._progress.stages_completed)
         gauge("sparkTasks", lambda: self._progress.tasks)

@@ -35,6 +35,7 @@ from penstock.messages.spark import Done, DriverJob, Failed, FromDriver, Progres
 from penstock.plan.engine import decode_content
 from penstock.spark.reach import reached
 from penstock.spark.server import TOKEN_VARIABLE
+from penstock.spark.server_log import last_words, unready
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -47,7 +48,6 @@ _PR_SET_PDEATHSIG = 1
 _BATCH_ROWS = 16_384
 #: A Java that starts on a busy machine takes its time; one that ends is noticed at once.
 _SERVER_START_S = 300.0
-_LAST_WORDS_BYTES = 2_000
 
 
 class Channel:
@@ -281,16 +281,12 @@ def _await_server(job: DriverJob) -> None:
             socket.create_connection((address.hostname or "localhost", address.port or 0), 5).close()
             return
         except OSError as err:
-            gone = not Path(f"/proc/{job.server_pid}").exists()
-            if not gone and time.monotonic() < deadline:
+            ended = not Path(f"/proc/{job.server_pid}").exists()
+            if not ended and time.monotonic() < deadline:
                 time.sleep(0.05)
                 continue
-            raise ExternalError(
-                "the task manager's Spark ended while it started" if gone else "Spark does not start",
-                expected=f"a Spark Connect server at {job.url}",
-                got=_last_words(job.server_log) or str(err),
-                where=job.server_log,
-                remedy="Java 17 or newer, and taskmanager.spark.memory of free memory, must be there",
+            raise unready(
+                job.url, job.server_log, ended=ended, waited_s=_SERVER_START_S, refused=str(err)
             ) from None
 
 
@@ -306,7 +302,7 @@ def _watch_server(job: DriverJob, channel: Channel) -> None:
             select.select([pidfd], [], [])
         error = ExternalError(
             "the task manager's Spark ended in the middle of the query",
-            got=_last_words(job.server_log),
+            got=last_words(job.server_log),
             where=job.server_log,
             remedy="the job begins anew; if memory was short, raise taskmanager.spark.memory",
         )
@@ -314,16 +310,6 @@ def _watch_server(job: DriverJob, channel: Channel) -> None:
         os._exit(1)
 
     threading.Thread(target=watch, name="spark-server", daemon=True).start()
-
-
-def _last_words(path: str) -> str:
-    try:
-        with open(path, "rb") as log:
-            log.seek(0, os.SEEK_END)
-            log.seek(max(0, log.tell() - _LAST_WORDS_BYTES))
-            return log.read().decode(errors="replace").strip()
-    except OSError:
-        return ""
 
 
 if __name__ == "__main__":

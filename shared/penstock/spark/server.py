@@ -15,6 +15,7 @@ from pathlib import Path
 
 from penstock.errors import PenstockError
 from penstock.spark.java import java_home
+from penstock.spark.server_log import STARTS
 
 TOKEN_VARIABLE = "SPARK_CONNECT_AUTHENTICATE_TOKEN"
 _CLASS = "org.apache.spark.sql.connect.service.SparkConnectServer"
@@ -64,6 +65,8 @@ def main() -> None:
     parser.add_argument("--memory", default="2g", help="heap of the Java process, e.g. 2g")
     parser.add_argument("--folder", type=Path, required=True)
     given = parser.parse_args()
+    sys.stderr.write(f"{STARTS}\n")
+    sys.stderr.flush()
     try:
         os.environ["JAVA_HOME"] = java_home()
         argv = command(given.port, given.ui_port, given.cores, given.memory, given.folder)
