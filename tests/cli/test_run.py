@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from penstock.cli.run import job_file
+from penstock.cli.run import job_file, plan_file, spec_of
 from penstock.errors import SpecError
 
 SQL, PY, YAML = Path("job.sql"), Path("f.py"), Path("job.yaml")
@@ -31,3 +31,30 @@ def test_refused(file: Path | None, python: Path | None, remedy: str) -> None:
     assert error.expected
     assert error.got
     assert remedy in (error.remedy or "")
+
+
+REFUSED = """\
+from penstock.api import StreamExecutionEnvironment
+
+env = StreamExecutionEnvironment.get_execution_environment()
+
+
+def build():
+    env.set_parallelism(0)
+
+
+build()
+"""
+
+
+def test_what_penstock_refuses_in_a_program_is_told_once_and_at_the_programs_lines(tmp_path: Path) -> None:
+    file = tmp_path / "job.py"
+    file.write_text(REFUSED)
+    with pytest.raises(SpecError) as refused:
+        plan_file(file, spec_of(file, REFUSED, [], {}))
+    text = str(refused.value)
+    assert text.count("not a parallelism") == 1
+    assert f'File "{file}", line 10, in <module>' in text
+    assert f'File "{file}", line 7, in build\n  env.set_parallelism(0)' in text
+    assert "environment.py" not in text
+    assert "planner.py" not in text

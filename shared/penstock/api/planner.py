@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import os
 import sys
+import textwrap
 import types
 from typing import TYPE_CHECKING, Any
 
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
     from penstock.jobgraph import JobGraph
 
 #: File name of the user's source text in tracebacks.
-_PROGRAM = "<job>"
+PROGRAM = "<job>"
 
 
 def plan_spec(spec: JobSpec) -> JobGraph:
@@ -114,10 +115,10 @@ def _on_path(files: Sequence[str]) -> Iterator[None]:
 def _as_main(spec: JobSpec) -> Iterator[types.ModuleType]:
     """A module that is ``__main__`` while it runs (so its functions are pickled by value)."""
     module = types.ModuleType("__main__")
-    module.__dict__["__file__"] = _PROGRAM
+    module.__dict__["__file__"] = PROGRAM
     before = sys.modules["__main__"], sys.argv, list(sys.path)
     sys.modules["__main__"] = module
-    sys.argv = [spec.name or _PROGRAM, *spec.args]
+    sys.argv = [spec.name or PROGRAM, *spec.args]
     sys.path[:0] = [f for f in spec.files if os.path.exists(f)]
     try:
         yield module
@@ -132,9 +133,9 @@ def _run(spec: JobSpec, module: types.ModuleType) -> None:
     assert spec.python is not None
     text = spec.python
     # So that tracebacks show the user's lines.
-    linecache.cache[_PROGRAM] = (len(text), None, text.splitlines(keepends=True), _PROGRAM)
+    linecache.cache[PROGRAM] = (len(text), None, text.splitlines(keepends=True), PROGRAM)
     try:
-        code = compile(text, _PROGRAM, "exec")
+        code = compile(text, PROGRAM, "exec")
         if spec.entry is None:
             exec(code, module.__dict__)
             return
@@ -151,15 +152,15 @@ def _run(spec: JobSpec, module: types.ModuleType) -> None:
         entry(*spec.args)
     except PenstockError as err:
         if err.user_traceback is None:
-            err.user_traceback = _traceback(err)
+            err.user_traceback = program_lines(err, PROGRAM)
         raise
     except SystemExit as err:
         if err.code not in (None, 0):
-            raise FunctionError(f"the program ended with exit code {err.code}", where=_PROGRAM) from err
+            raise FunctionError(f"the program ended with exit code {err.code}", where=PROGRAM) from err
     except Exception as err:
         raise FunctionError(
             f"the program raised {type(err).__name__}: {err}",
-            where=_PROGRAM,
+            where=PROGRAM,
             user_traceback=_traceback(err),
         ) from err
 
@@ -169,9 +170,21 @@ def _traceback(err: BaseException) -> str:
     import traceback
 
     tb = err.__traceback__
-    while tb is not None and tb.tb_frame.f_code.co_filename != _PROGRAM:
+    while tb is not None and tb.tb_frame.f_code.co_filename != PROGRAM:
         tb = tb.tb_next
     return "".join(traceback.format_exception(type(err), err, tb))
+
+
+def program_lines(err: PenstockError, program: str) -> str | None:
+    """Which of the program's lines led to an error that Penstock itself raised: its own frames say
+    nothing to the user, and its message follows. None: no line of ``program`` did."""
+    import traceback
+
+    frames = traceback.extract_tb(err.__traceback__)
+    first = next((i for i, frame in enumerate(frames) if frame.filename == program), len(frames))
+    ours = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
+    own = [frame for frame in frames[first:] if not frame.filename.startswith(ours)]
+    return textwrap.dedent("".join(traceback.format_list(own))) or None
 
 
 # -- the process --------------------------------------------------------------------------------------

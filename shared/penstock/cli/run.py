@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from penstock.api.client import ClusterClient
+    from penstock.jobgraph import JobGraph
     from penstock.messages.cluster import JobSpec
 
 KINDS = (".py", ".sql", ".yaml", ".yml", ".json")
@@ -84,7 +85,7 @@ def run_file(
         spec = spec_of(file, text, args, config)
         if python is not None:
             spec = _with_functions(spec, text, python)
-        _run_spec(spec, cluster, detached, format_)
+        _run_spec(file, spec, cluster, detached, format_)
 
 
 # -- programs ------------------------------------------------------------------------------
@@ -95,6 +96,7 @@ def _run_program(file: Path, text: str, args: list[str], cluster: str | None, co
     import runpy
 
     from penstock.api import environment, execution
+    from penstock.api.planner import program_lines
 
     parallelism = int(config.get("parallelism.default", "1"))
     with ClusterAccess(cluster, slots=max(8, 4 * parallelism), slot_output=sys.stdout) as access:
@@ -105,7 +107,12 @@ def _run_program(file: Path, text: str, args: list[str], cluster: str | None, co
         execution.wait_with(_follow)
         sys.argv = [str(file), *args]
         sys.path.insert(0, str(file.absolute().parent))
-        runpy.run_path(str(file), run_name="__main__")
+        try:
+            runpy.run_path(str(file), run_name="__main__")
+        except PenstockError as err:
+            if err.user_traceback is None:
+                err.user_traceback = program_lines(err, str(file))
+            raise
 
 
 def _follow(client: ClusterClient, job_id: str) -> dict[str, Any]:
@@ -178,15 +185,28 @@ def _read_spec(file: Path, text: str) -> JobSpec:
         ) from err
 
 
-def _run_spec(spec: JobSpec, cluster: str | None, detached: bool, format_: str) -> None:
+def plan_file(file: Path, spec: JobSpec) -> JobGraph:
+    """The spec made of ``file``, planned; an error's lines of the program are told as the file's."""
+    from penstock.api.planner import PROGRAM, plan_spec
+
+    try:
+        return plan_spec(spec)
+    except PenstockError as err:
+        if spec.python is not None and file.suffix == ".py":
+            if err.user_traceback:
+                err.user_traceback = err.user_traceback.replace(f'"{PROGRAM}"', f'"{file}"')
+            err.where = str(file) if err.where == PROGRAM else err.where
+        raise
+
+
+def _run_spec(file: Path, spec: JobSpec, cluster: str | None, detached: bool, format_: str) -> None:
     """Planned here, so that errors come at once and a SELECT's columns are known."""
-    from penstock.api.planner import plan_spec
     from penstock.jobgraph.specs import SinkSpec
 
     parallelism = spec.parallelism or int(spec.config.get("parallelism.default", 1))
     with ClusterAccess(cluster, slots=max(8, 4 * parallelism), slot_output=sys.stdout) as access:
         access.prepare()
-        graph = plan_spec(spec)
+        graph = plan_file(file, spec)
         client = access.client
         job_id = client.submit(
             {"name": graph.name, "job_id": spec.job_id, "job_graph": msgspec.to_builtins(graph)}

@@ -254,8 +254,7 @@ def diff(path: str, job: str, cluster: str | None, config: dict[str, str], forma
 
 def _planned(job: str, config: dict[str, str]) -> JobGraph | None:
     """Of a file; None: it is none, and not called as one."""
-    from penstock.api.planner import plan_spec
-    from penstock.cli.run import KINDS, read_script, spec_of
+    from penstock.cli.run import KINDS, plan_file, read_script, spec_of
 
     if not Path(job).exists():
         if "/" not in job and Path(job).suffix not in KINDS:
@@ -265,7 +264,7 @@ def _planned(job: str, config: dict[str, str]) -> JobGraph | None:
             remedy="check its path",
         )  # fmt: skip
 
-    return plan_spec(spec_of(Path(job), read_script(Path(job)), [], config))
+    return plan_file(Path(job), spec_of(Path(job), read_script(Path(job)), [], config))
 
 
 def compare_graph(graph: JobGraph, summaries: list[OperatorSummary]) -> Difference:
