@@ -41,6 +41,16 @@ def test_impossible_sizes_and_taken_folders_are_refused(tmp_path: Path) -> None:
             embedded.EmbeddedCluster(data_dir=tmp_path).launch()
 
 
+def test_a_folder_that_cannot_be_made_is_named_with_its_option_and_the_reason(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    data = tmp_path / "file" / "data"
+    with pytest.raises(ExternalError) as refused:
+        embedded.EmbeddedCluster(data_dir=data).launch()
+    assert refused.value.where == f"--data {data}"
+    assert "Not a directory" in str(refused.value.got)
+    assert "--data" in str(refused.value.remedy)
+
+
 def test_rows_repeated_after_a_restart_are_shown_once(monkeypatch: pytest.MonkeyPatch) -> None:
     import numpy as np
     import pyarrow as pa

@@ -224,10 +224,21 @@ class EmbeddedCluster:
             self.root = Path(tempfile.mkdtemp(prefix=PREFIX))
         else:
             self.root = Path(self.data_dir).absolute()
+        try:
             self.root.mkdir(parents=True, exist_ok=True)
-        for name in ("log", "store", "nats", "valkey", "tmp"):
-            (self.root / name).mkdir(exist_ok=True)
-        lock = (self.root / ".lock").open("w")
+            for name in ("log", "store", "nats", "valkey", "tmp"):
+                (self.root / name).mkdir(exist_ok=True)
+            lock = (self.root / ".lock").open("w")
+        except OSError as err:
+            raise ExternalError(
+                "the cluster's folder cannot be made or written to",
+                expected="a folder that is there, or can be made, and that may be written to",
+                got=f"{err.strerror or err} ({err.filename})" if err.filename else str(err),
+                where=f"--data {self.data_dir}" if self.data_dir is not None else str(self.root),
+                remedy="give another folder with --data"
+                if self.data_dir is not None
+                else "set TMPDIR to a folder that may be written to",
+            ) from err
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
