@@ -83,6 +83,60 @@ def test_a_run_begins_from_a_savepoint(asked, tmp_path):
     assert asked[1][1] == {"execution.state-recovery.path": "savepoints/x"}
 
 
+def test_local_paths_are_named_without_dots(monkeypatch, tmp_path, asked):
+    inside = tmp_path / "in"
+    inside.mkdir()
+    taken = tmp_path / "sp" / "savepoint-1"
+    taken.mkdir(parents=True)
+    monkeypatch.chdir(inside)
+    dotted = "../sp/savepoint-1"
+    assert savepoint.locate(dotted, None) == taken.as_uri()
+    assert savepoint.locate(f"file://{inside}/{dotted}", None) == taken.as_uri()
+    assert savepoint.addressed(dotted) == str(taken)
+    assert savepoint.addressed(f"{inside}/../new") == str(tmp_path / "new")
+    for same in ("sp/savepoint-1", f"{taken}/", "s3://b/x", "file:///x/y"):
+        assert savepoint.addressed(same) == same
+    (inside / "job.sql").write_text("SELECT 1;")
+    CliRunner().invoke(main.app, ["run", "-s", dotted, "job.sql"])
+    assert asked[0][1]["execution.state-recovery.path"] == taken.as_uri()
+
+
+def test_every_command_sends_them_so(monkeypatch, tmp_path):
+    sent: list[tuple[str, Any]] = []
+
+    class Client:
+        def __init__(self, url, **more): ...
+        def __enter__(self):
+            return self
+
+        def __exit__(self, *_): ...
+        def savepoint(self, job_id, directory):
+            sent.append(("savepoint", directory))
+
+        def stop(self, job_id, directory, *, drain):
+            sent.append(("stop", directory))
+
+        def dispose_savepoint(self, path):
+            sent.append(("dispose", path))
+            return {"operation": {}}
+
+        def wait(self, job_id):
+            return {"state": "FINISHED"}
+
+    monkeypatch.setattr(savepoint, "ClusterClient", Client)
+    monkeypatch.setattr(savepoint, "find_job", lambda client, start: start)
+    monkeypatch.setattr(savepoint, "_follow", lambda *_: "s")
+    monkeypatch.chdir(tmp_path)
+    for words in (
+        ["savepoint", "4f", "./to"],
+        ["stop", "-p", "x/../to", "4f"],
+        ["savepoint", "dispose", "./to"],
+    ):
+        assert CliRunner().invoke(main.app, words).exit_code == 0
+    to = str(tmp_path / "to")
+    assert sent == [("savepoint", to), ("stop", to), ("dispose", to)]
+
+
 @pytest.mark.parametrize(
     ("known", "text"),
     [

@@ -163,8 +163,12 @@ def run(
 
     settings = job_config(config, engine, parallelism, backfill)
     if savepoint is not None:
+        from penstock.cli.savepoint import addressed, local_folder
+
         here = Path(savepoint)
-        settings[RECOVERY_PATH.key] = here.absolute().as_uri() if here.exists() else savepoint
+        settings[RECOVERY_PATH.key] = (
+            local_folder(savepoint).as_uri() if here.exists() else addressed(savepoint)
+        )
     if allow_dropped:
         settings[RECOVERY_IGNORE_UNCLAIMED.key] = "true"
     run_file(

@@ -41,13 +41,15 @@ FAILED = "failure-cause"
 def take_savepoint(url: str, start: str, directory: str | None) -> None:
     with ClusterClient(url) as client:
         job_id = find_job(client, start)
-        print(_follow(client, job_id, client.savepoint(job_id, directory), "savepoint"))
+        target = None if directory is None else addressed(directory)
+        print(_follow(client, job_id, client.savepoint(job_id, target), "savepoint"))
 
 
 def stop_job(url: str, start: str, directory: str | None, *, drain: bool) -> None:
     with ClusterClient(url) as client:
         job_id = find_job(client, start)
-        location = _follow(client, job_id, client.stop(job_id, directory, drain=drain), "savepoint")
+        target = None if directory is None else addressed(directory)
+        location = _follow(client, job_id, client.stop(job_id, target, drain=drain), "savepoint")
         job = client.wait(job_id)
     print(f"job {job_id}: {job['state']}", file=sys.stderr)
     print(location)
@@ -95,13 +97,28 @@ def progress(known: dict[str, Any], what: str) -> str:
 # -- finding -------------------------------------------------------------------------------
 
 
+def local_folder(path: str) -> Path:
+    """On this machine, absolute, and without ``.`` and ``..``, which no store's key may have."""
+    absolute = Path(path).absolute()
+    return absolute.resolve() if ".." in absolute.parts else absolute
+
+
+def addressed(path: str) -> str:
+    """A savepoint's folder, there or not yet, as the cluster understands it. Absolute paths, and those
+    with ``.`` or ``..``, are of this machine; others are URLs, or keys in the cluster's store."""
+    dotted = bool({".", ".."} & set(path.split("/")))
+    if dotted and path.startswith("file:///"):
+        return f"file://{local_folder(path.removeprefix('file://'))}"
+    return str(local_folder(path)) if dotted and not is_url(path) else path
+
+
 def locate(path: str, cluster: str | None) -> str:
     """A savepoint's folder (or its manifest) as a URL: a URL, a folder on this machine, or a key
     in the cluster's store."""
     if is_url(path):
-        return path
+        return addressed(path)
     if Path(path).exists():
-        return Path(path).absolute().as_uri()
+        return local_folder(path).as_uri()
     if cluster is None or path.startswith("/"):
         raise SpecError(
             "there is no such savepoint", expected="a folder or URL", got=path,
@@ -321,7 +338,7 @@ def print_difference(difference: Difference) -> None:
 
 def dispose(path: str, cluster: str) -> None:
     with ClusterClient(cluster, patience_s=2) as client:
-        operation = client.dispose_savepoint(path)["operation"]
+        operation = client.dispose_savepoint(addressed(path))["operation"]
     if FAILED in operation:
         raise PenstockError(f"the savepoint was not deleted: {operation[FAILED]['stack-trace']}")
     if "warning" in operation:
