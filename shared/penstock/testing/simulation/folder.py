@@ -69,14 +69,14 @@ class LossyFolder:
 
     def _survivors(self, folder: Path, chance: random.Random, after: dict[Path, bytes]) -> None:
         durable = self._names.get(folder, {})
-        live = {entry.name: entry.inode() for entry in os.scandir(folder)}
+        live = {entry.name: entry.inode() for entry in os.scandir(folder)} if folder.is_dir() else {}
         for name in sorted({*live, *durable}):
             path, inode = folder / name, durable.get(name)
             if inode != live.get(name) and chance.random() < 0.5:
                 inode = live.get(name)  # it was written out by itself
             if inode is None:
                 continue
-            if path.is_dir():
+            if path.is_dir() or path in self._names:  # also one that was removed, which may not be durable
                 self._survivors(path, chance, after)
             elif inode in self._content:
                 after[path] = self._content[inode]
@@ -112,8 +112,7 @@ class FolderServer(ObjectServer):
 
     def delete(self, who: Process, keys: Any) -> None:
         super().delete(who, keys)
-        for key in keys:
-            (self._folder.root / check_key(key)).unlink(missing_ok=True)
+        self._store._delete(list(keys))
 
     def power_fails(self, chance: random.Random) -> None:
         before = len(self.objects)
