@@ -10,6 +10,7 @@ from textwrap import indent
 from typing import TYPE_CHECKING, Any, TextIO
 
 from penstock.api.client import TERMINAL, ClusterClient
+from penstock.errors import ExternalError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
 REFRESH_S = 0.2
 #: A job that waits for so long says for what.
 NOTICE_S = 2.0
+#: A job that was cancelled here is awaited for so long.
+CANCEL_S = 10.0
 #: Rows of a live table; a terminal shows no more.
 LIVE_ROWS = 40
 SPARK_STARTS = "Spark starts, or is being connected to"
@@ -115,6 +118,31 @@ def follow_job(client: ClusterClient, job_id: str, name: str) -> dict[str, Any]:
             sys.stderr.write("\r\x1b[K")
     say_set_aside(client, job_id)
     return job
+
+
+def cancel_job(client: ClusterClient, job_id: str, name: str) -> None:
+    """Cancel it, because whoever waits for it does not want it any more, and say so; its end is awaited
+    for a moment. Ctrl-C again: not even that. Nothing of one that is over."""
+    if client.job(job_id)["state"] in TERMINAL:
+        return
+    print(f"cancelling job {job_id} ({name}) …", file=sys.stderr, flush=True)
+    client.cancel(job_id)
+    deadline = time.monotonic() + CANCEL_S
+    while (state := client.job(job_id)["state"]) not in TERMINAL and time.monotonic() < deadline:
+        time.sleep(0.05)
+    told = state.lower() if state in TERMINAL else "is being cancelled"
+    print(f"[job {job_id} ({name}): {told}]", file=sys.stderr, flush=True)
+
+
+def raise_if_cancelled(job: dict[str, Any], job_id: str, name: str) -> None:
+    """Of a job that was awaited, and that somebody else cancelled: ExternalError."""
+    if job["state"] == "CANCELED":
+        raise ExternalError(
+            f"job {job_id} ({name}) was cancelled",
+            expected="its end",
+            got="somebody else cancelled it before",
+            remedy="run it again if its rows are wanted",
+        )
 
 
 class Notice:

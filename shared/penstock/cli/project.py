@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any, Union
 
 import msgspec
 
-from penstock.cli.jobs import ClusterAccess, follow_job
+from penstock.cli.jobs import ClusterAccess, cancel_job, follow_job, raise_if_cancelled
 from penstock.cli.sql import read_script
 from penstock.errors import PenstockError, SpecError, SqlError
 
@@ -180,7 +180,11 @@ def run_project(
             job_id = client.submit({"name": graph.name, "job_graph": msgspec.to_builtins(graph)})
             try:
                 job = follow_job(client, job_id, graph.name)
-            except (KeyboardInterrupt, PenstockError):
+                raise_if_cancelled(job, job_id, graph.name)
+            except KeyboardInterrupt:
+                cancel_job(client, job_id, graph.name)
+                raise
+            except PenstockError:
                 client.cancel(job_id)
                 raise
             print(f"[job {job_id} ({graph.name}): {job['state'].lower()}, {job['duration'] / 1000:.1f} s]")

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from penstock.cli.jobs import ClusterAccess, Results, follow_job
+from penstock.cli.jobs import ClusterAccess, Results, cancel_job, follow_job, raise_if_cancelled
 from penstock.cli.output import write_rows
 from penstock.cli.project import is_project, run_project
 from penstock.cli.sql import FORMATS, read_script, run_sql
@@ -119,7 +119,7 @@ def _follow(client: ClusterClient, job_id: str) -> dict[str, Any]:
     try:
         job = follow_job(client, job_id, client.job(job_id)["name"])
     except KeyboardInterrupt:
-        client.cancel(job_id)
+        cancel_job(client, job_id, client.job(job_id)["name"])
         raise
     text = f"[job {job_id} ({job['name']}): {job['state'].lower()}, {job['duration'] / 1000:.1f} s]"
     print(text, file=sys.stderr)
@@ -221,12 +221,18 @@ def _run_spec(file: Path, spec: JobSpec, cluster: str | None, detached: bool, fo
             if collect is not None:
                 keys = collect.keys if collect.mode == "upsert" else None
                 results = Results(client, job_id, collect.schema, keys)
-                write_rows(collect.schema, results.final(), format_)
+                rows = results.final()
+                raise_if_cancelled(client.job(job_id), job_id, graph.name)
+                write_rows(collect.schema, rows, format_)
             else:
                 job = follow_job(client, job_id, graph.name)
+                raise_if_cancelled(job, job_id, graph.name)
                 print(
                     f"[job {job_id} ({graph.name}): {job['state'].lower()}, {job['duration'] / 1000:.1f} s]"
                 )
-        except (KeyboardInterrupt, PenstockError):
+        except KeyboardInterrupt:
+            cancel_job(client, job_id, graph.name)
+            raise
+        except PenstockError:
             client.cancel(job_id)
             raise

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from penstock.cli.jobs import ClusterAccess, Results, follow_job, status
+from penstock.cli.jobs import ClusterAccess, Results, cancel_job, follow_job, raise_if_cancelled, status
 from penstock.cli.output import write_rows
 from penstock.config import DML_SYNC, PARALLELISM
 from penstock.errors import PenstockError, SpecError, SqlError, UserError
@@ -160,7 +160,7 @@ class Runner:
             try:
                 self._await(job_id, graph.name)
             except KeyboardInterrupt:
-                client.cancel(job_id)
+                cancel_job(client, job_id, graph.name)
                 raise
         else:
             self._started.append((job_id, graph.name))
@@ -174,6 +174,7 @@ class Runner:
             if job.bounded:
                 with status("running …"):
                     rows = results.final()
+                raise_if_cancelled(self._access.client.job(job_id), job_id, job.job_graph.name)
                 write_rows(job.result_schema, rows, self.format)
             elif self.format == "table" and sys.stdout.isatty():
                 results.live(job.job_graph.name)
@@ -202,6 +203,7 @@ class Runner:
 
     def _await(self, job_id: str, name: str) -> None:
         job = follow_job(self._access.client, job_id, name)
+        raise_if_cancelled(job, job_id, name)
         if self.format == "table":
             print(f"[job {job_id} ({name}): {job['state'].lower()}, {job['duration'] / 1000:.1f} s]")
 
@@ -212,8 +214,8 @@ class Runner:
             del self._started[0]
 
     def cancel_started(self) -> None:
-        for job_id, _ in self._started:
-            self._access.client.cancel(job_id)
+        for job_id, name in self._started:
+            cancel_job(self._access.client, job_id, name)
         self._started.clear()
 
 
