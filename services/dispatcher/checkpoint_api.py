@@ -117,7 +117,10 @@ class CheckpointApi:
     ) -> Response:
         job_id = request.path_params["job"]
         if directory is not None and (not isinstance(directory, str) or ".." in directory.split("/")):
-            raise ForbiddenError("not a folder for savepoints", got=repr(directory))
+            raise ForbiddenError(
+                "not a folder for savepoints", expected="a URL, an absolute path or a key, without '..'",
+                got=repr(directory), remedy="name the folder itself",
+            )  # fmt: skip
         if options.get("formatType", "CANONICAL") not in ("CANONICAL", "NATIVE"):
             raise SpecError(
                 "unknown formatType", expected="CANONICAL | NATIVE", got=repr(options["formatType"])
@@ -163,7 +166,7 @@ class CheckpointApi:
             if (warning := await self._delete_savepoint(path)) is not None:
                 operation = {"warning": warning}
         except PenstockError as err:
-            operation = {"failure-cause": _cause(err.code, str(err))}
+            operation = {"failure-cause": {**_cause(err.code, str(err)), "error": err.to_dict()}}
         outcome = {"status": {"id": "COMPLETED"}, "operation": operation}
         # In the store: whoever asks for it may reach another dispatcher.
         await self._directory.store.put(layout.disposal_key(trigger_id), msgspec.json.encode(outcome))
@@ -189,7 +192,7 @@ class CheckpointApi:
         return answer(msgspec.json.decode(data))
 
 
-def _cause(kind: str, text: str) -> dict[str, str]:
+def _cause(kind: str, text: str) -> dict[str, Any]:
     return {"class": kind, "stack-trace": text}
 
 

@@ -82,12 +82,14 @@ class JobDirectory:
         if details.status.globally_terminal:
             if trigger_id is not None and any(c.trigger_id == trigger_id for c in details.checkpoints):
                 return trigger_id  # a repeat of the request that ended it
-            raise RefusedError(
-                f"a {kind} needs a running job; this one is {details.status.value}", where=f"job {job_id}"
-            )
+            raise _refused(f"a {kind} needs a running job; this one is {details.status.value}", kind, job_id)
         trigger_id = trigger_id or uuid.uuid4().hex
         message = TriggerSavepoint(command_id=trigger_id, job_id=job_id, kind=kind, directory=directory)
-        await self._to_master(job_id, message)
+        try:
+            await self._to_master(job_id, message)
+        except RefusedError as err:
+            # An error of the store in it has lines of its own.
+            raise _refused(err.message.partition("\n")[0], kind, job_id) from None
         return trigger_id
 
     async def _to_master(self, job_id: str, message: Any) -> None:
@@ -143,3 +145,12 @@ class JobDirectory:
         except BrokerError:
             return None
         return overview
+
+
+def _refused(reason: str, kind: str, job_id: str) -> RefusedError:
+    return RefusedError(
+        reason,
+        expected="a running job on the streaming engine, and a folder or URL that its cluster can write to",
+        where=f"{kind} of job {job_id}",
+        remedy=f"`penstock info {job_id}` shows what the job does; name another folder if this one is the reason",
+    )

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from penstock.cli.run import job_file, plan_file, spec_of
+from penstock.cli.run import job_file, plan_file, read_script, spec_of
 from penstock.errors import SpecError
 
 SQL, PY, YAML = Path("job.sql"), Path("f.py"), Path("job.yaml")
@@ -31,6 +31,21 @@ def test_refused(file: Path | None, python: Path | None, remedy: str) -> None:
     assert error.expected
     assert error.got
     assert remedy in (error.remedy or "")
+
+
+@pytest.mark.parametrize(
+    ("name", "says", "expected"),
+    [
+        ("no.yaml", "cannot read the spec", "a job spec"),
+        ("no.json", "cannot read the spec", "a job spec"),
+        ("no.sql", "cannot read the script", "statements"),
+        ("no.py", "cannot read the script", "a Python program"),
+    ],
+)
+def test_a_file_that_is_not_there_is_called_what_it_should_be(name: str, says: str, expected: str) -> None:
+    with pytest.raises(SpecError, match=says) as refused:
+        read_script(Path("/nowhere") / name)
+    assert expected in str(refused.value.expected)
 
 
 REFUSED = """\

@@ -63,6 +63,7 @@ def test_malformed(asked, words, says):
     result = CliRunner().invoke(main.app, ["savepoint", *words])
     assert isinstance(result.exception, SpecError)
     assert says in str(result.exception)
+    assert result.exception.remedy
     assert not asked
 
 
@@ -214,6 +215,25 @@ def test_a_damaged_savepoint_is_said_to_be_that(tmp_path):
 def test_a_path_of_this_machine_is_no_key_of_the_clusters_store(tmp_path):
     with pytest.raises(SpecError, match="no such savepoint"):
         savepoint.inspect(str(tmp_path / "nosuch"), "http://127.0.0.1:9", "table")
+
+
+def test_a_disposal_that_failed_is_the_error_that_it_was(monkeypatch):
+    missing = SnapshotError("the savepoint is not there", where="p", remedy="name another")
+
+    class Client:
+        def __init__(self, *_: Any, **__: Any) -> None: ...
+        def __enter__(self) -> Client:
+            return self
+
+        def __exit__(self, *_: Any) -> None: ...
+        def dispose_savepoint(self, path: str) -> dict[str, Any]:
+            cause = {"class": missing.code, "stack-trace": str(missing), "error": missing.to_dict()}
+            return {"operation": {"failure-cause": cause}}
+
+    monkeypatch.setattr(savepoint, "ClusterClient", Client)
+    with pytest.raises(SnapshotError) as failed:
+        savepoint.dispose("p", "http://c")
+    assert str(failed.value) == str(missing)
 
 
 def test_a_disposal_says_what_was_not_readable(monkeypatch, capsys):

@@ -186,7 +186,7 @@ def savepoint(
     words: Annotated[
         list[str],
         typer.Argument(
-            metavar="JOB_ID [DIR] | inspect PATH | diff PATH JOB | dispose PATH",
+            metavar="JOB_ID [DIR] | inspect PATH | diff PATH FILE|JOB | dispose PATH",
             help="Take a savepoint of a job; or look into one, say what of it a job (a file or a job's id) "
             "would restore, delete one.",
         ),
@@ -203,8 +203,9 @@ def savepoint(
 
     if verify and words[0] != "inspect":
         raise SpecError(
-            "--verify is for looking into a savepoint", expected="savepoint inspect --verify PATH"
-        )
+            "--verify is for looking into a savepoint", expected="savepoint inspect --verify PATH",
+            got=f"savepoint {' '.join(words)} --verify", remedy="leave --verify out",
+        )  # fmt: skip
     match words:
         case ["inspect", path]:
             command.inspect(path, cluster or DEFAULT_CLUSTER, format, every_block=verify)
@@ -213,12 +214,16 @@ def savepoint(
         case ["dispose", path]:
             command.dispose(path, cluster or DEFAULT_CLUSTER)
         case [("inspect" | "dispose") as word]:
-            raise SpecError(f"'{word}' of which savepoint?", expected=f"savepoint {word} PATH", got="no PATH")
+            raise SpecError(
+                f"'{word}' of which savepoint?", expected=f"savepoint {word} PATH", got="no PATH",
+                remedy="name its folder or URL: what `penstock savepoint JOB_ID` printed",
+            )  # fmt: skip
         case ["diff"] | ["diff", _]:
             raise SpecError(
                 "'diff' of which savepoint and which job?",
-                expected="savepoint diff PATH JOB (a file, or a job's id)",
+                expected="savepoint diff PATH FILE|JOB (a file, or a job's id)",
                 got="neither PATH nor JOB" if len(words) == 1 else f"no JOB behind {words[1]}",
+                remedy="name both: savepoint diff PATH FILE, or savepoint diff PATH JOB_ID --cluster URL",
             )
         case [job_id]:
             command.take_savepoint(cluster or DEFAULT_CLUSTER, job_id, None)
@@ -227,8 +232,9 @@ def savepoint(
         case _:
             raise SpecError(
                 "malformed 'savepoint'",
-                expected="savepoint JOB_ID [DIR], inspect PATH, diff PATH JOB, or dispose PATH",
+                expected="savepoint JOB_ID [DIR], inspect PATH, diff PATH FILE|JOB, or dispose PATH",
                 got=" ".join(words),
+                remedy="give one of these, with as many words; `penstock savepoint --help` says what they do",
             )
 
 

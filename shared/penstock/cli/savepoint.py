@@ -16,7 +16,7 @@ from penstock.api.client import ClusterClient
 from penstock.cli.inspect import find_job, print_table
 from penstock.cli.jobs import status
 from penstock.config import MAX_PARALLELISM, RECOVERY_PATH
-from penstock.errors import ExternalError, PenstockError, SnapshotError, SpecError
+from penstock.errors import ExternalError, PenstockError, SnapshotError, SpecError, error_from_dict
 from penstock.messages.compatibility import Difference, Operator, by_state, compare, operators_of
 from penstock.messages.footers import OperatorSummary, summarise
 from penstock.messages.manifest import CheckpointManifest, folder_at, read_manifest
@@ -340,7 +340,7 @@ def dispose(path: str, cluster: str) -> None:
     with ClusterClient(cluster, patience_s=2) as client:
         operation = client.dispose_savepoint(addressed(path))["operation"]
     if FAILED in operation:
-        raise PenstockError(f"the savepoint was not deleted: {operation[FAILED]['stack-trace']}")
+        raise error_from_dict(operation[FAILED]["error"])
     if "warning" in operation:
         print(f"warning: {operation['warning']}")
     print(f"deleted {path}")

@@ -24,22 +24,28 @@ if TYPE_CHECKING:
     from penstock.sql.session import PlannedJob, SqlSession, StatementResult
 
 FORMATS = ("table", "json", "csv")
+#: What a file is called, and what should be in it; others are scripts.
+_KINDS = {
+    **dict.fromkeys((".yaml", ".yml", ".json"), ("spec", "a job spec")),
+    ".py": ("script", "a Python program"),
+}
 
 
 def read_script(path: Path) -> str:
-    """The text of a script. SpecError when it is not there or not UTF-8."""
+    """The text of a script, a program or a spec. SpecError when it is not there or not UTF-8."""
+    what, holds = _KINDS.get(path.suffix, ("script", "statements"))
     try:
         return path.read_text()
     except OSError as err:
         raise SpecError(
-            f"cannot read the script: {err.strerror}",
-            expected="a file with statements",
+            f"cannot read the {what}: {err.strerror}",
+            expected=f"a file with {holds}",
             got="nothing that can be read",
             where=str(path),
             remedy="check its path",
         ) from err
     except UnicodeDecodeError as err:
-        raise SpecError("the script is not UTF-8 text", where=f"{path}, byte {err.start}") from err
+        raise SpecError(f"the {what} is not UTF-8 text", where=f"{path}, byte {err.start}") from err
 
 
 def run_sql(

@@ -308,6 +308,10 @@ async def test_an_ended_job_comes_from_the_archive(front):
     late = await front.http.post(f"/jobs/{job_id}/stop", json={})
     assert late.status_code == 409
     assert "needs a running job; this one is FINISHED" in late.text
+    error = late.json()["error"]
+    assert error["where"] == f"stop of job {job_id}"
+    assert error["expected"]
+    assert "penstock info" in error["remedy"]
     row = (await get(front, "/jobs/overview"))["jobs"][0]
     assert row["tasks"]["finished"] == row["tasks"]["total"] == 6
     assert (await get(front, "/overview"))["jobs-finished"] == 1
@@ -405,3 +409,4 @@ async def test_disposal_of_a_damaged_savepoint_says_what_was_not_readable(front)
     again = await front.http.post("/savepoint-disposal", json={"savepoint-path": folder})
     outcome = await get(front, f"/savepoint-disposal/{again.json()['request-id']}")
     assert "nothing to do" in outcome["operation"]["failure-cause"]["stack-trace"]
+    assert outcome["operation"]["failure-cause"]["error"]["type"] == "SnapshotError"
