@@ -7,6 +7,7 @@ is an object beside the checkpoint's manifest, written when it has ended::
     jobs/<job>/checkpoints/<id>/<epoch>/statistics
 
 The truth hangs on none of these objects: one that is missing is shown with what the log says.
+What is not shown any more is deleted, whichever master wrote it.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ import msgspec
 
 from penstock.messages.cluster import CheckpointDetails
 from penstock.messages.layout import checkpoints_prefix
-from services.jobmanager.effects import Effect, KeepStatistics
+from services.jobmanager.effects import DeleteObjects, Effect, KeepStatistics
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -42,6 +43,12 @@ class Statistics(msgspec.Struct, frozen=True, kw_only=True):
 
 def statistics_key(job_id: str, checkpoint_id: int, epoch: int) -> str:
     return f"{checkpoints_prefix(job_id)}{checkpoint_id}/{epoch}/statistics"
+
+
+def statistics_among(job_id: str, keys: Iterable[str]) -> tuple[str, ...]:
+    """Those of the job's objects that are statistics."""
+    prefix = checkpoints_prefix(job_id)
+    return tuple(key for key in keys if _KEY.fullmatch(key.removeprefix(prefix)))
 
 
 def newest_statistics(job_id: str, keys: Iterable[str]) -> list[str]:
@@ -91,13 +98,26 @@ class CheckpointHistory:
         self.counts = {"completed": 0, "failed": 0, "in_progress": 0, "restored": 0, "total": 0}
         self._job_id = job_id
         self._epoch = epoch
-        #: (what is shown, key of its statistics), oldest first
-        self._ended: deque[tuple[CheckpointDetails, str | None]] = deque()
+        #: what is shown, oldest first
+        self._ended: deque[CheckpointDetails] = deque(maxlen=HISTORY)
+        #: keys of what was kept, oldest first; those that are too many go when the next one comes
+        self._kept: deque[str] = deque()
+        self._outdated: set[str] = set()
 
     def inherit(
-        self, ended: Sequence[CheckpointDetails], *, completed: int, failed: int, restored: int
+        self,
+        ended: Sequence[CheckpointDetails],
+        *,
+        completed: int,
+        failed: int,
+        restored: int,
+        statistics: Sequence[str] = (),
     ) -> None:
-        self._ended.extend((details, None) for details in ended)
+        """``statistics``: the keys of all that former masters left."""
+        self._ended.extend(ended)
+        newest = newest_statistics(self._job_id, statistics)
+        self._kept.extend(reversed(newest))
+        self._outdated |= set(statistics) - set(newest)
         self.counts |= {
             "completed": completed, "failed": failed, "restored": restored, "total": completed + failed,
         }  # fmt: skip
@@ -113,7 +133,7 @@ class CheckpointHistory:
 
     def replaced(self, ids: Iterable[int], now_ms: int) -> list[Effect]:
         """A former master had these in flight, if they are not known otherwise."""
-        known = {details.id for details, _ in self._ended}
+        known = {details.id for details in self._ended}
         effects: list[Effect] = []
         for checkpoint_id in sorted(set(ids) - known)[-HISTORY:]:
             self.counts["failed"] += 1
@@ -131,29 +151,34 @@ class CheckpointHistory:
 
     def _keep(self, details: CheckpointDetails) -> list[Effect]:
         key = statistics_key(self._job_id, details.id, self._epoch)
-        self._ended.append((details, key))
-        forgotten = self._ended.popleft()[1] if len(self._ended) > HISTORY else None
-        return [KeepStatistics(key, Statistics(details=details, failed=self.counts["failed"]), forgotten)]
+        self._ended.append(details)
+        self._kept.append(key)
+        effects: list[Effect] = [
+            KeepStatistics(key, Statistics(details=details, failed=self.counts["failed"]))
+        ]
+        while len(self._kept) > HISTORY:
+            self._outdated.add(self._kept.popleft())
+        if self._outdated:
+            effects.append(DeleteObjects(frozenset(self._outdated)))
+            self._outdated.clear()
+        return effects
 
     def refused(self, request: Request, reason: str, now_ms: int) -> None:
         """Asked for, and never begun."""
         self._ended.append(
-            (
-                CheckpointDetails(
-                    id=0,
-                    status="FAILED",
-                    kind=request.kind,
-                    trigger_timestamp_ms=now_ms,
-                    end_timestamp_ms=now_ms,
-                    failure=reason,
-                    trigger_id=request.trigger_id,
-                ),
-                None,
+            CheckpointDetails(
+                id=0,
+                status="FAILED",
+                kind=request.kind,
+                trigger_timestamp_ms=now_ms,
+                end_timestamp_ms=now_ms,
+                failure=reason,
+                trigger_id=request.trigger_id,
             )
         )
 
     def knows(self, trigger_id: str) -> bool:
-        return any(details.trigger_id == trigger_id for details, _ in self._ended)
+        return any(details.trigger_id == trigger_id for details in self._ended)
 
     def newest_first(self) -> list[CheckpointDetails]:
-        return [details for details, _ in reversed(self._ended)]
+        return list(reversed(self._ended))

@@ -225,12 +225,10 @@ class ProbeSavepoint:
 
 @dataclass(frozen=True, slots=True)
 class KeepStatistics:
-    """Of a checkpoint that has ended, to be shown; best effort. ``forgotten``: the key of those
-    that are shown no more."""
+    """Of a checkpoint that has ended, to be shown; best effort."""
 
     key: str
     statistics: Any
-    forgotten: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

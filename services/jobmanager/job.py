@@ -26,7 +26,7 @@ from services.common.actor import Actor
 from services.common.election import LeaderElection
 from services.common.main import storage_options
 from services.jobmanager import effects as fx
-from services.jobmanager.checkpoint_history import Statistics, newest_statistics
+from services.jobmanager.checkpoint_history import Statistics, newest_statistics, statistics_among
 from services.jobmanager.inheritance import highest_listed, in_phase, job_config, read_story, with_statistics
 from services.jobmanager.master import JobMasterCore
 from services.jobmanager.performer import Performer, archive
@@ -136,7 +136,10 @@ class Job:
             keys = [key for key, _ in listed]
             highest = max(inherited.highest_checkpoint_id, highest_listed(self.job_id, keys))
             inherited = replace(inherited, highest_checkpoint_id=highest)
-            inherited = with_statistics(inherited, await self._statistics(keys))
+            inherited = replace(
+                with_statistics(inherited, await self._statistics(keys)),
+                statistics=statistics_among(self.job_id, keys),
+            )
         performer = Performer(
             job_id=self.job_id,
             epoch=log.epoch,

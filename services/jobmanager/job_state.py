@@ -64,6 +64,7 @@ class JobState:
             completed=inherited.checkpoints_completed,
             failed=inherited.checkpoints_failed,
             restored=inherited.checkpoints_restored,
+            statistics=inherited.statistics,
         )
         for wanted in inherited.requests:
             self.coordinator.request(Request(wanted.trigger_id, wanted.kind, wanted.directory))

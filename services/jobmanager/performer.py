@@ -321,8 +321,6 @@ class Performer:
     async def _keep_statistics(self, effect: fx.KeepStatistics) -> None:
         try:
             await self._store.put(effect.key, msgspec.json.encode(effect.statistics))
-            if effect.forgotten is not None:
-                await self._store.delete([effect.forgotten])
         except ObjectStoreError as err:
             self._logger.warning("statistics were not kept", job=self._job_id, error=err.message)
 

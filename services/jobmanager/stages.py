@@ -53,6 +53,8 @@ class Inherited:
     checkpoints_restored: int = 0
     #: the last ones that ended, oldest first
     history: tuple[CheckpointDetails, ...] = ()
+    #: keys of all objects that tell of such, however old
+    statistics: tuple[str, ...] = ()
     #: savepoints that somebody was promised an outcome of, and that have none
     requests: tuple[SavepointRequested, ...] = ()
     #: (id, manifest key, kind) of checkpoints that may be restored, oldest first

@@ -10,7 +10,7 @@ from __future__ import annotations
 import heapq
 import itertools
 import random
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import msgspec
@@ -137,7 +137,8 @@ class Cluster:
         story = read_story(enumerate([accepted, *self.log], start=1), retained)
         if story.terminal is None:
             kept = [self.statistics[key] for key in newest_statistics("job", self.statistics)]
-            self.lead(self.epoch + 7, with_statistics(story.inherited, kept))
+            inherited = with_statistics(story.inherited, kept)
+            self.lead(self.epoch + 7, replace(inherited, statistics=tuple(self.statistics)))
 
     # -- driving -------------------------------------------------------------------------
 
@@ -241,9 +242,8 @@ class Cluster:
             case fx.ProbeSavepoint(trigger_id, directory):
                 problem = "nobody may write there" if directory.startswith("denied") else None
                 self.later(fx.SavepointProbed(trigger_id, problem))
-            case fx.KeepStatistics(key, statistics, forgotten):
+            case fx.KeepStatistics(key, statistics):
                 self.statistics[key] = msgspec.json.decode(msgspec.json.encode(statistics), type=Statistics)
-                self.statistics.pop(forgotten, None)
             case fx.LoadManifest(key):
                 if key in self.manifests:
                     self.later(fx.ManifestLoaded(key, self.manifests[key]))
@@ -270,6 +270,7 @@ class Cluster:
         self.objects -= keys
         for key in keys:
             self.manifests.pop(key, None)
+            self.statistics.pop(key, None)
 
     # -- resource manager ----------------------------------------------------------------
 

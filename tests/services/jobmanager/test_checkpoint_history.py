@@ -9,12 +9,17 @@ from penstock.messages import slot as slot_msg
 from penstock.messages.cluster import CheckpointDetails
 from penstock.messages.states import ExecutionState, JobStatus
 from services.jobmanager.checkpoint_history import (
+    HISTORY,
     REPLACED,
+    CheckpointHistory,
     Statistics,
     merged,
     newest_statistics,
+    statistics_among,
     statistics_key,
 )
+from services.jobmanager.checkpoints import Request
+from services.jobmanager.effects import DeleteObjects, KeepStatistics
 from services.jobmanager.stages import Stage
 from tests.services.jobmanager.graphs import pipeline
 from tests.services.jobmanager.simulated import Cluster
@@ -74,6 +79,44 @@ def test_the_successor_shows_the_same():
         "in_progress": 0, "total": 0,
     }  # fmt: skip
     assert len(cluster.statistics) == 10, "those that are shown"
+
+
+def test_statistics_do_not_pile_up_whoever_wrote_them():
+    cluster = cluster_at(7, 12)
+    for masters in range(2, 5):
+        adopted(cluster)
+        before = count(cluster, msg.CheckpointCompleted)
+        cluster.run(until=lambda before=before: count(cluster, msg.CheckpointCompleted) >= before + 3)
+        cluster.run(until=lambda: not cluster.core.coordinator.in_flight)
+        assert len(cluster.statistics) == HISTORY, f"after {masters} masters"
+        shown = {c.id for c in details(cluster).checkpoints if c.status != "IN_PROGRESS"}
+        assert {s.details.id for s in cluster.statistics.values()} == shown
+
+
+def test_a_successor_deletes_what_is_not_shown_with_its_own_first_statistics():
+    left = [statistics_key("job", n, 2) for n in range(1, 14)] + [statistics_key("job", 13, 5)]
+    history = CheckpointHistory("job", 9)
+    history.inherit([], completed=13, failed=0, restored=0, statistics=left)
+    history.began()
+    keep, delete = history.ended(ended(14))
+    assert keep.key == statistics_key("job", 14, 9)
+    # Of 13 two masters wrote, and with 14 there are ten again.
+    assert delete == DeleteObjects(
+        frozenset(statistics_key("job", n, 2) for n in (1, 2, 3, 4, 13)),
+    )
+    history.began()
+    assert history.ended(ended(15))[1:] == [DeleteObjects(frozenset({statistics_key("job", 5, 2)}))]
+
+
+def test_what_was_refused_is_shown_among_the_last_and_has_no_statistics():
+    history = CheckpointHistory("job", 1)
+    for n in range(1, 31):
+        history.began()
+        effects = history.ended(ended(n))
+        history.refused(Request(f"t-{n}", "savepoint", None), "no", n)
+    assert len(history.newest_first()) == HISTORY
+    assert [type(e) for e in effects] == [KeepStatistics, DeleteObjects]
+    assert effects[1].keys == {statistics_key("job", 20, 1)}
 
 
 def test_one_that_was_in_flight_failed_with_its_master():
@@ -177,3 +220,4 @@ def test_of_two_masters_with_the_same_id_the_later_counts():
     assert newest_statistics("job", keys + others) == [
         statistics_key("job", 10, 11), statistics_key("job", 9, 2), statistics_key("job", 3, 11),
     ]  # fmt: skip
+    assert statistics_among("job", others + keys) == tuple(keys)
