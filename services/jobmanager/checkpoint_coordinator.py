@@ -36,6 +36,7 @@ from services.jobmanager.retention import Retention
 
 if TYPE_CHECKING:
     from penstock.messages.cluster import CheckpointDetails
+    from penstock.messages.manifest import CheckpointManifest
     from services.jobmanager.execution_graph import Execution, ExecutionGraph
 
 
@@ -329,6 +330,7 @@ class CheckpointCoordinator:
         pending = self.in_flight.get(checkpoint_id)
         if pending is None or pending.phase is not Phase.STORING:
             return []
+        assert pending.manifest is not None, "that one was stored"
         pending.phase = Phase.LOGGING
         return [
             AppendLog(
@@ -340,9 +342,13 @@ class CheckpointCoordinator:
                     kind=pending.kind,
                     trigger_id=pending.request.trigger_id if pending.request is not None else None,
                     path=self._savepoint_folder(pending),
+                    beside=self.retention.kept_beside(self._completed(pending, pending.manifest)),
                 )
             )
         ]
+
+    def _completed(self, pending: Pending, manifest: CheckpointManifest) -> Completed:
+        return Completed(pending.checkpoint_id, self._manifest_key(pending), manifest, pending.kind)
 
     def manifest_not_stored(self, checkpoint_id: int, reason: str, now_ms: int) -> list[Effect]:
         pending = self.in_flight.get(checkpoint_id)
@@ -355,9 +361,7 @@ class CheckpointCoordinator:
         pending = self.in_flight.get(entry.checkpoint_id)
         if pending is None or pending.manifest is None:
             raise InternalError("a logged checkpoint is not in flight", got=str(entry))
-        self.retention.retained.append(
-            Completed(pending.checkpoint_id, entry.manifest_key, pending.manifest, pending.kind)
-        )
+        self.retention.complete(self._completed(pending, pending.manifest))
         self.failures_in_row = 0
         self._served |= pending.final_of
         effects = self._confirm(entry.checkpoint_id)

@@ -108,7 +108,14 @@ class Ending:
         job.set_status(entry.status, now_ms)
         job.end_ms = entry.timestamp_ms
         job.stage = Stage.ARCHIVING
-        kept = list(job.coordinator.retained) if self._keeps_checkpoints(entry.status) else []
+        keeps = self._keeps_checkpoints(entry.status)
+        kept = list(job.coordinator.retained) if keeps else []
+        # There are some, none of which this master could read: which objects are theirs is not known.
+        unread = keeps and not kept and job.coordinator.counts["completed"] > 0
+        delete = (() if unread else (checkpoints_prefix(job.job_id),)) + (
+            # What was staged is committed by whoever resumes from a checkpoint that stays.
+            () if kept or unread else (staged_prefix(job.job_id),)
+        )
         keep = {c.manifest_key for c in kept} | {key for c in kept for key in c.manifest.object_keys()}
         return [
             fx.Declare(0),
@@ -117,9 +124,7 @@ class Ending:
             fx.Notify("job", {"job_id": job.job_id, "name": job.job_graph.name, "status": job.status.value}),
             fx.Archive(
                 job_details(job, now_ms),
-                # What was staged is committed by whoever resumes from a checkpoint that stays.
-                delete_prefixes=(checkpoints_prefix(job.job_id),)
-                + (() if kept else (staged_prefix(job.job_id),)),
+                delete_prefixes=delete,
                 keep=frozenset(keep),
             ),
         ]

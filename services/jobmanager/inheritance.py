@@ -91,7 +91,7 @@ def read_story(entries: Iterable[tuple[int, LogEntry]], num_retained: int) -> St
                     handed_over, slots = True, 0
             case Terminal():
                 terminal = terminal or entry
-    usable = completed[-max(1, num_retained) :]  # older ones are deleted
+    usable = _kept(completed, num_retained)
     return Story(
         accepted=accepted,
         terminal=terminal,
@@ -112,6 +112,14 @@ def read_story(entries: Iterable[tuple[int, LogEntry]], num_retained: int) -> St
             handed_over=handed_over,
         ),
     )
+
+
+def _kept(completed: Sequence[CheckpointCompleted], num_retained: int) -> Sequence[CheckpointCompleted]:
+    """Oldest first; the others are deleted."""
+    if not completed or completed[-1].beside is None:
+        return completed[-max(1, num_retained) :]
+    ids = {completed[-1].checkpoint_id, *completed[-1].beside}
+    return [c for c in completed if c.checkpoint_id in ids]
 
 
 def _completed(entry: CheckpointCompleted) -> CheckpointDetails:

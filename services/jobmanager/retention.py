@@ -4,6 +4,9 @@ An old checkpoint is dropped only when every slot has taken the word that its su
 complete: a task that has not may still write its next change set on top of the old one.
 Nor while one is in flight that was triggered before that: some of its snapshots may be
 deltas to the old one. Nothing builds on a savepoint.
+
+One that cannot be read is not restored any more, but its objects stay until a newer one has
+completed: they are all that there is if none does.
 """
 
 from __future__ import annotations
@@ -12,6 +15,7 @@ from collections import deque
 from typing import TYPE_CHECKING
 
 from services.jobmanager.effects import DeleteObjects
+from services.jobmanager.independence import Fallback
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -26,6 +30,9 @@ class Retention:
     def __init__(self, num_retained: int) -> None:
         self._num_retained = num_retained
         self.retained: deque[Completed] = deque()
+        #: ids of those that could not be read
+        self._unreadable: set[int] = set()
+        self._fallback = Fallback()
         #: commands (ids) that tell of the last completion and are not answered yet
         self._unanswered: set[str] = set()
         self._unheard = False
@@ -36,18 +43,49 @@ class Retention:
     def inherit(self, completed: Iterable[Completed]) -> None:
         """Of an earlier master, oldest first: on which of them its tasks build is not known."""
         self.retained.extend(completed)
+        if self._num_retained > 1:
+            more = list(self.retained)[: -self._num_retained]
+            self._fallback = Fallback(*[c.checkpoint_id for c in more if c.kind == "checkpoint"][:2])
 
     @property
     def last(self) -> Completed | None:
         """The newest one to restore from."""
-        return self.retained[-1] if self.retained else None
+        return next(reversed(self._readable), None)
+
+    @property
+    def _readable(self) -> list[Completed]:
+        return [c for c in self.retained if c.checkpoint_id not in self._unreadable]
 
     def discredit(self, checkpoint_id: int) -> Completed | None:
         """It cannot be read: nothing is restored from it any more. None: not retained."""
-        found = next((c for c in self.retained if c.checkpoint_id == checkpoint_id), None)
+        found = self._find(checkpoint_id)
         if found is not None:
-            self.retained = deque(c for c in self.retained if c is not found)
+            self._unreadable.add(checkpoint_id)
         return found
+
+    def _find(self, checkpoint_id: int) -> Completed | None:
+        return next((c for c in self._readable if c.checkpoint_id == checkpoint_id), None)
+
+    def complete(self, completed: Completed) -> None:
+        """It is in the log."""
+        self._fallback = self._fallback_after(completed)
+        self.retained.append(completed)
+
+    def kept_beside(self, completed: Completed) -> tuple[int, ...]:
+        """Ids of the older ones that may be restored when ``completed`` is in the log, for
+        whoever reads it there. (What only waits for the word to be heard is among them.)"""
+        fallback, dropped = self._fallback_after(completed), self._fallback.kept
+        return tuple(
+            c.checkpoint_id
+            for c in self._readable
+            if c.checkpoint_id != dropped or dropped in fallback or c in self._newest(self._num_retained - 1)
+        )
+
+    def _fallback_after(self, newest: Completed) -> Fallback:
+        # Who keeps one only wants no other.
+        if self._num_retained < 2 or newest.kind != "checkpoint":
+            return self._fallback
+        return self._fallback.after(newest, self._find(self._fallback.held))
 
     def told(self, checkpoint_id: int, commands: Iterable[Command]) -> None:
         """These tell the slots that this one, the newest, is complete."""
@@ -91,12 +129,19 @@ class Retention:
         keys |= {key for c in dropped for key in c.manifest.object_keys() if key not in named}
         return [DeleteObjects(frozenset(keys))]
 
+    def _newest(self, count: int) -> list[Completed]:
+        return self._readable[-count:] if count > 0 else []
+
     def _droppable(self, floors: Iterable[int]) -> list[Completed]:
         floor = min((self.floor, *floors))
+        newest = self._newest(self._num_retained)
+        kept = [*newest, *(c for c in self._readable if c.checkpoint_id in self._fallback)]
         return [
             c
-            for c in list(self.retained)[: -self._num_retained]
-            if c.kind != "checkpoint" or c.checkpoint_id < floor
+            for c in self.retained
+            if c not in kept
+            and (c.kind != "checkpoint" or c.checkpoint_id < floor)
+            and any(n.checkpoint_id > c.checkpoint_id for n in newest)
         ]
 
     def problems(self, floors: Iterable[int] = ()) -> list[str]:
@@ -105,5 +150,5 @@ class Retention:
         if ids != sorted(set(ids)):
             found.append(f"retained checkpoints are out of order: {ids}")
         if self.all_heard and self._droppable(floors):
-            found.append(f"more than {self._num_retained} retained: {ids}")
+            found.append(f"more than {self._num_retained} retained: {ids} ({self._fallback})")
         return found

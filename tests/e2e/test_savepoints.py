@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import os
 import shutil
@@ -20,6 +21,7 @@ from penstock.cli.jobs import Results
 from penstock.errors import PenstockError, SnapshotError, SpecError
 from penstock.jobgraph.specs import SinkSpec
 from penstock.messages.cluster import JobSpec
+from penstock.messages.manifest import CheckpointManifest, decode_manifest
 from tests.e2e.support import slot_pid, story_of
 
 pytestmark = pytest.mark.cluster
@@ -169,6 +171,23 @@ INSERT INTO counted SELECT n, COUNT(*), SUM(n) FROM numbers GROUP BY n;
 """
 
 
+def take_checkpoint(client: ClusterClient, until, job_id: str) -> int:
+    """The id of one that is complete."""
+    trigger = client.checkpoint(job_id)
+    done = until(
+        lambda: (t := client.triggered(job_id, trigger))["status"]["id"] == "COMPLETED" and t,
+        "a checkpoint",
+        lambda: story_of(client, job_id),
+    )
+    return int(done["operation"]["checkpointId"])
+
+
+def flip_a_byte(path: Path) -> None:
+    data = bytearray(path.read_bytes())
+    data[len(data) // 2] ^= 0xFF
+    path.write_bytes(data)
+
+
 def test_a_damaged_checkpoint_gives_way_to_the_one_before(make_cluster, until) -> None:
     cluster = make_cluster(taskmanagers=1, slots=1)
     store = Path(unquote(urlsplit(cluster.storage_url).path))
@@ -183,14 +202,7 @@ def test_a_damaged_checkpoint_gives_way_to_the_one_before(make_cluster, until) -
         folder = store / "jobs" / job_id / "checkpoints"
 
         def checkpoint() -> int:
-            """The id of one that is complete."""
-            trigger = client.checkpoint(job_id)
-            done = until(
-                lambda: (t := client.triggered(job_id, trigger))["status"]["id"] == "COMPLETED" and t,
-                "a checkpoint",
-                lambda: story_of(client, job_id),
-            )
-            return int(done["operation"]["checkpointId"])
+            return take_checkpoint(client, until, job_id)
 
         def objects(checkpoint_id: int) -> list[Path]:
             """Of its own: it has some when its state is too large to travel inline."""
@@ -202,9 +214,7 @@ def test_a_damaged_checkpoint_gives_way_to_the_one_before(make_cluster, until) -
         assert newest > older
         assert objects(newest)
         for path in filter(Path.is_file, (folder / str(newest)).iterdir()):
-            data = bytearray(path.read_bytes())
-            data[len(data) // 2] ^= 0xFF
-            path.write_bytes(data)
+            flip_a_byte(path)
         os.kill(slot_pid(client), signal.SIGKILL)
         job = until(
             lambda: (j := client.job(job_id))["state"] == "RUNNING" and j["attempt"] >= 3 and j,
@@ -218,6 +228,53 @@ def test_a_damaged_checkpoint_gives_way_to_the_one_before(make_cluster, until) -
         assert "damaged" in found["stacktrace"]
         assert f"checkpoints/{newest}/" in found["stacktrace"], "the object is named"
         assert checkpoint() > newest
+        client.cancel(job_id)
+
+
+def test_damage_in_what_all_retained_checkpoints_share(make_cluster, until) -> None:
+    """Incremental ones have the beginning of their chain in common."""
+    cluster = make_cluster(taskmanagers=1, slots=1)
+    store = Path(unquote(urlsplit(cluster.storage_url).path))
+    with ClusterClient(cluster.rest_url) as client:
+        config = {"execution.checkpointing.interval": "10 d", "execution.checkpointing.num-retained": "2"}
+        job_id = client.submit({"name": "counts", "sql": COUNTS, "parallelism": 1, "config": config})
+        until(lambda: client.job(job_id)["state"] == "RUNNING", "it to run")
+
+        def manifests() -> list[CheckpointManifest]:
+            """Newest first. (An old one may be deleted while we look.)"""
+            found = []
+            for path in (store / "jobs" / job_id / "checkpoints").glob("*/*/manifest"):
+                with contextlib.suppress(FileNotFoundError):
+                    found.append(decode_manifest(path.read_bytes(), str(path)))
+            return sorted(found, key=lambda m: -m.checkpoint_id)
+
+        def shared_and_not() -> tuple[str, int] | None:
+            """What the newest two begin with, and the newest that has no object in common with them."""
+            newest, before, *others = manifests()
+            chains = [h.chain for v in newest.vertices for h in v.handles if h.chain]
+            alone = [m for m in others if m.object_keys().isdisjoint(newest.object_keys())]
+            if not chains or not alone or chains[0][-1].key not in before.object_keys():
+                return None
+            return chains[0][-1].key, alone[0].checkpoint_id
+
+        take_checkpoint(client, until, job_id)
+        found = until(
+            lambda: take_checkpoint(client, until, job_id) and shared_and_not(),
+            "a second chain to have begun",
+        )
+        shared, alone = found
+        newest, before = (m.checkpoint_id for m in manifests()[:2])
+        flip_a_byte(store / shared)
+        os.kill(slot_pid(client), signal.SIGKILL)
+        job = until(
+            lambda: (j := client.job(job_id))["state"] == "RUNNING" and j["attempt"] >= 4 and j,
+            "the attempt that nothing damaged is needed for",
+            lambda: client.exceptions(job_id),
+        )
+        assert job["restored-checkpoint"] == alone
+        said = [e["restoredInstead"] for e in client.exceptions(job_id)["exceptionHistory"]["entries"]]
+        assert f"checkpoint {newest} cannot be read: checkpoint {before} is used instead" in said
+        assert take_checkpoint(client, until, job_id) > newest
         client.cancel(job_id)
 
 

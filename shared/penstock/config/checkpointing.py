@@ -58,7 +58,8 @@ CHECKPOINT_RETAINED = define(
     "execution.checkpointing.num-retained",
     2,
     parse_int,
-    "Completed checkpoints kept; with one alone nothing is left when its objects are damaged.",
+    "Completed checkpoints kept, and from 2 on one that shares no object with them; with one alone nothing is left "
+    "when its objects are damaged.",
     least=1,
 )
 CHECKPOINT_MAX_CONCURRENT = define(

@@ -37,6 +37,8 @@ class CheckpointCompleted(Message, frozen=True, kw_only=True, tag="checkpoint-co
     #: of one that was asked for: by whom, and where its savepoint lies
     trigger_id: str | None = None
     path: str | None = None
+    #: ids of older ones that are kept. None: nobody wrote them down, they are the last ones.
+    beside: tuple[int, ...] | None = None
 
 
 class SavepointRequested(Message, frozen=True, kw_only=True, tag="savepoint-requested"):

@@ -402,10 +402,13 @@ def test_a_new_master_restores_what_the_log_says():
 
 
 def test_an_unreadable_checkpoint_is_never_started_from_nothing():
-    inherited = Inherited(job_attempt=1, highest_checkpoint_id=1, completed=((1, "k1", "checkpoint"),))
+    inherited = Inherited(
+        job_attempt=1, highest_checkpoint_id=1, checkpoints_completed=1, completed=((1, "k1", "checkpoint"),)
+    )
     cluster = Cluster(pipeline(), seed=16, inherited=inherited)
     cluster.run()
     assert cluster.stopped.status is JobStatus.FAILED
+    assert not cluster.archived.delete_prefixes, "it may be readable tomorrow"
     assert cluster.archived.details.exceptions[0]["error"]["message"] == "gone"
     assert not of(cluster, msg.Restored)
 
@@ -597,3 +600,4 @@ def test_when_no_checkpoint_can_be_read_the_job_fails_and_says_so():
     cluster.run()
     assert cluster.stopped.status is JobStatus.FAILED
     assert "no other one is retained" in cluster.archived.details.exceptions[0]["not_restarted"]
+    assert of(cluster, msg.CheckpointCompleted)[-1].manifest_key in cluster.archived.keep, "nor is it deleted"

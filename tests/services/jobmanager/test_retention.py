@@ -81,6 +81,73 @@ def test_a_damaged_one_is_not_restored_again():
     assert retention.discredit(2) is None
 
 
+def test_a_damaged_one_stays_until_a_newer_one_is_complete():
+    """It is all there is, if none comes: somebody may save what is whole of it."""
+    retention = Retention(2)
+    for n in (1, 2):
+        retention.complete(completed(n))
+    for n in (2, 1):
+        retention.discredit(n)
+    assert retention.last is None
+    assert retention.subsume(set()) == []
+    assert retention.named() == {"object-1", "object-2"}
+    retention.complete(completed(3))
+    assert retention.kept_beside(completed(4)) == (3,)
+    retention.told(3, [])
+    (deleted,) = retention.subsume(set())
+    assert deleted.keys == {"manifest-1", "object-1", "manifest-2", "object-2"}
+    assert retention.problems() == []
+
+
+def run(retention: Retention, *checkpoints: Completed) -> list[tuple[int, ...]]:
+    """Complete them one after the other, and what each one's entry in the log says."""
+    said = []
+    for c in checkpoints:
+        said.append(retention.kept_beside(c))
+        retention.complete(c)
+        retention.told(c.checkpoint_id, [])
+        retention.subsume(set())
+        assert retention.problems() == []
+    return said
+
+
+CHAINS = [
+    completed(1),
+    completed(2, 1),
+    completed(3, 2, 1),
+    completed(4),
+    completed(5, 4),
+    completed(6, 5, 4),
+]
+
+
+def test_one_is_kept_that_shares_no_object_with_the_newest():
+    retention = Retention(2)
+    said = run(retention, *CHAINS)
+    assert ids(retention) == [3, 5, 6]
+    assert said[-1] == (3, 4, 5), "as it is when nobody has heard of the sixth yet"
+    run(retention, completed(7), completed(8, 7))
+    assert ids(retention) == [6, 7, 8], "a later one of which the same is true"
+    for n in (8, 7):
+        retention.discredit(n)
+    assert retention.last.checkpoint_id == 6
+
+
+def test_who_keeps_one_only_keeps_no_other():
+    retention = Retention(1)
+    run(retention, *CHAINS)
+    assert ids(retention) == [6]
+
+
+def test_an_heir_keeps_it_too():
+    retention = Retention(2)
+    retention.inherit([CHAINS[2], *CHAINS[4:]])
+    run(retention, completed(7, 6, 5, 4))
+    assert ids(retention) == [3, 6, 7]
+    run(retention, completed(8), completed(9, 8), completed(10, 9, 8))
+    assert ids(retention) == [7, 9, 10]
+
+
 def test_what_a_checkpoint_in_flight_may_build_on_stays():
     """It was triggered when not every task had heard of the newer one: some of its snapshots
     are deltas to the old one."""
