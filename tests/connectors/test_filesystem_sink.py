@@ -3,7 +3,7 @@ import os
 
 import pytest
 
-from penstock.errors import ConnectorError, InternalError
+from penstock.errors import ConnectorError
 from penstock.types import Batch, Schema
 from penstock.types import logical as t
 
@@ -162,8 +162,10 @@ async def test_lost_pending_files_and_full_folders_are_said(harness, tmp_path):
     state = await writer.begin_checkpoint(1)
     for name in os.listdir(tmp_path / "_pending"):
         os.unlink(tmp_path / "_pending" / name)
-    with pytest.raises(InternalError, match="is gone"):
+    with pytest.raises(ConnectorError, match="is gone") as gone:
         await harness.writer(SCHEMA, options(tmp_path), state, attempt=2)
+    assert gone.value.retryable, "the file may come back"
+    assert gone.value.domain == "user", "nothing of ours to correct: without Penstock's frames"
     await writer.close()
     (tmp_path / "file").write_text("")
     writer = await harness.writer(SCHEMA, options(tmp_path / "file"))

@@ -25,7 +25,7 @@ from penstock.connectors.base import SinkWriter, TableInfo
 from penstock.connectors.filesystem.connector import OPTIONS
 from penstock.connectors.filesystem.files import CountingFile, RowFile, row_file
 from penstock.connectors.filesystem.paths import LASTING_ERRNOS, Files, join, open_files
-from penstock.errors import ConnectorError, ExternalError, InternalError
+from penstock.errors import ConnectorError, ExternalError
 from penstock.formats import get_format
 
 if TYPE_CHECKING:
@@ -221,13 +221,7 @@ class FileSink(SinkWriter):
         def rename() -> None:
             for item in files:
                 if not self._files.rename(item.pending, item.final) and not self._files.exists(item.final):
-                    raise InternalError(
-                        "output that was ready to be committed is gone",
-                        expected=f"the pending file {item.pending}",
-                        got="neither it nor its target",
-                        where=item.final,
-                        remedy="restore the file; nothing but this job may delete in _pending",
-                    )
+                    raise _gone(item)
 
         if files:
             await self.ctx.run(rename)
@@ -280,3 +274,16 @@ def _describe(err: Exception, folder: str) -> Exception:
         out.__cause__ = err
         return out
     return err
+
+
+def _gone(item: PendingFile) -> ConnectorError:
+    error = ConnectorError(
+        "output that was ready to be committed is gone",
+        expected=f"the pending file {item.pending}",
+        got="neither it nor its target: somebody else removed it while the job ran",
+        where=item.final,
+        remedy="restore the file, or begin the job anew with an empty folder; nothing but this job may delete "
+        "in _pending",
+    )
+    error.retryable = True  # the file may come back: a folder that was not mounted
+    return error
