@@ -138,3 +138,16 @@ def show_job(url: str, start: str, format_: str) -> None:
         print(last_checkpoint(checkpoint))
     if exceptions.get("root-exception"):
         print(f"last failure:\n{exceptions['root-exception']}")
+        for line in decisions(exceptions["exceptionHistory"]["entries"]):
+            print(line)
+
+
+def decisions(entries: list[dict[str, Any]]) -> list[str]:
+    """What was decided after failures (the newest first), of those where it needs a word."""
+    said = []
+    for entry in entries:
+        if entry.get("notRestarted"):
+            said.append(f"not restarted after attempt {entry['attempt']}: {entry['notRestarted']}")
+        if entry.get("restoredInstead"):
+            said.append(f"restored after attempt {entry['attempt']}: {entry['restoredInstead']}")
+    return said
