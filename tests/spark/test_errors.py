@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from penstock.errors import FunctionError
+import pytest
+
+from penstock.errors import ConnectorError, FunctionError
 from penstock.spark.errors import translated
 
 CRASH = (
@@ -35,3 +37,22 @@ def test_what_a_function_raised_in_a_worker() -> None:
     assert error.user_traceback.splitlines()[1] == '  File "ranks.py", line 2, in rank'
     assert error.message.endswith("raised ZeroDivisionError: integer division or modulo by zero")
     assert "org.apache" not in str(error)
+
+
+@pytest.mark.parametrize(
+    ("cause", "got"),
+    [
+        ("java.io.IOException: FAILED_TO_UNCOMPRESS(5)", "FAILED_TO_UNCOMPRESS(5)"),
+        ("org.apache.parquet.io.ParquetDecodingException: no page: 3", "no page: 3"),
+        ("java.io.EOFException", "java.io.EOFException"),
+    ],
+)
+def test_a_damaged_file_is_told_without_javas_class(cause: str, got: str) -> None:
+    text = (
+        "[FAILED_READ_FILE.NO_HINT] Encountered error while reading file file:///d/part%200.parquet. "
+        f"SQLSTATE: KD001\n\tat org.apache.Spark\nCaused by: {cause}\n\tat org.apache.Parquet"
+    )
+    error = translated(RuntimeError(text))
+    assert isinstance(error, ConnectorError)
+    assert error.message == "'/d/part 0.parquet' is damaged"
+    assert error.got == got

