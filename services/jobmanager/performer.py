@@ -313,7 +313,9 @@ class Performer:
         except TimeoutError:
             problem = f"no answer for {PROBE_DEADLINE_S:g} s"
         except PenstockError as err:
-            problem = str(err)
+            # In a sentence: of a folder the system's own reason says it all.
+            system = err.__cause__.strerror if isinstance(err.__cause__, OSError) else None
+            problem = system or (f"{err.message} ({err.got})" if err.got else err.message)
         else:
             return fx.SavepointProbed(trigger_id)
         return fx.SavepointProbed(trigger_id, f"a savepoint cannot be written to {directory}: {problem}")

@@ -71,6 +71,8 @@ async def test_a_place_for_savepoints_is_tried(tmp_path, directory, says):
     else:
         assert says in probed.problem
         assert directory in probed.problem
+        assert "\n" not in probed.problem, "one sentence, that a refusal can hold"
+        assert "object store in /" not in probed.problem
 
 
 @pytest.mark.parametrize("told", [False, True])
