@@ -5,7 +5,7 @@ BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test check bench sim mutants chaos lock clean
+.PHONY: help install demo test fuzz check bench sim mutants chaos lock clean
 # make sim SEEDS=1 FROM=137
 SEEDS  ?= 200
 FROM   ?= 1
@@ -31,6 +31,9 @@ demo: $(STAMP) ## run the main job on a cluster of its own: 328,521 real flights
 
 test: $(STAMP) ## run all tests (real servers, under a quarter of an hour)
 	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder
+
+fuzz: $(STAMP) ## look for new examples in the tests of random data (make test takes the same every time)
+	$(BIN)/python -m pytest -m hypothesis --hypothesis-profile=fuzz
 
 check: $(STAMP) ## lint, types, import contract
 	$(BIN)/ruff check .

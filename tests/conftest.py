@@ -19,7 +19,7 @@ import sys
 import time
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -28,15 +28,15 @@ from penstock.reserving import port_of, reserve_port
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Iterator, Sequence
-    from typing import Any
 
 #: A test that means Spark says so: starting a Java takes seconds.
 os.environ.setdefault("PENSTOCK_ENGINE", "streaming")
 
 # How long an example takes, or the making of some, says how busy the machine is, and no more.
-settings.register_profile(
-    "tests", settings.default, deadline=None, suppress_health_check=[HealthCheck.too_slow]
-)
+_PATIENT: dict[str, Any] = {"deadline": None, "suppress_health_check": [HealthCheck.too_slow]}
+# The same examples in every run, so that a red run is about the change; `make fuzz` looks for new ones.
+settings.register_profile("tests", settings.default, derandomize=True, **_PATIENT)
+settings.register_profile("fuzz", settings.default, derandomize=False, max_examples=1_000, **_PATIENT)
 settings.load_profile("tests")
 
 #: Against hanging only.
