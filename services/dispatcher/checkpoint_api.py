@@ -174,7 +174,7 @@ class CheckpointApi:
 
     async def _delete_savepoint(self, path: str) -> str | None:
         store = self._directory.store
-        path = f"file://{path}" if path.startswith("/") else path
+        path = layout.located(path)
         folder = (await folder_at(store, path)).removeprefix(f"{self._storage_url}/")
         if folder.startswith("jobs/"):
             raise ForbiddenError(

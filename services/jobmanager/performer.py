@@ -304,8 +304,7 @@ class Performer:
 
     async def _probe_savepoint(self, trigger_id: str, directory: str) -> fx.Event:
         """Better known before every task has written its state than after."""
-        base = f"file://{directory}" if directory.startswith("/") else directory
-        key = f"{base.rstrip('/')}/.probe-{trigger_id}"
+        key = f"{layout.located(directory).rstrip('/')}/.probe-{trigger_id}"
         try:
             async with asyncio.timeout(PROBE_DEADLINE_S):
                 await self._store.put(key, b"")

@@ -96,16 +96,16 @@ def test_stop_move_look_and_resume_at_other_parallelisms(make_cluster, until, tm
         job_id = client.submit(spec())
         until(lambda: read(client, job_id) == FIRST, "the first rows to be read")
         until(lambda: client.checkpoints(job_id).get("counts", {}).get("completed", 0) >= 2, "checkpoints")
-        command.take_savepoint(url, job_id[:8], str(tmp_path / "kept"))
+        command.take_savepoint(url, job_id[:8], str(tmp_path / "kept 100%"))
         kept = capsys.readouterr().out.strip()
-        assert folder_of(kept).parent == tmp_path / "kept"
+        assert folder_of(kept).parent == tmp_path / "kept 100%"
         command.stop_job(url, job_id, None, drain=False)
         stopped = capsys.readouterr().out.strip()
         assert client.job(job_id)["state"] == "FINISHED"
         publish(cluster.nats_url, range(FIRST, ROWS), end=True)
 
         # It is whole: moved elsewhere, and what the cluster had of it deleted.
-        moved = tmp_path / "moved" / "it"
+        moved = tmp_path / "moved there" / "it"
         moved.parent.mkdir()
         shutil.move(folder_of(stopped), moved)
         command.inspect(str(moved), url, "json")

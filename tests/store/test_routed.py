@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from penstock.errors import SpecError
+from penstock.messages.layout import located
 from penstock.store import MemoryStore, copy_object, open_store
 from penstock.store.routed import split_url
 
@@ -13,6 +14,7 @@ from penstock.store.routed import split_url
     ("url", "parts"),
     [
         ("file:///a/b/c", ("file:///", "a/b/c")),
+        ("file:///a%20b/100%25/c", ("file:///", "a b/100%/c")),
         ("s3://bucket/x/y", ("s3://bucket", "x/y")),
         ("memory:///m/k", None),
         ("s3://bucket", None),
@@ -54,3 +56,16 @@ async def test_a_copy_is_an_object_of_its_own(tmp_path):
         assert await store.get("folder/b") == b"one"
         with pytest.raises(KeyError):
             await copy_object(store, "a", "c")
+
+
+async def test_a_folder_may_have_any_name(tmp_path):
+    """In a URL its name is encoded; on the disk it is what its owner called it."""
+    store = open_store((tmp_path / "mine").as_uri())
+    folder = tmp_path / "my data 100% ü#1"
+    await store.put(f"{located(str(folder))}/x", b"1")
+    assert (folder / "x").read_bytes() == b"1"
+    assert located(str(folder)) == folder.as_uri() == located(folder.as_uri())
+    assert await store.list(folder.as_uri()) == [(f"{folder.as_uri()}/x", 1)]
+    await store.copy(f"{folder.as_uri()}/x", f"{folder.as_uri()}/y")
+    await store.delete([f"{folder.as_uri()}/x"])
+    assert [path.name for path in folder.iterdir()] == ["y"]

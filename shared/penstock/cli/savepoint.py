@@ -9,6 +9,7 @@ import sys
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote
 
 import msgspec
 
@@ -108,7 +109,7 @@ def addressed(path: str) -> str:
     with ``.`` or ``..``, are of this machine; others are URLs, or keys in the cluster's store."""
     dotted = bool({".", ".."} & set(path.split("/")))
     if dotted and path.startswith("file:///"):
-        return f"file://{local_folder(path.removeprefix('file://'))}"
+        return local_folder(unquote(path.removeprefix("file://"))).as_uri()
     return str(local_folder(path)) if dotted and not is_url(path) else path
 
 

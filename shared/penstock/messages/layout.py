@@ -22,6 +22,8 @@
 
 from __future__ import annotations
 
+from urllib.parse import quote, unquote
+
 ACTIVE_PREFIX = "active-jobs/"
 ENDED_PREFIX = "ended-jobs/"
 
@@ -78,10 +80,16 @@ def seam_key(job_id: str) -> str:
 SAVEPOINT_NAME = "savepoint-"
 
 
+def located(path: str) -> str:
+    """A key or URL as it is, a folder of this machine as a URL of one spelling."""
+    if path.startswith("file:///"):
+        return f"file://{quote(unquote(path.removeprefix('file://')))}"
+    return f"file://{quote(path)}" if path.startswith("/") else path
+
+
 def savepoint_folder(directory: str, job_id: str, checkpoint_id: int, epoch: int) -> str:
     """``directory``: a key, a URL or an absolute path."""
-    base = f"file://{directory}" if directory.startswith("/") else directory
-    return f"{base.rstrip('/')}/{SAVEPOINT_NAME}{job_id[:6]}-{checkpoint_id}-{epoch}"
+    return f"{located(directory).rstrip('/')}/{SAVEPOINT_NAME}{job_id[:6]}-{checkpoint_id}-{epoch}"
 
 
 def staged_prefix(job_id: str) -> str:

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from penstock.errors import SnapshotError
+from penstock.messages.layout import located
 from penstock.messages.sealing import seal, seal_of
 from penstock.messages.slot import StateHandle
 
@@ -132,7 +133,7 @@ def resolved(manifest: CheckpointManifest, folder: str) -> CheckpointManifest:
 async def read_manifest(store: Store, path: str) -> CheckpointManifest:
     """Of the savepoint or checkpoint at ``path`` (its folder, or the manifest itself; a key, a
     URL, or an absolute path). SnapshotError when it is not there or cannot be read."""
-    path = f"file://{path.rstrip('/')}" if path.startswith("/") else path.rstrip("/")
+    path = located(path).rstrip("/")
     data = None
     # A path that ends so is nearly always the manifest; it may be a folder of that name.
     for folder in dict.fromkeys((folder_of(path), path)):

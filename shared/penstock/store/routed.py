@@ -6,7 +6,7 @@ Only reading: a job writes below its own store, but may begin from a savepoint e
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
-from urllib.parse import urlsplit
+from urllib.parse import quote, unquote, urlsplit
 
 from penstock.errors import SpecError
 
@@ -24,10 +24,15 @@ def split_url(url: str) -> tuple[str, str]:
     """(URL of the store, key in it): of a file the root folder, of the others the bucket."""
     parts = urlsplit(url)
     if parts.scheme == "file":
-        return "file:///", parts.path.lstrip("/")
+        return "file:///", unquote(parts.path).lstrip("/")
     if not parts.scheme or not parts.path.strip("/"):
         raise SpecError("not the URL of an object", expected="scheme://bucket/key", got=repr(url))
     return f"{parts.scheme}://{parts.netloc}", parts.path.lstrip("/")
+
+
+def _url_of(store_url: str, key: str) -> str:
+    """What ``split_url`` takes apart."""
+    return f"{store_url}{quote(key)}" if store_url == "file:///" else f"{store_url}/{key}"
 
 
 @runtime_checkable
@@ -96,8 +101,10 @@ class RoutedStore:
     async def list(self, prefix: str) -> Sequence[tuple[str, int]]:
         store, inner = self.of(prefix)
         found = await store.list(inner)
-        cut = prefix[: len(prefix) - len(inner)]
-        return [(cut + key, size) for key, size in found]
+        if not is_url(prefix):
+            return found
+        url, _ = split_url(prefix)
+        return [(_url_of(url, key), size) for key, size in found]
 
     async def delete(self, keys: Sequence[str]) -> None:
         await self.base.delete([key for key in keys if not is_url(key)])
