@@ -6,7 +6,7 @@ import os
 import subprocess
 import sys
 
-from penstock.processes import end_children
+from penstock.processes import children_with, end_processes
 
 VARIABLE = "PENSTOCK_TEST_SESSION"
 #: Says that it runs, so that its environment is its own already.
@@ -26,10 +26,11 @@ def started(session: str | None) -> subprocess.Popen[bytes]:
 def test_children_are_told_apart_by_their_environment() -> None:
     one, longer, two, other = (started(x) for x in ("1", "11", "2", None))
     try:
-        assert end_children(os.getpid(), VARIABLE, "3") == []
-        assert end_children(one.pid, VARIABLE, "1") == [], "not its children"
-        assert end_children(os.getpid(), VARIABLE, "1") == [one.pid]
+        assert children_with(one.pid, VARIABLE) == {}, "not its children"
+        assert children_with(os.getpid(), VARIABLE) == {one.pid: "1", longer.pid: "11", two.pid: "2"}
+        assert end_processes([one.pid]) == [one.pid]
         one.wait()
+        assert end_processes([one.pid]) == [], "it is gone"
         assert [p.poll() for p in (longer, two, other)] == [None] * 3
     finally:
         for process in (one, longer, two, other):

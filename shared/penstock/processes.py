@@ -6,13 +6,16 @@ import contextlib
 import os
 import signal
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
 
-def end_children(parent: int, variable: str, value: str) -> list[int]:
-    """SIGTERM to each child of ``parent`` whose environment has ``variable`` as ``value``. Their ids.
-    Processes that end meanwhile, or are not ours to look into, are passed over."""
-    wanted = f"{variable}={value}".encode()
-    ended = []
+def children_with(parent: int, variable: str) -> dict[int, str]:
+    """Id → value of ``variable``, of each child of ``parent`` whose environment has it. Processes
+    that end meanwhile, or are not ours to look into, are passed over."""
+    begin, found = f"{variable}=".encode(), {}
     for folder in Path("/proc").glob("[0-9]*"):
         try:
             # The name, in parentheses, may hold anything; the parent is the second field behind it.
@@ -21,8 +24,17 @@ def end_children(parent: int, variable: str, value: str) -> list[int]:
             environment = (folder / "environ").read_bytes().split(b"\0")
         except (FileNotFoundError, ProcessLookupError, PermissionError):
             continue
-        if wanted in environment:
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(int(folder.name), signal.SIGTERM)
-                ended.append(int(folder.name))
+        values = [entry.removeprefix(begin) for entry in environment if entry.startswith(begin)]
+        if values:
+            found[int(folder.name)] = os.fsdecode(values[0])
+    return found
+
+
+def end_processes(pids: Iterable[int]) -> list[int]:
+    """SIGTERM to each that is still there. Their ids."""
+    ended = []
+    for pid in pids:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGTERM)
+            ended.append(pid)
     return ended

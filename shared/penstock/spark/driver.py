@@ -46,6 +46,8 @@ if TYPE_CHECKING:
 
 _PR_SET_PDEATHSIG = 1
 _BATCH_ROWS = 16_384
+#: Whoever waits for a job looks for what others have left on Spark.
+_SWEEP_EVERY_S = 3.0
 #: A Java that starts on a busy machine takes its time; one that ends is noticed at once.
 _SERVER_START_S = 300.0
 
@@ -110,8 +112,12 @@ def _awaited(path: Path, server: str, server_pid: int) -> socket.socket:
         importlib.import_module("pyspark.sql.connect.session")
         for name in ("engine", "outputs", "packages", "progress", "session", "errors", "leftovers"):
             importlib.import_module(f"penstock.spark.{name}")
-        _sweep(path.parent, server, server_pid)
-        connection, _ = listening.accept()
+        listening.settimeout(_SWEEP_EVERY_S)
+        while True:
+            _sweep(path.parent, server, server_pid)
+            with contextlib.suppress(TimeoutError):
+                connection, _ = listening.accept()
+                break
     path.unlink()
     return connection
 

@@ -3,7 +3,8 @@
 A driver that ends of itself ends its session's Python processes (``workers``). One that is killed
 cannot: its query would go on for a while, and its processes stay as long as Spark does. So every
 driver writes its session down beside the server, in a file that it holds a lock on, which the
-kernel gives up with the process. Whoever comes next ends what nobody holds.
+kernel gives up with the process. Whoever comes next ends what nobody holds, and whoever waits for
+the next job does so now and then.
 """
 
 from __future__ import annotations
@@ -15,10 +16,10 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from penstock.spark.workers import end_workers_of
+from penstock.spark.workers import end_strays, end_workers_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
     from pyspark.sql import SparkSession
@@ -74,18 +75,23 @@ def sweep(server_folder: Path, url: str, server_pid: int, note: Callable[[str], 
                 interrupt(held, url, note)
                 ended += end_workers_of(server_pid, held.server_session_id)
             path.unlink(missing_ok=True)
-    return ended
+    return ended + end_strays(server_pid, lambda: {held.server_session_id for held in _held(server_folder)})
+
+
+def _held(server_folder: Path) -> Iterator[HeldSession]:
+    """All that are written down."""
+    for path in (server_folder / _FOLDER).glob("*.json"):
+        with contextlib.suppress(FileNotFoundError):
+            yield msgspec.json.decode(path.read_bytes(), type=HeldSession)
 
 
 def interrupt_others(
     server_folder: Path, url: str, server_pid: int, job_id: str, note: Callable[[str], None]
 ) -> None:
     """What drivers of the job's earlier attempts have Spark do, though they may not have ended yet."""
-    for path in sorted((server_folder / _FOLDER).glob("*.json")):
-        with contextlib.suppress(FileNotFoundError):
-            held = msgspec.json.decode(path.read_bytes(), type=HeldSession)
-            if (held.job_id, held.server_pid) == (job_id, server_pid):
-                interrupt(held, url, note)
+    for held in _held(server_folder):
+        if (held.job_id, held.server_pid) == (job_id, server_pid):
+            interrupt(held, url, note)
 
 
 def interrupt(held: HeldSession, url: str, note: Callable[[str], None]) -> None:

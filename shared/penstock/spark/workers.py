@@ -11,9 +11,11 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from penstock.processes import end_children
+from penstock.processes import children_with, end_processes
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Iterable
+
     from pyspark.sql import SparkSession
 
 #: Spark gives it to a session's daemons: the server's own id of the session.
@@ -32,7 +34,26 @@ def end_workers(server_pid: int, session: SparkSession) -> list[int]:
 
 def end_workers_of(server_pid: int, server_session_id: str) -> list[int]:
     """The same, of a session by the server's own id."""
-    ended = end_children(server_pid, _VARIABLE, server_session_id)
+    return _end([pid for pid, session in workers(server_pid).items() if session == server_session_id])
+
+
+def end_strays(server_pid: int, held: Callable[[], Collection[str]]) -> list[int]:
+    """The same, of sessions that are not ``held`` (ids by the server). A task that was being cancelled
+    may have had a daemon started after its session's had ended."""
+    found = workers(server_pid)  # first: who has some by now is held by now, too
+    if not found:
+        return []
+    ids = held()
+    return _end(pid for pid, session in found.items() if session not in ids)
+
+
+def workers(server_pid: int) -> dict[int, str]:
+    """Id of a daemon → its session, by the server's id."""
+    return children_with(server_pid, _VARIABLE)
+
+
+def _end(pids: Iterable[int]) -> list[int]:
+    ended = end_processes(pids)
     deadline = time.monotonic() + _END_S
     while any(Path(f"/proc/{pid}").exists() for pid in ended) and time.monotonic() < deadline:
         time.sleep(0.005)
