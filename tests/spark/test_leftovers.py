@@ -32,16 +32,22 @@ def test_a_daemon_that_came_after_its_session_had_ended_goes(tmp_path: Path) -> 
     server, told = os.getpid(), []
     client = SimpleNamespace(_session_id="mine", _user_id=None, _server_session_id="held")
     hold = Hold(tmp_path, "job", server, SimpleNamespace(client=client))
-    theirs, stray = daemon("held"), daemon("over")
+    theirs, other = daemon("held"), daemon("a session of Spark's own")
     try:
-        assert sweep(tmp_path, "sc://localhost:1", server, told.append) == [stray.pid]
-        assert stray.wait() < 0
-        assert workers(server) == {theirs.pid: "held"}
+        assert sweep(tmp_path, "sc://localhost:1", server, told.append) == []
+        hold.release()
+        assert sweep(tmp_path, "sc://localhost:1", server + 1, told.append) == [], "of another server"
+        hold = Hold(tmp_path, "job", server, SimpleNamespace(client=client))
         hold.release()
         assert sweep(tmp_path, "sc://localhost:1", server, told.append) == [theirs.pid]
         assert theirs.wait() < 0
+        assert workers(server) == {other.pid: "a session of Spark's own"}, "as of a streaming query"
         assert told == [], "no query was interrupted"
+        [over] = (tmp_path / "sessions").iterdir()
+        os.utime(over, (0, 0))
+        assert sweep(tmp_path, "sc://localhost:1", server, told.append) == []
+        assert not list((tmp_path / "sessions").iterdir()), "it is not remembered for ever"
     finally:
-        for process in (theirs, stray):
+        for process in (theirs, other):
             process.kill()
             process.communicate()

@@ -12,11 +12,12 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import os
+import time
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from penstock.spark.workers import end_strays, end_workers_of
+from penstock.spark.workers import end_workers_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 _FOLDER = "sessions"
+_OVER = ".over"
+_REMEMBERED_S = 600.0
 #: Of a server that has just died: its client would try for ten minutes.
 _RETRIES = {"max_retries": 2}
 
@@ -58,7 +61,10 @@ class Hold:
         partial.rename(self._path)  # seen by others only now that it is held
 
     def release(self) -> None:
-        self._path.unlink(missing_ok=True)
+        """The session has ended, with its Python processes; it is remembered for a while."""
+        with contextlib.suppress(FileNotFoundError):
+            self._path.rename(self._path.with_suffix(_OVER))
+        os.utime(self._file)
         os.close(self._file)
 
 
@@ -73,9 +79,23 @@ def sweep(server_folder: Path, url: str, server_pid: int, note: Callable[[str], 
             held = msgspec.json.decode(file.read(), type=HeldSession)
             if held.server_pid == server_pid:  # else they have ended with their server
                 interrupt(held, url, note)
-                ended += end_workers_of(server_pid, held.server_session_id)
+                ended += end_workers_of(server_pid, {held.server_session_id})
             path.unlink(missing_ok=True)
-    return ended + end_strays(server_pid, lambda: {held.server_session_id for held in _held(server_folder)})
+    return ended + end_workers_of(server_pid, _over(server_folder, server_pid))
+
+
+def _over(server_folder: Path, server_pid: int) -> set[str]:
+    """Sessions that ended a while ago at most: a task that was being cancelled then may have had a
+    daemon started after its session's were ended."""
+    found = set()
+    for path in (server_folder / _FOLDER).glob(f"*{_OVER}"):
+        with contextlib.suppress(FileNotFoundError):
+            held = msgspec.json.decode(path.read_bytes(), type=HeldSession)
+            if held.server_pid == server_pid and time.time() - path.stat().st_mtime < _REMEMBERED_S:
+                found.add(held.server_session_id)
+            else:
+                path.unlink()
+    return found
 
 
 def _held(server_folder: Path) -> Iterator[HeldSession]:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from penstock.processes import children_with, end_processes
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable
+    from collections.abc import Collection
 
     from pyspark.sql import SparkSession
 
@@ -29,32 +29,18 @@ def end_workers(server_pid: int, session: SparkSession) -> list[int]:
     returns. Their ids. The session is done: Spark fails what is asked of it next, looking for them."""
     client: Any = session.client
     held: str | None = client._server_session_id  # with the server's first answer
-    return [] if held is None else end_workers_of(server_pid, held)
+    return [] if held is None else end_workers_of(server_pid, {held})
 
 
-def end_workers_of(server_pid: int, server_session_id: str) -> list[int]:
-    """The same, of a session by the server's own id."""
-    return _end([pid for pid, session in workers(server_pid).items() if session == server_session_id])
-
-
-def end_strays(server_pid: int, held: Callable[[], Collection[str]]) -> list[int]:
-    """The same, of sessions that are not ``held`` (ids by the server). A task that was being cancelled
-    may have had a daemon started after its session's had ended."""
-    found = workers(server_pid)  # first: who has some by now is held by now, too
-    if not found:
-        return []
-    ids = held()
-    return _end(pid for pid, session in found.items() if session not in ids)
+def end_workers_of(server_pid: int, sessions: Collection[str]) -> list[int]:
+    """The same, of sessions by the server's own ids."""
+    ended = end_processes(pid for pid, session in workers(server_pid).items() if session in sessions)
+    deadline = time.monotonic() + _END_S
+    while any(Path(f"/proc/{pid}").exists() for pid in ended) and time.monotonic() < deadline:
+        time.sleep(0.005)
+    return ended
 
 
 def workers(server_pid: int) -> dict[int, str]:
     """Id of a daemon → its session, by the server's id."""
     return children_with(server_pid, _VARIABLE)
-
-
-def _end(pids: Iterable[int]) -> list[int]:
-    ended = end_processes(pids)
-    deadline = time.monotonic() + _END_S
-    while any(Path(f"/proc/{pid}").exists() for pid in ended) and time.monotonic() < deadline:
-        time.sleep(0.005)
-    return ended
