@@ -80,7 +80,8 @@ def sweep(server_folder: Path, url: str, server_pid: int, note: Callable[[str], 
             if held.server_pid == server_pid:  # else they have ended with their server
                 interrupt(held, url, note)
                 ended += end_workers_of(server_pid, {held.server_session_id})
-            path.unlink(missing_ok=True)
+            path.rename(path.with_suffix(_OVER))
+            os.utime(path.with_suffix(_OVER))
     return ended + end_workers_of(server_pid, _over(server_folder, server_pid))
 
 
