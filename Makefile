@@ -29,7 +29,7 @@ $(STAMP): requirements.lock pyproject.toml
 demo: $(STAMP) ## run the main job on a cluster of its own: 328,521 real flights
 	$(BIN)/python -m examples.flights.demo
 
-test: $(STAMP) ## run all tests (real servers, under a quarter of an hour)
+test: $(STAMP) ## run all tests (real servers, about 16 minutes on two cores)
 	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 
 fuzz: $(STAMP) ## look for new examples in the tests of random data (make test takes the same every time)
