@@ -31,6 +31,16 @@ _log = logging.getLogger("penstock.actor")
 MAILBOX = 1024
 
 
+@dataclass(eq=False)
+class _KeyedTimer:
+    """One ``After`` with a key. When it has fired, it waits in the mailbox itself: until the
+    loop takes it out it can still be cancelled or replaced, and is then dropped."""
+
+    key: str
+    event: Any
+    sleeping: asyncio.Task[None] | None = None
+
+
 class Actor:
     """``perform(effect)``: returns an event, None, or an awaitable of either.
 
@@ -58,7 +68,8 @@ class Actor:
         self._tokens = itertools.count(1)
         self._asked: dict[int, asyncio.Future[Any]] = {}
         self._tasks: set[asyncio.Task[None]] = set()
-        self._timers: dict[str, asyncio.Task[None]] = {}
+        #: by key; until their events are handled
+        self._timers: dict[str, _KeyedTimer] = {}
         self._stopped = False
 
     # -- from outside -----------------------------------------------------------------
@@ -107,12 +118,17 @@ class Actor:
             for reply in self._asked.values():
                 if not reply.done():
                     reply.set_exception(ended)
-            tasks = [*self._tasks, *self._timers.values(), *([ticking] if ticking else ())]
+            tasks = [*self._tasks, *([ticking] if ticking else ())]
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
 
     def _handle(self, event: Any) -> None:
+        if isinstance(event, _KeyedTimer):
+            if self._timers.get(event.key) is not event:
+                return  # cancelled or replaced after it had fired
+            del self._timers[event.key]
+            event = event.event
         events = deque((event,))
         while events:
             for effect in self.core.step(events.popleft(), self._steady.now_ms()):
@@ -122,8 +138,7 @@ class Actor:
                     case After(delay_ms, later, key):
                         self._start_timer(delay_ms, later, key)
                     case CancelTimer(key):
-                        if timer := self._timers.pop(key, None):
-                            timer.cancel()
+                        self._cancel_timer(key)
                     case _:
                         self._do(effect, events)
 
@@ -166,18 +181,21 @@ class Actor:
         return task
 
     def _start_timer(self, delay_ms: int, event: Any, key: str | None) -> None:
-        async def wait() -> None:
+        async def fire(message: Any) -> None:
             await self._clock.sleep(delay_ms / 1000)
-            if key is not None:
-                self._timers.pop(key, None)
-            await self._mailbox.put(event)
+            await self._mailbox.put(message)
 
         if key is None:
-            self._spawn(wait())
+            self._spawn(fire(event))
             return
-        if old := self._timers.pop(key, None):
-            old.cancel()
-        self._timers[key] = asyncio.get_running_loop().create_task(wait())
+        self._cancel_timer(key)
+        timer = self._timers[key] = _KeyedTimer(key, event)
+        timer.sleeping = self._spawn(fire(timer))
+
+    def _cancel_timer(self, key: str) -> None:
+        timer = self._timers.pop(key, None)
+        if timer is not None and timer.sleeping is not None:
+            timer.sleeping.cancel()
 
     async def _tick(self) -> None:
         while True:

@@ -101,6 +101,47 @@ def test_timers(virtual_time):
     virtual_time(main())
 
 
+class ClockByHand(SystemClock):
+    """Its sleepers wake when ``fire`` is called."""
+
+    def __init__(self):
+        self.sleepers = []
+
+    async def sleep(self, seconds):
+        self.sleepers.append(asyncio.get_running_loop().create_future())
+        await self.sleepers[-1]
+
+    def fire(self):
+        while self.sleepers:
+            self.sleepers.pop().set_result(None)
+
+
+@pytest.mark.parametrize("mailbox", [2, 8], ids=["waiting for room in the mailbox", "in the mailbox"])
+@pytest.mark.parametrize(
+    ("stop", "delivered"),
+    [(CancelTimer("k"), []), (After(10, "new", "k"), ["new"])],
+    ids=["cancelled", "replaced"],
+)
+def test_a_timer_that_fired_but_was_not_handled_can_still_be_stopped(virtual_time, mailbox, stop, delivered):
+    async def main():
+        clock = ClockByHand()
+        core = Recorder({"go": [After(10, "stale", "k")], "stop": [stop]})
+        a = Actor("test", core, lambda effect: None, clock, mailbox=mailbox)
+        running = asyncio.create_task(a.run())
+        await a.tell("go")
+        await asyncio.sleep(1)
+        clock.fire()
+        assert a.try_tell("stop")  # these two are ahead of the timer's event
+        assert a.try_tell("other")
+        await asyncio.sleep(1)
+        clock.fire()
+        await asyncio.sleep(1)
+        running.cancel()
+        assert core.events == ["go", "stop", "other", *delivered]
+
+    virtual_time(main())
+
+
 def test_ticks(virtual_time):
     async def main():
         core = Recorder()
