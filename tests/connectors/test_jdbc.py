@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
 import datetime as dt
+import itertools
 import sqlite3
 from decimal import Decimal
 
 import pytest
 
-from penstock.errors import ConnectorError, RecordError
+from penstock.errors import ConnectorError, ExternalError, RecordError
 from penstock.sql.session import SqlSession
 from penstock.testing import run_graph
+from penstock.types import Batch, Schema
+from penstock.types import logical as t
 
 COLUMNS = """id INT, ok BOOLEAN, big BIGINT, x DOUBLE, price DECIMAL(10, 2), name STRING, raw BYTES, d DATE, tm TIME,
   ts TIMESTAMP(3), ltz TIMESTAMP_LTZ(3)"""
@@ -148,3 +152,150 @@ def test_what_does_not_fit_is_refused_while_planning(database, ddl, message, rem
     with pytest.raises(ConnectorError, match=message) as caught:
         list(SqlSession().run_script(script))
     assert remedy in (caught.value.remedy or "")
+
+
+# -- the order of flushes ------------------------------------------------------------------
+
+UPSERTS = Schema.of(("id", t.BigIntType(nullable=False)), ("name", t.VarCharType()))
+
+
+class Database:
+    """The helper thread of a slot, in the hands of a test: calls fail while ``locked``, and wait
+    while ``held``."""
+
+    def __init__(self):
+        self.locked = 0
+        self.calls = 0
+        self.called = asyncio.Condition()
+        self.free = asyncio.Event()
+        self.free.set()
+
+    async def run(self, call):
+        async with self.called:
+            self.calls += 1
+            self.called.notify_all()
+        if self.locked:
+            self.locked -= 1
+            raise ExternalError("the database is locked")
+        await self.free.wait()
+        return await asyncio.get_running_loop().run_in_executor(None, call)
+
+    async def until_called(self, n):
+        async with self.called:
+            await self.called.wait_for(lambda: self.calls >= n)
+
+
+@pytest.fixture
+async def upserts(harness, database, monkeypatch):
+    """(a writer that flushes at every write, its helper thread, what the table holds)"""
+    monkeypatch.setattr("penstock.connectors.jdbc.sink.RETRY_PAUSE_S", 0.02)
+    helper = Database()
+    opts = {"connector": "jdbc", "url": f"jdbc:sqlite:{database}", "table-name": "t",
+            "sink.buffer-flush.interval": "0 ms", "sink.buffer-flush.max-rows": "2"}  # fmt: skip
+    clock = itertools.count(1000)
+    writer = await harness.writer(
+        UPSERTS, opts, run=helper.run, pushed={"mode": "upsert", "keys": [0]}, now_ms=lambda: next(clock)
+    )
+
+    def contents():
+        with sqlite3.connect(database) as connection:
+            return connection.execute("SELECT id, name FROM t ORDER BY id").fetchall()
+
+    yield writer, helper, contents
+    helper.free.set()
+    await writer.close()
+
+
+def rows(*names, key=1):
+    return Batch.of(UPSERTS, [(key, name) for name in names])
+
+
+@pytest.mark.parametrize("how", ["checkpoint", "flush"])
+async def test_rows_that_wait_for_another_attempt_are_not_overtaken(upserts, how):
+    writer, helper, contents = upserts
+    helper.locked = 1
+    helper.calls = 0
+    writer._options["sink.buffer-flush.interval"] = 10**9  # the first rows wait for the checkpoint
+    writer.write(rows("old"))
+    waited = asyncio.ensure_future(writer.begin_checkpoint(1) if how == "checkpoint" else writer.flush())
+    await helper.until_called(1)
+    writer._options["sink.buffer-flush.interval"] = 0
+    writer.write(rows("newer"))
+    writer.write(rows("newest"))
+    await waited
+    await writer.flush()
+    assert contents() == [(1, "newest")]
+
+
+async def test_flushes_of_several_callers_write_one_after_the_other(upserts):
+    writer, helper, contents = upserts
+    helper.free.clear()
+    writer.write(rows("a"))
+    calls = [asyncio.ensure_future(writer.flush()) for _ in range(3)]
+    cut = asyncio.ensure_future(writer.begin_checkpoint(1))
+    writer.write(rows("b", "c"))
+    assert not writer.ready()
+    await helper.until_called(2)  # 1: the connection
+    await asyncio.sleep(0.05)
+    assert helper.calls == 2
+    helper.free.set()
+    await asyncio.gather(*calls, cut, writer.wait_ready())
+    await writer.flush()
+    assert contents() == [(1, "c")]
+
+
+async def test_a_checkpoint_waits_for_the_rows_before_it_not_for_those_behind(upserts):
+    writer, helper, contents = upserts
+    writer.write(rows("before"))
+    cut = writer.begin_checkpoint(1)
+    await cut
+    helper.free.clear()
+    writer.write(rows("behind"))
+    done = writer.begin_checkpoint(2)
+    assert contents() == [(1, "before")]
+    waits = asyncio.ensure_future(done)
+    await asyncio.sleep(0.05)
+    assert not waits.done()
+    helper.free.set()
+    assert await waits == []
+    assert contents() == [(1, "behind")]
+
+
+async def test_nothing_is_written_behind_rows_that_could_not_be_written(upserts):
+    writer, helper, contents = upserts
+    helper.locked = 100
+    writer.write(rows("lost"))
+    cut = asyncio.ensure_future(writer.begin_checkpoint(1))
+    with pytest.raises(ExternalError):
+        await writer.flush()
+    helper.locked = 0
+    for call in (lambda: cut, lambda: writer.begin_checkpoint(2), writer.flush, writer.wait_ready):
+        with pytest.raises(ExternalError):
+            await call()
+    with pytest.raises(ExternalError):
+        writer.write(rows("later"))
+    assert contents() == []
+
+
+async def test_close_waits_for_the_transaction_under_way_and_tries_no_other(upserts):
+    writer, helper, contents = upserts
+    helper.free.clear()
+    writer.write(rows("under way"))
+    await helper.until_called(2)
+    closing = asyncio.ensure_future(writer.close())
+    await asyncio.sleep(0.05)
+    assert not closing.done()
+    helper.free.set()
+    await closing
+    assert contents() == [(1, "under way")]
+
+
+async def test_close_ends_the_wait_for_another_attempt(upserts, monkeypatch):
+    writer, helper, contents = upserts
+    monkeypatch.setattr("penstock.connectors.jdbc.sink.RETRY_PAUSE_S", 3600.0)
+    helper.locked = 1
+    writer.write(rows("waits"))
+    await helper.until_called(2)
+    await writer.close()
+    assert helper.calls == 2
+    assert contents() == []

@@ -115,4 +115,6 @@ async def test_unacknowledged_messages_are_sent_again_when_the_server_comes_back
     client = await own_nats.client()
     got = [json.loads(d)["n"] for _, d in await contents(client, "B")]
     assert sorted(set(got)) == list(range(50))
+    last = {n: place for place, n in enumerate(got)}
+    assert sorted(last, key=last.__getitem__) == list(range(50))  # a later row stands behind an earlier
     await client.close()

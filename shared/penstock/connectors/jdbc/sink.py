@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import sqlite3
 from typing import TYPE_CHECKING, Any
 
@@ -26,14 +27,21 @@ RETRY_PAUSE_S = 0.2
 class JdbcWriter(SinkWriter):
     """At least once: a restart writes the rows since its checkpoint again, which upserts bear.
 
-    Runs of statements of one kind stay in order, so the last change of a key is what remains.
+    Runs of statements of one kind stay in order, and one task writes at a time: rows that wait
+    for another attempt are not overtaken. So the last change of a key is what remains.
     """
 
     def __init__(self, table: TableInfo) -> None:
         self._options = OPTIONS.read(table.options)
         self._buffer: list[tuple[bool, tuple[Any, ...]]] = []  # (delete, parameters)
         self._connection: sqlite3.Connection | None = None
+        #: Rows taken by ``write``, and those of them that are in the database.
+        self._taken = self._written = 0
+        #: The one task that writes. Only ``_start_flush`` makes it.
         self._flush: asyncio.Task[None] | None = None
+        #: Rows of a flush that failed are in nobody's buffer: nothing may be written behind them.
+        self._failure: BaseException | None = None
+        self._closing = asyncio.Event()
 
     async def open(self, ctx: SourceContext, restored: Sequence[bytes]) -> None:
         self.ctx = ctx
@@ -54,6 +62,8 @@ class JdbcWriter(SinkWriter):
         self._connection = await ctx.run(lambda: connect(self._options["url"], read_only=False))
 
     def write(self, batch: Batch) -> None:
+        self._check()
+        before = len(self._buffer)
         rows = parameters(batch.columns)
         if batch.kinds is None:
             self._buffer += [(False, row) for row in rows]
@@ -63,11 +73,10 @@ class JdbcWriter(SinkWriter):
                     self._buffer.append((True, tuple(row[k] for k in self._keys)))
                 elif kind != RowKind.UPDATE_BEFORE:
                     self._buffer.append((False, row))
-        self._take_outcome()
+        self._taken += len(self._buffer) - before
         waited_ms = self.ctx.now_ms() - self._flushed_ms
-        due = waited_ms >= self._options["sink.buffer-flush.interval"]
-        if (due or self._full()) and self._flush is None:
-            self._flush = asyncio.ensure_future(self._write_out())
+        if waited_ms >= self._options["sink.buffer-flush.interval"] or self._full():
+            self._start_flush()
 
     def _full(self) -> bool:
         return len(self._buffer) >= self._options["sink.buffer-flush.max-rows"]
@@ -76,41 +85,72 @@ class JdbcWriter(SinkWriter):
         return self._flush is None or not self._full()
 
     async def wait_ready(self) -> None:
+        while not self.ready():
+            await self._flush_over()
+        self._check()
+
+    def _check(self) -> None:
+        if self._failure is not None:
+            raise self._failure
+
+    def _start_flush(self) -> None:
+        if self._flush is None and self._buffer:
+            self._flush = asyncio.ensure_future(self._write_out())
+
+    async def _flush_over(self) -> None:
+        """Until the flush under way, if any, is over; raises what it raised."""
         if self._flush is not None:
             # Not awaited itself: who waits may be cancelled, the write may not.
             await asyncio.wait([self._flush])
-            self._take_outcome()
-
-    def _take_outcome(self) -> None:
-        """Forget a write that is over; raise what it raised."""
-        if self._flush is not None and self._flush.done():
-            flush, self._flush = self._flush, None
-            flush.result()
+        self._check()
 
     async def flush(self) -> None:
-        await self.wait_ready()
-        await self._write_out()
+        await self._until_written(self._taken)
 
     def begin_checkpoint(self, checkpoint_id: int) -> Awaitable[list[bytes]]:
+        taken = self._taken
+
         async def written() -> list[bytes]:
-            await self.flush()
+            await self._until_written(taken)
             return []
 
         return written()
 
+    async def _until_written(self, taken: int) -> None:
+        """Until the first ``taken`` rows are in the database."""
+        self._check()
+        while self._written < taken:
+            self._start_flush()
+            await self._flush_over()
+
     async def _write_out(self) -> None:
         rows, self._buffer = self._buffer, []
         self._flushed_ms = self.ctx.now_ms()
+        try:
+            await self._attempts(rows)
+            self._written += len(rows)
+        except BaseException as err:
+            self._failure = err
+        finally:
+            self._flush = None
+
+    async def _attempts(self, rows: Sequence[tuple[bool, tuple[Any, ...]]]) -> None:
         attempt = 0
-        while rows:
+        while True:
             try:
                 await self.ctx.run(lambda: self._transaction(rows))
                 return
             except ExternalError:
                 attempt += 1
-                if attempt > self._options["sink.max-retries"]:
+                if attempt > self._options["sink.max-retries"] or await self._closing_within(
+                    RETRY_PAUSE_S * attempt
+                ):
                     raise
-            await asyncio.sleep(RETRY_PAUSE_S * attempt)
+
+    async def _closing_within(self, pause_s: float) -> bool:
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(self._closing.wait(), pause_s)
+        return self._closing.is_set()
 
     def _transaction(self, rows: Sequence[tuple[bool, tuple[Any, ...]]]) -> None:
         assert self._connection is not None
@@ -138,8 +178,10 @@ class JdbcWriter(SinkWriter):
             start = end
 
     async def close(self) -> None:
-        if self._flush is not None:
-            self._flush.cancel()
-            await asyncio.gather(self._flush, return_exceptions=True)
+        # A transaction runs on in its thread when its task is cancelled, and would overwrite what
+        # the next attempt has written by then. So it is waited for; it is not tried again.
+        self._closing.set()
+        while self._flush is not None:
+            await asyncio.wait([self._flush])
         if self._connection is not None:
             self._connection.close()

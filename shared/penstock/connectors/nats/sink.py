@@ -1,13 +1,13 @@
 """The at-least-once JetStream sink: rows are published at once, acknowledgements bounded.
 
 A checkpoint is acknowledged when every row before its barrier is stored. After a failure
-rows since the last checkpoint are published again.
+rows since the last checkpoint are published again. A message that was lost is published again
+together with all behind it (``send_window``): the last message of a key is its newest value.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections import deque
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -16,7 +16,8 @@ from penstock.cancelling import end_tasks
 from penstock.connectors.base import SinkWriter, TableInfo
 from penstock.connectors.nats.client import JetStreamApi, connect, server_url
 from penstock.connectors.nats.connector import OPTIONS
-from penstock.connectors.nats.encoding import MessageEncoder, OutMessage
+from penstock.connectors.nats.encoding import MessageEncoder
+from penstock.connectors.nats.send_window import SendWindow
 from penstock.connectors.nats.streams import sink_stream
 from penstock.errors import BrokerError, PenstockError
 
@@ -26,9 +27,10 @@ if TYPE_CHECKING:
     from nats.aio.msg import Msg
 
     from penstock.connectors.base import SourceContext
+    from penstock.connectors.nats.send_window import Sending
     from penstock.types import Batch
 
-#: Without an acknowledgement for so long, a message is published again …
+#: Without an acknowledgement for so long, a message and all behind it are published again …
 RETRY_S = 5.0
 #: … and after so long the task fails.
 GIVE_UP_S = 60.0
@@ -40,10 +42,7 @@ class AtLeastOnceWriter(SinkWriter):
     def __init__(self, table: TableInfo) -> None:
         self._table = table
         self._options = OPTIONS.read(table.options)
-        self._queue: deque[OutMessage] = deque()
-        #: number → (message, first sent, last sent)
-        self._in_flight: dict[int, tuple[OutMessage, float, float]] = {}
-        self._number = 0
+        self._window = SendWindow(self._options["sink.max-in-flight"], RETRY_S)
         self._changed = asyncio.Event()
         self._work = asyncio.Event()
         self._failure: PenstockError | None = None
@@ -58,16 +57,16 @@ class AtLeastOnceWriter(SinkWriter):
         self._stream = await sink_stream(self._api, self._options, self._encoder.template.wildcard)
         self._encoder.max_payload = client.max_payload
         self._inbox = client.new_inbox()
-        await client.subscribe(f"{self._inbox}.*", cb=self._acknowledged, pending_bytes_limit=0)
+        await client.subscribe(f"{self._inbox}.*.*", cb=self._acknowledged, pending_bytes_limit=0)
         self._tasks = [asyncio.create_task(self._publish()), asyncio.create_task(self._retry())]
 
     def write(self, batch: Batch) -> None:
         self._check()
-        self._queue.extend(self._encoder.encode(batch))
+        self._window.add(self._encoder.encode(batch))
         self._work.set()
 
     def ready(self) -> bool:
-        return len(self._queue) < _MAX_QUEUED or self._failure is not None
+        return self._window.waiting < _MAX_QUEUED or self._failure is not None
 
     async def wait_ready(self) -> None:
         while not self.ready():
@@ -76,7 +75,7 @@ class AtLeastOnceWriter(SinkWriter):
         self._check()
 
     def begin_checkpoint(self, checkpoint_id: int) -> Awaitable[list[bytes]]:
-        last = self._number + len(self._queue)
+        last = self._window.taken
 
         async def stored() -> list[bytes]:
             await self._until_stored(last)
@@ -85,7 +84,7 @@ class AtLeastOnceWriter(SinkWriter):
         return stored()
 
     async def finish(self) -> None:
-        await self._until_stored(self._number + len(self._queue))
+        await self._until_stored(self._window.taken)
 
     async def close(self) -> None:
         await end_tasks(self._tasks)
@@ -104,13 +103,7 @@ class AtLeastOnceWriter(SinkWriter):
 
     async def _until_stored(self, last: int) -> None:
         """Until the first ``last`` messages are acknowledged."""
-
-        def open_ones() -> bool:
-            # Insertion order is publication order: the first key is the oldest.
-            oldest = next(iter(self._in_flight), None)
-            return self._number < last or (oldest is not None and oldest < last)
-
-        while open_ones():
+        while self._window.stored < last:
             self._check()
             self._changed.clear()
             await self._changed.wait()
@@ -118,28 +111,24 @@ class AtLeastOnceWriter(SinkWriter):
 
     async def _publish(self) -> None:
         loop = asyncio.get_running_loop()
-        window: int = self._options["sink.max-in-flight"]
         try:
             while True:
-                while self._queue and len(self._in_flight) < window:
-                    message, number = self._queue.popleft(), self._number
-                    self._number += 1
-                    now = loop.time()
-                    self._in_flight[number] = (message, now, now)
-                    await self._send(number, message)
+                while (sending := self._window.next(loop.time())) is not None:
+                    await self._send(sending)
                 self._changed.set()
                 self._work.clear()
-                if not self._queue or len(self._in_flight) >= window:
-                    await self._work.wait()
+                await self._work.wait()
         except PenstockError as err:
             self._fail(err)
 
-    async def _send(self, number: int, message: OutMessage) -> None:
+    async def _send(self, sending: Sending) -> None:
         import nats.errors
 
+        message = sending.message
+        reply = f"{self._inbox}.{sending.round}.{sending.number}"
         try:
             await self._api.client.publish(
-                message.subject, message.data, reply=f"{self._inbox}.{number}", headers=message.headers
+                message.subject, message.data, reply=reply, headers=message.headers
             )
         except (nats.errors.OutboundBufferLimitError, nats.errors.ConnectionReconnectingError):
             return  # not connected now; ``_retry`` sends it again
@@ -152,7 +141,7 @@ class AtLeastOnceWriter(SinkWriter):
             ) from err
 
     async def _acknowledged(self, msg: Msg) -> None:
-        number = int(msg.subject.rsplit(".", 1)[1])
+        round_, number = map(int, msg.subject.rsplit(".", 2)[1:])
         if (msg.headers or {}).get("Status") == "503":
             return  # no stream listens at this moment (a leader is elected): ``_retry``
         if b'"error"' in msg.data and (error := msgspec.json.decode(msg.data).get("error")):
@@ -160,16 +149,16 @@ class AtLeastOnceWriter(SinkWriter):
                 return
             self._fail(self._refused(number, error))
             return
-        self._in_flight.pop(number, None)
+        self._window.acknowledge(round_, number)
         self._work.set()
         self._changed.set()
 
     def _refused(self, number: int, error: dict) -> BrokerError:
-        message = self._in_flight.get(number)
+        message = self._window.message(number)
         return BrokerError(
             f"stream '{self._stream}' refused a message",
             got=f"{error.get('description')} (err_code {error.get('err_code')})",
-            where=f"subject '{message[0].subject}'" if message else f"stream '{self._stream}'",
+            where=f"subject '{message.subject}'" if message else f"stream '{self._stream}'",
             remedy="check the stream's limits (max_bytes, max_msgs with discard new, max_msg_size)",
         )
 
@@ -178,22 +167,19 @@ class AtLeastOnceWriter(SinkWriter):
         try:
             while True:
                 await asyncio.sleep(RETRY_S / 5)
-                # The oldest message decides for all: acknowledgements come in order.
                 self._changed.set()
-                now = loop.time()
-                for number, (message, first, last) in list(self._in_flight.items()):
-                    if now - first > GIVE_UP_S:
-                        raise BrokerError(
-                            f"stream '{self._stream}' at {self._api.url} does not acknowledge",
-                            expected=f"an acknowledgement within {GIVE_UP_S:g} s",
-                            got=f"{len(self._in_flight)} messages without one",
-                            where=f"subject '{message.subject}'",
-                            remedy="check that the server runs and the stream has a leader",
-                        )
-                    if now - last < RETRY_S:
-                        break
-                    if self._api.client.is_connected and number in self._in_flight:
-                        self._in_flight[number] = (message, first, now)
-                        await self._send(number, message)
+                now, window = loop.time(), self._window
+                since = window.oldest_sent_s()
+                if since is not None and now - since > GIVE_UP_S:
+                    raise BrokerError(
+                        f"stream '{self._stream}' at {self._api.url} does not acknowledge",
+                        expected=f"an acknowledgement within {GIVE_UP_S:g} s",
+                        got=f"{window.unacknowledged} messages without one",
+                        where=f"stream '{self._stream}'",
+                        remedy="check that the server runs and the stream has a leader",
+                    )
+                if self._api.client.is_connected and window.is_overdue(now):
+                    window.again()
+                    self._work.set()
         except PenstockError as err:
             self._fail(err)

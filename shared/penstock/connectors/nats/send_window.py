@@ -1,0 +1,111 @@
+"""Which message is published next, and which again: go-back-N, so that order is kept.
+
+A message that is lost is published again *with all that were published behind it*, whether those
+are stored or not: on its own it would come to stand behind a newer value of its key, and a reader
+that keeps the last one would keep the older. Acknowledgements of an earlier round say nothing about
+the order of this one and are left out.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from penstock.connectors.nats.encoding import OutMessage
+
+#: Rounds after which the pause between two does not grow any more.
+_MAX_DOUBLINGS = 3
+
+
+class Sending(NamedTuple):
+    """``round``: how often the window was sent anew before; ``number``: of the message."""
+
+    round: int
+    number: int
+    message: OutMessage
+
+
+@dataclass(slots=True)
+class _Entry:
+    message: OutMessage
+    #: First and last time it was sent, in seconds; None = not yet.
+    first_s: float | None = None
+    last_s: float = 0.0
+
+
+class SendWindow:
+    """``limit``: messages on their way at once. Times are seconds of one clock."""
+
+    def __init__(self, limit: int, retry_s: float) -> None:
+        self._limit = limit
+        self._retry_s = retry_s
+        self._entries: deque[_Entry] = deque()
+        #: Every message below is stored; number of ``_entries[0]``.
+        self.stored = 0
+        self._next = 0
+        self._round = 0
+        self._rounds_without_progress = 0
+        self._acknowledged: set[int] = set()
+
+    @property
+    def taken(self) -> int:
+        """Messages taken so far: the number of the next."""
+        return self.stored + len(self._entries)
+
+    @property
+    def waiting(self) -> int:
+        """Messages that are to be sent, for the first time or again."""
+        return self.taken - self._next
+
+    @property
+    def unacknowledged(self) -> int:
+        return self._next - self.stored
+
+    def add(self, messages: Iterable[OutMessage]) -> None:
+        self._entries.extend(_Entry(m) for m in messages)
+
+    def next(self, now_s: float) -> Sending | None:
+        """The message to send now; None when there is none or the window is full."""
+        if not self.waiting or self.unacknowledged >= self._limit:
+            return None
+        number = self._next
+        self._next += 1
+        entry = self._entries[number - self.stored]
+        entry.first_s = now_s if entry.first_s is None else entry.first_s
+        entry.last_s = now_s
+        return Sending(self._round, number, entry.message)
+
+    def message(self, number: int) -> OutMessage | None:
+        at = number - self.stored
+        return self._entries[at].message if 0 <= at < len(self._entries) else None
+
+    def acknowledge(self, round_: int, number: int) -> None:
+        if round_ != self._round or number < self.stored:
+            return
+        self._acknowledged.add(number)
+        while self.stored in self._acknowledged:
+            self._acknowledged.remove(self.stored)
+            self._entries.popleft()
+            self.stored += 1
+            self._rounds_without_progress = 0
+
+    def oldest_sent_s(self) -> float | None:
+        """When the oldest unacknowledged message was sent first."""
+        return self._entries[0].first_s if self._entries else None
+
+    def is_overdue(self, now_s: float) -> bool:
+        """The oldest message is without an acknowledgement for too long: call ``again``. The pause
+        doubles, for a server that is slow must be able to answer one round before the next."""
+        pause_s = self._retry_s * 2 ** min(self._rounds_without_progress, _MAX_DOUBLINGS)
+        return self.unacknowledged > 0 and now_s - self._entries[0].last_s >= pause_s
+
+    def again(self) -> None:
+        """Send everything from the oldest unacknowledged message on, in order."""
+        self._next = self.stored
+        self._round += 1
+        self._rounds_without_progress += 1
+        self._acknowledged.clear()
