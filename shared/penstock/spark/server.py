@@ -14,7 +14,7 @@ import sys
 from pathlib import Path
 
 from penstock.errors import PenstockError
-from penstock.spark.java import java_home
+from penstock.spark.java import java_environment
 from penstock.spark.server_log import STARTS
 
 TOKEN_VARIABLE = "SPARK_CONNECT_AUTHENTICATE_TOKEN"
@@ -68,7 +68,7 @@ def main() -> None:
     sys.stderr.write(f"{STARTS}\n")
     sys.stderr.flush()
     try:
-        os.environ["JAVA_HOME"] = java_home()
+        os.environ.update(java_environment())
         argv = command(given.port, given.ui_port, given.cores, given.memory, given.folder)
     except PenstockError as err:
         sys.exit(str(err))

@@ -7,7 +7,7 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 from penstock.errors import SparkUnreachableError, SpecError
-from penstock.spark.java import java_home
+from penstock.spark.java import java_environment
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -43,7 +43,7 @@ _ORIGINS = "spark.python.sql.dataFrameDebugging.enabled"
 
 def prepare_environment() -> None:
     """What Spark's launcher and its Python workers read from the environment."""
-    os.environ["JAVA_HOME"] = java_home()
+    os.environ.update(java_environment())
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
 
