@@ -6,11 +6,11 @@ Fields of ours beside Flink's: ``attempt``, ``epoch``, ``jobmanager-id``, ``wait
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 from penstock.messages.states import ExecutionState, JobStatus
+from penstock.redaction import HIDDEN, without_credentials
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -255,13 +255,12 @@ def job_config(details: JobDetails) -> dict[str, Any]:
 
 
 _SECRET = ("password", "secret", "token", "credential", "apikey", "api-key", "access_key", "access-key")
-_IN_URL = re.compile(r"//[^/,\s]*@")
 
 
 def redacted(config: dict[str, str]) -> dict[str, str]:
     """Without secrets: those whose key says so, and users and passwords in URLs."""
     return {
-        k: "******" if any(word in k.lower() for word in _SECRET) else _IN_URL.sub("//******@", v)
+        k: HIDDEN if any(word in k.lower() for word in _SECRET) else without_credentials(v)
         for k, v in config.items()
     }
 

@@ -30,6 +30,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from penstock.redaction import without_credentials
+
 __all__ = [
     "BrokerError",
     "ConnectorError",
@@ -60,6 +62,7 @@ class PenstockError(Exception):
 
     ``code`` is stable (``PS-SPEC``, ``PS-SQL`` ...), ``retryable`` tells a restart
     strategy whether trying again may help: of a kind of error, unless one says otherwise.
+    Credentials of URLs in its texts are taken out.
     """
 
     code = "PS-ERROR"
@@ -76,13 +79,13 @@ class PenstockError(Exception):
         remedy: str | None = None,
         user_traceback: str | None = None,
     ) -> None:
-        super().__init__(message)
-        self.message = message
-        self.expected = expected
-        self.got = got
-        self.where = where
-        self.remedy = remedy
-        self.user_traceback = user_traceback
+        self.message = without_credentials(message)
+        super().__init__(self.message)
+        self.expected = _shown(expected)
+        self.got = _shown(got)
+        self.where = _shown(where)
+        self.remedy = _shown(remedy)
+        self.user_traceback = _shown(user_traceback)
 
     def __str__(self) -> str:
         lines = [self.user_traceback.rstrip()] if self.user_traceback else []
@@ -105,6 +108,10 @@ class PenstockError(Exception):
         if self.retryable is not type(self).retryable:
             out["retryable"] = self.retryable
         return out
+
+
+def _shown(text: str | None) -> str | None:
+    return without_credentials(text) if isinstance(text, str) else text
 
 
 class UserError(PenstockError):

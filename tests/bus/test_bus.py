@@ -227,7 +227,7 @@ async def test_too_large_a_message_names_the_limit(nats_url):
 
 async def test_errors_do_not_show_passwords():
     url = "nats://someone:secret@127.0.0.1:1,nats://token@127.0.0.1:1"
-    with pytest.raises(BrokerError, match=r"nats://127\.0\.0\.1:1,nats://127") as raised:
+    with pytest.raises(BrokerError, match=r"nats://\*{6}@127\.0\.0\.1:1,nats://\*{6}@127") as raised:
         await NatsTransport.connect(url, deadline_s=0.3)
     assert "secret" not in str(raised.value)
     assert "token@" not in str(raised.value)

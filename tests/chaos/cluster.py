@@ -15,11 +15,14 @@ from penstock.cli.embedded import EmbeddedCluster
 from penstock.cli.processes import Child
 from penstock.errors import ExternalError
 from penstock.reserving import port_of, reserve_port
+from tests.chaos.names import Names
 from tests.chaos.network import Host, Network, why_not
 from tests.chaos.objectstore import ObjectStore
 
 #: Who lives on a host of its own, by the number of the host.
 HOSTS = {"taskmanager-1": 0, "taskmanager-2": 1, "jobmanager-1": 2, "resourcemanager-1": 3}
+#: What the servers are called, where names can be made.
+NATS_NAME, VALKEY_NAME = "nats.chaos", "valkey.chaos"
 TEMPLATE_WAIT_S = 120.0
 CONFIG = {
     "heartbeat.interval": "500 ms",
@@ -32,7 +35,8 @@ CONFIG = {
 class ChaosCluster(EmbeddedCluster):
     """2 job managers, 2 dispatchers, 2 resource managers, 3 task managers of 2 slots; its
     object store is an imitation of S3 in this process. ``not_shown``: why hosts of their own,
-    and so cut-offs and full disks, are impossible here; None when they are not."""
+    and so cut-offs, full disks and names that vanish, are impossible here; None when they are
+    not."""
 
     def __init__(self, folder: Path, *, seed: int) -> None:
         super().__init__(
@@ -43,9 +47,13 @@ class ChaosCluster(EmbeddedCluster):
         self._host = "127.0.0.1" if self.not_shown else self._network.address
         self._seed = seed
         self._stored = False
+        self._names: Names | None = None
 
     def launch(self) -> None:
         self._network.make()
+        if self.not_shown is None:
+            self._names = Names(self.data_dir / "names", self._host, (NATS_NAME, VALKEY_NAME))
+            self._names.start()
         self._store_port = reserve_port(self._host)
         self.store = ObjectStore(self._host, port_of(self._store_port), seed=self._seed)
         self.store.start()
@@ -74,6 +82,8 @@ class ChaosCluster(EmbeddedCluster):
             if self._stored:
                 self.store.stop()
                 self._store_port.close()
+            if self._names is not None:
+                self._names.stop()
             self._network.remove()
 
     def host_of(self, name: str) -> Host | None:
@@ -89,6 +99,9 @@ class ChaosCluster(EmbeddedCluster):
     def _write_config(self) -> None:
         self.nats_url = self.nats_url.replace("127.0.0.1", self._host)
         self.redis_url = self.redis_url.replace("127.0.0.1", self._host)
+        if self._names is not None:
+            self.config["nats.url"] = self.nats_url.replace(self._host, NATS_NAME)
+            self.config["high-availability.redis.url"] = self.redis_url.replace(self._host, VALKEY_NAME)
         super()._write_config()
 
     def _child(self, name: str, argv: list[str]) -> Child:
@@ -101,6 +114,8 @@ class ChaosCluster(EmbeddedCluster):
         if role == "taskmanager":
             address = host.address if host else self._host
             argv = [*argv, f"-Dtaskmanager.host={address}", f"-Dtaskmanager.bind-host={address}"]
+        if self._names is not None:
+            argv = self._names.wrap(argv)
         if host is not None:
             argv = host.wrap(argv, self.root / "tmp")
         return super()._child(name, argv)
@@ -144,11 +159,27 @@ class ChaosCluster(EmbeddedCluster):
         """… until here."""
         self.child(name).restart = True
 
+    def forget_name(self, name: str) -> None:
+        """The server dies, and its name with it …"""
+        assert self._names is not None
+        self._names.forget(_name_of(name))
+        self.take_down(name)
+
+    def remember_name(self, name: str) -> None:
+        """… until here."""
+        assert self._names is not None
+        self.bring_back(name)
+        self._names.remember(_name_of(name))
+
     def wipe_leases(self) -> None:
         """Also when it has just died: then once it is back."""
         again = Retry(ExponentialBackoff(cap=0.5), retries=60)
         with redis.Redis.from_url(self.redis_url, retry=again) as leases:
             leases.flushall()
+
+
+def _name_of(server: str) -> str:
+    return NATS_NAME if server.startswith("nats") else VALKEY_NAME
 
 
 def _children(pid: int) -> list[int]:

@@ -138,6 +138,18 @@ def _working(cluster: ChaosCluster) -> list[str]:
     return cluster.working()
 
 
+def _vanishes(role: str) -> Kind:
+    """With its name: looking it up takes longer than anybody waits, and fails."""
+
+    def begin(cluster: ChaosCluster, name: str) -> None:
+        cluster.forget_name(name)
+
+    def end(cluster: ChaosCluster, name: str) -> None:
+        cluster.remember_name(name)
+
+    return Kind("stay", _role(role), begin, end, LONG, hosts=True)
+
+
 def _paused(must: Must, targets: Callable[[ChaosCluster], list[str]], lasts_s: tuple[float, float]) -> Kind:
     return Kind(must, targets, _stop, _continue, lasts_s)
 
@@ -179,6 +191,8 @@ KINDS: dict[str, Kind] = {
     "store-away": Kind("either", _store, _trouble("refuse", 1.0), _no_trouble, (2.0, 9.0)),
     "store-slow": Kind("either", _store, _trouble("slow", 0.5), _no_trouble, AROUND),
     "store-cuts": Kind("either", _store, _trouble("cut", 0.4), _no_trouble, AROUND),
+    "vanish-nats": _vanishes("nats"),
+    "vanish-valkey": _vanishes("valkey"),
     "away-nats": _away("nats"),
     "away-valkey": _away("valkey"),
     "away-masters": _away("masters"),

@@ -171,6 +171,42 @@ async def test_a_slot_that_cannot_report_fails_its_tasks_and_says_why(tmp_path: 
         await slot.wait_for(SlotLog, lambda m: m.level == "error" and "no figures" in m.text)
 
 
+def leave_a_failed_future_behind(row: Any) -> Any:
+    """As uvloop does when an attempt to connect is given up before its name is looked up."""
+    import socket
+
+    future = asyncio.get_running_loop().create_future()
+    if row[0] == "name":
+        future.set_exception(socket.gaierror(-3, "Temporary failure in name resolution"))
+    else:
+        future.set_exception(ZeroDivisionError("a bug"))
+    del future
+    return row
+
+
+@pytest.mark.parametrize("error", ["name", "bug"])
+async def test_only_an_attempt_to_connect_may_fail_unawaited(tmp_path: Path, error: str) -> None:
+    b = GraphBuilder()
+    schema = Schema.of(("s", VarCharType()))
+    if error == "name":
+        source = b.values(Batch.of(schema, [(error,)]))
+    else:  # it does not end by itself
+        source = b.source("datagen", schema, {"rows-per-second": "10"})
+    b.functions["f"] = FunctionArtifact(data=cloudpickle.dumps(leave_a_failed_future_behind))
+    b.chain(source, PythonSpec(kind="map", function="f"), schema)
+    b.collect(source)
+    async with TestTaskManager() as tm:
+        slot = await tm.fork("slot-a")
+        tm.deploy(b.build(), {"v0:0": "slot-a", "v1:0": "slot-a"}, store_url=tmp_path.as_uri())
+        done = await slot.wait_for(
+            TaskStateChanged, lambda m: m.execution_id == "v0:0:1" and m.state.terminal
+        )
+        ended = {"name": ExecutionState.FINISHED, "bug": ExecutionState.FAILED}
+        level, text = {"name": ("warning", "Temporary failure in name"), "bug": ("error", "a bug")}[error]
+        assert done.state is ended[error], done.error
+        await slot.wait_for(SlotLog, lambda m: m.level == level and text in m.text)
+
+
 def paced_graph(rows: int, rows_per_second: int) -> JobGraph:
     """A sequence at its own pace → hash → union (2) → collect."""
     b = GraphBuilder()

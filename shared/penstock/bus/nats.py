@@ -6,11 +6,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import re
 from typing import TYPE_CHECKING, Any
 
 from penstock.bus.envelope import NobodyServesError
 from penstock.errors import BrokerError
+from penstock.redaction import without_credentials
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -34,17 +34,12 @@ MAX_PENDING_BYTES = 32 * 1024 * 1024
 _REMEDY = "start nats-server there, or set nats.url to where it runs"
 
 
-def without_credentials(url: str) -> str:
-    """``nats://user:password@host`` → ``nats://host``, for messages."""
-    return re.sub(r"//[^/,]*@", "//", url)
-
-
 class NatsTransport:
     """``await NatsTransport.connect(url)``."""
 
     def __init__(self, client: nats.aio.client.Client, url: str) -> None:
         self._nc = client
-        #: Without user and password.
+        #: Without credentials.
         self.url = url
         self._tasks: set[asyncio.Task[None]] = set()
 
@@ -69,7 +64,8 @@ class NatsTransport:
         """Connect within ``deadline_s`` or raise BrokerError. ``url``: servers, comma
         separated. ``on_connection(connected)`` is called at every change later."""
         import nats.errors
-        from nats.aio.client import Client
+
+        from penstock.reconnecting import ReconnectingClient
 
         servers = [part.strip() for part in url.split(",") if part.strip()]
         url = without_credentials(url)
@@ -98,7 +94,7 @@ class NatsTransport:
             if on_connection:
                 on_connection(True)
 
-        client = Client()
+        client = ReconnectingClient()
         try:
             # max_reconnect_attempts=-1 makes the first connect try for ever too: bounded here.
             async with asyncio.timeout(deadline_s):
@@ -142,7 +138,7 @@ class NatsTransport:
             ) from None
         except (TimeoutError, nats.errors.TimeoutError):
             raise BrokerError(f"no answer within {timeout_s:g} s", where=subject) from None
-        except nats.errors.Error as err:
+        except (nats.errors.Error, OSError) as err:
             raise self._error(err, subject, len(data)) from err
 
     async def publish(self, subject: str, data: bytes) -> None:
@@ -151,7 +147,7 @@ class NatsTransport:
         self._check(subject)
         try:
             await self._nc.publish(subject, data)
-        except nats.errors.Error as err:
+        except (nats.errors.Error, OSError) as err:
             raise self._error(err, subject, len(data)) from err
 
     def _error(self, err: Exception, subject: str, size: int) -> BrokerError:
@@ -189,15 +185,20 @@ class NatsTransport:
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
 
+        import nats.errors
+
         self._check(subject)
-        sub = await self._nc.subscribe(
-            subject,
-            queue=queue or "",
-            cb=take,
-            pending_msgs_limit=MAX_PENDING,
-            pending_bytes_limit=MAX_PENDING_BYTES,
-        )
-        await self._nc.flush()  # from here on the server knows the subscription
+        try:
+            sub = await self._nc.subscribe(
+                subject,
+                queue=queue or "",
+                cb=take,
+                pending_msgs_limit=MAX_PENDING,
+                pending_bytes_limit=MAX_PENDING_BYTES,
+            )
+            await self._nc.flush()  # from here on the server knows the subscription
+        except (nats.errors.Error, OSError) as err:
+            raise self._error(err, subject, 0) from err
         return sub
 
     async def close(self) -> None:

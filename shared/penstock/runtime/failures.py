@@ -10,6 +10,7 @@ from typing import Any
 import penstock
 from penstock.errors import FunctionError, InternalError, PenstockError
 from penstock.messages.slot import ErrorInfo
+from penstock.redaction import without_credentials
 
 _OURS = str(Path(penstock.__file__).parent)
 _LIBRARIES = tuple({sysconfig.get_path(name) for name in ("stdlib", "purelib", "platlib")})
@@ -20,7 +21,7 @@ def error_info(err: BaseException, *, task: str) -> ErrorInfo:
     operator = getattr(err, "penstock_operator", None)
     details = _details(err, operator or task)
     user = details.get("user_traceback")
-    full = "".join(traceback.format_exception(err))
+    full = without_credentials("".join(traceback.format_exception(err)))
     return ErrorInfo(
         error=details,
         traceback=f"{user}\n\n{full}" if user else full,

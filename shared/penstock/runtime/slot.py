@@ -47,6 +47,7 @@ from penstock.messages.slot import (
     TriggerCheckpoint,
 )
 from penstock.messages.states import ExecutionState
+from penstock.redaction import without_credentials
 from penstock.runtime.artifacts import load_functions
 from penstock.runtime.collector import Collector
 from penstock.runtime.credit import CreditPool
@@ -389,6 +390,7 @@ class Slot:
         )
 
     def log(self, level: str, text: str) -> None:
+        text = without_credentials(text)
         print(f"{level}: {text}", file=sys.stderr, flush=True)  # noqa: T201  the slot's own log
         self._control.send(SlotLog(level=level, text=text))
 
@@ -468,7 +470,7 @@ class Slot:
     def _break(self, err: Exception) -> None:
         """An error that belongs to no task: all of them fail, and none is started here any more."""
         self.log("error", f"the slot fails: {err!r}")
-        traceback.print_exception(err)
+        sys.stderr.write(without_credentials("".join(traceback.format_exception(err))))
         if self._broken is not None:
             return  # they fail already
         self._broken = err
@@ -476,8 +478,13 @@ class Slot:
             self._spawn(task.fail(err))
 
     def _loop_error(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
-        """An error that nobody awaited."""
+        """An error that nobody awaited. It ends the slot, unless a connection's future was left
+        behind by an attempt that was given up (a name that is not found only after the time
+        limit): who connects tries again or has raised already."""
         err = context.get("exception")
+        if "future" in context and isinstance(err, OSError):
+            self.log("warning", f"an attempt to connect that was given up has failed: {err!r}")
+            return
         self.log("error", f"{context.get('message')}: {err!r}")
         if isinstance(err, Exception):
             self._break(err)

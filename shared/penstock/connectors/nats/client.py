@@ -12,6 +12,7 @@ from penstock.cancelling import end_tasks
 from penstock.config import NATS_URL
 from penstock.connectors.nats.subjects import overlaps
 from penstock.errors import BrokerError, ConnectorError, PenstockError, nearest
+from penstock.redaction import without_credentials
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
@@ -46,7 +47,8 @@ async def connect(
     """A client that reconnects for ever once it was connected; ``BrokerError`` when the
     first connection fails."""
     import nats.errors
-    from nats.aio.client import Client
+
+    from penstock.reconnecting import ReconnectingClient
 
     last: list[str] = []
     wrong = asyncio.Event()
@@ -58,8 +60,9 @@ async def connect(
         last[:] = [text]
         wrong.set()
 
-    client = Client()
+    client = ReconnectingClient()
     servers = [part.strip() for part in url.split(",") if part.strip()]
+    url = without_credentials(url)
     connecting = asyncio.ensure_future(
         client.connect(
             servers=servers,
@@ -118,7 +121,8 @@ class JetStreamApi:
 
     def __init__(self, client: Client, url: str) -> None:
         self.client = client
-        self.url = url
+        #: without credentials
+        self.url = without_credentials(url)
 
     async def request(self, verb: str, body: Mapping[str, Any] | None = None) -> dict[str, Any]:
         """``JetStreamError`` for an answer that says so, ``BrokerError`` for no answer."""
@@ -223,7 +227,7 @@ class JetStreamApi:
             raise self.refused(f"the next message of '{subject}'", err) from err
         return True
 
-    def refused(self, what: str, err: JetStreamError) -> PenstockError:
+    def refused(self, what: str, err: Exception) -> PenstockError:
         return BrokerError(
             f"JetStream at {self.url} refused {what}",
             got=str(err),

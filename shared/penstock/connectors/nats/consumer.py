@@ -146,6 +146,8 @@ class OrderedConsumer:
 
     async def _supervise(self) -> None:
         """Makes the consumer whenever ``_reset`` is set; watches for silence."""
+        import nats.errors
+
         attempt = 0
         loop = asyncio.get_running_loop()
         while True:
@@ -165,7 +167,7 @@ class OrderedConsumer:
             except ConnectorError as err:
                 self._fail(err)
                 return
-            except (PenstockError, JetStreamError) as err:
+            except (PenstockError, JetStreamError, nats.errors.Error, OSError) as err:
                 attempt += 1
                 if attempt >= MAX_ATTEMPTS:
                     self._fail(

@@ -130,7 +130,7 @@ class AtLeastOnceWriter(SinkWriter):
             await self._api.client.publish(
                 message.subject, message.data, reply=reply, headers=message.headers
             )
-        except (nats.errors.OutboundBufferLimitError, nats.errors.ConnectionReconnectingError):
+        except (nats.errors.OutboundBufferLimitError, nats.errors.ConnectionReconnectingError, OSError):
             return  # not connected now; ``_retry`` sends it again
         except nats.errors.Error as err:
             raise BrokerError(
