@@ -22,7 +22,8 @@ from tests.golden.values import arranged, difference
 Run = Callable[[Case, Path, Callable[[], Any]], list[list[Any]]]
 ENGINES: dict[str, Run] = {
     "streaming": lambda case, folder, _: engines.streaming(case, folder, 1, case.modes[0]),
-    "parallel": lambda case, folder, _: engines.streaming(case, folder, 4, case.modes[0]),
+    "two": lambda case, folder, _: engines.streaming(case, folder, 2, case.modes[0]),
+    "parallel": lambda case, folder, _: engines.streaming(case, folder, 3, case.modes[0]),
     "batch": lambda case, folder, _: engines.streaming(case, folder, 2, case.modes[-1]),
     "spark": lambda case, folder, spark: engines.on_spark(case, folder, spark()),
     "duckdb": lambda case, folder, _: engines.by_duckdb(case),

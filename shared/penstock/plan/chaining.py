@@ -1,7 +1,8 @@
 """Operator graph → job graph: chains (small DAGs) joined by edges.
 
 An operator is chained to its producers over forward edges of equal parallelism, unless
-that would make a cycle between vertices.
+that would make a cycle between vertices, or swallow another edge between the two chains that
+has to stay one (a hash edge between operators that meet again by a forward one).
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from penstock.jobgraph.graph import (
     Rebalance,
 )
 from penstock.jobgraph.specs import EnumeratorSpec
+from penstock.plan.graph_check import check_job_graph
 from penstock.plan.operators import OperatorInput, PlannedOperator, all_inputs
 
 if TYPE_CHECKING:
@@ -36,7 +38,9 @@ def build_vertices(
             for inp in all_inputs(op):
                 if _chainable(op, inp):
                     groups.try_merge(inp.source, op)
-    return _emit(operators, groups, max_parallelism)
+    vertices, edges = _emit(operators, groups, max_parallelism)
+    check_job_graph(operators, vertices, edges, partitioning_of)
+    return vertices, edges
 
 
 def partitioning_of(op: PlannedOperator, inp: OperatorInput) -> Partitioning:
@@ -69,11 +73,20 @@ class _Groups:
 
     def try_merge(self, upstream: PlannedOperator, op: PlannedOperator) -> None:
         a, b = self.of(upstream), self.of(op)
-        if a == b or self._other_path(a, b):
+        if a == b or not self._all_chainable(a, b) or self._other_path(a, b):
             return
         for one in self.operators:
             if self.of(one) == b:
                 self.group[id(one)] = a
+
+    def _all_chainable(self, a: int, b: int) -> bool:
+        """Whether each direct edge between the groups may become a call inside one chain."""
+        return all(
+            _chainable(op, inp)
+            for op in self.operators
+            for inp in all_inputs(op)
+            if {self.of(op), self.of(inp.source)} == {a, b}
+        )
 
     def _other_path(self, a: int, b: int) -> bool:
         """Whether group b is reached from a through a third group."""
