@@ -13,6 +13,7 @@ import pytest
 from penstock.api import (
     AggregateFunction,
     CoProcessFunction,
+    CountTrigger,
     EventTimeSessionWindows,
     KeyedBroadcastProcessFunction,
     KeyedProcessFunction,
@@ -21,11 +22,14 @@ from penstock.api import (
     OutputTag,
     ProcessFunction,
     ProcessWindowFunction,
+    PurgingTrigger,
     Row,
     Sink,
     SlidingEventTimeWindows,
     StreamExecutionEnvironment,
     Time,
+    Trigger,
+    TriggerResult,
     TumblingEventTimeWindows,
     Types,
     ValueStateDescriptor,
@@ -372,6 +376,11 @@ class TestErrors:
             ),
             "unknown connector": lambda: stream.sink_to(Sink.connector("kafkaa")),
             "never fires": lambda: _global(stream),
+            "does not support merging": lambda: _sessions(stream).trigger(Unmergeable()),
+            "does not support merging\\.": lambda: _sessions(stream).trigger(
+                PurgingTrigger.of(Unmergeable())
+            ),
+            "not a trigger": lambda: _sessions(stream).trigger(CountTrigger),
             "twice|different|two types": lambda: _two_types(stream),
         }
         for text, program in cases.items():
@@ -398,6 +407,15 @@ class TestErrors:
         env.from_collection([1]).map(Locked(), Types.LONG()).print()
         with pytest.raises(FunctionError, match="cannot be sent"):
             env.job_graph()
+
+
+class Unmergeable(Trigger):
+    def on_element(self, element: Any, timestamp: int, window: Any, ctx: Any) -> Any:
+        return TriggerResult.FIRE
+
+
+def _sessions(stream: Any) -> Any:
+    return stream.key_by(0).window(EventTimeSessionWindows.with_gap(Time.seconds(1)))
 
 
 def _global(stream: Any) -> None:

@@ -37,8 +37,8 @@ _WHERE = {
     "penstock.runtime.operators.process_context": ("TimeDomain",),
     "penstock.runtime.operators.user_code": ("RuntimeContext",),
     "penstock.runtime.operators.window_functions": (
-        "ContinuousEventTimeTrigger", "CountTrigger", "EventTimeTrigger", "ProcessingTimeTrigger",
-        "PurgingTrigger", "TimeWindow", "Trigger", "TriggerResult",
+        "ContinuousEventTimeTrigger", "ContinuousProcessingTimeTrigger", "CountTrigger", "EventTimeTrigger",
+        "NeverTrigger", "ProcessingTimeTrigger", "PurgingTrigger", "TimeWindow", "Trigger", "TriggerResult",
     ),
     "penstock.runtime.state.descriptors": (
         "AggregatingStateDescriptor", "ListStateDescriptor", "MapStateDescriptor",

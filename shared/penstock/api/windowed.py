@@ -17,7 +17,12 @@ from penstock.functions.expr import AggregateCall
 from penstock.jobgraph import Hash
 from penstock.jobgraph.specs import KeyedWindowSpec, RecordTimeSpec
 from penstock.plan import nodes as n
-from penstock.runtime.operators.window_functions import EventTimeTrigger, ProcessingTimeTrigger, WindowCall
+from penstock.runtime.operators.window_functions import (
+    EventTimeTrigger,
+    ProcessingTimeTrigger,
+    Trigger,
+    WindowCall,
+)
 from penstock.types import logical as t
 from penstock.types.logical import Schema
 
@@ -25,7 +30,6 @@ if TYPE_CHECKING:
     from penstock.api.keyed import KeyedStream
     from penstock.api.windows import WindowAssigner
     from penstock.runtime.operators.output_tag import OutputTag
-    from penstock.runtime.operators.window_functions import Trigger
 
 _TIME = t.TimestampLtzType(3)
 _WINDOW_TIME = t.TimestampLtzType(3, nullable=False)
@@ -58,8 +62,23 @@ class WindowedStream:
         return self
 
     def trigger(self, trigger: Trigger) -> WindowedStream:
+        """When windows give results, instead of at their end. SpecError for a trigger that cannot
+        merge (``can_merge``) on sessions."""
+        if not isinstance(trigger, Trigger):
+            raise SpecError(
+                "not a trigger", expected="CountTrigger.of(n), or a Trigger of your own", got=repr(trigger)
+            )
+        if self._assigner.merging and not trigger.can_merge():
+            raise SpecError(
+                "A merging window assigner cannot be used with a trigger that does not support merging.",
+                expected="a trigger with can_merge() = True and on_merge(window, ctx)",
+                got=f"{type(trigger).__name__} on session windows",
+                remedy="in on_merge bring the trigger's state together with ctx.merge_partitioned_state(descriptor) "
+                "and set the merged window's timers",
+            )
         default = EventTimeTrigger if self._assigner.event_time else ProcessingTimeTrigger
-        self._trigger = None if type(trigger) is default else trigger
+        of_itself = self._assigner.spec.kind != "global" and type(trigger) is default
+        self._trigger = None if of_itself else trigger
         return self
 
     # -- built-in aggregates, on columns -------------------------------------------------------

@@ -17,6 +17,11 @@ class WindowAssigner:
     spec: WindowSpec
     event_time: bool = True
 
+    @property
+    def merging(self) -> bool:
+        """Whether windows that touch become one."""
+        return self.spec.kind == "session"
+
 
 def _tumble(size: Any, offset: Any, event_time: bool) -> WindowAssigner:
     size_us = _positive(size, "size of a tumbling window")

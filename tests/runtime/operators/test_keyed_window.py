@@ -17,11 +17,19 @@ from penstock.runtime.operators.keyed_window import KeyedWindowOperator
 from penstock.runtime.operators.output_tag import OutputTag
 from penstock.runtime.operators.window_functions import (
     ContinuousEventTimeTrigger,
+    ContinuousProcessingTimeTrigger,
     CountTrigger,
+    EventTimeTrigger,
     PurgingTrigger,
+    TriggerResult,
     WindowCall,
 )
-from penstock.runtime.state.descriptors import ValueStateDescriptor
+from penstock.runtime.state.descriptors import (
+    AggregatingStateDescriptor,
+    ListStateDescriptor,
+    ReducingStateDescriptor,
+    ValueStateDescriptor,
+)
 from penstock.runtime.state.memory import StateMemory
 from penstock.testing.graphs import GraphBuilder
 from penstock.testing.harness import JobHarness
@@ -301,3 +309,147 @@ def test_windows_that_fire_together_are_not_live_all_at_once(
     assert fired == 2_000
     assert live < 500
     task.operator.close()
+
+
+# -- triggers of windows that merge ------------------------------------------------------------
+
+
+def bridged(kind: str, trigger: Any, **spec: Any) -> Subtask:
+    """Elements 1 and 2 are sessions of their own until 4 joins them; 8 comes last."""
+    task = subtask(kind, SESSION, trigger, **spec)
+    task.process(events(("a", 1, 0), ("a", 2, 8)))
+    task.process(events(("a", 4, 4), ("a", 8, 9)))
+    return task
+
+
+@KINDS
+@pytest.mark.parametrize("on_error", ["fail", "skip"])
+def test_the_count_of_merged_sessions_is_the_sum_of_theirs(kind: str, on_error: str) -> None:
+    task = bridged(kind, CountTrigger.of(3), on_error=on_error)
+    assert task.rows() == [("a", 0, 13_000, 7)]
+    task.process(events(("a", 16, 10), ("a", 32, 11)))  # 8 counts already
+    assert task.rows()[1:] == [("a", 0, 16_000, 63)]
+    task.finish()
+    assert len(task.rows()) == 2
+    snapshot = task.operator.snapshot(1)
+    assert not any(snapshot.block(name).batch.num_rows for name in snapshot.keyed)
+
+
+@KINDS
+def test_a_purged_session_keeps_only_what_comes_later(kind: str) -> None:
+    task = bridged(kind, PurgingTrigger.of(CountTrigger.of(3)))
+    assert [r[3] for r in task.rows()] == [7]
+    task.process(events(("a", 16, 10), ("a", 32, 11)))
+    assert [r[3] for r in task.rows()[1:]] == [8 + 16 + 32]
+
+
+def test_a_purged_session_lives_on() -> None:
+    """It was emptied, not closed: what comes after it merges into it."""
+    task = subtask("aggregate", SESSION, PurgingTrigger.of(CountTrigger.of(2)))
+    task.process(events(("a", 1, 0), ("a", 2, 1), ("a", 4, 5), ("a", 8, 9)))
+    assert task.rows() == [("a", 0, 6_000, 3), ("a", 0, 14_000, 12)]
+
+
+@KINDS
+def test_of_merged_sessions_the_first_firing_counts(kind: str) -> None:
+    task = bridged(kind, ContinuousEventTimeTrigger.of(6_000))
+    task.watermark(6 * S)
+    assert task.rows() == [("a", 0, 14_000, 15)]
+    # What the second one would have fired by itself, at its 12 s, is the merged one's now.
+    task.watermark(12 * S)
+    assert len(task.rows()) == 2
+    task.watermark(14 * S)
+    assert task.rows() == [("a", 0, 14_000, 15)] * 3
+    task.finish()
+    assert len(task.rows()) == 3
+
+
+def test_a_timer_of_a_session_that_is_part_of_another_does_nothing() -> None:
+    fired = []
+
+    class Every(EventTimeTrigger):
+        """Leaves its timers behind."""
+
+        def on_element(self, element: Any, timestamp: int, window: Any, ctx: Any) -> TriggerResult:
+            ctx.register_event_time_timer(window.start + 2_000)
+            return TriggerResult.CONTINUE
+
+        def on_event_time(self, time: int, window: Any, ctx: Any) -> TriggerResult:
+            fired.append((time, window))
+            return TriggerResult.FIRE
+
+        def clear(self, window: Any, ctx: Any) -> None:
+            """Nothing"""
+
+    task = bridged("aggregate", Every())
+    task.watermark(11 * S)
+    assert fired == [(2_000, (0, 14_000))]
+
+
+def test_the_clocks_timers_of_merged_sessions() -> None:
+    task = subtask("aggregate", SESSION, ContinuousProcessingTimeTrigger.of(4_000), event_time=False)
+    for now_ms, number in ((12_000, 1), (15_000, 2), (17_000, 4)):
+        task.processing_time(now_ms)
+        task.process(Batch.of(EVENT, [("a", number)]))
+    assert task.rows() == [("a", 12_000, 20_000, 3)]
+    task.processing_time(20_000)
+    assert task.rows()[1:] == [("a", 12_000, 22_000, 7)]
+    task.processing_time(22_000)
+    assert task.rows()[2:] == [("a", 12_000, 22_000, 7)]
+    snapshot = task.operator.snapshot(1)
+    assert not any(snapshot.block(name).batch.num_rows for name in snapshot.keyed)
+
+
+@pytest.mark.parametrize("kind", ["reducing", "aggregating", "list"])
+def test_a_trigger_of_ones_own_merges_its_state(kind: str) -> None:
+    class Length:
+        def create_accumulator(self) -> int:
+            return 0
+
+        def add(self, value: int, accumulator: int) -> int:
+            return accumulator + 1
+
+        def get_result(self, accumulator: int) -> int:
+            return accumulator
+
+        def merge(self, a: int, b: int) -> int:
+            return a + b
+
+    desc: Any = {
+        "reducing": ReducingStateDescriptor("seen", lambda a, b: a + b, BIGINT),
+        "aggregating": AggregatingStateDescriptor("seen", Length(), BIGINT),
+        "list": ListStateDescriptor("seen", BIGINT),
+    }[kind]
+
+    class AtThree(CountTrigger):
+        def on_element(self, element: Any, timestamp: int, window: Any, ctx: Any) -> TriggerResult:
+            seen = ctx.get_partitioned_state(desc)
+            seen.add(1)
+            found = seen.get()
+            n = len(found) if isinstance(found, list) else found
+            return TriggerResult.FIRE if n == 3 else TriggerResult.CONTINUE
+
+        def on_merge(self, window: Any, ctx: Any) -> None:
+            ctx.merge_partitioned_state(desc)
+
+        def clear(self, window: Any, ctx: Any) -> None:
+            ctx.get_partitioned_state(desc).clear()
+
+    assert [r[3] for r in bridged("aggregate", AtThree.of(3)).rows()] == [7]
+
+
+def test_state_that_cannot_merge_is_refused() -> None:
+    class Wrong(CountTrigger):
+        def on_merge(self, window: Any, ctx: Any) -> None:
+            ctx.merge_partitioned_state(ValueStateDescriptor("last", BIGINT))
+
+    with pytest.raises(UnsupportedError, match="does not refer to a mergeable state"):
+        bridged("aggregate", Wrong.of(2))
+
+
+def test_the_end_of_a_global_window_is_the_end_of_time() -> None:
+    task = subtask("aggregate", WindowSpec(kind="global"), ContinuousEventTimeTrigger.of(4_000))
+    task.process(events(("a", 1, 1)))
+    task.watermark(4 * S)
+    task.finish()  # it does not repeat itself for ever
+    assert [r[3] for r in task.rows()] == [1, 1, 1]

@@ -17,7 +17,7 @@ from penstock.runtime.kernels.hashing import hash_columns, key_groups
 from penstock.runtime.kernels.sorting import stable_argsort
 from penstock.runtime.operator import MIN_WATERMARK, Operator, OperatorSnapshot, SideBatch
 from penstock.runtime.operators.output_tag import OutputTag, type_of
-from penstock.runtime.operators.process_context import ProcessContext, TimeDomain, TimerService
+from penstock.runtime.operators.process_context import ProcessContext, TimeDomain, TimerService, to_ms, to_us
 from penstock.runtime.operators.user_code import RuntimeContext, UserFunction
 from penstock.runtime.state.backend import make_backend
 from penstock.runtime.state.blocks import KeySpace
@@ -299,7 +299,7 @@ class KeyedProcessOperator(Operator):
     def on_watermark(self, watermark: int) -> Iterator[Output]:
         self._timers.watermark = watermark
         for count, (time, key) in enumerate(self._backend.event_timers.due(watermark), 1):
-            yield from self._fire(TimeDomain.EVENT_TIME, key, time, time // 1000)
+            yield from self._fire(TimeDomain.EVENT_TIME, key, time, to_ms(time))
             if count % TIMERS == 0:
                 self._backend.end_batch()
         yield from self._emit.flush()
@@ -322,7 +322,7 @@ class KeyedProcessOperator(Operator):
     def _fire(self, domain: TimeDomain, key: Any, stamp: int | None, time_ms: int) -> Iterator[Output]:
         emit, context, journal = self._emit, self._context, self._backend.journal
         self._backend.scope.key = key
-        context.time_us, context.domain = time_ms * 1000, domain
+        context.time_us, context.domain = to_us(time_ms), domain
         emit.side_time = stamp
         mark = emit.mark() if journal is not None else None
         try:

@@ -16,13 +16,19 @@ from penstock.errors import UnsupportedError
 from penstock.runtime.kernels.hashing import hash_columns, key_groups
 from penstock.runtime.operator import MAX_WATERMARK, MIN_WATERMARK, Operator, OperatorSnapshot, SideBatch
 from penstock.runtime.operators.keyed_process import OUTPUT_ROWS, TIMERS, Emitter
-from penstock.runtime.operators.process_context import to_ms
+from penstock.runtime.operators.process_context import to_ms, to_us
 from penstock.runtime.operators.user_code import RuntimeContext, UserFunction
-from penstock.runtime.operators.window_functions import GLOBAL_END, TimeWindow, TriggerResult, WindowCall
+from penstock.runtime.operators.window_functions import (
+    GLOBAL_END,
+    GlobalWindow,
+    TimeWindow,
+    TriggerResult,
+    WindowCall,
+)
 from penstock.runtime.state.backend import make_backend
 from penstock.runtime.state.blocks import KeySpace
 from penstock.runtime.state.descriptors import ListStateDescriptor, ValueStateDescriptor
-from penstock.runtime.state.states import Scope
+from penstock.runtime.state.states import MergingState, Scope
 from penstock.runtime.state.values import normalizer, records, tuples
 from penstock.types import logical as t
 
@@ -80,6 +86,8 @@ class KeyedWindowOperator(Operator):
         if restored is not None:
             backend.restore(restored)
         self._watermark = MIN_WATERMARK
+        #: Triggers set no more timers.
+        self._quiesced = False
         self._function = UserFunction(ctx, spec.function, spec.on_error)
         call: WindowCall = self._function.object
         self._trigger = call.trigger
@@ -97,6 +105,7 @@ class KeyedWindowOperator(Operator):
         parts = [p for p in (call.function, call.window_function) if p is not None]
         self._function.open(RuntimeContext(ctx, backend), *parts)
         self._context = WindowContext(self)
+        self._trigger_context = TriggerContext(self)
         #: Windows that fire together: of a state that has a limit, few enough to be live at once.
         self._most_windows = TIMERS if ctx.memory.limit_bytes else OUTPUT_ROWS
         if backend.processing_timers.next_time is not None:
@@ -213,7 +222,7 @@ class KeyedWindowOperator(Operator):
 
     def _on_element(self, row: Any, time: int, window: Window) -> TriggerResult:
         if self._trigger is not None:
-            return self._trigger.on_element(row, time // _MS, _user(window), self._context)
+            return self._trigger.on_element(row, time // _MS, _user(window), self._trigger_context)
         end = window[1] - _LAST_US
         if self._spec.event_time and window[1] != GLOBAL_END:
             if end <= self._watermark:
@@ -235,13 +244,17 @@ class KeyedWindowOperator(Operator):
             return None
         if touched == [merged]:
             return merged
+        self._scope.key = (key, merged)
+        if touched and self._trigger is not None:
+            # Before the old windows are cleared: what they hold moves into the merged one.
+            self._trigger.on_merge(_user(merged), OnMergeContext(self, [(key, w) for w in touched]))
         contents = []
         for window in touched:
             self._scope.key = (key, window)
             contents.append(self._contents.take())
             self._forget_timers(key, window)
             if self._trigger is not None:
-                self._trigger.clear(_user(window), self._context)
+                self._trigger.clear(_user(window), self._trigger_context)
         self._scope.key = (key, merged)
         self._contents.merge([c for c in contents if c is not None])
         kept = [w for w in known if w not in touched]
@@ -249,11 +262,19 @@ class KeyedWindowOperator(Operator):
         return merged
 
     def _forget_timers(self, key: Any, window: Window) -> None:
+        """Of a window's end and of its clean-up; what else a trigger has set it deletes itself."""
         backend, entry = self._backend, (key, window)
         end = window[1] - _LAST_US
         backend.event_timers.delete(end, entry, backend.journal)
         backend.event_timers.delete(self._cleanup_time(window), entry, backend.journal)
         backend.processing_timers.delete(-(-window[1] // _MS), entry, backend.journal)
+
+    def _is_merged_away(self, key: Any, window: Window) -> bool:
+        """A trigger may have left a timer of a session that is part of a longer one by now."""
+        if self._sessions is None:
+            return False
+        self._backend.scope.key = key
+        return list(window) not in map(list, self._sessions.value() or ())
 
     # -- firing ------------------------------------------------------------------------------------------
 
@@ -289,7 +310,7 @@ class KeyedWindowOperator(Operator):
         self._scope.key = (key, window)
         self._contents.clear()
         if self._trigger is not None:
-            self._trigger.clear(_user(window), self._context)
+            self._trigger.clear(_user(window), self._trigger_context)
         clear = getattr(self._window_function, "clear", None)
         if clear is not None:
             self._context.current = window
@@ -331,13 +352,20 @@ class KeyedWindowOperator(Operator):
         yield from self._emit.flush()
         self._backend.end_batch()
 
+    def _sets_no_timers(self, window: Window) -> bool:
+        """At the end of time a trigger would repeat itself in a global window for ever."""
+        return self._quiesced or (self._watermark == MAX_WATERMARK and window[1] == GLOBAL_END)
+
     def _on_timer(self, time: int, key: Any, window: Window) -> None:
+        if self._is_merged_away(key, window):
+            return
         self._scope.key = (key, window)
         end = window[1] - _LAST_US
         if self._trigger is not None:
             # A trigger's own timers are in ms; its "max timestamp" is the window's last one.
-            at_ms = (window[1] - _MS) // _MS if time == end else time // _MS
-            self._apply(self._trigger.on_event_time(at_ms, _user(window), self._context), key, window)
+            at_ms = _user(window).max_timestamp() if time == end else to_ms(time)
+            result = self._trigger.on_event_time(at_ms, _user(window), self._trigger_context)
+            self._apply(result, key, window)
         elif time == end:
             self._fire(key, window)
         if time >= self._cleanup_time(window):
@@ -350,10 +378,13 @@ class KeyedWindowOperator(Operator):
             self.ctx.wake_at(queue.next_time)
 
     def _on_clock(self, time_ms: int, key: Any, window: Window) -> None:
+        if self._is_merged_away(key, window):
+            return
         self._scope.key = (key, window)
         over = not self._spec.event_time and time_ms * _MS >= window[1]
         if self._trigger is not None:
-            result = self._trigger.on_processing_time(time_ms, _user(window), self._context)
+            at_ms = min(time_ms, _user(window).max_timestamp()) if over else time_ms
+            result = self._trigger.on_processing_time(at_ms, _user(window), self._trigger_context)
             self._apply(result, key, window)
         elif over:
             self._fire(key, window)
@@ -361,9 +392,10 @@ class KeyedWindowOperator(Operator):
             self._clear(key, window)
 
     def finish(self) -> Iterator[Output]:
-        """Processing-time windows that are still open at the end of a bounded input fire:
-        time goes on to its end there."""
+        """Processing-time windows that are still open at the end of a bounded input fire, once: the
+        timers that triggers set meanwhile would go on to the end of time."""
         if not self._spec.event_time:
+            self._quiesced = True
             yield from self._fire_due(self._backend.processing_timers.due(MAX_WATERMARK), self._on_clock)
 
     # -- checkpoints ------------------------------------------------------------------------------------
@@ -433,31 +465,40 @@ class _Contents:
 
 
 def _user(window: Window) -> TimeWindow:
-    """Windows as users see them: ms."""
+    """Windows as users see them: ms. The last of a global window is the largest that there is."""
     if window[1] == GLOBAL_END:
-        return TimeWindow(*window)
+        return GlobalWindow(*window)
     return TimeWindow(window[0] // _MS, window[1] // _MS)
 
 
-class WindowContext:
-    """``context`` of a ProcessWindowFunction, and ``ctx`` of a trigger."""
+class _Context:
+    """What window functions and triggers both see."""
 
     def __init__(self, operator: KeyedWindowOperator) -> None:
         self._operator = operator
-        self.current: Window = (0, 0)
-
-    def window(self) -> TimeWindow:
-        return _user(self.current)
 
     def current_watermark(self) -> int:
+        """ms"""
         return to_ms(self._operator._watermark)
 
     get_current_watermark = current_watermark
 
     def current_processing_time(self) -> int:
+        """ms"""
         return self._operator.ctx.now_ms()
 
     get_current_processing_time = current_processing_time
+
+
+class WindowContext(_Context):
+    """``context`` of a ProcessWindowFunction."""
+
+    def __init__(self, operator: KeyedWindowOperator) -> None:
+        super().__init__(operator)
+        self.current: Window = (0, 0)
+
+    def window(self) -> TimeWindow:
+        return _user(self.current)
 
     def window_state(self) -> _States:
         """State of this key and window; clear it in ``clear``."""
@@ -467,25 +508,85 @@ class WindowContext:
         """State of this key, over all windows."""
         return _States(self._operator, windowed=False)
 
+    def output(self, tag: Any, value: Any) -> None:
+        self._operator._emit.side_output(tag, value)
+
+
+class TriggerContext(_Context):
+    """``ctx`` of a trigger: timers and state of the key and window that it is called for. ms"""
+
     def get_partitioned_state(self, descriptor: Any) -> Any:
-        return self.window_state().get_state(descriptor)
+        """State of this key and window."""
+        operator = self._operator
+        return operator._backend.state(descriptor, scope=operator._scope, namespaced=True)
 
     def register_event_time_timer(self, time: int) -> None:
+        """Registering twice fires once."""
         operator = self._operator
-        key, window = operator._scope.key
-        at = window[1] - _LAST_US if time == _user(window).max_timestamp() else time * _MS
-        operator._backend.event_timers.register(at, (key, window), operator._backend.journal)
+        entry = operator._scope.key
+        if operator._sets_no_timers(entry[1]):
+            return
+        operator._backend.event_timers.register(
+            self._event_us(entry[1], time), entry, operator._backend.journal
+        )
+
+    def delete_event_time_timer(self, time: int) -> None:
+        operator = self._operator
+        entry = operator._scope.key
+        operator._backend.event_timers.delete(
+            self._event_us(entry[1], time), entry, operator._backend.journal
+        )
 
     def register_processing_time_timer(self, time: int) -> None:
         operator = self._operator
-        key, window = operator._scope.key
-        if not operator._spec.event_time and time == _user(window).max_timestamp():
-            time += 1
-        operator._backend.processing_timers.register(time, (key, window), operator._backend.journal)
-        operator.ctx.wake_at(time)
+        entry = operator._scope.key
+        if operator._sets_no_timers(entry[1]):
+            return
+        at = self._clock_ms(entry[1], time)
+        operator._backend.processing_timers.register(at, entry, operator._backend.journal)
+        operator.ctx.wake_at(at)
 
-    def output(self, tag: Any, value: Any) -> None:
-        self._operator._emit.side_output(tag, value)
+    def delete_processing_time_timer(self, time: int) -> None:
+        operator = self._operator
+        entry = operator._scope.key
+        operator._backend.processing_timers.delete(
+            self._clock_ms(entry[1], time), entry, operator._backend.journal
+        )
+
+    def _event_us(self, window: Window, time: int) -> int:
+        """The window's last ms ends with its last µs, and so does that of its clean-up: what a trigger
+        sets for them is one timer with ours."""
+        if window[1] != GLOBAL_END:
+            for own in (window[1] - _LAST_US, self._operator._cleanup_time(window)):
+                if time == own // _MS:
+                    return own
+        return to_us(time)
+
+    def _clock_ms(self, window: Window, time: int) -> int:
+        """A window by the clock is over when the clock shows its end."""
+        over = not self._operator._spec.event_time and time == _user(window).max_timestamp()
+        return time + 1 if over else time
+
+
+class OnMergeContext(TriggerContext):
+    """``ctx`` of ``on_merge``. ``merged``: the (key, window)s that are part of the new one now."""
+
+    def __init__(self, operator: KeyedWindowOperator, merged: list[tuple[Any, Window]]) -> None:
+        super().__init__(operator)
+        self._merged = merged
+
+    def merge_partitioned_state(self, descriptor: Any) -> None:
+        """Moves the state of the merged windows into the new one's. UnsupportedError for value and map
+        state: nothing says how two of them become one."""
+        state = self.get_partitioned_state(descriptor)
+        if not isinstance(state, MergingState):
+            raise UnsupportedError(
+                "The given state descriptor does not refer to a mergeable state (MergingState)",
+                expected="a reducing, aggregating or list state",
+                got=repr(descriptor),
+                where=f"on_merge of a trigger, operator '{self._operator.ctx.name}'",
+            )
+        state.merge(self._merged)
 
 
 class _States:

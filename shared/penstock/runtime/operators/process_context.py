@@ -9,7 +9,7 @@ import enum
 from typing import TYPE_CHECKING, Any
 
 from penstock.errors import UnsupportedError
-from penstock.runtime.operator import MIN_WATERMARK
+from penstock.runtime.operator import MAX_WATERMARK, MIN_WATERMARK
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from penstock.runtime.state.backend import KeyedStateBackend
 
 MIN_LONG = -(2**63)
+MAX_LONG = 2**63 - 1
 
 
 class TimeDomain(enum.Enum):
@@ -26,8 +27,15 @@ class TimeDomain(enum.Enum):
 
 
 def to_ms(time_us: int) -> int:
-    """The user's milliseconds; "none yet" stays the smallest number."""
-    return MIN_LONG if time_us == MIN_WATERMARK else time_us // 1000
+    """The user's milliseconds; "none yet" stays the smallest number, the end of time the largest."""
+    if time_us == MIN_WATERMARK:
+        return MIN_LONG
+    return MAX_LONG if time_us == MAX_WATERMARK else time_us // 1000
+
+
+def to_us(time_ms: int) -> int:
+    """What a timer is kept under. Times beyond what µs can say are the end, or the beginning, of time."""
+    return max(MIN_WATERMARK, min(time_ms * 1000, MAX_WATERMARK))
 
 
 class TimerService:
@@ -54,7 +62,7 @@ class TimerService:
     def register_event_time_timer(self, timestamp: int) -> None:
         """Fire when the watermark reaches ``timestamp``; registering twice fires once."""
         backend = self._keyed()
-        backend.event_timers.register(timestamp * 1000, backend.scope.key, backend.journal)
+        backend.event_timers.register(to_us(timestamp), backend.scope.key, backend.journal)
 
     def register_processing_time_timer(self, timestamp: int) -> None:
         backend = self._keyed()
@@ -63,7 +71,7 @@ class TimerService:
 
     def delete_event_time_timer(self, timestamp: int) -> None:
         backend = self._keyed()
-        backend.event_timers.delete(timestamp * 1000, backend.scope.key, backend.journal)
+        backend.event_timers.delete(to_us(timestamp), backend.scope.key, backend.journal)
 
     def delete_processing_time_timer(self, timestamp: int) -> None:
         backend = self._keyed()
@@ -102,7 +110,7 @@ class ProcessContext:
 
     def timestamp(self) -> int | None:
         """Event time of the element, or the time the timer was set for, in ms."""
-        return None if self.time_us is None else self.time_us // 1000
+        return None if self.time_us is None else to_ms(self.time_us)
 
     def timer_service(self) -> TimerService:
         return self._timer_service

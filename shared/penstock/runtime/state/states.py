@@ -222,8 +222,36 @@ class ObjectState(ValueState):
         return table[key]
 
 
-class ListState(State):
+class MergingState(State):
+    """State of which two become one, where windows merge."""
+
     __slots__ = ()
+
+    def merge(self, sources: Iterable[Any]) -> None:
+        """What is under the scope keys ``sources`` goes into the current one's, and is gone there."""
+        table, key = self._table, self._scope.key
+        moved: Any = None
+        for source in sources:
+            value = table[source]
+            if value is None:
+                continue
+            table.remove(source)
+            moved = value if moved is None else self._merged(moved, value)
+        if moved is None:
+            return
+        table.changes.note(key)
+        own = table[key]
+        table[key] = moved if own is None else self._merged(own, moved)
+
+    def _merged(self, first: Any, second: Any) -> Any:
+        raise NotImplementedError
+
+
+class ListState(MergingState):
+    __slots__ = ()
+
+    def _merged(self, first: Any, second: Any) -> Any:
+        return [*first, *second]
 
     def get(self) -> list[Any]:
         """The current key's items (a copy)."""
@@ -322,12 +350,15 @@ class MapState(State):
         return iter(self.keys())
 
 
-class ReducingState(State):
+class ReducingState(MergingState):
     __slots__ = ("_reduce",)
 
     def __init__(self, table: Table, scope: Scope, reduce: Callable[[Any, Any], Any]) -> None:
         super().__init__(table, scope)
         self._reduce = reduce
+
+    def _merged(self, first: Any, second: Any) -> Any:
+        return self._reduce(first, second)
 
     def get(self) -> Any:
         return self._table[self._scope.key]
@@ -339,12 +370,15 @@ class ReducingState(State):
         table[key] = value if old is None else self._reduce(old, value)
 
 
-class AggregatingState(State):
+class AggregatingState(MergingState):
     __slots__ = ("_aggregate",)
 
     def __init__(self, table: Table, scope: Scope, aggregate: Any) -> None:
         super().__init__(table, scope)
         self._aggregate = aggregate
+
+    def _merged(self, first: Any, second: Any) -> Any:
+        return self._aggregate.merge(first, second)
 
     def get(self) -> Any:
         accumulator = self._table[self._scope.key]
