@@ -1,4 +1,5 @@
-"""What the planner did for speed, for EXPLAIN: pushed down, reused, bounded, split, fetched late."""
+"""What the planner did for speed, for EXPLAIN: pushed down, reused, bounded, split, fetched late; and
+what it could do nothing about: cross products."""
 
 from __future__ import annotations
 
@@ -8,6 +9,7 @@ from penstock.functions.expr import input_refs
 from penstock.jobgraph import specs as s
 from penstock.plan import nodes as n
 from penstock.plan.operators import all_inputs
+from penstock.plan.properties import Analysis
 from penstock.plan.rewriting import walk
 
 if TYPE_CHECKING:
@@ -20,11 +22,31 @@ if TYPE_CHECKING:
 def notes(optimized: n.LogicalPlan, operators: Sequence[PlannedOperator]) -> str:
     """One line a decision; numbers are those of the physical plan."""
     number = {id(op): i + 1 for i, op in enumerate(operators)}
-    lines = [*_pushed(optimized), *_reused(operators, number)]
+    lines = [*_crossed(optimized), *_pushed(optimized), *_reused(operators, number)]
     for op in operators:
         at = f"#{number[id(op)]} {op.name}"
         lines += [f"{what} {at}: {text}" for what, text in _of(op)]
     return "\n".join(lines) + "\n" if lines else ""
+
+
+def _crossed(plan: n.LogicalPlan) -> Iterator[str]:
+    """Joins of every row with every row, but where one side is a single row."""
+    known = Analysis()
+    for node in walk(plan.sinks):
+        if not isinstance(node, n.Join) or node.left_keys or node.window or node.interval:
+            continue
+        if any(frozenset() in known.of(side).unique for side in n.inputs_of(node)):
+            continue
+        width = len(node.left.schema)
+        columns = input_refs(node.condition) if node.condition is not None else set[int]()
+        if columns and min(columns) < width <= max(columns):
+            continue
+        if node.kind in ("inner", "left", "right", "full"):
+            left, right = (", ".join(side.schema.names[:3]) for side in n.inputs_of(node))
+            yield (
+                f"warning: cross product, Join({node.kind}): no condition connects ({left}, …) with ({right}, …), "
+                "so every row meets every row; add an equality between them"
+            )
 
 
 def _pushed(plan: n.LogicalPlan) -> Iterator[str]:

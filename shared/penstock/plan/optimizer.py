@@ -43,7 +43,7 @@ def optimize(
     aggregates."""
     roots: list[n.Node] = list(plan.sinks)
     roots = _share(roots)
-    pusher = PushDown()
+    pusher = PushDown(roots)
     roots = [pusher.run(r) for r in roots]
     roots = _apply(roots, merge_projects)
     roots = _apply(roots, merge_window_table)

@@ -5,13 +5,30 @@ What of a join's condition compares both sides for equality becomes its keys.
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import msgspec
 
 from penstock.functions.expr import Call, Expr, InputRef, input_refs
 from penstock.functions.registry import is_deterministic
 from penstock.plan import nodes as n
-from penstock.plan.rewriting import conjunction, conjuncts, filtered, identity, position, shift, substitute
+from penstock.plan.conditions import EqualColumns, factored, implied, shared_facts
+from penstock.plan.facts import known_facts
+from penstock.plan.join_block import arrange
+from penstock.plan.rewriting import (
+    conjunction,
+    conjuncts,
+    filtered,
+    identity,
+    position,
+    shift,
+    substitute,
+    walk,
+)
 from penstock.types.logical import Field, Schema
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
 replace = msgspec.structs.replace
 
@@ -19,8 +36,15 @@ replace = msgspec.structs.replace
 class PushDown:
     """One pass over a plan; shared sub-plans that get no predicate stay shared."""
 
-    def __init__(self) -> None:
+    def __init__(self, roots: Iterable[n.Node] = ()) -> None:
         self._memo: dict[int, tuple[n.Node, n.Node]] = {}
+        # Joins of blocks that are arranged already, by id.
+        self._arranged: dict[int, n.Join] = {}
+        readers: dict[int, int] = {}
+        for node in walk(roots):
+            for child in n.inputs_of(node):
+                readers[id(child)] = readers.get(id(child), 0) + 1
+        self._shared = {key for key, count in readers.items() if count > 1}
 
     def run(self, node: n.Node) -> n.Node:
         found = self._memo.get(id(node))
@@ -35,9 +59,11 @@ class PushDown:
             return self._memo[id(node)][1]
         match node:
             case n.Filter():
-                return self.push(node.input, [*conjuncts(node.condition), *parts])
+                return self.push(node.input, [*factored(node.condition), *parts])
             case n.Project():
                 return self._project(node, parts)
+            case n.Join(kind="inner") if id(node) not in self._arranged:
+                return self._block(node, parts)
             case n.Join():
                 return self._join(node, parts)
             case n.TemporalJoin():
@@ -120,11 +146,21 @@ class PushDown:
         )
         return filtered(_narrow(new, node, len(left.schema), width), stay)
 
+    def _block(self, node: n.Join, parts: list[Expr]) -> n.Node:
+        """Inner joins that stand together."""
+        found = arrange(node, parts, self._shared)
+        for join in found.joins:
+            self._arranged[id(join)] = join
+        new = self._join(found.join, found.parts)
+        if found.outputs != identity(new):
+            new = n.Project(input=new, expressions=tuple(found.outputs), schema=node.schema)
+        return filtered(new, found.above)
+
     def _join(self, node: n.Join, parts: list[Expr]) -> n.Node:
         width = len(node.left.schema)
         total = width + len(node.right.schema)
         one_sided = node.kind in ("semi", "anti")
-        on = conjuncts(node.condition)
+        on = factored(node.condition)
         left_down: list[Expr] = []
         right_down: list[Expr] = []
         stay: list[Expr] = []
@@ -154,6 +190,9 @@ class PushDown:
                 right_down.append(shift(part, -width))
             else:
                 residual.append(part)
+        if node.kind in ("left", "semi", "anti"):
+            left_facts, right_facts = _facts_of_sides(node, left_down, right_down, residual)
+            left_down, right_down = [*left_down, *left_facts], [*right_down, *right_facts]
         left = self.push(node.left, left_down) if left_down else self.run(node.left)
         right = self.push(node.right, right_down) if right_down else self.run(node.right)
         given = list(zip(node.left_keys, node.right_keys, strict=True))
@@ -170,6 +209,26 @@ class PushDown:
             schema=schema,
         )
         return filtered(_narrow(new, node, len(left.schema), width), stay)
+
+
+def _facts_of_sides(
+    node: n.Join, left_down: list[Expr], right_down: list[Expr], on: list[Expr]
+) -> tuple[list[Expr], list[Expr]]:
+    """What ON and the conditions on either side demand of the other side besides. Rows on the right that
+    match no row on the left make no difference; a row on the left without a match is gone for a semi
+    join only."""
+    width = len(node.left.schema)
+    total = width + len(node.right.schema)
+    types = (*node.left.schema.types, *node.right.schema.types)
+    pairs = [(a, b + width) for a, b in zip(node.left_keys, node.right_keys, strict=True)]
+    of_left, of_right = known_facts(node.left), known_facts(node.right)
+    said = [*left_down, *of_left, *(shift(p, width) for p in (*right_down, *of_right)), *on]
+    facts = shared_facts(said, EqualColumns(on, pairs), types)
+    sides = (range(width), range(width, total))
+    facts += [demand for part in on for side in sides if (demand := implied(part, side)) is not None]
+    left = [f for f in facts if node.kind == "semi" and max(input_refs(f)) < width]
+    right = [shift(f, -width) for f in facts if min(input_refs(f)) >= width]
+    return left, right
 
 
 def _split(

@@ -1,0 +1,141 @@
+"""What follows from conditions: common parts of ORs, and facts that equal columns share.
+
+Conditions here are conjuncts of WHERE or ON: a row passes when they are TRUE, so what is FALSE and
+what is unknown are one. All functions look only at expressions that give the same value each time.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from penstock.functions.expr import Call, Expr, InputRef, Literal, input_refs
+from penstock.functions.registry import is_deterministic, make_call
+from penstock.plan.rewriting import conjunction, conjuncts, position
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Sequence
+
+    from penstock.types.logical import LogicalType
+
+#: Comparisons with constants that hold for every column that is equal to the compared one.
+_SHARED = ("=", "<>", "<", "<=", ">", ">=", "IN", "NOT IN")
+
+
+def factored(condition: Expr | None) -> list[Expr]:
+    """The conjuncts of a condition, with what all branches of an OR have in common taken out:
+    ``(a AND b) OR (a AND c)`` → ``a``, ``b OR c``. Three-valued logic is distributive, so the value
+    is the same for NULLs, too."""
+    return [found for part in conjuncts(condition) for found in _without_common(part)]
+
+
+def _without_common(part: Expr) -> list[Expr]:
+    branches = [conjuncts(branch) for branch in disjuncts(part)]
+    if len(branches) < 2:
+        return [part]
+    common = [
+        one
+        for one in branches[0]
+        if is_deterministic(one) and all(position(one, other) is not None for other in branches[1:])
+    ]
+    if not common:
+        return [part]
+    rests: list[Expr] = []
+    for branch in branches:
+        rest = conjunction([one for one in branch if position(one, common) is None])
+        if rest is None:
+            # ``a OR (a AND b)`` is ``a``.
+            return common
+        rests.append(rest)
+    return [*common, *factored(_disjunction(rests))]
+
+
+def disjuncts(expr: Expr) -> list[Expr]:
+    """The branches of an OR; a condition that is none is its own only branch."""
+    if isinstance(expr, Call) and expr.function == "OR":
+        return [branch for arg in expr.args for branch in disjuncts(arg)]
+    return [expr]
+
+
+def _disjunction(parts: Sequence[Expr]) -> Expr:
+    unique = [one for i, one in enumerate(parts) if position(one, parts[:i]) is None]
+    return unique[0] if len(unique) == 1 else make_call("OR", unique)
+
+
+def implied(part: Expr, columns: Collection[int]) -> Expr | None:
+    """What an OR demands of these columns alone: where each of its branches has a conjunct that reads
+    nothing else, one of those holds. None when a branch demands nothing, or the OR reads nothing else."""
+    branches = disjuncts(part)
+    if len(branches) < 2 or input_refs(part) <= set(columns) or not is_deterministic(part):
+        return None
+    demands: list[Expr] = []
+    for branch in branches:
+        inside = [one for one in conjuncts(branch) if input_refs(one) and input_refs(one) <= set(columns)]
+        demand = conjunction(inside)
+        if demand is None:
+            return None
+        demands.append(demand)
+    return _disjunction(demands)
+
+
+class EqualColumns:
+    """Classes of columns that conditions make equal, by ``column = column`` of one type."""
+
+    def __init__(self, parts: Iterable[Expr], pairs: Iterable[tuple[int, int]] = ()) -> None:
+        self._class: dict[int, set[int]] = {}
+        for part in parts:
+            pair = equal_pair(part)
+            if pair is not None:
+                self._join(pair[0].index, pair[1].index)
+        for a, b in pairs:
+            self._join(a, b)
+
+    def _join(self, a: int, b: int) -> None:
+        merged = self._class.get(a, {a}) | self._class.get(b, {b})
+        for column in merged:
+            self._class[column] = merged
+
+    def of(self, column: int) -> set[int]:
+        """The columns equal to this one, itself among them."""
+        return self._class.get(column, {column})
+
+    def classes(self) -> list[list[int]]:
+        """Each class once, its columns in order."""
+        return [sorted(found) for column, found in sorted(self._class.items()) if column == min(found)]
+
+
+def equal_pair(part: Expr) -> tuple[InputRef, InputRef] | None:
+    """The two columns of ``column = column``, where they have one type."""
+    if not isinstance(part, Call) or part.function != "=" or len(part.args) != 2:
+        return None
+    a, b = part.args
+    if not isinstance(a, InputRef) or not isinstance(b, InputRef) or a.index == b.index:
+        return None
+    return (a, b) if a.type.with_nullable(True) == b.type.with_nullable(True) else None
+
+
+def shared_facts(parts: Sequence[Expr], equal: EqualColumns, types: Sequence[LogicalType]) -> list[Expr]:
+    """``a = b AND a > 5`` → ``b > 5``: comparisons of one column with constants, said of the columns that
+    are equal to it. What ``parts`` says already is left out. ``types``: of all columns."""
+    out: list[Expr] = []
+    for part in parts:
+        column = compared_with_constants(part)
+        if column is None:
+            continue
+        assert isinstance(part, Call)
+        for other in sorted(equal.of(column) - {column}):
+            args = [InputRef(other, types[other]) if isinstance(a, InputRef) else a for a in part.args]
+            fact = make_call(part.function, args)
+            if position(fact, parts) is None and position(fact, out) is None:
+                out.append(fact)
+    return out
+
+
+def compared_with_constants(part: Expr) -> int | None:
+    """The column of a comparison of one column with constants."""
+    if not isinstance(part, Call) or part.function not in _SHARED:
+        return None
+    columns = [arg for arg in part.args if isinstance(arg, InputRef)]
+    constants = [arg for arg in part.args if isinstance(arg, Literal) and arg.value is not None]
+    if len(columns) != 1 or len(columns) + len(constants) != len(part.args):
+        return None
+    return columns[0].index

@@ -1,0 +1,96 @@
+"""The order of inner joins: no cross product where conditions connect the tables.
+
+The order of FROM is kept unless another makes fewer cross products, or as many and fewer joins without an
+equality: nothing is known of the number of rows, and an order that somebody wrote may be there for a
+reason.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import Union
+
+#: Inputs are numbered in the order of FROM. A tree of joins: an input, or (left, right).
+Tree = Union[int, tuple["Tree", "Tree"]]
+
+
+class Link(IntEnum):
+    """How two sides of a join are connected; the lower, the better."""
+
+    EQUALITY = 0
+    #: An equality that follows from others: ``a = b AND b = c`` connects a and c.
+    DERIVED = 1
+    #: Another condition on both sides: each row meets each.
+    CONDITION = 2
+    NONE = 3
+
+
+@dataclass(frozen=True)
+class Connection:
+    """A condition over several inputs. An equality compares something of the inputs ``left`` with
+    something of ``right``; for other conditions only their union counts."""
+
+    left: frozenset[int]
+    right: frozenset[int]
+    link: Link
+
+
+def inputs_of(tree: Tree) -> frozenset[int]:
+    if isinstance(tree, int):
+        return frozenset({tree})
+    return inputs_of(tree[0]) | inputs_of(tree[1])
+
+
+def link(a: frozenset[int], b: frozenset[int], connections: list[Connection]) -> Link:
+    """The best connection of two sides."""
+    best = Link.NONE
+    for one in connections:
+        if one.link is Link.CONDITION:
+            both = one.left | one.right
+            fits = both <= a | b and bool(both & a) and bool(both & b)
+        else:
+            fits = (one.left <= a and one.right <= b) or (one.left <= b and one.right <= a)
+        if fits:
+            best = min(best, one.link)
+    return best
+
+
+def cost(tree: Tree, connections: list[Connection]) -> tuple[int, int]:
+    """(cross products, joins by other conditions than an equality)."""
+    if isinstance(tree, int):
+        return (0, 0)
+    left, right = cost(tree[0], connections), cost(tree[1], connections)
+    own = link(inputs_of(tree[0]), inputs_of(tree[1]), connections)
+    crosses = left[0] + right[0] + (own is Link.NONE)
+    return crosses, left[1] + right[1] + (own is Link.CONDITION)
+
+
+def order(written: Tree, connections: list[Connection]) -> Tree:
+    """``written`` as it stands, or a better order."""
+    before = cost(written, connections)
+    if before == (0, 0):
+        return written
+    found = _connected_first(sorted(inputs_of(written)), connections)
+    return found if cost(found, connections) < before else written
+
+
+def _connected_first(inputs: list[int], connections: list[Connection]) -> Tree:
+    """Groups that equalities connect, each joined in the order of FROM; then the groups."""
+    rest = list(inputs)
+    groups: list[Tree] = []
+    while rest:
+        tree: Tree = rest.pop(0)
+        while True:
+            linked = [(link(inputs_of(tree), frozenset({i}), connections), i) for i in rest]
+            best = min(linked, default=None)
+            if best is None or best[0] >= Link.CONDITION:
+                break
+            rest.remove(best[1])
+            tree = (tree, best[1])
+        groups.append(tree)
+    whole = groups.pop(0)
+    while groups:
+        linked = [(link(inputs_of(whole), inputs_of(g), connections), i) for i, g in enumerate(groups)]
+        whole = (whole, groups.pop(min(linked)[1]))
+    return whole
