@@ -10,6 +10,7 @@ An error is answered as ``{"type": "failed", "error": …}``.
 
 from __future__ import annotations
 
+import asyncio
 import json
 from typing import TYPE_CHECKING, Any
 
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
     from penstock.bus import Subjects
+    from penstock.messages.cluster import JobSpec
     from penstock.ports import Clock, Transport
     from services.dispatcher.directory import JobDirectory
     from services.dispatcher.submission import Submitter
@@ -71,11 +73,7 @@ class BusApi:
         return answer
 
     async def _submit(self, data: bytes) -> Any:
-        tagged = _tagged(data)
-        if tagged is not None:
-            spec = spec_of(tagged.get("spec"))
-            return await self._submitter.submit(spec, str(tagged.get("command_id") or "") or None)
-        return await self._submitter.submit(parse_spec(data))
+        return await self._submitter.submit(*await asyncio.to_thread(_submission, data))
 
     async def _list(self, _: bytes) -> Any:
         now_ms = self._clock.now_ms()
@@ -101,14 +99,22 @@ class BusApi:
         return {"job_id": job_id, "status": details.status.value}
 
 
+def _submission(data: bytes) -> tuple[JobSpec, str | None]:
+    """(the spec, the id of the command)."""
+    tagged = _tagged(data)
+    if tagged is None:
+        return parse_spec(data), None
+    return spec_of(tagged.get("spec")), str(tagged.get("command_id") or "") or None
+
+
 def _tagged(data: bytes) -> dict[str, Any] | None:
     """A SubmitJob message, as opposed to a bare spec."""
     if not data.lstrip().startswith(b"{"):
         return None
     try:
         tree = json.loads(data)
-    except ValueError:
-        return None  # parse_spec names the place
+    except (ValueError, RecursionError):
+        return None  # parse_spec says what is wrong
     return tree if isinstance(tree, dict) and tree.get("type") == "submit-job" else None
 
 
@@ -117,7 +123,7 @@ def _job_id(data: bytes) -> str:
     if text.startswith("{"):
         try:
             text = str(msgspec.json.decode(text).get("job_id", ""))
-        except msgspec.DecodeError as err:
+        except (msgspec.DecodeError, RecursionError) as err:
             raise SpecError("not JSON", expected='{"job_id": "…"}', got=str(err)) from err
     if not text:
         raise SpecError("no job id", expected='a job id as text, or {"job_id": "…"}')

@@ -11,6 +11,7 @@ from starlette.routing import Route
 
 from penstock import config as conf
 from penstock.errors import PenstockError, SpecError
+from penstock.identifiers import checked
 from penstock.messages import layout
 from penstock.messages.manifest import folder_at
 from services.dispatcher import vertex_views
@@ -126,8 +127,10 @@ class CheckpointApi:
                 "unknown formatType", expected="CANONICAL | NATIVE", got=repr(options["formatType"])
             )
         trigger_id = options.get("triggerId")
-        if trigger_id is not None and not (isinstance(trigger_id, str) and 0 < len(trigger_id) <= 64):
-            raise SpecError("not a triggerId", expected="a text of up to 64 characters", got=repr(trigger_id))
+        if trigger_id is not None:
+            if not isinstance(trigger_id, str):
+                raise SpecError("not a triggerId", expected="a text", got=type(trigger_id).__name__)
+            checked(trigger_id, "triggerId")
         trigger_id = await self._directory.savepoint(job_id, kind, directory, trigger_id)
         return answer({"request-id": trigger_id}, 202)
 

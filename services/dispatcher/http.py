@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 import msgspec
+from starlette.requests import ClientDisconnect
 from starlette.responses import Response
 
 from penstock.bus import RefusedError
-from penstock.errors import InternalError, PenstockError, SnapshotError, SpecError
+from penstock.bus.envelope import told
+from penstock.errors import PenstockError, SnapshotError, SpecError
 from services.dispatcher.directory import UnknownJobError
 
 if TYPE_CHECKING:
@@ -23,6 +26,10 @@ _log = logging.getLogger("penstock.rest")
 
 #: A job graph may hold data (VALUES) and pickled functions; anything larger belongs into files.
 MAX_BODY_BYTES = 32 * 1024 * 1024
+#: The body must go on coming, and be there, within so long.
+BODY_PAUSE_S, BODY_S = 10.0, 60.0
+#: Digits of a number in a query.
+_MAX_DIGITS = 15
 SAFE_METHODS = ("GET", "HEAD", "OPTIONS")
 
 
@@ -34,12 +41,16 @@ class TooLargeError(SpecError):
     code = "PS-TOO-LARGE"
 
 
+class TooSlowError(SpecError):
+    code = "PS-TOO-SLOW"
+
+
 class ForbiddenError(SpecError):
     code = "PS-FORBIDDEN"
 
 
-def answer(data: Any, status: int = 200) -> Response:
-    return Response(msgspec.json.encode(data), status, media_type="application/json")
+def answer(data: Any, status: int = 200, headers: dict[str, str] | None = None) -> Response:
+    return Response(msgspec.json.encode(data), status, headers, media_type="application/json")
 
 
 def status_of(err: PenstockError) -> int:
@@ -48,6 +59,8 @@ def status_of(err: PenstockError) -> int:
             return 404
         case TooLargeError():
             return 413
+        case TooSlowError():
+            return 408
         case ForbiddenError():
             return 403
         case RefusedError():
@@ -58,10 +71,11 @@ def status_of(err: PenstockError) -> int:
 
 
 def error_answer(err: BaseException) -> Response:
-    if not isinstance(err, PenstockError):
+    if not isinstance(err, PenstockError | RecursionError):
         _log.error("a request failed", exc_info=err)
-        err = InternalError(f"{type(err).__name__}: {err}", remedy="see the dispatcher's log")
-    return answer({"errors": [str(err)], "error": err.to_dict()}, status_of(err))
+    err = told(err)
+    headers = {"connection": "close"} if isinstance(err, TooSlowError) else None
+    return answer({"errors": [str(err)], "error": err.to_dict()}, status_of(err), headers)
 
 
 def guarded(handler: Callable[[Request], Awaitable[Response]]) -> Callable[[Request], Awaitable[Response]]:
@@ -77,17 +91,53 @@ def guarded(handler: Callable[[Request], Awaitable[Response]]) -> Callable[[Requ
 
 
 async def body_of(request: Request, limit: int = MAX_BODY_BYTES) -> bytes:
-    """TooLargeError as soon as it is known to be."""
-    parts, size = [], 0
+    """TooLargeError as soon as it is known to be; TooSlowError when it does not come."""
     declared = request.headers.get("content-length", "0")
-    if declared.isdigit() and int(declared) > limit:
+    if is_number(declared) and int(declared) > limit:
         raise _too_large(int(declared), limit)
-    async for part in request.stream():
-        size += len(part)
-        if size > limit:
-            raise _too_large(size, limit)
-        parts.append(part)
-    return b"".join(parts)
+    parts: list[bytes] = []
+    size = 0
+    stream = request.stream()
+    try:
+        async with asyncio.timeout(BODY_S):
+            while True:
+                async with asyncio.timeout(BODY_PAUSE_S):
+                    part = await anext(stream, None)
+                if part is None:
+                    return b"".join(parts)
+                size += len(part)
+                if size > limit:
+                    raise _too_large(size, limit)
+                parts.append(part)
+    except TimeoutError:
+        raise TooSlowError(
+            "the request's body does not come",
+            expected=f"a part of it every {BODY_PAUSE_S:g} s, and all of it within {BODY_S:g} s",
+            got=f"{size} bytes",
+            remedy="send the whole body",
+        ) from None
+    except ClientDisconnect:
+        raise TooSlowError("the connection ended before the request's body", got=f"{size} bytes") from None
+
+
+def is_number(text: str) -> bool:
+    """Digits as everybody writes them, of a number that fits 64 bits."""
+    return text.isascii() and text.isdigit() and len(text) <= _MAX_DIGITS
+
+
+def number_of(request: Request, name: str, default: int) -> int:
+    """A whole number of the query; SpecError when it is none."""
+    text = request.query_params.get(name)
+    if text is None:
+        return default
+    if not is_number(text):
+        raise SpecError(
+            "not a whole number",
+            expected=f"e.g. 1000, of up to {_MAX_DIGITS} digits",
+            got=repr(text[:80]),
+            where=f"query '{name}'",
+        )
+    return int(text)
 
 
 def _too_large(size: int, limit: int) -> TooLargeError:

@@ -27,6 +27,7 @@ PLANNING_LIMIT_S = 60.0
 #: Planners at a time; each is a process with NumPy and Arrow.
 PLANNERS = 2
 _STDERR_KEPT = 4_000
+_CRASHES = (signal.SIGSEGV, signal.SIGBUS, signal.SIGILL, signal.SIGFPE, signal.SIGABRT)
 CHECK_MODULE = "penstock.api.restore_check"
 
 
@@ -39,27 +40,10 @@ class Planner:
     async def plan(self, spec: JobSpec) -> JobGraph:
         """The job graph, or the user's error; SpecError when the time limit passes."""
         if spec.job_graph is not None:
-            return graph_of(spec.job_graph)
+            return await asyncio.to_thread(graph_of, spec.job_graph)
         async with self._free:
             code, out, err = await self._run(msgspec.json.encode(spec))
-        lines = out.rstrip().rsplit(b"\n", 1)
-        try:
-            answer = json.loads(lines[-1]) if lines[-1] else None
-        except ValueError:
-            answer = None
-        if not isinstance(answer, dict) or not {"job_graph", "error"} & answer.keys():
-            words = err.decode(errors="replace")[-_STDERR_KEPT:].strip()
-            # An exit code is the program's doing; a signal is more often somebody else's.
-            kind = FunctionError if code > 0 else InternalError
-            raise kind(
-                "the planner process ended without an answer",
-                expected="a program that builds a job and returns",
-                got=f"exit code {code}; its last words: {words or '(none)'}",
-                remedy="does the program end the process (os._exit, out of memory)?",
-            )
-        if "error" in answer:
-            raise error_from_dict(answer["error"])
-        return graph_of(answer["job_graph"])
+        return await asyncio.to_thread(_graph, code, out, err)
 
     async def state_problems(self, graph: JobGraph, states: dict[str, dict[str, Any]]) -> list[str]:
         """Why states that the program's functions declare cannot be read from a savepoint;
@@ -103,3 +87,25 @@ class Planner:
                 await process.wait()
         assert process.returncode is not None
         return process.returncode, out, err
+
+
+def _graph(code: int, out: bytes, err: bytes) -> JobGraph:
+    """What a planner answered: the job graph, or the user's error (raised)."""
+    lines = out.rstrip().rsplit(b"\n", 1)
+    try:
+        answer = json.loads(lines[-1]) if lines[-1] else None
+    except (ValueError, RecursionError):
+        answer = None
+    if not isinstance(answer, dict) or not {"job_graph", "error"} & answer.keys():
+        words = err.decode(errors="replace")[-_STDERR_KEPT:].strip()
+        # An exit code or a crash is the program's doing; another signal more often somebody else's.
+        kind = FunctionError if code > 0 or -code in _CRASHES else InternalError
+        raise kind(
+            "the planner process ended without an answer",
+            expected="a program that builds a job and returns",
+            got=f"exit code {code}; its last words: {words or '(none)'}",
+            remedy="does the program end the process (os._exit, out of memory), or is it nested thousands of levels deep?",
+        )
+    if "error" in answer:
+        raise error_from_dict(answer["error"])
+    return graph_of(answer["job_graph"])

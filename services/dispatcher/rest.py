@@ -5,6 +5,7 @@ Handlers only translate; what they know comes from the job directory.
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -25,6 +26,7 @@ from services.dispatcher.http import (
     body_of,
     error_answer,
     guarded,
+    number_of,
 )
 from services.dispatcher.spec import parse_spec
 
@@ -263,7 +265,7 @@ class Rest:
     # -- jobs ----------------------------------------------------------------------------
 
     async def _submit(self, request: Request) -> Response:
-        spec = parse_spec(await body_of(request))
+        spec = await asyncio.to_thread(parse_spec, await body_of(request))
         reply = await self._submitter.submit(spec)
         return answer({"jobid": reply.job_id, "name": reply.name, "created": reply.created})
 
@@ -283,16 +285,16 @@ class Rest:
         return answer({}, 202)
 
     async def _exceptions(self, request: Request) -> Response:
-        limit = _number(request, "maxExceptions", 20)
+        limit = number_of(request, "maxExceptions", 20)
         return answer(views.exceptions(await self._details(request), limit))
 
     async def _fetch_results(self, request: Request) -> Response:
         after = request.query_params.get("after", "")
-        wait_ms = _number(request, "wait_ms", 0)
+        wait_ms = number_of(request, "wait_ms", 0)
         return answer(await self._results.fetch(request.path_params["job"], after, wait_ms))
 
     async def _dead_letters(self, request: Request) -> Response:
-        after, limit = request.query_params.get("after", ""), _number(request, "limit", 100)
+        after, limit = request.query_params.get("after", ""), number_of(request, "limit", 100)
         return answer(await self._results.dead_letters(request.path_params["job"], after, limit))
 
     async def _spark(self, request: Request) -> Response:
@@ -305,12 +307,3 @@ class Rest:
     async def _vertex_metrics(self, request: Request) -> Response:
         values = vertex_views.vertex_metric_values(await self._vertex(request))
         return answer(vertex_views.metric_list(values, request.query_params.get("get")))
-
-
-def _number(request: Request, name: str, default: int) -> int:
-    text = request.query_params.get(name)
-    if text is None:
-        return default
-    if not text.isdigit():
-        raise SpecError("not a whole number", expected="e.g. 1000", got=repr(text), where=f"query '{name}'")
-    return int(text)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import re
 from typing import TYPE_CHECKING, Any
 
 from penstock.errors import SpecError
@@ -19,6 +20,7 @@ MAX_BYTES = 8 * 1024 * 1024
 #: Chunks that a reader has are kept up to this many (some 16 M rows), so that the results
 #: of a bounded query can be fetched again; of an endless one older ones must go.
 KEPT_CHUNKS = 1_024
+_CHUNK = re.compile(r"[0-9]{1,18}-[0-9]{1,18}")
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.01, 0.1
 
 
@@ -37,7 +39,7 @@ class Results:
         When no chunk comes and ``status`` is terminal, there will be none any more.
         """
         prefix = results_prefix(job_id)
-        if after and not after.startswith(prefix):
+        if after and not (after.startswith(prefix) and _CHUNK.fullmatch(after.removeprefix(prefix))):
             raise SpecError(
                 "not a chunk of this job", expected=f"a key below {prefix}", got=repr(after), where="after"
             )

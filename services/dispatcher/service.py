@@ -76,17 +76,7 @@ class DispatcherService:
         )
 
     async def _serve(self, rest: Rest, listener: socket.socket, hosts: frozenset[str] | None) -> None:
-        import uvicorn
-
-        config = uvicorn.Config(
-            rest.app(hosts=hosts),
-            log_config=None,
-            access_log=False,
-            lifespan="off",
-            timeout_graceful_shutdown=STOP_S,
-            server_header=False,
-        )
-        server = self._server = _make_server(config)
+        server = self._server = _make_server(config_of(rest, hosts))
         started = asyncio.Event()
         server.on_started = started.set
         self._context.supervisor.start("rest", lambda: server.serve(sockets=[listener]))
@@ -97,6 +87,23 @@ class DispatcherService:
             self._server.should_exit = True
         await asyncio.sleep(0)
         await self._context.supervisor.stop("rest")
+
+
+def config_of(rest: Rest, hosts: frozenset[str] | None) -> uvicorn.Config:
+    """How it is served. ``hosts``: names by which it may be called; None = any."""
+    import uvicorn
+
+    from services.dispatcher.connections import TimedConnection
+
+    return uvicorn.Config(
+        rest.app(hosts=hosts),
+        http=TimedConnection,
+        log_config=None,
+        access_log=False,
+        lifespan="off",
+        timeout_graceful_shutdown=STOP_S,
+        server_header=False,
+    )
 
 
 def _make_server(config: uvicorn.Config) -> Any:

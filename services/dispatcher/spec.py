@@ -11,13 +11,17 @@ from typing import Any
 import msgspec
 
 from penstock.config import check_job
-from penstock.errors import SpecError, nearest
+from penstock.errors import SpecError, nearest, nested_too_deeply
+from penstock.identifiers import checked_job_id
 from penstock.jobgraph import JobGraph
 from penstock.messages.cluster import JobSpec
 
 PROGRAMS = ("sql", "python", "job_graph")
 MAX_PARALLELISM = 32_768
-_JOB_ID = re.compile(r"[A-Za-z0-9_-]{1,64}")
+#: YAML is what people write by hand; a program sends JSON, which is read fast.
+MAX_YAML_BYTES = 1024 * 1024
+#: Levels of a YAML spec.
+MAX_DEPTH = 100
 _FIELDS = JobSpec.__struct_fields__
 
 
@@ -32,13 +36,23 @@ def parse_spec(text: bytes) -> JobSpec:
             got=f"byte {err.start}: {err.reason}",
         ) from err
     is_json = decoded.lstrip().startswith("{")
+    if not is_json and len(text) > MAX_YAML_BYTES:
+        raise SpecError(
+            "the job spec is too large for YAML",
+            expected=f"at most {MAX_YAML_BYTES} bytes, or JSON (which begins with '{{')",
+            got=f"{len(text)} bytes",
+            remedy="put data and code into files that the job reads, or send JSON",
+        )
     tree = _load_json(decoded) if is_json else _load_yaml(decoded)
     return spec_of(tree)
 
 
 def _load_json(text: str) -> Any:
     try:
-        return json.loads(text)
+        tree = json.loads(text)
+        if "\\ud" in text.lower():
+            msgspec.json.encode(tree)  # half a surrogate pair is no text
+        return tree
     except json.JSONDecodeError as err:
         raise SpecError(
             f"the job spec is not valid JSON: {err.msg}",
@@ -46,6 +60,10 @@ def _load_json(text: str) -> Any:
             where=f"line {err.lineno}, column {err.colno}",
             remedy="correct it there (a spec that does not begin with '{' is read as YAML)",
         ) from err
+    except RecursionError as err:
+        raise nested_too_deeply("job spec") from err
+    except ValueError as err:  # a number of more digits than Python reads
+        raise SpecError(f"the job spec is not valid JSON: {err}") from err
 
 
 def _load_yaml(text: str) -> Any:
@@ -53,7 +71,12 @@ def _load_yaml(text: str) -> Any:
 
     loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
     try:
+        # Events come one by one and nothing is built: whoever nests has not filled a stack yet.
+        depth = 0
         for event in yaml.parse(text, loader):
+            depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
+            if depth > MAX_DEPTH:
+                raise nested_too_deeply("job spec", _place(event.start_mark))
             if isinstance(event, yaml.AliasEvent):
                 raise SpecError(
                     "aliases are not allowed in a job spec",
@@ -72,6 +95,8 @@ def _load_yaml(text: str) -> Any:
         ) from err
     except yaml.YAMLError as err:
         raise SpecError(f"the job spec is not valid YAML: {err}") from err
+    except (ValueError, OverflowError) as err:  # a date or number that there is none of
+        raise SpecError(f"the job spec holds a value that cannot be read: {err}") from err
 
 
 def _place(mark: Any) -> str | None:
@@ -134,13 +159,12 @@ def _check(spec: JobSpec) -> None:
     for name in ("sql", "python"):
         if getattr(spec, name) is not None and not getattr(spec, name).strip():
             raise SpecError(f"'{name}' is empty", expected="a program", where=f"field '{name}'")
-    if spec.job_id is not None and not _JOB_ID.fullmatch(spec.job_id):
-        raise SpecError(
-            "not a job id",
-            expected="1 to 64 letters, digits, '-' and '_'",
-            got=repr(spec.job_id),
-            where="field 'job_id'",
-        )
+    if spec.job_id is not None:
+        try:
+            checked_job_id(spec.job_id)
+        except SpecError as err:
+            err.where = "field 'job_id'"
+            raise
     if spec.parallelism is not None and not 1 <= spec.parallelism <= MAX_PARALLELISM:
         raise SpecError(
             "parallelism out of bounds",
@@ -165,6 +189,8 @@ def graph_of(tree: Any) -> JobGraph:
     """A job graph from plain JSON types, checked to be one that can run."""
     try:
         graph = msgspec.convert(tree, JobGraph)
+    except RecursionError as err:
+        raise nested_too_deeply("job graph") from err
     except msgspec.ValidationError as err:
         raise _wrong_type(err, "job graph") from err
     check_graph(graph)

@@ -54,6 +54,7 @@ __all__ = [
     "UserError",
     "error_from_dict",
     "nearest",
+    "nested_too_deeply",
 ]
 
 
@@ -217,3 +218,13 @@ def nearest(name: str, known: Any, n: int = 3) -> str | None:
     lower = {k.lower(): k for k in known}
     found = difflib.get_close_matches(name.lower(), lower, n=n, cutoff=0.5)
     return "did you mean " + " or ".join(repr(lower[f]) for f in found) + "?" if found else None
+
+
+def nested_too_deeply(what: str, where: str | None = None) -> SpecError:
+    """For a RecursionError on what somebody wrote: every structure of ours is shallow."""
+    return SpecError(
+        f"the {what} is nested too deeply",
+        expected="brackets and operators within each other, but not hundreds of them",
+        where=where,
+        remedy="split the expression, or put its constants into a table",
+    )

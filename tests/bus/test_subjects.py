@@ -19,7 +19,7 @@ def test_the_scheme():
     assert verb_of(DeclareSlots) == "declare-slots"
 
 
-@pytest.mark.parametrize("bad", ["", "a.b", "a b", "*", ">"])
+@pytest.mark.parametrize("bad", ["", "a.b", "a b", "*", ">", "a\r\nPUB x", "²", "a" * 5_000])
 def test_ids_that_cannot_be_tokens(bad):
     with pytest.raises(SpecError):
         Subjects(bad)

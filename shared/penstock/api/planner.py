@@ -18,7 +18,7 @@ import msgspec
 
 from penstock.config import texts
 from penstock.connectors.filesystem.paths import working_folder
-from penstock.errors import FunctionError, InternalError, PenstockError, SpecError
+from penstock.errors import FunctionError, InternalError, PenstockError, SpecError, nested_too_deeply
 from penstock.messages.cluster import JobSpec
 
 if TYPE_CHECKING:
@@ -200,6 +200,8 @@ def answer(data: bytes) -> dict[str, Any]:
         return {"job_graph": msgspec.to_builtins(plan_spec(spec))}
     except PenstockError as err:
         return {"error": err.to_dict()}
+    except RecursionError:
+        return {"error": nested_too_deeply("program").to_dict()}
     except Exception as err:
         import traceback
 

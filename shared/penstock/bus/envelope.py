@@ -22,6 +22,7 @@ from penstock.errors import (
     PenstockError,
     SpecError,
     error_from_dict,
+    nested_too_deeply,
 )
 from penstock.messages.cluster import Failed, Refused
 
@@ -66,6 +67,8 @@ def decode(data: bytes, type_: Any, where: str | None = None) -> Any:
     """A message of ``type_`` (a struct or a union of structs). SpecError when malformed."""
     try:
         return _decoder(type_).decode(data)
+    except RecursionError as err:
+        raise nested_too_deeply("message", where) from err
     except (msgspec.DecodeError, UnicodeDecodeError) as err:
         names = ", ".join(t.__name__ for t in get_args(type_) or (type_,))
         raise SpecError(
@@ -134,11 +137,18 @@ async def publish(transport: Transport, subject: str, message: Any) -> None:
     await transport.publish(subject, encode(message))
 
 
+def told(err: BaseException) -> PenstockError:
+    """An error that a handler raised, as one of ours."""
+    if isinstance(err, PenstockError):
+        return err
+    if isinstance(err, RecursionError):
+        return nested_too_deeply("request")
+    return InternalError(f"{type(err).__name__}: {err}", remedy="see the log of the answering process")
+
+
 def failed(err: BaseException) -> Failed:
     """The answer for an error that a handler raised."""
-    if not isinstance(err, PenstockError):
-        err = InternalError(f"{type(err).__name__}: {err}", remedy="see the log of the answering process")
-    return Failed(error=err.to_dict())
+    return Failed(error=told(err).to_dict())
 
 
 async def serve_typed(

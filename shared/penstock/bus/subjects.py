@@ -5,12 +5,9 @@
 
 from __future__ import annotations
 
-import re
 from typing import Any
 
-from penstock.errors import SpecError
-
-_TOKEN = re.compile(r"[A-Za-z0-9_\-]+")
+from penstock.identifiers import MAX_TOKEN, checked, checked_job_id
 
 
 def verb_of(message: Any) -> str:
@@ -21,14 +18,7 @@ def verb_of(message: Any) -> str:
 
 def token(text: str, what: str) -> str:
     """``text`` when it can be one token of a subject; SpecError otherwise."""
-    if not _TOKEN.fullmatch(text):
-        raise SpecError(
-            f"{what} cannot be part of a NATS subject",
-            expected="letters, digits, '-' and '_'",
-            got=repr(text),
-            remedy=f"choose another {what}",
-        )
-    return text
+    return checked(text, what, MAX_TOKEN)
 
 
 class Subjects:
@@ -56,7 +46,7 @@ class Subjects:
 
     def job(self, job_id: str, verb: str) -> str:
         """The job's master; ``verb`` is a message's tag."""
-        return f"{self.cluster}.job.{token(job_id, 'job id')}.{verb}"
+        return f"{self.cluster}.job.{checked_job_id(job_id)}.{verb}"
 
     def to_job(self, job_id: str, message: Any) -> str:
         return self.job(job_id, verb_of(message))

@@ -12,7 +12,7 @@ from typing import Annotated
 import typer
 
 from penstock import __version__
-from penstock.errors import PenstockError, SpecError
+from penstock.errors import PenstockError, SpecError, nested_too_deeply
 
 app = typer.Typer(
     name="penstock",
@@ -384,6 +384,9 @@ def main() -> None:
         sys.exit(1)
     except KeyboardInterrupt:
         sys.exit(130)
+    except RecursionError:
+        print_error(nested_too_deeply("program"))
+        sys.exit(1)
     except Exception as err:
         import traceback
 

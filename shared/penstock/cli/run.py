@@ -13,7 +13,7 @@ from penstock.cli.jobs import ClusterAccess, Results, cancel_job, follow_job, ra
 from penstock.cli.output import write_rows
 from penstock.cli.project import is_project, run_project
 from penstock.cli.sql import FORMATS, read_script, run_sql
-from penstock.errors import PenstockError, SpecError
+from penstock.errors import PenstockError, SpecError, nested_too_deeply
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -165,6 +165,10 @@ def _read_spec(file: Path, text: str) -> JobSpec:
         except json.JSONDecodeError as err:
             where = f"{file}, line {err.lineno}, column {err.colno}"
             raise SpecError(f"the spec is not JSON: {err.msg}", where=where) from err
+        except RecursionError as err:
+            raise nested_too_deeply("job spec", str(file)) from err
+        except ValueError as err:  # a number of more digits than Python reads
+            raise SpecError(f"the spec is not JSON: {err}", where=str(file)) from err
     else:
         import yaml
 
@@ -174,6 +178,10 @@ def _read_spec(file: Path, text: str) -> JobSpec:
             mark = getattr(err, "problem_mark", None)
             where = f"{file}, line {mark.line + 1}, column {mark.column + 1}" if mark else str(file)
             raise SpecError(f"the spec is not YAML: {getattr(err, 'problem', err)}", where=where) from err
+        except RecursionError as err:
+            raise nested_too_deeply("job spec", str(file)) from err
+        except (ValueError, OverflowError) as err:  # a date or number that there is none of
+            raise SpecError(f"the spec holds a value that cannot be read: {err}", where=str(file)) from err
     try:
         return msgspec.convert(data, JobSpec)
     except msgspec.ValidationError as err:

@@ -24,34 +24,37 @@ from __future__ import annotations
 
 from urllib.parse import quote, unquote
 
+from penstock.identifiers import checked
+from penstock.identifiers import checked_job_id as _job
+
 ACTIVE_PREFIX = "active-jobs/"
 ENDED_PREFIX = "ended-jobs/"
 
 
 def job_prefix(job_id: str) -> str:
-    return f"jobs/{job_id}/"
+    return f"jobs/{_job(job_id)}/"
 
 
 def spec_key(job_id: str) -> str:
-    return f"jobs/{job_id}/spec"
+    return f"jobs/{_job(job_id)}/spec"
 
 
 def graph_key(job_id: str) -> str:
-    return f"jobs/{job_id}/graph"
+    return f"jobs/{_job(job_id)}/graph"
 
 
 def archive_key(job_id: str) -> str:
-    return f"jobs/{job_id}/archive"
+    return f"jobs/{_job(job_id)}/archive"
 
 
 def checkpoints_prefix(job_id: str) -> str:
-    return f"jobs/{job_id}/checkpoints/"
+    return f"jobs/{_job(job_id)}/checkpoints/"
 
 
 def manifest_key(job_id: str, checkpoint_id: int, epoch: int) -> str:
     """Of one master's alone: what an older one, woken from a stop, still writes replaces no
     manifest of its successor, though both may use the same checkpoint id."""
-    return f"jobs/{job_id}/checkpoints/{checkpoint_id}/{epoch}/manifest"
+    return f"jobs/{_job(job_id)}/checkpoints/{checkpoint_id}/{epoch}/manifest"
 
 
 #: A backfill's state is its job's first checkpoint.
@@ -60,7 +63,7 @@ BACKFILL_CHECKPOINT_ID = 1
 
 def backfill_prefix(job_id: str, attempt: int) -> str:
     """Of one attempt alone: what a cancelled one still writes is in nobody's manifest."""
-    return f"jobs/{job_id}/checkpoints/{BACKFILL_CHECKPOINT_ID}/backfill-{attempt}/"
+    return f"jobs/{_job(job_id)}/checkpoints/{BACKFILL_CHECKPOINT_ID}/backfill-{attempt}/"
 
 
 def backfill_manifest_key(job_id: str, attempt: int) -> str:
@@ -69,11 +72,11 @@ def backfill_manifest_key(job_id: str, attempt: int) -> str:
 
 def backfill_attempt_key(job_id: str) -> str:
     """The number of the attempt that may write."""
-    return f"jobs/{job_id}/checkpoints/backfill-attempt"
+    return f"jobs/{_job(job_id)}/checkpoints/backfill-attempt"
 
 
 def seam_key(job_id: str) -> str:
-    return f"jobs/{job_id}/checkpoints/seam"
+    return f"jobs/{_job(job_id)}/checkpoints/seam"
 
 
 #: How the name of a savepoint's folder begins.
@@ -93,40 +96,40 @@ def savepoint_folder(directory: str, job_id: str, checkpoint_id: int, epoch: int
 
 
 def staged_prefix(job_id: str) -> str:
-    return f"jobs/{job_id}/staged/"
+    return f"jobs/{_job(job_id)}/staged/"
 
 
 def results_prefix(job_id: str) -> str:
-    return f"jobs/{job_id}/results/"
+    return f"jobs/{_job(job_id)}/results/"
 
 
 def dead_letters_prefix(job_id: str) -> str:
-    return f"jobs/{job_id}/dead-letters/"
+    return f"jobs/{_job(job_id)}/dead-letters/"
 
 
 def deploy_key(job_id: str, command_id: str) -> str:
-    return f"jobs/{job_id}/deploy/{command_id}"
+    return f"jobs/{_job(job_id)}/deploy/{command_id}"
 
 
 def disposal_key(trigger_id: str) -> str:
-    return f"disposals/{trigger_id}"
+    return f"disposals/{checked(trigger_id, 'request id')}"
 
 
 def active_key(job_id: str) -> str:
-    return f"{ACTIVE_PREFIX}{job_id}"
+    return f"{ACTIVE_PREFIX}{_job(job_id)}"
 
 
 def ended_key(job_id: str) -> str:
-    return f"{ENDED_PREFIX}{job_id}"
+    return f"{ENDED_PREFIX}{_job(job_id)}"
 
 
 def spark_prefix(job_id: str) -> str:
-    return f"jobs/{job_id}/spark/"
+    return f"jobs/{_job(job_id)}/spark/"
 
 
 def spark_report_key(job_id: str, uid: str) -> str:
-    return f"jobs/{job_id}/spark/{uid}"
+    return f"jobs/{_job(job_id)}/spark/{uid}"
 
 
 def spark_stream_prefix(job_id: str) -> str:
-    return f"jobs/{job_id}/spark-stream"
+    return f"jobs/{_job(job_id)}/spark-stream"

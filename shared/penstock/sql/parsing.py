@@ -10,7 +10,7 @@ from sqlglot import exp
 from sqlglot.errors import ErrorLevel, ParseError, TokenError
 from sqlglot.tokens import Token, TokenType
 
-from penstock.errors import SqlError, UnsupportedError
+from penstock.errors import SqlError, UnsupportedError, nested_too_deeply
 from penstock.sql.ddl_syntax import DdlSyntax
 from penstock.sql.dialect import Flink
 from penstock.sql.errors import Position, position_in
@@ -64,7 +64,10 @@ def parse_script(text: str) -> list[Statement]:
             continue
         if not chunk:
             continue
-        statement = _parse_one(chunk, text)
+        try:
+            statement = _parse_one(chunk, text)
+        except RecursionError:
+            raise nested_too_deeply("statement", str(position_in(text, chunk[0].start))) from None
         if open_set is None:
             out.append(statement)
         elif isinstance(statement, Insert):

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
 from penstock.config import LATE_TABLE, check_job
-from penstock.errors import PenstockError, SqlError, UnsupportedError
+from penstock.errors import PenstockError, SqlError, UnsupportedError, nested_too_deeply
 from penstock.functions.expr import Expr, PythonCall, children
 from penstock.jobgraph.specs import SinkSpec
 from penstock.plan import nodes as n
@@ -95,6 +95,12 @@ class SqlSession:
             yield self.run(statement)
 
     def run(self, statement: st.Statement) -> StatementResult:
+        try:
+            return self._run(statement)
+        except RecursionError:
+            raise nested_too_deeply("statement", str(statement.position)) from None
+
+    def _run(self, statement: st.Statement) -> StatementResult:
         match statement:
             case st.CreateTable() if statement.query is not None:
                 message, insert = create_table_as(self.catalog, self.config, statement)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
 from typing import Any
@@ -10,6 +12,8 @@ import httpx
 import msgspec
 import pytest
 import structlog
+import uvicorn
+from starlette.routing import Route
 
 from penstock.bus import MemoryBus, Subjects, serve_typed
 from penstock.messages import cluster as msg
@@ -22,8 +26,34 @@ from services.dispatcher.directory import JobDirectory
 from services.dispatcher.planning import Planner
 from services.dispatcher.rest import Rest
 from services.dispatcher.results import Results
+from services.dispatcher.service import bind
 from services.dispatcher.submission import Submitter
 from tests.services.jobmanager.graphs import pipeline
+
+
+def routes() -> list[tuple[str, str]]:
+    """(method, path) of the whole REST API."""
+    rest = Rest(
+        directory=None, submitter=None, results=None, census=None, clock=None, config={}, cluster=""
+    )  # type: ignore[arg-type]  # fmt: skip
+    return [
+        (method, route.path)
+        for route in rest.app().routes
+        if isinstance(route, Route)
+        for method in sorted((route.methods or set()) - {"HEAD"})
+    ]
+
+
+@contextlib.asynccontextmanager
+async def serving(config: uvicorn.Config) -> AsyncIterator[tuple[str, int]]:
+    """(host, port) of a server in this loop."""
+    listener = bind("127.0.0.1", 0)
+    server = uvicorn.Server(config)
+    server.capture_signals = contextlib.nullcontext  # type: ignore[method-assign, assignment]
+    running = asyncio.create_task(server.serve(sockets=[listener]))
+    yield listener.getsockname()[:2]
+    server.should_exit = True
+    await running
 
 
 @dataclass

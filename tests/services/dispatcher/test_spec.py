@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from penstock.errors import SpecError
-from services.dispatcher.spec import graph_of, parse_spec
+from services.dispatcher.spec import MAX_YAML_BYTES, graph_of, parse_spec
 from tests.services.jobmanager.graphs import pipeline
 
 
@@ -67,6 +67,66 @@ def test_what_is_wrong_is_named(text, where, says):
     assert says in str(caught.value)
     if where is not None:
         assert (caught.value.where or "").startswith(where)
+
+
+DEEP = 40_000
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        b"[" * DEEP + b"]" * DEEP,
+        b"[" * DEEP,
+        b"{" * DEEP,
+        b"a: " + b"[" * DEEP,
+        b"- " * DEEP + b"a",
+        b'{"args": ' + b"[" * DEEP + b"]" * DEEP + b"}",
+        b'{"a":' * DEEP + b"1" + b"}" * DEEP,
+        b'{"config": ' + b'{"a":' * DEEP + b"1" + b"}" * DEEP + b"}",
+    ],
+    ids=["brackets", "open", "braces", "yaml value", "yaml list", "json list", "json", "json config"],
+)
+def test_deep_nesting_is_refused(text):
+    with pytest.raises(SpecError, match=r"nested too deeply|not valid (JSON|YAML)"):
+        parse_spec(text)
+
+
+@pytest.mark.parametrize("part", ["job_graph", "args", "config"])
+def test_nesting_that_json_can_hold_is_refused_where_it_has_no_place(part):
+    value = b"[" * 900 + b"]" * 900
+
+    def read():
+        return graph_of(parse_spec(b'{"' + part.encode() + b'": {"vertices": ' + value + b"}}").job_graph)
+
+    with pytest.raises(SpecError):
+        read()
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        b'{"sql": ' + b"9" * 5_000 + b"}",
+        b"sql: 9999-99-99\n",
+        b"sql: " + b"9" * 5_000 + b"\n",
+        b"sql: 2000-02-31 99:99:99\n",
+        b"sql: 1:" + b"9:" * 5_000 + b"9\n",
+        b"sql: !!python/object/apply:os.getpid []\n",
+        b'{"sql": "\\ud800"}',
+        b'{"sql": NaN}',
+        b"? [a]\n: b\n",
+        b"1: a\n",
+        b"sql: \x00",
+        b"\xef\xbb\xbfsql: 1",
+    ],
+)
+def test_values_that_nobody_means_are_refused(text):
+    with pytest.raises(SpecError):
+        parse_spec(text)
+
+
+def test_yaml_is_read_up_to_a_size():
+    with pytest.raises(SpecError, match="too large for YAML"):
+        parse_spec(b"# " + b"x" * MAX_YAML_BYTES + b"\nsql: SELECT 1")
 
 
 def test_a_job_graph_survives_the_way_through_json():

@@ -1,0 +1,60 @@
+"""HTTP connections with time limits: who sends half a request does not keep one for ever."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from typing import Any
+
+import h11
+from uvicorn.protocols.http.h11_impl import H11Protocol
+
+#: Between a connection, or the first byte of a request, and the end of its head.
+HEAD_S = 10.0
+#: For the body. The handlers that read one have shorter limits, and answer when they pass.
+BODY_S = 75.0
+
+
+class TimedConnection(H11Protocol):
+    """Closes the connection when the client leaves off in the middle of a request, or sends
+    none. Between requests uvicorn's own keep-alive limit holds."""
+
+    _late: asyncio.TimerHandle | None = None
+    #: h11's state of the client for which ``_late`` was set
+    _awaited: Any = None
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        # An answer is written in two pieces, head and body: the second must not wait for the
+        # client's acknowledgement of the first (some 40 ms).
+        transport.get_extra_info("socket").setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self._await(h11.IDLE, HEAD_S)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._await(None, 0)
+        super().connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        super().data_received(data)
+        self._look()
+
+    def on_response_complete(self) -> None:
+        super().on_response_complete()
+        self._look()
+
+    def _look(self) -> None:
+        state = self.conn.their_state
+        if state is h11.SEND_BODY:
+            self._await(state, BODY_S)
+        elif state is h11.IDLE and self.conn.trailing_data[0]:
+            self._await(state, HEAD_S)
+        else:
+            self._await(None, 0)
+
+    def _await(self, state: Any, seconds: float) -> None:
+        if state is self._awaited:
+            return
+        if self._late is not None:
+            self._late.cancel()
+        self._awaited = state
+        self._late = None if state is None else self.loop.call_later(seconds, self.transport.close)
