@@ -8,10 +8,10 @@ import pytest
 from penstock.errors import InternalError
 from penstock.functions.expr import AggregateCall, InputRef
 from penstock.jobgraph import specs as s
-from penstock.jobgraph.graph import Broadcast, ChainInput, Forward, Hash, Rebalance
+from penstock.jobgraph.graph import Broadcast, ChainInput, Forward, Global, Hash, Rebalance
 from penstock.plan.chaining import build_vertices, partitioning_of
 from penstock.plan.distribution import Distributions, meets, required_keys
-from penstock.plan.graph_check import check_job_graph
+from penstock.plan.graph_check import check_distribution, check_job_graph
 from penstock.plan.operators import OperatorInput, PlannedOperator
 from penstock.types import logical as t
 
@@ -183,8 +183,19 @@ def test_updates_that_could_overtake_one_another_are_found() -> None:
     source = values()
     grouped = total(source)
     grouped.mode = "retract"
+    far = calc("far", OperatorInput(grouped))
     with pytest.raises(InternalError, match="updates of one row"):
-        build([source, grouped, calc("far", OperatorInput(grouped, Rebalance()))])
+        check_distribution(far, Distributions(partitioning_of), lambda op, inp: Rebalance())
+
+
+def test_updates_reach_a_wider_operator_in_order() -> None:
+    source = values()
+    grouped = total(source)
+    grouped.mode, grouped.parallelism = "retract", 1
+    far = calc("far", OperatorInput(grouped))
+    assert partitioning_of(far, far.inputs[0][0]) == Global()
+    grouped.mode = "append"
+    assert partitioning_of(far, far.inputs[0][0]) == Rebalance()
 
 
 # -- distributions ------------------------------------------------------------------------------

@@ -44,12 +44,14 @@ def build_vertices(
 
 
 def partitioning_of(op: PlannedOperator, inp: OperatorInput) -> Partitioning:
-    """The partitioning of an edge, with "as it comes" made definite."""
+    """The partitioning of an edge, with "as it comes" made definite. Updates go to one subtask then,
+    in the order in which they were made: spread, a row's new value could arrive before its old one."""
     if inp.partitioning is not None and not isinstance(inp.partitioning, Forward):
         return inp.partitioning
     if inp.source.parallelism == op.parallelism:
         return Forward()
-    return Global() if op.parallelism == 1 else Rebalance()
+    updates = inp.tag is None and inp.source.mode != "append"
+    return Global() if op.parallelism == 1 or updates else Rebalance()
 
 
 def _chainable(op: PlannedOperator, inp: OperatorInput) -> bool:

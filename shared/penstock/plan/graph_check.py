@@ -44,7 +44,9 @@ def check_distribution(
     updates may overtake one another."""
     for inp in all_inputs(op):
         partitioning = partitioning_of(op, inp)
-        if isinstance(partitioning, Rebalance | Rescale) and inp.tag is None and inp.source.mode != "append":
+        updates = inp.tag is None and inp.source.mode != "append"
+        # A DataStream program may ask for it: ``rebalance()`` of a changelog.
+        if inp.partitioning is None and updates and isinstance(partitioning, Rebalance | Rescale):
             raise InternalError(
                 "updates of one row would be spread over several subtasks",
                 expected="a hash, forward or global edge",

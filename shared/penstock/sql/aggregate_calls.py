@@ -72,9 +72,15 @@ def aggregate_nodes(ctx: QueryBinder, root: exp.Expression) -> Iterator[exp.Expr
 
 
 def draft(
-    ctx: QueryBinder, node: exp.Expression, binder: ExpressionBinder, *, grouped: bool = False
+    ctx: QueryBinder,
+    node: exp.Expression,
+    binder: ExpressionBinder,
+    *,
+    grouped: bool = False,
+    over: bool = False,
 ) -> AggregateDraft:
-    """The aggregate that ``node`` (with FILTER, DISTINCT, IGNORE NULLS) means."""
+    """The aggregate that ``node`` (with FILTER, DISTINCT, IGNORE NULLS) means. ``over``: of OVER, whose
+    arguments may be aggregates of the rows' groups."""
     condition: Expr | None = None
     ignore_nulls = False
     call = node
@@ -105,7 +111,7 @@ def draft(
         raise ctx.source.error(f"{name} needs an argument", call, expected=f"{name}(expression)")
     for argument in arguments:
         nested = next(aggregate_nodes(ctx, argument), None)
-        if nested is not None:
+        if nested is not None and not over:
             raise ctx.source.error(
                 "an aggregate inside an aggregate", nested, expected="an ordinary expression"
             )

@@ -10,19 +10,22 @@ import msgspec
 from sqlglot import exp
 
 from penstock.errors import PenstockError
-from penstock.functions.expr import AggregateCall, Expr, InputRef, Literal
+from penstock.functions.expr import AggregateCall, Expr, FieldAccess, InputRef, Literal
 from penstock.functions.registry import make_call
 from penstock.plan import nodes as n
 from penstock.plan.rewriting import plain, position
 from penstock.sql.aggregate_calls import AggregateDraft, aggregate_nodes, draft, is_aggregate_node
-from penstock.sql.expressions import column_parts, function_name
+from penstock.sql.expressions import dotted_parts, function_name
 from penstock.sql.scope import Relation, unique_schema
 from penstock.sql.windows import GroupWindow, as_instant, group_window, in_local_time, window_types
 from penstock.types import logical as t
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from penstock.plan.properties import WindowProperty
     from penstock.sql.queries import QueryBinder
+    from penstock.sql.scalars import Special
 
 _SET_NUMBER = t.BigIntType(nullable=False)
 
@@ -56,12 +59,22 @@ class _Columns:
 
 
 class Aggregation:
-    """One SELECT's grouping: ``node`` is the aggregate, ``special`` binds what stands above."""
+    """One SELECT's grouping: ``node`` is the aggregate, ``special`` binds what stands above.
 
-    def __init__(self, ctx: QueryBinder, relation: Relation, select: exp.Select) -> None:
+    ``aggregates``: its calls; ``below``: what nodes inside of them and of the keys mean.
+    """
+
+    def __init__(
+        self,
+        ctx: QueryBinder,
+        relation: Relation,
+        select: exp.Select,
+        aggregates: Sequence[exp.Expression],
+        below: Special,
+    ) -> None:
         self.ctx = ctx
         self.relation = relation
-        self.binder = ctx.expressions(relation)
+        self.binder = ctx.expressions(relation, below)
         self.window: GroupWindow | None = None
         self.key_exprs: list[Expr] = []
         self.drafts: list[AggregateDraft] = []
@@ -69,11 +82,9 @@ class Aggregation:
         self.group = group
         self.grouped = group is not None
         sets = self._group(group) if group else None
-        roots = [*select.expressions]
-        roots += [select.args[k] for k in ("having", "order") if select.args.get(k)]
-        for root in roots:
-            for node in aggregate_nodes(ctx, root):
-                self._add(draft(ctx, node, self.binder, grouped=self.grouped))
+        self.calls: dict[int, int] = {}
+        for node in aggregates:
+            self.calls[id(node)] = self._add(draft(ctx, node, self.binder, grouped=self.grouped))
         self.sets = sets
         self.key_index: dict[int, InputRef] = {}
         self.window_columns: dict[str, InputRef] = {}
@@ -351,8 +362,7 @@ class Aggregation:
 
     def special(self, node: exp.Expression) -> Expr | None:
         if is_aggregate_node(self.ctx, node):
-            at = self._add(draft(self.ctx, node, self.binder, grouped=self.grouped))
-            return InputRef(self.first_call + at, self.drafts[at].type)
+            return self._result(node)
         grouping = self._grouping_function(node)
         if grouping is not None:
             return grouping
@@ -370,9 +380,13 @@ class Aggregation:
             known = self._key(node)
             if known is not None:
                 return known
-        if isinstance(node, exp.Column):
-            name = ".".join(column_parts(node))
-            column, _ = self.relation.resolve(column_parts(node), node, self.ctx.source)
+        parts = dotted_parts(node) if isinstance(node, (exp.Column, exp.Dot)) else None
+        if parts is not None:
+            field = self._field_of_key(node)
+            if field is not None:
+                return field
+            name = ".".join(parts)
+            column, _ = self.relation.resolve(parts, node, self.ctx.source)
             raise self.ctx.source.error(
                 f"column '{name}' is neither grouped nor aggregated",
                 node,
@@ -380,6 +394,32 @@ class Aggregation:
                 got=f"{column.name} {column.type}",
                 remedy=f"add {name} to GROUP BY, or write e.g. MAX({name})",
             )
+        return None
+
+    def _result(self, node: exp.Expression) -> InputRef:
+        at = self.calls.get(id(node))
+        if at is None:
+            # A copy of one of them (an OVER clause that the WINDOW clause completes).
+            one = draft(self.ctx, node, self.binder, grouped=self.grouped)
+            count = len(self.drafts)
+            at = self._add(one)
+            if len(self.drafts) > count:
+                raise self.ctx.source.unsupported("an aggregate in this place", node)
+        return InputRef(self.first_call + at, self.drafts[at].type)
+
+    def _field_of_key(self, node: exp.Expression) -> Expr | None:
+        """``r.a.b`` where r or r.a is grouped."""
+        bound, path = self.binder.bind(node), list[FieldAccess]()
+        while isinstance(bound, FieldAccess):
+            path.append(bound)
+            bound = bound.arg
+            at = position(bound, self.key_exprs)
+            if at is not None:
+                value: Expr = self.key_index[at]
+                for step in reversed(path):
+                    nullable = step.type.nullable or value.type.nullable
+                    value = FieldAccess(value, step.index, step.type.with_nullable(nullable))
+                return value
         return None
 
     def _key(self, node: exp.Expression) -> InputRef | None:

@@ -157,7 +157,13 @@ class ExpressionBinder:
                 raise self.source.unsupported(
                     "a subquery cannot stand here",
                     node,
-                    remedy="use it as a condition of WHERE (IN, EXISTS) or join it",
+                    remedy="use it as a condition of WHERE or HAVING (IN, EXISTS), joined by AND, or join it",
+                )
+            case exp.Any() | exp.All():
+                raise self.source.unsupported(
+                    f"{type(node).__name__.upper()} (subquery) cannot stand here",
+                    node,
+                    remedy="use it as a condition of WHERE or HAVING, joined by AND",
                 )
             case exp.Star():
                 raise self.source.error("'*' cannot stand here", node, expected="an expression")
@@ -252,7 +258,7 @@ class ExpressionBinder:
             raise self.source.unsupported(
                 "IN (subquery) cannot stand here",
                 node,
-                remedy="use it as a condition of WHERE, joined by AND",
+                remedy="use it as a condition of WHERE or HAVING, joined by AND",
             )
         args = [self.bind(node.this), *(self.bind(e) for e in node.expressions)]
         return self.call("NOT IN" if negate else "IN", args, node)

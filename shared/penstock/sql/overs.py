@@ -36,9 +36,19 @@ def _order(window: exp.Window) -> list[exp.Ordered]:
 
 
 def window_nodes(roots: list[exp.Expression]) -> list[exp.Window]:
+    """Those of one SELECT: a subquery's own are left alone."""
     found: list[exp.Window] = []
+
+    def visit(node: exp.Expression) -> None:
+        if isinstance(node, (exp.Select, exp.SetOperation, exp.Subquery)):
+            return
+        if isinstance(node, exp.Window):
+            found.append(node)
+        for child in node.iter_expressions():
+            visit(child)
+
     for root in roots:
-        found += [w for w in root.find_all(exp.Window) if w not in found]
+        visit(root)
     return found
 
 
@@ -55,10 +65,13 @@ class Overs:
     ) -> None:
         self.ctx = ctx
         self.relation = relation
+        self.binder = binder
         self.named = {w.name: w for w in named}
         self.results: dict[int, tuple[exp.Window, InputRef]] = {}
         groups: dict[tuple, list[tuple[exp.Window, AggregateDraft]]] = {}
-        for window in windows:
+        different: list[exp.Window] = []
+        different += (w for w in windows if w not in different)
+        for window in different:
             spelt = self._spelt(window)
             partition = tuple(plain(binder.bind(e)) for e in spelt.args.get("partition_by") or [])
             order = tuple(sort_item(ctx, o, binder) for o in _order(spelt))
@@ -122,7 +135,7 @@ class Overs:
                 expected="an aggregate, or one of " + ", ".join([*_RANKS, *_SHIFTS]),
                 remedy=did_you_mean(name, [*_RANKS, *_SHIFTS]) if name else None,
             )
-        found = draft(self.ctx, inner, binder)
+        found = draft(self.ctx, inner, binder, over=True)
         if found.distinct:
             raise self.ctx.source.unsupported(
                 f"{name}(DISTINCT …) with OVER",
@@ -221,7 +234,7 @@ class Overs:
         assert isinstance(bound, Literal)
         if interval:
             order = _order(window)[0].this
-            if isinstance(self.ctx.expressions(self.relation).bind(order).type, t.DateType):
+            if isinstance(self.binder.bind(order).type, t.DateType):
                 return sign * (bound.value // 86_400_000_000)
         return sign * bound.value
 

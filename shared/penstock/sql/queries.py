@@ -25,10 +25,11 @@ from penstock.sql.joins import bind_correlate, bind_join, make_join
 from penstock.sql.ordering import limited, order_keys, ordered
 from penstock.sql.overs import Overs, window_nodes
 from penstock.sql.parsing import hint_options
+from penstock.sql.scalars import Special, value_subqueries, with_scalars
 from penstock.sql.scope import Relation, ScopeColumn, unique_schema
 from penstock.sql.set_operations import set_operation
 from penstock.sql.statements import catalog_name
-from penstock.sql.subqueries import bind_where, filtered, scalar_subqueries
+from penstock.sql.subqueries import bind_condition, bind_where
 from penstock.sql.syntax import AsOf, TableArgument, TableFunction
 from penstock.sql.values import values_node
 from penstock.sql.windows import WINDOW_FUNCTIONS, bind_window_table
@@ -182,36 +183,39 @@ class QueryBinder:
         where = select.args.get("where")
         if where is not None:
             relation = bind_where(self, relation, where.this)
-        relation, scalars = scalar_subqueries(self, relation, select)
         roots = [*select.expressions, *(select.args[k] for k in ("having", "order") if select.args.get(k))]
-        grouped = select.args.get("group") is not None or select.args.get("having") is not None
-        grouped = grouped or any(next(aggregate_nodes(self, r), None) is not None for r in roots)
-        specials = [scalars]
-        if grouped:
+        named = select.args.get("windows") or ()
+        having, group = select.args.get("having"), select.args.get("group")
+        windows = window_nodes(roots)
+        aggregates = [a for root in (*roots, *named) for a in aggregate_nodes(self, root)]
+        special: Special | None = None
+        rows = relation
+        if aggregates or group is not None or having is not None:
             for item in select.expressions:
                 if item.find(exp.Star) is not None and isinstance(item, (exp.Star, exp.Column)):
                     raise self.source.error(
                         "'*' cannot be grouped", item, expected="the grouped columns by name"
                     )
-            aggregation = Aggregation(self, relation, select)
-            relation = Relation(aggregation.node, relation.columns)
-            specials.append(aggregation.special)
-            having = select.args.get("having")
+            below = [s for root in (*aggregates, *([group] if group else [])) for s in value_subqueries(root)]
+            relation, scalars = with_scalars(self, relation, below)
+            aggregation = Aggregation(self, relation, select, aggregates, scalars)
+            # Above it no name means a column of the rows below: ``special`` knows what is grouped.
+            relation, special = Relation(aggregation.node, ()), aggregation.special
             if having is not None:
-                condition = self.expressions(relation, _any(specials)).condition(having.this, "HAVING")
-                relation = relation.over(filtered(relation.node, condition))
-        elif select.args.get("having") is not None:
-            raise self.source.error("HAVING needs GROUP BY or an aggregate", select.args["having"])
-        windows = window_nodes(roots)
+                relation = bind_condition(self, relation, having.this, "HAVING", special, outer=rows)
         if windows:
-            named = select.args.get("windows") or ()
-            overs = Overs(self, relation, windows, self.expressions(relation, _any(specials)), named)
-            relation = overs.relation
-            specials.append(overs.special)
-        return self._project_select(select, relation, specials)
+            inner = [s for w in (*windows, *named) for s in value_subqueries(w, aggregates)]
+            relation, special = with_scalars(self, relation, inner, special, outer=rows)
+            overs = Overs(self, relation, windows, self.expressions(relation, special), named)
+            relation, special = overs.relation, _either(overs.special, special)
+        ordered_by = select.args.get("order")
+        above = [*select.expressions, *([ordered_by] if ordered_by else [])]
+        values = [s for root in above for s in value_subqueries(root, (*aggregates, *windows))]
+        relation, special = with_scalars(self, relation, values, special, outer=rows)
+        return self._project_select(select, relation, special)
 
-    def _project_select(self, select: exp.Select, relation: Relation, specials: list) -> Relation:
-        binder = self.expressions(relation, _any(list(reversed(specials))))
+    def _project_select(self, select: exp.Select, relation: Relation, special: Special) -> Relation:
+        binder = self.expressions(relation, special)
         outputs: list[tuple[str, Expr, str | None]] = []
         for i, item in enumerate(select.expressions):
             outputs += self._select_item(item, i, relation, binder)
@@ -359,15 +363,10 @@ class QueryBinder:
         return relation.aliased(name, view.columns)
 
 
-def _any(
-    specials: Sequence[Callable[[exp.Expression], Expr | None]],
-) -> Callable[[exp.Expression], Expr | None]:
+def _either(first: Special, second: Special) -> Special:
     def special(node: exp.Expression) -> Expr | None:
-        for one in specials:
-            known = one(node)
-            if known is not None:
-                return known
-        return None
+        known = first(node)
+        return second(node) if known is None else known
 
     return special
 

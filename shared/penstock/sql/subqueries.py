@@ -7,43 +7,47 @@ from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
-from penstock.errors import SqlError
-from penstock.functions.expr import Expr, InputRef, Literal
+from penstock.functions.expr import Expr, InputRef
 from penstock.plan import nodes as n
 from penstock.sql.aggregate_calls import aggregate_nodes
 from penstock.sql.expressions import ExpressionBinder, column_parts
 from penstock.sql.joins import make_join
+from penstock.sql.scalars import value_subqueries, with_scalars
 from penstock.sql.scope import Relation, joined, joined_schema
-from penstock.types import logical as t
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from penstock.sql.queries import QueryBinder
+    from penstock.sql.scalars import Special
 
 _COMPARISONS: dict[type, str] = {
     exp.EQ: "=", exp.NEQ: "<>", exp.LT: "<", exp.LTE: "<=", exp.GT: ">", exp.GTE: ">=",
 }  # fmt: skip
 
 
-def bind_condition_subquery(ctx: QueryBinder, left: Relation, node: exp.Expression) -> Relation | None:
-    """A WHERE conjunct that is [NOT] IN (query) or [NOT] EXISTS (query) → a semi or anti
-    join; None when it is neither."""
+def bind_condition_subquery(
+    ctx: QueryBinder, left: Relation, node: exp.Expression, special: Special | None = None
+) -> Relation | None:
+    """A conjunct of WHERE or HAVING that is [NOT] IN (query), [NOT] EXISTS (query) or a comparison with
+    ANY or ALL → a semi or anti join; None when it is none of them. ``special``: as a binder of the
+    clause has it."""
     negate = False
     while isinstance(node, (exp.Not, exp.Paren)):
         negate ^= isinstance(node, exp.Not)
         node = node.this
     if isinstance(node, exp.In) and node.args.get("query") is not None:
-        return _in_query(ctx, left, node, negate)
+        return _in_query(ctx, left, node, negate, special)
     if isinstance(node, exp.Exists):
         return _exists(ctx, left, node, negate)
     if type(node) in _COMPARISONS and isinstance(node.expression, (exp.Any, exp.All)):
-        return _quantified(ctx, left, node, negate)
+        return _quantified(ctx, left, node, negate, special)
     return None
 
 
-def _quantified(ctx: QueryBinder, left: Relation, node: exp.Expression, negate: bool) -> Relation:
+def _quantified(
+    ctx: QueryBinder, left: Relation, node: exp.Expression, negate: bool, special: Special | None
+) -> Relation:
     """``x > ANY (query)`` and ``x > ALL (query)``."""
+    left, special = with_scalars(ctx, left, value_subqueries(node.this), special)
     every = isinstance(node.expression, exp.All)
     query = node.expression.this
     right = ctx.query(query.this if isinstance(query, exp.Paren) else query)
@@ -51,7 +55,7 @@ def _quantified(ctx: QueryBinder, left: Relation, node: exp.Expression, negate: 
         raise ctx.source.error(
             "the query behind ANY or ALL gives one column", node, got=f"{len(right.visible)} columns"
         )
-    value = ctx.expressions(left).bind(node.this)
+    value = ctx.expressions(left, special).bind(node.this)
     column = right.visible[0]
     holds = ctx.call(
         _COMPARISONS[type(node)], [value, InputRef(column.index + len(left.node.schema), column.type)], node
@@ -64,10 +68,13 @@ def _quantified(ctx: QueryBinder, left: Relation, node: exp.Expression, negate: 
     return make_join(ctx, left, right, "semi", bound=bound, node=node)
 
 
-def _in_query(ctx: QueryBinder, left: Relation, node: exp.In, negate: bool) -> Relation:
+def _in_query(
+    ctx: QueryBinder, left: Relation, node: exp.In, negate: bool, special: Special | None
+) -> Relation:
+    left, special = with_scalars(ctx, left, value_subqueries(node.this), special)
     right, correlation = _subquery(ctx, left, node.args["query"])
     tested = node.this.expressions if isinstance(node.this, exp.Tuple) else [node.this]
-    binder = ctx.expressions(left)
+    binder = ctx.expressions(left, special)
     values = [binder.bind(e) for e in tested]
     columns = right.visible
     if len(columns) != len(values):
@@ -106,13 +113,15 @@ def _subquery(ctx: QueryBinder, left: Relation, query: exp.Expression) -> tuple[
     if where is None or grouped or next(aggregate_nodes(ctx, select), None) is not None:
         return ctx.query(query), None
     inner = ctx.from_clause(select)
-    if not _names_outer(ctx, left, inner, where.this):
+    outer, own = _split_where(ctx, left, inner, where.this)
+    if not outer:
         return ctx.query(query), None
+    inner = _own_conditions(ctx, inner, own)
     # The columns of WHERE stay beside those that are selected.
     plain = select.copy()
     plain.set("where", None)
-    width = len(inner.node.schema)
     outputs = [(c.name, inner.ref(c), c.table) for c in inner.columns]
+    width = len(outputs)
     chosen = ctx.query(plain).visible
     binder = ctx.expressions(inner)
     selected: list[tuple[str, Expr, str | None]] = []
@@ -122,8 +131,7 @@ def _subquery(ctx: QueryBinder, left: Relation, query: exp.Expression) -> tuple[
     right = ctx.project_qualified(inner, [*outputs, *selected])
     shown = tuple(replace(c, hidden=c.index < width) for c in right.columns)
     scope = Relation(right.node, tuple(c for c in right.columns if c.index < width))
-    bound_where = _correlated(ctx, left, scope, where.this)
-    return Relation(right.node, shown), bound_where
+    return Relation(right.node, shown), _correlated(ctx, left, scope, outer)
 
 
 def _selected(ctx: QueryBinder, select: exp.Select, inner: Relation) -> list[exp.Expression | Expr]:
@@ -139,12 +147,33 @@ def _selected(ctx: QueryBinder, select: exp.Select, inner: Relation) -> list[exp
     return out
 
 
+def _split_where(
+    ctx: QueryBinder, left: Relation, inner: Relation, condition: exp.Expression
+) -> tuple[list[exp.Expression], list[exp.Expression]]:
+    """The conjuncts that name a column of the outer query, and those of the inner query's own."""
+    outer: list[exp.Expression] = []
+    own: list[exp.Expression] = []
+    for part in _conjuncts(condition):
+        (outer if _names_outer(ctx, left, inner, part) else own).append(part)
+    return outer, own
+
+
 def _names_outer(ctx: QueryBinder, left: Relation, inner: Relation, condition: exp.Expression) -> bool:
-    """Whether a column of the condition is none of the inner query's, but one of the outer's."""
-    return any(
-        not inner.find(column_parts(c), c, ctx.source) and bool(left.find(column_parts(c), c, ctx.source))
-        for c in condition.find_all(exp.Column)
-    )
+    """Whether a column of the condition is none of the inner query's, but one of the outer's. Names in
+    a query inside of it are that query's."""
+    if isinstance(condition, (exp.Select, exp.SetOperation, exp.Subquery)):
+        return False
+    if isinstance(condition, exp.Column):
+        parts = column_parts(condition)
+        known = inner.find(parts, condition, ctx.source)
+        return not known and bool(left.find(parts, condition, ctx.source))
+    return any(_names_outer(ctx, left, inner, child) for child in condition.iter_expressions())
+
+
+def _own_conditions(ctx: QueryBinder, inner: Relation, own: list[exp.Expression]) -> Relation:
+    for part in own:
+        inner = bind_where(ctx, inner, part)
+    return inner
 
 
 def _exists(ctx: QueryBinder, left: Relation, node: exp.Exists, negate: bool) -> Relation:
@@ -161,12 +190,14 @@ def _exists(ctx: QueryBinder, left: Relation, node: exp.Exists, negate: bool) ->
     where = select.args.get("where")
     bound = None
     if where is not None:
-        bound = _correlated(ctx, left, right, where.this)
+        outer, own = _split_where(ctx, left, right, where.this)
+        right = _own_conditions(ctx, right, own)
+        bound = _correlated(ctx, left, right, outer) if outer else None
     return make_join(ctx, left, right, "anti" if negate else "semi", bound=bound, node=node)
 
 
-def _correlated(ctx: QueryBinder, left: Relation, right: Relation, condition: exp.Expression) -> Expr:
-    """A condition over the inner relation that may name columns of the outer one."""
+def _correlated(ctx: QueryBinder, left: Relation, right: Relation, parts: list[exp.Expression]) -> Expr:
+    """Conditions over the inner relation that name columns of the outer one, too."""
     width = len(left.node.schema)
     plain = joined_schema(left.node.schema, right.node.schema, left_null=False, right_null=False)
     scope = joined(left, right, n.Values(schema=plain, data=""))
@@ -177,56 +208,16 @@ def _correlated(ctx: QueryBinder, left: Relation, right: Relation, condition: ex
             return ExpressionBinder(inner, ctx.source, zone=ctx.zone).bind(node)
         return None
 
-    return ctx.expressions(scope, special).condition(condition, "WHERE")
+    binder = ctx.expressions(scope, special)
+    bound = [binder.condition(part, "WHERE") for part in parts]
+    return bound[0] if len(bound) == 1 else ctx.call("AND", bound)
 
 
-def scalar_subquery(ctx: QueryBinder, left: Relation, node: exp.Subquery) -> tuple[Relation, InputRef]:
-    """A subquery used as a value: joined to every row. It must give one row at most."""
-    try:
-        right = ctx.query(node)
-    except SqlError as err:
-        qualified = {f"{c.table}.{c.name}" for c in left.visible if c.table}
-        if any(isinstance(x, exp.Column) and x.sql() in qualified for x in node.find_all(exp.Column)):
-            raise ctx.source.unsupported(
-                "a scalar subquery that reads columns of the outer query",
-                node,
-                remedy="LEFT JOIN the subquery with GROUP BY on those columns",
-            ) from err
-        raise
-    if len(right.visible) != 1:
-        raise ctx.source.error(
-            "a subquery used as a value gives one column", node, got=f"{len(right.visible)} columns"
-        )
-    if frozenset() not in ctx.analysis.of(right.node).unique:
-        raise ctx.source.unsupported(
-            "a scalar subquery that may give several rows",
-            node,
-            remedy="aggregate in it without GROUP BY, e.g. (SELECT MAX(x) FROM t)",
-        )
-    relation = make_join(
-        ctx, left, right, "left", bound=Literal(True, t.BooleanType(nullable=False)), node=node
-    )
-    column = right.visible[0]
-    index = column.index + len(left.node.schema)
-    hidden = Relation(relation.node, relation.columns[: len(left.columns)])
-    return hidden, InputRef(index, relation.node.schema.types[index])
-
-
-# -- in WHERE and in expressions ----------------------------------------------------------------
+# -- in WHERE and HAVING ------------------------------------------------------------------------
 
 
 def bind_where(ctx: QueryBinder, relation: Relation, condition: exp.Expression) -> Relation:
-    plain: list[exp.Expression] = []
     for part in _conjuncts(condition):
-        subquery = bind_condition_subquery(ctx, relation, part)
-        if subquery is not None:
-            relation = subquery
-        else:
-            plain.append(part)
-    bound: list[Expr] = []
-    width = len(relation.columns)
-    for part in plain:
-        relation, special = _scalars_in(ctx, relation, [part])
         nested = next(aggregate_nodes(ctx, part), None)
         if nested is not None:
             raise ctx.source.error(
@@ -235,27 +226,33 @@ def bind_where(ctx: QueryBinder, relation: Relation, condition: exp.Expression) 
                 expected="HAVING",
                 remedy="move it to HAVING",
             )
-        bound.append(ctx.expressions(relation, special).condition(part, "WHERE"))
+    return bind_condition(ctx, relation, condition, "WHERE")
+
+
+def bind_condition(
+    ctx: QueryBinder,
+    relation: Relation,
+    condition: exp.Expression,
+    clause: str,
+    special: Special | None = None,
+    *,
+    outer: Relation | None = None,
+) -> Relation:
+    """The rows of ``relation`` that pass: subqueries as joins, the rest as a filter above them."""
+    plain: list[exp.Expression] = []
+    for part in _conjuncts(condition):
+        subquery = bind_condition_subquery(ctx, relation, part, special)
+        if subquery is not None:
+            relation = subquery
+        else:
+            plain.append(part)
+    values = [s for part in plain for s in value_subqueries(part)]
+    relation, known = with_scalars(ctx, relation, values, special, outer=outer)
+    bound = [ctx.expressions(relation, known).condition(part, clause) for part in plain]
     if not bound:
         return relation
     whole = bound[0] if len(bound) == 1 else ctx.call("AND", bound)
-    return Relation(filtered(relation.node, whole), relation.columns[:width])
-
-
-def scalar_subqueries(ctx: QueryBinder, relation: Relation, select: exp.Select) -> tuple[Relation, Callable]:
-    roots = [*select.expressions, *([select.args["having"]] if select.args.get("having") else [])]
-    return _scalars_in(ctx, relation, roots)
-
-
-def _scalars_in(
-    ctx: QueryBinder, relation: Relation, roots: list[exp.Expression]
-) -> tuple[Relation, Callable]:
-    found: dict[int, InputRef] = {}
-    for root in roots:
-        for node in _value_subqueries(root):
-            relation, ref = scalar_subquery(ctx, relation, node)
-            found[id(node)] = ref
-    return relation, lambda node: found.get(id(node))
+    return relation.over(filtered(relation.node, whole))
 
 
 def filtered(node: n.Node, condition: Expr) -> n.Filter:
@@ -268,13 +265,3 @@ def _conjuncts(node: exp.Expression) -> list[exp.Expression]:
     if isinstance(node, exp.And):
         return _conjuncts(node.this) + _conjuncts(node.expression)
     return [node]
-
-
-def _value_subqueries(root: exp.Expression) -> list[exp.Subquery]:
-    """Subqueries used as values: not those of IN and EXISTS, none inside another query."""
-    if isinstance(root, exp.Subquery):
-        return [root]
-    if isinstance(root, (exp.Exists, exp.Select)):
-        return []
-    children = [root.this] if isinstance(root, exp.In) and root.args.get("query") else root.iter_expressions()
-    return [found for child in children if child is not None for found in _value_subqueries(child)]

@@ -1,0 +1,100 @@
+"""Scalar subqueries: each is planned where it stands, as a join with its one row.
+
+A SELECT has up to three places: below its aggregation (arguments and keys), below its OVER
+functions, and above both. A place's values are known to binders over that place's relation only,
+so that a column can never be looked up in another node's rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING
+
+from sqlglot import exp
+
+from penstock.errors import SqlError
+from penstock.functions.expr import Expr, InputRef, Literal
+from penstock.sql.joins import make_join
+from penstock.sql.scope import Relation
+from penstock.types import logical as t
+
+if TYPE_CHECKING:
+    from penstock.sql.queries import QueryBinder
+
+#: What a syntax node means in a place, if it is more than an ordinary expression.
+Special = Callable[[exp.Expression], Expr | None]
+
+
+def with_scalars(
+    ctx: QueryBinder,
+    relation: Relation,
+    nodes: Iterable[exp.Subquery],
+    special: Special | None = None,
+    *,
+    outer: Relation | None = None,
+) -> tuple[Relation, Special]:
+    """``relation`` with one more column for each subquery, behind its own ones (which ``special``
+    is about), and what nodes mean above it. ``outer``: names of the whole query, where they are not
+    ``relation``'s."""
+    found: dict[int, InputRef] = {}
+    for node in nodes:
+        relation, found[id(node)] = _joined(ctx, relation, node, outer or relation)
+
+    def meaning(node: exp.Expression) -> Expr | None:
+        known = found.get(id(node))
+        return known if known is not None or special is None else special(node)
+
+    return relation, meaning
+
+
+def value_subqueries(root: exp.Expression, apart: Iterable[exp.Expression] = ()) -> list[exp.Subquery]:
+    """Subqueries used as values: not those of IN, EXISTS, ANY and ALL, none inside another query, none
+    inside the nodes ``apart`` (they stand elsewhere)."""
+    skipped = {id(node) for node in apart}
+
+    def below(node: exp.Expression) -> list[exp.Subquery]:
+        if id(node) in skipped or isinstance(
+            node, (exp.Exists, exp.Select, exp.SetOperation, exp.Any, exp.All)
+        ):
+            return []
+        if isinstance(node, exp.Subquery):
+            return [node]
+        of_in = isinstance(node, exp.In) and node.args.get("query")
+        children = [node.this] if of_in else node.iter_expressions()
+        return [found for child in children if child is not None for found in below(child)]
+
+    return below(root)
+
+
+def _joined(
+    ctx: QueryBinder, left: Relation, node: exp.Subquery, outer: Relation
+) -> tuple[Relation, InputRef]:
+    """The subquery's value beside every row. It must give one row at most."""
+    try:
+        right = ctx.query(node)
+    except SqlError as err:
+        qualified = {f"{c.table}.{c.name}" for c in outer.visible if c.table}
+        if any(isinstance(x, exp.Column) and x.sql() in qualified for x in node.find_all(exp.Column)):
+            raise ctx.source.unsupported(
+                "a scalar subquery that reads columns of the outer query",
+                node,
+                remedy="LEFT JOIN the subquery with GROUP BY on those columns",
+            ) from err
+        raise
+    if len(right.visible) != 1:
+        raise ctx.source.error(
+            "a subquery used as a value gives one column", node, got=f"{len(right.visible)} columns"
+        )
+    if frozenset() not in ctx.analysis.of(right.node).unique:
+        raise ctx.source.unsupported(
+            "a scalar subquery that may give several rows",
+            node,
+            remedy="aggregate in it without GROUP BY, e.g. (SELECT MAX(x) FROM t)",
+        )
+    relation = make_join(
+        ctx, left, right, "left", bound=Literal(True, t.BooleanType(nullable=False)), node=node
+    )
+    column = right.visible[0]
+    index = column.index + len(left.node.schema)
+    hidden = Relation(relation.node, relation.columns[: len(left.columns)])
+    return hidden, InputRef(index, relation.node.schema.types[index])

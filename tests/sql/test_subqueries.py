@@ -1,0 +1,77 @@
+"""Where a subquery may stand, and how it is refused elsewhere. (Rows: tests/golden/cases/subqueries.)"""
+
+from __future__ import annotations
+
+import pytest
+
+from penstock.errors import PenstockError, SqlError
+from penstock.sql.session import SqlSession
+from penstock.testing import run_graph
+
+
+def session(**config: str) -> SqlSession:
+    made = SqlSession(
+        {"table.exec.join.unbounded-state": "allow", "execution.runtime-mode": "BATCH", **config}
+    )
+    made.execute("CREATE VIEW v AS SELECT * FROM (VALUES (1), (1), (2), (3), (3), (3)) AS t(x)")
+    made.execute("CREATE VIEW w AS SELECT * FROM (VALUES (1, 'a'), (2, 'b'), (3, 'c')) AS t(y, s)")
+    return made
+
+
+def rows(sql: str) -> list[tuple]:
+    job = session().execute(sql).job
+    assert job is not None
+    return sorted(tuple(r) for r in run_graph(job.job_graph).rows)
+
+
+AS_CONDITION = "as a condition of WHERE or HAVING"
+
+
+@pytest.mark.parametrize(
+    ("sql", "what", "remedy"),
+    [
+        ("SELECT x IN (SELECT y FROM w) FROM v", "IN (subquery)", AS_CONDITION),
+        ("SELECT EXISTS (SELECT y FROM w) FROM v", "a subquery", AS_CONDITION),
+        ("SELECT x > ANY (SELECT y FROM w) FROM v", "ANY (subquery)", AS_CONDITION),
+        ("SELECT SUM(CASE WHEN x IN (SELECT y FROM w) THEN 1 END) FROM v", "IN (subquery)", AS_CONDITION),
+        ("SELECT x FROM v GROUP BY x HAVING x IN (SELECT y FROM w) OR x = 7", "IN (subquery)", AS_CONDITION),
+        ("SELECT x FROM v GROUP BY x HAVING COUNT(*) > ALL (SELECT y FROM w) OR x = 7", "ALL", AS_CONDITION),
+        ("SELECT x FROM v ORDER BY x IN (SELECT y FROM w)", "IN (subquery)", AS_CONDITION),
+        ("SELECT SUM(x) OVER (PARTITION BY x IN (SELECT y FROM w)) FROM v", "IN (subquery)", AS_CONDITION),
+        ("SELECT v.x FROM v JOIN w ON v.x = (SELECT MAX(y) FROM w)", "a subquery", AS_CONDITION),
+        ("SELECT x, (SELECT y FROM w) FROM v GROUP BY x", "several rows", "aggregate in it"),
+        ("SELECT x, (SELECT MAX(y) FROM w WHERE y = v.x) FROM v GROUP BY x", "outer query", "LEFT JOIN"),
+        ("SELECT x FROM v GROUP BY x HAVING x > (SELECT MAX(y) FROM w WHERE y = v.x)", "outer query", "LEFT JOIN"),
+        ("SELECT x FROM v QUALIFY RANK() OVER (ORDER BY x) > (SELECT MIN(y) FROM w)", "QUALIFY", ""),
+    ],
+)  # fmt: skip
+def test_a_place_that_takes_no_subquery_says_so(sql: str, what: str, remedy: str) -> None:
+    with pytest.raises(PenstockError) as caught:
+        session().execute(sql)
+    assert what in caught.value.message
+    assert remedy in (caught.value.remedy or "")
+
+
+@pytest.mark.parametrize(
+    ("sql", "column"),
+    [
+        ("SELECT (SELECT MAX(y) FROM w) + x FROM v GROUP BY x + 1", "x"),
+        ("SELECT COUNT(*), r.a.b FROM (SELECT ROW(ROW(x, 2), 3) AS r, x FROM v) AS q GROUP BY x", "r.a.b"),
+    ],
+)
+def test_what_stands_above_an_aggregate_sees_no_column_below_it(sql: str, column: str) -> None:
+    sql = sql.replace("ROW(ROW(x, 2), 3)", "CAST(ROW(ROW(x, 2), 3) AS ROW<a ROW<b INT, c INT>, d INT>)")
+    with pytest.raises(SqlError, match="neither grouped nor aggregated") as caught:
+        session().execute(sql)
+    assert f"'{column}'" in caught.value.message
+
+
+def test_a_field_of_a_grouped_row() -> None:
+    made = "CAST(ROW(ROW(x, 2), 3) AS ROW<a ROW<b INT, c INT>, d INT>)"
+    sql = f"SELECT r.a.b, COUNT(*), q.r.d FROM (SELECT {made} AS r FROM v) AS q GROUP BY r"
+    assert rows(sql) == [(1, 2, 3), (2, 1, 3), (3, 3, 3)]
+
+
+def test_equal_over_clauses_with_subqueries_are_one() -> None:
+    over = "SUM(x) OVER (PARTITION BY x - (SELECT MIN(y) FROM w))"
+    assert rows(f"SELECT x, {over} + {over} FROM v WHERE x < 3") == [(1, 4), (1, 4), (2, 4)]
