@@ -1,57 +1,65 @@
-"""compose.yaml on a real Docker engine: its images, its health checks, a job from outside.
+"""compose.yaml on a real Docker engine: its images, its health checks, jobs from outside.
 
 Skipped where there is no engine, no Compose or an image is missing. Before it::
 
-    docker build -t penstock:latest -f deploy/Dockerfile .   (and: docker compose pull)
+    docker compose build                                     (and: docker compose pull)
 
 The tests of this file share one cluster (a project of their own, free ports) and run in order.
 """
 
 from __future__ import annotations
 
-import contextlib
-import json
-import shutil
+import io
+import os
 import subprocess
-import time
 import uuid
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import httpx
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
-import yaml
+
+from tests.deploy.clusters import (
+    INFRASTRUCTURE,
+    PATIENCE_S,
+    ROOT,
+    SERVICES,
+    Cluster,
+    ask,
+    compose_command,
+    engine,
+    read_stream,
+    running_cluster,
+    wait_for,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
 
     from docker.models.containers import Container
 
 pytestmark = [pytest.mark.cluster, pytest.mark.slow]
 
-ROOT = Path(__file__).parents[2]
-#: Against hanging only.
-PATIENCE_S = 600.0
-#: A minute of rows: the job is still at work when a container of its is killed.
-ROWS = 180_000
-SERVICES = ("dispatcher", "jobmanager", "resourcemanager", "taskmanager")
+#: Half a minute of rows: the job is still at work when a container of its is killed.
+ROWS, ROWS_PER_SECOND = 90_000, 3_000
 
-JOB = f"""
-name: counts
+JOB = """
+name: {name}
 parallelism: 4
-config: {{execution.checkpointing.interval: 1 s}}
+config: {{execution.engine: {engine}, execution.checkpointing.interval: 1 s}}
 sql: |
   CREATE TABLE numbers (k BIGINT, n BIGINT, at_ TIMESTAMP(3),
                         WATERMARK FOR at_ AS at_ - INTERVAL '1' SECOND)
-  WITH ('connector' = 'datagen', 'number-of-rows' = '{ROWS}', 'rows-per-second' = '3000',
+  WITH ('connector' = 'datagen', 'number-of-rows' = '{rows}', 'rows-per-second' = '{pace}',
         'fields.k.min' = '0', 'fields.k.max' = '9',
-        'fields.n.kind' = 'sequence', 'fields.n.start' = '1', 'fields.n.end' = '{ROWS}');
+        'fields.n.kind' = 'sequence', 'fields.n.start' = '1', 'fields.n.end' = '{rows}');
   CREATE TABLE counts (k BIGINT, window_end TIMESTAMP(3), n BIGINT, total BIGINT)
-  WITH ('connector' = 'nats', 'stream' = 'COUNTS', 'subject' = 'counts.{{k}}', 'stream.create' = 'true',
+  WITH ('connector' = 'nats', 'stream' = '{name}', 'subject' = '{name}.{{k}}', 'stream.create' = 'true',
         'format' = 'json', 'sink.delivery-guarantee' = 'exactly-once');
   CREATE TABLE files
-  WITH ('connector' = 'filesystem', 'path' = 's3://penstock/out/counts', 'format' = 'parquet')
+  WITH ('connector' = 'filesystem', 'path' = 's3://penstock/out/{name}', 'format' = 'parquet')
   LIKE counts (EXCLUDING OPTIONS);
   CREATE VIEW counted AS SELECT k, window_end, COUNT(*) AS n, SUM(n) AS total
     FROM TABLE(TUMBLE(TABLE numbers, DESCRIPTOR(at_), INTERVAL '1' SECOND))
@@ -62,139 +70,33 @@ sql: |
   END;
 """
 
-READ_FILES = """
-import io, json, obstore, pyarrow.parquet as pq
-from obstore.store import from_url
-store = from_url("s3://penstock")
-rows = []
-for page in obstore.list(store, "out/counts"):
-    for entry in page:
-        if "/_" not in entry["path"]:
-            rows += pq.read_table(io.BytesIO(bytes(obstore.get(store, entry["path"]).bytes()))).to_pylist()
-print(json.dumps(rows, default=str))
-"""
-
-
-def wait_for(what: str, condition: Callable[[], Any]) -> Any:
-    """The first true value of ``condition``."""
-    deadline = time.monotonic() + PATIENCE_S
-    while True:
-        # A service that is starting resets connections, or does not know its job yet.
-        with contextlib.suppress(httpx.HTTPError):
-            if found := condition():
-                return found
-        assert time.monotonic() < deadline, f"waited in vain for {what}"
-        time.sleep(0.2)
-
-
-def compose_command() -> list[str] | None:
-    docker = shutil.which("docker")
-    if docker and subprocess.run([docker, "compose", "version"], capture_output=True).returncode == 0:
-        return [docker, "compose"]
-    return [found] if (found := shutil.which("docker-compose")) else None
-
-
-def engine() -> Any:
-    """The engine's client; skips, saying what is missing."""
-    from docker.errors import DockerException, ImageNotFound
-    from testcontainers.core.config import testcontainers_config
-    from testcontainers.core.docker_client import DockerClient
-
-    testcontainers_config.ryuk_disabled = True  # this file ends what it starts
-    try:
-        client = DockerClient().client
-        client.ping()
-    except DockerException as err:
-        pytest.skip(f"no Docker engine answers: {str(err)[:200]}")
-    if compose_command() is None:
-        pytest.skip("neither 'docker compose' nor docker-compose is installed")
-    services = yaml.safe_load((ROOT / "compose.yaml").read_text())["services"]
-    for image in sorted({service["image"] for service in services.values()}):
-        try:
-            client.images.get(image)
-        except ImageNotFound:
-            how = "docker build -t penstock:latest -f deploy/Dockerfile ."
-            how = how if image.startswith("penstock") else f"docker pull {image}"
-            pytest.skip(f"the image {image} is not there ({how})")
-    return client
-
-
-@dataclass
-class Cluster:
-    """One Compose project."""
-
-    client: Any
-    project: str
-    environment: dict[str, str]
-
-    def compose(self, *args: str) -> str:
-        command = [*(compose_command() or []), "-p", self.project, "-f", str(ROOT / "compose.yaml"), *args]
-        done = subprocess.run(command, env=self.environment, cwd=ROOT, capture_output=True, text=True)
-        assert done.returncode == 0, f"{' '.join(command)}\n{done.stdout}\n{done.stderr}"
-        return done.stdout
-
-    def containers(self, service: str | None = None) -> list[Container]:
-        labels = [f"com.docker.compose.project={self.project}"]
-        if service:
-            labels.append(f"com.docker.compose.service={service}")
-        found: list[Container] = self.client.containers.list(all=True, filters={"label": labels})
-        return found
-
-    def address(self, service: str, port: int) -> str:
-        return self.compose("port", service, str(port)).strip()
-
-    def rest(self, path: str) -> Any:
-        url = f"http://{self.address('dispatcher', 8081)}{path}"
-        return httpx.get(url, timeout=PATIENCE_S).raise_for_status().json()
-
-    @property
-    def network(self) -> str:
-        return f"{self.project}_default"
-
-    def address_in_network(self, container: Container) -> str:
-        return str(container.attrs["NetworkSettings"]["Networks"][self.network]["IPAddress"])
-
-    def healthy(self) -> bool:
-        states = [c.attrs["State"].get("Health", {}).get("Status") for c in self.containers()]
-        return len(states) >= 7 and set(states) == {"healthy"}
-
 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[Cluster]:
-    import os
-
-    environment = {**os.environ, "PENSTOCK_NATS_PORT": "0", "PENSTOCK_REST_PORT": "0"}
-    cluster = Cluster(engine(), f"penstock-test-{uuid.uuid4().hex[:8]}", environment)
-    try:
-        cluster.compose("up", "-d", "--no-build")
+    with running_cluster() as cluster:
         yield cluster
-    finally:
-        cluster.compose("down", "-v", "--remove-orphans")
 
 
-async def ask(cluster: Cluster, subject: str, data: str) -> dict[str, Any]:
-    """As any NATS client would."""
-    import nats
+def working_container(cluster: Cluster) -> Container:
+    """A task manager's with a slot that works for a job."""
 
-    client = await nats.connect(f"nats://{cluster.address('nats', 4222)}")
-    try:
-        return json.loads((await client.request(subject, data.encode(), timeout=60)).data)
-    finally:
-        await client.close()
+    def busy() -> list[str]:
+        processes = cluster.rest("/cluster/info")["processes"]
+        return [p["host"] for p in processes if any(s["state"] == "active" for s in p.get("slots", ()))]
+
+    host = wait_for("slots in use", busy)[0]
+    return next(c for c in cluster.containers("taskmanager") if c.id.startswith(host))
 
 
-async def read_stream(cluster: Cluster, stream: str, subject: str) -> list[dict[str, Any]]:
-    import nats
-
-    client = await nats.connect(f"nats://{cluster.address('nats', 4222)}")
-    try:
-        jetstream = client.jetstream()
-        info = await jetstream.stream_info(stream, subjects_filter=subject)
-        count = sum((info.state.subjects or {}).values())
-        subscription = await jetstream.subscribe(subject, stream=stream, ordered_consumer=True)
-        return [json.loads((await subscription.next_msg(60)).data) for _ in range(count)]
-    finally:
-        await client.close()
+async def assert_exact(cluster: Cluster, name: str, rows: int) -> None:
+    """Each number was counted once, in the stream and in the files."""
+    published = await read_stream(cluster, name, f"{name}.*")
+    files = cluster.files(f"out/{name}/").values()
+    written = pa.concat_tables(pq.read_table(io.BytesIO(data)) for data in files).to_pylist()
+    for results in (published, written):
+        assert sum(row["n"] for row in results) == rows
+        assert sum(row["total"] for row in results) == rows * (rows + 1) // 2
+        assert len({(row["k"], row["window_end"]) for row in results}) == len(results)
 
 
 def connected_addresses(container: Container) -> set[str]:
@@ -204,13 +106,20 @@ def connected_addresses(container: Container) -> set[str]:
     return {".".join(str(b) for b in reversed(bytes.fromhex(a.partition(":")[0]))) for a in remote}
 
 
-def test_all_services_become_healthy_and_the_dashboard_answers(cluster):
-    wait_for("health", cluster.healthy)
+def test_all_services_are_healthy_and_the_dashboard_answers(cluster):
     page = httpx.get(f"http://{cluster.address('dispatcher', 8081)}/", timeout=PATIENCE_S)
     assert page.status_code == 200
     assert "<html" in page.text.lower()
     overview = cluster.rest("/overview")
     assert (overview["taskmanagers"], overview["slots-total"]) == (1, 2)
+
+
+def test_every_container_comes_back_by_itself(cluster):
+    policies = {
+        service: {c.attrs["HostConfig"]["RestartPolicy"]["Name"] for c in cluster.containers(service)}
+        for service in (*SERVICES, *INFRASTRUCTURE)
+    }
+    assert policies == {service: {"unless-stopped"} for service in (*SERVICES, *INFRASTRUCTURE)}
 
 
 def test_scaling_adds_slots(cluster):
@@ -219,41 +128,51 @@ def test_scaling_adds_slots(cluster):
 
 
 async def test_a_job_from_the_bus_survives_a_killed_task_manager(cluster):
-    reply = await ask(cluster, "penstock.jobs.submit", JOB)
-    assert reply["type"] == "submit-reply", reply
-    job = f"/jobs/{reply['job_id']}"
-
-    def completed(n: int) -> bool:
-        return (cluster.rest(f"{job}/checkpoints")["counts"].get("completed") or 0) >= n
-
-    wait_for("a checkpoint", lambda: completed(1))
+    spec = JOB.format(name="counts", engine="streaming", rows=ROWS, pace=ROWS_PER_SECOND)
+    job_id = await cluster.submit(spec)
+    wait_for("a checkpoint", lambda: cluster.completed_checkpoints(job_id) >= 1)
     workers = cluster.containers("taskmanager")
     addresses = {worker.id: cluster.address_in_network(worker) for worker in workers}
     for worker in workers:
         others = {address for key, address in addresses.items() if key != worker.id}
         assert connected_addresses(worker) & others, "data connections between containers are TCP"
 
-    def busy() -> list[str]:
-        processes = cluster.rest("/cluster/info")["processes"]
-        return [p["host"] for p in processes if any(s["state"] == "active" for s in p.get("slots", ()))]
-
-    host = wait_for("slots in use", busy)[0]
-    victim = next(w for w in workers if w.id.startswith(host))
-    victim.kill("SIGKILL")
-
-    wait_for("the end", lambda: cluster.rest(job)["state"] in ("FINISHED", "FAILED"))
-    status = await ask(cluster, "penstock.jobs.status", reply["job_id"])
-    assert status["status"] == "FINISHED"
+    working_container(cluster).kill("SIGKILL")  # it stays away: others take its work
+    status = await cluster.finished(job_id)
     assert status["attempt"] >= 2
     assert status["restored_checkpoint_id"] >= 1
+    await assert_exact(cluster, "counts", ROWS)
 
-    published = await read_stream(cluster, "COUNTS", "counts.*")
-    answer = cluster.containers("dispatcher")[0].exec_run(["python", "-c", READ_FILES], demux=True)
-    written = json.loads(answer.output[0])
-    for rows in (published, written):
-        assert sum(row["n"] for row in rows) == ROWS
-        assert sum(row["total"] for row in rows) == ROWS * (ROWS + 1) // 2
-        assert len({(row["k"], row["window_end"]) for row in rows}) == len(rows)
+
+async def test_a_bounded_job_runs_on_spark_and_survives_its_task_manager(cluster):
+    """No engine is asked for: Spark takes it, by the Java that is in the image. Starting it takes
+    far longer than until the crash."""
+    rows = 20_000
+    spec = JOB.format(name="bounded", engine="auto", rows=rows, pace=ROWS_PER_SECOND)
+    job_id = await cluster.submit(spec)
+    victim = working_container(cluster)
+    assert cluster.rest(f"/jobs/{job_id}")["plan"]["nodes"][0]["description"].startswith("Spark")
+    cluster.crash(victim)
+    status = await cluster.finished(job_id)
+    assert status["attempt"] >= 2
+    await assert_exact(cluster, "bounded", rows)
+
+
+def test_a_crashed_task_manager_comes_back_and_leaves_no_folder(cluster):
+    worker = next(c for c in cluster.containers("taskmanager") if c.status == "running")
+    before = cluster.restarts("taskmanager")
+    cluster.crash(worker)
+    wait_for("its restart", lambda: cluster.restarts("taskmanager") > before)
+    wait_for("its slots", lambda: len(folders(worker)) == 1)
+
+
+def folders(container: Container) -> list[str]:
+    """Of task managers, in the container's temporary folder."""
+    container.reload()
+    if container.status != "running":
+        return []
+    found = container.exec_run(["sh", "-c", "ls -d /tmp/penstock-tm-*"])
+    return found.output.decode().split() if found.exit_code == 0 else []
 
 
 async def test_a_malformed_spec_is_answered_with_its_place(cluster):
@@ -309,3 +228,32 @@ def test_services_stop_in_order(cluster):
         if c.id not in killed
     }
     assert set(codes.values()) == {0}, codes
+
+
+def test_a_cluster_for_one_job_ends_with_its_exit_code(tmp_path):
+    engine()
+    tmp_path.chmod(0o755)  # the container's user is another
+    (tmp_path / "good.sql").write_text("SELECT 6 * 7 AS answer;")
+    (tmp_path / "bad.sql").write_text("SELECT 6 * unknown AS answer;")
+    environment = {
+        **os.environ,
+        "PENSTOCK_NATS_PORT": "0",
+        "PENSTOCK_REST_PORT": "0",
+        "PENSTOCK_JOB_DIR": str(tmp_path),
+    }
+    files = ["-f", str(ROOT / "compose.yaml"), "-f", str(ROOT / "compose.job.yaml")]
+    command = [*(compose_command() or []), "-p", f"penstock-test-{uuid.uuid4().hex[:8]}", *files]
+
+    def compose(job: str, *args: str) -> subprocess.CompletedProcess[str]:
+        env: dict[str, Any] = {**environment, "PENSTOCK_JOB": job}
+        return subprocess.run([*command, *args], env=env, cwd=ROOT, capture_output=True, text=True)
+
+    up = ("up", "--no-build", "--no-color", "--exit-code-from", "job")
+    try:
+        good, bad = compose("good.sql", *up), compose("bad.sql", *up)
+    finally:
+        compose("good.sql", "down", "-v")
+    assert good.returncode == 0, good.stdout[-3000:] + good.stderr[-1000:]
+    assert "42" in "".join(line for line in good.stdout.splitlines() if line.startswith("job"))
+    assert bad.returncode == 1
+    assert "unknown" in "".join(line for line in bad.stdout.splitlines() if line.startswith("job"))
