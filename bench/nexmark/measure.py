@@ -23,6 +23,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 from bench.nexmark.queries import QUERIES, Query, script_of
@@ -65,11 +66,6 @@ class Result:
     def rate(self) -> float:
         """Thousand events/s."""
         return self.events / self.seconds / 1000
-
-    def cpu_rate(self, cores: int) -> float:
-        """Thousand events/s on so many cores that do nothing else: what the rate would be
-        on a machine that is not shared and a query whose work is spread evenly."""
-        return self.events / self.cpu_s / 1000 * cores if self.cpu_s else math.nan
 
 
 @dataclass(frozen=True)
@@ -162,7 +158,15 @@ class QueryRun:
                 self._client.wait(self._job)
 
     def whole(self, events: int) -> Result:
-        self._submit({**self._source, "events.num": str(events)})
+        return self._to_the_end({**self._source, "events.num": str(events)}, events)
+
+    def of_files(self, format_: str, folder: Path, events: int) -> Result:
+        """``events``: how many there are in the files."""
+        source = {"connector": "filesystem", "path": str(folder.absolute()), "format": format_}
+        return self._to_the_end(source, events)
+
+    def _to_the_end(self, source: dict[str, str], events: int) -> Result:
+        self._submit(source)
         while (details := self._details())["state"] not in TERMINAL:
             self._look(0.5)
         started, ended = _started_ms(details), max(v["end-time"] for v in details["vertices"])
