@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import os
+import re
 from pathlib import Path
 
 import pytest
@@ -33,8 +34,6 @@ class _Events(Connector):
 
 
 register(_Events())
-
-_NEXMARK = ("q0", "q2", "q3", "q4", "q5", "q7", "q8", "q11", "q15", "q18", "q19", "q20")
 
 _TABLES = """
 CREATE TABLE flights (
@@ -122,18 +121,39 @@ def test_plan(name: str) -> None:
     check(name, planned(session, PLANS[name]))
 
 
-@pytest.mark.parametrize("name", _NEXMARK)
-def test_nexmark_plan(name: str) -> None:
+def _nexmark(push_down: bool) -> SqlSession:
     session = SqlSession(
         {
             "parallelism.default": "2",
             "execution.runtime-mode": "STREAMING",
             "table.exec.join.unbounded-state": "allow",
+            "table.optimizer.source.push-down-enabled": str(push_down).lower(),
         }
     )
     for statement in nexmark.declarations("'connector' = 'events'"):
         session.execute(statement)
-    check(f"nexmark_{name}", planned(session, nexmark.QUERIES[name]))
+    return session
+
+
+@pytest.mark.parametrize("name", list(nexmark.QUERIES))
+def test_nexmark_plan(name: str) -> None:
+    check(f"nexmark_{name}", planned(_nexmark(push_down=True), nexmark.QUERIES[name]))
+
+
+@pytest.mark.parametrize("name", list(nexmark.QUERIES))
+def test_nexmark_plan_without_push_down(name: str) -> None:
+    """The same operators behind the sources, of which there may be fewer."""
+    whole = planned(_nexmark(push_down=False), nexmark.QUERIES[name])
+    sections = whole.split("== Optimized Logical Plan ==")[1].split("== Job Graph ==")[0]
+    check(f"nexmark_{name}_without_push_down", f"== Optimized Logical Plan =={sections}")
+    assert _operators(whole) == _operators(planned(_nexmark(push_down=True), nexmark.QUERIES[name]))
+
+
+def _operators(plan: str) -> list[str]:
+    """The physical operators, but for sources, filters and projections."""
+    physical = plan.split("== Physical Plan ==")[1].split("\n\n")[0]
+    names = re.findall(r"^#\d+ (.+?)(?: <- .*)?  \[", physical, re.M)
+    return [name for name in names if not name.startswith(("Enumerator", "Source", "Calc"))]
 
 
 def test_explain_statement_is_the_plan_of_the_job() -> None:

@@ -4,54 +4,127 @@
 asks for the top of each window, ties included. Of both inputs only rows matter that no
 earlier row of their window and subtask has beaten, so they are dropped right where they
 are made: what crosses the exchange, waits in the join and is read by the (global, parallelism
-1) maximum is a handful of rows a window.
+1) maximum is a handful of rows a window. Where the left side has filters of its own, its rows are
+dropped on that side alone: they are still rows of the maximum's.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from penstock.functions.expr import Call, Expr, InputRef
+from penstock.functions.registry import is_deterministic
 from penstock.jobgraph.specs import WindowMaximumSpec
 from penstock.plan import nodes as n
-from penstock.plan.rewriting import conjuncts
+from penstock.plan.rewriting import conjuncts, identity, position, same, substitute
 
 if TYPE_CHECKING:
     from penstock.plan.properties import Analysis
 
 
-def rows_of_maximum(join: n.Join, analysis: Analysis) -> WindowMaximumSpec | None:
-    """What may be dropped of ``join.left``, which feeds the maximum on the right as well."""
+@dataclass(frozen=True)
+class RowsOfMaximum:
+    """What may be dropped of a join's left input. ``shared``: its rows are those that the maximum is taken
+    of, so that they may be dropped before both."""
+
+    spec: WindowMaximumSpec
+    shared: bool
+
+
+def rows_of_maximum(join: n.Join, analysis: Analysis) -> RowsOfMaximum | None:
+    """Where ``join.left`` has rows that also go into the maximum on the right, all of them or, by its
+    filters, some."""
     if join.kind not in ("inner", "semi") or (join.window is None and join.interval is None):
         return None
     node: n.Node = join.right
-    exprs: list[Expr] = [InputRef(i, type_) for i, type_ in enumerate(node.schema.types)]
-    while isinstance(node, n.Project):
-        exprs = [node.expressions[e.index] if isinstance(e, InputRef) else e for e in exprs]
+    exprs: list[Expr] = identity(node)
+    # A filter above the maximum only drops maxima.
+    while isinstance(node, (n.Project, n.Filter)):
+        if isinstance(node, n.Project):
+            exprs = [substitute(e, node.expressions) for e in exprs]
         node = node.input
-    if not isinstance(node, n.WindowAggregate) or node.input is not join.left:
+    if not isinstance(node, n.WindowAggregate):
         return None
     if node.keys or len(node.aggregates) != 1 or node.late_tag or node.allowed_lateness_us:
         return None
     call = node.aggregates[0]
     if call.function.upper() != "MAX" or call.filter is not None or call.python is not None:
         return None
-    known = analysis.of(join.left)
-    if known.updating or call.args[0] in known.proctimes:
+    rows = _among(join.left, node.input)
+    if rows is None:
         return None
     origin = [e.index if isinstance(e, InputRef) else None for e in exprs]
-    maximum = {i for i, column in enumerate(origin) if column == 0}
-    if not _on_value(join, call.args[0], maximum):
+    value = _value(join, {i for i, column in enumerate(origin) if column == 0})
+    known = analysis.of(join.left)
+    if value is None or not rows.same(value, call.args[0]) or known.updating or value in known.proctimes:
         return None
     if node.windowed_input is not None:
-        return _carried_window(join, node, call.args[0], analysis)
-    return _own_window(join, node, call.args[0], origin)
+        spec = _carried_window(join, node, value, rows, analysis)
+    else:
+        spec = _own_window(join, node, value, rows, origin)
+    return RowsOfMaximum(spec, join.left is node.input) if spec is not None else None
 
 
-def _on_value(join: n.Join, value: int, maximum: set[int]) -> bool:
-    """The condition demands ``left.value >= right.maximum`` (or ``=``)."""
-    if any(a == value and b in maximum for a, b in zip(join.left_keys, join.right_keys, strict=True)):
-        return True
+@dataclass(frozen=True)
+class _Chain:
+    """Filters and projections over ``base``: conditions and output columns as expressions over it."""
+
+    base: n.Node
+    conditions: list[Expr]
+    outputs: list[Expr]
+
+    @classmethod
+    def of(cls, node: n.Node) -> _Chain:
+        steps: list[n.Filter | n.Project] = []
+        base = node
+        while isinstance(base, (n.Filter, n.Project)):
+            steps.append(base)
+            base = base.input
+        conditions: list[Expr] = []
+        outputs = identity(base)
+        for step in reversed(steps):
+            if isinstance(step, n.Filter):
+                conditions += [substitute(part, outputs) for part in conjuncts(step.condition)]
+            else:
+                outputs = [substitute(e, outputs) for e in step.expressions]
+        return cls(base, conditions, outputs)
+
+
+@dataclass(frozen=True)
+class _Among:
+    """Rows of which each is one of the others, too."""
+
+    few: _Chain
+    many: _Chain
+
+    def same(self, of_few: int, of_many: int) -> bool:
+        """Whether two columns have one value."""
+        a, b = self.few.outputs[of_few], self.many.outputs[of_many]
+        return same(a, b) and is_deterministic(a)
+
+
+def _among(few: n.Node, many: n.Node) -> _Among | None:
+    """Both read one node, and what filters the second filters the first."""
+    a, b = _Chain.of(few), _Chain.of(many)
+    if a.base is not b.base:
+        return None
+    if few is not many:
+        kept = all(
+            is_deterministic(part) and position(part, a.conditions) is not None for part in b.conditions
+        )
+        if not kept:
+            return None
+    return _Among(a, b)
+
+
+def _value(join: n.Join, maximum: set[int]) -> int | None:
+    """The column of which the condition demands ``left.value >= right.maximum`` (or ``=``)."""
+    for a, b in zip(join.left_keys, join.right_keys, strict=True):
+        if b in maximum:
+            return a
     width = len(join.left.schema)
     for part in conjuncts(join.condition):
         if not isinstance(part, Call) or len(part.args) != 2:
@@ -61,34 +134,37 @@ def _on_value(join: n.Join, value: int, maximum: set[int]) -> bool:
             continue
         if one.index >= width:
             one, two, op = two, one, {">=": "<=", "<=": ">="}.get(op, op)
-        if one.index == value and two.index - width in maximum and op in (">=", "="):
-            return True
-    return False
+        if one.index < width and two.index - width in maximum and op in (">=", "="):
+            return one.index
+    return None
 
 
 def _carried_window(
-    join: n.Join, node: n.WindowAggregate, value: int, analysis: Analysis
+    join: n.Join, node: n.WindowAggregate, value: int, rows: _Among, analysis: Analysis
 ) -> WindowMaximumSpec | None:
     """Rows that carry their window, joined on it."""
     window = analysis.of(join.left).window
     if join.window is None or window is None or window.spec.time is None or window.end is None:
         return None
-    if window.spec.kind not in ("tumble", "hop") or join.window[0] != node.windowed_input:
+    assert node.windowed_input is not None
+    if window.spec.kind not in ("tumble", "hop"):
+        return None
+    if not all(rows.same(a, b) for a, b in zip(join.window[0], node.windowed_input, strict=True)):
         return None
     return WindowMaximumSpec(value=value, time=window.end)
 
 
 def _own_window(
-    join: n.Join, node: n.WindowAggregate, value: int, origin: list[int | None]
+    join: n.Join, node: n.WindowAggregate, value: int, rows: _Among, origin: list[int | None]
 ) -> WindowMaximumSpec | None:
     """Rows with a time, joined with the tumbling window that they lie in."""
     window = node.window
     if join.interval is None or window.kind != "tumble" or window.time is None or window.time < 0:
         return None
     time, bound, low, high = join.interval
-    if time != window.time or "end" not in node.window_columns:
+    if not rows.same(time, window.time) or "end" not in node.window_columns:
         return None
     # Columns of the aggregate: the maximum, then those of the window.
     if origin[bound] != 1 + node.window_columns.index("end") or low < 0 or high > window.size_us:
         return None
-    return WindowMaximumSpec(value=value, time=time, window=window)
+    return WindowMaximumSpec(value=value, time=time, window=msgspec.structs.replace(window, time=time))

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from penstock.functions.expr import Call, Expr, FieldAccess, InputRef, Literal, input_refs
+from penstock.functions.expr import Call, Expr, FieldAccess, InputRef, Literal, input_refs, transform
 from penstock.functions.registry import is_deterministic, make_call
 from penstock.plan import nodes as n
 from penstock.plan.properties import constant_shift
@@ -58,7 +58,8 @@ def _is_clock(expr: Expr) -> bool:
 def merge_window_table(node: n.Node) -> n.Node:
     """A window aggregate right above its window table assigns the windows itself.
 
-    Filters and projections between the two move below when they do not touch the window.
+    Filters and projections between the two move below when they do not touch the window; filters of
+    the window alone move above.
     """
     if not isinstance(node, n.WindowAggregate) or node.windowed_input is None:
         return node
@@ -76,12 +77,16 @@ def merge_window_table(node: n.Node) -> n.Node:
     # where each column of the current step comes from, as an expression over the table's input
     exprs: list[Expr] = identity(table)
     conditions: list[Expr] = []
+    of_windows: list[Expr] = []
     for step in reversed(steps):
         if isinstance(step, n.Filter):
-            condition = substitute(step.condition, exprs)
-            if input_refs(condition) & sides:
-                return node
-            conditions.append(condition)
+            for part in conjuncts(substitute(step.condition, exprs)):
+                if not input_refs(part) & sides:
+                    conditions.append(part)
+                elif input_refs(part) <= sides and is_deterministic(part):
+                    of_windows.append(part)
+                else:
+                    return node
         else:
             exprs = [substitute(e, exprs) for e in step.expressions]
     needed = {*node.keys, *(a for c in node.aggregates for a in c.args)}
@@ -92,6 +97,9 @@ def merge_window_table(node: n.Node) -> n.Node:
     if exprs[start] != InputRef(width, exprs[start].type) or exprs[end] != InputRef(
         width + 1, exprs[end].type
     ):
+        return node
+    at = _window_columns(node, width)
+    if not all(input_refs(part) <= set(at) for part in of_windows):
         return node
     base = filtered(table.input, conditions)
     columns: dict[int, int] = {}
@@ -108,7 +116,7 @@ def merge_window_table(node: n.Node) -> n.Node:
             columns[i] = width + known
     if extra:
         base = append_columns(base, extra)
-    return replace(
+    merged = replace(
         node,
         input=base,
         window=table.window,
@@ -123,6 +131,19 @@ def merge_window_table(node: n.Node) -> n.Node:
         ),
         windowed_input=None,
     )
+    types = node.schema.types
+    above = [
+        transform(part, lambda e: InputRef(at[e.index], types[at[e.index]]) if isinstance(e, InputRef) else e)
+        for part in of_windows
+    ]
+    return filtered(merged, above)
+
+
+def _window_columns(node: n.WindowAggregate, width: int) -> dict[int, int]:
+    """Column of the window table behind ``width`` → the aggregate's column of the same."""
+    first = len(node.keys) + len(node.aggregates)
+    names = ("start", "end", "time")
+    return {width + names.index(name): first + i for i, name in enumerate(node.window_columns)}
 
 
 def _same_session_keys(

@@ -10,7 +10,7 @@ from penstock.functions.expr import InputRef
 from penstock.jobgraph import specs as s
 from penstock.plan import nodes as n
 from penstock.plan.changelog import smallest_key
-from penstock.plan.maximum import rows_of_maximum
+from penstock.plan.maximum import RowsOfMaximum, rows_of_maximum
 from penstock.plan.operators import OperatorInput, PlannedOperator
 from penstock.plan.properties import Analysis
 from penstock.plan.state_size import join_growth, join_words
@@ -58,10 +58,12 @@ def join(tr: Translator, node: n.Join) -> PlannedOperator:
     )  # fmt: skip
 
 
-def _top_rows(tr: Translator, node: n.Join, spec: s.WindowMaximumSpec) -> tuple[OperatorInput, OperatorInput]:
+def _top_rows(tr: Translator, node: n.Join, beaten: RowsOfMaximum) -> tuple[OperatorInput, OperatorInput]:
     """Both inputs of a join with a maximum, without rows that are beaten already."""
     rows = tr.visit(node.left)
-    top = tr.add(node.left, "window-maximum", "WindowMaximum", spec, [rows], hashed=rows.source.hashed)
+    top = tr.add(node.left, "window-maximum", "WindowMaximum", beaten.spec, [rows], hashed=rows.source.hashed)
+    if not beaten.shared:
+        return OperatorInput(top), tr.visit(node.right)
     # Others that read the same rows need them all.
     everything = tr.memo[id(node.left)]
     tr.memo[id(node.left)] = OperatorInput(top)
