@@ -64,7 +64,7 @@ class Tables:
         if len(statements) != 1 or not isinstance(statements[0], st.Query):
             raise UnsupportedError("not a query", expected="one SELECT", got=text[:60])
         binder = QueryBinder(self._session.catalog, self._session.config, Source(statements[0].text))
-        node = binder.query(statements[0].query).node
+        node = binder.statement(statements[0].query).node
         if Analysis().of(node).updating:
             raise UnsupportedError(
                 "a query whose rows are updated, as a stream",

@@ -21,6 +21,11 @@ if TYPE_CHECKING:
     from penstock.types import logical as t
 
 _CONSTANT_TAIL = {"LISTAGG": 1}
+#: Which aggregates can do what the words ask for. FIRST_VALUE and LAST_VALUE pass NULLs over anyway.
+_NULL_TREATMENT = {
+    "IGNORE NULLS": ("FIRST_VALUE", "LAST_VALUE", "ARRAY_AGG"),
+    "RESPECT NULLS": ("ARRAY_AGG",),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,6 +100,8 @@ def draft(
             raise ctx.source.error(
                 "FILTER belongs to an aggregate", node, expected="COUNT(*) FILTER (WHERE …)"
             )
+        if isinstance(call, (exp.IgnoreNulls, exp.RespectNulls)):
+            _check_null_treatment(ctx, call)
         call = call.this
     if isinstance(call, JsonCall):
         return _json_draft(ctx, call, condition, binder)
@@ -110,6 +117,12 @@ def draft(
     elif not arguments:
         raise ctx.source.error(f"{name} needs an argument", call, expected=f"{name}(expression)")
     for argument in arguments:
+        if isinstance(argument, (exp.IgnoreNulls, exp.RespectNulls)):
+            raise ctx.source.error(
+                "IGNORE NULLS and RESPECT NULLS stand behind the parentheses",
+                argument,
+                expected=f"{name}(expression) IGNORE NULLS",
+            )
         nested = next(aggregate_nodes(ctx, argument), None)
         if nested is not None and not over:
             raise ctx.source.error(
@@ -144,6 +157,21 @@ def draft(
         column=place.column,
     )
     return AggregateDraft(name, tuple(bound), type_, distinct, condition, ignore_nulls, constants)
+
+
+def _check_null_treatment(ctx: QueryBinder, node: exp.Expression) -> None:
+    inner = node.this
+    while isinstance(inner, exp.Filter):
+        inner = inner.this
+    name = canonical_aggregate(function_name(inner)) if isinstance(inner, exp.Anonymous) else ""
+    words = "IGNORE NULLS" if isinstance(node, exp.IgnoreNulls) else "RESPECT NULLS"
+    if name not in _NULL_TREATMENT[words]:
+        raise ctx.source.error(
+            f"{words} does not belong to {name or 'this expression'}",
+            node,
+            expected=f"{words} behind " + ", ".join(_NULL_TREATMENT[words]),
+            remedy=f"leave it out; FILTER (WHERE x IS NOT NULL) leaves rows out of {name or 'an aggregate'}",
+        )
 
 
 def _json_draft(

@@ -103,13 +103,19 @@ class Aggregation:
         return self.drafts.index(one)
 
     def _group(self, group: exp.Group) -> list[list[int]] | None:
-        for unknown in ("all", "totals"):
-            if group.args.get(unknown):
-                raise self.ctx.source.unsupported(f"GROUP BY {unknown.upper()}", group)
+        if group.args.get("all"):
+            raise self.ctx.source.unsupported("GROUP BY ALL", group, remedy="name the columns")
+        if group.args.get("all") is False:
+            raise self.ctx.source.unsupported(
+                "GROUP BY DISTINCT", group, remedy="write each grouping set once"
+            )
         sets: list[list[int]] | None = None
-        for kind in ("grouping_sets", "cube", "rollup"):
-            for item in group.args.get(kind) or []:
-                sets = self._product(sets, self._sets_of(item))
+        if group.args.get("grouping_sets"):
+            raise self.ctx.source.unsupported(
+                "GROUP BY … GROUPING SETS without a comma between",
+                group,
+                remedy="GROUP BY GROUPING SETS (…) with all columns in the sets",
+            )
         for item in group.expressions:
             if isinstance(item, (exp.GroupingSets, exp.Cube, exp.Rollup)):
                 sets = self._product(sets, self._sets_of(item))

@@ -75,7 +75,7 @@ def create_table_as(
         return f"table '{statement.name}' exists already", None
     source = Source(statement.text)
     binder = QueryBinder(catalog, config, source)
-    given = binder.compact(binder.query(statement.query)).visible
+    given = binder.statement(statement.query).visible
     if statement.like is not None:
         raise UnsupportedError("CREATE TABLE … LIKE … AS", where=where, remedy="leave LIKE or AS out")
     declared = {c.name for c in statement.columns}
@@ -152,7 +152,7 @@ def _create_view(catalog: Catalog, config: Mapping[str, str], statement: st.Crea
 
 def _view(catalog: Catalog, config: Mapping[str, str], statement: st.CreateView) -> View:
     binder = QueryBinder(catalog, config, Source(statement.text))
-    relation = binder.compact(binder.query(statement.query))
+    relation = binder.statement(statement.query)
     if statement.columns and len(statement.columns) != len(relation.visible):
         raise SqlError(
             f"view '{statement.name}' names {len(statement.columns)} columns",
@@ -221,6 +221,13 @@ def _drop(catalog: Catalog, statement: st.Drop, where: str) -> str:
         known = catalog.functions.names()
     else:
         store: dict[str, Any] = catalog.tables if statement.kind == "TABLE" else catalog.views
+        if statement.temporary and name in store and not store[name].temporary:
+            raise SqlError(
+                f"{kind} '{name}' is not temporary",
+                expected=f"a temporary {kind}",
+                where=where,
+                remedy=f"DROP {kind.upper()} {name}",
+            )
         known = list(store)
         found = store.pop(name, None) is not None
     if not found and not statement.if_exists:

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from sqlglot.errors import ErrorLevel
 from sqlglot.tokens import TokenType
 
 from penstock.errors import UnsupportedError
-from penstock.sql.dialect import FlinkParser
+from penstock.sql.dialect import Flink, FlinkParser
 from penstock.sql.errors import Position, position_in
+from penstock.sql.hints import Hint
 from penstock.sql.refused import REFUSED_CHANGES
 from penstock.sql.statements import (
     AlterTable,
@@ -25,13 +28,59 @@ from penstock.sql.statements import (
     WatermarkClause,
     catalog_name,
 )
+from penstock.sql.syntax import OptionsHint
 
 if TYPE_CHECKING:
     from sqlglot import exp
 
 
+_LIKE_FEATURES = (
+    "ALL",
+    "CONSTRAINTS",
+    "DISTRIBUTION",
+    "GENERATED",
+    "METADATA",
+    "OPTIONS",
+    "PARTITIONS",
+    "WATERMARKS",
+)
+
+
 class DdlSyntax(FlinkParser):
-    """Statements that change the catalog."""
+    """Statements that change the catalog, and OPTIONS hints."""
+
+    #: The hints of the statement that is parsed: ``hints.hints_of``.
+    hints: dict[int, list[Hint]]
+
+    def _parse_table_parts(self, *args: Any, **kwargs: Any) -> Any:
+        table: Any = super()._parse_table_parts(*args, **kwargs)
+        hint = self.options_hint() if table is not None else None
+        if hint is not None:
+            table.set("options_hint", hint)
+        return table
+
+    def options_hint(self) -> OptionsHint | None:
+        """The OPTIONS hint directly behind the token before the current one."""
+        behind = getattr(self, "hints", {}).get(self._prev.end, []) if self._prev else []
+        found: dict[str, str] = {}
+        text = ""
+        for hint in behind:
+            if not hint.text.strip().upper().startswith("OPTIONS"):
+                continue
+            # Blank up to the hint, so that its places are those of the text.
+            padded = re.sub(r"[^\n]", " ", self.sql[: hint.start]) + hint.text
+            inner: Any = type(self)(error_level=ErrorLevel.IMMEDIATE, dialect=Flink())
+            found.update(inner._parse(lambda p: p._hinted_options(), Flink().tokenize(padded), padded)[0])
+            hint.taken, text = True, text + hint.text
+        if not text:
+            return None
+        node = OptionsHint(this=text)
+        node.meta["options"] = found
+        return node
+
+    def _hinted_options(self) -> dict[str, str]:
+        self._expect("OPTIONS")
+        return self._options()
 
     def _dotted(self, what: str = "a name") -> str:
         """``t``, ``db.t`` or ``catalog.db.t``; the default catalog and database fall away."""
@@ -78,6 +127,9 @@ class DdlSyntax(FlinkParser):
         or_replace = bool(self._match_text_seq("OR", "REPLACE"))
         temporary = bool(self._match_text_seq("TEMPORARY"))
         system = bool(self._match_text_seq("SYSTEM"))
+        made = self._curr.text.upper() if self._curr else ""
+        if (or_replace and made != "VIEW") or (system and (made != "FUNCTION" or not temporary)):
+            self.raise_error("Expecting CREATE OR REPLACE VIEW, or CREATE TEMPORARY SYSTEM FUNCTION")
         if self._match_text_seq("TABLE"):
             return self._create_table(here, temporary)
         if self._match_text_seq("VIEW"):
@@ -119,17 +171,23 @@ class DdlSyntax(FlinkParser):
                     if watermark:
                         self.raise_error("Expecting one WATERMARK only")
                     watermark = self._watermark()
-                elif self._match_text_seq("CONSTRAINT"):
-                    self._name()
-                    primary_key = self._primary_key()
                 elif (
-                    self._match_text_seq("PRIMARY", "KEY", advance=False)
+                    self._match_text_seq("CONSTRAINT", advance=False)
+                    or self._match_text_seq("PRIMARY", "KEY", advance=False)
                     or self._curr.text.upper() == "PRIMARY KEY"
                 ):
+                    if primary_key:
+                        self.raise_error("Expecting one PRIMARY KEY only")
+                    if self._match_text_seq("CONSTRAINT"):
+                        self._name()
                     primary_key = self._primary_key()
                 else:
                     columns.append(self._column())
         inline = tuple(c.name for c in columns if c.primary_key)
+        if len(inline) > 1 or (inline and primary_key):
+            self.raise_error(
+                "Expecting one PRIMARY KEY only; of several columns: PRIMARY KEY (a, b)", self._prev
+            )
         if self._match_text_seq("COMMENT"):
             self._text("a comment in quotes")
         if self._match_text_seq("PARTITIONED", "BY") or self._curr.text.upper() == "PARTITIONED BY":
@@ -220,7 +278,10 @@ class DdlSyntax(FlinkParser):
                 if action not in ("INCLUDING", "EXCLUDING", "OVERWRITING"):
                     self.raise_error("Expecting INCLUDING, EXCLUDING or OVERWRITING")
                 self._advance()
-                options[self._curr.text.upper()] = action
+                feature = self._curr.text.upper()
+                if feature not in _LIKE_FEATURES:
+                    self.raise_error(f"Expecting one of {', '.join(_LIKE_FEATURES)}")
+                options[feature] = action
                 self._advance()
         return LikeClause(name, here, options)
 
@@ -231,7 +292,7 @@ class DdlSyntax(FlinkParser):
         view = bool(self._match_text_seq("VIEW"))
         if not view and not self._match_text_seq("TABLE"):
             self.raise_error("Expecting TABLE or VIEW after ALTER")
-        quiet = self._exists("EXISTS")
+        quiet = not view and self._exists("EXISTS")
         position = position_in(self.sql, self._curr.start)
         name = self._dotted(f"a {'view' if view else 'table'}'s name")
         if self._match_text_seq("RENAME", "TO"):
@@ -267,11 +328,13 @@ class DdlSyntax(FlinkParser):
 
     def _drop(self, here: Position) -> Drop:
         self._advance()
-        self._match_text_seq("TEMPORARY")
-        self._match_text_seq("SYSTEM")
+        temporary = bool(self._match_text_seq("TEMPORARY"))
+        system = bool(self._match_text_seq("SYSTEM"))
         kind = self._curr.text.upper()
+        if system and kind != "FUNCTION":
+            self.raise_error("Expecting DROP TEMPORARY SYSTEM FUNCTION")
         if kind not in ("TABLE", "VIEW", "FUNCTION"):
             self.raise_error("Expecting TABLE, VIEW or FUNCTION after DROP")
         self._advance()
         quiet = self._exists("EXISTS")
-        return Drop(kind, self._dotted(), here, quiet)  # type: ignore[arg-type]
+        return Drop(kind, self._dotted(), here, quiet, temporary)  # type: ignore[arg-type]

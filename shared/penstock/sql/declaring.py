@@ -11,12 +11,15 @@ from penstock.jobgraph.specs import WatermarkSpec
 from penstock.plan.nodes import MetadataColumn, Values
 from penstock.plan.properties import constant_shift
 from penstock.sql.catalog import Table
+from penstock.sql.consumption import consuming
 from penstock.sql.errors import Source, did_you_mean
 from penstock.sql.expressions import ExpressionBinder
 from penstock.sql.scope import Relation
 from penstock.types import logical as t
 
 if TYPE_CHECKING:
+    from sqlglot import exp
+
     from penstock.sql.catalog import Catalog
     from penstock.sql.statements import ColumnDef, CreateTable, WatermarkClause
 
@@ -135,11 +138,16 @@ def _full_schema(columns, physical, options, source, zone, where, catalog):
     base = t.Schema(tuple(t.Field(name, inputs[name].type) for name in names))
     relation = Relation.of(Values(schema=base, data=""))
     binder = ExpressionBinder(relation, source, zone=zone, functions=catalog.functions)
+
+    def computed(expression: exp.Expression) -> Expr:
+        with consuming(expression, source):
+            return binder.bind(expression)
+
     expressions: list[Expr] = []
     fields: list[t.Field] = []
     for column in columns:
         if column.kind == "computed":
-            bound = binder.bind(column.expression)
+            bound = computed(column.expression)
             expression = _inline(bound, [inputs[name] for name in names])
         else:
             expression = inputs[column.name]
@@ -194,7 +202,8 @@ def _watermark(
             remedy=f"declare it TIMESTAMP(3), or a computed column: ts AS CAST({name} AS TIMESTAMP(3))",
         )
     relation = Relation.of(Values(schema=schema, data=""))
-    bound = ExpressionBinder(relation, source, zone=zone, functions=catalog.functions).bind(expression)
+    with consuming(expression, source):
+        bound = ExpressionBinder(relation, source, zone=zone, functions=catalog.functions).bind(expression)
     if not isinstance(bound.type, t.TIMESTAMPS):
         raise source.error(
             "the watermark's expression is no timestamp", expression, expected=str(type_), got=str(bound.type)

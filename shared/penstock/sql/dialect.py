@@ -7,6 +7,7 @@ is rewritten by another dialect's rules before our binder sees it.
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Any, ClassVar
 
 from sqlglot import exp
@@ -35,6 +36,7 @@ class FlinkTokenizer(sg_tokens.Tokenizer):
     HEX_STRINGS: ClassVar = [("x'", "'"), ("X'", "'")]
     UNICODE_STRINGS: ClassVar = [("U&'", "'"), ("u&'", "'")]
     COMMENTS: ClassVar = ["--", ("/*", "*/")]
+    NESTED_COMMENTS = False
     # Statements are ours to parse: no token may swallow the rest of its line.
     COMMANDS: ClassVar = set()
     KEYWORDS: ClassVar = {
@@ -85,12 +87,13 @@ class FlinkParser(FunctionSyntax):
     # -- grouping -----------------------------------------------------------------------
 
     def _parse_cube_or_rollup(self, with_prefix: bool = False) -> exp.Cube | exp.Rollup | None:
-        """As in plain GROUP BY: any expression, conditions too. (``WITH CUBE`` is not Flink's.)"""
+        """As in plain GROUP BY: any expression, conditions too."""
         kind = exp.Cube if self._match(TokenType.CUBE) else exp.Rollup
         if kind is exp.Rollup and not self._match(TokenType.ROLLUP):
             return None
-        items = [] if with_prefix else self._parse_wrapped_csv(self._parse_disjunction)
-        return self.expression(kind(expressions=items))
+        if with_prefix:
+            self.raise_error(f"Expecting GROUP BY {self._prev.text.upper()} (…) instead of WITH", self._prev)
+        return self.expression(kind(expressions=self._parse_wrapped_csv(self._parse_disjunction)))
 
     def _parse_grouping_set(self) -> Any:
         return self._parse_grouping_sets() or self._parse_cube_or_rollup() or self._parse_disjunction()
@@ -184,7 +187,20 @@ class FlinkParser(FunctionSyntax):
                 self._retreat(index)
                 return self._as_of()
             self._retreat(index)
-        return super()._parse_table(*args, **kwargs)
+        table = super()._parse_table(*args, **kwargs)
+        if isinstance(table, exp.Table) and self._prev.token_type == TokenType.STAR:
+            # The library skips a * behind a table's name.
+            self.raise_error("Expecting another clause", self._prev)
+        return table
+
+    def _parse_unnest(self, with_alias: bool = True) -> Any:
+        start = self._index
+        unnest = super()._parse_unnest(with_alias)
+        words = [token.token_type for token in self._tokens[start : self._index]]
+        if (TokenType.WITH, TokenType.OFFSET) in pairwise(words):
+            # The library takes it for WITH ORDINALITY, which counts from 1.
+            self.raise_error("Expecting WITH ORDINALITY instead of WITH OFFSET", self._prev)
+        return unnest
 
     def _as_of(self) -> exp.Expression:
         table = self._parse_table_parts()

@@ -31,6 +31,16 @@ _BINARY: dict[type, str] = {
 #: Another node with the same words after NOT.
 _NEGATED = {"IN", "LIKE", "SIMILAR TO", "BETWEEN", "BETWEEN SYMMETRIC"}
 
+#: The clauses of each JSON function; those that are not here take NULL | ABSENT ON NULL.
+_JSON_OPTIONS = {
+    "JSON_VALUE": ("returning", "on_empty", "on_error"),
+    "JSON_QUERY": ("returning", "wrapper", "on_empty", "on_error"),
+    "JSON_EXISTS": ("on_error",),
+}
+_JSON_WORDS = {
+    "returning": "RETURNING", "wrapper": "WRAPPER", "on_empty": "ON EMPTY", "on_error": "ON ERROR", "on_null": "ON NULL",
+}  # fmt: skip
+
 AGGREGATE_MARK = "aggregate"
 
 
@@ -105,7 +115,10 @@ class ExpressionBinder:
                 raw = bytes.fromhex(node.this)
                 return Literal(base64.b64encode(raw).decode(), t.BinaryType(len(raw), nullable=False))
             case exp.UnicodeString():
-                return literals.string(_unescaped(node.this))
+                escape = node.args.get("escape")
+                return literals.string(
+                    _unescaped(node.this, escape.this if isinstance(escape, exp.Expression) else "\\")
+                )
             case exp.Column():
                 return self._column(node)
             case exp.Dot():
@@ -241,6 +254,10 @@ class ExpressionBinder:
                 what = "UNKNOWN"
             case exp.JSON() as json:
                 kind = json.this if isinstance(json.this, str) and json.this else ""
+                if json.args.get("with_") or json.args.get("unique"):
+                    raise self.source.unsupported(
+                        "IS JSON … UNIQUE KEYS", node, remedy="leave UNIQUE KEYS out: keys are not compared"
+                    )
                 what = f"JSON {kind}".strip() if kind and kind != "VALUE" else "JSON"
             case other:
                 raise self.source.error(
@@ -294,6 +311,20 @@ class ExpressionBinder:
         name, options = node.args["name"], node.meta["options"]
         args = [self.bind(e) for e in node.expressions]
         null = Literal(None, t.NullType())
+        for option in options:
+            if option not in _JSON_OPTIONS.get(name, ("on_null",)):
+                raise self.source.error(
+                    f"{name} takes no {_JSON_WORDS[option]}",
+                    node,
+                    remedy="docs/functions.md shows its clauses",
+                )
+        default = next((o for o, v in options.items() if name != "JSON_VALUE" and v[0] == "DEFAULT"), None)
+        if default is not None:
+            raise self.source.error(
+                f"{name} takes no DEFAULT value",
+                node,
+                expected=f"NULL, EMPTY ARRAY … or ERROR {_JSON_WORDS[default]}",
+            )
         if name == "JSON_VALUE":
             if not options:
                 return self.call(name, args, node)
@@ -384,9 +415,12 @@ def _flat(node: exp.Expression, kind: type) -> list[exp.Expression]:
     return [node]
 
 
-def _unescaped(text: str) -> str:
-    """The text of U&'…': four hex digits after a backslash."""
-    return re.sub(r"\\([0-9a-fA-F]{4})", lambda m: chr(int(m[1], 16)), text)
+def _unescaped(text: str, escape: str) -> str:
+    """The text of U&'…' UESCAPE '…': four hex digits after the escape, which twice is itself."""
+    mark = re.escape(escape)
+    return re.sub(
+        f"{mark}(?:([0-9a-fA-F]{{4}})|{mark})", lambda m: chr(int(m[1], 16)) if m[1] else escape, text
+    )
 
 
 def literal_number(node: exp.Expression) -> int | None:

@@ -38,7 +38,7 @@ def bind_insert(catalog: Catalog, config: Mapping[str, str], insert: Insert) -> 
         with_options(table, insert.options), overwrite=insert.overwrite, where=str(insert.position)
     )
     binder = QueryBinder(catalog, config, Source(insert.text))
-    relation = binder.compact(binder.query(insert.query))
+    relation = binder.statement(insert.query)
     node = _fit(binder, insert, relation, ref)
     return n.Sink(input=node, table=ref, upsert_keys=(), schema=ref.schema)
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
-from penstock.functions.expr import Expr, InputRef
+from penstock.functions.expr import Expr, InputRef, Literal
 from penstock.plan import nodes as n
 from penstock.sql.scope import Relation, joined, joined_schema
 from penstock.sql.syntax import AsOf, TableFunction
@@ -197,7 +197,21 @@ def bind_correlate(
         schema=schema,  # type: ignore[arg-type]
     )
     right = Relation.of(n.Values(schema=right_schema, data=""), alias.name if alias is not None else None)
-    return joined(left, right, node)
+    relation = joined(left, right, node)
+    on = join.args.get("on") if isinstance(join, exp.Join) else None
+    if on is None:
+        return relation
+    condition = ctx.expressions(relation).condition(on, "ON")
+    if condition == Literal(True, t.BooleanType(nullable=False)):
+        return relation
+    if how == "left":
+        raise ctx.source.unsupported(
+            "LEFT JOIN of a table function with a condition",
+            on,
+            expected="LEFT JOIN … ON TRUE",
+            remedy="put the condition into the function's argument, or CASE over its columns",
+        )
+    return relation.over(n.Filter(input=relation.node, condition=condition, schema=relation.node.schema))
 
 
 def _unnested(ctx: QueryBinder, node: exp.Expression, type_: t.LogicalType) -> list[t.Field]:

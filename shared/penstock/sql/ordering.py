@@ -102,10 +102,28 @@ def limited(
     return relation
 
 
+def _check_options(ctx: QueryBinder, clause: exp.Expression, options: exp.Expression) -> None:
+    """ROWS is a word; PERCENT and WITH TIES are not supported."""
+    options.args.get("rows")
+    for option, name, remedy in (
+        ("with_ties", "WITH TIES", "WHERE r <= n over RANK() OVER (ORDER BY …) AS r"),
+        ("percent", "PERCENT", "WHERE r <= 0.1 over PERCENT_RANK() OVER (ORDER BY …) AS r"),
+    ):
+        if options.args.get(option):
+            raise ctx.source.unsupported(
+                f"FETCH FIRST … {name}", clause, expected="FETCH FIRST 10 ROWS ONLY", remedy=remedy
+            )
+
+
 def count(ctx: QueryBinder, clause: exp.Expression | None, what: str) -> int | None:
     if clause is None:
         return None
     value = clause.args.get("expression") or clause.args.get("count")
+    if value is None and isinstance(clause, exp.Fetch):
+        value = exp.Literal.number(1)  # FETCH NEXT ROW ONLY
+    options = clause.args.get("limit_options")
+    if options is not None:
+        _check_options(ctx, clause, options)
     number = literal_number(value) if value is not None else None
     if number is None or number < 0:
         raise ctx.source.error(f"{what} needs a whole number", clause, expected=f"{what} 10")

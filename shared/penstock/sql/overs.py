@@ -13,6 +13,7 @@ from penstock.jobgraph.specs import SortKey
 from penstock.plan import nodes as n
 from penstock.plan.rewriting import plain, position
 from penstock.sql.aggregate_calls import AggregateDraft, draft, is_aggregate_node
+from penstock.sql.consumption import consume, variant
 from penstock.sql.errors import did_you_mean
 from penstock.sql.expressions import ExpressionBinder, function_name
 from penstock.sql.ordering import sort_item
@@ -86,7 +87,10 @@ class Overs:
     def special(self, node: exp.Expression) -> Expr | None:
         if isinstance(node, exp.Window):
             for window, ref in self.results.values():
-                if window is node or window == node:
+                if window is node:
+                    return ref
+                if window == node:
+                    consume(node)
                     return ref
         return None
 
@@ -104,7 +108,7 @@ class Overs:
                 got=repr(alias.name),
                 remedy=did_you_mean(alias.name, self.named),
             )
-        spelt = window.copy()
+        added = {}
         for part in ("partition_by", "order", "spec"):
             if known.args.get(part) is None:
                 continue
@@ -112,8 +116,8 @@ class Overs:
                 raise self.ctx.source.error(
                     f"window '{alias.name}' has that clause already", window, expected="another clause"
                 )
-            spelt.set(part, known.args[part])
-        return spelt
+            added[part] = known.args[part]
+        return variant(window, lambda args: args.update(added))
 
     def _function(self, window: exp.Window, ordered: bool, binder: ExpressionBinder) -> AggregateDraft:
         inner = window.this

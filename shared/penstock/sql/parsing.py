@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +13,7 @@ from penstock.errors import SqlError, UnsupportedError, nested_too_deeply
 from penstock.sql.ddl_syntax import DdlSyntax
 from penstock.sql.dialect import Flink
 from penstock.sql.errors import Position, position_in
+from penstock.sql.hints import Hint, check_hints, hints_of
 from penstock.sql.refused import REFUSED, refused_words
 from penstock.sql.statements import (
     Describe,
@@ -46,7 +46,7 @@ def parse_script(text: str) -> list[Statement]:
             remedy="close the quote; a quote inside a string is doubled: 'it''s'",
         ) from None
     _check_operators(tokens, text)
-    _check_hints(tokens, text)
+    hints = hints_of(tokens, text)
     out: list[Statement] = []
     open_set: list[Insert] | None = None
     opened: Position = Position()
@@ -65,7 +65,7 @@ def parse_script(text: str) -> list[Statement]:
         if not chunk:
             continue
         try:
-            statement = _parse_one(chunk, text)
+            statement = _parse_one(chunk, text, hints)
         except RecursionError:
             raise nested_too_deeply("statement", str(position_in(text, chunk[0].start))) from None
         if open_set is None:
@@ -83,6 +83,7 @@ def parse_script(text: str) -> list[Statement]:
         raise SqlError(
             "the statement set is not closed", expected="END;", got="end of text", where=str(opened)
         )
+    check_hints(hints, text)
     return out
 
 
@@ -123,7 +124,13 @@ def _chunks(tokens: list[Token]) -> list[list[Token]]:
 
 
 #: Operators of other dialects that Flink refuses.
-_FOREIGN = {"!=": "<>", "==": "=", "<=>": "IS NOT DISTINCT FROM", "::": "CAST(… AS …)"}
+_FOREIGN = {
+    "!=": "<>",
+    "==": "=",
+    "<=>": "IS NOT DISTINCT FROM",
+    "::": "CAST(… AS …)",
+    "|>": "a subquery in FROM",
+}
 
 
 def _check_operators(tokens: list[Token], text: str) -> None:
@@ -146,33 +153,6 @@ def _check_operators(tokens: list[Token], text: str) -> None:
                 where=str(position_in(text, token.start)),
                 remedy=f"write {_FOREIGN[written]}",
             )
-
-
-def hint_options(comments: list[str] | None, text: str, near: int) -> dict[str, str]:
-    """The options of ``/*+ OPTIONS('k' = 'v', …) */`` behind a table's name, which begins at
-    character ``near`` of ``text``."""
-    out: dict[str, str] = {}
-    for comment in comments or []:
-        if comment.startswith("+"):
-            at = max(0, text.find(comment, near))
-            # Blank up to the hint, so that its places are those of the text.
-            padded = re.sub(r"[^\n]", " ", text[: at + 1]) + comment[1:]
-            parser = _StatementParser(error_level=ErrorLevel.IMMEDIATE, dialect=Flink())
-            out.update(_run(parser, lambda p: p.options_hint(), Flink().tokenize(padded), padded))
-    return out
-
-
-def _check_hints(tokens: list[Token], text: str) -> None:
-    """Hints stand in comments; one that we do not know must not be dropped in silence."""
-    for token in tokens:
-        for comment in token.comments or []:
-            if comment.startswith("+") and not comment[1:].strip().upper().startswith("OPTIONS"):
-                raise UnsupportedError(
-                    f"the hint {comment[1:].strip()}",
-                    expected="OPTIONS('key' = 'value') behind a table's name",
-                    where=str(position_in(text, token.start)),
-                    remedy="leave it out: the planner chooses how to join",
-                )
 
 
 def _unclosed(text: str) -> Position:
@@ -199,8 +179,9 @@ def _unclosed(text: str) -> Position:
     return position_in(text, start if state else max(0, len(text) - 1))
 
 
-def _parse_one(chunk: list[Token], text: str) -> Statement:
+def _parse_one(chunk: list[Token], text: str, hints: dict[int, list[Hint]]) -> Statement:
     parser = _StatementParser(error_level=ErrorLevel.IMMEDIATE, dialect=Flink())
+    parser.hints = hints
     statement = _run(parser, lambda p: p.statement(), chunk, text)
     return replace(statement, text=text)
 
@@ -252,7 +233,10 @@ class _StatementParser(DdlSyntax):
                 return Describe(self._dotted(), here)
             case "EXECUTE":
                 self._advance()
-                return self.statement()
+                executed = self.statement()
+                if not isinstance(executed, (Insert, Query)):
+                    self.raise_error("Expecting a query, an INSERT or a STATEMENT SET behind EXECUTE", token)
+                return executed
             case "USE":
                 self._advance()
                 what = "DATABASE"
@@ -267,10 +251,6 @@ class _StatementParser(DdlSyntax):
         )
         raise AssertionError
 
-    def options_hint(self) -> dict[str, str]:
-        self._expect("OPTIONS")
-        return self._options()
-
     def _insert(self, here: Position) -> Insert:
         self._advance()
         overwrite = bool(self._match_text_seq("OVERWRITE"))
@@ -281,7 +261,8 @@ class _StatementParser(DdlSyntax):
         name = self._dotted("a table's name")
         if self._match_text_seq("PARTITION", advance=False):
             self.raise_error("Expecting a query (static PARTITION clauses are not supported)")
-        options = hint_options(self._prev.comments, self.sql, self._prev.end)
+        hint = self.options_hint()
+        options = hint.meta["options"] if hint is not None else {}
         columns: tuple[exp.Identifier, ...] = ()
         if self._match(TokenType.L_PAREN, advance=False) and self._next.text.upper() not in (
             "SELECT", "WITH", "VALUES", "(",

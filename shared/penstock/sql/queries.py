@@ -19,12 +19,12 @@ from penstock.plan.properties import Analysis
 from penstock.sql.aggregate_calls import aggregate_nodes
 from penstock.sql.aggregation import Aggregation
 from penstock.sql.catalog import source_ref, with_options
-from penstock.sql.errors import Source, start_of
+from penstock.sql.consumption import consume, consuming
+from penstock.sql.errors import Source
 from penstock.sql.expressions import ExpressionBinder, dotted_parts
 from penstock.sql.joins import bind_correlate, bind_join, make_join
 from penstock.sql.ordering import limited, order_keys, ordered
 from penstock.sql.overs import Overs, window_nodes
-from penstock.sql.parsing import hint_options
 from penstock.sql.scalars import Special, value_subqueries, with_scalars
 from penstock.sql.scope import Relation, ScopeColumn, unique_schema
 from penstock.sql.set_operations import set_operation
@@ -39,11 +39,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from penstock.sql.catalog import Catalog
-
-_SELECT_PARTS = {
-    "expressions", "from_", "joins", "laterals", "where", "group", "having", "order", "limit", "offset",
-    "distinct", "with_", "kind", "hint", "operation_modifiers", "windows",
-}  # fmt: skip
 
 
 class QueryBinder:
@@ -104,6 +99,12 @@ class QueryBinder:
 
     # -- queries -------------------------------------------------------------------------------
 
+    def statement(self, node: exp.Expression) -> Relation:
+        """The query of a statement, its columns alone. Every clause of it is translated, or
+        UnsupportedError names the one that is not."""
+        with consuming(node, self.source):
+            return self.compact(self.query(node))
+
     def query(self, node: exp.Expression) -> Relation:
         """Any query expression; the relation's visible columns are its result."""
         match node:
@@ -122,7 +123,8 @@ class QueryBinder:
                 )
             case exp.Values():
                 relation = Relation.of(values_node(self, node))
-                return self._aliased(relation, node.args.get("alias"))
+                relation = self._aliased(relation, node.args.get("alias"))
+                return ordered(self, node, relation) if self._modified(node) else relation
             case exp.Paren():
                 return self.query(node.this)
             case exp.Table():
@@ -171,14 +173,6 @@ class QueryBinder:
     # -- SELECT ----------------------------------------------------------------------------------
 
     def _select(self, select: exp.Select) -> Relation:
-        for part, value in select.args.items():
-            if value and part not in _SELECT_PARTS:
-                raise self.source.unsupported(
-                    f"the clause {part.rstrip('_').upper()}",
-                    value if isinstance(value, exp.Expression) else select,
-                )
-        if select.args.get("kind"):
-            raise self.source.unsupported(f"SELECT AS {select.args['kind']}", select)
         relation = self.from_clause(select)
         where = select.args.get("where")
         if where is not None:
@@ -258,8 +252,6 @@ class QueryBinder:
         self, item: exp.Expression, position: int, relation: Relation, binder: ExpressionBinder
     ) -> list[tuple[str, Expr, str | None]]:
         if isinstance(item, exp.Star):
-            if any(item.args.get(k) for k in ("except_", "replace", "rename", "except")):
-                raise self.source.unsupported("SELECT * with EXCEPT or REPLACE", item)
             if not relation.visible:
                 raise self.source.error("'*' needs a FROM clause", item)
             return [(c.name, relation.ref(c), c.table) for c in relation.visible]
@@ -333,9 +325,6 @@ class QueryBinder:
         return relation
 
     def _named(self, node: exp.Table) -> Relation:
-        for part in ("pivots", "sample", "version", "when", "changes", "partition", "ordinality", "only"):
-            if node.args.get(part):
-                raise self.source.unsupported(f"{part.upper()} of a table", node)
         name = catalog_name([p.name for p in node.parts])
         alias = node.args.get("alias")
         if name in self.ctes:
@@ -344,9 +333,10 @@ class QueryBinder:
             relation = self._view(name)
         elif name in self.catalog.tables:
             table = self.catalog.tables[name]
-            comments = [c for part in (node, *node.parts) for c in part.comments or []]
-            hints = hint_options(comments, self.source.text, start_of(node) or 0)
-            table = with_options(table, hints)
+            hint = node.args.get("options_hint")
+            if hint is not None:
+                consume(hint)
+                table = with_options(table, hint.meta["options"])
             ref = source_ref(table, self.config)
             relation = Relation.of(n.Scan(table=ref, schema=ref.schema))
         else:

@@ -186,7 +186,7 @@ class SqlSession:
     def _plan_select(self, statement: st.Query) -> PlannedJob:
         source = Source(statement.text)
         binder = QueryBinder(self.catalog, self.config, source)
-        relation = binder.compact(binder.query(statement.query))
+        relation = binder.statement(statement.query)
         # An unbounded result waits for whoever reads it; a bounded one is kept for them.
         table = self._result_table(relation, bounded=Analysis().of(relation.node).bounded)
         sink = n.Sink(input=relation.node, table=table, name="result", schema=table.schema)

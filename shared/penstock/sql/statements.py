@@ -134,6 +134,7 @@ class Drop:
     name: str
     position: Position
     if_exists: bool = False
+    temporary: bool = False
     text: str = ""
 
 

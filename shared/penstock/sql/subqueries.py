@@ -10,6 +10,7 @@ from sqlglot import exp
 from penstock.functions.expr import Expr, InputRef
 from penstock.plan import nodes as n
 from penstock.sql.aggregate_calls import aggregate_nodes
+from penstock.sql.consumption import consume, variant
 from penstock.sql.expressions import ExpressionBinder, column_parts
 from penstock.sql.joins import make_join
 from penstock.sql.scalars import value_subqueries, with_scalars
@@ -118,8 +119,7 @@ def _subquery(ctx: QueryBinder, left: Relation, query: exp.Expression) -> tuple[
         return ctx.query(query), None
     inner = _own_conditions(ctx, inner, own)
     # The columns of WHERE stay beside those that are selected.
-    plain = select.copy()
-    plain.set("where", None)
+    plain = variant(select, lambda args: args.pop("where"))
     outputs = [(c.name, inner.ref(c), c.table) for c in inner.columns]
     width = len(outputs)
     chosen = ctx.query(plain).visible
@@ -187,6 +187,9 @@ def _exists(ctx: QueryBinder, left: Relation, node: exp.Exists, negate: bool) ->
         right = ctx.query(select)
         return make_join(ctx, left, right, "anti" if negate else "semi", node=node)
     right = ctx.from_clause(select)
+    # Whether there is a row does not depend on these.
+    for ignored in (*select.expressions, select.args.get("distinct"), select.args.get("order")):
+        consume(ignored)
     where = select.args.get("where")
     bound = None
     if where is not None:

@@ -44,6 +44,13 @@ class AsOf(exp.Expression):
     arg_types: ClassVar[dict[str, bool]] = {"this": True, "time": True, "alias": False}
 
 
+class OptionsHint(exp.Expression):
+    """``/*+ OPTIONS('k' = 'v') */`` behind a table's name: its text; the options are in
+    ``meta['options']``. Stands as the argument ``options_hint`` of a table."""
+
+    arg_types: ClassVar[dict[str, bool]] = {"this": True}
+
+
 class JsonCall(exp.Expression):
     """A JSON function with clauses: ``options`` is a plain dict in ``meta``."""
 

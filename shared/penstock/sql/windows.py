@@ -13,6 +13,7 @@ from penstock.functions.registry import make_call
 from penstock.functions.zones import is_utc
 from penstock.jobgraph.specs import WindowSpec
 from penstock.plan import nodes as n
+from penstock.sql.errors import did_you_mean
 from penstock.sql.expressions import ExpressionBinder, function_name
 from penstock.sql.scope import Relation, unique_schema
 from penstock.sql.syntax import Descriptor, TableArgument, TableFunction
@@ -44,6 +45,15 @@ def bind_window_table(ctx: QueryBinder, node: TableFunction) -> Relation:
     window_start, window_end, window_time."""
     name = node.args["name"].upper()
     named, positional = _arguments(node)
+    for word, given in named.items():
+        if word not in (known := ("DATA", "TIMECOL", *_DURATIONS[name], "OFFSET")):
+            raise ctx.source.error(
+                f"{name} has no argument {word}",
+                given,
+                expected="one of " + ", ".join(known),
+                got=word,
+                remedy=did_you_mean(word, known),
+            )
     table = named.get("DATA") or (positional.pop(0) if positional else None)
     if not isinstance(table, TableArgument):
         raise ctx.source.error(
