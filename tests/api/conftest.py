@@ -24,7 +24,7 @@ def collected(stream: DataStream, parallelism: int = 1, **options: Any) -> list[
     env.set_parallelism(parallelism)
     stream.sink_to(Sink.connector("collect")).set_parallelism(1)
     graph = env.job_graph("test")
-    result = run_graph(graph, config=env.configuration, **options)
+    result = run_graph(graph, **options)
     rows = [tuple(map(_loaded, stream.schema.types, row)) for row in result.rows]
     return records(Batch.of(stream.schema, rows)) if rows else []
 

@@ -16,7 +16,13 @@ from penstock.api import (
     EventTimeSessionWindows,
     EventTimeTrigger,
     GlobalWindows,
+    KeyedBroadcastProcessFunction,
+    KeyedCoProcessFunction,
+    KeyedProcessFunction,
+    ListStateDescriptor,
+    MapStateDescriptor,
     NeverTrigger,
+    ProcessFunction,
     ProcessingTimeSessionWindows,
     ProcessingTimeTrigger,
     ProcessWindowFunction,
@@ -42,21 +48,21 @@ MODES = (None, "STREAMING", "BATCH", "AUTOMATIC")
 
 @dataclass(frozen=True)
 class Case:
-    """``rows``: in mode STREAMING. ``batch``: in BATCH, and in AUTOMATIC as all sources are bounded (None: the
+    """``rows``: in mode STREAMING (None: they depend on how the inputs interleave). ``batch``: in BATCH, and in AUTOMATIC as all sources are bounded (None: the
     same). ``spark``: on Spark without a mode, where the watermark follows every row (None: as ``rows``)."""
 
     name: str
     program: Callable[[StreamExecutionEnvironment], DataStream]
-    rows: list[Any]
+    rows: list[Any] | None
     batch: list[Any] | None = None
     spark: list[Any] | None = None
 
-    def expected(self, mode: str | None, *, spark: bool = False) -> list[str]:
+    def expected(self, mode: str | None, *, spark: bool = False) -> list[str] | None:
         if mode in ("BATCH", "AUTOMATIC"):
             rows = self.rows if self.batch is None else self.batch
         else:
             rows = self.rows if self.spark is None or not spark else self.spark
-        return sorted(map(repr, rows))
+        return None if rows is None else sorted(map(repr, rows))
 
 
 def environment(mode: str | None) -> StreamExecutionEnvironment:
@@ -160,14 +166,11 @@ WINDOWS = [
         [("a", 0, ALL)] * 3 + [("a", 2_000, [5])] * 3 + [("a", 4_000, [7])] * 2 + [("b", 0, [6])] * 3,
         # Timers that are set in a timer are ignored: once, and at the window's end.
         batch=OF_TUMBLING * 2,
-        spark=[("a", 0, [1, 2]), ("a", 0, ALL), ("a", 0, ALL)]
-        + [("a", 2_000, [5])] * 3 + [("a", 4_000, [7])] * 2 + [("b", 0, [6])] * 3,
     ),
     Case(
         "tumbling × purging continuous",
         windowed(TUMBLING, PurgingTrigger.of(EVERY_800), Contents()),
         OF_TUMBLING,
-        spark=[("a", 0, [1, 2]), ("a", 0, [3, 4]), *OF_TUMBLING[1:]],
     ),
     Case(
         "sliding × count",
@@ -184,11 +187,6 @@ WINDOWS = [
         windowed(SLIDING, EVERY_800, Contents()),
         OF_SLIDING * 2 + [r for r in OF_SLIDING if r[1] in (0, 1_000, 2_000, 5_000)],
         batch=OF_SLIDING * 2,
-        spark=[
-            ("a", -1_000, [1, 2]), ("a", -1_000, [1, 2, 3]), ("a", 0, [1, 2]), ("a", 0, ALL), ("a", 0, ALL),
-            ("a", 1_000, [4]), ("a", 1_000, [4, 5]), ("a", 1_000, [4, 5]), *[("a", 2_000, [5])] * 3,
-            *[("a", 4_000, [7])] * 2, *[("a", 5_000, [7])] * 3, *[("b", -1_000, [6])] * 2, *[("b", 0, [6])] * 3,
-        ],
     ),
     Case("session × count", windowed(SESSION, TWO, Contents()), [("a", 0, [1, 2]), ("a", 0, ALL)]),
     Case(
@@ -201,8 +199,6 @@ WINDOWS = [
         windowed(SESSION, EVERY_800, Contents()),
         [("a", 0, [1, 2, 3, 4, 5])] * 4 + [("a", 5_000, [7])] * 2 + [("b", 10, [6])] * 2,
         batch=OF_SESSION * 2,
-        spark=[("a", 0, [1, 2]), ("a", 0, ALL)]
-        + [("a", 0, [1, 2, 3, 4, 5])] * 2 + [("a", 5_000, [7])] * 2 + [("b", 10, [6])] * 2,
     ),
     Case("global × event time", windowed(GLOBAL, EventTimeTrigger.create(), Elements()), OF_GLOBAL),
     Case("global × count", windowed(GLOBAL, TWO, Elements()), COUNTED),
@@ -234,4 +230,244 @@ WINDOWS = [
     ),
 ]  # fmt: skip
 
-CASES = [*WINDOWS]
+# -- keyed functions without a window -------------------------------------------------------------
+
+#: Not in the order of their times: BATCH sorts by them.
+MIXED = [("a", 30, 3), ("b", 20, 10), ("a", 10, 4), ("a", 20, 1), ("b", 10, 20)]
+PAIR = Types.TUPLE([Types.STRING(), Types.LONG()])
+NUMBERS = [("a", 3), ("b", 7), ("a", 1), ("a", 5), ("b", 7)]
+
+
+def running(how: str) -> Any:
+    return lambda env: getattr(env.from_collection(NUMBERS, PAIR).key_by(0), how)(1)
+
+
+class Spoken(KeyedProcessFunction):
+    """Says what it is given, and the watermark at it; sets a timer for ``timers`` later."""
+
+    timers: tuple[int, ...] = (0, 15)
+
+    def open(self, context: Any) -> None:
+        self.seen = context.get_list_state(ListStateDescriptor("seen", Types.LONG()))
+
+    def process_element(self, value: Any, ctx: Any) -> Any:
+        self.seen.add(value[2])
+        for after in self.timers:
+            ctx.timer_service().register_event_time_timer(value[1] + after)
+        yield "element", value[2]
+
+    def on_timer(self, timestamp: int, ctx: Any) -> Any:
+        yield "timer", ctx.get_current_key(), timestamp, self.seen.get()
+
+
+class AtTheEnd(KeyedProcessFunction):
+    """Timers at the end of time and by the clock, each of which asks for another."""
+
+    def process_element(self, value: Any, ctx: Any) -> Any:
+        timers = ctx.timer_service()
+        timers.register_event_time_timer(2**63 - 1)
+        timers.register_processing_time_timer(timers.current_processing_time() + 10**9)
+        return [("element", timers.current_watermark() == -(2**63))]
+
+    def on_timer(self, timestamp: int, ctx: Any) -> Any:
+        timers = ctx.timer_service()
+        timers.register_processing_time_timer(timers.current_processing_time() + 10**9)
+        last = timers.current_watermark() == 2**63 - 1
+        yield ctx.time_domain().name, ctx.get_current_key(), last
+
+
+KEYED = [
+    Case(
+        "reduce",
+        lambda env: env.from_collection(NUMBERS, PAIR).key_by(0).reduce(lambda a, b: (a[0], a[1] * b[1])),
+        [("a", 3), ("b", 7), ("a", 3), ("a", 15), ("b", 49)],
+        batch=[("a", 15), ("b", 49)],
+    ),
+    Case(
+        "reduce of one record, and of none",
+        lambda env: env.from_collection([("a", 3)], PAIR).key_by(0).reduce(lambda a, b: None),
+        [("a", 3)],
+    ),
+    Case(
+        "reduce in the order of event time",
+        lambda env: events(env, MIXED).key_by(0).reduce(lambda a, b: (a[0], b[1], a[2] * 100 + b[2])),
+        [("a", 30, 3), ("a", 10, 304), ("a", 20, 30401), ("b", 20, 10), ("b", 10, 1020)],
+        batch=[("a", 30, 40103), ("b", 20, 2010)],
+        spark=[("a", 10, 4), ("a", 20, 401), ("a", 30, 40103), ("b", 10, 20), ("b", 20, 2010)],
+    ),
+    Case("sum", running("sum"), [("a", 3), ("b", 7), ("a", 4), ("a", 9), ("b", 14)], batch=[("a", 9), ("b", 14)]),
+    Case("min", running("min"), [("a", 3), ("b", 7), ("a", 1), ("a", 1), ("b", 7)], batch=[("a", 1), ("b", 7)]),
+    Case("max", running("max"), [("a", 3), ("b", 7), ("a", 3), ("a", 5), ("b", 7)], batch=[("a", 5), ("b", 7)]),
+    Case("min_by", running("min_by"), [("a", 3), ("b", 7), ("a", 1), ("a", 1), ("b", 7)], batch=[("a", 1), ("b", 7)]),
+    Case("max_by", running("max_by"), [("a", 3), ("b", 7), ("a", 3), ("a", 5), ("b", 7)], batch=[("a", 5), ("b", 7)]),
+    Case(
+        "sum after rebalance, union and map",
+        lambda env: env.from_collection(NUMBERS[:2], PAIR)
+        .union(env.from_collection(NUMBERS[2:], PAIR).rebalance())
+        .map(lambda r: (r[0], 1), PAIR)
+        .key_by(lambda r: r[0])
+        .sum(1),
+        [("a", 1), ("a", 2), ("a", 3), ("b", 1), ("b", 2)],
+        batch=[("a", 3), ("b", 2)],
+    ),
+    Case(
+        "a reduction of reductions",
+        lambda env: env.from_collection(NUMBERS, PAIR)
+        .key_by(0)
+        .sum(1)
+        .map(lambda r: ("all", r[1]), PAIR)
+        .key_by(0)
+        .max(1),
+        [("all", 3), ("all", 7), ("all", 7), ("all", 9), ("all", 14)],
+        batch=[("all", 14)],
+    ),
+    Case(
+        "event timers",
+        lambda env: events(env, MIXED).key_by(0).process(Spoken()),
+        [("element", n) for n in (3, 10, 4, 1, 20)]
+        + [("timer", "a", t, [3, 4, 1]) for t in (10, 20, 25, 30, 35, 45)]
+        + [("timer", "b", t, [10, 20]) for t in (10, 20, 25, 35)],
+        batch=[("element", n) for n in (3, 10, 4, 1, 20)]
+        + [("timer", "a", t, [4, 1, 3]) for t in (10, 20, 25, 30, 35, 45)]
+        + [("timer", "b", t, [20, 10]) for t in (10, 20, 25, 35)],
+        spark=[("element", n) for n in (3, 10, 4, 1, 20)]
+        + [("timer", "a", 10, [4]), ("timer", "a", 20, [4, 1]), ("timer", "a", 25, [4, 1])]
+        + [("timer", "a", t, [4, 1, 3]) for t in (30, 35, 45)]
+        + [("timer", "b", 10, [20]), *(("timer", "b", t, [20, 10]) for t in (20, 25, 35))],
+    ),
+    Case(
+        "timers at the end of time and by the clock",
+        lambda env: env.from_collection([("a", 1), ("b", 2)], PAIR).key_by(0).process(AtTheEnd()),
+        # The job ends before the clock says so: such timers are given up. In BATCH they fire then.
+        [("element", True)] * 2 + [("EVENT_TIME", k, True) for k in "ab"],
+        batch=[("element", True)] * 2 + [(d, k, True) for d in ("EVENT_TIME", "PROCESSING_TIME") for k in "ab"],
+    ),
+]  # fmt: skip
+
+# -- two inputs ------------------------------------------------------------------------------------
+
+
+class Both(KeyedCoProcessFunction):
+    """What the key has seen so far, and whether the record has an event time; a timer at the end says it again."""
+
+    def open(self, context: Any) -> None:
+        self.seen = context.get_list_state(ListStateDescriptor("seen", Types.STRING()))
+
+    def process_element1(self, value: Any, ctx: Any) -> Any:
+        return self._next(f"l{value[-1]}", ctx)
+
+    def process_element2(self, value: Any, ctx: Any) -> Any:
+        return self._next(f"r{value[-1]}", ctx)
+
+    def _next(self, what: str, ctx: Any) -> Any:
+        self.seen.add(what)
+        ctx.timer_service().register_event_time_timer(10**12)
+        yield what, ctx.timestamp()
+
+    def on_timer(self, timestamp: int, ctx: Any) -> Any:
+        yield ctx.get_current_key(), ", ".join(sorted(self.seen.get()))
+
+
+class Ordered(Both):
+    def on_timer(self, timestamp: int, ctx: Any) -> Any:
+        yield ctx.get_current_key(), ", ".join(self.seen.get())
+
+
+RULES = MapStateDescriptor("rules", Types.STRING(), Types.LONG())
+
+
+class Ruled(KeyedBroadcastProcessFunction):
+    """How many rules there were at each record."""
+
+    def process_element(self, value: Any, ctx: Any) -> Any:
+        yield value[0], value[-1], len(ctx.get_broadcast_state(RULES).keys())
+
+    def process_broadcast_element(self, value: Any, ctx: Any) -> Any:
+        ctx.get_broadcast_state(RULES).put(value[0], value[-1])
+
+
+class WithTime(ProcessFunction):
+    """(the last field, the event time)"""
+
+    def process_element(self, value: Any, ctx: Any) -> Any:
+        yield value[-1], ctx.timestamp()
+
+
+def untimed(env: StreamExecutionEnvironment, rows: Any = NUMBERS[:2]) -> DataStream:
+    return env.from_collection([(k, 0, n) for k, n in rows], EVENT)
+
+
+def connected(left: Any, right: Any) -> Any:
+    return lambda env: left(env).connect(right(env)).key_by(lambda r: r[0], lambda r: r[0]).process(Both())
+
+
+LEFT, RIGHT = [("a", 10, 1), ("b", 20, 2)], [("a", 5, 3), ("a", 30, 4)]
+TIMED_LEFT, TIMED_RIGHT = [("l1", 10), ("l2", 20)], [("r3", 5), ("r4", 30)]
+UNTIMED = [("r3", None), ("r7", None)]
+
+TWO_INPUTS = [
+    Case(
+        "connect: both with event times",
+        connected(lambda env: events(env, LEFT), lambda env: events(env, RIGHT)),
+        [*TIMED_LEFT, *TIMED_RIGHT, ("a", "l1, r3, r4"), ("b", "l2")],
+    ),
+    Case(
+        "connect: the first with event times",
+        connected(lambda env: events(env, LEFT), untimed),
+        [*TIMED_LEFT, *UNTIMED, ("a", "l1, r3"), ("b", "l2, r7")],
+    ),
+    Case(
+        "connect: the second with event times",
+        connected(lambda env: untimed(env, [("a", 1), ("b", 2)]), lambda env: events(env, RIGHT)),
+        [("l1", None), ("l2", None), *TIMED_RIGHT, ("a", "l1, r3, r4"), ("b", "l2")],
+    ),
+    Case(
+        "connect: neither with event times",
+        connected(lambda env: untimed(env, [("a", 1), ("b", 2)]), untimed),
+        [("l1", None), ("l2", None), *UNTIMED, ("a", "l1, r3"), ("b", "l2, r7")],
+    ),
+    Case(
+        "connect: in BATCH by event time, over both inputs",
+        lambda env: events(env, [("a", 40, 1), ("a", 10, 2)])
+        .connect(events(env, [("a", 30, 3), ("a", 20, 4)]))
+        .key_by(lambda r: r[0], lambda r: r[0])
+        .process(Ordered() if env.configuration.get("execution.runtime-mode", "") in ("BATCH", "AUTOMATIC") else Both()),
+        [("l1", 40), ("l2", 10), ("r3", 30), ("r4", 20), ("a", "l1, l2, r3, r4")],
+        batch=[("l1", 40), ("l2", 10), ("r3", 30), ("r4", 20), ("a", "l2, r4, r3, l1")],
+    ),
+    *(
+        Case(
+            f"connect with broadcast rules: {name}",
+            lambda env, data=data, rules=rules: data(env).connect(rules(env).broadcast(RULES)).process(Ruled()),
+            None,
+            batch=[("a", 1, 2), ("b", 2, 2)],
+        )
+        for name, data, rules in (
+            ("both with event times", lambda env: events(env, LEFT).key_by(0), lambda env: events(env, [("x", 50, 1), ("y", 60, 2)])),
+            ("data with event times", lambda env: events(env, LEFT).key_by(0), lambda env: untimed(env, [("x", 1), ("y", 2)])),
+            ("rules with event times", lambda env: untimed(env, [("a", 1), ("b", 2)]).key_by(0), lambda env: events(env, [("x", 50, 1), ("y", 60, 2)])),
+            ("data without a key", lambda env: events(env, LEFT), lambda env: untimed(env, [("x", 1), ("y", 2)])),
+        )
+    ),
+    Case(
+        "union: one with event times",
+        lambda env: events(env, LEFT).union(untimed(env, [("a", 3)])).process(WithTime()),
+        [(1, 10), (2, 20), (3, None)],
+    ),
+    Case(
+        "union of one with event times, by key",
+        lambda env: events(env, LEFT).union(untimed(env, [("a", 3)])).key_by(0).process(WithTime()),
+        [(1, 10), (2, 20), (3, None)],
+    ),
+    Case(
+        "interval join",
+        lambda env: events(env, LEFT)
+        .key_by(0)
+        .interval_join(events(env, RIGHT).key_by(0))
+        .between(Time.milliseconds(-5), Time.milliseconds(5))
+        .process(lambda a, b: (a[2], b[2]), Types.TUPLE([Types.LONG(), Types.LONG()])),
+        [(1, 3)],
+    ),
+]  # fmt: skip
+
+CASES = [*WINDOWS, *KEYED, *TWO_INPUTS]

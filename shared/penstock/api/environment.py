@@ -14,7 +14,7 @@ from penstock.api.datastream import DataStream, DataStreamSink
 from penstock.api.selectors import column_index, traced
 from penstock.api.transformations import Compiler, Transformation
 from penstock.api.typeinfo import schema_of, type_of_values
-from penstock.config import IDLE_TIMEOUT_MS, WATERMARK_INTERVAL_MS, check_keys, texts
+from penstock.config import IDLE_TIMEOUT_MS, RUNTIME_MODE, WATERMARK_INTERVAL_MS, check_keys, texts
 from penstock.connectors.registry import resolved_options, table_info, validate_table
 from penstock.errors import SpecError
 from penstock.functions.expr import InputRef
@@ -29,7 +29,7 @@ from penstock.types import logical as t
 from penstock.types.logical import Schema
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from penstock.api.execution import JobClient, JobExecutionResult
     from penstock.api.tables import Tables
@@ -326,6 +326,15 @@ class StreamExecutionEnvironment:
         self._sinks.clear()
         return graph
 
+    def _in_its_mode(self, sinks: Sequence[n.Node]) -> dict[str, str]:
+        """The configuration; AUTOMATIC, where the program asks for it, is BATCH when every source is
+        bounded. A program that says nothing runs as in STREAMING, Flink's default."""
+        config = self.configuration
+        automatic = RUNTIME_MODE.key in config and RUNTIME_MODE.read(config) == "AUTOMATIC"
+        if automatic and all(Analysis().of(sink).bounded for sink in sinks):
+            return {**config, RUNTIME_MODE.key: "BATCH"}
+        return config
+
     def _plan(
         self, sinks: list[Transformation], job_name: str | None, spark: SparkSupport | None = None
     ) -> JobGraph:
@@ -340,7 +349,7 @@ class StreamExecutionEnvironment:
         plan = n.LogicalPlan(
             name=job_name or self.configuration.get("pipeline.name") or "Penstock Streaming Job",
             sinks=nodes,  # type: ignore[arg-type]
-            config=self.configuration,
+            config=self._in_its_mode(nodes),
         )
         functions = {} if self._tables is None else self._tables.functions()
         return plan_job(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from penstock.config.option import define, define_family
 from penstock.config.values import (
     MOST_SUBTASKS,
@@ -16,6 +18,9 @@ from penstock.config.values import (
     parse_spark_master,
     parse_spark_remote,
 )
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 NATS_URL = define("nats.url", "nats://127.0.0.1:4222", str, "NATS servers, comma separated.")
 REST_ADDRESS = define(
@@ -194,3 +199,8 @@ EXPLAIN_SPARK = define(
 )
 PIPELINE_NAME = define("pipeline.name", "", str, "Name of the job.")
 OBJECT_REUSE_CHAINING = define("pipeline.operator-chaining.enabled", True, parse_bool, "Chain operators.")
+
+
+def is_batch(config: Mapping[str, str]) -> bool:
+    """Whether a planned job runs in mode BATCH; of one in AUTOMATIC the plan says which it is."""
+    return RUNTIME_MODE.read(config) == "BATCH"

@@ -12,9 +12,10 @@ from typing import Any
 
 import msgspec
 
-from penstock.config import LATE_TABLE, SOURCE_PUSH_DOWN
+from penstock.config import LATE_TABLE, SOURCE_PUSH_DOWN, is_batch
 from penstock.functions.expr import Call, Expr, InputRef, Literal
 from penstock.functions.registry import make_call
+from penstock.jobgraph.specs import WatermarkSpec
 from penstock.plan import nodes as n
 from penstock.plan.asynchronous import split_async
 from penstock.plan.constants import assume
@@ -61,8 +62,28 @@ def optimize(
     roots = list(prune(roots))  # type: ignore[arg-type]
     roots = _apply(roots, merge_projects)
     roots = _apply(roots, split_async)
+    if is_batch(plan.config):
+        roots = _apply(roots, _never_late)
     roots = _share(roots)
     return replace(plan, sinks=tuple(roots))
+
+
+#: Longer than there are times: a watermark so far behind stays before all of them, until the last one.
+_FOR_EVER_US = 2**62
+
+
+def _never_late(node: n.Node) -> n.Node:
+    """In mode BATCH no watermark comes before the end, as in Flink: no row is late."""
+    match node:
+        case n.Scan(table=table) if table.watermark is not None:
+            return replace(node, table=replace(table, watermark=_at_the_end(table.watermark)))
+        case n.AssignWatermarks() | n.Values() if node.watermark is not None:
+            return replace(node, watermark=_at_the_end(node.watermark))
+    return node
+
+
+def _at_the_end(watermark: WatermarkSpec) -> WatermarkSpec:
+    return replace(watermark, expr=None, delay_us=_FOR_EVER_US)
 
 
 def _share(roots: list[n.Node]) -> list[n.Node]:

@@ -215,6 +215,8 @@ class OperatorContext:
     run: Callable[[Callable[[], Any]], Awaitable[Any]] | None = None
     #: What the state of the slot may take.
     memory: StateMemory = field(default_factory=StateMemory)
+    #: Rows come by event time already, from a bounded input.
+    rows_in_order: bool = False
     #: The task's epochs of change, for its operators' state tables.
     epochs: Epochs = field(default_factory=Epochs)
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from penstock.runtime.operator import MAX_WATERMARK, MIN_WATERMARK
+from penstock.types.batch import NO_TIME
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -128,7 +129,8 @@ class EventTimes:
             found = _picked(column.values, column.valid, pick)
             return None if found is None else found - 1
         if self._rowtime is None:
-            found = None if batch.times is None else _picked(batch.times, None, pick)
+            known = None if batch.times is None else batch.times != NO_TIME
+            found = None if batch.times is None else _picked(batch.times, known, pick)
         else:
             column = batch.columns[self._rowtime]
             found = _picked(column.values, column.valid, pick)

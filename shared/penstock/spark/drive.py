@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
-from penstock.errors import InternalError, RecordError
+from penstock.errors import InternalError
 from penstock.jobgraph.graph import FunctionArtifact, JobGraph
 from penstock.jobgraph.specs import KeyedProcessSpec
 from penstock.runtime.artifacts import load_functions
@@ -41,7 +41,7 @@ from penstock.spark.compaction import compacted
 from penstock.spark.errors import carried
 from penstock.spark.graph import TIME
 from penstock.spark.typemap import column_names, from_spark_array, spark_arrow_type, to_spark_array
-from penstock.types.batch import KIND_SIGN, Batch
+from penstock.types.batch import KIND_SIGN, NO_TIME, Batch
 from penstock.types.column import Column
 from penstock.types.logical import BigIntType, NullType, Schema
 
@@ -200,7 +200,7 @@ class Driver:
             subtask_index=index, parallelism=index + 1, max_parallelism=MAX_PARALLELISM, attempt=1,
             input_schemas=step.inputs, output_schema=step.output, config=job.config, metrics=MetricGroup(),
             key_groups=(0, MAX_PARALLELISM - 1), local_dir=folder, now_ms=_now_ms, wake_at=_never,
-            function=load, report_error=_report, run=_run_here,
+            function=load, report_error=_report, run=_run_here, rows_in_order=True,
         )  # fmt: skip
 
     def _finish(self) -> Iterator[Tagged]:
@@ -363,7 +363,8 @@ class Driver:
             number = 0 if tag is None else program.tags.index(tag) + 1
             arrays.append(pa.array(np.full(n, number, np.int64)))
         if program.out_timed:
-            arrays.append(pa.nulls(n, pa.int64()) if batch.times is None else pa.array(batch.times))
+            times = batch.times_or_none()
+            arrays.append(pa.array(times, mask=times == NO_TIME))
         if not arrays:
             arrays.append(pa.nulls(n, pa.bool_()))
         return pa.RecordBatch.from_arrays(arrays, names=names)
@@ -384,17 +385,10 @@ def _runs(which: np.ndarray | None, n: int) -> Iterator[tuple[int, int]]:
 
 
 def _times(array: pa.Array) -> np.ndarray | None:
-    """Records' event times; None when they carry none."""
+    """Records' event times (``NO_TIME`` where one has none); None when no record has one."""
     if array.null_count == len(array):
         return None
-    if array.null_count:
-        raise RecordError(
-            "some records carry an event time and others none",
-            expected="all of them, or none",
-            got=f"{array.null_count} of {len(array)} without one",
-            remedy="assign timestamps on both sides before the union",
-        )
-    return from_spark_array(_LONG, array).values  # type: ignore[return-value]
+    return array.fill_null(NO_TIME).to_numpy(zero_copy_only=False)
 
 
 _END = object()
@@ -413,7 +407,7 @@ def _now_ms() -> int:
 
 
 def _never(_: int) -> None:
-    """Nobody waits in batch: processing-time timers do not fire, as in Flink's batch mode."""
+    """Nobody waits in batch: processing-time timers fire at the end in mode BATCH, else not at all."""
 
 
 def _report(error: BaseException, record: Any) -> None:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 from pyspark.sql import functions as F
 
+from penstock.config import is_batch
 from penstock.jobgraph import specs as s
 from penstock.spark.drive import INPUT, MARKER, ORDER, TAG, JobContext, Program, Step, runner
 from penstock.spark.frames import Frame, col, micros, typed_null
@@ -100,7 +101,10 @@ def keyed(
     )
     same = len({len(k) for k in keys}) == 1
     rows = rows.repartition(*[col(k) for k in spread]) if spread and hashable and same else rows.coalesce(1)
+    batch = is_batch(job.config)
     sorting: list[Column] = []
+    if batch and isinstance(spec, s.KeyedProcessSpec) and spec.kind == "broadcast-process":
+        sorting.append(col(INPUT).desc())  # the broadcast side is read to its end first
     if ordered:
         sorting.append(col(ORDER).asc_nulls_first())
     if len(frames) > 1:
@@ -112,7 +116,7 @@ def keyed(
     rows = rows.drop(ARRIVAL, *spread)
     program = Program(
         (step_of(node),), job, ordered=ordered, timed=timed, out_timed=node.wants_time, tags=read_tags(node),
-        compact=_compaction(spec), exact_timers=isinstance(spec, s.KeyedProcessSpec) and ordered, marked=marked,
+        compact=_compaction(spec), exact_timers=isinstance(spec, s.KeyedProcessSpec) and ordered and not batch, marked=marked,
     )  # fmt: skip
     return _mapped(node, rows, program, kept)
 

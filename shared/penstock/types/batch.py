@@ -39,13 +39,17 @@ class RowKind(enum.IntEnum):
 KIND_SIGN = np.array([1, -1, 1, -1], np.int8)
 
 
+#: In ``Batch.times``: this record has none.
+NO_TIME = -(2**63)
+
+
 class Batch:
     """n rows of ``schema``.
 
     ``columns``: one ``Column`` a field, each of length n.
     ``kinds``: uint8 RowKind values of length n, or None when all rows are +I.
-    ``times``: int64 µs event time of each record, or None where records carry none
-    (SQL keeps event time in an ordinary column; the DataStream API uses ``times``).
+    ``times``: int64 µs event time of each record, ``NO_TIME`` of one that has none; None where
+    no record has one (SQL keeps event time in an ordinary column; the DataStream API uses ``times``).
     """
 
     __slots__ = ("columns", "kinds", "num_rows", "schema", "times")
@@ -126,6 +130,22 @@ class Batch:
             num_rows=length,
         )
 
+    def times_or_none(self) -> np.ndarray:
+        """``times``, also where no record has one."""
+        return np.full(self.num_rows, NO_TIME, np.int64) if self.times is None else self.times
+
+    @property
+    def timed(self) -> bool:
+        """Whether every record has an event time."""
+        return self.times is not None and not (self.times == NO_TIME).any()
+
+    def time_list(self) -> list[int | None]:
+        """The records' event times as Python values."""
+        if self.times is None:
+            return [None] * self.num_rows
+        out: list[int | None] = self.times.tolist()
+        return out if self.timed else [None if time == NO_TIME else time for time in out]
+
     @staticmethod
     def concat(batches: Sequence[Batch]) -> Batch:
         """One batch of all rows in order; all must share a schema."""
@@ -138,8 +158,8 @@ class Batch:
             kinds = np.concatenate(
                 [np.zeros(b.num_rows, np.uint8) if b.kinds is None else b.kinds for b in batches]
             )
-        if all(b.times is not None for b in batches):
-            times = np.concatenate([b.times for b in batches])
+        if any(b.times is not None for b in batches):
+            times = np.concatenate([b.times_or_none() for b in batches])
         columns = [Column.concat([b.columns[i] for b in batches]) for i in range(len(first.columns))]
         return Batch(first.schema, columns, kinds=kinds, times=times, num_rows=num_rows)
 

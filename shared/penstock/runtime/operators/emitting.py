@@ -48,7 +48,7 @@ def with_last(items: Iterator[_T]) -> Iterator[tuple[_T, bool]]:
 def event_times(batch: Batch, index: int, ctx: OperatorContext) -> np.ndarray:
     """int64 µs event time of each row; a NULL is an error, as in Flink."""
     if index == RECORD_TIMES:
-        if batch.times is None:
+        if batch.times is None or not batch.timed:
             raise RecordError(
                 "the records carry no event time",
                 expected="a watermark strategy with timestamps before this operator",

@@ -3,6 +3,9 @@
 A batch's rows are sorted by key first (order holds per key), so that a key's state is
 found while it is in the processor's cache. A record that raises under ``skip`` or
 ``dead-letter`` leaves no trace: its state writes, timers and outputs are undone.
+
+In mode BATCH all rows of the inputs come first, by event time, then all timers, under the
+last watermark; ``reduce`` gives a key's value once, at the end.
 """
 
 from __future__ import annotations
@@ -11,13 +14,21 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from penstock.config import LEVELDB_CACHE_ENTRIES, STATE_BACKEND
+from penstock.config import LEVELDB_CACHE_ENTRIES, STATE_BACKEND, is_batch
 from penstock.errors import UnsupportedError
 from penstock.runtime.kernels.hashing import hash_columns, key_groups
 from penstock.runtime.kernels.sorting import stable_argsort
-from penstock.runtime.operator import MIN_WATERMARK, Operator, OperatorSnapshot, SideBatch
+from penstock.runtime.operator import MAX_WATERMARK, MIN_WATERMARK, Operator, OperatorSnapshot, SideBatch
+from penstock.runtime.operators.batch_inputs import BatchInputs
 from penstock.runtime.operators.output_tag import OutputTag, type_of
-from penstock.runtime.operators.process_context import ProcessContext, TimeDomain, TimerService, to_ms, to_us
+from penstock.runtime.operators.process_context import (
+    MAX_LONG,
+    ProcessContext,
+    TimeDomain,
+    TimerService,
+    to_ms,
+    to_us,
+)
 from penstock.runtime.operators.user_code import RuntimeContext, UserFunction
 from penstock.runtime.state.backend import make_backend
 from penstock.runtime.state.blocks import KeySpace
@@ -25,6 +36,7 @@ from penstock.runtime.state.broadcast import BroadcastStates
 from penstock.runtime.state.descriptors import ValueStateDescriptor
 from penstock.runtime.state.values import columns_of, normalizer, records, tuples
 from penstock.types import Batch
+from penstock.types.batch import NO_TIME
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -114,8 +126,8 @@ class Emitter:
 
 def _batch(schema: Schema, rows: list[Any], times: Sequence[int | None], where: str) -> Batch:
     stamps = None
-    if times and times[0] is not None and None not in times:
-        stamps = np.array(times, np.int64)
+    if any(time is not None for time in times):
+        stamps = np.array([NO_TIME if time is None else time for time in times], np.int64)
     return Batch(schema, columns_of(schema, rows, where), times=stamps, num_rows=len(rows))
 
 
@@ -146,6 +158,9 @@ class KeyedProcessOperator(Operator):
             self._backend.restore(restored)
             if self._broadcast is not None:
                 self._broadcast.restore(restored)
+        self._batch = is_batch(ctx.config)
+        in_order = ctx.rows_in_order or not (space.types or self._broadcast is not None)
+        self._waiting = BatchInputs(ctx, spec.keys, restored) if self._batch and not in_order else None
         self._timers = TimerService(self._backend, ctx.now_ms, ctx.wake_at)
         self._function = UserFunction(ctx, spec.function, spec.on_error)
         self._emit = Emitter(ctx.output_schema, self._function.where, spec.tags)
@@ -155,6 +170,7 @@ class KeyedProcessOperator(Operator):
             self._emit.side_output,
             self._broadcast.state if self._broadcast is not None else None,
         )
+        self._on_timer: Callable[[int, ProcessContext], Any] | None = None
         self._calls = self._make_calls()
         self._function.open(RuntimeContext(ctx, self._backend))
         next_time = self._backend.processing_timers.next_time
@@ -172,7 +188,10 @@ class KeyedProcessOperator(Operator):
             case "broadcast-process":
                 return [method("process_element"), method("process_broadcast_element")]
             case "reduce" | "aggregate":
-                return [_running(self._function.object, self._backend, self.ctx.output_schema)]
+                reduction = _Reduction(self._function.object, self._backend, self.ctx.output_schema)
+                if self._batch:
+                    self._on_timer = reduction.at_the_end
+                return [reduction.keep if self._batch else reduction.run]
         raise UnsupportedError(f"process operator of kind '{self._spec.kind}'", expected="process, reduce, …")
 
     def close(self) -> None:
@@ -180,6 +199,9 @@ class KeyedProcessOperator(Operator):
             self._function.close()
         if hasattr(self, "_backend"):
             self._backend.close()
+        waiting = getattr(self, "_waiting", None)
+        if waiting is not None:
+            waiting.close()
 
     # -- records ----------------------------------------------------------------------------
 
@@ -192,6 +214,12 @@ class KeyedProcessOperator(Operator):
                 where=f"operator '{self.ctx.name}'",
                 remedy="keep the newest row per key before it, or write the query so that it only appends",
             )
+        if self._waiting is not None:
+            self._waiting.add(input_index, batch)
+        else:
+            yield from self._rows(input_index, batch)
+
+    def _rows(self, input_index: int, batch: Batch) -> Iterator[Output]:
         indices = self._spec.keys[input_index] if input_index < len(self._spec.keys) else ()
         if indices:
             batch = self._sorted(batch, indices)
@@ -206,8 +234,7 @@ class KeyedProcessOperator(Operator):
         else:
             limits = self._spec.record_columns
             rows = records(batch, limits[input_index] if limits else None)
-            times = [None] * len(rows) if batch.times is None else batch.times.tolist()
-            yield from self._per_record(self._calls[input_index], keys, rows, times)
+            yield from self._per_record(self._calls[input_index], keys, rows, batch.time_list())
         self._backend.end_batch()
 
     def _sorted(self, batch: Batch, indices: Sequence[int]) -> Batch:
@@ -291,12 +318,17 @@ class KeyedProcessOperator(Operator):
             part = batch.take(np.array(indices))
             width = limits[input_index] if limits else len(part.columns)
             rows = part.select(range(width)).to_external_arrow()
-            time = None if part.times is None else int(part.times.max())
+            time = max((x for x in part.time_list() if x is not None), default=None)
             yield from self._per_record(call, [key], [rows], [time])
 
     # -- time -----------------------------------------------------------------------------------
 
     def on_watermark(self, watermark: int) -> Iterator[Output]:
+        if self._batch:
+            if watermark != MAX_WATERMARK:
+                return
+            yield from self._waiting_rows()
+            self._timers.quiesced = True
         self._timers.watermark = watermark
         for count, (time, key) in enumerate(self._backend.event_timers.due(watermark), 1):
             yield from self._fire(TimeDomain.EVENT_TIME, key, time, to_ms(time))
@@ -304,12 +336,24 @@ class KeyedProcessOperator(Operator):
                 self._backend.end_batch()
         yield from self._emit.flush()
         self._backend.end_batch()
+        if self._batch:
+            yield from self._by_clock(MAX_WATERMARK)
+
+    def _waiting_rows(self) -> Iterator[Output]:
+        if self._waiting is None:
+            return
+        first = 1 if self._broadcast is not None else None
+        for index, batch in self._waiting.drain(first):
+            yield from self._rows(index, batch)
 
     def on_processing_time(self, now_ms: int) -> Iterator[Output]:
+        return iter(()) if self._batch else self._by_clock(now_ms)
+
+    def _by_clock(self, now_ms: int) -> Iterator[Output]:
         queue = self._backend.processing_timers
         # The records carry event time; what a processing-time timer emits is "now" in it.
         watermark = self._timers.watermark
-        stamp = None if watermark == MIN_WATERMARK else watermark + 1
+        stamp = None if watermark in (MIN_WATERMARK, MAX_WATERMARK) else watermark + 1
         for count, (time, key) in enumerate(queue.due(now_ms), 1):
             yield from self._fire(TimeDomain.PROCESSING_TIME, key, stamp, time)
             if count % TIMERS == 0:
@@ -323,10 +367,14 @@ class KeyedProcessOperator(Operator):
         emit, context, journal = self._emit, self._context, self._backend.journal
         self._backend.scope.key = key
         context.time_us, context.domain = to_us(time_ms), domain
+        if stamp == MAX_WATERMARK:  # the end of time is the time of nothing
+            stamp = None
         emit.side_time = stamp
+        if self._on_timer is None:
+            self._on_timer = self._function.method("on_timer")
         mark = emit.mark() if journal is not None else None
         try:
-            result = self._function.method("on_timer")(time_ms, context)
+            result = self._on_timer(time_ms, context)
             if result is not None:
                 emit.items.extend(result)
             emit.stamp(stamp)
@@ -345,6 +393,8 @@ class KeyedProcessOperator(Operator):
     def snapshot(self, checkpoint_id: int) -> OperatorSnapshot:
         unions = {} if self._broadcast is None else self._broadcast.snapshot(self.ctx.subtask_index)
         keyed = self._backend.snapshot() if self._backend.space.types else {}
+        if self._waiting is not None:
+            keyed.update(self._waiting.snapshot())
         return OperatorSnapshot(keyed=keyed, unions=unions)
 
 
@@ -352,19 +402,27 @@ def _method_name(call: Any) -> str:
     return getattr(call, "__name__", type(call).__name__)
 
 
-def _running(function: Any, backend: Any, schema: Schema) -> Callable[[Any, ProcessContext], Any]:
-    """reduce without a window: each record gives the key's new value."""
-    combine = getattr(function, "reduce", function)
-    normalize = normalizer(schema)
-    state = backend.state(ValueStateDescriptor("reduced", type_of(schema)))
+class _Reduction:
+    """reduce without a window. Records with ``run`` each give the key's new value; with ``keep`` they
+    only go into it, and ``at_the_end`` it is given."""
 
-    def reduce(value: Any, context: ProcessContext) -> tuple[Any]:
-        old = state.value()
+    def __init__(self, function: Any, backend: Any, schema: Schema) -> None:
+        self._combine = getattr(function, "reduce", function)
+        self._normalize = normalizer(schema)
+        self._state = backend.state(ValueStateDescriptor("reduced", type_of(schema)))
+
+    def run(self, value: Any, context: ProcessContext) -> tuple[Any]:
+        old = self._state.value()
         if old is not None:
-            value = combine(old, value)
-            if normalize is not None:
-                value = normalize(value)
-        state.update(value)
+            value = self._combine(old, value)
+            if self._normalize is not None:
+                value = self._normalize(value)
+        self._state.update(value)
         return (value,)
 
-    return reduce
+    def keep(self, value: Any, context: ProcessContext) -> None:
+        context.timer_service().register_event_time_timer(MAX_LONG)
+        self.run(value, context)
+
+    def at_the_end(self, timestamp: int, context: ProcessContext) -> tuple[Any]:
+        return (self._state.value(),)

@@ -11,12 +11,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from penstock.config import LEVELDB_CACHE_ENTRIES, STATE_BACKEND
+from penstock.config import LEVELDB_CACHE_ENTRIES, STATE_BACKEND, is_batch
 from penstock.errors import UnsupportedError
 from penstock.runtime.kernels.hashing import hash_columns, key_groups
 from penstock.runtime.operator import MAX_WATERMARK, MIN_WATERMARK, Operator, OperatorSnapshot, SideBatch
+from penstock.runtime.operators.batch_inputs import BatchInputs
 from penstock.runtime.operators.keyed_process import OUTPUT_ROWS, TIMERS, Emitter
-from penstock.runtime.operators.process_context import to_ms, to_us
+from penstock.runtime.operators.process_context import MAX_LONG, to_ms, to_us
 from penstock.runtime.operators.user_code import RuntimeContext, UserFunction
 from penstock.runtime.operators.window_functions import (
     GLOBAL_END,
@@ -86,6 +87,9 @@ class KeyedWindowOperator(Operator):
         if restored is not None:
             backend.restore(restored)
         self._watermark = MIN_WATERMARK
+        self._batch = is_batch(ctx.config)
+        waits = self._batch and not ctx.rows_in_order
+        self._waiting = BatchInputs(ctx, [spec.keys], restored) if waits else None
         #: Triggers set no more timers.
         self._quiesced = False
         self._function = UserFunction(ctx, spec.function, spec.on_error)
@@ -116,6 +120,9 @@ class KeyedWindowOperator(Operator):
             self._function.close()
         if hasattr(self, "_backend"):
             self._backend.close()
+        waiting = getattr(self, "_waiting", None)
+        if waiting is not None:
+            waiting.close()
 
     # -- records ---------------------------------------------------------------------------------
 
@@ -126,6 +133,12 @@ class KeyedWindowOperator(Operator):
                 expected="an append-only input",
                 where=f"operator '{self.ctx.name}'",
             )
+        if self._waiting is not None:
+            self._waiting.add(input_index, batch)
+        else:
+            yield from self._rows(batch)
+
+    def _rows(self, batch: Batch) -> Iterator[Output]:
         spec = self._spec
         times = self._times(batch)
         columns = [batch.columns[i] for i in spec.keys]
@@ -152,7 +165,7 @@ class KeyedWindowOperator(Operator):
     def _times(self, batch: Batch) -> np.ndarray:
         if not self._spec.event_time:
             return np.full(batch.num_rows, self.ctx.now_ms() * _MS, np.int64)
-        if batch.times is None:
+        if batch.times is None or not batch.timed:
             if self._spec.window.kind == "global":
                 return np.zeros(batch.num_rows, np.int64)
             raise UnsupportedError(
@@ -339,8 +352,18 @@ class KeyedWindowOperator(Operator):
         journal.commit()
 
     def on_watermark(self, watermark: int) -> Iterator[Output]:
+        if self._batch:
+            # Without a trigger nothing tells whether a window fires before the end.
+            if watermark != MAX_WATERMARK and (self._trigger is not None or self._waiting is not None):
+                return
+            if self._waiting is not None:
+                for _, batch in self._waiting.drain():
+                    yield from self._rows(batch)
+            self._quiesced = watermark == MAX_WATERMARK
         self._watermark = watermark
         yield from self._fire_due(self._backend.event_timers.due(watermark), self._on_timer)
+        if self._quiesced:
+            yield from self._fire_due(self._backend.processing_timers.due(MAX_WATERMARK), self._on_clock)
 
     def _fire_due(self, due: Iterator[tuple[int, Any]], action: Callable[..., None]) -> Iterator[Output]:
         """Some windows at a time, so that no more of their contents are live than may be."""
@@ -372,6 +395,8 @@ class KeyedWindowOperator(Operator):
             self._clear(key, window)
 
     def on_processing_time(self, now_ms: int) -> Iterator[Output]:
+        if self._batch:
+            return
         queue = self._backend.processing_timers
         yield from self._fire_due(queue.due(now_ms), self._on_clock)
         if queue.next_time is not None:
@@ -401,7 +426,10 @@ class KeyedWindowOperator(Operator):
     # -- checkpoints ------------------------------------------------------------------------------------
 
     def snapshot(self, checkpoint_id: int) -> OperatorSnapshot:
-        return OperatorSnapshot(keyed=self._backend.snapshot())
+        keyed = self._backend.snapshot()
+        if self._waiting is not None:
+            keyed.update(self._waiting.snapshot())
+        return OperatorSnapshot(keyed=keyed)
 
 
 class _Contents:
@@ -479,7 +507,10 @@ class _Context:
 
     def current_watermark(self) -> int:
         """ms"""
-        return to_ms(self._operator._watermark)
+        operator = self._operator
+        if operator._batch and operator._trigger is None:
+            return MAX_LONG  # windows fire at the end
+        return to_ms(operator._watermark)
 
     get_current_watermark = current_watermark
 

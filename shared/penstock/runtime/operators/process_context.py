@@ -52,6 +52,8 @@ class TimerService:
         self._wake_at = wake_at
         #: µs; set by the operator.
         self.watermark = MIN_WATERMARK
+        #: New timers are ignored: in mode BATCH at the end, as in Flink.
+        self.quiesced = False
 
     def current_processing_time(self) -> int:
         return self._now_ms()
@@ -62,10 +64,14 @@ class TimerService:
     def register_event_time_timer(self, timestamp: int) -> None:
         """Fire when the watermark reaches ``timestamp``; registering twice fires once."""
         backend = self._keyed()
+        if self.quiesced:
+            return
         backend.event_timers.register(to_us(timestamp), backend.scope.key, backend.journal)
 
     def register_processing_time_timer(self, timestamp: int) -> None:
         backend = self._keyed()
+        if self.quiesced:
+            return
         backend.processing_timers.register(timestamp, backend.scope.key, backend.journal)
         self._wake_at(timestamp)
 

@@ -290,7 +290,7 @@ class RecordTimeOperator(Operator):
                 yield self._by_function(batch)
 
     def _append(self, batch: Batch) -> Batch:
-        if batch.times is None:
+        if batch.times is None or not batch.timed:
             raise UnsupportedError(
                 "records without event time reach an event-time operation",
                 expected="assign_timestamps_and_watermarks(…) with a timestamp assigner before it",
@@ -325,7 +325,7 @@ class RecordTimeOperator(Operator):
     def _by_function(self, batch: Batch) -> Batch:
         assert self._function is not None
         rows = records(batch)
-        before = [MIN_LONG] * len(rows) if batch.times is None else (batch.times // 1000).tolist()
+        before = [MIN_LONG if time is None else time // 1000 for time in batch.time_list()]
         times: list[int] = []
         try:
             times.extend(map(self._extract, rows, before))

@@ -16,7 +16,7 @@ from penstock.runtime.kernels.keyed_state import keyed_block, restored_columns
 from penstock.runtime.operator import KeyedBlock, PendingBlock
 from penstock.runtime.state.cold_tier import Resident
 from penstock.types import logical as t
-from penstock.types.batch import Batch
+from penstock.types.batch import NO_TIME, Batch
 from penstock.types.column import Column
 
 if TYPE_CHECKING:
@@ -96,9 +96,16 @@ class RowForm:
             schema,
             columns[k:-2],
             kinds=kinds.values.view(np.uint8) if kinds.valid is None and kinds.values.any() else None,
-            times=times.values if times.valid is None else None,
+            times=_known_times(times),
             num_rows=n,
         )
+
+
+def _known_times(times: Column) -> np.ndarray | None:
+    """Of rows of several snapshots some may have been written without any."""
+    if times.valid is None:
+        return times.values
+    return np.where(times.valid, times.values, NO_TIME) if times.valid.any() else None
 
 
 class RowLog:
