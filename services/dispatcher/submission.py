@@ -18,7 +18,7 @@ from penstock.jobgraph.graph import encode_job_graph
 from penstock.jobgraph.specs import KeyedProcessSpec
 from penstock.messages import layout
 from penstock.messages.cluster import Ack, JobAccepted, RunJob, SubmitReply
-from penstock.messages.compatibility import check, compare, fitted, operators_of
+from penstock.messages.compatibility import adopted, check, compare, fitted, kept_uids, operators_of
 from penstock.messages.footers import summarise
 from penstock.messages.manifest import read_manifest
 from penstock.plan.engine import check_stream_store
@@ -97,9 +97,13 @@ class Submitter:
         manifest = await read_manifest(self._store, path)
         summaries = await summarise(self._store, manifest, path)
         difference = compare(
-            operators_of(graph), summaries, own_max_parallelism=MAX_PARALLELISM.read(graph.config) > 0
+            operators_of(graph),
+            summaries,
+            own_max_parallelism=MAX_PARALLELISM.read(graph.config) > 0,
+            keep=kept_uids(graph.config),
         )
         check(difference, path, lenient=RECOVERY_IGNORE_UNCLAIMED.read(graph.config))
+        graph = msgspec.structs.replace(adopted(graph, difference, summaries), matched_to=path)
         await self._check_states(graph, summaries, path)
         return fitted(graph, manifest)
 

@@ -64,11 +64,12 @@ class Loading:
 def state_of(
     completed: Completed, graph: JobGraph, config: Mapping[str, str]
 ) -> dict[str, tuple[StateHandle, ...]]:
-    """Vertex id → its handles. SpecError when the snapshot holds state that fits nowhere
-    (unless the configuration allows to drop it)."""
+    """Vertex id → its handles. SpecError when the snapshot holds state that fits nowhere (unless the
+    configuration allows to drop it, or the dispatcher compared it operator by operator)."""
     vertices = [(v.id, tuple(n.uid for n in v.operators)) for v in graph.vertices]
     handles, left = handles_by_vertex(completed.manifest, vertices)
-    if left and not RECOVERY_IGNORE_UNCLAIMED.read(config):
+    decided = bool(graph.matched_to) and graph.matched_to == RECOVERY_PATH.read(config)
+    if left and not decided and not RECOVERY_IGNORE_UNCLAIMED.read(config):
         raise SpecError(
             "the snapshot holds state of operators that this job does not have",
             expected="an operator with the same uid for every part of the snapshot",

@@ -74,6 +74,11 @@ class DataStream:
     start_new_chain = disable_chaining
 
     def _set(self, attribute: str, value: Any) -> DataStream:
+        if attribute == "uid":
+            step = self._step.stands_for or self._step
+            if step.takes_uid:
+                step.uid = value
+                return self
         if not self._step.configurable:
             raise UnsupportedError(
                 f"{attribute} cannot be set on '{self._step.name}'",

@@ -160,16 +160,26 @@ class StreamExecutionEnvironment:
             watermark=watermark,
             bounded=validated.is_bounded(info),
             guarantee=validated.source_guarantee(info),
+            location=validated.location,
         )
         step = Transformation(
-            lambda s, inputs, c: n.Scan(table=table, schema=schema), (), schema, name, configurable=False
+            lambda s, inputs, c: n.Scan(table=table, schema=schema, uid=s.uid),
+            (),
+            schema,
+            name,
+            configurable=False,
+            takes_uid=True,
         )
         stream = DataStream(self, step)
         if watermark_strategy is None:
             return stream
         if watermark is None:
-            return stream.assign_timestamps_and_watermarks(watermark_strategy)
-        return DataStream(self, stream._with_times(watermark_strategy))
+            timed = stream.assign_timestamps_and_watermarks(watermark_strategy)
+        else:
+            timed = DataStream(self, stream._with_times(watermark_strategy))
+        # To the program it is the source: a uid is of what keeps the positions.
+        timed._step.stands_for = step
+        return timed
 
     def _per_split(self, strategy: WatermarkStrategy, schema: Schema) -> WatermarkSpec | None:
         """What the source itself can make watermarks of; None: they are made behind it."""
@@ -245,6 +255,7 @@ class StreamExecutionEnvironment:
             primary_key=sink.primary_key,
             guarantee=connector.sink_guarantee(info),
             sink_modes=tuple(connector.sink_modes(info)),
+            location=connector.location,
         )
 
     def table_sink(self, name: str) -> n.TableRef:

@@ -39,6 +39,10 @@ class Transformation:
     tags: dict[str, Schema] = field(default_factory=dict)
     #: True where ``uid``, ``parallelism`` … reach the plan.
     configurable: bool = True
+    #: True where ``uid`` does although the rest does not.
+    takes_uid: bool = False
+    #: The step that a uid set on this one is for.
+    stands_for: Transformation | None = None
     #: True where side outputs can be read.
     has_tags: bool = False
 

@@ -150,6 +150,13 @@ def run(
         bool,
         typer.Option("-n", "--allow-non-restored-state", help="Drop state that the job has no operator for."),
     ] = False,
+    keep_state: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--keep-state",
+            help="Uid of an operator whose state is kept although the job means something else by it now.",
+        ),
+    ] = None,
     python: Annotated[
         Path | None,
         typer.Option("-py", "--python", help="Module whose functions FILE.sql may call; alone: the job."),
@@ -159,7 +166,7 @@ def run(
 ) -> None:
     """Run a job to its end on a cluster (or on one of its own)."""
     from penstock.cli.run import job_file, run_file
-    from penstock.config import RECOVERY_IGNORE_UNCLAIMED, RECOVERY_PATH
+    from penstock.config import RECOVERY_IGNORE_UNCLAIMED, RECOVERY_KEEP_STATE, RECOVERY_PATH
 
     settings = job_config(config, engine, parallelism, backfill)
     if savepoint is not None:
@@ -171,6 +178,8 @@ def run(
         )
     if allow_dropped:
         settings[RECOVERY_IGNORE_UNCLAIMED.key] = "true"
+    if keep_state:
+        settings[RECOVERY_KEEP_STATE.key] = ";".join(keep_state)
     run_file(
         *job_file(file, python),
         args=args or [],

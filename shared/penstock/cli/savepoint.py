@@ -18,7 +18,15 @@ from penstock.cli.inspect import find_job, print_table
 from penstock.cli.jobs import status
 from penstock.config import MAX_PARALLELISM, RECOVERY_PATH
 from penstock.errors import ExternalError, PenstockError, SnapshotError, SpecError, error_from_dict
-from penstock.messages.compatibility import Difference, Operator, by_state, compare, operators_of
+from penstock.messages.compatibility import (
+    Difference,
+    Operator,
+    adopted,
+    by_state,
+    compare,
+    kept_uids,
+    operators_of,
+)
 from penstock.messages.footers import OperatorSummary, summarise
 from penstock.messages.manifest import CheckpointManifest, folder_at, read_manifest
 from penstock.messages.verifying import Verified, verify
@@ -290,7 +298,9 @@ def compare_graph(graph: JobGraph, summaries: list[OperatorSummary]) -> Differen
     from penstock.api.restore_check import declared_states
 
     own = MAX_PARALLELISM.read(graph.config) > 0
-    difference = compare(operators_of(graph), summaries, own_max_parallelism=own)
+    keep = kept_uids(graph.config)
+    difference = compare(operators_of(graph), summaries, own_max_parallelism=own, keep=keep)
+    graph = adopted(graph, difference, summaries)
     keyed = {
         s.uid: {state.name: state.schema for state in s.states if state.kind == "keyed"} for s in summaries
     }
@@ -317,6 +327,9 @@ def _operators(job: str, cluster: str | None) -> list[Operator]:
 def print_difference(difference: Difference) -> None:
     for title, found in (
         ("maps", difference.mapped),
+        ("is converted", difference.converted),
+        ("is refused, since the job means something else by it", difference.changed),
+        ("is refused, since it may belong to several operators", difference.ambiguous),
         ("is kept, but no open() asks for it", difference.unread),
         ("would be dropped", difference.dropped),
         ("is new", difference.new),
@@ -326,12 +339,16 @@ def print_difference(difference: Difference) -> None:
             print(f"  {operator.uid}  {operator.name}")
             for state in operator.states:
                 print(f"    {state}")
+            for why in operator.why:
+                print(f"    - {why}")
     for problem in difference.problems:
         print(f"does not fit: {problem}")
     for note in difference.notes:
         print(f"note: {note}")
-    if difference.dropped:
-        print("restoring it needs --allow-non-restored-state")
+    if difference.changed:
+        print(f"keeping a changed one as it is needs --keep-state UID, e.g. {difference.changed[0].uid}")
+    if difference.dropped or difference.changed or difference.ambiguous:
+        print("restoring the rest needs --allow-non-restored-state")
 
 
 # -- dispose -------------------------------------------------------------------------------

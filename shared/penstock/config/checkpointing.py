@@ -119,6 +119,12 @@ RECOVERY_IGNORE_UNCLAIMED = define(
     parse_bool,
     "Drop state of operators that the job does not have any more (else it is refused).",
 )
+RECOVERY_KEEP_STATE = define(
+    "execution.state-recovery.keep-state",
+    "",
+    str,
+    "Uids (';' between) of operators whose state is restored although the job means something else by it.",
+)
 
 
 def unaligned_patience_ms(config: Mapping[str, str]) -> int | None:

@@ -155,6 +155,12 @@ SOURCE_PUSH_DOWN = define(
     parse_bool,
     "Sources deliver only the columns, fields and rows that the query reads.",
 )
+REUSE_SOURCE = define(
+    "table.optimizer.reuse-source-enabled",
+    True,
+    parse_bool,
+    "All that reads a table reads it through one source, with the filters that all have; streaming engine.",
+)
 LOCAL_TIME_ZONE = define("table.local-time-zone", "UTC", str, "Session time zone.")
 LATE_TABLE = define(
     "table.exec.late-data.table", "", str, "Table that receives rows later than every window of theirs."

@@ -245,6 +245,9 @@ class Connector(ABC):
     options: Mapping[str, tuple[str, str | None, bool]] = {}
     #: metadata key → type, readable with ``METADATA FROM``.
     metadata: Mapping[str, Any] = {}
+    #: The options that say which data a table is, for its state in a savepoint: others may change. None =
+    #: all of them.
+    location: tuple[str, ...] | None = None
     #: INSERT OVERWRITE: its writer, given ``sink.overwrite``, replaces the rows that are there.
     overwrites: bool = False
     #: Kinds of ``lookup.cache`` it can serve lookup joins with, the default first (see

@@ -77,6 +77,7 @@ class BlackholeWriter(SinkWriter):
 
 class BlackholeConnector(DeclaredConnector):
     name = "blackhole"
+    location = ()
     roles = ("sink",)
 
     def __init__(self) -> None:

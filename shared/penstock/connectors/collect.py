@@ -263,6 +263,7 @@ class CollectWriter(SinkWriter):
 
 class CollectConnector(DeclaredConnector):
     name = "collect"
+    location = ()
     roles = ("sink",)
 
     def __init__(self) -> None:

@@ -336,6 +336,7 @@ class DatagenReader(SourceReader):
 
 class DatagenConnector(DeclaredConnector):
     name = "datagen"
+    location = ()
     roles = ("source",)
 
     def __init__(self) -> None:

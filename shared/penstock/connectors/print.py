@@ -59,6 +59,7 @@ class PrintWriter(SinkWriter):
 
 class PrintConnector(DeclaredConnector):
     name = "print"
+    location = ()
     roles = ("sink",)
 
     def __init__(self) -> None:

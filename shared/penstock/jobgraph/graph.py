@@ -10,6 +10,7 @@ from typing import Union
 
 import msgspec
 
+from penstock.jobgraph.identity import OperatorIdentity
 from penstock.jobgraph.specs import OperatorSpec, SparkQuerySpec
 from penstock.types.logical import Schema
 
@@ -59,7 +60,8 @@ class ChainInput(msgspec.Struct, frozen=True):
 class OperatorNode(msgspec.Struct, frozen=True, kw_only=True):
     """One operator of a chain.
 
-    ``uid`` is stable over re-planning (kind + fingerprint, or the user's own);
+    ``uid``: the user's own, or the planner's; of a job that began from a savepoint it is the one
+    that the operator has there. ``identity``: how it is found in a savepoint (``messages.matching``);
     ``inputs[i]`` may list several producers: they are unioned into input i.
     """
 
@@ -69,6 +71,7 @@ class OperatorNode(msgspec.Struct, frozen=True, kw_only=True):
     inputs: tuple[tuple[ChainInput, ...], ...] = ()
     output: Schema
     side_outputs: dict[str, Schema] = {}
+    identity: OperatorIdentity = OperatorIdentity()
 
 
 class JobVertex(msgspec.Struct, frozen=True, kw_only=True):
@@ -130,6 +133,8 @@ class JobGraph(msgspec.Struct, frozen=True, kw_only=True):
     bounded: bool = False
     plan: str = ""
     backfill: str = ""
+    #: The savepoint whose uids the operators have: what of it is restored was decided.
+    matched_to: str = ""
 
     def vertex(self, vertex_id: str) -> JobVertex:
         for vertex in self.vertices:

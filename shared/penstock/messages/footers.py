@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from penstock.errors import SnapshotError
+from penstock.jobgraph.identity import OperatorIdentity
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -66,12 +67,15 @@ class StateSummary(msgspec.Struct, kw_only=True):
 
 
 class OperatorSummary(msgspec.Struct, kw_only=True):
+    """``identity``: None in savepoints of the version before there was one, and of tools."""
+
     uid: str
     name: str
     vertex: str
     parallelism: int
     max_parallelism: int
     states: list[StateSummary] = []
+    identity: OperatorIdentity | None = None
 
     @property
     def rows(self) -> int:
@@ -152,8 +156,12 @@ async def summarise(
         # A chain's older objects hold rows of the same states, not others.
         footers = await asyncio.gather(*(read(vertex, handle) for handle in vertex.handles))
         names: dict[str, str] = {}
+        identities: dict[str, OperatorIdentity] = {}
         for footer in footers:
             names |= footer.meta.get("operators", {})
+            for uid, identity in footer.meta.get("identities", {}).items():
+                if uid not in identities:
+                    identities[uid] = msgspec.convert(identity, OperatorIdentity)
         uids = list(vertex.uids) + [u for u in _uids(footers) if u not in vertex.uids]
         found += [
             OperatorSummary(
@@ -163,6 +171,7 @@ async def summarise(
                 parallelism=vertex.parallelism,
                 max_parallelism=vertex.max_parallelism,
                 states=_states(uid, footers),
+                identity=identities.get(uid),
             )
             for uid in uids
             if not uid.startswith(INTERNAL)

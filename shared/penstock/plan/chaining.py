@@ -7,7 +7,6 @@ has to stay one (a hash edge between operators that meet again by a forward one)
 
 from __future__ import annotations
 
-import hashlib
 from typing import TYPE_CHECKING
 
 from penstock.jobgraph.graph import (
@@ -20,6 +19,7 @@ from penstock.jobgraph.graph import (
     Partitioning,
     Rebalance,
 )
+from penstock.jobgraph.identity import vertex_id_of
 from penstock.jobgraph.specs import EnumeratorSpec
 from penstock.plan.graph_check import check_job_graph
 from penstock.plan.operators import OperatorInput, PlannedOperator, all_inputs
@@ -126,7 +126,7 @@ def _emit(
     for op in operators:
         members.setdefault(groups.of(op), []).append(op)
     position = {id(op): i for ops in members.values() for i, op in enumerate(ops)}
-    ids = {group: _vertex_id(ops) for group, ops in members.items()}
+    ids = {group: vertex_id_of(ops[0].uid) for group, ops in members.items()}
     vertices: list[JobVertex] = []
     edges: list[JobEdge] = []
     for group in _topological(members, groups):
@@ -146,6 +146,7 @@ def _emit(
                     inputs=inputs,
                     output=op.output,
                     side_outputs=op.side_outputs,
+                    identity=op.identity,
                 )
             )
         vertices.append(
@@ -190,10 +191,6 @@ def _chain_input(
     # Two operators of a chain that read one output the same way share its gate.
     key = (id(inp.source), inp.tag, partitioning)
     return ChainInput(gate=gates.setdefault(key, len(gates)))
-
-
-def _vertex_id(ops: list[PlannedOperator]) -> str:
-    return hashlib.sha256("|".join(op.uid for op in ops).encode()).hexdigest()[:16]
 
 
 def _topological(members: dict[int, list[PlannedOperator]], groups: _Groups) -> list[int]:

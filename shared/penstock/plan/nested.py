@@ -80,6 +80,7 @@ def _grow(scan: n.Scan, fields: dict[Path, FieldAccess]) -> tuple[n.Scan, dict[P
     table = scan.table
     names, types = list(table.schema.names), table.schema.types
     computed = list(table.computed or (InputRef(i, type_) for i, type_ in enumerate(types)))
+    declared = None if table.declared is None else list(table.declared)
     columns = list(table.schema.fields)
     at: dict[Path, int] = {}
     for (column, index), access in fields.items():
@@ -90,9 +91,13 @@ def _grow(scan: n.Scan, fields: dict[Path, FieldAccess]) -> tuple[n.Scan, dict[P
         names.append(name)
         at[column, index] = len(columns)
         computed.append(FieldAccess(computed[column], index, access.type))
+        if declared is not None:
+            declared.append(FieldAccess(declared[column], index, access.type))
         columns.append(Field(name, access.type))
     schema = Schema(tuple(columns), table.schema.rowtime)
-    table = replace(table, schema=schema, computed=tuple(computed))
+    table = replace(
+        table, schema=schema, computed=tuple(computed), declared=None if declared is None else tuple(declared)
+    )
     return replace(scan, table=table, schema=schema), at
 
 

@@ -8,7 +8,7 @@ the columns of the node's input (for a join: left columns, then right).
 from __future__ import annotations
 
 import hashlib
-from typing import Any, Literal, Union
+from typing import Any, Literal, Union, get_args
 
 import msgspec
 
@@ -51,16 +51,21 @@ class TableRef(msgspec.Struct, frozen=True, kw_only=True):
     nested_projection: bool = False
     #: What a lookup join with it keeps, in words; empty = it cannot be looked up.
     lookup: str = ""
+    #: The options that say which data it is; None = all of them.
+    location: tuple[str, ...] | None = None
+    #: ``computed`` as it was before the source applied a filter itself, None = as it is.
+    declared: tuple[Expr, ...] | None = None
 
 
 class Scan(_Node, frozen=True, kw_only=True, tag="scan"):
     """``projection``: columns of ``table.schema`` still needed (None = all); ``pushed``:
-    predicates the connector applies itself."""
+    predicates the connector applies itself; ``uid``: given by the user."""
 
     table: TableRef
     schema: Schema
     projection: tuple[int, ...] | None = None
     pushed: dict[str, Any] = {}
+    uid: str | None = None
 
 
 class Values(_Node, frozen=True, kw_only=True, tag="values"):
@@ -282,7 +287,8 @@ class SideOutput(_Node, frozen=True, kw_only=True, tag="side-output"):
 
 
 class Sink(_Node, frozen=True, kw_only=True, tag="sink"):
-    """Rows into a table. ``upsert_keys``: columns of the table's primary key."""
+    """Rows into a table. ``upsert_keys``: columns of the table's primary key. ``label``: of the
+    statement, given by the user; ``columns``: what the statement calls the rows' columns."""
 
     input: Node
     table: TableRef
@@ -290,6 +296,8 @@ class Sink(_Node, frozen=True, kw_only=True, tag="sink"):
     name: str | None = None
     uid: str | None = None
     parallelism: int | None = None
+    label: str | None = None
+    columns: tuple[str, ...] = ()
     schema: Schema
 
 
@@ -298,6 +306,8 @@ Node = Union[
     Join, TemporalJoin, Union_, SetOperation, Sort, Limit, TopN, Over, Correlate, AsyncCalc, Transform,
     SideOutput, Sink,
 ]  # fmt: skip
+
+NODE_TYPES: tuple[type, ...] = get_args(Node)
 
 
 def inputs_of(node: Node) -> tuple[Node, ...]:

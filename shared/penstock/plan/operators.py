@@ -6,9 +6,11 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from penstock.jobgraph.graph import Partitioning
+from penstock.jobgraph.identity import OperatorIdentity
 
 if TYPE_CHECKING:
     from penstock.jobgraph.specs import OperatorSpec
+    from penstock.plan import nodes as n
     from penstock.types.logical import Schema
 
 
@@ -24,7 +26,9 @@ class OperatorInput:
 @dataclass(eq=False, slots=True)
 class PlannedOperator:
     """``inputs[i]``: producers unioned into input i. ``hashed``: the columns (in order) by
-    which the output is known to be partitioned. ``keeps``: what state it holds, in words."""
+    which the output is known to be partitioned. ``keeps``: what state it holds, in words.
+    ``uid``: as it was before ``plan.identity``, until that sets it; ``given``: by the user.
+    ``node``: what it does, ``kind``: which part of that."""
 
     uid: str
     name: str
@@ -39,6 +43,10 @@ class PlannedOperator:
     mode: str = "append"
     keeps: str = ""
     guarantee: str = ""
+    node: n.Node | None = None
+    kind: str = ""
+    given: bool = False
+    identity: OperatorIdentity = field(default_factory=OperatorIdentity)
 
 
 def all_inputs(op: PlannedOperator) -> list[OperatorInput]:

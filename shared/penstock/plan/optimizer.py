@@ -23,7 +23,7 @@ from penstock.plan.nested import flatten_rows
 from penstock.plan.properties import Analysis
 from penstock.plan.pruning import prune
 from penstock.plan.pushdown import PushDown
-from penstock.plan.rewriting import Interner, bottom_up, conjuncts, filtered
+from penstock.plan.rewriting import Interner, bottom_up, conjuncts, filtered, walk
 from penstock.plan.rules import merge_projects, merge_window_table, rank_to_top_n, recognise_join
 from penstock.plan.versions import read_versions
 
@@ -39,9 +39,13 @@ def optimize(
     plan: n.LogicalPlan,
     push_down: SourcePushDown | None = None,
     late_sink: n.TableRef | None = None,
+    *,
+    as_one_job: bool = True,
 ) -> n.LogicalPlan:
     """``late_sink``: the table of ``table.exec.late-data.table``, for late rows of window
-    aggregates."""
+    aggregates. ``as_one_job``: consumers of one table share its source and its filters, and none
+    decides what is in the state of another; else (on Spark, which keeps no state, and as it was
+    in the version before) each gets what is best for it."""
     roots: list[n.Node] = list(plan.sinks)
     roots = _share(roots)
     pusher = PushDown(roots)
@@ -54,12 +58,14 @@ def optimize(
     roots = _apply(roots, lambda node: read_versions(node, analysis))
     roots = _apply(roots, lambda node: recognise_join(node, analysis))
     if push_down is not None and SOURCE_PUSH_DOWN.read(plan.config):
-        roots = _apply(roots, lambda node: _into_source(node, push_down))
+        roots = _share(roots)
+        readers = _readers(roots) if as_one_job else {}
+        roots = _apply(roots, lambda node: _into_source(node, push_down, readers))
     if late_sink is not None:
         roots = _attach_late(roots, late_sink)
     roots = flatten_rows(_share(roots))
     roots = _share(roots)
-    roots = list(prune(roots))  # type: ignore[arg-type]
+    roots = list(prune(roots, narrow=as_one_job))  # type: ignore[arg-type]
     roots = _apply(roots, merge_projects)
     roots = _apply(roots, split_async)
     if is_batch(plan.config):
@@ -96,16 +102,37 @@ def _apply(roots: list[n.Node], rule: Callable[[n.Node], n.Node]) -> list[n.Node
     return [bottom_up(r, rule, memo) for r in roots]
 
 
-def _into_source(node: n.Node, push_down: SourcePushDown) -> n.Node:
-    """``Filter(column = constant)`` over a scan, where the connector applies it itself."""
+def _readers(roots: list[n.Node]) -> dict[int, list[n.Node]]:
+    """Scan (id) → all that read it."""
+    out: dict[int, list[n.Node]] = {}
+    for node in walk(roots):
+        for child in n.inputs_of(node):
+            if isinstance(child, n.Scan):
+                out.setdefault(id(child), []).append(node)
+    return out
+
+
+def _equalities(node: n.Node) -> dict[int, tuple[Expr, Any]]:
+    """Physical column → (the condition, the constant) of a filter over a scan."""
+    equals: dict[int, tuple[Expr, Any]] = {}
+    if isinstance(node, n.Filter) and isinstance(node.input, n.Scan):
+        for part in conjuncts(node.condition):
+            found = _equality(part, node.input)
+            if found is not None:
+                equals.setdefault(found[0], (part, found[1]))
+    return equals
+
+
+def _into_source(node: n.Node, push_down: SourcePushDown, readers: Mapping[int, list[n.Node]]) -> n.Node:
+    """``Filter(column = constant)`` over a scan, where the connector applies it itself and all
+    ``readers`` of the scan ask for the same."""
     if not isinstance(node, n.Filter) or not isinstance(node.input, n.Scan):
         return node
     scan = node.input
-    equals: dict[int, tuple[Expr, Any]] = {}
-    for part in conjuncts(node.condition):
-        found = _equality(part, scan)
-        if found is not None:
-            equals.setdefault(found[0], (part, found[1]))
+    equals = _equalities(node)
+    for other in readers.get(id(scan), []):
+        theirs = _equalities(other)
+        equals = {c: x for c, x in equals.items() if c in theirs and theirs[c][1] == x[1]}
     if not equals:
         return node
     physical = scan.table.physical
@@ -119,7 +146,11 @@ def _into_source(node: n.Node, push_down: SourcePushDown) -> n.Node:
     facts = {c: Literal(constants[c], physical.types[c].not_null) for c in applied}
     table = scan.table
     if table.computed is not None:
-        table = replace(table, computed=tuple(assume(e, facts) for e in table.computed))
+        table = replace(
+            table,
+            computed=tuple(assume(e, facts) for e in table.computed),
+            declared=table.declared if table.declared is not None else table.computed,
+        )
     return filtered(replace(scan, table=table, pushed={**scan.pushed, **pushed}), rest)
 
 

@@ -6,12 +6,13 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from penstock.config import MAX_PARALLELISM, OBJECT_REUSE_CHAINING, PARALLELISM, PIPELINE_NAME
+from penstock.config import MAX_PARALLELISM, OBJECT_REUSE_CHAINING, PARALLELISM, PIPELINE_NAME, REUSE_SOURCE
 from penstock.errors import UnsupportedError
 from penstock.jobgraph.graph import FunctionArtifact, JobGraph
 from penstock.plan import nodes as n
 from penstock.plan.backfill import with_backfill
 from penstock.plan.chaining import build_vertices
+from penstock.plan.earlier_ids import originals_of
 from penstock.plan.engine import EngineChoice, SparkSupport, choose_engine, on_spark
 from penstock.plan.explain import explain
 from penstock.plan.optimizer import SourcePushDown, optimize
@@ -44,13 +45,23 @@ def plan_job(
     ``late_sink``: the table that receives late rows of window aggregates.
     ``spark``: the job may run on Spark (None: the streaming engine is the only one).
     """
-    optimized = optimize(plan, push_down, late_sink)
+    each_alone = optimize(plan, push_down, late_sink, as_one_job=False)
+    optimized, originals = each_alone, dict[str, n.Node]()
+    if REUSE_SOURCE.read(plan.config):
+        optimized = optimize(plan, push_down, late_sink)
+        originals = originals_of(optimized.sinks, each_alone.sinks)
 
     chaining = OBJECT_REUSE_CHAINING.read(plan.config)
 
-    def graph_of(parallelism: int, chained: bool = True) -> JobGraph:
+    def graph_of(parallelism: int, chained: bool = True, *, streaming: bool = True) -> JobGraph:
         return _job_graph(
-            plan, optimized, parallelism, chaining and chained, dict(functions or {}), python_path
+            plan,
+            optimized if streaming else each_alone,
+            parallelism,
+            chaining and chained,
+            dict(functions or {}),
+            python_path,
+            originals if streaming else {},
         )
 
     streaming = PARALLELISM.read(plan.config)
@@ -64,7 +75,7 @@ def plan_job(
         spark=spark,
     )
     if choice.engine == "spark":
-        graph = graph_of(1)
+        graph = graph_of(1, streaming=False)
         try:
             spark.check(graph)
             return on_spark(_saying(graph, choice))
@@ -88,12 +99,13 @@ def _job_graph(
     chaining: bool,
     functions: dict[str, FunctionArtifact],
     python_path: tuple[str, ...],
+    originals: Mapping[str, n.Node],
 ) -> JobGraph:
     max_parallelism = MAX_PARALLELISM.read(plan.config)
     if max_parallelism <= 0:
         max_parallelism = default_max_parallelism(parallelism)
     analysis = Analysis(final=is_bounded_final(optimized))
-    translator = Translator(optimized, analysis, parallelism)
+    translator = Translator(optimized, analysis, parallelism, originals)
     operators = translator.translate()
     vertices, edges = build_vertices(operators, max_parallelism=max_parallelism, chaining=chaining)
     bounded = all(analysis.of(s).bounded for s in optimized.sinks)

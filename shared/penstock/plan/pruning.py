@@ -22,17 +22,24 @@ replace = msgspec.structs.replace
 Mapping_ = dict[int, int]
 
 
-def prune(sinks: Sequence[n.Sink]) -> tuple[n.Sink, ...]:
-    """The plan with unused columns gone. Sinks must share sub-plans by identity."""
-    order = walk(sinks)
+def prune(sinks: Sequence[n.Sink], *, narrow: bool = True) -> tuple[n.Sink, ...]:
+    """The plan with unused columns gone. Sinks must share sub-plans by identity. ``narrow``: operators
+    that keep rows get no column that only other consumers of their input need, so that these do not
+    decide what is in their state."""
+    pruner = _Pruner(_needed([(sink, set(range(len(sink.schema)))) for sink in sinks]), narrow=narrow)
+    return tuple(pruner.run(sink)[0] for sink in sinks)  # type: ignore[misc]
+
+
+def _needed(roots: Sequence[tuple[n.Node, set[int]]]) -> dict[int, set[int]]:
+    """By node (id) of the plans below: the columns that somebody needs, given those of the roots."""
+    order = walk([root for root, _ in roots])
     needed: dict[int, set[int]] = {id(node): set() for node in order}
-    for sink in sinks:
-        needed[id(sink)] = set(range(len(sink.schema)))
+    for root, columns in roots:
+        needed[id(root)] |= columns
     for node in reversed(order):
         for child, columns in _demands(node, needed[id(node)]):
             needed[id(child)] |= columns
-    pruner = _Pruner(needed)
-    return tuple(pruner.run(sink)[0] for sink in sinks)  # type: ignore[misc]
+    return needed
 
 
 def _refs(exprs: Iterable[Expr | None]) -> set[int]:
@@ -150,8 +157,9 @@ def _demands(node: n.Node, need: set[int]) -> list[tuple[n.Node, set[int]]]:
 class _Pruner:
     """Rebuilds nodes; ``run`` gives the new node and old column → new column."""
 
-    def __init__(self, needed: dict[int, set[int]]) -> None:
+    def __init__(self, needed: dict[int, set[int]], *, narrow: bool) -> None:
         self.needed = needed
+        self.narrow = narrow
         self.memo: dict[int, tuple[n.Node, n.Node, Mapping_]] = {}
 
     def run(self, node: n.Node) -> tuple[n.Node, Mapping_]:
@@ -161,6 +169,23 @@ class _Pruner:
             found = (node, new, mapping)
             self.memo[id(node)] = found
         return found[1], found[2]
+
+    def own(self, node: n.Node, child: n.Node) -> tuple[n.Node, Mapping_]:
+        """An input of an operator that keeps its rows: what it gets when nobody else reads anything."""
+        new, mapping = self.run(child)
+        if not self.narrow or isinstance(new, n.Project):
+            return new, mapping
+        alone, kept = _Pruner(_needed(_demands(node, self.needed[id(node)])), narrow=True).run(child)
+        if len(alone.schema) >= len(new.schema):
+            return new, mapping
+        wanted = [mapping[c] for c in sorted(kept, key=lambda c: kept[c])]
+        types = new.schema.types
+        project = n.Project(
+            input=new,
+            expressions=tuple(InputRef(i, types[i]) for i in wanted),
+            schema=_with_rowtime(new.schema, _pick(new.schema, wanted)),
+        )
+        return project, dict(kept)
 
     def exact(self, node: n.Node, columns: list[int]) -> n.Node:
         """The input with exactly these of its old columns, in order."""
@@ -216,7 +241,8 @@ class _Pruner:
                 child, m = self.run(node.input)
                 return self._appending(node, child, m, time=m[node.time])
             case n.WindowTable():
-                child, m = self.run(node.input)
+                keeps = node.window.kind == "session"
+                child, m = self.own(node, node.input) if keeps else self.run(node.input)
                 return self._appending(
                     node, child, m, window=_window(node.window, m), keys=tuple(m[k] for k in node.keys)
                 )
@@ -229,7 +255,7 @@ class _Pruner:
                 inputs = tuple(self.exact(i, kept) for i in node.inputs)
                 return replace(node, inputs=inputs, schema=_pick(node.schema, kept)), _at(kept)
             case n.Sort():
-                child, m = self.run(node.input)
+                child, m = self.own(node, node.input)
                 order = tuple(replace(k, index=m[k.index]) for k in node.order)
                 return replace(node, input=child, order=order, schema=_like(child, node, m)), m
             case n.Limit():
@@ -238,7 +264,7 @@ class _Pruner:
             case n.TopN():
                 return self._top_n(node, need)
             case n.Over():
-                child, m = self.run(node.input)
+                child, m = self.own(node, node.input)
                 return self._appending(
                     node,
                     child,
@@ -296,8 +322,10 @@ class _Pruner:
         return replace(node, schema=schema, **changes), _at(columns)
 
     def _join(self, node: n.Join | n.TemporalJoin) -> tuple[n.Node, Mapping_]:
-        left, ml = self.run(node.left)
-        right, mr = self.run(node.right)
+        left, ml = self.own(node, node.left)
+        # A table that is looked up is no input.
+        looked_up = isinstance(node, n.TemporalJoin) and node.lookup
+        right, mr = self.run(node.right) if looked_up else self.own(node, node.right)
         width, new_width = len(node.left.schema), len(left.schema)
         both = {**ml, **{c + width: i + new_width for c, i in mr.items()}}
         changes: dict[str, object] = {
@@ -323,7 +351,7 @@ class _Pruner:
         return replace(node, schema=_pick(node.schema, columns), **changes), both
 
     def _top_n(self, node: n.TopN, need: set[int]) -> tuple[n.Node, Mapping_]:
-        child, m = self.run(node.input)
+        child, m = self.own(node, node.input)
         width = len(node.input.schema)
         ranked = node.rank_column and width in need
         changes: dict[str, object] = {

@@ -46,18 +46,18 @@ class Interner:
             name: getattr(node, name) for name in node.__struct_fields__ if name not in _INPUT_FIELDS
         }
         inputs = [self._prints[id(i)][1] for i in n.inputs_of(node)]
-        plain = _without_places(msgspec.to_builtins(own))
+        plain = without_places(msgspec.to_builtins(own))
         data = msgspec.json.encode([type(node).__name__, inputs, plain], order="sorted")
         return hashlib.sha256(data).hexdigest()[:16]
 
 
-def _without_places(data: Any) -> Any:
-    """Equal expressions at different places of the text are equal."""
+def without_places(data: Any) -> Any:
+    """Plain data of a plan without source positions: equal expressions at different places are equal."""
     if isinstance(data, dict):
         call = data.get("e") == "call"
-        return {k: _without_places(v) for k, v in data.items() if not (call and k in ("line", "column"))}
+        return {k: without_places(v) for k, v in data.items() if not (call and k in ("line", "column"))}
     if isinstance(data, (list, tuple)):
-        return [_without_places(v) for v in data]
+        return [without_places(v) for v in data]
     return data
 
 

@@ -19,6 +19,7 @@ import msgspec
 
 from penstock.config import INCREMENTAL, LOCAL_RECOVERY
 from penstock.errors import InternalError
+from penstock.jobgraph.identity import identities
 from penstock.messages.slot import StateHandle, StateLink
 from penstock.runtime.kernels.hashing import key_group_range
 from penstock.runtime.operator import MIN_WATERMARK, OperatorSnapshot, PendingBlock, RestoredState
@@ -80,6 +81,7 @@ class SnapshotWriter:
     ) -> None:
         self._environment = environment
         self._vertex = vertex
+        self._identities = identities(vertex.operators)
         self._descriptor = descriptor
         index = descriptor.subtask_index
         self._key_groups = key_group_range(index, vertex.parallelism, vertex.max_parallelism)
@@ -217,6 +219,7 @@ class SnapshotWriter:
             "parallelism": vertex.parallelism,
             "max_parallelism": vertex.max_parallelism,
             "operators": {node.uid: node.name for node in vertex.operators},
+            "identities": self._identities,
         }
 
 

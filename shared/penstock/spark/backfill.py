@@ -19,6 +19,7 @@ import msgspec
 from pyspark.sql import functions as F
 from pyspark.storagelevel import StorageLevel
 
+from penstock.jobgraph.identity import identities
 from penstock.jobgraph.specs import CollectionSourceSpec, EnumeratorSpec, SinkSpec, SourceSpec
 from penstock.messages.layout import BACKFILL_CHECKPOINT_ID as CHECKPOINT_ID
 from penstock.messages.layout import backfill_attempt_key, backfill_manifest_key
@@ -255,7 +256,11 @@ class Backfill:
 
 def _inline(vertex: JobVertex, snapshots: dict[str, OperatorSnapshot], index: int) -> StateHandle:
     """What the driver itself adds: of no key group."""
-    data = write_snapshot(snapshots, checkpoint_id=CHECKPOINT_ID, key_groups=(0, -1))
+    meta = {
+        "operators": {node.uid: node.name for node in vertex.operators},
+        "identities": identities(vertex.operators),
+    }
+    data = write_snapshot(snapshots, checkpoint_id=CHECKPOINT_ID, key_groups=(0, -1), meta=meta)
     return StateHandle(
         vertex_id=vertex.id, subtask_index=index, checkpoint_id=CHECKPOINT_ID, inline=data, size_bytes=len(data),
         key_groups=(0, -1),

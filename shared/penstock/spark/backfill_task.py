@@ -21,6 +21,7 @@ from penstock.config import STATE_MEMORY
 from penstock.connectors.base import Split
 from penstock.errors import ExternalError, FencedError
 from penstock.jobgraph.assignments import ASSIGNMENT_SCHEMA
+from penstock.jobgraph.identity import identities
 from penstock.jobgraph.specs import SinkSpec
 from penstock.messages.layout import BACKFILL_CHECKPOINT_ID as CHECKPOINT_ID
 from penstock.messages.layout import backfill_attempt_key, backfill_prefix
@@ -331,6 +332,7 @@ class _Subtask:
             "job_id": stage.job_id, "vertex_id": vertex.id, "vertex": vertex.name, "subtask_index": self._index,
             "parallelism": stage.subtasks, "max_parallelism": vertex.max_parallelism,
             "operators": {node.uid: node.name for node in vertex.operators},
+            "identities": identities(vertex.operators),
         }  # fmt: skip
         data = write_snapshot(snapshots, checkpoint_id=CHECKPOINT_ID, key_groups=owned, meta=meta)
         handle = StateHandle(

@@ -25,6 +25,10 @@ if TYPE_CHECKING:
     from penstock.connectors.base import Connector
     from penstock.sql.statements import ColumnDef, WatermarkClause
 
+#: Of the OPTIONS hint of a table that is read: the uid of its source; of one that is inserted into: the
+#: statement's label, by which the state of its operators is found.
+UID_HINT = "uid"
+
 
 @dataclass(frozen=True, slots=True)
 class Table:
@@ -133,6 +137,7 @@ def source_ref(table: Table, config: Mapping[str, str]) -> TableRef:
         guarantee=connector.source_guarantee(info),
         nested_projection=bool(getattr(connector, "nested_projection", False)),
         lookup=_lookup_words(connector, table),
+        location=connector.location,
     )
 
 
@@ -174,6 +179,7 @@ def sink_ref(table: Table, *, overwrite: bool = False, where: str | None = None)
         primary_key=table.primary_key,
         guarantee=connector.sink_guarantee(info),
         sink_modes=tuple(connector.sink_modes(info)),
+        location=connector.location,
     )
 
 

@@ -10,7 +10,7 @@ from penstock.functions.expr import Literal as LiteralExpr
 from penstock.functions.registry import make_call
 from penstock.plan import nodes as n
 from penstock.sql.assigning import assignable
-from penstock.sql.catalog import sink_ref, with_options
+from penstock.sql.catalog import UID_HINT, sink_ref, with_options
 from penstock.sql.errors import Source, did_you_mean
 from penstock.sql.queries import QueryBinder
 from penstock.types import logical as t
@@ -34,13 +34,21 @@ def bind_insert(catalog: Catalog, config: Mapping[str, str], insert: Insert) -> 
             remedy="insert into the table that it reads, or CREATE TABLE with a connector",
         )
     table = catalog.table(insert.table, str(insert.position))
-    ref = sink_ref(
-        with_options(table, insert.options), overwrite=insert.overwrite, where=str(insert.position)
-    )
+    options = {key: value for key, value in insert.options.items() if key != UID_HINT}
+    label = insert.options.get(UID_HINT)
+    ref = sink_ref(with_options(table, options), overwrite=insert.overwrite, where=str(insert.position))
     binder = QueryBinder(catalog, config, Source(insert.text))
     relation = binder.statement(insert.query)
     node = _fit(binder, insert, relation, ref)
-    return n.Sink(input=node, table=ref, upsert_keys=(), schema=ref.schema)
+    names = [i.name for i in insert.columns or ()] or [c.name for c in relation.visible]
+    return n.Sink(
+        input=node,
+        table=ref,
+        upsert_keys=(),
+        label=None if label is None else str(label),
+        columns=tuple(names),
+        schema=ref.schema,
+    )
 
 
 def _fit(binder: QueryBinder, insert: Insert, relation: Relation, table: n.TableRef) -> n.Node:

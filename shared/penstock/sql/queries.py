@@ -18,7 +18,7 @@ from penstock.plan import nodes as n
 from penstock.plan.properties import Analysis
 from penstock.sql.aggregate_calls import aggregate_nodes
 from penstock.sql.aggregation import Aggregation
-from penstock.sql.catalog import source_ref, with_options
+from penstock.sql.catalog import UID_HINT, source_ref, with_options
 from penstock.sql.consumption import consume, consuming
 from penstock.sql.errors import Source
 from penstock.sql.expressions import ExpressionBinder, dotted_parts
@@ -333,12 +333,17 @@ class QueryBinder:
             relation = self._view(name)
         elif name in self.catalog.tables:
             table = self.catalog.tables[name]
+            uid = None
             hint = node.args.get("options_hint")
             if hint is not None:
                 consume(hint)
-                table = with_options(table, hint.meta["options"])
+                options = dict(hint.meta["options"])
+                uid = options.pop(UID_HINT, None)
+                table = with_options(table, options)
             ref = source_ref(table, self.config)
-            relation = Relation.of(n.Scan(table=ref, schema=ref.schema))
+            relation = Relation.of(
+                n.Scan(table=ref, schema=ref.schema, uid=None if uid is None else str(uid))
+            )
         else:
             known = [*self.ctes, *self.catalog.names()]
             raise self.catalog.unknown(name, self.source.where(node), known, "table")

@@ -13,7 +13,14 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from penstock.api import KeyedProcessFunction, Sink, Source, StreamExecutionEnvironment, Types, ValueStateDescriptor
+from penstock.api import (
+    KeyedProcessFunction,
+    Sink,
+    Source,
+    StreamExecutionEnvironment,
+    Types,
+    ValueStateDescriptor,
+)
 from penstock.jobgraph import JobGraph
 from penstock.messages.manifest import CheckpointManifest, VertexState, encode_manifest
 from penstock.sql.session import plan_script
@@ -99,7 +106,11 @@ def datastream() -> JobGraph:
     row = Types.TUPLE([Types.STRING(), Types.LONG()])
     rows = env.from_source(Source.connector("memory", SCHEMA, {"name": "orders"}), None, "orders")
     counted = rows.key_by(lambda x: x[1]).process(Counting(), output_type=row)
-    sink = Sink.connector("memory", {"name": "log"}, schema=t.Schema((t.Field("k", t.VarCharType()), t.Field("n", t.BigIntType()))))
+    sink = Sink.connector(
+        "memory",
+        {"name": "log"},
+        schema=t.Schema((t.Field("k", t.VarCharType()), t.Field("n", t.BigIntType()))),
+    )
     counted.sink_to(sink)
     env.set_parallelism(1)
     return env.job_graph("datastream")
@@ -110,17 +121,16 @@ def rows_of(table: str) -> Batch:
     shift = 0 if table == "orders" else 3
     return Batch.of(
         SCHEMA,
-        [
-            (i, "abc"[i % 3], (i * 7 + shift) % 11, start + dt.timedelta(seconds=i))
-            for i in ((n * 3 + shift) % ROWS if table == "payments" else n for n in range(ROWS))
-        ],
+        [(i, "abc"[i % 3], (i * 7 + shift) % 11, start + dt.timedelta(seconds=i)) for i in range(ROWS)],
     )
 
 
 def tables() -> dict[str, MemoryTable]:
     """Anew: nothing read, nothing committed."""
     pairs = t.Schema((t.Field("k", t.VarCharType()), t.Field("n", t.BigIntType())))
-    made = {name: MemoryTable(name, SCHEMA, [[rows_of(name)]], batch_rows=5) for name in ("orders", "payments")}
+    made = {
+        name: MemoryTable(name, SCHEMA, [[rows_of(name)]], batch_rows=5) for name in ("orders", "payments")
+    }
     return made | {name: MemoryTable(name, pairs) for name in ("one", "two", "log")}
 
 
@@ -131,7 +141,9 @@ def graph_of(job: str, *, script: str | None = None, **config: str) -> JobGraph:
     if job == "datastream":
         return datastream()
     parallelism, own = SQL[job]
-    return plan_script(TABLES + (script or own), {**CONFIG, "parallelism.default": parallelism, **config}).job_graph
+    return plan_script(
+        TABLES + (script or own), {**CONFIG, "parallelism.default": parallelism, **config}
+    ).job_graph
 
 
 def readers_of(graph: JobGraph) -> dict[str, int]:

@@ -39,6 +39,7 @@ METADATA: Mapping[str, Any] = {
 
 class FilesystemConnector(DeclaredConnector):
     name = "filesystem"
+    location = ("path",)
     #: ROW columns may be declared with only the fields that are read.
     nested_projection = True
     overwrites = True

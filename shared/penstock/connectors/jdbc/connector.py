@@ -55,6 +55,7 @@ def _reached_here(table: TableInfo) -> None:
 
 class JdbcConnector(DeclaredConnector):
     name = "jdbc"
+    location = ("table-name", "scan.partition.column")
     lookup_caches = ("NONE", "PARTIAL", "FULL")
 
     def __init__(self) -> None:

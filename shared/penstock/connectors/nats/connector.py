@@ -69,6 +69,7 @@ _NEEDS = (
 
 class NatsConnector(DeclaredConnector):
     name = "nats"
+    location = ("stream", "subject", "scan.split")
     #: ROW columns may be declared with only the fields that are read.
     nested_projection = True
     metadata = METADATA

@@ -73,6 +73,7 @@ class NexmarkConnector(DeclaredConnector):
     them NULL), dateTime, extra; any of these columns, by name."""
 
     name = "nexmark"
+    location = ()
     roles = ("source",)
     #: ROW columns may be declared with only the fields that are read.
     nested_projection = True

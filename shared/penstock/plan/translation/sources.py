@@ -51,9 +51,8 @@ def scan(tr: Translator, node: n.Scan) -> PlannedOperator:
             # and would make its rows late whenever the machine pauses for so long.
             idle_timeout_ms=0 if table.bounded else watermark.idle_timeout_ms,
         )
-    fingerprint = tr.interner.fingerprint(node)
     enumerator = PlannedOperator(
-        uid=tr.uid(f"enumerator-{fingerprint}"),
+        uid=tr.earlier_uid("enumerator", node) if node.uid is None else f"{node.uid}-enumerator",
         name=f"Enumerator: {table.name}",
         spec=s.EnumeratorSpec(
             connector=table.connector, options=table.options, schema=schema, reader_parallelism=tr.parallelism
@@ -62,6 +61,9 @@ def scan(tr: Translator, node: n.Scan) -> PlannedOperator:
         output=ASSIGNMENT_SCHEMA,
         parallelism=1,
         keeps="split positions",
+        node=node,
+        kind="enumerator",
+        given=node.uid is not None,
     )
     tr.operators.append(enumerator)
     spec = s.SourceSpec(
@@ -82,6 +84,7 @@ def scan(tr: Translator, node: n.Scan) -> PlannedOperator:
         spec,
         [OperatorInput(enumerator, Broadcast())],
         parallelism=tr.parallelism,
+        uid=node.uid,
         keeps="split positions",
         guarantee=table.guarantee,
     )

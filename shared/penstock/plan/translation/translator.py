@@ -10,6 +10,9 @@ from penstock.jobgraph import specs as s
 from penstock.jobgraph.graph import Global, Hash
 from penstock.plan import nodes as n
 from penstock.plan.changelog import ChangelogModes
+from penstock.plan.earlier_ids import EarlierFingerprints
+from penstock.plan.identity import identify
+from penstock.plan.lineage import Lineage
 from penstock.plan.operators import OperatorInput, PlannedOperator
 from penstock.plan.properties import Analysis
 from penstock.plan.rewriting import Interner
@@ -17,7 +20,7 @@ from penstock.plan.translation import aggregates, joins, ordering, outputs, sour
 from penstock.types.logical import Schema
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
 
 def is_bounded_final(plan: n.LogicalPlan) -> bool:
@@ -35,15 +38,24 @@ def is_bounded_final(plan: n.LogicalPlan) -> bool:
 
 
 class Translator:
-    """The state of one translation; the node's own rules are in the sibling modules."""
+    """The state of one translation; the node's own rules are in the sibling modules. ``originals``:
+    fingerprint → the node that stood there in plans of the version before (``plan.earlier_ids``)."""
 
-    def __init__(self, plan: n.LogicalPlan, analysis: Analysis, parallelism: int) -> None:
+    def __init__(
+        self,
+        plan: n.LogicalPlan,
+        analysis: Analysis,
+        parallelism: int,
+        originals: Mapping[str, n.Node] | None = None,
+    ) -> None:
         self.plan = plan
         self.config = plan.config
         self.parallelism = parallelism
         self.ttl_ms = STATE_TTL_MS.read(plan.config)
         self.on_error: Any = ON_ERROR.read(plan.config)
         self.interner = Interner()
+        self.earlier = EarlierFingerprints()
+        self.originals = originals or {}
         self.sinks: list[n.Sink] = [self.interner.intern(sink) for sink in plan.sinks]  # type: ignore[misc]
         self.analysis = analysis
         self.modes = ChangelogModes(self.sinks, analysis)
@@ -58,6 +70,7 @@ class Translator:
             if id(sink) not in done:
                 done.add(id(sink))
                 outputs.sink(self, sink)
+        identify(self.operators, Lineage())
         return self.operators
 
     def visit(self, node: n.Node) -> OperatorInput:
@@ -92,7 +105,7 @@ class Translator:
                 (i.source.parallelism for port in ports for i in port), default=self.parallelism
             )
         op = PlannedOperator(
-            uid=self.uid(uid or f"{kind}-{self.interner.fingerprint(node)}"),
+            uid=uid or self.earlier_uid(kind, node),
             name=name,
             spec=spec,
             inputs=ports,
@@ -103,11 +116,17 @@ class Translator:
             mode=mode or self.modes.mode(node),
             keeps=keeps,
             guarantee=guarantee,
+            node=node,
+            kind=kind,
+            given=uid is not None,
         )
         self.operators.append(op)
         return op
 
-    def uid(self, wanted: str) -> str:
+    def earlier_uid(self, kind: str, node: n.Node) -> str:
+        """The operator's uid in the version before this one."""
+        original = self.originals.get(self.interner.fingerprint(node), node)
+        wanted = f"{kind}-{self.earlier.of(original)}"
         seen = self._uids.get(wanted, 0)
         self._uids[wanted] = seen + 1
         return wanted if not seen else f"{wanted}-{seen}"
