@@ -15,6 +15,7 @@ from penstock.messages import layout
 from penstock.messages.cluster import (
     Ack,
     CancelJob,
+    ClientHeartbeat,
     ClusterOverview,
     JobDetails,
     JobOverview,
@@ -74,6 +75,15 @@ class JobDirectory:
         message = CancelJob(command_id=uuid.uuid4().hex, job_id=job_id)
         await self._to_master(job_id, message)
 
+    async def client_heartbeat(self, job_id: str) -> None:
+        """The client that watches the job is there; of one that is over, nothing."""
+        message = ClientHeartbeat(job_id=job_id)
+        try:
+            await self._to_master(job_id, message, MASTER_TIMEOUT_S)
+        except BrokerError:
+            if not (await self.details(job_id)).status.globally_terminal:
+                raise
+
     async def savepoint(
         self, job_id: str, kind: str, directory: str | None, trigger_id: str | None = None
     ) -> str:
@@ -92,9 +102,9 @@ class JobDirectory:
             raise _refused(err.message.partition("\n")[0], kind, job_id) from None
         return trigger_id
 
-    async def _to_master(self, job_id: str, message: Any) -> None:
+    async def _to_master(self, job_id: str, message: Any, deadline_s: float = COMMAND_DEADLINE_S) -> None:
         subject = self._subjects.to_job(job_id, message)
-        await request(self._transport, subject, message, Union[Ack], deadline_s=COMMAND_DEADLINE_S)
+        await request(self._transport, subject, message, Union[Ack], deadline_s=deadline_s)
 
     # -- all jobs ------------------------------------------------------------------------
 

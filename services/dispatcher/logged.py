@@ -10,6 +10,8 @@ import asyncio
 from collections import OrderedDict
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from penstock.errors import SpecError
 from penstock.jobgraph.graph import decode_job_graph
 from penstock.messages.cluster import JobDetails
@@ -17,6 +19,7 @@ from penstock.store import job_log
 from services.jobmanager.checkpoint_history import HISTORY
 from services.jobmanager.details import logged_details
 from services.jobmanager.inheritance import read_story
+from services.jobmanager.kept_exceptions import kept_exceptions
 
 if TYPE_CHECKING:
     from penstock.jobgraph import JobGraph
@@ -94,7 +97,9 @@ class _Followed:
         if terminal is None:
             if self._graph is None:
                 self._graph = decode_job_graph(await self._store.get(accepted.job_graph_key))
-            return logged_details(self._job_id, self._graph, story, epoch)
+            details = logged_details(self._job_id, self._graph, story, epoch)
+            exceptions = await kept_exceptions(self._store, self._job_id)
+            return msgspec.structs.replace(details, exceptions=exceptions)
         return JobDetails(
             job_id=self._job_id,
             name=accepted.name,

@@ -101,6 +101,7 @@ class Rest:
             get("/jobs", self._jobs),
             Route("/jobs", guarded(self._submit), methods=["POST"]),
             Route(job, guarded(self._cancel), methods=["PATCH"]),
+            Route(f"{job}/clientHeartbeat", guarded(self._client_heartbeat), methods=["PATCH"]),
             get(job, self._of_job(lambda d, now: views.job(d, now))),
             get(f"{job}/config", self._of_job(lambda d, _: views.job_config(d))),
             get(f"{job}/plan", self._of_job(lambda d, _: {"plan": views.plan(d)})),
@@ -282,6 +283,13 @@ class Rest:
         if mode != "cancel":
             raise SpecError("unknown mode", expected="mode=cancel", got=repr(mode), where="query 'mode'")
         await self._directory.cancel(request.path_params["job"])
+        return answer({}, 202)
+
+    async def _client_heartbeat(self, request: Request) -> Response:
+        # Flink's body holds when the heartbeat expires, by the client's clock; the job's own
+        # client.heartbeat.timeout counts, by its master's.
+        await body_of(request, 1024)
+        await self._directory.client_heartbeat(request.path_params["job"])
         return answer({}, 202)
 
     async def _exceptions(self, request: Request) -> Response:

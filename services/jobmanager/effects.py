@@ -232,6 +232,13 @@ class KeepStatistics:
 
 
 @dataclass(frozen=True, slots=True)
+class KeepExceptions:
+    """What went wrong so far, newest first, for the next master to show; best effort."""
+
+    entries: tuple[dict[str, Any], ...]
+
+
+@dataclass(frozen=True, slots=True)
 class LoadManifest:
     """→ ManifestLoaded or ManifestUnreadable."""
 
@@ -283,6 +290,6 @@ class Stop:
 
 Effect = Union[
     Answer, After, Command, Declare, FindAllocations, FindTaskManagers, LookFor, Announce, AppendLog,
-    StoreManifest, ProbeSavepoint, KeepStatistics, LoadManifest, DeleteObjects, Archive, Notify, Say,
-    Stop,
+    StoreManifest, ProbeSavepoint, KeepStatistics, KeepExceptions, LoadManifest, DeleteObjects, Archive,
+    Notify, Say, Stop,
 ]  # fmt: skip

@@ -5,10 +5,13 @@ from __future__ import annotations
 import re
 import signal
 from collections import deque
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from penstock.errors import FunctionError, InternalError, PenstockError, error_from_dict
 from penstock.messages.slot import ErrorInfo
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
 KEPT = 20
 
@@ -17,8 +20,10 @@ class ExceptionHistory:
     """Each entry: timestamp_ms, exception (text as a person reads it), error (dict), task,
     location, attempt, and ``concurrent``: others that came before the job had restarted."""
 
-    def __init__(self) -> None:
-        self._entries: deque[dict[str, Any]] = deque(maxlen=KEPT)
+    def __init__(self, inherited: Iterable[dict[str, Any]] = ()) -> None:
+        self._entries: deque[dict[str, Any]] = deque(inherited, maxlen=KEPT)
+        #: grows with every change
+        self.version = 0
 
     def add(
         self,
@@ -42,6 +47,7 @@ class ExceptionHistory:
             "attempt": job_attempt,
             "concurrent": [],
         }
+        self.version += 1
         if concurrent and self._entries:
             others: list[dict[str, Any]] = self._entries[0]["concurrent"]
             if len(others) >= KEPT:

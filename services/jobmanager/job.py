@@ -28,6 +28,7 @@ from services.common.main import storage_options
 from services.jobmanager import effects as fx
 from services.jobmanager.checkpoint_history import Statistics, newest_statistics, statistics_among
 from services.jobmanager.inheritance import highest_listed, in_phase, job_config, read_story, with_statistics
+from services.jobmanager.kept_exceptions import kept_exceptions
 from services.jobmanager.master import JobMasterCore
 from services.jobmanager.performer import Performer, archive
 from services.jobmanager.stages import Settings, Stage
@@ -130,7 +131,9 @@ class Job:
         graph, phase = in_phase(whole, story)
         config = job_config(context.config, graph.config)
         story = read_story(log.entries, conf.CHECKPOINT_RETAINED.read(config))
-        inherited = story.inherited
+        inherited = replace(
+            story.inherited, exceptions=tuple(await kept_exceptions(self._store, self.job_id))
+        )
         if inherited.job_attempt:
             listed = await self._store.list(checkpoints_prefix(self.job_id))
             keys = [key for key, _ in listed]
@@ -254,9 +257,7 @@ class Job:
                 epoch=terminal.epoch,
                 start_ms=story.accepted.timestamp_ms,
                 end_ms=terminal.timestamp_ms,
-                exceptions=[{"timestamp_ms": terminal.timestamp_ms, "error": terminal.error, "exception": ""}]
-                if terminal.error
-                else [],
+                exceptions=await kept_exceptions(self._store, self.job_id) or _of_the_end(terminal),
             )
             await archive(self._store, details)
         else:
@@ -277,3 +278,9 @@ class Job:
         except PenstockError as err:
             self._context.log.warning("not answered", job=self.job_id, error=err.message)
             return None
+
+
+def _of_the_end(terminal: Terminal) -> list[dict[str, Any]]:
+    if terminal.error is None:
+        return []
+    return [{"timestamp_ms": terminal.timestamp_ms, "error": terminal.error, "exception": ""}]

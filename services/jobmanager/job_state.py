@@ -69,7 +69,7 @@ class JobState:
         for wanted in inherited.requests:
             self.coordinator.request(Request(wanted.trigger_id, wanted.kind, wanted.directory))
         self.failures = FailureHandler(settings.config, job_id)
-        self.exceptions = ExceptionHistory()
+        self.exceptions = ExceptionHistory(inherited.exceptions)
         self.job_attempt = inherited.job_attempt
         self.restored_checkpoint_id = 0
         self.restarts = 0

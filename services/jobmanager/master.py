@@ -26,6 +26,7 @@ from penstock.messages import slot as slot_msg
 from penstock.messages.states import ExecutionState, JobStatus
 from services.jobmanager import effects as fx
 from services.jobmanager.adopting import Adopting
+from services.jobmanager.client_lease import ClientLease
 from services.jobmanager.ending import Ending
 from services.jobmanager.failover import Failover
 from services.jobmanager.job_state import JobState
@@ -57,6 +58,8 @@ class JobMasterCore(JobState):
         self._reports = Reports(self, self._failover)
         self._adopting = Adopting(self, self._starting, self._failover, inherited)
         self._savepoints = SavepointRequests(self)
+        self._client = ClientLease(settings.config, now_ms)
+        self._exceptions_kept = 0
         self._may_run = inherited.job_attempt > 0 and not inherited.handed_over
         #: savepoints asked for while it was not known yet what runs
         self._deferred: list[tuple[int, msg.TriggerSavepoint]] = []
@@ -68,7 +71,14 @@ class JobMasterCore(JobState):
             return self._refuse(event, "the job is over", now_ms)
         effects = self._handle(event, now_ms)
         effects += self._progress(now_ms)
-        return effects + self._set_timer(now_ms)
+        return effects + self._keep_exceptions() + self._set_timer(now_ms)
+
+    def _keep_exceptions(self) -> list[fx.Effect]:
+        """For the next master; once the job is over its archive has them."""
+        if self.exceptions.version == self._exceptions_kept or self.stage in (Stage.ARCHIVING, Stage.GONE):
+            return []
+        self._exceptions_kept = self.exceptions.version
+        return [fx.KeepExceptions(tuple(self.exceptions.all()))]
 
     def _set_timer(self, now_ms: int) -> list[fx.Effect]:
         """One timer, moved when what is due next has moved."""
@@ -133,7 +143,7 @@ class JobMasterCore(JobState):
     def _next_due(self, now_ms: int) -> int | None:
         """When something has to be looked at without an event."""
         due = self.due
-        limits = (due.restart_ms, due.restart_latest_ms, due.stop_latest_ms)
+        limits = (due.restart_ms, due.restart_latest_ms, due.stop_latest_ms, self._client.due_ms)
         # A limit that has passed waits for an event (an answer of the log), not for the clock.
         times = [due.coordinator_ms, *(t for t in limits if t is not None and t > now_ms)]
         if self.stage is Stage.ADOPTING:
@@ -154,6 +164,8 @@ class JobMasterCore(JobState):
     def _progress(self, now_ms: int) -> list[fx.Effect]:
         """Whatever has become possible, or due, with what is known now."""
         effects: list[fx.Effect] = []
+        if (gone := self._client.ran_out(now_ms)) is not None:
+            effects += self._client_gone(gone, now_ms)
         if self.stage in CLAIMING and now_ms >= self.claim.declare_ms:
             effects += self.claim.declare(now_ms)
         stage = None
@@ -234,6 +246,7 @@ class JobMasterCore(JobState):
 
     def _received(self, token: int, message: msg.ToJobMaster, now_ms: int) -> list[fx.Effect]:
         ack: Any = msg.Ack()
+        self._client.heard(now_ms)
         if self._ending.handing_over and not isinstance(message, msg.RequestJobDetails):
             return []  # asked again, it reaches the master of the streaming job
         match message:
@@ -256,7 +269,10 @@ class JobMasterCore(JobState):
             case msg.TaskManagerLost():
                 effects = self._taskmanager_lost(message.taskmanager_id, message.reason, now_ms)
             case msg.CancelJob():
-                ack, effects = self._cancel(now_ms)
+                effects = self._cancel(now_ms)
+            case msg.ClientHeartbeat():
+                self._client.renew(now_ms)
+                effects = []
             case msg.TriggerSavepoint() if self.stage is Stage.ADOPTING:
                 self._deferred.append((token, message))
                 return []
@@ -282,12 +298,17 @@ class JobMasterCore(JobState):
             accepted = self.pool.offer(offer)
         return msg.OfferReply(accepted=accepted), effects
 
-    def _cancel(self, now_ms: int) -> tuple[Any, list[fx.Effect]]:
+    def _cancel(self, now_ms: int, error: dict[str, Any] | None = None) -> list[fx.Effect]:
+        """``error``: why, when nobody asked for it."""
         if self.stage in (Stage.CLOSING, Stage.ARCHIVING) or self.status in (_J.CANCELLING, _J.FAILING):
-            return msg.Ack(), []
+            return []
         if self.status in (_J.INITIALIZING, _J.RECONCILING):
             self.set_status(_J.CREATED, now_ms)
-        return msg.Ack(), self._ending.stop(_J.CANCELED, None, now_ms)
+        told = [self.note(error, now_ms)] if error is not None else []
+        return told + self._ending.stop(_J.CANCELED, error, now_ms)
+
+    def _client_gone(self, error: dict[str, Any], now_ms: int) -> list[fx.Effect]:
+        return [] if self._ending.handing_over else self._cancel(now_ms, error)
 
     # -- answers to effects --------------------------------------------------------------
 

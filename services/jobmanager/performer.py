@@ -26,6 +26,7 @@ from penstock.messages.cluster import (
 from penstock.messages.manifest import encode_manifest, read_manifest, self_contained
 from penstock.store import copy_object
 from services.jobmanager import effects as fx
+from services.jobmanager.kept_exceptions import encoded
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -90,6 +91,9 @@ class Performer:
         self.may_act = asyncio.Event()
         self._appending = asyncio.Lock()
         self._sharing = asyncio.Lock()
+        self._keeping = asyncio.Lock()
+        #: to be written; None: nothing
+        self._exceptions: tuple[dict[str, Any], ...] | None = None
         #: (attempt, key of what its deployments share; None: they carry it)
         self._shared: tuple[int, str | None] | None = None
         # Commands to one slot go one after another: a cancel must not overtake a deploy.
@@ -136,6 +140,8 @@ class Performer:
                 return await self._probe_savepoint(trigger_id, directory)
             case fx.KeepStatistics():
                 return await self._keep_statistics(effect)
+            case fx.KeepExceptions(entries):
+                return await self._keep_exceptions(entries)
             case fx.LoadManifest(key):
                 return await self._load_manifest(key)
             case fx.DeleteObjects(keys):
@@ -325,6 +331,18 @@ class Performer:
         except ObjectStoreError as err:
             self._logger.warning("statistics were not kept", job=self._job_id, error=err.message)
 
+    async def _keep_exceptions(self, entries: tuple[dict[str, Any], ...]) -> None:
+        """The newest state is written last, whichever effect comes first."""
+        self._exceptions = entries
+        async with self._keeping:
+            if self._exceptions is None:
+                return  # the one before has written this too
+            entries, self._exceptions = self._exceptions, None
+            try:
+                await self._store.put(layout.exceptions_key(self._job_id, self._epoch), encoded(entries))
+            except ObjectStoreError as err:
+                self._logger.warning("exceptions were not kept", job=self._job_id, error=err.message)
+
     async def _copy_savepoint(self, folder: str, manifest: CheckpointManifest) -> None:
         """All objects first, the manifest that names them last: a folder with a manifest is
         whole."""
@@ -386,6 +404,7 @@ class Performer:
         for prefix in effect.delete_prefixes:
             await self._delete_below(prefix, effect.keep)
         await self._delete_below(f"{layout.job_prefix(self._job_id)}deploy/")
+        await self._delete_below(layout.exceptions_prefix(self._job_id))
         return fx.Archived()
 
 

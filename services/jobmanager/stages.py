@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import enum
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -59,6 +59,8 @@ class Inherited:
     requests: tuple[SavepointRequested, ...] = ()
     #: (id, manifest key, kind) of checkpoints that may be restored, oldest first
     completed: tuple[tuple[int, str, str], ...] = ()
+    #: what went wrong under former masters, newest first
+    exceptions: tuple[dict[str, Any], ...] = ()
     accepted_ms: int = 0
     #: its history is read, and nothing of the streaming job was started yet
     handed_over: bool = False

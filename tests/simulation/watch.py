@@ -11,8 +11,10 @@ from penstock.connectors.nats.client import TRANSACTION_HEADER
 from penstock.connectors.nats.exactly_once import Marker
 from penstock.errors import PenstockError
 from penstock.messages import cluster as msg
+from penstock.messages import slot as slot_msg
 from penstock.messages.manifest import decode_manifest
 from penstock.testing.simulation import Process
+from services.jobmanager.exceptions import KEPT
 from tests.simulation.faults import ALL
 
 if TYPE_CHECKING:
@@ -22,6 +24,7 @@ if TYPE_CHECKING:
     from tests.simulation.connector import Committed
     from tests.simulation.scenario import Scenario
 
+_EXCEPTIONS = re.compile(r"jobs/([^/]+)/exceptions/(\d+)$")
 _LOG = re.compile(r"jobs/([^/]+)/log/(\d+)$")
 _entry = msgspec.json.Decoder(msg.LogEntry)
 _command = msgspec.json.Decoder(msg.ToTaskManager)
@@ -41,6 +44,10 @@ class JobWatch:
         self.terminal: msg.Terminal | None = None
         self.restored: list[msg.Restored] = []
         self.leaders: list[str] = []
+        #: when what went wrong happened, as the job's masters have written it; and as it stood
+        #: when the present master began
+        self.exceptions: list[int] = []
+        self.inherited_exceptions: list[int] = []
 
 
 class _Jobs(dict[str, JobWatch]):
@@ -57,6 +64,8 @@ class Watch:
         #: (task manager's process id, job) → newest epoch of a command it agreed to
         self._obeyed: dict[tuple[int, str], int] = {}
         self._jobs_of: dict[str, str] = {}
+        #: execution id → (newest checkpoint that it was asked for, by the master of which epoch)
+        self._triggered: dict[str, tuple[int, int]] = {}
         objects = scenario.cluster.objects
         objects.on_write.append(self._written)
         objects.on_delete.append(self._deleted)
@@ -73,6 +82,8 @@ class Watch:
     # -- the decision log -----------------------------------------------------------------
 
     def _written(self, who: Process, key: str, data: bytes) -> None:
+        if (kept := _EXCEPTIONS.fullmatch(key)) is not None:
+            self._keeps_exceptions(self.jobs[kept[1]], int(kept[2]), data)
         found = _LOG.fullmatch(key)
         if found is None:
             return
@@ -87,6 +98,7 @@ class Watch:
             case msg.LeaderEpoch(leader_id=leader_id):
                 job.epoch = n
                 job.leaders.append(leader_id)
+                job.inherited_exceptions = job.exceptions
             case msg.JobAccepted():
                 pass
             case _ if entry.epoch != job.epoch:
@@ -97,6 +109,14 @@ class Watch:
                 self._restores(job, entry)
             case msg.Terminal():
                 job.terminal = entry
+
+    def _keeps_exceptions(self, job: JobWatch, epoch: int, data: bytes) -> None:
+        """A master's history goes on where that of the one before ended."""
+        entries = msgspec.json.decode(data)
+        job.exceptions = [e["timestamp_ms"] for entry in entries for e in (entry, *entry["concurrent"])]
+        missing = set(job.inherited_exceptions) - set(job.exceptions)
+        if epoch == job.epoch and missing and len(entries) < KEPT:
+            self._world.violated(f"what went wrong in {job.name} is forgotten by its next master")
 
     def _completes(self, job: JobWatch, entry: msg.CheckpointCompleted) -> None:
         if entry.checkpoint_id <= job.checkpoint_id:
@@ -167,6 +187,21 @@ class Watch:
             # FreeSlot is left out: for a slot that is free already everybody is told yes.
             case msg.SlotCommand(command=command):
                 self._obeys(process, self._jobs_of[message.allocation_id], command.epoch)
+                if isinstance(command, slot_msg.TriggerCheckpoint):
+                    self._triggers(self._jobs_of[message.allocation_id], command)
+
+    def _triggers(self, job: str, command: slot_msg.TriggerCheckpoint) -> None:
+        """A task that was asked for a checkpoint by one master is not asked for it by the next."""
+        for execution_id in command.execution_ids:
+            task = f"{job}/{execution_id}"
+            newest, epoch = self._triggered.get(task, (0, 0))
+            if command.epoch > epoch and command.checkpoint_id <= newest:
+                self._world.violated(
+                    f"{task} is asked for checkpoint {command.checkpoint_id} in epoch {command.epoch}, "
+                    f"and was for {newest} in epoch {epoch}"
+                )
+            if command.checkpoint_id > newest:
+                self._triggered[task] = (command.checkpoint_id, command.epoch)
 
     def _obeys(self, process: Process, whom: str, epoch: int) -> None:
         newest = self._obeyed.get((process.pid, whom), 0)

@@ -72,6 +72,10 @@ class ClusterClient:
     def cancel(self, job_id: str) -> None:
         self._call("PATCH", f"/jobs/{job_id}", params={"mode": "cancel"})
 
+    def heartbeat(self, job_id: str) -> None:
+        """This client watches the job (``execution.shutdown-on-attached-exit``)."""
+        self._call("PATCH", f"/jobs/{job_id}/clientHeartbeat", json={})
+
     # -- checkpoints and savepoints ----------------------------------------------------
 
     def savepoint(self, job_id: str, directory: str | None = None) -> str:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from penstock.api import execution
+from penstock.api.attached import ends_with_client
 from penstock.api.common import WatermarkStrategy
 from penstock.api.connectors import Sink, Source
 from penstock.api.datastream import DataStream, DataStreamSink
@@ -322,7 +323,8 @@ class StreamExecutionEnvironment:
         )
         step.parallelism = 1
         sinks, self._sinks = [*self._sinks, step], []
-        client = execution.submit(self._plan(sinks, job_name, spark_support()), self.configuration)
+        graph = ends_with_client(self._plan(sinks, job_name, spark_support()))
+        client = execution.submit(graph, self.configuration)
         rows = client.rows(stream.schema)
         try:
             for i, row in enumerate(rows):

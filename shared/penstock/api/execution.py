@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from penstock.api.attached import Watching
 from penstock.api.client import TERMINAL, ClusterClient
 from penstock.config import REST_ADDRESS, is_cluster_option
 from penstock.errors import UnsupportedError
@@ -42,9 +43,14 @@ class JobClient:
     """A submitted job. ``close`` ends the embedded cluster, if one was started for it."""
 
     def __init__(
-        self, client: ClusterClient, job_id: str, cluster: AbstractContextManager[Any] | None
+        self,
+        client: ClusterClient,
+        job_id: str,
+        cluster: AbstractContextManager[Any] | None,
+        config: Mapping[str, str],
     ) -> None:
         self._client = client
+        self._config = config
         self._job_id = job_id
         self._cluster = cluster
 
@@ -60,7 +66,8 @@ class JobClient:
     def get_job_execution_result(self) -> JobExecutionResult:
         """Wait for the end; raises the job's error."""
         try:
-            return JobExecutionResult(self._job_id, _wait(self._client, self._job_id))
+            with Watching(self._client, self._job_id, self._config):
+                return JobExecutionResult(self._job_id, _wait(self._client, self._job_id))
         finally:
             self.close()
 
@@ -71,8 +78,9 @@ class JobClient:
         from penstock.api.results import read_records
 
         try:
-            yield from read_records(self._client, self._job_id, schema)
-            job = self._client.wait(self._job_id)
+            with Watching(self._client, self._job_id, self._config):
+                yield from read_records(self._client, self._job_id, schema)
+                job = self._client.wait(self._job_id)
             self._client.raise_if_failed(self._job_id, job)
         except GeneratorExit:
             if self.get_job_status() not in TERMINAL:
@@ -122,7 +130,7 @@ def submit(graph: JobGraph, config: Mapping[str, str]) -> JobClient:
         if cluster is not None:
             cluster.__exit__(None, None, None)
         raise
-    return JobClient(client, job_id, cluster)
+    return JobClient(client, job_id, cluster, graph.config)
 
 
 # -- the planner's recorder ------------------------------------------------------------------------

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from penstock.api.attached import Watching, ends_with_client, outlives_client
 from penstock.cli.jobs import ClusterAccess, Results, cancel_job, follow_job, raise_if_cancelled
 from penstock.cli.output import write_rows
 from penstock.cli.project import is_project, run_project
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 
     from penstock.api.client import ClusterClient
     from penstock.jobgraph import JobGraph
+    from penstock.jobgraph.specs import SinkSpec
     from penstock.messages.cluster import JobSpec
 
 KINDS = (".py", ".sql", ".yaml", ".yml", ".json")
@@ -215,6 +217,13 @@ def _run_spec(file: Path, spec: JobSpec, cluster: str | None, detached: bool, fo
     with ClusterAccess(cluster, slots=max(8, 4 * parallelism), slot_output=sys.stdout) as access:
         access.prepare()
         graph = plan_file(file, spec)
+        specs = [o.spec for v in graph.vertices for o in v.operators]
+        sinks = [spec for spec in specs if isinstance(spec, SinkSpec)]
+        collect = next((s for s in sinks if s.connector == "collect"), None)
+        if detached:
+            graph = outlives_client(graph)
+        elif collect is not None:
+            graph = ends_with_client(graph)
         client = access.client
         job_id = client.submit(
             {"name": graph.name, "job_id": spec.job_id, "job_graph": msgspec.to_builtins(graph)}
@@ -222,25 +231,27 @@ def _run_spec(file: Path, spec: JobSpec, cluster: str | None, detached: bool, fo
         if detached:
             print(job_id)
             return
-        specs = [o.spec for v in graph.vertices for o in v.operators]
-        sinks = [spec for spec in specs if isinstance(spec, SinkSpec)]
-        collect = next((s for s in sinks if s.connector == "collect"), None)
         try:
-            if collect is not None:
-                keys = collect.keys if collect.mode == "upsert" else None
-                results = Results(client, job_id, collect.schema, keys)
-                rows = results.final()
-                raise_if_cancelled(client.job(job_id), job_id, graph.name)
-                write_rows(collect.schema, rows, format_)
-            else:
-                job = follow_job(client, job_id, graph.name)
-                raise_if_cancelled(job, job_id, graph.name)
-                print(
-                    f"[job {job_id} ({graph.name}): {job['state'].lower()}, {job['duration'] / 1000:.1f} s]"
-                )
-        except KeyboardInterrupt:
+            with Watching(client, job_id, graph.config):
+                _await(client, graph, collect, job_id, format_)
+        except (KeyboardInterrupt, SystemExit):
             cancel_job(client, job_id, graph.name)
             raise
         except PenstockError:
             client.cancel(job_id)
             raise
+
+
+def _await(
+    client: ClusterClient, graph: JobGraph, collect: SinkSpec | None, job_id: str, format_: str
+) -> None:
+    if collect is not None:
+        keys = collect.keys if collect.mode == "upsert" else None
+        results = Results(client, job_id, collect.schema, keys)
+        rows = results.final()
+        raise_if_cancelled(client.job(job_id), job_id, graph.name)
+        write_rows(collect.schema, rows, format_)
+    else:
+        job = follow_job(client, job_id, graph.name)
+        raise_if_cancelled(job, job_id, graph.name)
+        print(f"[job {job_id} ({graph.name}): {job['state'].lower()}, {job['duration'] / 1000:.1f} s]")

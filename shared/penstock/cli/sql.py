@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from penstock.api.attached import Watching, ends_with_client
 from penstock.cli.jobs import ClusterAccess, Results, cancel_job, follow_job, raise_if_cancelled, status
 from penstock.cli.output import write_rows
 from penstock.config import DML_SYNC, PARALLELISM
@@ -157,15 +158,17 @@ class Runner:
 
     def run_job(self, job: PlannedJob) -> None:
         client = self._access.client
-        graph = job.job_graph
+        select = job.kind == "select"
+        graph = ends_with_client(job.job_graph) if select else job.job_graph
         spec: dict[str, Any] = {"name": graph.name, "job_graph": msgspec.to_builtins(graph)}
         job_id = client.submit(spec)
-        if job.kind == "select":
-            self._show_select(job, job_id)
+        if select:
+            with Watching(client, job_id, graph.config):
+                self._show_select(job, job_id)
         elif job.bounded or DML_SYNC.read(self.session.config):
             try:
                 self._await(job_id, graph.name)
-            except KeyboardInterrupt:
+            except (KeyboardInterrupt, SystemExit):
                 cancel_job(client, job_id, graph.name)
                 raise
         else:
@@ -186,7 +189,7 @@ class Runner:
                 results.live(job.job_graph.name)
             else:
                 self._stream(results)
-        except (KeyboardInterrupt, PenstockError, BrokenPipeError):
+        except (KeyboardInterrupt, SystemExit, PenstockError, BrokenPipeError):
             results.cancel()
             raise
 

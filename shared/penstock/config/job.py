@@ -82,6 +82,24 @@ SPARK_REMOTE = define(
 BUFFER_TIMEOUT_MS = define(
     "execution.buffer-timeout", 5, parse_duration_ms, "Upper bound on how long an output waits; 0 = at once."
 )
+ATTACHED = define("execution.attached", False, parse_bool, "Whether a client waits for the job.")
+SHUTDOWN_ON_ATTACHED_EXIT = define(
+    "execution.shutdown-on-attached-exit",
+    False,
+    parse_bool,
+    "Cancel a job whose client waits for it (execution.attached) when the client is gone: it sends heartbeats. "
+    "`penstock sql` and `penstock run` say so for a SELECT.",
+)
+CLIENT_HEARTBEAT_INTERVAL_MS = define(
+    "client.heartbeat.interval", 30_000, parse_duration_ms, "Between two heartbeats of a client.", least=1
+)
+CLIENT_HEARTBEAT_TIMEOUT_MS = define(
+    "client.heartbeat.timeout",
+    180_000,
+    parse_duration_ms,
+    "A client that is silent for so long is gone.",
+    least=1,
+)
 FAILOVER_STRATEGY = define(
     "jobmanager.execution.failover-strategy",
     "region",

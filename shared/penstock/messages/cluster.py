@@ -224,6 +224,12 @@ class CancelJob(Message, frozen=True, kw_only=True, tag="cancel-job"):
     job_id: str
 
 
+class ClientHeartbeat(Message, frozen=True, kw_only=True, tag="client-heartbeat"):
+    """The client that watches the job is there (``execution.shutdown-on-attached-exit``)."""
+
+    job_id: str
+
+
 class TriggerSavepoint(Message, frozen=True, kw_only=True, tag="trigger-savepoint"):
     """``kind``: checkpoint | savepoint | stop | drain."""
 
@@ -249,7 +255,7 @@ class SlotsUnavailable(Message, frozen=True, kw_only=True, tag="slots-unavailabl
 
 
 ToJobMaster = Union[
-    OfferSlots, SlotReport, SlotLost, TaskManagerLost, CancelJob, TriggerSavepoint,
+    OfferSlots, SlotReport, SlotLost, TaskManagerLost, CancelJob, ClientHeartbeat, TriggerSavepoint,
     RequestJobDetails, SlotsUnavailable,
 ]  # fmt: skip
 

@@ -14,6 +14,7 @@
     jobs/<job>/spark-stream/                checkpoints of a job in Structured Streaming
     jobs/<job>/staged/<uid>/…               rows of the exactly-once NATS sink, until committed
     jobs/<job>/deploy/<n>                   deployments too large for a message
+    jobs/<job>/exceptions/<epoch>           what went wrong so far, by the master of that epoch
     jobs/<job>/archive                      JobDetails of an ended job
     savepoints/savepoint-<job>-<id>-<epoch>/        a savepoint: manifest and copies of its objects
     active-jobs/<job>                       accepted and not ended (an index, not the truth)
@@ -45,6 +46,14 @@ def graph_key(job_id: str) -> str:
 
 def archive_key(job_id: str) -> str:
     return f"jobs/{_job(job_id)}/archive"
+
+
+def exceptions_prefix(job_id: str) -> str:
+    return f"jobs/{_job(job_id)}/exceptions/"
+
+
+def exceptions_key(job_id: str, epoch: int) -> str:
+    return f"{exceptions_prefix(job_id)}{epoch}"
 
 
 def checkpoints_prefix(job_id: str) -> str:

@@ -410,3 +410,18 @@ async def test_disposal_of_a_damaged_savepoint_says_what_was_not_readable(front)
     outcome = await get(front, f"/savepoint-disposal/{again.json()['request-id']}")
     assert "nothing to do" in outcome["operation"]["failure-cause"]["stack-trace"]
     assert outcome["operation"]["failure-cause"]["error"]["type"] == "SnapshotError"
+
+
+async def test_a_clients_heartbeat_reaches_the_master(front):
+    heard = []
+    job_id = await front.submit()
+
+    def master(message):
+        heard.append(message)
+        return msg.Ack()
+
+    await front.master(job_id, master)
+    # As Flink's client sends it.
+    reply = await front.http.patch(f"/v1/jobs/{job_id}/clientHeartbeat", json={"expiredTimestamp": 1})
+    assert reply.status_code == 202
+    assert heard == [msg.ClientHeartbeat(job_id=job_id)]

@@ -95,6 +95,7 @@ class Cluster:
         self.manifests: dict[str, Any] = after.manifests if after else {}
         self.savepoints: dict[str, Any] = {}
         self.statistics: dict[str, Statistics] = {}
+        self.exceptions: list[dict[str, Any]] = []
         self.log: list[Any] = []
         self.sent: list[fx.Command] = []
         self.said: list[fx.Say] = []
@@ -138,7 +139,10 @@ class Cluster:
         if story.terminal is None:
             kept = [self.statistics[key] for key in newest_statistics("job", self.statistics)]
             inherited = with_statistics(story.inherited, kept)
-            self.lead(self.epoch + 7, replace(inherited, statistics=tuple(self.statistics)))
+            inherited = replace(
+                inherited, statistics=tuple(self.statistics), exceptions=tuple(self.exceptions)
+            )
+            self.lead(self.epoch + 7, inherited)
 
     # -- driving -------------------------------------------------------------------------
 
@@ -244,6 +248,8 @@ class Cluster:
                 self.later(fx.SavepointProbed(trigger_id, problem))
             case fx.KeepStatistics(key, statistics):
                 self.statistics[key] = msgspec.json.decode(msgspec.json.encode(statistics), type=Statistics)
+            case fx.KeepExceptions(entries):
+                self.exceptions = msgspec.json.decode(msgspec.json.encode(entries))
             case fx.LoadManifest(key):
                 if key in self.manifests:
                     self.later(fx.ManifestLoaded(key, self.manifests[key]))

@@ -356,3 +356,13 @@ def test_a_failure_elsewhere_while_what_to_restore_is_read_joins_the_restart():
     cluster.run(until=lambda: cluster.core.job_attempt == 2 and running(cluster))
     assert reads
     assert of(cluster, msg.Restored)[-1].checkpoint_id > 0
+
+
+def test_the_next_master_shows_what_went_wrong_before():
+    cluster = Cluster(pipeline(), seed=5, config=FAST, unbounded=True, faults=Faults(task_failure=0.2))
+    cluster.run(until=lambda: len(cluster.core.exceptions.all()) >= 2)
+    cluster.faults = Faults()
+    before = cluster.core.exceptions.all()
+    cluster.take_over()
+    assert [e["timestamp_ms"] for e in cluster.core.exceptions.all()] == [e["timestamp_ms"] for e in before]
+    assert cluster.core.exceptions.all()[-1]["exception"] == before[-1]["exception"]

@@ -11,12 +11,15 @@ import structlog
 from penstock.bus import MemoryBus, Subjects
 from penstock.bus.envelope import serve_typed
 from penstock.messages import cluster as msg
+from penstock.messages import layout
 from penstock.messages import slot as slot_msg
 from penstock.messages.manifest import CheckpointManifest, encode_manifest
 from penstock.messages.slot import StateHandle
+from penstock.messages.states import JobStatus
 from penstock.store import MemoryStore, job_log, open_store
 from services.common.clock import SystemClock
 from services.jobmanager import effects as fx
+from services.jobmanager.kept_exceptions import kept_exceptions
 from services.jobmanager.performer import Performer
 from services.jobmanager.restoring import Loading
 from services.jobmanager.stages import Inherited
@@ -185,3 +188,25 @@ async def test_what_is_said_is_in_the_log_at_once_also_while_nothing_may_be_done
     with structlog.testing.capture_logs() as lines:
         assert performer.perform(fx.Say("warning", "failed; restarts", {"error": "boom"})) is None
     assert lines == [{"log_level": "warning", "event": "failed; restarts", "job": "j", "error": "boom"}]
+
+
+async def test_the_newest_exceptions_are_kept_below_the_masters_epoch():
+    store = MemoryStore()
+    performer = await leading(store)
+    histories = [tuple({"timestamp_ms": n} for n in range(i, 0, -1)) for i in range(1, 4)]
+    await asyncio.gather(*(performer.perform(fx.KeepExceptions(entries)) for entries in histories))
+    assert await kept_exceptions(store, "j") == list(histories[-1])
+    await store.put(layout.exceptions_key("j", 9), b'[{"timestamp_ms": 4}]')
+    await store.put(layout.exceptions_key("j", 10), b'[{"timestamp_ms": 5}]')
+    assert await kept_exceptions(store, "j") == [{"timestamp_ms": 5}], "of the newest master"
+    await store.put(layout.exceptions_key("j", 10), b"damaged")
+    assert await kept_exceptions(store, "j") == []
+
+
+async def test_nothing_is_left_of_exceptions_once_the_archive_has_them():
+    store = MemoryStore()
+    performer = await leading(store)
+    await performer.perform(fx.KeepExceptions(({"timestamp_ms": 1},)))
+    details = msg.JobDetails(job_id="j", name="j", status=JobStatus.FAILED, attempt=1, epoch=2, start_ms=1)
+    await performer.perform(fx.Archive(details))
+    assert not await store.list(layout.exceptions_prefix("j"))

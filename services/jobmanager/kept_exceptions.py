@@ -1,0 +1,44 @@
+"""A job's exceptions over a change of master: each master writes the whole short history below
+its own epoch, the next one (or who shows the job while nobody leads it) reads the newest.
+
+The truth does not hang on these objects: without them the history is shown from now on.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from penstock.messages.layout import exceptions_key, exceptions_prefix
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from penstock.ports import Store
+
+_log = logging.getLogger("penstock.jobmanager")
+
+
+def encoded(entries: Sequence[dict[str, Any]]) -> bytes:
+    return msgspec.json.encode(list(entries))
+
+
+async def kept_exceptions(store: Store, job_id: str) -> list[dict[str, Any]]:
+    """Newest first, as ``ExceptionHistory`` has them; empty when there are none."""
+    prefix = exceptions_prefix(job_id)
+    epochs = [key.removeprefix(prefix) for key, _ in await store.list(prefix)]
+    newest = max((int(epoch) for epoch in epochs if epoch.isdigit()), default=None)
+    if newest is None:
+        return []
+    try:
+        found = msgspec.json.decode(
+            await store.get(exceptions_key(job_id, newest)), type=list[dict[str, Any]]
+        )
+    except KeyError:
+        return []  # the job has ended meanwhile: its archive has them
+    except msgspec.MsgspecError as err:
+        _log.warning("the exceptions of job %s cannot be read: %s", job_id, err)
+        return []
+    return found
