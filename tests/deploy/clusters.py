@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 ROOT = Path(__file__).parents[2]
 #: Against hanging only.
-PATIENCE_S = 600.0
+PATIENCE_S = 1800.0
 SERVICES = ("dispatcher", "jobmanager", "resourcemanager", "taskmanager")
 INFRASTRUCTURE = ("nats", "redis", "objectstore")
 
