@@ -194,8 +194,12 @@ def _judged(operator: Operator, summary: OperatorSummary) -> Pair:
         for part in parts
         if stored.meaning.get(part) != own.meaning.get(part)
     )
-    why = (*differs, *_columns_more(own, stored)) or _columns_less(own, stored)
-    return msgspec.structs.replace(pair, verdict="changed", why=why, readable=own.layout == stored.layout)
+    more = _columns_more(own, stored)
+    if not differs and not more:
+        return msgspec.structs.replace(pair, verdict="converted", why=_columns_less(own, stored))
+    return msgspec.structs.replace(
+        pair, verdict="changed", why=(*differs, *more), readable=own.layout == stored.layout
+    )
 
 
 def _columns_more(own: OperatorIdentity, stored: OperatorIdentity) -> tuple[str, ...]:

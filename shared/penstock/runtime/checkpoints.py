@@ -23,6 +23,7 @@ from penstock.jobgraph.identity import identities
 from penstock.messages.slot import StateHandle, StateLink
 from penstock.runtime.kernels.hashing import key_group_range
 from penstock.runtime.operator import MIN_WATERMARK, OperatorSnapshot, PendingBlock, RestoredState
+from penstock.runtime.state.conversion import convert
 from penstock.runtime.state.local_copies import LocalCopies
 from penstock.runtime.state.restoring import SnapshotSet, Source
 from penstock.runtime.state.snapshot import Unwanted, write_snapshot
@@ -300,6 +301,7 @@ async def restore_vertex(
     for node in vertex.operators:
         state = await found.restore(node.uid, key_groups=groups, subtask_index=index, parallelism=parallelism)
         if state is not None:
+            convert(state, found.identity(node.uid), node.identity)
             out.operators[node.uid] = state
     task = await found.restore(TASK_UID, key_groups=groups, subtask_index=index, parallelism=parallelism)
     if task is not None:

@@ -97,8 +97,8 @@ def finished(graph: JobGraph, manifest: CheckpointManifest | None) -> dict[str, 
             await job.wait()
 
     staged = MemoryWriter._staged
-    # What a savepoint of another process staged is not there; it was committed there.
-    MemoryWriter._staged = defaultdict(list, staged)
+    # What the savepoint's own job staged was committed there.
+    MemoryWriter._staged = defaultdict(list)
     try:
         asyncio.run(run())
     finally:

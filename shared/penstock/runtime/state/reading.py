@@ -109,6 +109,14 @@ class RestoredRows(Sequence[pa.RecordBatch]):
             return RestoredRows(self._parts[index])
         return self._parts[index][1]()
 
+    def mapped(self, change: Callable[[pa.RecordBatch], pa.RecordBatch]) -> RestoredRows:
+        """With each batch changed when it is decoded; to as many rows."""
+
+        def changed(make: Callable[[], pa.RecordBatch]) -> Callable[[], pa.RecordBatch]:
+            return lambda: change(make())
+
+        return RestoredRows([(rows, changed(make)) for rows, make in self._parts])
+
     def __add__(self, other: RestoredRows) -> RestoredRows:
         return RestoredRows([*self._parts, *other._parts])
 

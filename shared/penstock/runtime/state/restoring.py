@@ -12,10 +12,12 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING
 
+import msgspec
 import numpy as np
 import pyarrow as pa
 
 from penstock.errors import InternalError, SnapshotError
+from penstock.jobgraph.identity import OperatorIdentity
 from penstock.runtime.kernels.keyed_state import SLOT_COLUMN
 from penstock.runtime.operator import RestoredState
 from penstock.runtime.state.blocks import without_keys, without_removed
@@ -262,6 +264,14 @@ class SnapshotSet:
         ordered = sorted(handles, key=lambda h: h.subtask_index)
         chains = await asyncio.gather(*(SnapshotChain.open(handle, source) for handle in ordered))
         return cls(chains, max((h.checkpoint_id for h in ordered), default=0))
+
+    def identity(self, uid: str) -> OperatorIdentity | None:
+        """Of the operator as it was written; None by an earlier version."""
+        for chain in self._chains:
+            found = chain.newest.footer.meta.get("identities", {}).get(uid)
+            if found is not None:
+                return msgspec.convert(found, OperatorIdentity)
+        return None
 
     def uids(self) -> set[str]:
         return {op.uid for chain in self._chains for op in chain.newest.footer.operators}
