@@ -20,7 +20,7 @@ def test_sizes(text: str, size: int) -> None:
     ("key", "value"),
     [
         ("execution.checkpointing.interval", "soon"),
-        ("taskmanager.memory.process.size", "lots"),
+        ("state.backend.memory.per-slot", "lots"),
         ("parallelism.default", "two"),
         ("execution.engine", "flink"),
         ("pipeline.operator-chaining.enabled", "yes"),
@@ -189,3 +189,9 @@ def test_values_that_contradict_each_other() -> None:
     config.check_job(backoff)  # its cluster may say more of the other
     with pytest.raises(SpecError, match="initial-backoff"):
         config.check_job(backoff | {BACKOFF + "max-backoff": "1 min"})
+
+
+def test_an_option_that_would_have_no_effect_is_refused_by_name() -> None:
+    for check in (config.check_cluster, config.check_job):
+        with pytest.raises(SpecError, match=r"taskmanager\.memory\.process\.size.*no effect"):
+            check({"taskmanager.memory.process.size": "2 gb"})

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from penstock import config as keys
-from penstock.config import parse_duration_ms
 from penstock.errors import SpecError
 from penstock.jobgraph.specs import SinkSpec
 
@@ -15,7 +14,7 @@ if TYPE_CHECKING:
     from penstock.jobgraph import JobGraph
 
 GUARANTEE = "sink.delivery-guarantee"
-#: How long the outside keeps a transaction open (an option of two-phase-commit sinks).
+#: How long the outside would keep a transaction open: here it keeps none.
 TRANSACTION_TIMEOUT = "sink.transaction-timeout"
 #: Commits when a checkpoint is complete, unless told otherwise.
 EXACTLY_ONCE_BY_DEFAULT = frozenset({"filesystem"})
@@ -36,8 +35,6 @@ def check_guarantees(graph: JobGraph) -> None:
     that were asked for exclude each other."""
     config = graph.config
     _check_concurrency(config)
-    interval_ms = keys.CHECKPOINT_INTERVAL_MS.read(config)
-    timeout_ms = keys.CHECKPOINT_TIMEOUT_MS.read(config)
     for name, sink in exactly_once_sinks(graph):
         where = f"{name}, connector '{sink.connector}'"
         if GUARANTEE in sink.options and keys.CHECKPOINT_MODE.read(config) == "AT_LEAST_ONCE":
@@ -48,19 +45,13 @@ def check_guarantees(graph: JobGraph) -> None:
                 where=where,
                 remedy=f"change the mode, or '{GUARANTEE}' = 'at-least-once'",
             )
-        if TRANSACTION_TIMEOUT not in sink.options:
-            continue
-        allowed_ms = parse_duration_ms(sink.options[TRANSACTION_TIMEOUT])
-        # It is opened behind one checkpoint and committed when the next but one may have ended.
-        needed_ms = interval_ms + timeout_ms
-        if allowed_ms <= needed_ms:
+        if TRANSACTION_TIMEOUT in sink.options:
             raise SpecError(
-                "a transaction may end before its checkpoint does",
-                expected=f"'{TRANSACTION_TIMEOUT}' above {needed_ms} ms ({keys.CHECKPOINT_INTERVAL_MS.key} + "
-                f"{keys.CHECKPOINT_TIMEOUT_MS.key})",
-                got=sink.options[TRANSACTION_TIMEOUT],
+                f"'{TRANSACTION_TIMEOUT}' has no effect: no sink of Penstock leaves a transaction open outside",
+                expected="options of the connector (docs/connectors.md)",
+                got=f"{TRANSACTION_TIMEOUT} = {sink.options[TRANSACTION_TIMEOUT]}",
                 where=where,
-                remedy=f"raise it (the server must allow it), or lower {keys.CHECKPOINT_TIMEOUT_MS.key}",
+                remedy="leave it out: what is not committed yet is kept in the object store, for any time",
             )
 
 

@@ -30,6 +30,8 @@ _TASK = {
     "restoreBytes": ("restore_bytes", "Bytes of snapshots that the task is restored from."),
     "restoredBytes": ("restored_bytes", "Of those, bytes read so far."),
 }
+#: Counters of every operator: an alert on one that nothing was counted in yet must find it.
+_AT_ZERO = dict.fromkeys(("numRecordsIn", "numRecordsOut", "numLateRecordsDropped", "numRecordsInErrors"), 0)
 _JOB_LABELS = ("job_id", "job_name")
 _TASK_LABELS = (*_JOB_LABELS, "task_id", "task_name", "subtask_index", "tm_id")
 _OPERATOR_LABELS = (*_TASK_LABELS, "operator_id", "operator_name")
@@ -96,7 +98,7 @@ def _subtask(families: _Families, job: JobDetails, vertex: VertexDetails, subtas
     operators = subtask.metrics.get("operators", ())
     for i, operator in enumerate(operators):
         of = (*labels, operator["uid"], operator["name"])
-        values = {**operator.get("counters", {}), **operator.get("gauges", {})}
+        values = {**_AT_ZERO, **operator.get("counters", {}), **operator.get("gauges", {})}
         for field, name, here in (
             ("input_watermark", "currentInputWatermark", i == 0),
             ("output_watermark", "currentOutputWatermark", i == len(operators) - 1),

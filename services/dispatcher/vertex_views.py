@@ -6,7 +6,7 @@ from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 from penstock import config as keys
-from penstock.messages.states import ExecutionState
+from penstock.messages.states import ExecutionState, JobStatus
 from services.dispatcher.views import (
     _end,
     _first,
@@ -177,14 +177,24 @@ def job_metric_values(details: JobDetails, now_ms: int) -> dict[str, Any]:
     last = next((c for c in details.checkpoints if c.status == "COMPLETED"), None)
     return {
         "numRestarts": max(0, details.attempt - 1),
-        "uptime": now_ms - details.start_ms if details.end_ms is None else -1,
+        "uptime": _uptime(details, now_ms),
         "numberOfCompletedCheckpoints": counts.get("completed", 0),
         "numberOfFailedCheckpoints": counts.get("failed", 0),
         "numberOfInProgressCheckpoints": counts.get("in_progress", 0),
         "lastCheckpointDuration": (last.end_timestamp_ms or 0) - last.trigger_timestamp_ms if last else -1,
         "lastCheckpointSize": last.size_bytes if last else -1,
-        "lastCheckpointFullSize": last.size_bytes if last else -1,
+        "lastCheckpointFullSize": (last.full_size_bytes or last.size_bytes) if last else -1,
     }
+
+
+def _uptime(details: JobDetails, now_ms: int) -> int:
+    """As Flink's: for how long it has run without interruption; 0 while it does not, -1 when it
+    is over."""
+    if details.end_ms is not None:
+        return -1
+    running = JobStatus.RUNNING
+    since_ms = details.timestamps.get(running.value)
+    return max(0, now_ms - since_ms) if details.status is running and since_ms is not None else 0
 
 
 def metric_list(values: dict[str, Any], wanted: str | None) -> list[dict[str, str]]:

@@ -250,7 +250,7 @@ class TaskManagerService:
                 "spark_rss_bytes": self._spark.rss_bytes(),
                 "folder": str(self._folders.path),
                 "cpu_cores": os.cpu_count(),
-                "memory_bytes": memory_bytes(conf.TM_MEMORY.read(self._context.config)),
+                "memory_bytes": memory_bytes(),
             },
         )
 
@@ -265,5 +265,5 @@ def advertised_host(configured: str, nats_url: str) -> str:
         return str(sock.getsockname()[0])
 
 
-def memory_bytes(configured: int) -> int:
-    return configured or os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+def memory_bytes() -> int:
+    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")

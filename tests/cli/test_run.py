@@ -73,3 +73,37 @@ def test_what_penstock_refuses_in_a_program_is_told_once_and_at_the_programs_lin
     assert f'File "{file}", line 7, in build\n  env.set_parallelism(0)' in text
     assert "environment.py" not in text
     assert "planner.py" not in text
+
+
+NAMED = """\
+from penstock.api import Sink, StreamExecutionEnvironment
+
+env = StreamExecutionEnvironment.get_execution_environment()
+env.from_collection([1, 2]).sink_to(Sink.connector("blackhole"))
+env.execute({})
+"""
+INSERT = """\
+CREATE TABLE o (a INT) WITH ('connector' = 'blackhole');
+INSERT INTO o VALUES (1);
+"""
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "config", "want"),
+    [
+        ("job.py", NAMED.format(""), {}, "job"),
+        ("job.py", NAMED.format("'its own'"), {}, "its own"),
+        ("job.py", NAMED.format(""), {"pipeline.name": "by hand"}, "by hand"),
+        ("job.sql", INSERT, {}, "job"),
+        ("job.sql", "SET 'pipeline.name' = 'its own';\n" + INSERT, {}, "its own"),
+        ("job.sql", INSERT, {"pipeline.name": "by hand"}, "by hand"),
+        ("job.yaml", f"name: its own\nsql: |\n  {INSERT.replace(chr(10), chr(10) + '  ')}", {}, "its own"),
+        ("job.yaml", f"sql: |\n  {INSERT.replace(chr(10), chr(10) + '  ')}", {}, "job"),
+    ],
+)
+def test_a_job_keeps_its_own_name(
+    tmp_path: Path, name: str, text: str, config: dict[str, str], want: str
+) -> None:
+    file = tmp_path / name
+    file.write_text(text)
+    assert plan_file(file, spec_of(file, text, [], config)).name == want

@@ -15,7 +15,14 @@ from penstock.api.datastream import DataStream, DataStreamSink
 from penstock.api.selectors import column_index, traced
 from penstock.api.transformations import Compiler, Transformation
 from penstock.api.typeinfo import schema_of, type_of_values
-from penstock.config import IDLE_TIMEOUT_MS, RUNTIME_MODE, WATERMARK_INTERVAL_MS, check_keys, texts
+from penstock.config import (
+    IDLE_TIMEOUT_MS,
+    PIPELINE_NAME,
+    RUNTIME_MODE,
+    WATERMARK_INTERVAL_MS,
+    check_keys,
+    texts,
+)
 from penstock.connectors.registry import resolved_options, table_info, validate_table
 from penstock.errors import SpecError
 from penstock.functions.expr import InputRef
@@ -359,10 +366,13 @@ class StreamExecutionEnvironment:
             )
         compiler = Compiler()
         nodes = tuple(compiler.node(s) for s in sinks)
+        config = self._in_its_mode(nodes)
+        if job_name:  # as in Flink it counts more than pipeline.name
+            config = {**config, PIPELINE_NAME.key: job_name}
         plan = n.LogicalPlan(
-            name=job_name or self.configuration.get("pipeline.name") or "Penstock Streaming Job",
+            name="Penstock Streaming Job",
             sinks=nodes,  # type: ignore[arg-type]
-            config=self._in_its_mode(nodes),
+            config=config,
         )
         functions = {} if self._tables is None else self._tables.functions()
         return plan_job(

@@ -14,6 +14,7 @@ from penstock.cli.jobs import ClusterAccess, Results, cancel_job, follow_job, ra
 from penstock.cli.output import write_rows
 from penstock.cli.project import is_project, run_project
 from penstock.cli.sql import FORMATS, read_script, run_sql
+from penstock.config import PIPELINE_NAME
 from penstock.errors import PenstockError, SpecError, nested_too_deeply
 
 if TYPE_CHECKING:
@@ -140,8 +141,8 @@ def spec_of(file: Path, text: str, args: list[str], config: dict[str, str]) -> J
         spec = JobSpec(python=text, args=args, files=[str(file.absolute().parent)])
     else:
         spec = _read_spec(file, text)
-    spec = msgspec.structs.replace(spec, config={**spec.config, **config})
-    return msgspec.structs.replace(spec, name=spec.name or file.stem)
+    # The file's name is for a job that has none of its own.
+    return msgspec.structs.replace(spec, config={PIPELINE_NAME.key: file.stem, **spec.config, **config})
 
 
 def _with_functions(spec: JobSpec, text: str, python: Path) -> JobSpec:

@@ -18,12 +18,27 @@ def texts(config: Mapping[str, Any]) -> dict[str, str]:
     return {k: str(v).lower() if isinstance(v, bool) else str(v) for k, v in config.items()}
 
 
+#: Flink's options that would have no effect here → what to do instead.
+WITHOUT_EFFECT = {
+    "taskmanager.memory.process.size": "limit the task manager's container or cgroup; of each slot "
+    "'state.backend.memory.per-slot' and 'taskmanager.memory.network.size' bound what it keeps",
+}
+
+
 def check_keys(config: Mapping[str, Any]) -> None:
     """SpecError for an unknown key of a family we know, or one that is nearly a known key
     (typos), with the nearest name; and for a known key whose value does not fit. Other
     families are somebody else's."""
     families = {k.split(".", 1)[0] for k in (*OPTIONS, *(family.prefix for family in FAMILIES))}
     for key in config:
+        if key in WITHOUT_EFFECT:
+            raise SpecError(
+                f"'{key}' has no effect in Penstock",
+                expected="a key of docs/configuration.md",
+                got=f"{key} = {config[key]}",
+                where=f"configuration key '{key}'",
+                remedy=f"leave it out: {WITHOUT_EFFECT[key]}",
+            )
         known = key in OPTIONS or family_of(key) is not None
         if not known and (key.split(".", 1)[0] in families or _nearly_known(key)):
             raise SpecError(

@@ -6,7 +6,6 @@ from penstock.config.option import define, define_family
 from penstock.config.values import (
     MOST_SUBTASKS,
     parse_bool,
-    parse_bytes,
     parse_duration_ms,
     parse_int,
     parse_java_memory,
@@ -79,13 +78,6 @@ TM_DATA_PORT = define(
 )
 TM_TMP_DIR = define(
     "io.tmp.dirs", "", str, "Folder for local state and sockets; empty = a temporary one.", scope="cluster"
-)
-TM_MEMORY = define(
-    "taskmanager.memory.process.size",
-    0,
-    parse_bytes,
-    "Memory of one task manager; 0 = what the machine has.",
-    scope="cluster",
 )
 TM_SLOT_TIMEOUT_MS = define(
     "taskmanager.slot.timeout",
