@@ -7,26 +7,28 @@ value, so that a slot elsewhere needs none of the user's files.
 from __future__ import annotations
 
 import contextlib
+import io
 import sys
-import sysconfig
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import cloudpickle
 
 from penstock.errors import FunctionError
-from penstock.jobgraph import FunctionArtifact
+from penstock.installed import is_installed
+from penstock.jobgraph import CLASSES, FunctionArtifact
+from penstock.types import pickling, user_classes
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator, Mapping
     from types import ModuleType
+
+    from penstock.types.pickling import ClassName
 
 
 def make_artifact(function: Any, what: str) -> FunctionArtifact:
     """The artifact of a function or object. FunctionError when it cannot be pickled."""
     try:
-        with _users_modules_by_value():
-            return FunctionArtifact(data=cloudpickle.dumps(function))
+        data, found = _by_value(function)
     except Exception as err:
         raise FunctionError(
             f"{what} cannot be sent to the cluster: {type(err).__name__}: {err}",
@@ -34,6 +36,63 @@ def make_artifact(function: Any, what: str) -> FunctionArtifact:
             got=repr(function)[:200],
             remedy="open connections, files and locks in open(), not in the constructor",
         ) from err
+    return FunctionArtifact(data=data, classes=pickling.names_of(found))
+
+
+def classes_in(values: Any) -> tuple[ClassName, ...]:
+    """The names of the program's classes that occur in values."""
+    try:
+        return pickling.names_of(_by_value(values)[1])
+    except Exception as err:
+        raise FunctionError(
+            f"a record cannot be sent to the cluster: {type(err).__name__}: {err}",
+            expected="records that can be pickled",
+            got=repr(values)[:200],
+            remedy="leave connections, files, locks and generators out of records",
+        ) from err
+
+
+def with_classes(
+    functions: Mapping[str, FunctionArtifact], more: Iterable[ClassName] = ()
+) -> dict[str, FunctionArtifact]:
+    """The function table with the definitions of all classes that its entries and ``more`` name."""
+    names = dict.fromkeys([*(name for a in functions.values() for name in a.classes), *more])
+    found = {name: cls for name in names if (cls := pickling.classes.find(name)) is not None}
+    if not found:
+        return dict(functions)
+    while True:
+        artifact = make_artifact(found, "a class of the program")
+        # Classes that only those classes name: their bases, what their methods make.
+        further = {n: pickling.classes.find(n) for n in artifact.classes if n not in found}
+        if not further:
+            return {**functions, CLASSES: artifact}
+        found |= {name: cls for name, cls in further.items() if cls is not None}
+
+
+class _Pickler(cloudpickle.Pickler):
+    """Keeps note of the classes that are written by value."""
+
+    def __init__(self, out: io.BytesIO) -> None:
+        super().__init__(out)
+        self.found: dict[type, None] = {}
+
+    def reducer_override(self, obj: Any) -> Any:
+        out = super().reducer_override(obj)
+        # Not isinstance: ``list[int]`` says that it is a type. Of two parts is a class of Python's own
+        # (``type(None)``), which is reduced to a name.
+        if not issubclass(type(obj), type) or out is NotImplemented or len(out) == 2:
+            return out
+        self.found[obj] = None
+        return user_classes.reduced(obj) or out
+
+
+def _by_value(value: Any) -> tuple[bytes, tuple[type, ...]]:
+    """(pickled, the classes of the program in it)"""
+    out = io.BytesIO()
+    pickler = _Pickler(out)
+    with _users_modules_by_value():
+        pickler.dump(value)
+    return out.getvalue(), tuple(pickler.found)
 
 
 @contextlib.contextmanager
@@ -54,15 +113,6 @@ def _users_modules_by_value() -> Iterator[None]:
             cloudpickle.unregister_pickle_by_value(module)
 
 
-_INSTALLED = tuple(
-    {str(Path(sysconfig.get_path(k)).resolve()) for k in ("stdlib", "platstdlib", "purelib", "platlib")}
-)
-_OURS = str(Path(__file__).resolve().parents[1])
-
-
 def _is_users(module: ModuleType) -> bool:
     file = getattr(module, "__file__", None)
-    if not file:
-        return False
-    path = str(Path(file).resolve())
-    return not path.startswith((*_INSTALLED, _OURS))
+    return bool(file) and not is_installed(str(file))

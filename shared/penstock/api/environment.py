@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from penstock.api import execution
+from penstock.api.artifacts import classes_in, with_classes
 from penstock.api.attached import ends_with_client
 from penstock.api.common import WatermarkStrategy
 from penstock.api.connectors import Sink, Source
@@ -43,6 +44,7 @@ if TYPE_CHECKING:
     from penstock.api.tables import Tables
     from penstock.jobgraph import JobGraph
     from penstock.plan.engine import SparkSupport
+    from penstock.types.pickling import ClassName
 
 _defaults: dict[str, str] = {}
 
@@ -64,6 +66,7 @@ class StreamExecutionEnvironment:
         self.configuration: dict[str, str] = {**_defaults, **texts(configuration or {})}
         check_keys(self.configuration)
         self._python_path = list(_default_path)
+        self._classes: list[ClassName] = []
         self._sinks: list[Transformation] = []
         self._tables: Tables | None = None
 
@@ -119,6 +122,12 @@ class StreamExecutionEnvironment:
         self._python_path.append(path)
         return self
 
+    def register_type(self, cls: type) -> StreamExecutionEnvironment:
+        """A class of the program whose instances the job meets (in a savepoint, from a library of the
+        user's) though none of its functions names it."""
+        self._classes += classes_in(cls)
+        return self
+
     def idle_timeout_ms(self) -> int:
         return IDLE_TIMEOUT_MS.read(self.configuration)
 
@@ -130,6 +139,8 @@ class StreamExecutionEnvironment:
         """A bounded stream of given records; their type is looked at when it is not declared."""
         rows = list(collection)
         schema = schema_of(type_info if type_info is not None else type_of_values(rows))
+        # Before the rows are encoded: then their classes have names.
+        found = classes_in(rows) if any(isinstance(x, t.RawType) for x in schema.types) else ()
         batch = Batch(schema, columns_of(schema, rows, "from_collection"), num_rows=len(rows))
         arrow = batch.to_arrow()
         sink = pa.BufferOutputStream()
@@ -137,8 +148,12 @@ class StreamExecutionEnvironment:
             writer.write_batch(arrow)
         data = base64.b64encode(sink.getvalue()).decode()
         node = n.Values(schema=schema, data=data)
-        step = Transformation(lambda s, inputs, c: node, (), schema, "Collection", configurable=False)
-        return DataStream(self, step)
+
+        def make(step: Transformation, inputs: tuple[n.Node, ...], compiler: Compiler) -> n.Node:
+            compiler.classes.extend(found)
+            return node
+
+        return DataStream(self, Transformation(make, (), schema, "Collection", configurable=False))
 
     def from_source(
         self,
@@ -375,9 +390,8 @@ class StreamExecutionEnvironment:
             config=config,
         )
         functions = {} if self._tables is None else self._tables.functions()
-        return plan_job(
-            plan, {**functions, **compiler.functions}, python_path=tuple(self._python_path), spark=spark
-        )
+        table = with_classes({**functions, **compiler.functions}, [*compiler.classes, *self._classes])
+        return plan_job(plan, table, python_path=tuple(self._python_path), spark=spark)
 
 
 def _metadata_type(connector: Any, key: str, name: str) -> t.LogicalType:

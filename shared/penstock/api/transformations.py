@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from penstock.jobgraph import FunctionArtifact, Partitioning
     from penstock.jobgraph.specs import OperatorSpec
     from penstock.types.logical import Schema
+    from penstock.types.pickling import ClassName
 
 
 @dataclass(eq=False)
@@ -55,6 +56,8 @@ class Compiler:
         self._nodes: dict[int, n.Node] = {}
         self._names: dict[int, str] = {}
         self._kept: list[Any] = []
+        #: Names of the program's classes that occur in the job's data.
+        self.classes: list[ClassName] = []
 
     def node(self, step: Transformation) -> n.Node:
         found = self._nodes.get(id(step))

@@ -202,7 +202,12 @@ def type_of_values(values: Sequence[Any]) -> t.LogicalType:
         return _PYTHON[kind]
     if all(isinstance(v, tuple) for v in present) and len({len(v) for v in present}) == 1:
         columns = [type_of_values(column) for column in zip(*present, strict=True)]
-        names = getattr(type(present[0]), "names", None) or [f"f{i}" for i in range(len(columns))]
+        cls = type(present[0])
+        names = (
+            getattr(cls, "names", None)
+            or getattr(cls, "_fields", None)
+            or [f"f{i}" for i in range(len(columns))]
+        )
         return Types.ROW_NAMED(list(names), columns) if columns else t.RawType()
     if all(isinstance(v, list) for v in present):
         return _nested(t.ArrayType, [x for v in present for x in v])

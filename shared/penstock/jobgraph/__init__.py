@@ -5,6 +5,7 @@ an operator does (``specs``), how vertices and edges connect (``graph``). Plain 
 """
 
 from penstock.jobgraph.graph import (
+    CLASSES,
     Broadcast,
     ChainInput,
     Forward,
@@ -21,6 +22,7 @@ from penstock.jobgraph.graph import (
 )
 
 __all__ = [
+    "CLASSES",
     "Broadcast",
     "ChainInput",
     "Forward",

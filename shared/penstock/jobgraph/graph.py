@@ -106,12 +106,18 @@ class JobEdge(msgspec.Struct, frozen=True, kw_only=True):
 
 class FunctionArtifact(msgspec.Struct, frozen=True, kw_only=True):
     """A user's function or object. ``data`` is cloudpickle (small) or ``key`` an object
-    key of it; ``module`` + ``qualname`` instead when it is importable by name."""
+    key of it; ``module`` + ``qualname`` instead when it is importable by name. ``classes``: (module,
+    qualified name) of the program's classes that occur in it, for ``types.pickling``."""
 
     data: bytes | None = None
     key: str | None = None
     module: str | None = None
     qualname: str | None = None
+    classes: tuple[tuple[str, str], ...] = ()
+
+
+#: The entry of the function table that holds the program's classes, as a dict by their names.
+CLASSES = "classes"
 
 
 class JobGraph(msgspec.Struct, frozen=True, kw_only=True):

@@ -11,7 +11,9 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from penstock.errors import FunctionError, InternalError, nearest
+from penstock.jobgraph import CLASSES
 from penstock.runtime.pandas_probe import use_pandas_if_imported
+from penstock.types import pickling
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -46,6 +48,8 @@ async def load_functions(graph: JobGraph, store: Store | None, folder: Path) -> 
                 expected=", ".join(sorted(graph.functions)) or "an entry of its function table",
                 remedy=nearest(name, graph.functions),
             )
+        if name != CLASSES:
+            pickling.classes.load()
         try:
             loaded = _load(artifact, data.get(name))
         except Exception as err:
@@ -57,6 +61,8 @@ async def load_functions(graph: JobGraph, store: Store | None, folder: Path) -> 
         use_pandas_if_imported()
         return loaded
 
+    if CLASSES in graph.functions:
+        pickling.classes.use(lambda: load(CLASSES))
     load.job_config = graph.config  # type: ignore[attr-defined]
     # For a process beside this one: everything is here.
     load.python_path = tuple(python_path)  # type: ignore[attr-defined]

@@ -65,7 +65,14 @@ class UserFunctions:
         return name.lower() in self._by_name
 
     def artifacts(self, names: Sequence[str]) -> dict[str, FunctionArtifact]:
-        return {f.name: f.artifact for f in self._by_name.values() if f.name in names}
+        """The entries of a job's function table, and the classes of the program in them."""
+        found = {f.name: f.artifact for f in self._by_name.values() if f.name in names}
+        if not found:
+            return found
+        # Here, not at the top: SQL without functions never loads the Python API.
+        from penstock.api.artifacts import with_classes
+
+        return with_classes(found)
 
     def _of_kind(self, name: str, kind: FunctionKind) -> UserFunction | None:
         found = self._by_name.get(name.lower())

@@ -12,7 +12,6 @@ another tool expects (decimal128, timestamp[us], date32): for connectors and res
 
 from __future__ import annotations
 
-import pickle
 from decimal import ROUND_HALF_UP, Context, Decimal
 from typing import TYPE_CHECKING, Any
 
@@ -22,6 +21,7 @@ import pyarrow.compute as pc
 
 from penstock.errors import InternalError
 from penstock.types import logical as t
+from penstock.types import pickling
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -276,7 +276,7 @@ class Column:
         if values.dtype.hasobject:
             valid = self._valid
             encoded = [
-                None if valid is not None and not valid[i] else pickle.dumps(v, protocol=5)
+                None if valid is not None and not valid[i] else pickling.dumps(v)
                 for i, v in enumerate(values)
             ]
             return pa.array(encoded, pa.binary())
@@ -334,7 +334,7 @@ def _raw_from_arrow(array: pa.Array) -> tuple[np.ndarray, np.ndarray | None]:
     out = np.empty(len(items), dtype=object)
     # A loop on purpose: assigning a list of equal-length tuples would make it 2-D.
     for i, item in enumerate(items):
-        out[i] = None if item is None else pickle.loads(item)
+        out[i] = None if item is None else pickling.loads(item)
     valid = None
     if array.null_count:
         valid = np.array([item is not None for item in items], np.bool_)

@@ -6,6 +6,7 @@ import numpy as np
 import pyarrow.compute as pc
 
 from penstock.types import logical as t
+from penstock.types.canonical import equal_keys
 from penstock.types.column import Column
 
 #: Arrow-backed types that ``pc.equal`` compares.
@@ -16,7 +17,11 @@ def equal_or_both_null(a: Column, b: Column) -> np.ndarray:
     """IS NOT DISTINCT FROM, row by row; −0.0 equals 0.0 and NaN equals NaN."""
     va, vb = a.valid, b.valid
     if isinstance(a.values, np.ndarray) and isinstance(b.values, np.ndarray):
-        same = np.asarray(a.values == b.values, np.bool_)
+        if a.values.dtype.hasobject:
+            pairs = zip(a.values.tolist(), b.values.tolist(), strict=True)
+            same = np.array([equal_keys(x, y) for x, y in pairs], np.bool_)
+        else:
+            same = np.asarray(a.values == b.values, np.bool_)
         if a.values.dtype.kind == "f":
             same |= np.isnan(a.values) & np.isnan(b.values)
     elif isinstance(a.type, _SCALAR_ARROW):

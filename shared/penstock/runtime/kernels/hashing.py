@@ -10,7 +10,8 @@ Python's ``hash`` or an engine's:
 * strings, binaries: Σ fmix64(word_j + j·GOLDEN) over little-endian 8-byte words, zero
   padded, finished with the length in bytes;
 * ROW, ARRAY: their fields or elements combined in order;
-* RAW: a Python value that has one of those forms; NULL: one constant.
+* RAW: a Python value that has one of those forms, else its canonical bytes (``types.canonical``);
+  NULL: one constant.
 
 Changing anything here is a new ``HASH_VERSION`` and breaks every savepoint; golden
 vectors in the tests hold it still.
@@ -25,6 +26,7 @@ import pyarrow as pa
 
 from penstock.errors import UnsupportedError
 from penstock.types import logical as t
+from penstock.types.canonical import canonical, python_number
 from penstock.types.column import Column
 
 if TYPE_CHECKING:
@@ -226,9 +228,7 @@ def _hash_object(value: Any) -> np.uint64:
                 out += _hash_object(item)
                 fmix64(out)
             return out[0]
-    raise UnsupportedError(
-        "this Python value cannot be a key",
-        expected="an int (64 bits), float, bool, str, bytes, None, or a tuple of them",
-        got=f"{type(value).__name__} {value!r:.80}",
-        remedy="return such a value from the key selector, or declare the key's type",
-    )
+    plain = python_number(value)
+    if plain is not value:
+        return _hash_object(plain)
+    return _hash_object(canonical(value))

@@ -32,6 +32,7 @@ from penstock.runtime.state.descriptors import ListStateDescriptor, ValueStateDe
 from penstock.runtime.state.states import MergingState, Scope
 from penstock.runtime.state.values import normalizer, records, tuples
 from penstock.types import logical as t
+from penstock.types.canonical import user_key
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -313,7 +314,7 @@ class KeyedWindowOperator(Operator):
             elements = value if self._spec.kind == "process" else [value]
             context = self._context
             context.current = window
-            result = self._window_function.process(key, context, elements)
+            result = self._window_function.process(user_key(key), context, elements)
             if result is not None:
                 emit.items.extend(result)
         emit.stamp(stamp)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from penstock.errors import UnsupportedError
 from penstock.runtime.operator import MAX_WATERMARK, MIN_WATERMARK
+from penstock.types.canonical import user_key
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -122,7 +123,7 @@ class ProcessContext:
         return self._timer_service
 
     def get_current_key(self) -> Any:
-        return self._backend.scope.key
+        return user_key(self._backend.scope.key)
 
     def time_domain(self) -> TimeDomain | None:
         """In ``on_timer``: which kind of timer fired."""

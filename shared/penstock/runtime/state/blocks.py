@@ -16,6 +16,7 @@ from penstock.runtime.kernels.keyed_state import group_order
 from penstock.runtime.operator import KeyedBlock
 from penstock.runtime.state.values import from_python, to_python, tuples
 from penstock.types import logical as t
+from penstock.types.canonical import user_key
 from penstock.types.column import Column
 
 if TYPE_CHECKING:
@@ -33,6 +34,8 @@ class KeySpace:
     max_parallelism: int
 
     def columns(self, keys: Sequence[Any]) -> list[Column]:
+        if any(isinstance(x, t.RawType) for x in self.types):
+            keys = list(map(user_key, keys))
         if len(self.types) == 1:
             return [from_python(self.types[0], keys)]
         parts = list(zip(*keys, strict=True)) or [()] * len(self.types)

@@ -7,7 +7,6 @@ maps as pairs. Only RAW values are pickled, where the user's code chose that typ
 from __future__ import annotations
 
 import datetime as dt
-import pickle
 from decimal import Decimal
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -16,6 +15,7 @@ import msgspec
 
 from penstock.runtime.state.values import make_row
 from penstock.types import logical as t
+from penstock.types import pickling
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -84,7 +84,7 @@ def _plain(type_: t.LogicalType) -> tuple[Any, Any]:
         case t.DayTimeIntervalType():
             return _nullable(lambda v: v // _US, lambda v: v * _US)
         case t.RawType():
-            return _nullable(lambda v: pickle.dumps(v, 5), pickle.loads)
+            return _nullable(pickling.dumps, pickling.loads)
         case t.ArrayType(element=element):
             to, back = _plain(element)
             if to is None:

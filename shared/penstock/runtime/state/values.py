@@ -8,7 +8,6 @@ columns ``f0, f1, …`` (Flink's tuples) a plain tuple; else a row with the colu
 
 from __future__ import annotations
 
-import pickle
 from collections import namedtuple
 from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any
@@ -19,6 +18,8 @@ import pyarrow as pa
 from penstock.errors import FunctionError
 from penstock.functions.python_results import result_of
 from penstock.types import logical as t
+from penstock.types import pickling
+from penstock.types.canonical import dictionary_key
 from penstock.types.column import Column, external_arrow_type, numpy_dtype
 
 if TYPE_CHECKING:
@@ -89,9 +90,17 @@ def normalizer(schema: Schema) -> Callable[[Any], Any] | None:
 
 
 def tuples(columns: Sequence[Column]) -> list[Any]:
-    """Keys: the bare value of one column, tuples of several; NaN is one object."""
-    lists = [_one_nan(c, to_python(c)) for c in columns]
+    """Keys, as dictionaries take them: the bare value of one column, tuples of several; NaN is one
+    object, and a Python value of any type what ``types.canonical`` makes of it."""
+    lists = [_key_values(c) for c in columns]
     return lists[0] if len(lists) == 1 else list(zip(*lists, strict=True))
+
+
+def _key_values(column: Column) -> list[Any]:
+    values = to_python(column)
+    if isinstance(column.type, t.RawType):
+        return list(map(dictionary_key, values))
+    return _one_nan(column, values)
 
 
 def _one_nan(column: Column, values: list[Any]) -> list[Any]:
@@ -136,7 +145,7 @@ def _from_external(type_: t.LogicalType) -> Callable[[Any], Any] | None:
         case t.MultisetType():
             return dict
         case t.RawType():
-            return pickle.loads
+            return pickling.loads
         case t.RowType(fields=fields):
             names = tuple(f.name for f in fields)
             converts = [_optional(_from_external(f.type)) or _same for f in fields]
@@ -261,7 +270,7 @@ def _to_external(type_: t.LogicalType) -> Callable[[Any], Any] | None:
         case t.MultisetType():
             return lambda d: list(dict(d).items())
         case t.RawType():
-            return pickle.dumps
+            return pickling.dumps
         case t.RowType(fields=fields):
             names = [f.name for f in fields]
             converts = [_optional(_to_external(f.type)) or _same for f in fields]
