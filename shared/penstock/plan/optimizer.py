@@ -20,6 +20,7 @@ from penstock.plan import nodes as n
 from penstock.plan.asynchronous import split_async
 from penstock.plan.constants import assume
 from penstock.plan.nested import flatten_rows
+from penstock.plan.plan_check import PlanChecker
 from penstock.plan.properties import Analysis
 from penstock.plan.pruning import prune
 from penstock.plan.pushdown import PushDown
@@ -47,30 +48,32 @@ def optimize(
     decides what is in the state of another; else (on Spark, which keeps no state, and as it was
     in the version before) each gets what is best for it."""
     roots: list[n.Node] = list(plan.sinks)
-    roots = _share(roots)
+    after = PlanChecker(roots).after
+    roots = after("sharing", _share(roots))
     pusher = PushDown(roots)
-    roots = [pusher.run(r) for r in roots]
-    roots = _apply(roots, merge_projects)
-    roots = _apply(roots, merge_window_table)
+    roots = after("predicate push-down", [pusher.run(r) for r in roots])
+    roots = after("merging of projections", _apply(roots, merge_projects))
+    roots = after("windows into aggregates", _apply(roots, merge_window_table))
     analysis = Analysis()
-    roots = _apply(roots, lambda node: rank_to_top_n(node, analysis))
+    roots = after("Top-N", _apply(roots, lambda node: rank_to_top_n(node, analysis)))
     analysis = Analysis()
-    roots = _apply(roots, lambda node: read_versions(node, analysis))
-    roots = _apply(roots, lambda node: recognise_join(node, analysis))
+    roots = after("versions", _apply(roots, lambda node: read_versions(node, analysis)))
+    roots = after("window and interval joins", _apply(roots, lambda node: recognise_join(node, analysis)))
     if push_down is not None and SOURCE_PUSH_DOWN.read(plan.config):
         roots = _share(roots)
         readers = _readers(roots) if as_one_job else {}
-        roots = _apply(roots, lambda node: _into_source(node, push_down, readers))
+        pushed = _apply(roots, lambda node: _into_source(node, push_down, readers))
+        roots = after("push-down into sources", pushed)
     if late_sink is not None:
-        roots = _attach_late(roots, late_sink)
-    roots = flatten_rows(_share(roots))
+        roots = after("late data", _attach_late(roots, late_sink))
+    roots = after("nested projection", flatten_rows(_share(roots)))
     roots = _share(roots)
-    roots = list(prune(roots, narrow=as_one_job))  # type: ignore[arg-type]
-    roots = _apply(roots, merge_projects)
-    roots = _apply(roots, split_async)
+    roots = after("column pruning", prune(roots, narrow=as_one_job))  # type: ignore[arg-type]
+    roots = after("merging of projections", _apply(roots, merge_projects))
+    roots = after("async functions", _apply(roots, split_async))
     if is_batch(plan.config):
-        roots = _apply(roots, _never_late)
-    roots = _share(roots)
+        roots = after("no late data in batch mode", _apply(roots, _never_late))
+    roots = after("sharing", _share(roots))
     return replace(plan, sinks=tuple(roots))
 
 

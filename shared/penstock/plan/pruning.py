@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from penstock.functions.expr import Expr, InputRef, input_refs, shift_refs
+from penstock.functions.expr import Expr, InputRef, Literal, input_refs, shift_refs
 from penstock.plan import nodes as n
 from penstock.plan.rewriting import walk
-from penstock.types.logical import Field, Schema
+from penstock.types.logical import BooleanType, Field, Schema
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -214,9 +214,9 @@ class _Pruner:
                 return new, m
             case n.Project():
                 child, m = self.run(node.input)
-                kept = sorted(need) or [0]
-                if any(not set(input_refs(node.expressions[i])) <= set(m) for i in kept):
-                    kept = _cheapest(node, m)
+                kept = sorted(need) or _at_hand(node, m)
+                if not kept:
+                    return _rows_only(child), {}
                 exprs = tuple(shift_refs(node.expressions[i], m) for i in kept)
                 return replace(node, input=child, expressions=exprs, schema=_pick(node.schema, kept)), _at(
                     kept
@@ -252,6 +252,9 @@ class _Pruner:
                 return self._join(node)
             case n.Union_():
                 kept = sorted(need) or [0]
+                if not need and any(0 not in self.run(i)[1] for i in node.inputs):
+                    rows = tuple(_rows_only(self.run(i)[0]) for i in node.inputs)
+                    return replace(node, inputs=rows, schema=rows[0].schema), {}
                 inputs = tuple(self.exact(i, kept) for i in node.inputs)
                 return replace(node, inputs=inputs, schema=_pick(node.schema, kept)), _at(kept)
             case n.Sort():
@@ -347,8 +350,8 @@ class _Pruner:
                 changes["window"] = ((ml[ls], ml[le]), (mr[rs], mr[re]))
             if node.kind in ("semi", "anti"):
                 return replace(node, schema=_like(left, node, ml), **changes), ml
-        columns = sorted(both, key=lambda c: both[c])
-        return replace(node, schema=_pick(node.schema, columns), **changes), both
+        fields = (*left.schema.fields, *right.schema.fields)
+        return replace(node, schema=_renamed(fields, node, both), **changes), both
 
     def _top_n(self, node: n.TopN, need: set[int]) -> tuple[n.Node, Mapping_]:
         child, m = self.own(node, node.input)
@@ -387,11 +390,18 @@ def _narrowest(node: n.Scan) -> int:
     return next((i for i, type_ in enumerate(node.schema.types) if isinstance(type_, cheap)), 0)
 
 
-def _cheapest(node: n.Project, available: Mapping_) -> list[int]:
+def _at_hand(node: n.Project, available: Mapping_) -> list[int]:
+    """A column that can be computed of what the input gives anyway, for whoever counts rows."""
     for i, expr in enumerate(node.expressions):
         if input_refs(expr) <= set(available):
             return [i]
-    return [0]
+    return []
+
+
+def _rows_only(node: n.Node) -> n.Project:
+    """As many rows, of one constant: nobody reads a column."""
+    one = Literal(True, BooleanType(nullable=False))
+    return n.Project(input=node, expressions=(one,), schema=Schema((Field("$row", one.type),)))
 
 
 def _window(spec: n.WindowSpec, m: Mapping_) -> n.WindowSpec:
@@ -422,10 +432,15 @@ def _with_rowtime(old: Schema, new: Schema) -> Schema:
 
 def _like(child: n.Node, node: n.Node, m: Mapping_) -> Schema:
     """The node's own names and types for the child's columns that it passes on."""
+    return _renamed(child.schema.fields, node, m)
+
+
+def _renamed(given: Sequence[Field], node: n.Node, m: Mapping_) -> Schema:
+    """Columns under the node's own names and types; such as it never had under other ones."""
     back = {new: old for old, new in m.items()}
     fields: list[Field] = []
     taken = set(node.schema.names)
-    for i, field in enumerate(child.schema.fields):
+    for i, field in enumerate(given):
         if i in back and back[i] < len(node.schema):
             fields.append(node.schema.fields[back[i]])
         else:
