@@ -5,12 +5,14 @@ BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test fuzz check bench sim mutants chaos lock clean
+.PHONY: help install demo test fuzz check bench sim tpc mutants chaos lock clean
 # make sim SEEDS=1 FROM=137
 SEEDS  ?= 200
 FROM   ?= 1
 # make test WORKERS=1: one test after another
 WORKERS ?= 2
+# make tpc SCALE=1
+SCALE  ?= 0.1
 # make chaos FAULTS=40
 FAULTS ?= 200
 
@@ -43,6 +45,9 @@ check: $(STAMP) ## lint, types, import contract
 
 bench: $(STAMP) ## run the benchmarks (see bench/README.md)
 	$(BIN)/python -m bench
+
+tpc: $(STAMP) ## run the queries of TPC-H and TPC-DS on both engines, against DuckDB (Python 3.11): SCALE=0.1
+	$(BIN)/python -m tests.tpc --scale $(SCALE) --docs
 
 sim: $(STAMP) ## simulate the whole cluster in virtual time: SEEDS=200 FROM=1
 	$(BIN)/python -m tests.simulation --seeds $(SEEDS) --from $(FROM)

@@ -219,12 +219,30 @@ def test_a_script_is_inserts_or_one_select() -> None:
         plan_script(_TABLES)
 
 
-def test_a_correlated_scalar_subquery_is_refused_as_such():
+@pytest.mark.parametrize(
+    ("subquery", "what"),
+    [
+        ("SELECT MAX(w) FROM p WHERE p.k > o.k", "by something else than an equality"),
+        ("SELECT MAX(w) FROM p WHERE p.k = o.k OR w > 3", "by something else than an equality"),
+        ("SELECT MAX(w) FROM p WHERE p.k + o.k = 3", "by something else than an equality"),
+        ("SELECT LISTAGG(s) FROM p WHERE p.k = o.k", "LISTAGG in a scalar subquery"),
+        ("SELECT MAX(w) + w FROM p WHERE p.k = o.k", "a column beside an aggregate"),
+        ("SELECT w FROM p WHERE p.k = o.k", "reads columns of the outer query"),
+        ("SELECT SUM(w * o.id) FROM p WHERE p.k = o.k", "reads columns of the outer query"),
+        ("SELECT MAX(w) FROM p WHERE p.k = o.k GROUP BY w", "reads columns of the outer query"),
+    ],
+)
+def test_a_correlated_scalar_subquery_that_is_no_lookup_by_key_is_refused(subquery: str, what: str) -> None:
     sql = SqlSession()
     sql.execute("CREATE VIEW o AS SELECT * FROM (VALUES (1, 2)) AS v(id, k)")
-    sql.execute("CREATE VIEW p AS SELECT * FROM (VALUES (2, 5)) AS v(k, w)")
-    with pytest.raises(UnsupportedError, match="reads columns of the outer query") as caught:
-        sql.execute("SELECT id, (SELECT MAX(w) FROM p WHERE p.k = o.k) FROM o")
+    sql.execute("CREATE VIEW p AS SELECT * FROM (VALUES (2, 5, 'a')) AS v(k, w, s)")
+    with pytest.raises(PenstockError, match=what) as caught:
+        sql.execute(f"SELECT id, ({subquery}) FROM o")
     assert "line 1, column" in str(caught.value)
+
+
+def test_an_unknown_column_in_a_scalar_subquery_is_called_unknown() -> None:
+    sql = SqlSession()
+    sql.execute("CREATE VIEW o AS SELECT * FROM (VALUES (1, 2)) AS v(id, k)")
     with pytest.raises(SqlError, match="unknown column"):
-        sql.execute("SELECT id, (SELECT MAX(x) FROM p) FROM o")
+        sql.execute("SELECT id, (SELECT MAX(x) FROM o AS p) FROM o")

@@ -14,6 +14,7 @@ from sqlglot import exp
 
 from penstock.errors import SqlError
 from penstock.functions.expr import Expr, InputRef, Literal
+from penstock.sql.correlated import correlated_scalar
 from penstock.sql.joins import make_join
 from penstock.sql.scope import Relation
 from penstock.types import logical as t
@@ -36,7 +37,7 @@ def with_scalars(
     """``relation`` with one more column for each subquery, behind its own ones (which ``special``
     is about), and what nodes mean above it. ``outer``: names of the whole query, where they are not
     ``relation``'s."""
-    found: dict[int, InputRef] = {}
+    found: dict[int, Expr] = {}
     for node in nodes:
         relation, found[id(node)] = _joined(ctx, relation, node, outer or relation)
 
@@ -66,10 +67,11 @@ def value_subqueries(root: exp.Expression, apart: Iterable[exp.Expression] = ())
     return below(root)
 
 
-def _joined(
-    ctx: QueryBinder, left: Relation, node: exp.Subquery, outer: Relation
-) -> tuple[Relation, InputRef]:
+def _joined(ctx: QueryBinder, left: Relation, node: exp.Subquery, outer: Relation) -> tuple[Relation, Expr]:
     """The subquery's value beside every row. It must give one row at most."""
+    correlated = correlated_scalar(ctx, left, node)
+    if correlated is not None:
+        return correlated
     try:
         right = ctx.query(node)
     except SqlError as err:

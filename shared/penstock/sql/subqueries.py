@@ -11,6 +11,7 @@ from penstock.functions.expr import Expr, InputRef
 from penstock.plan import nodes as n
 from penstock.sql.aggregate_calls import aggregate_nodes
 from penstock.sql.consumption import consume, variant
+from penstock.sql.correlated import conjuncts
 from penstock.sql.expressions import ExpressionBinder, column_parts
 from penstock.sql.joins import make_join
 from penstock.sql.scalars import value_subqueries, with_scalars
@@ -153,7 +154,7 @@ def _split_where(
     """The conjuncts that name a column of the outer query, and those of the inner query's own."""
     outer: list[exp.Expression] = []
     own: list[exp.Expression] = []
-    for part in _conjuncts(condition):
+    for part in conjuncts(condition):
         (outer if _names_outer(ctx, left, inner, part) else own).append(part)
     return outer, own
 
@@ -220,7 +221,7 @@ def _correlated(ctx: QueryBinder, left: Relation, right: Relation, parts: list[e
 
 
 def bind_where(ctx: QueryBinder, relation: Relation, condition: exp.Expression) -> Relation:
-    for part in _conjuncts(condition):
+    for part in conjuncts(condition):
         nested = next(aggregate_nodes(ctx, part), None)
         if nested is not None:
             raise ctx.source.error(
@@ -243,7 +244,7 @@ def bind_condition(
 ) -> Relation:
     """The rows of ``relation`` that pass: subqueries as joins, the rest as a filter above them."""
     plain: list[exp.Expression] = []
-    for part in _conjuncts(condition):
+    for part in conjuncts(condition):
         subquery = bind_condition_subquery(ctx, relation, part, special)
         if subquery is not None:
             relation = subquery
@@ -260,11 +261,3 @@ def bind_condition(
 
 def filtered(node: n.Node, condition: Expr) -> n.Filter:
     return n.Filter(input=node, condition=condition, schema=node.schema)
-
-
-def _conjuncts(node: exp.Expression) -> list[exp.Expression]:
-    if isinstance(node, exp.Paren):
-        return _conjuncts(node.this)
-    if isinstance(node, exp.And):
-        return _conjuncts(node.this) + _conjuncts(node.expression)
-    return [node]

@@ -1,0 +1,176 @@
+"""Scalar subqueries that name columns of the outer query: an aggregate a key, joined on the key.
+
+``(SELECT AVG(x) + 1 FROM u WHERE u.k = t.k AND …)`` is, for a row of ``t``, made of its group's aggregates in
+``SELECT k, AVG(x) FROM u WHERE … GROUP BY k``, and of those of no rows where it has no group.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from sqlglot import exp
+
+from penstock.functions.expr import Expr, InputRef, Literal
+from penstock.sql.aggregate_calls import aggregate_nodes
+from penstock.sql.consumption import consume, variant
+from penstock.sql.expressions import column_parts, function_name
+from penstock.sql.joins import make_join
+from penstock.sql.scope import Relation
+from penstock.types import logical as t
+
+if TYPE_CHECKING:
+    from penstock.sql.queries import QueryBinder
+
+#: Aggregates whose value of no rows is NULL; COUNT's is 0.
+_OF_NO_ROWS = frozenset(
+    ("AVG", "COUNT", "MAX", "MIN", "STDDEV_POP", "STDDEV_SAMP", "SUM", "VAR_POP", "VAR_SAMP", "VARIANCE")
+)
+_NOT_PLAIN = ("group", "having", "limit", "offset", "with_", "distinct", "order")
+
+
+def correlated_scalar(ctx: QueryBinder, left: Relation, node: exp.Expression) -> tuple[Relation, Expr] | None:
+    """``left`` with the subquery's value beside every row, and that value; None when the subquery names no
+    column of ``left``, or is none that this is about."""
+    query = node
+    while isinstance(query, (exp.Subquery, exp.Paren)):
+        query = query.this
+    if not isinstance(query, exp.Select):
+        return None
+    select = query
+    where = select.args.get("where")
+    if where is None or any(select.args.get(k) for k in _NOT_PLAIN) or len(select.expressions) != 1:
+        return None
+    item = select.expressions[0].unalias()
+    if next(aggregate_nodes(ctx, item), None) is None:
+        return None
+    inner = ctx.from_clause(select)
+    outer: list[exp.Expression] = []
+    own: list[exp.Expression] = []
+    for part in conjuncts(where.this):
+        (outer if _columns(ctx, left, inner, part)[1] else own).append(part)
+    if not outer:
+        return None
+    keys, values = zip(*(_sides(ctx, left, inner, part) for part in outer), strict=True)
+    calls = list(aggregate_nodes(ctx, item))
+    if any(_columns(ctx, left, inner, call)[1] for call in calls):
+        return None
+    _check_value(ctx, inner, item, calls)
+    # What the value is called is nobody's business outside.
+    consume(select.expressions[0].args.get("alias"))
+    right = ctx.query(_grouped(select, calls, keys, own))
+    width = len(left.node.schema)
+    bound: Expr | None = None
+    columns = right.visible
+    for value, column, part in zip(values, columns, outer, strict=False):
+        key = InputRef(column.index + width, column.type)
+        equal = ctx.call("=", [ctx.expressions(left).bind(value), key], part)
+        bound = equal if bound is None else ctx.call("AND", [bound, equal], part)
+    relation = make_join(ctx, left, right, "left", bound=bound, node=node)
+    relation = Relation(relation.node, relation.columns[: len(left.columns)])
+    types = relation.node.schema.types
+    found: dict[int, Expr] = {}
+    for call, column in zip(calls, columns[len(outer) :], strict=True):
+        index = column.index + width
+        result: Expr = InputRef(index, types[index])
+        if _function(call) == "COUNT":
+            zero = Literal(0, t.BigIntType(nullable=False))
+            result = ctx.call("COALESCE", [result, zero], call)
+        found[id(call)] = result
+    return relation, ctx.expressions(relation, lambda x: found.get(id(x))).bind(item)
+
+
+def _function(call: exp.Expression) -> str:
+    """The aggregate function below FILTER and the like."""
+    while isinstance(call, (exp.Filter, exp.IgnoreNulls, exp.RespectNulls)):
+        call = call.this
+    return function_name(call).upper() if isinstance(call, exp.Anonymous) else type(call).__name__
+
+
+def _check_value(
+    ctx: QueryBinder, inner: Relation, item: exp.Expression, calls: list[exp.Expression]
+) -> None:
+    """The value is computed outside of the subquery, from its aggregates: they must be known for no rows,
+    and nothing else of its rows may be named."""
+    for call in calls:
+        if _function(call) not in _OF_NO_ROWS:
+            raise ctx.source.unsupported(
+                f"{_function(call)} in a scalar subquery that reads columns of the outer query",
+                call,
+                expected="one of " + ", ".join(sorted(_OF_NO_ROWS)),
+                remedy="LEFT JOIN the subquery with GROUP BY on those columns",
+            )
+    inside = {id(call) for call in calls}
+
+    def check(node: exp.Expression) -> None:
+        if id(node) in inside or isinstance(node, exp.Subquery):
+            return
+        if isinstance(node, exp.Column) and inner.find(column_parts(node), node, ctx.source):
+            raise ctx.source.error(
+                "a column beside an aggregate", node, expected="the column inside an aggregate function"
+            )
+        for child in node.iter_expressions():
+            check(child)
+
+    check(item)
+
+
+def conjuncts(node: exp.Expression) -> list[exp.Expression]:
+    """What a condition joins by AND."""
+    if isinstance(node, exp.Paren):
+        return conjuncts(node.this)
+    if isinstance(node, exp.And):
+        return conjuncts(node.this) + conjuncts(node.expression)
+    return [node]
+
+
+def _columns(ctx: QueryBinder, left: Relation, inner: Relation, node: exp.Expression) -> tuple[bool, bool]:
+    """Whether a condition names columns of the inner and of the outer query. Names in a query inside of it
+    are that query's."""
+    if isinstance(node, (exp.Select, exp.SetOperation, exp.Subquery)):
+        return False, False
+    if isinstance(node, exp.Column):
+        parts = column_parts(node)
+        if inner.find(parts, node, ctx.source):
+            return True, False
+        return False, bool(left.find(parts, node, ctx.source))
+    found = [_columns(ctx, left, inner, child) for child in node.iter_expressions()]
+    return any(a for a, _ in found), any(b for _, b in found)
+
+
+def _sides(
+    ctx: QueryBinder, left: Relation, inner: Relation, part: exp.Expression
+) -> tuple[exp.Expression, exp.Expression]:
+    """(of the inner query, of the outer one) of an equality between the two."""
+    if isinstance(part, exp.EQ):
+        for mine, other in ((part.this, part.expression), (part.expression, part.this)):
+            if _columns(ctx, left, inner, mine) == (True, False) and _columns(ctx, left, inner, other) == (
+                False,
+                True,
+            ):
+                return mine, other
+    raise ctx.source.unsupported(
+        "a scalar subquery that is bound to the outer query by something else than an equality",
+        part,
+        remedy="compare a column of the subquery with one of the outer query by =, joined by AND; or join the tables "
+        "and aggregate",
+    )
+
+
+def _grouped(
+    select: exp.Select,
+    calls: list[exp.Expression],
+    keys: tuple[exp.Expression, ...],
+    own: list[exp.Expression],
+) -> exp.Select:
+    """The subquery's aggregates by group, without the conditions that name the outer query."""
+    named = [
+        *((f"$key{i}", key) for i, key in enumerate(keys)),
+        *((f"$value{i}", c) for i, c in enumerate(calls)),
+    ]
+
+    def change(args: dict[str, Any]) -> None:
+        args["expressions"] = [exp.alias_(node, name, quoted=True, copy=False) for name, node in named]
+        args["where"] = exp.Where(this=exp.and_(*own, copy=False)) if own else None
+        args["group"] = exp.Group(expressions=list(keys))
+
+    return variant(select, change)
