@@ -41,6 +41,8 @@ def is_installed(file: str) -> bool:
 
 def _is_installed(file: str, folders: tuple[str, ...], ours: str) -> bool:
     path = Path(file)
+    if not path.is_absolute():
+        return file.startswith("<frozen ")  # "<string>", "<stdin>": a program without a file
     for form in {path, path.resolve()}:
         if _within(form, ours) or any(_within(form, folder) for folder in folders):
             return True

@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-import sysconfig
 import traceback
-from pathlib import Path
 from typing import Any
 
-import penstock
 from penstock.errors import FunctionError, InternalError, PenstockError
+from penstock.installed import is_installed
 from penstock.messages.slot import ErrorInfo
 from penstock.redaction import without_credentials
 
-_OURS = str(Path(penstock.__file__).parent)
-_LIBRARIES = tuple({sysconfig.get_path(name) for name in ("stdlib", "purelib", "platlib")})
 
 
 def error_info(err: BaseException, *, task: str) -> ErrorInfo:
@@ -54,7 +50,7 @@ def _details(err: BaseException, where: str) -> dict[str, Any]:
 def user_traceback(err: BaseException) -> str | None:
     """The frames of code that is neither ours nor a library's, or None without any."""
     frames = traceback.extract_tb(err.__traceback__)
-    users = [f for f in frames if not f.filename.startswith((_OURS, *_LIBRARIES))]
+    users = [f for f in frames if not is_installed(f.filename)]
     if not users:
         return None
     lines = ["Traceback (most recent call last):\n", *traceback.format_list(users)]
