@@ -61,3 +61,25 @@ def test_table_shows_headers_rows_and_their_number() -> None:
     text = out.getvalue()
     assert "| id | name |" in text
     assert "2 rows in set" in text
+
+
+def test_floats_and_intervals_in_every_form():
+    row = t.RowType((t.Field("a", t.FloatType()),))
+    value = 320.1000061035156
+    assert text_of(value, t.FloatType()) == "320.1"
+    assert text_of(value, t.DoubleType()) == "320.1000061035156"
+    assert text_of([value], t.ArrayType(t.FloatType())) == "[320.1]"
+    assert text_of({"a": value}, row) == "(320.1)"
+    assert json_of([value], t.ArrayType(t.FloatType())) == [320.1]
+    assert json_of({"a": value}, row) == {"a": 320.1}
+    assert json_of(14, t.YearMonthIntervalType()) == "+1-02"
+    assert json_of(dt.timedelta(days=1), t.DayTimeIntervalType()) == "+1 00:00:00.000"
+
+
+def test_a_table_in_a_pipe_is_not_cut():
+    out = io.StringIO()
+    schema = t.Schema.of(*((f"c{i}", t.VarCharType()) for i in range(12)))
+    write_rows(schema, [["x" * 40] * 12], "table", out)
+    lines = out.getvalue().splitlines()
+    assert any(line.count("x" * 40) == 12 for line in lines)
+    assert max(map(len, lines)) < 700

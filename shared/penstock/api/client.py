@@ -8,6 +8,7 @@ Reads are repeated while the dispatcher is away for a moment (``patience_s``).
 from __future__ import annotations
 
 import base64
+import logging
 import time
 import uuid
 from dataclasses import dataclass
@@ -21,6 +22,10 @@ from penstock.errors import ExternalError, PenstockError, error_from_dict
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from types import TracebackType
+
+# Its line for every request is not for the user's log; who wants it sets the level after the import.
+if logging.getLogger("httpx").level == logging.NOTSET:
+    logging.getLogger("httpx").setLevel(logging.WARNING)
 
 TERMINAL = frozenset({"FINISHED", "FAILED", "CANCELED"})
 

@@ -31,6 +31,11 @@ class JobExecutionResult:
     job_id: str
     details: dict[str, Any] = field(default_factory=dict)
 
+    def __str__(self) -> str:
+        return f"Job with JobID {self.job_id} has finished.\nJob Runtime: {self.get_net_runtime()} ms"
+
+    __repr__ = __str__
+
     def get_job_id(self) -> str:
         return self.job_id
 

@@ -17,12 +17,19 @@ if TYPE_CHECKING:
     from penstock.types.logical import LogicalType, Schema
 
 
+#: Columns of a table that is written to a file: more than any has.
+_NO_WIDTH = 1_000_000
+
+
 def text_of(value: Any, type_: LogicalType | None = None) -> str:
     """A value as SQL prints it: timestamps with their declared precision, NULL, TRUE."""
     from penstock.types import logical as t
+    from penstock.types.text import interval_text, shortest_float
 
     if value is None:
         return "NULL"
+    if (interval := interval_text(value, type_)) is not None:
+        return interval
     match value:
         case bool():
             return "TRUE" if value else "FALSE"
@@ -38,21 +45,27 @@ def text_of(value: Any, type_: LogicalType | None = None) -> str:
                 return "{" + ", ".join(f"{text_of(k)}={text_of(v)}" for k, v in value) + "}"
             return "[" + ", ".join(text_of(v, element) for v in value) + "]"
         case dict():
-            return "(" + ", ".join(text_of(v) for v in value.values()) + ")"
+            types = {f.name: f.type for f in type_.fields} if isinstance(type_, t.RowType) else {}
+            return "(" + ", ".join(text_of(v, types.get(k)) for k, v in value.items()) + ")"
         case float():
-            return repr(value)
+            return repr(shortest_float(value) if isinstance(type_, t.FloatType) else value)
     return str(value)
 
 
 def json_of(value: Any, type_: LogicalType | None = None) -> Any:
     """A value as JSON: decimals as numbers' text, times as SQL text, maps as objects."""
     from penstock.types import logical as t
+    from penstock.types.text import shortest_float
 
+    if isinstance(type_, t.YearMonthIntervalType) and value is not None:
+        return text_of(value, type_)
     match value:
         case None | bool() | int() | str():
             return value
         case float():
-            return value if value == value and abs(value) != float("inf") else str(value)
+            if value != value or abs(value) == float("inf"):
+                return str(value)
+            return shortest_float(value) if isinstance(type_, t.FloatType) else value
         case Decimal():
             return str(value)
         case dict():
@@ -92,7 +105,10 @@ def write_rows(schema: Schema, rows: Iterable[Sequence[Any]], format_: str, out:
 def write_table(schema: Schema, rows: Sequence[Sequence[Any]], out: TextIO) -> int:
     from rich.console import Console
 
-    Console(file=out, soft_wrap=not out.isatty()).print(make_table(schema, rows))
+    # A pipe or a file has no width: nothing is cut there.
+    Console(file=out, soft_wrap=not out.isatty(), width=None if out.isatty() else _NO_WIDTH).print(
+        make_table(schema, rows)
+    )
     out.write(f"{len(rows)} row{'' if len(rows) == 1 else 's'} in set\n")
     return len(rows)
 

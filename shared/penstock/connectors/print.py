@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any
 from penstock.connectors.base import SinkWriter, TableInfo
 from penstock.connectors.options import Option, OptionSet, boolean, text
 from penstock.connectors.simple import DeclaredConnector
+from penstock.types import logical as t
+from penstock.types.text import interval_text, shortest_float
 
 if TYPE_CHECKING:
     from penstock.types import Batch
@@ -22,8 +24,17 @@ OPTIONS = OptionSet(
 )
 
 
-def format_value(value: Any) -> str:
+def format_value(value: Any, type_: t.LogicalType | None = None) -> str:
     """A value as Flink prints it: ISO time stamps, ``null``, nested rows in brackets."""
+    if (interval := interval_text(value, type_)) is not None:
+        return interval
+    if isinstance(value, float) and isinstance(type_, t.FloatType):
+        return str(shortest_float(value))
+    if isinstance(value, list) and isinstance(type_, t.ArrayType):
+        return "[" + ", ".join(format_value(v, type_.element) for v in value) + "]"
+    if isinstance(value, dict) and isinstance(type_, t.RowType):
+        fields = {f.name: f.type for f in type_.fields}
+        return "{" + ", ".join(f"{k}={format_value(v, fields.get(k))}" for k, v in value.items()) + "}"
     match value:
         case None:
             return "null"
@@ -50,7 +61,10 @@ class PrintWriter(SinkWriter):
         if self.ctx.parallelism > 1:
             prefix = f"{prefix}:{self.ctx.subtask_index + 1}" if prefix else str(self.ctx.subtask_index + 1)
         prefix = f"{prefix}> " if prefix else ""
-        lines = [f"{prefix}{k.short}[{', '.join(map(format_value, row))}]\n" for k, row in batch.rows()]
+        types = batch.schema.types
+        lines = [
+            f"{prefix}{k.short}[{', '.join(map(format_value, row, types))}]\n" for k, row in batch.rows()
+        ]
         # Looked up now, not at import: the slot redirects its standard output.
         stream = sys.stderr if self._standard_error else sys.stdout
         stream.write("".join(lines))

@@ -11,7 +11,6 @@ from penstock.messages.slot import ErrorInfo
 from penstock.redaction import without_credentials
 
 
-
 def error_info(err: BaseException, *, task: str) -> ErrorInfo:
     """``err`` as data, with the operator it was raised in."""
     operator = getattr(err, "penstock_operator", None)
