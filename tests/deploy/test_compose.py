@@ -254,6 +254,11 @@ def test_a_cluster_for_one_job_ends_with_its_exit_code(tmp_path):
     finally:
         compose("good.sql", "down", "-v")
     assert good.returncode == 0, good.stdout[-3000:] + good.stderr[-1000:]
-    assert "42" in "".join(line for line in good.stdout.splitlines() if line.startswith("job"))
+    assert "42" in said_by_job(good)
     assert bad.returncode == 1
-    assert "unknown" in "".join(line for line in bad.stdout.splitlines() if line.startswith("job"))
+    assert "unknown" in said_by_job(bad)
+
+
+def said_by_job(done: subprocess.CompletedProcess[str]) -> str:
+    lines = (done.stdout + done.stderr).splitlines()
+    return "\n".join(line for line in lines if line.startswith("job"))
