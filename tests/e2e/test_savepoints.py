@@ -126,7 +126,8 @@ def test_stop_move_look_and_resume_at_other_parallelisms(make_cluster, until, tm
         program.write_text(OTHER)
         command.diff(str(moved), str(program), url, {}, "json")
         difference = json.loads(capsys.readouterr().out)
-        assert [o["rows"] for o in difference["dropped"] if o["rows"] == KEYS] == [KEYS]
+        assert [o["rows"] for o in difference["changed"]] == [KEYS]
+        assert "→" in difference["changed"][0]["why"][0]
         assert difference["new"]
 
         for parallelism in (1, 4):
@@ -137,9 +138,9 @@ def test_stop_move_look_and_resume_at_other_parallelisms(make_cluster, until, tm
         resumed = client.submit(spec(**{"execution.state-recovery.path": kept}))
         assert result(client, resumed) == EXPECTED
 
-        with pytest.raises(SpecError, match="operators that this job does not have") as refused:
+        with pytest.raises(SpecError, match="means something else than this job") as refused:
             client.submit(spec(OTHER, **{"execution.state-recovery.path": kept}))
-        assert "rows" in str(refused.value)
+        assert "MOD" in str(refused.value)
         with pytest.raises(SpecError, match="does not fit") as refused:
             client.submit(spec(**{"execution.state-recovery.path": kept, "pipeline.max-parallelism": "64"}))
         assert "128" in str(refused.value)

@@ -30,6 +30,9 @@ class OperatorIdentity(msgspec.Struct, frozen=True, kw_only=True):
     meaning: dict[str, str] = {}
     columns: dict[str, tuple[str, ...]] = {}
     former: tuple[str, ...] = ()
+    #: Hash of the sub-plan to the letter, with the code of its functions: tells apart what has the same
+    #: names and means the same, such as steps of a program that differ in their functions alone.
+    exact: str = ""
     #: Types of what is stored: state of another layout cannot be read at all.
     layout: str = ""
 

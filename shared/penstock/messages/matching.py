@@ -143,13 +143,11 @@ def _same_uid(operator: Operator, summary: OperatorSummary) -> int:
 
 
 def _same_plan(operator: Operator, summary: OperatorSummary) -> int:
-    """All below it is as it was, to the letter."""
+    """All below it is as it was, to the letter and with the same code."""
     own, stored = operator.identity, summary.identity
     if stored is None:
         return int(summary.uid in own.former)
-    if not set(own.former) & set(stored.former):
-        return 0
-    return _shared(operator, summary)
+    return _shared(operator, summary) if own.exact and own.exact == stored.exact else 0
 
 
 def _shared(operator: Operator, summary: OperatorSummary) -> int:

@@ -17,7 +17,7 @@ from penstock.plan import nodes as n
 from penstock.plan.rewriting import Interner, without_places
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
 #: Fields that carry what only the new ids need: no part of the old ones.
 _UNKNOWN_THEN = frozenset({"declared", "location", "label", "columns", "uid"})
@@ -25,10 +25,12 @@ _INPUT_FIELDS = frozenset({"input", "left", "right", "inputs"})
 
 
 class EarlierFingerprints:
-    """Of the nodes of one plan."""
+    """Of the nodes of one plan. ``code``: name of a function → what stands for it instead (the names
+    that programs give their functions are numbers, which go by the order of the program)."""
 
-    def __init__(self) -> None:
+    def __init__(self, code: Mapping[str, str] | None = None) -> None:
         self._prints: dict[int, tuple[n.Node, str]] = {}
+        self._code = {f'"{name}"'.encode(): f'"{text}"'.encode() for name, text in (code or {}).items()}
 
     def of(self, node: n.Node) -> str:
         """16 hex digits."""
@@ -37,6 +39,8 @@ class EarlierFingerprints:
             inputs = [self.of(i) for i in n.inputs_of(node)]
             own = {k: v for k, v in _then(node).items() if k not in _INPUT_FIELDS and k != "node"}
             data = msgspec.json.encode([type(node).__name__, inputs, without_places(own)], order="sorted")
+            for name, text in self._code.items():
+                data = data.replace(name, text)
             found = (node, hashlib.sha256(data).hexdigest()[:16])
             self._prints[id(node)] = found
         return found[1]

@@ -18,11 +18,13 @@ from penstock.jobgraph import specs as s
 from penstock.jobgraph.identity import OperatorIdentity
 from penstock.plan import lineage as words
 from penstock.plan import nodes as n
+from penstock.plan.earlier_ids import EarlierFingerprints
 from penstock.plan.operators import all_inputs
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
+    from penstock.jobgraph.graph import FunctionArtifact
     from penstock.plan.lineage import Lineage, Relation
     from penstock.plan.operators import PlannedOperator
 
@@ -34,8 +36,12 @@ _OF_TRANSFORMS: dict[type, tuple[str, ...]] = {
 }
 
 
-def identify(operators: Sequence[PlannedOperator], lineage: Lineage) -> None:
-    """Sets the identity and the uid of every operator. ``operators`` in topological order."""
+def identify(
+    operators: Sequence[PlannedOperator], lineage: Lineage, functions: Mapping[str, FunctionArtifact]
+) -> None:
+    """Sets the identity and the uid of every operator. ``operators`` in topological order;
+    ``functions``: the job's function table."""
+    exact = EarlierFingerprints({name: _code(artifact) for name, artifact in functions.items()})
     statements = _statements(operators)
     names = _Names(operators, lineage)
     taken = _given(operators)
@@ -47,11 +53,16 @@ def identify(operators: Sequence[PlannedOperator], lineage: Lineage) -> None:
             meaning=meaning,
             columns=columns,
             layout=_layout(op, meaning),
+            exact="" if op.node is None else f"{op.kind}-{exact.of(op.node)}",
             former=() if op.given else (op.uid,),
         )
         if not op.given:
             op.uid = _free(_uid(op, op.identity), taken)
             taken.add(op.uid)
+
+
+def _code(artifact: FunctionArtifact) -> str:
+    return hashlib.sha256(msgspec.json.encode(artifact)).hexdigest()[:16]
 
 
 def _given(operators: Sequence[PlannedOperator]) -> set[str]:

@@ -105,7 +105,7 @@ def _job_graph(
     if max_parallelism <= 0:
         max_parallelism = default_max_parallelism(parallelism)
     analysis = Analysis(final=is_bounded_final(optimized))
-    translator = Translator(optimized, analysis, parallelism, originals)
+    translator = Translator(optimized, analysis, parallelism, originals, functions)
     operators = translator.translate()
     vertices, edges = build_vertices(operators, max_parallelism=max_parallelism, chaining=chaining)
     bounded = all(analysis.of(s).bounded for s in optimized.sinks)

@@ -22,6 +22,8 @@ from penstock.types.logical import Schema
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from penstock.jobgraph.graph import FunctionArtifact
+
 
 def is_bounded_final(plan: n.LogicalPlan) -> bool:
     """Whether the job gives final rows once: all inputs bounded, and not asked to stream."""
@@ -47,6 +49,7 @@ class Translator:
         analysis: Analysis,
         parallelism: int,
         originals: Mapping[str, n.Node] | None = None,
+        functions: Mapping[str, FunctionArtifact] | None = None,
     ) -> None:
         self.plan = plan
         self.config = plan.config
@@ -56,6 +59,7 @@ class Translator:
         self.interner = Interner()
         self.earlier = EarlierFingerprints()
         self.originals = originals or {}
+        self.functions = functions or {}
         self.sinks: list[n.Sink] = [self.interner.intern(sink) for sink in plan.sinks]  # type: ignore[misc]
         self.analysis = analysis
         self.modes = ChangelogModes(self.sinks, analysis)
@@ -70,7 +74,7 @@ class Translator:
             if id(sink) not in done:
                 done.add(id(sink))
                 outputs.sink(self, sink)
-        identify(self.operators, Lineage())
+        identify(self.operators, Lineage(), self.functions)
         return self.operators
 
     def visit(self, node: n.Node) -> OperatorInput:
