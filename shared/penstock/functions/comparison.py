@@ -188,6 +188,16 @@ def _comparison(op: str, a: t.LogicalType, b: t.LogicalType) -> Callable[..., An
     return run
 
 
+def _beside_text(types: Sequence[t.LogicalType]) -> t.LogicalType | None:
+    """The type of dates or times some of which are text: d BETWEEN '2000-01-01' AND e. None when the
+    others are none."""
+    common = common_type([x for x in types if not isinstance(x, t.STRINGS)])
+    if not isinstance(common, (t.DateType, t.TimeType, *t.TIMESTAMPS)):
+        return None
+    targets = comparison_types(common, t.VarCharType(), False)
+    return None if targets is None else targets[1]
+
+
 def _resolve_common(call: Resolution) -> tuple[list[t.LogicalType], t.LogicalType]:
     """All arguments in one type: BETWEEN and IN."""
     if len(call.args) < 2 or ("BETWEEN" in call.name and len(call.args) != 3):
@@ -200,8 +210,11 @@ def _resolve_common(call: Resolution) -> tuple[list[t.LogicalType], t.LogicalTyp
         others = common_type(rest)
         targets = None if others is None else comparison_types(first, others, False)
         if targets is None:
-            call.fail("values of types that can be compared")
-        common = targets[1] if isinstance(first, t.STRINGS) else targets[0]
+            common = _beside_text(call.types)
+        else:
+            common = targets[1] if isinstance(first, t.STRINGS) else targets[0]
+    if common is None:
+        call.fail("values of types that can be compared")
     if isinstance(common, t.NullType):
         common = t.VarCharType()
     if isinstance(common, t.STRINGS):
