@@ -52,7 +52,8 @@ tpc: $(STAMP) ## run the queries of TPC-H and TPC-DS on both engines, against Du
 sim: $(STAMP) ## simulate the whole cluster in virtual time: SEEDS=200 FROM=1
 	$(BIN)/python -m tests.simulation --seeds $(SEEDS) --from $(FROM)
 
-mutants: $(STAMP) ## plant bugs one by one: the simulation must find each
+mutants: $(STAMP) ## plant bugs one by one: the simulation and the planner's tests must find each
+	$(BIN)/python -m tests.plan.mutants
 	$(BIN)/python -m tests.simulation.mutants
 
 chaos: $(STAMP) ## kill, stop and cut off a real cluster's processes: FAULTS=200 (root, for the network)

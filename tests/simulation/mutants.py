@@ -50,7 +50,7 @@ class Mutant:
                 expected="exactly one place that reads\n" + self.old,
                 got=f"{text.count(self.old)} of them",
                 where=self.file,
-                remedy=f"correct tests/simulation/mutants/{self.name}.yaml",
+                remedy=f"correct the mutants/{self.name}.yaml that declares it",
             )
         path.write_text(text.replace(self.old, self.new))
 
