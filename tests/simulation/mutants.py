@@ -1,7 +1,8 @@
 """Mutants: bugs that the simulation must find, declared in ``mutants/*.yaml``.
 
 ``python -m tests.simulation.mutants`` plants each in a copy of the sources and runs seeds
-until one breaks. A mutant that survives, or whose place in the sources is gone, fails.
+until one breaks; or, of what no seed can see (what is shown, a single actor's timer), the
+tests that it names. A mutant that survives, or whose place in the sources is gone, fails.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ SEEDS = 200
 @dataclass(frozen=True)
 class Mutant:
     """``old`` occurs once in ``file`` and becomes ``new``. ``workload``, ``faults``: where
-    only some of them can show it."""
+    only some of them can show it. ``tests``: pytest's arguments, instead of seeds."""
 
     name: str
     breaks: str
@@ -40,6 +41,7 @@ class Mutant:
     new: str
     workload: str | None = None
     faults: str | None = None
+    tests: str | None = None
 
     def apply(self, root: Path) -> None:
         path = root / self.file
@@ -65,13 +67,15 @@ def names() -> list[str]:
     return sorted(path.stem for path in FOLDER.glob("*.yaml"))
 
 
-def hunt(mutant: Mutant, seeds: int, first: int) -> tuple[int | None, str]:
-    """(the seed that found it or None, what it said). A seed that breaks without the mutant
+def hunt(mutant: Mutant, seeds: int, first: int) -> tuple[int | str | None, str]:
+    """(the seed, or test, that found it or None, what it said). A seed that breaks without the mutant
     as well has not found it."""
     with tempfile.TemporaryDirectory(prefix="penstock-mutant-") as folder:
         root = Path(folder)
         for part in COPIED:
             shutil.copytree(ROOT / part, root / part, ignore=shutil.ignore_patterns("__pycache__"))
+        if mutant.tests is not None:
+            return _found_by_tests(mutant, root)
         mutant.apply(root)
         start = first
         while start < first + seeds:
@@ -81,6 +85,31 @@ def hunt(mutant: Mutant, seeds: int, first: int) -> tuple[int | None, str]:
             print(f"{mutant.name}: seed {seed} is broken without it, too", file=sys.stderr)
             start = seed + 1
     return None, ""
+
+
+def _found_by_tests(mutant: Mutant, root: Path) -> tuple[str | None, str]:
+    """As ``hunt``: the test that fails with the mutant, and passes without it."""
+    shutil.copytree(
+        ROOT / "tests", root / "tests", dirs_exist_ok=True, ignore=shutil.ignore_patterns("__pycache__")
+    )
+    for file in ("pyproject.toml",):
+        shutil.copy(ROOT / file, root / file)
+    assert mutant.tests is not None
+    command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", *mutant.tests.split()]
+    for planted in (False, True):
+        if planted:
+            mutant.apply(root)
+        done = subprocess.run(
+            command, cwd=root, env=_environment(root), capture_output=True, text=True, check=False
+        )
+        if done.returncode not in (0, 1) or (done.returncode and not planted):
+            raise SpecError(f"the tests of the mutant '{mutant.name}' do not run", got=done.stdout[-2_000:])
+    found = re.search(r"^FAILED (\S+)(?: - (.*))?", done.stdout, re.MULTILINE)
+    return (found[1], found[2] or "") if found else (None, "")
+
+
+def _environment(root: Path) -> dict[str, str]:
+    return {**os.environ, "PYTHONPATH": f"{root}{os.pathsep}{root / 'shared'}", "PYTHONHASHSEED": "0"}
 
 
 def _first_broken(mutant: Mutant, root: Path, seeds: int, first: int) -> tuple[int | None, str]:
@@ -96,12 +125,9 @@ def _first_broken(mutant: Mutant, root: Path, seeds: int, first: int) -> tuple[i
     ]
     command += ["--workload", mutant.workload] if mutant.workload else []
     command += ["--faults", mutant.faults] if mutant.faults else []
-    environment = {
-        **os.environ,
-        "PYTHONPATH": f"{root}{os.pathsep}{root / 'shared'}",
-        "PYTHONHASHSEED": "0",
-    }
-    done = subprocess.run(command, cwd=root, env=environment, capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        command, cwd=root, env=_environment(root), capture_output=True, text=True, check=False
+    )
     found = re.search(r"^seed (\d+): ", done.stdout, re.MULTILINE)
     said = re.search(r"^  BROKEN: (.*)", done.stdout, re.MULTILINE)
     if found is None and done.returncode:
@@ -122,9 +148,11 @@ def main() -> int:
         took_s = time.monotonic() - started
         if seed is None:
             survived.append(name)
-            print(f"{name:32} SURVIVED {args.seeds} seeds ({took_s:.0f} s): {mutant.breaks}", flush=True)
+            tried = mutant.tests or f"{args.seeds} seeds"
+            print(f"{name:32} SURVIVED {tried} ({took_s:.0f} s): {mutant.breaks}", flush=True)
         else:
-            print(f"{name:32} found by seed {seed} ({took_s:.0f} s): {said[:160]}", flush=True)
+            by = f"seed {seed}" if isinstance(seed, int) else seed
+            print(f"{name:32} found by {by} ({took_s:.0f} s): {said[:160]}", flush=True)
     return 1 if survived else 0
 
 
