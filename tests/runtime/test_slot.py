@@ -197,9 +197,11 @@ async def test_only_an_attempt_to_connect_may_fail_unawaited(tmp_path: Path, err
     b.collect(source)
     async with TestTaskManager() as tm:
         slot = await tm.fork("slot-a")
-        tm.deploy(b.build(), {"v0:0": "slot-a", "v1:0": "slot-a"}, store_url=tmp_path.as_uri())
+        graph = b.build()
+        locations = {f"{vertex.id}:0": "slot-a" for vertex in graph.vertices}
+        tm.deploy(graph, locations, store_url=tmp_path.as_uri())
         done = await slot.wait_for(
-            TaskStateChanged, lambda m: m.execution_id == "v0:0:1" and m.state.terminal
+            TaskStateChanged, lambda m: m.execution_id == "v1:0:1" and m.state.terminal
         )
         if error == "name":
             assert done.state is ExecutionState.FINISHED, done.error
