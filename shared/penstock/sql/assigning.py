@@ -1,28 +1,67 @@
-"""Which types go into which without a CAST: into a table's column, a function's parameter."""
+"""Which types go into which without a CAST: into a table's column, a function's parameter.
+
+The rules are Flink's ``LogicalTypeCasts.supportsImplicitCast``, but for one: numbers and intervals
+do not go into each other, since our intervals do not know of how many fields they are.
+"""
 
 from __future__ import annotations
 
 from penstock.types import logical as t
 
+_NUMBERS = (*t.INTEGERS, t.FloatType, t.DoubleType, t.DecimalType)
+
+#: Target → the types that it takes besides its own.
+_FROM: dict[type, tuple[type, ...]] = {
+    t.VarCharType: (t.CharType,),
+    t.VarBinaryType: (t.BinaryType,),
+    t.DecimalType: _NUMBERS,
+    t.SmallIntType: (t.TinyIntType,),
+    t.IntType: (t.TinyIntType, t.SmallIntType),
+    t.BigIntType: (t.TinyIntType, t.SmallIntType, t.IntType),
+    t.FloatType: (*t.INTEGERS, t.DecimalType),
+    t.DoubleType: _NUMBERS,
+    t.DateType: (t.TimestampType,),
+    t.TimeType: (t.TimestampType,),
+    t.TimestampType: (t.TimestampLtzType,),
+    t.TimestampLtzType: (t.TimestampType,),
+}
+
 
 def assignable(have: t.LogicalType, want: t.LogicalType) -> bool:
-    """Whether INSERT casts implicitly: within numbers, strings, binaries, timestamps."""
-    numbers = (*t.INTEGERS, t.FloatType, t.DoubleType, t.DecimalType)
-    for family in (numbers, t.STRINGS, t.BINARIES):
-        if isinstance(have, family) and isinstance(want, family):
-            return True
-    if isinstance(have, t.NullType):
+    """Whether a value of type ``have`` becomes a ``want`` by itself. A nullable type is not
+    assignable to a NOT NULL one: where that is checked as rows pass, ask for ``nullable(want)``."""
+    if have.nullable and not want.nullable:
+        return False
+    if isinstance(have, t.NullType) or have.with_nullable(True) == want.with_nullable(True):
         return True
-    if isinstance(have, (t.DateType, *t.TIMESTAMPS)) and isinstance(want, t.TIMESTAMPS):
-        return True
-    if isinstance(have, t.TimeType) and isinstance(want, t.TimeType):
-        return True
-    if isinstance(have, t.ArrayType) and isinstance(want, t.ArrayType):
-        return assignable(have.element, want.element)
-    if isinstance(have, t.MapType) and isinstance(want, t.MapType):
-        return assignable(have.key, want.key) and assignable(have.value, want.value)
-    if isinstance(have, t.RowType) and isinstance(want, t.RowType):
-        return len(have.fields) == len(want.fields) and all(
-            assignable(a.type, b.type) for a, b in zip(have.fields, want.fields, strict=True)
-        )
-    return have.with_nullable(True) == want.with_nullable(True)
+    if isinstance(have, t.RawType) or isinstance(want, t.RawType):
+        return False
+    if type(have) is type(want):
+        have_parts, want_parts = _parts(have), _parts(want)
+        return len(have_parts) == len(want_parts) and all(map(assignable, have_parts, want_parts))
+    return type(have) in _FROM.get(type(want), ())
+
+
+def nullable(type_: t.LogicalType) -> t.LogicalType:
+    """The type without NOT NULL, inside too."""
+    match type_:
+        case t.ArrayType(element=element):
+            return t.ArrayType(nullable(element))
+        case t.MultisetType(element=element):
+            return t.MultisetType(nullable(element))
+        case t.MapType(key=key, value=value):
+            return t.MapType(nullable(key), nullable(value))
+        case t.RowType(fields=fields):
+            return t.RowType(tuple(t.Field(f.name, nullable(f.type)) for f in fields))
+    return type_.with_nullable(True)
+
+
+def _parts(type_: t.LogicalType) -> tuple[t.LogicalType, ...]:
+    match type_:
+        case t.ArrayType(element=element) | t.MultisetType(element=element):
+            return (element,)
+        case t.MapType(key=key, value=value):
+            return (key, value)
+        case t.RowType(fields=fields):
+            return tuple(field.type for field in fields)
+    return ()

@@ -12,7 +12,7 @@ from penstock.errors import PenstockError, SqlError
 from penstock.functions.expr import Expr, Literal, PythonCall
 from penstock.functions.registry import field_access, make_call
 from penstock.sql import literals
-from penstock.sql.assigning import assignable
+from penstock.sql.assigning import assignable, nullable
 from penstock.sql.syntax import JsonCall, TypedCast, TypedLiteral
 from penstock.types import logical as t
 
@@ -375,7 +375,7 @@ class ExpressionBinder:
             have = arg.type.with_nullable(True)
             if have == want.with_nullable(True):
                 out.append(arg)
-            elif assignable(have, want):
+            elif assignable(have, nullable(want)):
                 out.append(self.call("CAST", [arg], node, want.with_nullable(arg.type.nullable)))
             else:
                 raise self.source.error(

@@ -4,22 +4,24 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from sqlglot import exp
+
 from penstock.errors import SqlError
 from penstock.functions.expr import Expr
 from penstock.functions.expr import Literal as LiteralExpr
 from penstock.functions.registry import make_call
 from penstock.plan import nodes as n
-from penstock.sql.assigning import assignable
+from penstock.sql.assigning import assignable, nullable
 from penstock.sql.catalog import UID_HINT, sink_ref, with_options
-from penstock.sql.errors import Source, did_you_mean
+from penstock.sql.errors import Source, did_you_mean, start_of
 from penstock.sql.queries import QueryBinder
 from penstock.types import logical as t
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from penstock.sql.catalog import Catalog
-    from penstock.sql.scope import Relation
+    from penstock.sql.scope import Relation, ScopeColumn
     from penstock.sql.statements import Insert
 
 
@@ -87,8 +89,10 @@ def _fit(binder: QueryBinder, insert: Insert, relation: Relation, table: n.Table
             remedy=_columns_remedy(table.name, [c.name for c in given], [f.name for f in targets]),
         )
     values: dict[str, Expr] = {}
-    for column, field_ in zip(given, targets, strict=True):
-        values[field_.name] = _assign(binder, insert, relation.ref(column), column.name, field_, table)
+    for at, (column, field_) in enumerate(zip(given, targets, strict=True)):
+        if not assignable(column.type, nullable(field_.type)):
+            raise _mismatch(binder, insert, table.name, given, targets, at)
+        values[field_.name] = _assign(binder, relation.ref(column), field_)
     expressions: list[Expr] = []
     for field_ in wanted:
         value = values.get(field_.name)
@@ -114,23 +118,53 @@ def _columns_remedy(table: str, given: list[str], targets: list[str]) -> str:
     return f"select a value for each, or name those that get one (others become NULL): INSERT INTO {table} ({named})"
 
 
-def _assign(
+def _mismatch(
     binder: QueryBinder,
     insert: Insert,
-    value: Expr,
-    name: str,
-    target: t.Field,
-    table: n.TableRef,
-) -> Expr:
-    have, want = value.type.with_nullable(True), target.type.with_nullable(True)
-    if have == want:
+    table: str,
+    given: Sequence[ScopeColumn],
+    targets: Sequence[t.Field],
+    at: int,
+) -> SqlError:
+    """Flink's words for a column that would be narrowed or changed silently."""
+    column, target = given[at], targets[at]
+    items = _items(insert.query)
+    item = items[at] if len(items) == len(given) else insert.query
+    written = item.this if isinstance(item, exp.Alias) else item
+    known = item is not insert.query and isinstance(item, exp.Expression)
+    value = _text(binder.source.text, written) if known else None
+    cast = f"CAST({value or column.name} AS {target.type.sql()})"
+    return SqlError(
+        f"Column types of query result and sink for 'default_catalog.default_database.{table}' do not match. "
+        f"Cause: Incompatible types for sink column '{target.name}' at position {at}.",
+        expected="Sink schema: [" + ", ".join(f"{f.name}: {f.type}" for f in targets) + "]",
+        got="Query schema: [" + ", ".join(f"{c.name}: {c.type}" for c in given) + "]",
+        where=binder.source.where(item),
+        remedy=f"write {cast}, or declare {target.name} {column.type.sql()}",
+    )
+
+
+def _items(query: exp.Expression) -> list[exp.Expression]:
+    """What gives the columns of a query, where each is written."""
+    if isinstance(query, exp.Select):
+        return list(query.expressions)
+    if isinstance(query, exp.Values) and query.expressions:
+        first = query.expressions[0]
+        return list(first.expressions) if isinstance(first, exp.Tuple) else [first]
+    return []
+
+
+def _text(text: str, node: exp.Expression) -> str | None:
+    """An expression as written, where it stands in one piece."""
+    ends = [n.meta["end"] for n in node.walk() if "end" in n.meta]
+    start = start_of(node)
+    if start is None or not ends or isinstance(node, exp.Star):
+        return None
+    written = text[start : max(ends) + 1]
+    return written if written.count("(") == written.count(")") and "\n" not in written else None
+
+
+def _assign(binder: QueryBinder, value: Expr, target: t.Field) -> Expr:
+    if value.type.with_nullable(True) == target.type.with_nullable(True):
         return value
-    if not assignable(have, want):
-        raise SqlError(
-            f"column '{name}' does not fit column '{target.name}' of table '{table.name}'",
-            expected=f"{target.name} {target.type}",
-            got=f"{name} {value.type}",
-            where=binder.source.where(insert.query),
-            remedy=f"CAST({name} AS {target.type.sql()})",
-        )
     return make_call("CAST", [value], type=target.type.with_nullable(value.type.nullable), zone=binder.zone)
