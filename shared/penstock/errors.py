@@ -211,13 +211,37 @@ def error_from_dict(data: dict[str, Any]) -> PenstockError:
 
 
 def nearest(name: str, known: Any, n: int = 3) -> str | None:
-    """A 'did you mean' phrase for ``name`` among ``known``, or None."""
-    import difflib
+    """A 'did you mean' phrase for ``name`` among ``known``, or None where none is really near."""
+    word = name.lower()
+    near = sorted(
+        (distance(word, str(k).lower()), at, str(k))
+        for at, k in enumerate(known)
+        if is_near(word, str(k).lower())
+    )
+    return "did you mean " + " or ".join(repr(k) for _, _, k in near[:n]) + "?" if near else None
 
-    known = [str(k) for k in known]
-    lower = {k.lower(): k for k in known}
-    found = difflib.get_close_matches(name.lower(), lower, n=n, cutoff=0.5)
-    return "did you mean " + " or ".join(repr(lower[f]) for f in found) + "?" if found else None
+
+def is_near(word: str, other: str) -> bool:
+    """Whether one is likely to be meant by the other: a slip or two of the finger, or its beginning."""
+    shorter, longer = sorted((word, other), key=len)
+    if len(shorter) >= 4 and longer.startswith(shorter):
+        return True
+    slips = 0 if len(longer) <= 2 else 1 if len(longer) <= 4 else 2 if len(longer) <= 8 else 3
+    return abs(len(word) - len(other)) <= slips and distance(word, other) <= slips
+
+
+def distance(a: str, b: str) -> int:
+    """How many letters were missed, added, changed, or turned with their neighbour."""
+    rows = [list(range(len(b) + 1))]
+    for i, x in enumerate(a, 1):
+        row = [i]
+        for j, y in enumerate(b, 1):
+            least = min(rows[-1][j] + 1, row[-1] + 1, rows[-1][j - 1] + (x != y))
+            if i > 1 and j > 1 and x == b[j - 2] and a[i - 2] == y:
+                least = min(least, rows[-2][j - 2] + 1)
+            row.append(least)
+        rows.append(row)
+    return rows[-1][-1]
 
 
 def nested_too_deeply(what: str, where: str | None = None) -> SpecError:

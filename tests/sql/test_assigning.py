@@ -34,7 +34,7 @@ def test_every_pair_as_recorded_from_flink():
 @pytest.fixture
 def session(tmp_path):
     made = SqlSession()
-    (tmp_path / "t.json").write_text('{}\n')
+    (tmp_path / "t.json").write_text("{}\n")
     columns = "i INT, l BIGINT, d DOUBLE, m DECIMAL(4, 1), s STRING, ts TIMESTAMP(3), a ARRAY<BIGINT>"
     made.execute(
         f"CREATE TABLE t ({columns}) WITH ('connector' = 'filesystem', 'path' = '{tmp_path}/t.json', 'format' = 'json')"

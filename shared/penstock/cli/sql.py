@@ -123,14 +123,31 @@ class Runner:
     def run_script(self, script: str, name: str) -> None:
         """Every statement; errors of the script name it."""
         try:
-            for result in self.session.run_script(script):
-                self.show(result)
+            from penstock.sql.parsing import parse_script
+            from penstock.sql.statements import ClientCommand
+
+            for statement in parse_script(script):
+                if isinstance(statement, ClientCommand):
+                    if statement.word in ("QUIT", "EXIT"):
+                        return
+                    self._client(statement.word)
+                else:
+                    self.show(self.session.run(statement))
         except UserError as err:
             if isinstance(err, SqlError) and not err.where:
                 err.where = name
             elif err.where and err.where.startswith("line "):
                 err.where = f"{name}, {err.where}"
             raise
+
+    def _client(self, word: str) -> None:
+        """HELP, and CLEAR, which has a meaning on a terminal only."""
+        if word == "HELP":
+            from penstock.cli.shell import HELP
+
+            print(HELP)
+        elif sys.stdout.isatty():
+            print("\x1b[2J\x1b[H", end="")
 
     def show(self, result: StatementResult) -> None:
         """Print a statement's result; run its job."""

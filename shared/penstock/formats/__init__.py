@@ -37,7 +37,7 @@ def get_format(name: str | None, *, where: str = "") -> Format:
             expected="'format' = one of " + ", ".join(known_formats()),
             got=repr(name) if name else "no such option",
             where=where or None,
-            remedy=(nearest(name, known_formats()) if name else None) or "add 'format' = 'json'",
+            remedy=(nearest(name, known_formats()) if name else "add 'format' = 'json'"),
         )
     if name not in _loaded:
         module, attribute = _FORMATS[name].split(":")

@@ -77,6 +77,10 @@ _FAMILIES = (
 )  # fmt: skip
 
 
+#: Names in the registry that are not written as calls.
+_OPERATOR_WORDS = frozenset({"AND", "OR", "NOT", "IN", "NOT IN", "LIKE", "BETWEEN", "CASE", "ITEM"})
+
+
 @cache
 def _load() -> dict[str, FunctionDef]:
     for family in _FAMILIES:
@@ -99,7 +103,7 @@ def lookup(name: str) -> FunctionDef:
             f"unknown function {name}",
             expected="a function of docs/functions.md, or one of your own (CREATE FUNCTION, -py)",
             got=name,
-            remedy=nearest(name, words),
+            remedy=nearest(name, [w for w in words if w not in _OPERATOR_WORDS]),
         )
     return found
 

@@ -49,6 +49,7 @@ class Table:
     text: str
     #: The options as written (values that know their place), where ``options`` are resolved.
     written: dict[str, str] | None = None
+    comment: str | None = None
 
     @property
     def sink_schema(self) -> t.Schema:
@@ -68,6 +69,7 @@ class View:
     text: str
     temporary: bool = False
     query_text: str = ""
+    comment: str | None = None
 
 
 @dataclass(slots=True)
@@ -83,8 +85,30 @@ class Catalog:
 
     def table(self, name: str, where: str) -> Table:
         found = self.tables.get(name)
+        if found is None and name in self.views:
+            raise SqlError(
+                f"'{name}' is a view, not a table",
+                expected="a table: " + (", ".join(sorted(self.tables)) or "(none is declared)"),
+                got=repr(name),
+                where=where,
+                remedy=f"SHOW CREATE VIEW {name} shows its query; DROP VIEW {name} drops it",
+            )
         if found is None:
             raise self.unknown(name, where, list(self.tables), "table")
+        return found
+
+    def view(self, name: str, where: str) -> View:
+        found = self.views.get(name)
+        if found is None and name in self.tables:
+            raise SqlError(
+                f"'{name}' is a table, not a view",
+                expected="a view: " + (", ".join(sorted(self.views)) or "(none is declared)"),
+                got=repr(name),
+                where=where,
+                remedy=f"SHOW CREATE TABLE {name} shows its declaration; DROP TABLE {name} drops it",
+            )
+        if found is None:
+            raise self.unknown(name, where, list(self.views), "view")
         return found
 
     def unknown(self, name: str, where: str, known: list[str], what: str) -> SqlError:

@@ -171,14 +171,13 @@ def _view(catalog: Catalog, config: Mapping[str, str], statement: st.CreateView)
         statement.text,
         statement.temporary,
         statement.query_text,
+        statement.comment,
     )
 
 
 def _alter_view(catalog: Catalog, config: Mapping[str, str], statement: st.AlterView, where: str) -> str:
     name = statement.name
-    view = catalog.views.get(name)
-    if view is None:
-        raise catalog.unknown(name, where, list(catalog.views), "view")
+    view = catalog.view(name, where)
     if statement.new_name is not None:
         catalog.check_free(statement.new_name, where)
         del catalog.views[name]
@@ -192,6 +191,7 @@ def _alter_view(catalog: Catalog, config: Mapping[str, str], statement: st.Alter
         statement.query_text,
         temporary=view.temporary,
         text=statement.text,
+        comment=view.comment,
     )
     catalog.views[name] = _view(catalog, config, created)
     return f"view '{name}' altered"
@@ -230,6 +230,8 @@ def _drop(catalog: Catalog, statement: st.Drop, where: str) -> str:
             )
         known = list(store)
         found = store.pop(name, None) is not None
+    if not found and not statement.if_exists and statement.kind != "FUNCTION":
+        (catalog.table if statement.kind == "TABLE" else catalog.view)(name, where)
     if not found and not statement.if_exists:
         raise catalog.unknown(name, where, known, kind)
     return f"{kind} '{name}' dropped" if found else f"no {kind} '{name}'"

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from sqlglot.errors import ErrorLevel
 from sqlglot.tokens import TokenType
 
-from penstock.errors import UnsupportedError
+from penstock.errors import SqlError, UnsupportedError
 from penstock.sql.dialect import Flink, FlinkParser
 from penstock.sql.errors import Position, position_in
 from penstock.sql.hints import Hint
@@ -27,6 +27,7 @@ from penstock.sql.statements import (
     Statement,
     WatermarkClause,
     catalog_name,
+    foreign_part,
 )
 from penstock.sql.syntax import OptionsHint
 
@@ -84,9 +85,19 @@ class DdlSyntax(FlinkParser):
 
     def _dotted(self, what: str = "a name") -> str:
         """``t``, ``db.t`` or ``catalog.db.t``; the default catalog and database fall away."""
+        start = self._curr
         parts = [self._require(self._parse_id_var(any_token=False), what).name]
         while self._match(TokenType.DOT):
             parts.append(self._require(self._parse_id_var(any_token=True), what).name)
+        foreign = foreign_part(parts)
+        if foreign is not None:
+            raise SqlError(
+                f"unknown {foreign}",
+                expected="default_catalog.default_database: there is one catalog with one database",
+                got=".".join(parts),
+                where=str(position_in(self.sql, start.start)),
+                remedy=f"write `{parts[-1]}` alone",
+            )
         return catalog_name(parts)
 
     def _query(self) -> exp.Expression:
@@ -136,13 +147,15 @@ class DdlSyntax(FlinkParser):
             quiet = self._exists("NOT", "EXISTS")
             name = self._dotted("a view's name")
             columns = self._names() if self._match(TokenType.L_PAREN, advance=False) else ()
-            if self._match_text_seq("COMMENT"):
-                self._text("a comment in quotes")
+            comment = self._comment()
             if not self._match(TokenType.ALIAS):
                 self.raise_error("Expecting AS and a query")
             start = self._curr
             query = self._query()
-            return CreateView(name, here, query, self._written(start), columns, temporary, or_replace, quiet)
+            written = self._written(start)
+            return CreateView(
+                name, here, query, written, columns, temporary, or_replace, quiet, comment=comment
+            )
         if self._match_text_seq("FUNCTION"):
             quiet = self._exists("NOT", "EXISTS")
             name = self._dotted("a function's name")
@@ -188,8 +201,7 @@ class DdlSyntax(FlinkParser):
             self.raise_error(
                 "Expecting one PRIMARY KEY only; of several columns: PRIMARY KEY (a, b)", self._prev
             )
-        if self._match_text_seq("COMMENT"):
-            self._text("a comment in quotes")
+        comment = self._comment()
         if self._match_text_seq("PARTITIONED", "BY") or self._curr.text.upper() == "PARTITIONED BY":
             if self._curr.text.upper() == "PARTITIONED BY":
                 self._advance()
@@ -216,6 +228,7 @@ class DdlSyntax(FlinkParser):
             temporary,
             quiet,
             query,
+            comment=comment,
         )
 
     def _column(self) -> ColumnDef:
@@ -227,24 +240,32 @@ class DdlSyntax(FlinkParser):
         here = position_in(self.sql, self._curr.start)
         name = self._require(self._parse_id_var(any_token=False), "a column's name").name
         if self._match(TokenType.ALIAS):
+            start = self._curr
             expression = self._operand()
-            self._comment()
-            return ColumnDef(name, "computed", here, expression=expression)
+            written = self._written(start)
+            return ColumnDef(
+                name,
+                "computed",
+                here,
+                expression=expression,
+                expression_text=written,
+                comment=self._comment(),
+            )
         type_ = self.flink_type()
         if self._match_text_seq("METADATA"):
             key = self._text("a metadata key in quotes") if self._match_text_seq("FROM") else None
             virtual = bool(self._match_text_seq("VIRTUAL"))
-            self._comment()
-            return ColumnDef(name, "metadata", here, type_, metadata_key=key or name, virtual=virtual)
+            comment = self._comment()
+            return ColumnDef(
+                name, "metadata", here, type_, metadata_key=key or name, virtual=virtual, comment=comment
+            )
         primary = bool(self._match_text_seq("PRIMARY", "KEY") or self._match(TokenType.PRIMARY_KEY))
         if primary:
             self._not_enforced()
-        self._comment()
-        return ColumnDef(name, "physical", here, type_, primary_key=primary)
+        return ColumnDef(name, "physical", here, type_, primary_key=primary, comment=self._comment())
 
-    def _comment(self) -> None:
-        if self._match_text_seq("COMMENT"):
-            self._text("a comment in quotes")
+    def _comment(self) -> str | None:
+        return self._text("a comment in quotes") if self._match_text_seq("COMMENT") else None
 
     def _watermark(self) -> WatermarkClause:
         here = position_in(self.sql, self._curr.start)

@@ -59,7 +59,7 @@ def build_table(statement: CreateTable, catalog: Catalog, *, zone: str) -> Table
         schema = t.Schema(schema.fields, schema.fields[watermark.rowtime].name)
     return Table(
         statement.name, tuple(columns), options, physical, metadata, computed, schema, watermark,
-        watermark_clause, key, statement.temporary, where, statement.text,
+        watermark_clause, key, statement.temporary, where, statement.text, comment=statement.comment,
     )  # fmt: skip
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import re
 from typing import TYPE_CHECKING, Any
 
@@ -11,7 +10,7 @@ from sqlglot import parser as sg_parser
 from sqlglot.errors import ParseError
 from sqlglot.tokens import TokenType
 
-from penstock.errors import SqlError
+from penstock.errors import SqlError, distance, is_near
 from penstock.sql.errors import position_in
 
 if TYPE_CHECKING:
@@ -40,9 +39,12 @@ def meant(word: str, known: Iterable[str]) -> str | None:
     upper = word.upper()
     if upper in known or not upper.isidentifier():
         return None
-    close = difflib.get_close_matches(upper, known, n=1, cutoff=0.7)
-    turned = [k for k in known if len(k) == len(upper) == 2 and sorted(k) == sorted(upper)]
-    found = close or turned
+    if len(upper) == 2:
+        found = [k for k in known if sorted(k) == sorted(upper)]
+    else:
+        found = sorted(
+            (k for k in known if len(k) > 2 and is_near(upper, k)), key=lambda k: distance(upper, k)
+        )
     return f"did you mean {found[0]} for '{word}'?" if found else None
 
 

@@ -16,6 +16,7 @@ from penstock.sql.errors import Position, position_in
 from penstock.sql.hints import Hint, check_hints, hints_of
 from penstock.sql.refused import REFUSED, refused_words
 from penstock.sql.statements import (
+    ClientCommand,
     Describe,
     Explain,
     Insert,
@@ -35,6 +36,15 @@ if TYPE_CHECKING:
 
 def parse_script(text: str) -> list[Statement]:
     """All statements of a script. SqlError with line and column when one does not parse."""
+    open_at = _open_comment(text)
+    if open_at is not None:
+        raise SqlError(
+            "a comment is not closed",
+            expected="*/",
+            got="end of text",
+            where=str(position_in(text, open_at)),
+            remedy="close the comment with */",
+        )
     try:
         tokens = Flink().tokenize(text)
     except TokenError as err:
@@ -157,6 +167,18 @@ def _check_operators(tokens: list[Token], text: str) -> None:
 
 def _unclosed(text: str) -> Position:
     """Where the last quote was opened."""
+    start, state = _last_opened(text)
+    return position_in(text, start if state else max(0, len(text) - 1))
+
+
+def _open_comment(text: str) -> int | None:
+    """Where a comment begins that nothing closes: it would hide the rest of the text."""
+    start, state = _last_opened(text)
+    return start if state == "*/" else None
+
+
+def _last_opened(text: str) -> tuple[int, str | None]:
+    """What is open at the end of the text (a quote, ``*/``, or None), and where it was opened."""
     state: str | None = None
     start = i = 0
     while i < len(text):
@@ -176,7 +198,7 @@ def _unclosed(text: str) -> Position:
         elif state is not None and text[i] == state:
             state = None
         i += 1
-    return position_in(text, start if state else max(0, len(text) - 1))
+    return start, state
 
 
 def _parse_one(chunk: list[Token], text: str, hints: dict[int, list[Hint]]) -> Statement:
@@ -196,6 +218,7 @@ def _run(parser: _StatementParser, method: Any, tokens: list[Token], text: str) 
         raise SqlError(str(err), where=str(position_in(text, tokens[0].start))) from None
 
 
+_DETAILS = ("ESTIMATED_COST", "CHANGELOG_MODE", "JSON_EXECUTION_PLAN", "PLAN_ADVICE")
 _SHOWN = ("TABLES", "VIEWS", "FUNCTIONS", "USER FUNCTIONS", "CREATE TABLE", "CREATE VIEW", "COLUMNS", "CATALOGS",
           "DATABASES", "CURRENT CATALOG", "CURRENT DATABASE", "MODULES", "FULL MODULES")  # fmt: skip
 _SHOW_WORDS = {word for what in _SHOWN for word in what.split()}
@@ -237,12 +260,15 @@ class _StatementParser(DdlSyntax):
                 if not isinstance(executed, (Insert, Query)):
                     self.raise_error("Expecting a query, an INSERT or a STATEMENT SET behind EXECUTE", token)
                 return executed
+            case "QUIT" | "EXIT" | "CLEAR" | "HELP" if not self._next:
+                self._advance()
+                return ClientCommand(word, here)
             case "USE":
                 self._advance()
                 what = "DATABASE"
                 if self._match_text_seq("CATALOG"):
                     what = "CATALOG"
-                return Use(what, self._dotted(), here)
+                return Use(what, self._used(), here)
         if word in ("SELECT", "WITH", "VALUES", "(", "TABLE"):
             return Query(self._query(), here)
         self.raise_error(
@@ -272,6 +298,12 @@ class _StatementParser(DdlSyntax):
             self._close()
         return Insert(name, table, self._query(), columns, overwrite, options)
 
+    def _used(self) -> str:
+        parts = [self._name().name]
+        while self._match(TokenType.DOT):
+            parts.append(self._name().name)
+        return ".".join(parts)
+
     def _set(self, here: Position) -> SetOption:
         self._advance()
         if not self._curr:
@@ -284,11 +316,14 @@ class _StatementParser(DdlSyntax):
     def _explain(self, here: Position) -> Explain:
         self._advance()
         details: list[str] = []
+        comma: Any = False
         if not self._match_text_seq("PLAN", "FOR"):
-            for detail in ("ESTIMATED_COST", "CHANGELOG_MODE", "JSON_EXECUTION_PLAN", "PLAN_ADVICE"):
-                if self._match_text_seq(detail):
-                    details.append(detail)
-                    self._match(TokenType.COMMA)
+            while self._curr and self._curr.text.upper() in _DETAILS and not (details and not comma):
+                details.append(self._curr.text.upper())
+                self._advance()
+                comma = self._match(TokenType.COMMA)
+                if comma and (not self._curr or self._curr.text.upper() not in _DETAILS):
+                    self.raise_error(f"Expecting another detail ({', '.join(_DETAILS)}) behind ','")
         statement = self.statement()
         if not isinstance(statement, (Insert, Query, StatementSet)):
             raise SqlError(

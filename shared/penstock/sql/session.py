@@ -9,6 +9,7 @@ from penstock.config import LATE_TABLE, check_job
 from penstock.errors import PenstockError, SqlError, UnsupportedError, nested_too_deeply
 from penstock.functions.expr import Expr, PythonCall, children
 from penstock.jobgraph.specs import SinkSpec
+from penstock.jobgraph.text import execution_plan
 from penstock.plan import nodes as n
 from penstock.plan.engine import explained
 from penstock.plan.physical import plan_job
@@ -125,6 +126,8 @@ class SqlSession:
             case st.Explain():
                 graph = self.compile_job(statement.statement).job_graph
                 text = explained(graph, self._spark, cost="ESTIMATED_COST" in statement.details)
+                if "JSON_EXECUTION_PLAN" in statement.details:
+                    text += "\n== Physical Execution Plan ==\n" + execution_plan(graph)
                 return StatementResult("text", text, statement=statement, position=statement.position)
             case st.Show():
                 columns, rows = show_rows(self.catalog, statement)
@@ -135,6 +138,13 @@ class SqlSession:
                 columns, rows = describe_rows(self.catalog, statement)
                 return StatementResult(
                     "rows", "", columns, rows, statement=statement, position=statement.position
+                )
+            case st.ClientCommand():
+                raise UnsupportedError(
+                    f"{statement.word} outside the SQL client",
+                    expected="a statement",
+                    where=str(statement.position),
+                    remedy="leave it out",
                 )
             case st.Use():
                 return self._use(statement)

@@ -6,6 +6,7 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from penstock.functions.registry import known_functions
+from penstock.plan.properties import is_proctime
 
 if TYPE_CHECKING:
     from penstock.sql.catalog import Catalog, Table, View
@@ -21,10 +22,7 @@ def show_rows(catalog: Catalog, statement: Show) -> Rows:
     if statement.what == "CREATE TABLE":
         return ("result",), ((_create_table(catalog.table(statement.name or "", where)),),)
     if statement.what == "CREATE VIEW":
-        view = catalog.views.get(statement.name or "")
-        if view is None:
-            raise catalog.unknown(statement.name or "", where, list(catalog.views), "view")
-        return ("result",), ((_create_view(view),),)
+        return ("result",), ((_create_view(catalog.view(statement.name or "", where)),),)
     head, rows = _listed(catalog, statement, where)
     return head, tuple(
         row for row in rows if statement.pattern is None or _like(statement.pattern, str(row[0]))
@@ -73,22 +71,35 @@ def _find(catalog: Catalog, name: str, where: str) -> Table | View:
 
 
 def _columns(item: Table | View) -> Rows:
-    head = ("name", "type", "null", "key", "extras", "watermark")
+    """As Flink describes a table; the column ``comment`` only where some column has one."""
     declared = {c.name: c for c in getattr(item, "columns", ()) if not isinstance(c, str)}
+    clause = getattr(item, "watermark_clause", None)
+    proctimes = {
+        field.name
+        for field, e in zip(item.schema.fields, getattr(item, "computed", None) or (), strict=False)
+        if is_proctime(e)
+    }
     key = getattr(item, "primary_key", ())
     rows = []
     for field in item.schema.fields:
         column = declared.get(field.name)
+        type_ = field.type.sql()
+        if item.schema.rowtime == field.name and declared:
+            type_ += " *ROWTIME*"
+        elif field.name in proctimes:
+            type_ += " *PROCTIME*"
         extras = ""
         if column is not None and column.kind == "computed":
-            extras = "computed"
+            extras = f"AS {column.expression_text}"
         elif column is not None and column.kind == "metadata":
             extras = f"METADATA FROM '{column.metadata_key}'" + (" VIRTUAL" if column.virtual else "")
-        watermark = "yes" if item.schema.rowtime == field.name and declared else ""
+        watermark = clause.text if clause is not None and clause.parts == (field.name,) else ""
         in_key = f"PRI({', '.join(key)})" if field.name in key else ""
-        rows.append(
-            (field.name, field.type.sql(), str(field.type.nullable).upper(), in_key, extras, watermark)
-        )
+        comment = column.comment if column is not None and column.comment else ""
+        rows.append((field.name, type_, str(field.type.nullable).upper(), in_key, extras, watermark, comment))
+    head = ("name", "type", "null", "key", "extras", "watermark", "comment")
+    if not any(row[-1] for row in rows):
+        return head[:-1], tuple(row[:-1] for row in rows)
     return head, tuple(rows)
 
 
@@ -103,15 +114,18 @@ def _create_table(table: Table) -> str:
         lines.append("  PRIMARY KEY (" + ", ".join(f"`{k}`" for k in table.primary_key) + ") NOT ENFORCED")
     options = ",\n".join(f"  {_quoted(k)} = {_quoted(v)}" for k, v in sorted(table.options.items()))
     temporary = "TEMPORARY " if table.temporary else ""
+    comment = f"COMMENT {_quoted(table.comment)}\n" if table.comment is not None else ""
+    declared = f"CREATE {temporary}TABLE `{table.name}` (\n" + ",\n".join(lines)
     return (
-        f"CREATE {temporary}TABLE `{table.name}` (\n" + ",\n".join(lines) + "\n) WITH (\n" + options + "\n)"
+        f"{declared}\n)\n{comment}WITH (\n{options}\n)" if comment else f"{declared}\n) WITH (\n{options}\n)"
     )
 
 
 def _create_view(view: View) -> str:
     columns = ", ".join(f"`{c}`" for c in view.columns)
     temporary = "TEMPORARY " if view.temporary else ""
-    return f"CREATE {temporary}VIEW `{view.name}` ({columns}) AS\n{view.query_text}"
+    comment = f" COMMENT {_quoted(view.comment)}" if view.comment is not None else ""
+    return f"CREATE {temporary}VIEW `{view.name}` ({columns}){comment} AS\n{view.query_text}"
 
 
 def _quoted(text: str) -> str:

@@ -44,6 +44,9 @@ class ColumnDef:
     primary_key: bool = False
     #: The declaration as written.
     text: str = ""
+    #: A computed column's expression as written.
+    expression_text: str = ""
+    comment: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +80,7 @@ class CreateTable:
     if_not_exists: bool = False
     query: exp.Expression | None = None
     text: str = ""
+    comment: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,6 +119,7 @@ class CreateView:
     or_replace: bool = False
     if_not_exists: bool = False
     text: str = ""
+    comment: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -226,10 +231,28 @@ class Use:
     text: str = ""
 
 
+@dataclass(frozen=True, slots=True)
+class ClientCommand:
+    """QUIT, EXIT, CLEAR or HELP: a word for the SQL client."""
+
+    word: str
+    position: Position = NOWHERE
+    text: str = ""
+
+
 Statement = Union[
     CreateTable, CreateView, CreateFunction, AlterTable, AlterView, Drop, Insert, Query, StatementSet, SetOption,
-    ResetOption, Explain, Show, Describe, Use,
+    ResetOption, Explain, Show, Describe, Use, ClientCommand,
 ]  # fmt: skip
+
+
+def foreign_part(parts: list[str]) -> str | None:
+    """The catalog or database of a dotted name that does not exist."""
+    if len(parts) == 3 and parts[0] != "default_catalog":
+        return f"catalog '{parts[0]}'"
+    if len(parts) > 3 or (len(parts) > 1 and parts[-2] != "default_database"):
+        return f"database '{parts[-2]}'"
+    return None
 
 
 def catalog_name(parts: list[str]) -> str:
