@@ -71,8 +71,12 @@ REFUSED = [
     ("SHOW CREATE TABLE v", "line 1, column 1", "SHOW CREATE VIEW v"),
     ("SHOW CREATE VIEW t", "line 1, column 1", "SHOW CREATE TABLE t"),
     ("SELECT 1;\nSELECT 2 /* and\n then SELECT 3;", "line 2, column 10", "a comment is not closed"),
+    ("CREATE TABLE x (a INT, d STRING) PARTITIONED BY (d) WITH ('connector' = 'filesystem')",
+     "line 1, column 34", "PARTITIONED BY"),
+    ("CREATE TABLE x (a INT) DISTRIBUTED BY (a) WITH ('connector' = 'filesystem')", "line 1, column 24",
+     "DISTRIBUTED BY"),
     ("EXPLAIN CHANGELOG_MODE, SELECT 1", "line 1, column 25", "another detail"),
-]
+]  # fmt: skip
 
 
 @pytest.mark.parametrize(("statement", "where", "words"), REFUSED)

@@ -19,6 +19,7 @@ from penstock.jobgraph.specs import WatermarkSpec
 from penstock.plan import nodes as n
 from penstock.plan.asynchronous import split_async
 from penstock.plan.constants import assume
+from penstock.plan.empty import without_rows
 from penstock.plan.nested import flatten_rows
 from penstock.plan.plan_check import PlanChecker
 from penstock.plan.properties import Analysis
@@ -50,6 +51,7 @@ def optimize(
     roots: list[n.Node] = list(plan.sinks)
     after = PlanChecker(roots).after
     roots = after("sharing", _share(roots))
+    roots = after("parts without rows", _apply(roots, without_rows))
     pusher = PushDown(roots)
     roots = after("predicate push-down", [pusher.run(r) for r in roots])
     roots = after("merging of projections", _apply(roots, merge_projects))

@@ -202,17 +202,17 @@ class DdlSyntax(FlinkParser):
                 "Expecting one PRIMARY KEY only; of several columns: PRIMARY KEY (a, b)", self._prev
             )
         comment = self._comment()
-        if self._match_text_seq("PARTITIONED", "BY") or self._curr.text.upper() == "PARTITIONED BY":
-            if self._curr.text.upper() == "PARTITIONED BY":
-                self._advance()
-            partitioned: tuple[str, ...] | None = self._names()
-        else:
-            partitioned = None
+        word = self._curr.text.upper() if self._curr else ""
+        if word in ("PARTITIONED", "PARTITIONED BY", "DISTRIBUTED"):
+            raise UnsupportedError(
+                "PARTITIONED BY" if word.startswith("PARTITIONED") else "DISTRIBUTED BY",
+                expected="a table of one folder",
+                where=str(position_in(self.sql, self._curr.start)),
+                remedy="leave it out, or declare a table for each folder and write to them in one statement set",
+            )
         options: dict[str, str] = {}
         if self._match_text_seq("WITH"):
             options = self._options()
-        if partitioned is not None:
-            options = {**options, "partition.keys": ",".join(partitioned)}
         like = None
         if self._match_text_seq("LIKE"):
             like = self._like()
