@@ -13,6 +13,7 @@ from prompt_toolkit.output import DummyOutput
 
 from penstock.cli import shell
 from penstock.cli.shell import candidates, complete_statement, run_shell
+from penstock.cli.sql import Runner
 from penstock.errors import SqlError
 from penstock.sql.session import SqlSession
 
@@ -76,3 +77,11 @@ def test_a_session_over_several_lines_with_history(monkeypatch, tmp_path, capsys
     output = capsys.readouterr()
     assert "no such thing" in output.out + output.err
     assert "Statements end with ';'" in output.out
+
+
+def test_words_for_the_client_stand_in_scripts_too(capsys):
+    runner = Runner(SimpleNamespace(client=None), {}, "table")
+    runner.run_script("HELP; SET 'parallelism.default' = '2'; CLEAR; QUIT; SELECT * FROM nowhere", "-e")
+    printed = capsys.readouterr().out
+    assert "Statements end with ';'" in printed
+    assert "parallelism.default = 2" in printed
