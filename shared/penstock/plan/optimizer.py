@@ -49,9 +49,10 @@ def optimize(
     decides what is in the state of another; else (on Spark, which keeps no state, and as it was
     in the version before) each gets what is best for it."""
     roots: list[n.Node] = list(plan.sinks)
+    # What gives no row reads no source, so it ends the checked plan's event times too.
+    roots = _apply(_share(roots), without_rows)
     after = PlanChecker(roots).after
     roots = after("sharing", _share(roots))
-    roots = after("parts without rows", _apply(roots, without_rows))
     pusher = PushDown(roots)
     roots = after("predicate push-down", [pusher.run(r) for r in roots])
     roots = after("merging of projections", _apply(roots, merge_projects))
