@@ -16,6 +16,7 @@ from pathlib import Path
 from penstock.errors import PenstockError
 from penstock.spark.java import java_environment
 from penstock.spark.server_log import STARTS
+from penstock.spark.session import JAVA_OPTIONS
 
 TOKEN_VARIABLE = "SPARK_CONNECT_AUTHENTICATE_TOKEN"
 _CLASS = "org.apache.spark.sql.connect.service.SparkConnectServer"
@@ -52,7 +53,7 @@ def command(port: int, ui_port: int, cores: int, memory: str, folder: Path) -> l
         argv += ["--conf", f"{key}={value}"]
     # The quick compiler only: a server starts in half the time, and long jobs lose little,
     # as their work lies in Spark's generated code over whole partitions.
-    java = f"-XX:TieredStopAtLevel=1 -Xshare:auto -Djava.io.tmpdir={folder / 'tmp'}"
+    java = f"{JAVA_OPTIONS} -Xshare:auto -Djava.io.tmpdir={folder / 'tmp'}"
     argv += ["--driver-java-options", java]
     return [*argv, "--name", "penstock", "--class", _CLASS, "spark-internal"]
 
