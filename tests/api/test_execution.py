@@ -14,7 +14,7 @@ from penstock.api import Sink, StreamExecutionEnvironment, Types
 from penstock.api import execution as module
 from penstock.api.client import ClusterClient
 from penstock.connectors.collect import encode_chunk
-from penstock.errors import FunctionError
+from penstock.errors import ExternalError, FunctionError
 from penstock.jobgraph import JobGraph
 from penstock.testing.harness import run_graph
 from penstock.types import Batch, Schema
@@ -106,6 +106,32 @@ def test_asynchronous_execution(dispatcher: Dispatcher) -> None:
     client.cancel()
     assert dispatcher.cancelled == [client.get_job_id()]
     client.close()
+
+
+def test_a_cancelled_job_has_no_result(dispatcher: Dispatcher) -> None:
+    env = StreamExecutionEnvironment.get_execution_environment()
+    env.from_collection([1, 2, 3, 4]).sink_to(Sink.connector("blackhole"))
+    client = env.execute_async()
+    assert client is not None
+    dispatcher.states[client.get_job_id()] = "CANCELED"
+    with pytest.raises(ExternalError, match=f"job {client.get_job_id()} .* was cancelled"):
+        client.get_job_execution_result()
+
+
+def test_rows_of_a_cancelled_job_are_not_taken_for_all(
+    dispatcher: Dispatcher, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    env = StreamExecutionEnvironment.get_execution_environment()
+    run = dispatcher.run
+
+    def run_and_cancel(job_id: str, graph: JobGraph) -> None:
+        run(job_id, graph)
+        dispatcher.states[job_id] = "CANCELED"
+
+    monkeypatch.setattr(dispatcher, "run", run_and_cancel)
+    rows = env.from_collection([1, 2, 3], Types.LONG()).execute_and_collect()
+    with pytest.raises(ExternalError, match="was cancelled"):
+        list(rows)
 
 
 def test_a_cluster_of_its_own_takes_the_clusters_options(monkeypatch) -> None:

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import sys
+from contextlib import nullcontext
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
+from penstock.api import execution
+from penstock.cli import run
 from penstock.cli.run import job_file, plan_file, read_script, spec_of
-from penstock.errors import SpecError
+from penstock.errors import FunctionError, SpecError
 
 SQL, PY, YAML = Path("job.sql"), Path("f.py"), Path("job.yaml")
 
@@ -60,6 +65,36 @@ def build():
 
 build()
 """
+
+
+@pytest.mark.parametrize(
+    ("program", "says", "shown"),
+    [
+        ("import nothing_of_this_name", "ModuleNotFoundError", "install 'nothing_of_this_name'"),
+        ("from json import no_such_name", "ImportError", "correct the program"),
+        ("def f(:\n    pass", "SyntaxError", "def f(:"),
+        ("print(1)\nx = {}['key']", "KeyError", "x = {}['key']"),
+    ],
+)
+def test_what_a_program_raises_is_told_as_its_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, program: str, says: str, shown: str
+) -> None:
+    access = SimpleNamespace(prepare=lambda: None, client=SimpleNamespace(url="http://cluster"))
+    monkeypatch.setattr(run, "ClusterAccess", lambda *args, **kwargs: nullcontext(access))
+    monkeypatch.setenv(execution.CLUSTER_VARIABLE, "")
+    monkeypatch.setattr(execution, "_wait", execution._wait)
+    monkeypatch.setattr(sys, "argv", sys.argv)
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    file = tmp_path / "job.py"
+    file.write_text(program)
+    with pytest.raises(FunctionError, match=f"the program raised {says}") as told:
+        run.run_file(file, args=[], cluster="http://cluster", config={}, detached=False, format_="table")
+    assert shown in str(told.value)
+    assert str(file) in str(told.value)
+    assert "runpy" not in str(told.value)
+    with pytest.raises(FunctionError, match=f"the program raised {says}") as planned:
+        plan_file(file, spec_of(file, program, [], {}))
+    assert shown in str(planned.value)
 
 
 def test_what_penstock_refuses_in_a_program_is_told_once_and_at_the_programs_lines(tmp_path: Path) -> None:

@@ -231,5 +231,16 @@ class ClusterClient:
         raise ExternalError(f"{method} {path} failed", got=f"HTTP {response.status_code}: {text}")
 
 
+def raise_if_cancelled(job: dict[str, Any], job_id: str, name: str) -> None:
+    """Of a job that was awaited, and that somebody cancelled: ExternalError."""
+    if job["state"] == "CANCELED":
+        raise ExternalError(
+            f"job {job_id} ({name}) was cancelled",
+            expected="its end",
+            got="somebody else cancelled it before",
+            remedy="run it again if its rows are wanted",
+        )
+
+
 class _Unavailable(Exception):
     """The dispatcher is up but cannot reach what it needs; worth another try."""

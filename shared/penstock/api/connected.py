@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from penstock.api.function_slots import check_function
 from penstock.api.keyed import Input, KeyedStream, process_step
 from penstock.errors import SpecError, UnsupportedError
 
@@ -68,6 +69,7 @@ class ConnectedStreams:
         """A ``CoMapFunction``."""
         if not hasattr(func, "map1"):
             raise UnsupportedError("map of connected streams", expected="a CoMapFunction with map1 and map2")
+        check_function(func, "co-map")
         return self.process(_CoMapped(func), output_type, on_error=on_error)
 
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from penstock.api import keyed
 from penstock.api.common import WatermarkStrategy
 from penstock.api.connectors import Sink
+from penstock.api.function_slots import check_function
 from penstock.api.selectors import FromColumns, column_index, traced
 from penstock.api.transformations import Compiler, Transformation, plain, side_output, transform
 from penstock.api.typeinfo import LOGICAL_TYPES, annotated_type, schema_of
@@ -121,6 +122,7 @@ class DataStream:
         self, kind: str, func: Any, output_type: t.LogicalType | None, batch: bool, on_error: str
     ) -> DataStream:
         on_error = policy(on_error)
+        check_function(func, kind)
         schema = self.schema if kind == "filter" else output_schema(func, output_type, kind, needed=batch)
 
         def spec(step: Transformation, compiler: Compiler) -> PythonSpec:
@@ -166,6 +168,7 @@ class DataStream:
         if strategy.column is not None:
             column = column_index(self.schema, strategy.column, "with_timestamp_column")
         elif strategy.assigner is not None:
+            check_function(strategy.assigner, "timestamp assigner")
             extract = getattr(strategy.assigner, "extract_timestamp", strategy.assigner)
             found = traced(extract, self.schema, 0)
             if found is not None and len(found) == 1 and _time_unit(self.schema.types[found[0]]):
@@ -194,11 +197,13 @@ class DataStream:
     def key_by(self, *selector: Any, key_type: t.LogicalType | None = None) -> keyed.KeyedStream:
         """Records of one key meet. ``selector``: column names or numbers, or a function of the
         record; one that only reads fields (``lambda r: r.user``) costs nothing per record."""
+        selector = keyed.of_untyped(self.schema, selector)
         step, keys = self._step, keyed.key_columns(self.schema, selector)
         if keys is None:
             function = getattr(selector[0], "get_key", selector[0])
             step = self._with_key(function, key_type or annotated_type(selector[0], "get_key"))
             keys = (len(step.schema) - 1,)
+        keyed.check_key_types([step.schema.types[k] for k in keys])
         return keyed.KeyedStream(self._env, step, keys, len(self.schema))
 
     def _with_key(self, function: Any, key_type: t.LogicalType | None) -> Transformation:

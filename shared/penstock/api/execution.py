@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from penstock.api.attached import Watching
-from penstock.api.client import TERMINAL, ClusterClient
+from penstock.api.client import TERMINAL, ClusterClient, raise_if_cancelled
 from penstock.config import REST_ADDRESS, is_cluster_option
 from penstock.errors import UnsupportedError
 
@@ -69,10 +69,12 @@ class JobClient:
         self._client.cancel(self._job_id)
 
     def get_job_execution_result(self) -> JobExecutionResult:
-        """Wait for the end; raises the job's error."""
+        """Wait for the end; raises the job's error, and ExternalError when it was cancelled."""
         try:
             with Watching(self._client, self._job_id, self._config):
-                return JobExecutionResult(self._job_id, _wait(self._client, self._job_id))
+                job = _wait(self._client, self._job_id)
+            raise_if_cancelled(job, self._job_id, job.get("name", ""))
+            return JobExecutionResult(self._job_id, job)
         finally:
             self.close()
 
@@ -87,6 +89,7 @@ class JobClient:
                 yield from read_records(self._client, self._job_id, schema)
                 job = self._client.wait(self._job_id)
             self._client.raise_if_failed(self._job_id, job)
+            raise_if_cancelled(job, self._job_id, job.get("name", ""))
         except GeneratorExit:
             if self.get_job_status() not in TERMINAL:
                 self.cancel()

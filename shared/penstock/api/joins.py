@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from penstock.api.common import duration_us
+from penstock.api.function_slots import check_function
 from penstock.api.transformations import Compiler, plain, transform
 from penstock.api.windowed import _with_time_column
 from penstock.errors import SpecError
@@ -53,6 +54,7 @@ class IntervalJoin:
 
     def process(self, func: Any, output_type: t.LogicalType | None = None) -> DataStream:
         """``func(left, right)`` of every pair."""
+        check_function(func, "interval join")
         width = self._left._width
         names = tuple(self._left.schema.names), tuple(self._right.schema.names)
         call = getattr(func, "process_element", func)

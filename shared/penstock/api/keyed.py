@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from penstock.api.selectors import column_index, traced
+from penstock.api.function_slots import check_function
+from penstock.api.selectors import FieldOfValue, column_index, field_position, is_untyped, traced
 from penstock.api.transformations import Compiler, Transformation, transform
 from penstock.errors import SpecError
 from penstock.jobgraph import Broadcast, Hash
@@ -14,6 +15,8 @@ from penstock.types import logical as t
 from penstock.types.logical import Schema
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from penstock.api.datastream import DataStream
     from penstock.api.environment import StreamExecutionEnvironment
     from penstock.api.joins import IntervalJoin
@@ -38,7 +41,34 @@ def key_columns(schema: Schema, selector: tuple[Any, ...]) -> tuple[int, ...] | 
     function = getattr(selector[0], "get_key", selector[0])
     if not callable(function):
         raise SpecError("not a key selector", expected="a column or a function", got=repr(selector[0]))
+    check_function(selector[0], "key_by")
     return traced(function, schema)
+
+
+def of_untyped(schema: Schema, selector: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Fields given by number, of values whose type nobody declared: a function reads them."""
+    if len(selector) == 1 and isinstance(selector[0], (list, tuple)):
+        selector = tuple(selector[0])
+    numbers = selector and all(isinstance(s, int) and not isinstance(s, bool) for s in selector)
+    return (FieldOfValue(selector),) if numbers and is_untyped(schema) else selector
+
+
+def check_key_types(types: Sequence[t.LogicalType]) -> None:
+    """SpecError for what has no equality as a key."""
+    for type_ in types:
+        if _holds_collection(type_):
+            raise SpecError(
+                f"Type {type_} cannot be used as key.",
+                expected="numbers, strings, times, rows or tuples of them",
+                got=str(type_),
+                remedy="key by a tuple of its elements, or by a text made of them",
+            )
+
+
+def _holds_collection(type_: t.LogicalType) -> bool:
+    if isinstance(type_, t.RowType):
+        return any(_holds_collection(f.type) for f in type_.fields)
+    return isinstance(type_, (t.ArrayType, t.MapType, t.MultisetType))
 
 
 def process_step(
@@ -58,6 +88,7 @@ def process_step(
     from penstock.api.datastream import DataStream, output_schema, policy
 
     on_error = policy(on_error)
+    check_function(func, kind)
     out = schema or output_schema(func, output_type, "flat_map")
     widths = tuple(len(step.schema) if width is None else width for step, _, width in inputs)
 
@@ -124,7 +155,8 @@ class KeyedStream:
         )
 
     def _running(self, how: str, column: str | int) -> DataStream:
-        index = column_index(self.schema, column, how)
+        untyped = is_untyped(self.schema)
+        index = column if untyped else column_index(self.schema, column, how)
         return self.reduce(Running(how, index, self.schema)).name(f"Keyed {how}")
 
     def sum(self, column: str | int = 0) -> DataStream:
@@ -174,20 +206,27 @@ class KeyedStream:
 class Running:
     """The reduce function of ``sum``, ``min``, ``max``, ``min_by``, ``max_by`` on one column."""
 
-    def __init__(self, how: str, index: int, schema: Schema) -> None:
+    def __init__(self, how: str, index: int | str, schema: Schema) -> None:
         self.how = how
-        self.index = index
-        self.bare = is_bare(schema)
+        self.index: Any = index
+        self.untyped = is_untyped(schema)
+        self.bare = is_bare(schema) and not self.untyped
         self.names = None if is_tuple(schema) else tuple(schema.names)
 
     def reduce(self, first: Any, second: Any) -> Any:
         if self.bare:
             return self._combined(first, second)
         i = self.index
+        if self.untyped:
+            i = field_position(first, i)
+            if i is None:
+                return self._combined(first, second)
         if self.how.endswith("_by"):
             better = self._combined(first[i], second[i])
             return first if better == first[i] else second
         values = (*first[:i], self._combined(first[i], second[i]), *first[i + 1 :])
+        if self.untyped:
+            return list(values) if isinstance(first, list) else tuple.__new__(type(first), values)
         return values if self.names is None else tuple.__new__(row_class(self.names), values)
 
     def _combined(self, a: Any, b: Any) -> Any:

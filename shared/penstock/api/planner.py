@@ -158,19 +158,30 @@ def _run(spec: JobSpec, module: types.ModuleType) -> None:
         if err.code not in (None, 0):
             raise FunctionError(f"the program ended with exit code {err.code}", where=PROGRAM) from err
     except Exception as err:
-        raise FunctionError(
-            f"the program raised {type(err).__name__}: {err}",
-            where=PROGRAM,
-            user_traceback=_traceback(err),
-        ) from err
+        raise program_raised(err, PROGRAM) from err
 
 
-def _traceback(err: BaseException) -> str:
+def program_raised(err: BaseException, program: str) -> FunctionError:
+    """What a user's program raised, as theirs. ``program``: its file's name in tracebacks."""
+    remedy = None
+    if isinstance(err, ModuleNotFoundError):
+        remedy = f"install '{err.name}' where the program runs, or put the module beside the program"
+    elif isinstance(err, (ImportError, SyntaxError)):
+        remedy = "correct the program, or what it imports"
+    return FunctionError(
+        f"the program raised {type(err).__name__}: {err}",
+        where=program,
+        remedy=remedy,
+        user_traceback=_traceback(err, program),
+    )
+
+
+def _traceback(err: BaseException, program: str) -> str:
     """From the program's first line on; of ours only what lies before it is left out."""
     import traceback
 
     tb = err.__traceback__
-    while tb is not None and tb.tb_frame.f_code.co_filename != PROGRAM:
+    while tb is not None and tb.tb_frame.f_code.co_filename != program:
         tb = tb.tb_next
     return "".join(traceback.format_exception(type(err), err, tb))
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from penstock.errors import SpecError, nearest
 from penstock.runtime.state.values import is_bare, row_class
+from penstock.types.logical import RawType
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -50,6 +51,8 @@ class _Probe:
 
 def traced(function: Callable[..., Any], schema: Schema, *extra: Any) -> tuple[int, ...] | None:
     """Columns that the function returns as they are, or None when it computes."""
+    if isinstance(function, FieldOfValue):
+        return None
     bare = is_bare(schema)
     probe: Any = _Field(0) if bare else _Probe(schema)
     try:
@@ -88,8 +91,48 @@ class FromColumns:
         self.names = names
 
     def __call__(self, *values: Any) -> Any:
+        record: Any = values
         if self.names == ("value",):
-            return self.function(values[0])
-        if self.names == tuple(f"f{i}" for i in range(len(self.names))):
-            return self.function(values)
-        return self.function(tuple.__new__(row_class(self.names), values))
+            record = values[0]
+        elif self.names != tuple(f"f{i}" for i in range(len(self.names))):
+            record = tuple.__new__(row_class(self.names), values)
+        return self.function(record)
+
+
+# -- values whose type nobody declared ------------------------------------------------------------
+
+
+def is_untyped(schema: Schema) -> bool:
+    return is_bare(schema) and isinstance(schema.types[0], RawType)
+
+
+def field_position(value: Any, field: int | str) -> int | None:
+    """Where a tuple, list or row has the field; None: field 0 of a value without fields, which is the value
+    itself. TypeError, IndexError when there is no such field."""
+    if isinstance(value, (tuple, list)):
+        names: tuple[str, ...] = getattr(type(value), "names", getattr(type(value), "_fields", ()))
+        if isinstance(field, int) and -len(value) <= field < len(value):
+            return field % len(value)
+        if field in names:
+            return names.index(str(field))
+        known = ", ".join(names) or f"0 to {len(value) - 1}"
+        raise IndexError(f"the record has no field {field!r}, but {known}")
+    if field in (0, "value"):
+        return None
+    raise TypeError(f"the record is a {type(value).__name__}, which has no field {field!r}")
+
+
+class FieldOfValue:
+    """The key selector of fields by number. ``fields``: one, or several for a tuple of them."""
+
+    def __init__(self, fields: tuple[int, ...]) -> None:
+        self.fields = fields
+
+    def __call__(self, value: Any) -> Any:
+        found = tuple(self._one(value, field) for field in self.fields)
+        return found[0] if len(found) == 1 else found
+
+    @staticmethod
+    def _one(value: Any, field: int) -> Any:
+        at = field_position(value, field)
+        return value if at is None else value[at]

@@ -71,6 +71,8 @@ class Types:
 
     @staticmethod
     def BIG_DEC(precision: int = 38, scale: int = 18) -> t.LogicalType:
+        """A ``Decimal`` of up to 38 digits. A value with more of them before or behind the point is refused;
+        ``PICKLED_BYTE_ARRAY`` keeps any."""
         return t.DecimalType(precision, scale)
 
     @staticmethod
@@ -196,9 +198,11 @@ def type_of_values(values: Sequence[Any]) -> t.LogicalType:
         if len(aware) == 1:
             return t.TimestampLtzType() if aware.pop() else t.TimestampType()
         return t.RawType()
+    if kinds == {Decimal}:
+        return _decimal_type(present)
     if len(kinds) == 1 and (kind := kinds.pop()) in _PYTHON:
         if kind is int and not all(-(2**63) <= v < 2**63 for v in present):
-            return t.DecimalType(38, 0)
+            return t.DecimalType(38, 0) if all(abs(v) < 10**38 for v in present) else t.RawType()
         return _PYTHON[kind]
     if all(isinstance(v, tuple) for v in present) and len({len(v) for v in present}) == 1:
         columns = [type_of_values(column) for column in zip(*present, strict=True)]
@@ -212,6 +216,17 @@ def type_of_values(values: Sequence[Any]) -> t.LogicalType:
     if all(isinstance(v, list) for v in present):
         return _nested(t.ArrayType, [x for v in present for x in v])
     return t.RawType()
+
+
+def _decimal_type(values: Sequence[Decimal]) -> t.LogicalType:
+    """One that holds them all exactly: what they declare has room for most; RAW for any number of digits."""
+    if not all(v.is_finite() for v in values):
+        return t.RawType()
+    scale = max(max(0, -int(v.as_tuple().exponent)) for v in values)
+    whole = max(v.adjusted() + 1 if v else 0 for v in values)
+    if scale <= 18 and whole <= 20:
+        return t.DecimalType(38, 18)
+    return t.DecimalType(38, scale) if scale + max(whole, 0) <= 38 else t.RawType()
 
 
 def _nested(make: Callable[[t.LogicalType], t.LogicalType], values: list[Any]) -> t.LogicalType:

@@ -9,6 +9,7 @@ import msgspec
 from penstock.api import aggregates as agg
 from penstock.api.common import duration_us
 from penstock.api.datastream import DataStream, output_schema, policy
+from penstock.api.function_slots import check_function
 from penstock.api.selectors import column_index
 from penstock.api.transformations import Compiler, Transformation, plain, transform
 from penstock.api.typeinfo import annotated_type, type_of
@@ -214,6 +215,12 @@ class WindowedStream:
                 "a global window never fires by itself", expected=".trigger(CountTrigger.of(n)) or another"
             )
         on_error = policy(on_error)
+        if function is not None:
+            check_function(function, kind)
+        if window_function is not None:
+            check_function(getattr(window_function, "function", window_function), "window")
+        if self._trigger is not None:
+            check_function(self._trigger, "trigger")
         bundle = WindowCall(function, window_function, state, self._trigger)
         late = self._late
 

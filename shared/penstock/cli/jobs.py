@@ -10,7 +10,6 @@ from textwrap import indent
 from typing import TYPE_CHECKING, Any, TextIO
 
 from penstock.api.client import TERMINAL, ClusterClient
-from penstock.errors import ExternalError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -132,17 +131,6 @@ def cancel_job(client: ClusterClient, job_id: str, name: str) -> None:
         time.sleep(0.05)
     told = state.lower() if state in TERMINAL else "is being cancelled"
     print(f"[job {job_id} ({name}): {told}]", file=sys.stderr, flush=True)
-
-
-def raise_if_cancelled(job: dict[str, Any], job_id: str, name: str) -> None:
-    """Of a job that was awaited, and that somebody else cancelled: ExternalError."""
-    if job["state"] == "CANCELED":
-        raise ExternalError(
-            f"job {job_id} ({name}) was cancelled",
-            expected="its end",
-            got="somebody else cancelled it before",
-            remedy="run it again if its rows are wanted",
-        )
 
 
 class Notice:

@@ -25,7 +25,8 @@ from typing import TYPE_CHECKING, Any, Union
 
 import msgspec
 
-from penstock.cli.jobs import ClusterAccess, cancel_job, follow_job, raise_if_cancelled
+from penstock.api.client import raise_if_cancelled
+from penstock.cli.jobs import ClusterAccess, cancel_job, follow_job
 from penstock.cli.sql import read_script
 from penstock.errors import PenstockError, SpecError, SqlError
 

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from penstock.api.attached import Watching, ends_with_client, outlives_client
-from penstock.cli.jobs import ClusterAccess, Results, cancel_job, follow_job, raise_if_cancelled
+from penstock.api.client import raise_if_cancelled
+from penstock.cli.jobs import ClusterAccess, Results, cancel_job, follow_job
 from penstock.cli.output import write_rows
 from penstock.cli.project import is_project, run_project
 from penstock.cli.sql import FORMATS, read_script, run_sql
@@ -99,12 +100,15 @@ def _run_program(file: Path, text: str, args: list[str], cluster: str | None, co
     import runpy
 
     from penstock.api import environment, execution
-    from penstock.api.planner import program_lines
+    from penstock.api.planner import program_lines, program_raised
 
     parallelism = int(config.get("parallelism.default", "1"))
     with ClusterAccess(cluster, slots=max(8, 4 * parallelism), slot_output=sys.stdout) as access:
         access.prepare()
-        compile(text, str(file), "exec")  # a syntax error shows before anything runs
+        try:
+            compile(text, str(file), "exec")  # a syntax error shows before anything runs
+        except (SyntaxError, ValueError) as err:
+            raise program_raised(err, str(file)) from err
         os.environ[execution.CLUSTER_VARIABLE] = access.client.url
         environment.set_defaults(config)
         execution.wait_with(_follow)
@@ -116,6 +120,8 @@ def _run_program(file: Path, text: str, args: list[str], cluster: str | None, co
             if err.user_traceback is None:
                 err.user_traceback = program_lines(err, str(file))
             raise
+        except Exception as err:
+            raise program_raised(err, str(file)) from err
 
 
 def _follow(client: ClusterClient, job_id: str) -> dict[str, Any]:

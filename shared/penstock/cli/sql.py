@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from penstock.api.attached import Watching, ends_with_client
-from penstock.cli.jobs import ClusterAccess, Results, cancel_job, follow_job, raise_if_cancelled, status
+from penstock.api.client import raise_if_cancelled
+from penstock.cli.jobs import ClusterAccess, Results, cancel_job, follow_job, status
 from penstock.cli.output import write_rows
 from penstock.config import DML_SYNC, PARALLELISM
 from penstock.errors import PenstockError, SpecError, SqlError, UserError

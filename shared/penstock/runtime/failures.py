@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import traceback
+from pathlib import Path
 from typing import Any
 
+import penstock
 from penstock.errors import FunctionError, InternalError, PenstockError
 from penstock.installed import is_installed
 from penstock.messages.slot import ErrorInfo
 from penstock.redaction import without_credentials
+
+_OURS = str(Path(penstock.__file__).parent)
 
 
 def error_info(err: BaseException, *, task: str) -> ErrorInfo:
@@ -38,12 +42,26 @@ def _details(err: BaseException, where: str) -> dict[str, Any]:
             remedy="raise an exception instead; a job ends when its input does",
             user_traceback=user_traceback(err),
         ).to_dict()
+    if _is_users(err):
+        return FunctionError(
+            f"the job's code raised {type(err).__name__}: {err}",
+            where=f"operator '{where}'",
+            remedy="correct the function",
+            user_traceback=user_traceback(err),
+        ).to_dict()
     wrapped = InternalError(
         f"{type(err).__name__}: {err}" if str(err) else type(err).__name__,
         where=where,
         user_traceback=user_traceback(err),
     )
     return wrapped.to_dict()
+
+
+def _is_users(err: BaseException) -> bool:
+    """Whether it was raised in, or by a library for, code of the user's."""
+    names = [frame.filename for frame in traceback.extract_tb(err.__traceback__)]
+    ours_or_users = [name for name in names if name.startswith(_OURS) or not is_installed(name)]
+    return bool(ours_or_users) and not ours_or_users[-1].startswith(_OURS)
 
 
 def user_traceback(err: BaseException) -> str | None:

@@ -17,7 +17,7 @@ from penstock.functions.python_results import result_of
 from penstock.runtime.operator import Operator
 from penstock.runtime.operators.process_context import MIN_LONG
 from penstock.runtime.operators.user_code import RuntimeContext, UserFunction
-from penstock.runtime.state.values import columns_of, from_python, is_bare, records, redact
+from penstock.runtime.state.values import check_finished, columns_of, from_python, is_bare, records, redact
 from penstock.types import Batch
 from penstock.types.column import Column
 from penstock.types.logical import BooleanType
@@ -105,6 +105,7 @@ class PythonOperator(Operator):
 
     def _filter(self, batch: Batch) -> Iterator[Output]:
         out, failed = self._results(records(batch))
+        check_finished(out, self._function.where)
         keep = np.fromiter(map(bool, out), np.bool_, len(out))
         if failed:
             batch = batch.take(np.delete(np.arange(batch.num_rows), failed))

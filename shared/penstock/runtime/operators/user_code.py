@@ -141,7 +141,12 @@ class UserFunction:
         for part in self._opened:
             closer = getattr(part, "close", None)
             if closer is not None:
-                closer()
+                try:
+                    closer()
+                except PenstockError:
+                    raise
+                except (Exception, SystemExit) as err:
+                    raise self.error(err, None, "close") from err
         self._opened.clear()
 
     def error(self, err: BaseException, record: Any, method: str) -> FunctionError:

@@ -8,6 +8,7 @@ columns ``f0, f1, …`` (Flink's tuples) a plain tuple; else a row with the colu
 
 from __future__ import annotations
 
+import types
 from collections import namedtuple
 from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any
@@ -211,7 +212,27 @@ def _fits(row: Any, n: int) -> bool:
     return isinstance(row, (tuple, list)) and len(row) == n
 
 
+#: What a call gives of a function that must be awaited or run through: no value.
+_UNFINISHED = {types.CoroutineType, types.GeneratorType, types.AsyncGeneratorType}
+
+
+def check_finished(values: Sequence[Any], where: str) -> None:
+    """FunctionError when a function gave a coroutine or generator where its value is meant."""
+    if not _UNFINISHED.isdisjoint(map(type, values)):
+        found = next(v for v in values if type(v) in _UNFINISHED)
+        kind = type(found).__name__.replace("_", " ")
+        raise FunctionError(
+            f"a user function returned a {kind} where a value is expected",
+            expected="the value itself",
+            got=f"a {kind} of '{found.__name__}'",
+            where=where,
+            remedy="call plain functions; async ones as an async @udf in env.sql_query, generators in flat_map",
+        )
+
+
 def _column(field: t.Field, values: Sequence[Any], where: str) -> Column:
+    if isinstance(field.type, t.RawType):
+        check_finished(values, where)
     try:
         return from_python(field.type, values)
     except (pa.ArrowException, ArithmeticError, TypeError, ValueError, AttributeError) as err:
@@ -229,13 +250,21 @@ def _first_misfit(type_: t.LogicalType, values: Sequence[Any]) -> Any:
     return values[0]
 
 
+_EXACT_DECIMALS = (
+    "round it yourself, declare Types.BIG_DEC(precision, scale) with up to 38 digits, or Types.PICKLED_BYTE_ARRAY(), "
+    "which keeps any number of digits as it is"
+)
+
+
 def _mismatch(where: str, expected: str, got: Any) -> FunctionError:
     return FunctionError(
         "a user function returned a value that does not fit the declared output type",
         expected=expected,
         got=redact(got),
         where=where,
-        remedy="return such a value, or declare another output_type",
+        remedy=_EXACT_DECIMALS
+        if "DECIMAL" in expected
+        else "return such a value, or declare another output_type",
     )
 
 

@@ -1,0 +1,86 @@
+"""Which methods of a function are called, and that they are of a kind that can be: looked at where the
+program names the function.
+
+An ``async def`` called as a plain function gives a coroutine, and one with ``yield`` a generator: both are
+true to ``filter``, and neither is the value that was meant.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from typing import TYPE_CHECKING, Any
+
+from penstock.errors import SpecError, UnsupportedError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+#: By what the function is of: methods that give one value, and methods that give any number.
+_METHODS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
+    "map": (("map",), ()),
+    "flat_map": ((), ("flat_map",)),
+    "filter": (("filter",), ()),
+    "reduce": (("reduce",), ()),
+    "aggregate": (("create_accumulator", "add", "get_result", "merge"), ()),
+    "process": ((), ("process_element", "on_timer")),
+    "co-process": ((), ("process_element1", "process_element2", "on_timer")),
+    "broadcast-process": ((), ("process_element", "process_broadcast_element", "on_timer")),
+    "co-map": (("map1", "map2"), ()),
+    "window": (("clear",), ("process", "apply")),
+    "interval join": (("process_element",), ()),
+    "key_by": (("get_key",), ()),
+    "timestamp assigner": (("extract_timestamp",), ()),
+    "trigger": (("on_element", "on_event_time", "on_processing_time", "on_merge", "clear"), ()),
+}
+_LIFE = ("open", "close")
+
+
+def check_function(function: Any, of: str) -> None:
+    """UnsupportedError for what is async, SpecError for a generator where one value is meant."""
+    single, many = _METHODS[of]
+    found = [(name, getattr(function, name)) for name in (*single, *many) if hasattr(function, name)]
+    if not found and callable(function):
+        found = [((single or many)[0], function)]
+    for name, target in (*found, *_life(function)):
+        kinds = _kinds(target)
+        shown = _shown(function, name)
+        if "async" in kinds:
+            raise UnsupportedError(
+                f"{shown} is async: {of} of a stream calls plain functions",
+                expected="a plain function (def)",
+                got="async def",
+                remedy="make it a plain function, or call it as an async @udf in env.sql_query('SELECT f(x) "
+                "FROM …'), which awaits many rows at once",
+            )
+        if "generator" in kinds and name not in many:
+            raise SpecError(
+                f"{shown} yields: {of} takes the one value that its function returns",
+                expected="return",
+                got="a generator function",
+                remedy="return the value; flat_map and process functions may yield any number",
+            )
+
+
+def _life(function: Any) -> Iterable[tuple[str, Any]]:
+    if inspect.isroutine(function) or isinstance(function, (type, functools.partial)):
+        return ()
+    return [(name, getattr(function, name)) for name in _LIFE if hasattr(function, name)]
+
+
+def _kinds(target: Any) -> set[str]:
+    calls = [target] if inspect.isroutine(target) or isinstance(target, functools.partial) else []
+    calls = calls or [type(target).__call__]  # type: ignore[list-item]
+    kinds = set()
+    for call in calls:
+        if inspect.iscoroutinefunction(call) or inspect.isasyncgenfunction(call):
+            kinds.add("async")
+        if inspect.isgeneratorfunction(call):
+            kinds.add("generator")
+    return kinds
+
+
+def _shown(function: Any, name: str) -> str:
+    if hasattr(function, name) and not inspect.isroutine(function):
+        return f"{type(function).__name__}.{name}"
+    return f"'{getattr(function, '__name__', type(function).__name__)}'"
