@@ -140,7 +140,7 @@ def test_stop_move_look_and_resume_at_other_parallelisms(make_cluster, until, tm
 
         with pytest.raises(SpecError, match="means something else than this job") as refused:
             client.submit(spec(OTHER, **{"execution.state-recovery.path": kept}))
-        assert "MOD" in str(refused.value)
+        assert "→" in str(refused.value)
         with pytest.raises(SpecError, match="does not fit") as refused:
             client.submit(spec(**{"execution.state-recovery.path": kept, "pipeline.max-parallelism": "64"}))
         assert "128" in str(refused.value)
