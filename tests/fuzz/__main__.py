@@ -1,0 +1,105 @@
+"""``python -m tests.fuzz``: random queries on every engine against DuckDB; findings are made small."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import multiprocessing
+import os
+import sys
+import time
+from collections import Counter
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from tests.fuzz.campaign import case_of, judge, runs, shrunk, told
+
+#: Seeds that one process tries: its memory, and what a crash of it loses, stay small.
+CHUNK = 25
+
+
+def arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m tests.fuzz", description=__doc__)
+    parser.add_argument("--queries", type=int, default=1000, metavar="N", help="how many (default 1000)")
+    parser.add_argument("--from", type=int, default=1, dest="first", metavar="SEED", help="the first seed")
+    parser.add_argument("--seed", type=int, help="only this one, with its query printed")
+    parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="processes")
+    parser.add_argument("--spark", action="store_true", help="Spark as well (one session a process)")
+    parser.add_argument("--findings", type=Path, help="append findings to this file, a JSON object a line")
+    parser.add_argument("--no-shrink", action="store_true", help="show findings as they were generated")
+    return parser.parse_args()
+
+
+def session() -> Any:
+    from penstock.spark.session import open_session
+
+    opened = open_session("local[1]", {"spark.sql.shuffle.partitions": "2", "spark.sql.codegen.wholeStage": "false"},
+                          name="fuzz")  # fmt: skip
+    opened.sparkContext.setLogLevel("OFF")
+    return opened
+
+
+def tried(seeds: range, *, spark: bool, shrink: bool) -> list[dict[str, Any]]:
+    opened = session() if spark else None
+    out = []
+    for seed in seeds:
+        case = case_of(seed)
+        ways = runs(case.mode, opened)
+        started = time.perf_counter()
+        verdict = judge(case, ways)
+        found: dict[str, Any] = {"seed": seed, "status": verdict.status, "engine": verdict.engine, "mode": case.mode,
+                                 "seconds": round(time.perf_counter() - started, 3), "words": verdict.words[:400]}  # fmt: skip
+        if verdict.finding:
+            if shrink:
+                case, verdict = shrunk(case, verdict, ways)
+            found["told"] = told(case, verdict)
+        out.append(found)
+    if opened is not None:
+        opened.stop()
+    return out
+
+
+def chunks(first: int, count: int, size: int) -> Iterator[range]:
+    for start in range(first, first + count, size):
+        yield range(start, min(start + size, first + count))
+
+
+def main() -> int:
+    args = arguments()
+    if args.seed is not None:
+        case = case_of(args.seed)
+        print(case.mode, case.query.text())
+        [found] = tried(range(args.seed, args.seed + 1), spark=args.spark, shrink=not args.no_shrink)
+        print(found.get("told", f"{found['status']} {found['words']}"))
+        return 1 if "told" in found else 0
+    counts: Counter[str] = Counter()
+    refusals: Counter[str] = Counter()
+    findings = 0
+    context = multiprocessing.get_context("spawn")
+    work = partial(tried, spark=args.spark, shrink=not args.no_shrink)
+    size = CHUNK if not args.spark else 200
+    with context.Pool(args.jobs, maxtasksperchild=1) as pool:
+        for results in pool.imap_unordered(work, chunks(args.first, args.queries, size)):
+            for found in results:
+                counts[found["status"]] += 1
+                if found["status"] in ("refused", "invalid"):
+                    refusals[f"{found['status']}: {found['words'][:110]}"] += 1
+                if "told" in found:
+                    findings += 1
+                    print(found["told"], end="\n\n", flush=True)
+                    if args.findings is not None:
+                        with args.findings.open("a") as file:
+                            file.write(json.dumps(found) + "\n")
+    print("not compared:")
+    for words, n in refusals.most_common(15):
+        print(f"  {n:5d}  {words}")
+    total = sum(counts.values())
+    print(f"{total} queries: " + ", ".join(f"{n} {status}" for status, n in counts.most_common()))
+    print(f"{total - findings} passed, {findings} failed")
+    return 1 if findings else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
