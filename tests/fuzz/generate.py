@@ -126,8 +126,8 @@ class Generator:
         return made if any(name in made.text() for name, _ in scope) else leaf(kind, column)
 
     def _kept(self, tests: list[Node], keys: list[Node], sets: bool) -> Node:
-        """HAVING. Over a stream an aggregate of no row is no row, as in Flink; DuckDB has to be told."""
-        whole = self.streaming and (not keys or sets)
+        """HAVING. DuckDB has to be told where Flink gives no row for no input: grouping sets, and streams."""
+        whole = sets or (self.streaming and not keys)
         if not tests:
             return leaf("having", "", " HAVING COUNT(*) > 0") if whole else leaf("optional", "")
         duckdb = " HAVING COUNT(*) > 0 AND {0}" if whole else None
