@@ -13,6 +13,8 @@ FROM   ?= 1
 WORKERS ?= 2
 # make tpc SCALE=1
 SCALE  ?= 0.1
+# make fuzz QUERIES=5000 FROM=1001
+QUERIES ?= 2000
 # make chaos FAULTS=40
 FAULTS ?= 200
 
@@ -34,7 +36,8 @@ demo: $(STAMP) ## run the main job on a cluster of its own: 328,521 real flights
 test: $(STAMP) ## run all tests (real servers, about 16 minutes on two cores)
 	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 
-fuzz: $(STAMP) ## look for new examples in the tests of random data (make test takes the same every time)
+fuzz: $(STAMP) ## random queries on both engines against DuckDB, then new examples for the tests of random data: QUERIES=2000 FROM=1
+	$(BIN)/python -m tests.fuzz --queries $(QUERIES) --from $(FROM) --jobs $(WORKERS) --spark
 	$(BIN)/python -m pytest -m hypothesis --hypothesis-profile=fuzz
 
 check: $(STAMP) ## lint, types, import contract

@@ -7,14 +7,13 @@ import json
 import multiprocessing
 import os
 import sys
-import time
 from collections import Counter
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
-from typing import Any
 
-from tests.fuzz.campaign import case_of, judge, runs, shrunk, told
+from tests.fuzz.campaign import case_of
+from tests.fuzz.work import tried
 
 #: Seeds that one process tries: its memory, and what a crash of it loses, stay small.
 CHUNK = 25
@@ -30,35 +29,6 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--findings", type=Path, help="append findings to this file, a JSON object a line")
     parser.add_argument("--no-shrink", action="store_true", help="show findings as they were generated")
     return parser.parse_args()
-
-
-def session() -> Any:
-    from penstock.spark.session import open_session
-
-    opened = open_session("local[1]", {"spark.sql.shuffle.partitions": "2", "spark.sql.codegen.wholeStage": "false"},
-                          name="fuzz")  # fmt: skip
-    opened.sparkContext.setLogLevel("OFF")
-    return opened
-
-
-def tried(seeds: range, *, spark: bool, shrink: bool) -> list[dict[str, Any]]:
-    opened = session() if spark else None
-    out = []
-    for seed in seeds:
-        case = case_of(seed)
-        ways = runs(case.mode, opened)
-        started = time.perf_counter()
-        verdict = judge(case, ways)
-        found: dict[str, Any] = {"seed": seed, "status": verdict.status, "engine": verdict.engine, "mode": case.mode,
-                                 "seconds": round(time.perf_counter() - started, 3), "words": verdict.words[:400]}  # fmt: skip
-        if verdict.finding:
-            if shrink:
-                case, verdict = shrunk(case, verdict, ways)
-            found["told"] = told(case, verdict)
-        out.append(found)
-    if opened is not None:
-        opened.stop()
-    return out
 
 
 def chunks(first: int, count: int, size: int) -> Iterator[range]:
