@@ -289,16 +289,29 @@ def test_vertices_keep_their_ids_over_edits() -> None:
     assert {v.id for v in graph.vertices} == {v.id for v in before.vertices}
 
 
-@pytest.mark.parametrize(("rows", "refused"), [(0, False), (2, True)])
-def test_only_committables_that_are_there_are_missed(rows: int, refused: bool) -> None:
-    before = planned(
-        SUM.replace("out1", "gone"),
-        tables=TABLES.replace("TABLE out1", "TABLE gone")
-        + ("CREATE TABLE out1 (k BIGINT, n BIGINT) WITH ('connector' = 'print');"),
+@pytest.mark.parametrize(("committables", "missed"), [(0, []), (2, ["Sink: out1"])])
+def test_a_sink_that_went_is_missed_only_with_committables(committables: int, missed: list[str]) -> None:
+    summaries = savepoint_of(planned(SUM, MAX), committables=committables)
+    difference = compare(operators_of(planned(MAX)), summaries)
+    assert [o.name for o in difference.dropped] == [G, *missed]
+    assert "Sink: out2" in [o.name for o in difference.mapped]
+
+
+@pytest.mark.parametrize(("committables", "changed"), [(0, []), (2, ["Sink: out1"])])
+def test_a_sink_that_writes_elsewhere_is_refused_only_with_committables(
+    committables: int, changed: list[str]
+) -> None:
+    """Rows that wait to be committed belong to the place that they were staged for."""
+    elsewhere = TABLES.replace(
+        "TABLE out1 (k BIGINT, n BIGINT) WITH ('connector' = 'blackhole')",
+        "TABLE out1 (k BIGINT, n BIGINT) WITH ('connector' = 'print')",
     )
-    summaries = savepoint_of(before, committables=rows)
-    difference = compare(operators_of(planned(SUM.replace("out1", "out2"))), summaries)
-    assert bool([o for o in difference.dropped if o.name.startswith("Sink")]) == (refused and False)
+    summaries = savepoint_of(planned(SUM), committables=committables)
+    difference = compare(operators_of(planned(SUM, tables=elsewhere)), summaries)
+    assert [o.name for o in difference.changed] == changed
+    assert difference.dropped == ()
+    whys = [why for o in difference.changed for why in o.why]
+    assert whys == ["writes: blackhole() → print()"] * len(changed)
 
 
 def test_what_is_refused_says_why_and_what_to_do() -> None:
