@@ -7,7 +7,7 @@ import signal
 from collections import deque
 from typing import TYPE_CHECKING, Any
 
-from penstock.errors import FunctionError, InternalError, PenstockError, error_from_dict
+from penstock.errors import FunctionError, PenstockError, SlotLostError, error_from_dict
 from penstock.messages.slot import ErrorInfo
 
 if TYPE_CHECKING:
@@ -65,6 +65,7 @@ class ExceptionHistory:
             first is not None
             and first["attempt"] == job_attempt
             and error_from_dict(first["error"]).domain == "external"
+            and not first["error"].get("lost")
         )
         if not symptom or first is None:
             self.add(info, now_ms, job_attempt=job_attempt, concurrent=True, **more)
@@ -93,7 +94,7 @@ def loss(reason: str, exit_code: int | None, *, task: str, where: str) -> dict[s
     about the job; else its code did it (``os._exit``, a crash in a native library), and the
     same again is no accident."""
     if exit_code is None or (exit_code <= 0 and exit_code not in _BY_ITS_OWN_CODE):
-        error = InternalError(
+        error = SlotLostError(
             f"slot lost: {reason}",
             where=where,
             remedy="the job restarts from its last checkpoint; see the task manager's log for why",

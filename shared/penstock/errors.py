@@ -15,6 +15,7 @@
     │   ├── LeaseStoreError
     │   ├── ObjectStoreError
     │   ├── PeerLostError         the slot at the other end of a data connection is gone
+    │   ├── SlotLostError         a slot's process, its machine or its network is gone
     │   ├── SnapshotError         a damaged, missing or unreadable snapshot object
     │   ├── JavaMissingError      no Java that Spark can run on
     │   ├── SparkUnreachableError no session at the Spark that was named
@@ -45,6 +46,7 @@ __all__ = [
     "PeerLostError",
     "PenstockError",
     "RecordError",
+    "SlotLostError",
     "SnapshotError",
     "SparkJobError",
     "SparkUnreachableError",
@@ -161,6 +163,10 @@ class ObjectStoreError(ExternalError):
 
 class PeerLostError(ExternalError):
     code = "PS-PEER"
+
+
+class SlotLostError(ExternalError):
+    code = "PS-SLOT-LOST"
 
 
 class SnapshotError(ExternalError):

@@ -4,9 +4,17 @@ from __future__ import annotations
 
 import pytest
 
-from penstock.errors import FunctionError, InternalError, PenstockError, SpecError, error_from_dict
+from penstock.errors import (
+    BrokerError,
+    FunctionError,
+    InternalError,
+    PenstockError,
+    SlotLostError,
+    SpecError,
+    error_from_dict,
+)
 from penstock.messages.slot import ErrorInfo
-from services.jobmanager.exceptions import describe, in_a_line, loss
+from services.jobmanager.exceptions import ExceptionHistory, describe, in_a_line, loss
 from services.jobmanager.restart import FailureHandler, GiveUp, Restart
 
 
@@ -17,7 +25,9 @@ def test_an_accident_or_the_jobs_own_code(exit_code: int | None, accident: bool)
     error = loss("process 7 ended", exit_code, task="Map (1/1)", where="task manager a")
     assert bool(error.get("lost")) is accident
     known = error_from_dict(error)
-    assert isinstance(known, InternalError if accident else FunctionError)
+    assert isinstance(known, SlotLostError if accident else FunctionError)
+    assert known.retryable
+    assert known.domain == ("external" if accident else "user"), "no mistake of ours"
     if not accident:
         assert "Map (1/1)" in (known.where or "")
         assert "os._exit" in (known.remedy or "")
@@ -43,6 +53,17 @@ def test_it_fails_also_when_a_broken_connection_is_heard_of_first() -> None:
         assert (given_up is not None) == (attempt == 2)
     explicit = FailureHandler({"restart-strategy.type": "exponential-delay"})
     assert [explicit.cause(loss("p", 3, task="Map", where="a"), 0) for _ in range(5)] == [None] * 5
+
+
+def test_the_first_loss_stays_the_root_and_takes_the_place_of_a_broken_connection() -> None:
+    losses = [loss("task manager is lost", None, task="Map", where=where) for where in ("a", "b")]
+    history = ExceptionHistory()
+    history.add(ErrorInfo(error=BrokerError("connection to a lost").to_dict()), 1, job_attempt=1)
+    for error in losses:
+        history.add_cause(ErrorInfo(error=error), 2, job_attempt=1)
+    (root,) = history.all()
+    assert root["error"] == losses[0]
+    assert [e["error"]["code"] for e in root["concurrent"]] == ["PS-BROKER", "PS-SLOT-LOST"]
 
 
 def test_accidents_are_restarted_from() -> None:

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from penstock.errors import ConnectorError, FunctionError, InternalError, PeerLostError
+from penstock.errors import ConnectorError, FunctionError, InternalError, PeerLostError, SlotLostError
 from services.jobmanager.restart import SYMPTOM_MS, FailureHandler, GiveUp, Restart, strategy_of
 
 P = "restart-strategy."
@@ -66,7 +66,7 @@ def test_delays_are_spread_by_job_and_the_same_each_time():
 
 
 def test_losses_by_accident_need_no_pause_unless_they_come_fast():
-    lost = {**InternalError("slot lost").to_dict(), "lost": True}
+    lost = {**SlotLostError("slot lost").to_dict(), "lost": True}
     handler = FailureHandler({})
     delays = [handler.decide(lost, 7, ms).delay_ms for ms in (0, 10, 20, 30, 40)]
     assert delays[:3] == [0, 0, 0]
