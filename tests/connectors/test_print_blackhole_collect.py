@@ -95,12 +95,19 @@ async def collect(harness, *, restored=(), attempt=1, **options):
     return await harness.writer(SCHEMA, {"connector": "collect", **options}, restored, attempt=attempt)
 
 
-def reader_of(harness):
-    async def fetch(after):
-        keys = [k for k, _ in await harness.store.list(results_prefix("job-1")) if k > after]
-        return [(k, await harness.store.get(k)) for k in sorted(keys)]
+class StoreReader(ResultReader):
+    def __init__(self, store):
+        super().__init__()
+        self._store = store
 
-    return ResultReader(fetch)
+    async def poll(self):
+        after = self.last_key or ""
+        keys = [k for k, _ in await self._store.list(results_prefix("job-1")) if k > after]
+        return self.take([(k, await self._store.get(k)) for k in sorted(keys)])
+
+
+def reader_of(harness):
+    return StoreReader(harness.store)
 
 
 async def test_collected_rows_are_read_to_the_end(harness):

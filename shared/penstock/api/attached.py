@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import logging
 import threading
+import time
 from typing import TYPE_CHECKING
 
 import msgspec
 
-from penstock.api.client import ClusterClient
+from penstock.api.client import TERMINAL, ClusterClient
 from penstock.config import ATTACHED, CLIENT_HEARTBEAT_INTERVAL_MS, SHUTDOWN_ON_ATTACHED_EXIT
 from penstock.errors import PenstockError
 
@@ -22,6 +23,10 @@ if TYPE_CHECKING:
     from penstock.jobgraph import JobGraph
 
 _log = logging.getLogger("penstock.client")
+
+#: A submission that a signal interrupted may reach the cluster up to so long after it.
+WITHDRAW_S = 10.0
+_UNKNOWN = "PS-NO-JOB"
 
 
 def ends_with_client(graph: JobGraph) -> JobGraph:
@@ -34,6 +39,25 @@ def ends_with_client(graph: JobGraph) -> JobGraph:
 def outlives_client(graph: JobGraph) -> JobGraph:
     """The job, to run on whoever goes."""
     return msgspec.structs.replace(graph, config={**graph.config, ATTACHED.key: "false"})
+
+
+def withdraw(client: ClusterClient, job_id: str) -> str | None:
+    """Cancel a job, also one whose submission was interrupted and is perhaps on its way still. The state
+    that it had; None: the cluster has not come to know it."""
+    deadline = time.monotonic() + WITHDRAW_S
+    while True:
+        try:
+            state = str(client.job(job_id)["state"])
+        except PenstockError as err:
+            if err.code != _UNKNOWN:
+                raise
+            if time.monotonic() >= deadline:
+                return None
+            time.sleep(0.1)
+            continue
+        if state not in TERMINAL:
+            client.cancel(job_id)
+        return state
 
 
 class Watching:

@@ -46,7 +46,11 @@ class ClusterClient:
     ) -> None:
         self.url = url.rstrip("/") if "://" in url else f"http://{url}".rstrip("/")
         self._patience_s = patience_s
-        self._http = httpx.Client(base_url=self.url, timeout=30.0, transport=transport)
+        self._transport = transport
+        self._http = self._connections()
+
+    def _connections(self) -> httpx.Client:
+        return httpx.Client(base_url=self.url, timeout=30.0, transport=self._transport)
 
     def __enter__(self) -> ClusterClient:
         return self
@@ -208,6 +212,11 @@ class ClusterClient:
         try:
             # Every request may be repeated: submissions carry a job id.
             return retry(self._once, method, path, **kwargs)
+        except (KeyboardInterrupt, SystemExit):
+            # A signal ended it in the middle, perhaps inside of a lock of these connections: who asked
+            # anything of them again, if only to close them, could wait for ever.
+            self._http = self._connections()
+            raise
         except (httpx.TransportError, _Unavailable) as err:
             raise ExternalError(
                 f"the cluster at {self.url} does not answer",

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import logging
 import os
+import uuid
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from penstock.api.attached import Watching
-from penstock.api.client import TERMINAL, ClusterClient, raise_if_cancelled
+from penstock.api.attached import Watching, withdraw
+from penstock.api.client import ClusterClient, raise_if_cancelled
 from penstock.config import REST_ADDRESS, is_cluster_option
-from penstock.errors import UnsupportedError
+from penstock.errors import PenstockError, UnsupportedError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -19,6 +21,8 @@ if TYPE_CHECKING:
 
     from penstock.jobgraph import JobGraph
     from penstock.types.logical import Schema
+
+_log = logging.getLogger("penstock.client")
 
 #: Address of the cluster: this environment variable, or the key ``rest.address``.
 CLUSTER_VARIABLE = "PENSTOCK_CLUSTER"
@@ -90,9 +94,8 @@ class JobClient:
                 job = self._client.wait(self._job_id)
             self._client.raise_if_failed(self._job_id, job)
             raise_if_cancelled(job, self._job_id, job.get("name", ""))
-        except GeneratorExit:
-            if self.get_job_status() not in TERMINAL:
-                self.cancel()
+        except (GeneratorExit, KeyboardInterrupt, SystemExit):
+            withdraw(self._client, self._job_id)
             raise
         finally:
             self.close()
@@ -131,9 +134,15 @@ def submit(graph: JobGraph, config: Mapping[str, str]) -> JobClient:
         of_job = {key: value for key, value in graph.config.items() if not is_cluster_option(key)}
         graph = msgspec.structs.replace(graph, config=of_job)
     client = ClusterClient(address)
+    job_id = uuid.uuid4().hex
     try:
-        job_id = client.submit({"name": graph.name, "job_graph": msgspec.to_builtins(graph)})
-    except BaseException:
+        client.submit({"name": graph.name, "job_id": job_id, "job_graph": msgspec.to_builtins(graph)})
+    except BaseException as err:
+        if cluster is None and isinstance(err, KeyboardInterrupt | SystemExit):
+            try:
+                withdraw(client, job_id)  # nobody knows its id
+            except PenstockError as unreachable:
+                _log.warning("job %s could not be cancelled: %s", job_id, unreachable.message)
         client.close()
         if cluster is not None:
             cluster.__exit__(None, None, None)

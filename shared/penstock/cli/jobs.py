@@ -2,27 +2,27 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import sys
 import time
 from textwrap import indent
 from typing import TYPE_CHECKING, Any, TextIO
 
+from penstock.api.attached import withdraw
 from penstock.api.client import TERMINAL, ClusterClient
+from penstock.cli.leaving import awaited_end
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from penstock.cli.embedded import EmbeddedCluster
+    from penstock.connectors.collect import ResultChunk
     from penstock.types.logical import Schema
 
 #: How often a live table is drawn anew.
 REFRESH_S = 0.2
 #: A job that waits for so long says for what.
 NOTICE_S = 2.0
-#: A job that was cancelled here is awaited for so long.
-CANCEL_S = 10.0
 #: Rows of a live table; a terminal shows no more.
 LIVE_ROWS = 40
 SPARK_STARTS = "Spark starts, or is being connected to"
@@ -117,20 +117,6 @@ def follow_job(client: ClusterClient, job_id: str, name: str) -> dict[str, Any]:
             sys.stderr.write("\r\x1b[K")
     say_set_aside(client, job_id)
     return job
-
-
-def cancel_job(client: ClusterClient, job_id: str, name: str) -> None:
-    """Cancel it, because whoever waits for it does not want it any more, and say so; its end is awaited
-    for a moment. Ctrl-C again: not even that. Nothing of one that is over."""
-    if client.job(job_id)["state"] in TERMINAL:
-        return
-    print(f"cancelling job {job_id} ({name}) …", file=sys.stderr, flush=True)
-    client.cancel(job_id)
-    deadline = time.monotonic() + CANCEL_S
-    while (state := client.job(job_id)["state"]) not in TERMINAL and time.monotonic() < deadline:
-        time.sleep(0.05)
-    told = state.lower() if state in TERMINAL else "is being cancelled"
-    print(f"[job {job_id} ({name}): {told}]", file=sys.stderr, flush=True)
 
 
 class Notice:
@@ -268,7 +254,8 @@ class Results:
                         drawn = time.monotonic()
                 draw()
         except KeyboardInterrupt:
-            self.cancel()
+            withdraw(self._client, self.job_id)
+            awaited_end(self._client, self.job_id)
         else:
             self._client.raise_if_failed(self.job_id, self._client.job(self.job_id))
 
@@ -288,24 +275,19 @@ class Results:
                 yield rows
         self._client.raise_if_failed(self.job_id, self._client.job(self.job_id))
 
-    def cancel(self) -> None:
-        self._client.cancel(self.job_id)
-        while self._client.job(self.job_id)["state"] not in TERMINAL:
-            time.sleep(0.05)
-
     def _chunks(self) -> Iterator[Any]:
         """Chunks as they come; None when a poll brought nothing."""
         from penstock.connectors.collect import ResultReader
 
         pages = self._client.results(self.job_id)
+        reader, notice = ResultReader(), Notice("the query")
 
-        async def fetch(after: str) -> list[tuple[str, bytes]]:
-            return [(c.key, c.data) for c in next(pages, [])]
+        def poll() -> list[ResultChunk]:
+            return reader.take((c.key, c.data) for c in next(pages, []))
 
-        reader, notice = ResultReader(fetch), Notice("the query")
         failures = FailedAttempts(self._client, self.job_id, "the query")
         while not reader.ended:
-            chunks = asyncio.run(reader.poll())
+            chunks = poll()
             yield from chunks
             if not chunks:
                 yield None
@@ -313,7 +295,7 @@ class Results:
                 notice.look(job)
                 failures.look(job)
                 if job["state"] in TERMINAL:
-                    remaining = asyncio.run(reader.poll())
+                    remaining = poll()
                     yield from remaining
                     if not remaining:
                         return

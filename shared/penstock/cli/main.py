@@ -4,7 +4,6 @@ imported when the command runs, so that ``penstock --help`` stays quick."""
 from __future__ import annotations
 
 import os
-import signal
 import sys
 from pathlib import Path
 from typing import Annotated
@@ -371,18 +370,13 @@ for _role in ("dispatcher", "jobmanager", "resourcemanager", "taskmanager"):
     _service(_role)
 
 
-def _leave(number: int, frame: object) -> None:
-    sys.exit(128 + number)
-
-
 def main() -> None:
     """Entry point. Exit codes: 0 done, 1 an error (on stderr), 2 wrong usage, 130 Ctrl-C,
     143 SIGTERM."""
     from penstock.cli.output import print_error
+    from penstock.cli.signals import leave_on_signals
 
-    for number in (signal.SIGTERM, signal.SIGHUP):
-        # So that what was started is ended, and temporary folders go.
-        signal.signal(number, _leave)
+    leave_on_signals()
     try:
         app()
     except PenstockError as err:

@@ -21,19 +21,22 @@ from __future__ import annotations
 
 import contextlib
 import sys
+from functools import partial
 from typing import TYPE_CHECKING, Any, Union
 
 import msgspec
 
 from penstock.api.client import raise_if_cancelled
-from penstock.cli.jobs import ClusterAccess, cancel_job, follow_job
+from penstock.cli.jobs import ClusterAccess, follow_job
+from penstock.cli.leaving import attended
 from penstock.cli.sql import read_script
-from penstock.errors import PenstockError, SpecError, SqlError
+from penstock.errors import SpecError, SqlError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
     from pathlib import Path
 
+    from penstock.api.client import ClusterClient
     from penstock.sql.session import PlannedJob, SqlSession
 
 
@@ -177,15 +180,11 @@ def run_project(
                     where=f"step '{step.name}'",
                     remedy="insert them into a table, or show them with `penstock sql -f FILE`",
                 )
-            client = access.client
-            job_id = client.submit({"name": graph.name, "job_graph": msgspec.to_builtins(graph)})
-            try:
-                job = follow_job(client, job_id, graph.name)
-                raise_if_cancelled(job, job_id, graph.name)
-            except KeyboardInterrupt:
-                cancel_job(client, job_id, graph.name)
-                raise
-            except PenstockError:
-                client.cancel(job_id)
-                raise
-            print(f"[job {job_id} ({graph.name}): {job['state'].lower()}, {job['duration'] / 1000:.1f} s]")
+            spec = {"name": graph.name, "job_graph": msgspec.to_builtins(graph)}
+            attended(access.client, spec, partial(_await, access.client, graph.name))
+
+
+def _await(client: ClusterClient, name: str, job_id: str) -> None:
+    job = follow_job(client, job_id, name)
+    raise_if_cancelled(job, job_id, name)
+    print(f"[job {job_id} ({name}): {job['state'].lower()}, {job['duration'] / 1000:.1f} s]")

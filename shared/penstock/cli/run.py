@@ -11,7 +11,8 @@ import msgspec
 
 from penstock.api.attached import Watching, ends_with_client, outlives_client
 from penstock.api.client import raise_if_cancelled
-from penstock.cli.jobs import ClusterAccess, Results, cancel_job, follow_job
+from penstock.cli.jobs import ClusterAccess, Results, follow_job
+from penstock.cli.leaving import attended, cancel_job
 from penstock.cli.output import write_rows
 from penstock.cli.project import is_project, run_project
 from penstock.cli.sql import FORMATS, read_script, run_sql
@@ -127,7 +128,7 @@ def _run_program(file: Path, text: str, args: list[str], cluster: str | None, co
 def _follow(client: ClusterClient, job_id: str) -> dict[str, Any]:
     try:
         job = follow_job(client, job_id, client.job(job_id)["name"])
-    except KeyboardInterrupt:
+    except (KeyboardInterrupt, SystemExit):
         cancel_job(client, job_id, client.job(job_id)["name"])
         raise
     text = f"[job {job_id} ({job['name']}): {job['state'].lower()}, {job['duration'] / 1000:.1f} s]"
@@ -232,21 +233,16 @@ def _run_spec(file: Path, spec: JobSpec, cluster: str | None, detached: bool, fo
         elif collect is not None:
             graph = ends_with_client(graph)
         client = access.client
-        job_id = client.submit(
-            {"name": graph.name, "job_id": spec.job_id, "job_graph": msgspec.to_builtins(graph)}
-        )
+        submission = {"name": graph.name, "job_id": spec.job_id, "job_graph": msgspec.to_builtins(graph)}
         if detached:
-            print(job_id)
+            print(client.submit(submission))
             return
-        try:
+
+        def wait(job_id: str) -> None:
             with Watching(client, job_id, graph.config):
                 _await(client, graph, collect, job_id, format_)
-        except (KeyboardInterrupt, SystemExit):
-            cancel_job(client, job_id, graph.name)
-            raise
-        except PenstockError:
-            client.cancel(job_id)
-            raise
+
+        attended(client, submission, wait)
 
 
 def _await(

@@ -14,10 +14,11 @@ import msgspec
 
 from penstock.api.attached import Watching, ends_with_client
 from penstock.api.client import raise_if_cancelled
-from penstock.cli.jobs import ClusterAccess, Results, cancel_job, follow_job, status
+from penstock.cli.jobs import ClusterAccess, Results, follow_job, status
+from penstock.cli.leaving import attended, cancel_all
 from penstock.cli.output import write_rows
 from penstock.config import DML_SYNC, PARALLELISM
-from penstock.errors import PenstockError, SpecError, SqlError, UserError
+from penstock.errors import SpecError, SqlError, UserError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -179,37 +180,32 @@ class Runner:
         select = job.kind == "select"
         graph = ends_with_client(job.job_graph) if select else job.job_graph
         spec: dict[str, Any] = {"name": graph.name, "job_graph": msgspec.to_builtins(graph)}
-        job_id = client.submit(spec)
-        if select:
-            with Watching(client, job_id, graph.config):
-                self._show_select(job, job_id)
-        elif job.bounded or DML_SYNC.read(self.session.config):
-            try:
+
+        def wait(job_id: str) -> None:
+            if select:
+                with Watching(client, job_id, graph.config):
+                    self._show_select(job, job_id)
+            elif job.bounded or DML_SYNC.read(self.session.config):
                 self._await(job_id, graph.name)
-            except (KeyboardInterrupt, SystemExit):
-                cancel_job(client, job_id, graph.name)
-                raise
-        else:
-            self._started.append((job_id, graph.name))
-            if self.format == "table":
-                print(f"[job {job_id} ({graph.name}) runs]")
+            else:
+                self._started.append((job_id, graph.name))
+                if self.format == "table":
+                    print(f"[job {job_id} ({graph.name}) runs]")
+
+        attended(client, spec, wait)
 
     def _show_select(self, job: PlannedJob, job_id: str) -> None:
         assert job.result_schema is not None
         results = Results(self._access.client, job_id, job.result_schema, job.result_keys, job.mode)
-        try:
-            if job.bounded:
-                with status("running …"):
-                    rows = results.final()
-                raise_if_cancelled(self._access.client.job(job_id), job_id, job.job_graph.name)
-                write_rows(job.result_schema, rows, self.format)
-            elif self.format == "table" and sys.stdout.isatty():
-                results.live(job.job_graph.name)
-            else:
-                self._stream(results)
-        except (KeyboardInterrupt, SystemExit, PenstockError, BrokenPipeError):
-            results.cancel()
-            raise
+        if job.bounded:
+            with status("running …"):
+                rows = results.final()
+            raise_if_cancelled(self._access.client.job(job_id), job_id, job.job_graph.name)
+            write_rows(job.result_schema, rows, self.format)
+        elif self.format == "table" and sys.stdout.isatty():
+            results.live(job.job_graph.name)
+        else:
+            self._stream(results)
 
     def _stream(self, results: Results) -> None:
         """An unbounded query into a pipe: rows as they come, changes with their kind."""
@@ -241,9 +237,9 @@ class Runner:
             del self._started[0]
 
     def cancel_started(self) -> None:
-        for job_id, name in self._started:
-            cancel_job(self._access.client, job_id, name)
-        self._started.clear()
+        started, self._started = self._started, []
+        if started:
+            cancel_all(self._access.client, started)
 
 
 def _python_path(module: Path | None) -> list[str]:

@@ -30,7 +30,7 @@ from penstock.errors import ConnectorError, InternalError
 from penstock.types.batch import KIND_FIELD, Batch
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Sequence
+    from collections.abc import Awaitable, Iterable, Sequence
 
     from penstock.connectors.base import SourceContext
     from penstock.types.logical import Schema
@@ -280,26 +280,21 @@ class CollectConnector(DeclaredConnector):
 
 
 class ResultReader:
-    """Follows a collect sink through ``fetch(after_key) -> [(key, bytes)]``.
+    """Follows a collect sink: ``take`` is given its objects (key, bytes) in order and gives their
+    chunks; a chunk whose ``offset`` is below ``rows`` (seen so far) replaces everything from that
+    row on."""
 
-    ``poll`` gives new chunks; a chunk whose ``offset`` is below ``rows`` (seen so far)
-    replaces everything from that row on.
-    """
-
-    def __init__(self, fetch: Callable[[str], Awaitable[list[tuple[str, bytes]]]]) -> None:
-        self._fetch = fetch
-        self._after = ""
+    def __init__(self) -> None:
         self._attempt = -1
         self.rows = 0
         self.ended = False
         self.last_key: str | None = None
 
-    async def poll(self) -> list[ResultChunk]:
-        """Chunks that are there now, in order; empty when there is none."""
+    def take(self, objects: Iterable[tuple[str, bytes]]) -> list[ResultChunk]:
         out = []
-        for key, data in await self._fetch(self._after):
+        for key, data in objects:
             chunk = decode_chunk(key, data)
-            self._after = self.last_key = key
+            self.last_key = key
             if chunk.attempt < self._attempt:
                 continue  # a zombie's
             self._attempt = chunk.attempt
