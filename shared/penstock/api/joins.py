@@ -70,8 +70,10 @@ class IntervalJoin:
         steps = (_with_time_column(left._step), _with_time_column(right._step))
         left_schema, right_schema = (s.schema for s in steps)
         left_time, right_time = len(left_schema) - 1, len(right_schema) - 1
-        optional = [t.Field(f.name, f.type.with_nullable(True)) for f in right_schema.fields]
-        both = Schema((*left_schema.fields, *(optional if kind == "left" else right_schema.fields)))
+        others = list(right_schema.fields)
+        if kind == "left":
+            others = [t.Field(f.name, f.type.with_nullable(True)) for f in others]
+        both = Schema(tuple(_unique([*left_schema.fields, *others])))
 
         def make(inputs: tuple[n.Node, ...], compiler: Compiler) -> n.Node:
             return n.Join(
@@ -87,7 +89,7 @@ class IntervalJoin:
         joined = plain(make, steps, both, "Interval Join")
         width = len(left_schema)
         wanted = [*range(left._width), *(width + i for i in range(right._width)), left_time]
-        fields = _unique([both.fields[i] for i in wanted[:-1]])
+        fields = _unique([*left_schema.fields[: left._width], *others[: right._width]])
         out = Schema((*fields, t.Field("__time", both.types[left_time])))
         refs = tuple(InputRef(i, both.types[i]) for i in wanted)
         kept = plain(
