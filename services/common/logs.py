@@ -9,9 +9,16 @@ from __future__ import annotations
 import logging
 import os
 import sys
-from typing import Any
+from logging.handlers import RotatingFileHandler
+from typing import TYPE_CHECKING, Any
 
 from penstock.redaction import without_credentials
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+#: Of a service's log in a file, which is followed by one more.
+FILE_BYTES = 8 * 1024 * 1024
 
 if "rich" not in sys.modules:
     # For its coloured console, which no service uses, structlog imports rich if there is
@@ -72,3 +79,14 @@ def configure(role: str, service_id: str) -> structlog.stdlib.BoundLogger:
     )
     logger: structlog.stdlib.BoundLogger = structlog.get_logger(f"penstock.{role}")
     return logger
+
+
+def also_into(path: Path) -> None:
+    """The same lines in a file too, of bounded size, for whoever cannot see this process's stderr."""
+    root = logging.getLogger()
+    handler = RotatingFileHandler(
+        path, maxBytes=FILE_BYTES, backupCount=1, encoding="utf-8", errors="replace"
+    )
+    for known in root.handlers:
+        handler.setFormatter(known.formatter)
+    root.addHandler(handler)

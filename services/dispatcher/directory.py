@@ -19,8 +19,12 @@ from penstock.messages.cluster import (
     ClusterOverview,
     JobDetails,
     JobOverview,
+    LogFiles,
+    LogPiece,
     RequestClusterOverview,
     RequestJobDetails,
+    RequestLogFiles,
+    RequestLogPiece,
     TriggerSavepoint,
 )
 from services.dispatcher.logged import LoggedJobs, UnknownJobError
@@ -31,6 +35,7 @@ if TYPE_CHECKING:
 
 MASTER_TIMEOUT_S = 1.0
 COMMAND_DEADLINE_S = 10.0
+TASKMANAGER_DEADLINE_S = 5.0
 _details = msgspec.json.Decoder(JobDetails)
 _overview = msgspec.json.Decoder(JobOverview)
 
@@ -155,6 +160,28 @@ class JobDirectory:
         except BrokerError:
             return None
         return overview
+
+    async def log_files(self, taskmanager_id: str) -> LogFiles:
+        """BrokerError when it does not answer."""
+        reply: LogFiles = await self._from_taskmanager(taskmanager_id, RequestLogFiles(), LogFiles)
+        return reply
+
+    async def log_piece(self, taskmanager_id: str, name: str, offset: int) -> LogPiece:
+        """BrokerError when it does not answer; SpecError when it has no such file."""
+        message = RequestLogPiece(name=name, offset=offset)
+        reply: LogPiece = await self._from_taskmanager(taskmanager_id, message, LogPiece)
+        return reply
+
+    async def _from_taskmanager(self, taskmanager_id: str, message: Any, reply_type: Any) -> Any:
+        return await request(
+            self._transport,
+            self._subjects.to_taskmanager(taskmanager_id, message),
+            message,
+            reply_type,
+            timeout_s=MASTER_TIMEOUT_S,
+            deadline_s=TASKMANAGER_DEADLINE_S,
+            retry=False,
+        )
 
 
 def _refused(reason: str, kind: str, job_id: str) -> RefusedError:

@@ -37,6 +37,14 @@ class NotFoundError(SpecError):
     code = "PS-NOT-FOUND"
 
 
+def no_task_manager(wanted: str, known: list[str]) -> NotFoundError:
+    return NotFoundError(
+        f"there is no task manager '{wanted[:255]}'",
+        expected=", ".join(known) or "the id of one; none is registered",
+        remedy="GET /taskmanagers lists them",
+    )
+
+
 class TooLargeError(SpecError):
     code = "PS-TOO-LARGE"
 

@@ -26,8 +26,10 @@ from services.dispatcher.http import (
     body_of,
     error_answer,
     guarded,
+    no_task_manager,
     number_of,
 )
+from services.dispatcher.log_api import LogApi
 from services.dispatcher.spec import parse_spec
 
 if TYPE_CHECKING:
@@ -70,6 +72,7 @@ class Rest:
         self._config = config
         self._cluster = cluster
         self._checkpoints = CheckpointApi(directory, config)
+        self._logs = LogApi(directory)
 
     def app(self, *, hosts: frozenset[str] | None = None) -> Starlette:
         """``hosts``: names by which it may be called; None = any."""
@@ -123,6 +126,7 @@ class Rest:
             get(f"{vertex}/subtasks/metrics", self._vertex_metrics),
             get("/taskmanagers", self._taskmanagers),
             get("/taskmanagers/{manager}", self._taskmanager),
+            *self._logs.routes(),
             get("/jobmanager/config", self._jobmanager_config),
         ]
 
@@ -253,8 +257,7 @@ class Rest:
         for manager in managers:
             if manager["id"] == wanted:
                 return answer(manager)
-        known = ", ".join(m["id"] for m in managers) or "there are none"
-        raise NotFoundError(f"there is no task manager '{wanted}'", expected=known)
+        raise no_task_manager(wanted, [m["id"] for m in managers])
 
     async def _metrics(self, _: Request) -> Response:
         from services.dispatcher.metrics import CONTENT_TYPE, render

@@ -1,7 +1,15 @@
 import sys
 
-from services.common.main import run_service
+from services.common.logs import also_into
+from services.common.main import ServiceContext, run_service
 from services.taskmanager.service import TaskManagerService
 
+
+def build(context: ServiceContext) -> TaskManagerService:
+    service = TaskManagerService(context)
+    also_into(service.own_log)  # where GET /taskmanagers/{id}/log finds it
+    return service
+
+
 if __name__ == "__main__":
-    sys.exit(run_service("taskmanager", TaskManagerService))
+    sys.exit(run_service("taskmanager", build))

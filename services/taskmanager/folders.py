@@ -5,7 +5,8 @@
     slots/<allocation>-<n>/     private folder of slot process n, removed at its end
     local-state/<job>/…         copies of snapshots (state.backend.local-recovery), for restarts here
     spark/                      Spark's scratch files and its logs
-    log/<allocation>-<n>.log    its stdout and stderr
+    log/<job>.<allocation>-<n>.log    its stdout and stderr; ….1.log, ….2.log …: what follows
+    log/taskmanager.log         the task manager's own log
     data.sock                   the data port's Unix socket
     lock                        held while the process lives; the file itself stays
 
@@ -29,9 +30,8 @@ from typing import IO
 
 from penstock.errors import ExternalError
 from penstock.messages.slot import LOCAL_STATE
+from services.taskmanager.log_files import forget_outputs
 
-#: Logs of ended slots that are kept.
-LOGS_KEPT = 100
 #: Task managers that have ended whose logs are kept.
 DEAD_KEPT = 10
 #: Of folders in TMPDIR.
@@ -45,6 +45,8 @@ class Folders:
 
     def __init__(self, root: str, taskmanager_id: str) -> None:
         self._temporary: Path | None = None
+        #: private folder → stem of the output, of the processes that run
+        self._running: dict[Path, str] = {}
         base = Path(root).absolute() if root else Path(tempfile.gettempdir())
         try:
             if root:
@@ -73,15 +75,21 @@ class Folders:
         path.unlink(missing_ok=True)  # left by a process that was killed
         return path
 
-    def slot(self, allocation_id: str, number: int) -> tuple[Path, Path]:
-        """(private folder, log file) of a slot process."""
-        logs = sorted((self.path / "log").iterdir(), key=lambda p: p.stat().st_mtime)
-        for old in logs[:-LOGS_KEPT]:
-            old.unlink(missing_ok=True)
+    @property
+    def logs(self) -> Path:
+        return self.path / "log"
+
+    def slot(self, job_id: str, allocation_id: str, number: int) -> tuple[Path, Path]:
+        """(private folder, first file of the output) of a slot process."""
+        forget_outputs(self.logs, frozenset(self._running.values()))
         name = f"{allocation_id}-{number}"
-        return self.path / "slots" / name, self.path / "log" / f"{name}.log"
+        log_path = self.logs / f"{job_id}.{name}.log"
+        self._running[self.path / "slots" / name] = log_path.stem
+        return self.path / "slots" / name, log_path
 
     def remove_slot(self, local_dir: Path) -> None:
+        """Of a process that has ended; its output stays."""
+        self._running.pop(local_dir, None)
         shutil.rmtree(local_dir, ignore_errors=True)
 
     def remove(self) -> None:

@@ -13,6 +13,7 @@ from penstock.errors import PenstockError
 from penstock.jobgraph.graph import runs_on_spark
 from penstock.messages.cluster import RequestTaskManagerDetails, SlotLost
 from penstock.messages.slot import Deploy, SlotLog, SlotReady
+from services.taskmanager.log_files import emptied
 from services.taskmanager.relay import Relay
 from services.taskmanager.slot import DRAIN_TIMEOUT_S, SlotProcess
 from services.taskmanager.slot_table import (
@@ -94,7 +95,7 @@ class RunningSlots:
         if spark is not None:
             settings = spark.settings()
             deploy = msgspec.structs.replace(deploy, config={**deploy.config, **settings})
-        local_dir, log_path = self._folders.slot(deploy.allocation_id, effect.process)
+        local_dir, log_path = self._folders.slot(deploy.job_id, deploy.allocation_id, effect.process)
         started_ms = self._context.clock.monotonic_ms()
         process = None
         try:
@@ -107,6 +108,7 @@ class RunningSlots:
                 process.close()
             if spark is not None:
                 self._spark.release(spark)
+            self._folders.remove_slot(local_dir)
             raise
         self._context.log.info(
             "slot started",
@@ -189,8 +191,17 @@ class RunningSlots:
                     self._table.reported(process.number, report)
                     await relay.put(report, size)
 
-    async def look_for_stalls(self) -> None:
+    async def look_after(self) -> None:
+        """Once a heartbeat: slots that hang, and output beyond its bound."""
+        max_bytes = conf.TM_OUTPUT_SIZE.read(self._context.config)
         for process in list(self._processes.values()):
+            if gone := emptied(process.log_path, max_bytes):
+                self._context.log.warning(
+                    "what a slot wrote past Python was too much; its output's file was emptied",
+                    allocation=process.deploy.allocation_id,
+                    slot_pid=process.pid,
+                    lost_bytes=gone,
+                )
             # No longer there: its end is being told.
             if (relay := self._relays.get(process.number)) is not None:
                 await look_for_stall(process, relay, self._context.log)

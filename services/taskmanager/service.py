@@ -4,6 +4,7 @@ tells the resource manager what there is, and ends its slots when it ends.
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import os
 import socket
@@ -17,10 +18,13 @@ from penstock.messages.cluster import (
     AdoptJob,
     DeploySlot,
     JobOver,
+    LogFiles,
     OfferReply,
     OfferSlots,
     Refused,
     RegisterTaskManager,
+    RequestLogFiles,
+    RequestLogPiece,
     RequestTaskManagerDetails,
     SlotStatus,
     ToTaskManager,
@@ -32,6 +36,7 @@ from services.taskmanager.data_port import DataPort
 from services.taskmanager.deployments import SharedDeployments
 from services.taskmanager.folders import Folders
 from services.taskmanager.heartbeats import Heartbeats
+from services.taskmanager.log_files import OWN, log_files, log_piece
 from services.taskmanager.running import RunningSlots
 from services.taskmanager.slot_table import (
     Deliver,
@@ -48,10 +53,11 @@ from services.taskmanager.slot_table import (
 )
 from services.taskmanager.slots import Settings
 from services.taskmanager.spark import SparkServer
-from services.taskmanager.template import Template
+from services.taskmanager.template import OutputBound, Template
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+    from pathlib import Path
 
     from penstock.ports import Subscription
     from services.common.main import ServiceContext
@@ -75,7 +81,8 @@ class TaskManagerService:
             ),
         )
         self._actor = Actor("slots", self._table, self._perform, context.clock, tick_ms=TICK_MS)
-        self._template = Template(SystemSpawner())
+        bound = OutputBound(conf.TM_OUTPUT_SIZE.read(config), conf.TM_OUTPUT_FILES.read(config))
+        self._template = Template(SystemSpawner(), bound=bound)
         self._folders = Folders(conf.TM_TMP_DIR.read(config), self._id)
         self._spark = SparkServer(
             SystemSpawner(),
@@ -93,12 +100,17 @@ class TaskManagerService:
             conf.HEARTBEAT_INTERVAL_MS.read(config),
             self._table,
             self._report,
-            self._running.look_for_stalls,
+            self._running.look_after,
         )
         self._deployments = SharedDeployments(context)
         self._subscription: Subscription | None = None
         self._announcements: Subscription | None = None
         self._host = "127.0.0.1"
+
+    @property
+    def own_log(self) -> Path:
+        """Where the process's own log lies beside its standard error."""
+        return self._folders.logs / OWN
 
     # -- start and stop ---------------------------------------------------------------
 
@@ -158,6 +170,12 @@ class TaskManagerService:
             return Refused(reason=f"task manager {self._id} is shutting down")
         if isinstance(message, RequestTaskManagerDetails):
             return self._report()
+        if isinstance(message, RequestLogFiles):
+            return LogFiles(files=tuple(await asyncio.to_thread(log_files, self._folders.logs)))
+        if isinstance(message, RequestLogPiece):
+            return await asyncio.to_thread(
+                log_piece, self._folders.logs, message.name, message.offset, message.limit
+            )
         if isinstance(message, DeploySlot) and message.deploy is None:
             message = await self._deployments.whole(message)
         return await self._actor.ask(message)

@@ -16,6 +16,7 @@ import msgspec
 
 from penstock.errors import ExternalError
 from penstock.messages.slot import FromSlot, ShutdownSlot
+from penstock.messages.slot_output import newest
 from services.taskmanager.packets import send_packet
 from services.taskmanager.template import describe_status
 
@@ -185,7 +186,7 @@ class SlotProcess:
 
     def _tail(self, limit_bytes: int) -> str:
         try:
-            with self.log_path.open("rb") as file:
+            with newest(self.log_path).open("rb") as file:
                 size = file.seek(0, os.SEEK_END)
                 file.seek(max(0, size - limit_bytes))
                 return file.read().decode(errors="replace").strip()

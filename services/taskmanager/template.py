@@ -19,6 +19,7 @@ import msgspec
 
 from penstock.errors import ExternalError
 from penstock.messages.slot import ForkFailed, ForkSlot, FromTemplate, SlotExited, SlotForked, TemplateReady
+from penstock.messages.slot_output import MAX_BYTES, MAX_FILES
 from services.taskmanager.packets import send_packet
 
 if TYPE_CHECKING:
@@ -42,11 +43,22 @@ class ForkedSlot:
     fds: socket.socket
 
 
+@dataclass(frozen=True)
+class OutputBound:
+    """Of what a slot prints: the size of a file, and how many are kept."""
+
+    max_bytes: int = MAX_BYTES
+    max_files: int = MAX_FILES
+
+
 class Template:
     """``run`` is a supervised child: it returns never, and raises when the process ends."""
 
-    def __init__(self, spawner: SystemSpawner, argv: list[str] | None = None) -> None:
+    def __init__(
+        self, spawner: SystemSpawner, argv: list[str] | None = None, *, bound: OutputBound = OutputBound()
+    ) -> None:
         self._spawner = spawner
+        self._bound = bound
         self._argv = argv or [sys.executable, "-P", "-m", "penstock.runtime.template"]
         self._sock: socket.socket | None = None
         self._ready = asyncio.Event()
@@ -121,7 +133,13 @@ class Template:
     async def fork(self, allocation_id: str, local_dir: str, log_path: str) -> ForkedSlot:
         """A slot process. Waits for the template to be ready (also after it died and is
         started again). ExternalError when it cannot."""
-        order = ForkSlot(allocation_id=allocation_id, local_dir=local_dir, log_path=log_path)
+        order = ForkSlot(
+            allocation_id=allocation_id,
+            local_dir=local_dir,
+            log_path=log_path,
+            log_max_bytes=self._bound.max_bytes,
+            log_max_files=self._bound.max_files,
+        )
         try:
             async with asyncio.timeout(READY_TIMEOUT_S):
                 while True:

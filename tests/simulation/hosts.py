@@ -202,9 +202,9 @@ class SimFolders:
     def socket_path(self) -> Path:
         return self.path / "data.sock"
 
-    def slot(self, allocation_id: str, number: int) -> tuple[Path, Path]:
+    def slot(self, job_id: str, allocation_id: str, number: int) -> tuple[Path, Path]:
         name = f"{allocation_id}-{number}"
-        return self._real / "slots" / name, self._real / f"{name}.log"
+        return self._real / "slots" / name, self._real / f"{job_id}.{name}.log"
 
     def remove_slot(self, local_dir: Path) -> None: ...
 
@@ -290,7 +290,7 @@ def simulated_hosts(
             (tm.slot, "signal", _Namespace(signal, pidfd_send_signal=pidfd_send_signal)),
             (tm.slot, "send_packet", send_packet),
             (services.dispatcher.service, "Planner", PlannerInPlace),
-            (tm.service, "Template", lambda _: SimTemplate(hosts)),
+            (tm.service, "Template", lambda _, bound: SimTemplate(hosts)),
             (tm.service, "DataPort", data_port),
             (tm.service, "Folders", lambda _, name: SimFolders(hosts, name)),
             (tm.service, "advertised_host", lambda *_: hosts.me().host),

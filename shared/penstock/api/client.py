@@ -200,6 +200,29 @@ class ClusterClient:
         """Processes of the cluster, with their ids."""
         return self._call("GET", "/cluster/info")
 
+    def taskmanagers(self) -> list[dict[str, Any]]:
+        return self._call("GET", "/taskmanagers")["taskmanagers"]
+
+    def log_files(self, taskmanager_id: str) -> list[dict[str, Any]]:
+        """``{name, size, mtime}`` each, the one that was written to last at the end."""
+        return self._call("GET", f"/taskmanagers/{taskmanager_id}/logs")["logs"]
+
+    def log_file(self, taskmanager_id: str, name: str, offset: int = 0) -> Iterator[bytes]:
+        """The file's bytes behind ``offset``, in pieces, as far as there are some now."""
+        path = f"/taskmanagers/{taskmanager_id}/logs/{name}"
+        try:
+            with self._http.stream("GET", path, params={"offset": offset}) as response:
+                if not response.is_success:
+                    response.read()
+                    self._checked(response, f"GET {path}")
+                yield from response.iter_bytes()
+        except (httpx.TransportError, _Unavailable) as err:
+            raise ExternalError(
+                f"the log of {taskmanager_id} cannot be read",
+                got=f"{type(err).__name__}: {err}",
+                remedy="'penstock info' shows whether the task manager is there",
+            ) from err
+
     # -- inside -------------------------------------------------------------------------
 
     def _call(self, method: str, path: str, **kwargs: Any) -> Any:
@@ -226,8 +249,14 @@ class ClusterClient:
 
     def _once(self, method: str, path: str, **kwargs: Any) -> Any:
         response = self._http.request(method, path, **kwargs)
+        self._checked(response, f"{method} {path}")
+        return response.json() if response.content else {}
+
+    @staticmethod
+    def _checked(response: httpx.Response, what: str) -> None:
+        """Raises what an answer tells that is none."""
         if response.is_success:
-            return response.json() if response.content else {}
+            return
         try:
             body = response.json()
         except ValueError:
@@ -237,7 +266,7 @@ class ClusterClient:
         if isinstance(body.get("error"), dict):
             raise error_from_dict(body["error"])
         text = "; ".join(body.get("errors", [])) or response.text[:300]
-        raise ExternalError(f"{method} {path} failed", got=f"HTTP {response.status_code}: {text}")
+        raise ExternalError(f"{what} failed", got=f"HTTP {response.status_code}: {text}")
 
 
 def raise_if_cancelled(job: dict[str, Any], job_id: str, name: str) -> None:

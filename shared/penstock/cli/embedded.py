@@ -75,7 +75,7 @@ class EmbeddedCluster:
     config: Mapping[str, Any] = field(default_factory=dict)
     restart: bool = True
     on_event: Callable[[str], None] = lambda text: None
-    #: Where to show what slots print; None = it stays in their logs.
+    #: Where to show what slots print; None = it stays in files, for ``penstock logs``.
     slot_output: TextIO | None = None
 
     rest_url: str = field(default="", init=False)
@@ -260,6 +260,8 @@ class EmbeddedCluster:
             "high-availability.storageDir": self.storage_url,
             "taskmanager.numberOfTaskSlots": self.slots,
             "io.tmp.dirs": str(self.root / "tmp"),
+            # Files that were shown are removed here: nothing is thrown away before.
+            **({"taskmanager.slot.output.max-files": 1024} if self.slot_output is not None else {}),
             **self.config,
         }
         self.config_file = self.root / "penstock.yaml"

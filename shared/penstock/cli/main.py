@@ -325,6 +325,20 @@ def info(
 
 
 @app.command()
+def logs(
+    job_id: Annotated[str, typer.Argument(help="Id of the job (or the start of it).")],
+    follow: Annotated[
+        bool, typer.Option("-f", "--follow", help="Go on until the job is over (Ctrl-C ends it).")
+    ] = False,
+    cluster: Cluster = None,
+) -> None:
+    """Print what the slots of a job have printed: rows of 'print', print() of Python code, warnings."""
+    from penstock.cli.logs import show_logs
+
+    show_logs(cluster or DEFAULT_CLUSTER, job_id, follow=follow)
+
+
+@app.command()
 def health(
     url: Annotated[str, typer.Argument(help="REST address of a dispatcher.")] = DEFAULT_CLUSTER,
 ) -> None:

@@ -6,6 +6,7 @@ from penstock.config.option import define, define_family
 from penstock.config.values import (
     MOST_SUBTASKS,
     parse_bool,
+    parse_bytes,
     parse_duration_ms,
     parse_int,
     parse_java_memory,
@@ -84,6 +85,22 @@ TM_SLOT_TIMEOUT_MS = define(
     10_000,
     parse_duration_ms,
     "An allocated slot that no master takes is free again.",
+    scope="cluster",
+    least=1,
+)
+TM_OUTPUT_SIZE = define(
+    "taskmanager.slot.output.max-size",
+    16 * 1024**2,
+    parse_bytes,
+    "Of one file with what a slot prints; a full one is followed by the next.",
+    scope="cluster",
+    least=4096,
+)
+TM_OUTPUT_FILES = define(
+    "taskmanager.slot.output.max-files",
+    4,
+    parse_int,
+    "Files of a slot's output that are kept, the newest ones.",
     scope="cluster",
     least=1,
 )

@@ -409,7 +409,48 @@ class RequestTaskManagerDetails(Message, frozen=True, kw_only=True, tag="taskman
     """→ ``RegisterTaskManager`` (the same report)."""
 
 
-ToTaskManager = Union[AllocateSlot, FreeSlot, DeploySlot, SlotCommand, RequestTaskManagerDetails]
+class RequestLogFiles(Message, frozen=True, kw_only=True, tag="log-files"):
+    """→ ``LogFiles``."""
+
+
+class LogFile(msgspec.Struct, frozen=True, kw_only=True):
+    name: str
+    size: int
+    mtime_ms: int
+
+
+class LogFiles(Message, frozen=True, kw_only=True, tag="log-files-listed"):
+    """In the order in which they were last written to; what slots print is named as in
+    ``slot_output.py``."""
+
+    files: tuple[LogFile, ...]
+
+
+class RequestLogPiece(Message, frozen=True, kw_only=True, tag="log-piece"):
+    """→ ``LogPiece``: bytes of a file from ``offset``, at most ``limit``, and never more than fit a
+    message."""
+
+    name: str
+    offset: int = 0
+    limit: int = 128 * 1024
+
+
+class LogPiece(Message, frozen=True, kw_only=True, tag="log-piece-read"):
+    """``size``: of the whole file at that moment. Empty ``data``: there is no more yet."""
+
+    data: bytes
+    size: int
+
+
+ToTaskManager = Union[
+    AllocateSlot,
+    FreeSlot,
+    DeploySlot,
+    SlotCommand,
+    RequestTaskManagerDetails,
+    RequestLogFiles,
+    RequestLogPiece,
+]
 
 
 class AdoptJob(Message, frozen=True, kw_only=True, tag="adopt-job"):

@@ -12,6 +12,7 @@ from typing import Any, Union
 import msgspec
 
 from penstock.jobgraph import JobGraph
+from penstock.messages.slot_output import MAX_BYTES, MAX_FILES
 from penstock.messages.states import ExecutionState
 
 
@@ -84,13 +85,16 @@ class ForkSlot(_Msg, frozen=True, kw_only=True, tag="fork-slot"):
     control channel (SOCK_STREAM: 4-byte big-endian length + MessagePack) and its fd
     channel (SOCK_SEQPACKET: a MessagePack preface dict + one data socket a packet).
 
-    ``local_dir``: private folder of the slot (made when absent); ``log_path``: file that
-    its stdout and stderr are appended to.
+    ``local_dir``: private folder of the slot (made when absent); ``log_path``: the first file
+    that its stdout and stderr go to; it has at most ``log_max_bytes``, as has each of those that
+    follow it (``slot_output.py``), of which the newest ``log_max_files`` are kept.
     """
 
     allocation_id: str
     local_dir: str
     log_path: str
+    log_max_bytes: int = MAX_BYTES
+    log_max_files: int = MAX_FILES
 
 
 ToTemplate = Union[ForkSlot]

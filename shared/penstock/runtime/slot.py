@@ -71,8 +71,10 @@ STALL_S = 5.0
 DRAIN_S = 0.5
 #: Control messages are small; a Deploy may hold a large plan.
 MAX_MESSAGE_BYTES = 256 * 1024 * 1024
-#: Metrics are dropped while so much waits for the task manager to read.
+#: Metrics and log lines are dropped while so much waits for the task manager to read.
 MAX_UNREAD_BYTES = 8 * 1024 * 1024
+#: Of a line for the task manager's log.
+MAX_LOG_CHARACTERS = 16 * 1024
 _SWITCH_INTERVAL_S = 2e-4
 
 
@@ -392,7 +394,9 @@ class Slot:
     def log(self, level: str, text: str) -> None:
         text = without_credentials(text)
         print(f"{level}: {text}", file=sys.stderr, flush=True)  # noqa: T201  the slot's own log
-        self._control.send(SlotLog(level=level, text=text))
+        # The slot's log has all of it; what a task manager does not read must not pile up here.
+        if self._control.unread_bytes <= MAX_UNREAD_BYTES:
+            self._control.send(SlotLog(level=level, text=text[:MAX_LOG_CHARACTERS]))
 
     # -- figures --------------------------------------------------------------------------------
 

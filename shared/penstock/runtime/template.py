@@ -37,6 +37,7 @@ import msgspec
 
 from penstock.messages.slot import ForkFailed, ForkSlot, SlotExited, SlotForked, TemplateReady
 from penstock.runtime.malloc import keep_freed_memory
+from penstock.runtime.output_files import OutputFiles
 from penstock.runtime.pandas_probe import probe_without_pandas
 
 #: Imported before the first fork, so that slots share them. Not Polars: importing it
@@ -203,13 +204,7 @@ class Template:
         self._sock.close()
         os.close(self._wakeup_read)
         os.close(self._wakeup_write)
-        Path(order.log_path).parent.mkdir(parents=True, exist_ok=True)
-        log = os.open(order.log_path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
-        os.dup2(log, 1)
-        os.dup2(log, 2)
-        os.close(log)
-        sys.stdout = open(1, "w", buffering=1, encoding="utf-8", errors="replace", closefd=False)  # noqa: SIM115
-        sys.stderr = open(2, "w", buffering=1, encoding="utf-8", errors="replace", closefd=False)  # noqa: SIM115
+        OutputFiles(Path(order.log_path), order.log_max_bytes, order.log_max_files).take_over()
         Path(order.local_dir).mkdir(parents=True, exist_ok=True)
 
     def _reap(self) -> None:

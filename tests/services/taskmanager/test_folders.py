@@ -8,15 +8,15 @@ import services.taskmanager.folders as folders_module
 from penstock.errors import ExternalError
 from penstock.messages.slot import LOCAL_STATE
 from services.taskmanager.data_port import DataPort
-from services.taskmanager.folders import DEAD_KEPT, LOGS_KEPT, Folders
+from services.taskmanager.folders import DEAD_KEPT, Folders
 from services.taskmanager.slot_table import SlotTable
 from services.taskmanager.slots import Settings
 
 
 def used(folders: Folders) -> Folders:
     """With what a task manager at work has in its folder."""
-    folders.slot("a1", 1)[0].mkdir()
-    folders.slot("a1", 1)[1].write_text("log")
+    folders.slot("j", "a1", 1)[0].mkdir()
+    folders.slot("j", "a1", 1)[1].write_text("log")
     folders.socket_path().touch()
     (folders.path / LOCAL_STATE).mkdir()
     (folders.path / "spark" / "scratch").mkdir(parents=True)
@@ -39,7 +39,7 @@ def test_a_killed_one_is_swept_by_the_next(tmp_path):
     dead = killed(used(Folders(str(tmp_path), "dead")))
     before = files(alive.path)
     Folders(str(tmp_path), "next")
-    assert files(dead) == {"lock", "log/a1-1.log", "spark/server.log"}
+    assert files(dead) == {"lock", "log/j.a1-1.log", "spark/server.log"}
     assert files(alive.path) == before
 
 
@@ -53,7 +53,7 @@ def test_logs_of_so_many_ended_ones_are_kept(tmp_path):
             killed(folders)
         else:
             folders.remove()
-            assert files(folders.path) == {"lock", "log/a1-1.log", "spark/server.log"}
+            assert files(folders.path) == {"lock", "log/j.a1-1.log", "spark/server.log"}
         os.utime(folders.path / "log", (n, n))
     Folders(str(tmp_path), "last")
     kept = {f"tm-{n}" for n in range(4, DEAD_KEPT + 4)}
@@ -122,7 +122,7 @@ def test_two_of_one_name_are_refused(tmp_path):
 
 def test_a_temporary_folder_is_wholly_removed():
     folders = Folders("", "tm-1")
-    folders.slot("a1", 1)[1].write_text("log")
+    folders.slot("j", "a1", 1)[1].write_text("log")
     folders.remove()
     assert not folders.path.parent.exists()
 
@@ -149,13 +149,6 @@ def test_a_socket_that_cannot_be_made_is_named(tmp_path):
         with pytest.raises(ExternalError, match="Unix socket") as err:
             port.open("127.0.0.1", 0, gone)
         assert err.value.where == str(gone)
-
-
-def test_old_logs_go(tmp_path):
-    folders = Folders(str(tmp_path), "tm-1")
-    for n in range(LOGS_KEPT + 5):
-        folders.slot("a", n)[1].write_text("log")
-    assert len(list((tmp_path / "tm-1" / "log").iterdir())) <= LOGS_KEPT + 1
 
 
 def test_a_folder_that_cannot_be_made_is_named(tmp_path):

@@ -211,7 +211,7 @@ async def test_a_slot_from_allocation_to_its_end(rig, tmp_path):
     assert await rig.send(FreeSlot(command_id="c", job_id="j", allocation_id="a1", epoch=1)) == Ack()
     await rig.slots(["free", "free"])
     await ended(slot.pid)
-    assert "slot of a1 does run" in (tmp_path / TM / "log" / "a1-1.log").read_text()
+    assert "slot of a1 does run" in (tmp_path / TM / "log" / "j.a1-1.log").read_text()
 
 
 async def test_reports_come_in_order_and_large_ones_too(rig):

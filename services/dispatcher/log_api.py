@@ -1,0 +1,102 @@
+"""Logs of task managers and what their slots print: Flink's paths, fetched from them piece by piece."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from starlette.responses import Response, StreamingResponse
+from starlette.routing import Route
+
+from penstock.bus import NobodyServesError
+from penstock.errors import SpecError
+from penstock.messages.slot_output import numbered
+from services.dispatcher.http import NotFoundError, answer, guarded, no_task_manager, number_of
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from starlette.requests import Request
+
+    from penstock.messages.cluster import LogFile, LogPiece
+    from services.dispatcher.directory import JobDirectory
+
+#: The task manager's own.
+LOG = "taskmanager.log"
+#: A log is a user's text, whatever it looks like.
+_HEADERS = {"x-content-type-options": "nosniff", "cache-control": "no-cache"}
+
+
+class LogApi:
+    def __init__(self, directory: JobDirectory) -> None:
+        self._directory = directory
+
+    def routes(self) -> list[Route]:
+        base = "/taskmanagers/{manager}"
+        return [
+            Route(f"{base}/logs", guarded(self._list), methods=["GET"]),
+            Route(f"{base}/logs/{{name}}", guarded(self._file), methods=["GET"]),
+            Route(f"{base}/log", guarded(self._log), methods=["GET"]),
+            Route(f"{base}/stdout", guarded(self._stdout), methods=["GET"]),
+        ]
+
+    async def _files(self, manager: str) -> tuple[LogFile, ...]:
+        try:
+            return (await self._directory.log_files(manager)).files
+        except NobodyServesError:
+            overview = await self._directory.cluster()
+            known = [m.id for m in overview.taskmanagers] if overview else []
+            if overview is None or manager in known:
+                raise
+            raise no_task_manager(manager, known) from None
+
+    async def _list(self, request: Request) -> Response:
+        files = await self._files(request.path_params["manager"])
+        return answer({"logs": [{"name": f.name, "size": f.size, "mtime": f.mtime_ms} for f in files]})
+
+    async def _file(self, request: Request) -> Response:
+        """``offset``: how much of the file the reader has."""
+        return await self._text(request, [request.path_params["name"]], number_of(request, "offset", 0))
+
+    async def _log(self, request: Request) -> Response:
+        return await self._text(request, [LOG])
+
+    async def _stdout(self, request: Request) -> Response:
+        """What all its slots printed, as far as it is kept, in the order of their last lines."""
+        files = await self._files(request.path_params["manager"])
+        return await self._text(request, [f.name for f in files if numbered(f.name) is not None])
+
+    async def _text(self, request: Request, names: list[str], offset: int = 0) -> Response:
+        manager = request.path_params["manager"]
+        known = {file.name for file in await self._files(manager)}
+        if len(names) == 1 and names[0] not in known:
+            raise NotFoundError(
+                f"task manager '{manager}' has no log file {names[0][:255]!r}",
+                expected=f"a name of GET /taskmanagers/{manager}/logs",
+                remedy="it may have been removed: of what slots print, the newest files are kept",
+            )
+        pieces = self._pieces(manager, names, offset)
+        # Before the answer begins: an error has a status then.
+        first = await anext(pieces, b"")
+
+        async def body() -> AsyncIterator[bytes]:
+            yield first
+            async for piece in pieces:
+                yield piece
+
+        return StreamingResponse(body(), media_type="text/plain; charset=utf-8", headers=_HEADERS)
+
+    async def _pieces(self, manager: str, names: list[str], offset: int) -> AsyncIterator[bytes]:
+        """One after the other, each as large as it was when it was begun."""
+        for name in names:
+            end: int | None = None
+            while end is None or offset < end:
+                try:
+                    piece: LogPiece = await self._directory.log_piece(manager, name, offset)
+                except SpecError:
+                    break  # removed meanwhile, for newer ones
+                end = piece.size if end is None else end
+                if not piece.data:
+                    break
+                yield piece.data
+                offset += len(piece.data)
+            offset = 0

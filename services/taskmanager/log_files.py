@@ -1,0 +1,83 @@
+"""The log files of a task manager: what its slots print, and its own log. Listed, read in pieces, bounded."""
+
+from __future__ import annotations
+
+import os
+from collections import defaultdict
+from pathlib import Path
+
+from penstock.errors import SpecError
+from penstock.messages.cluster import LogFile, LogPiece
+from penstock.messages.slot_output import newest, numbered
+
+#: The task manager's own log.
+OWN = "taskmanager.log"
+#: Slots that have ended whose output is kept, and how much of it.
+ENDED_KEPT, ENDED_KEPT_BYTES = 100, 1024**3
+#: Of a piece: base64 makes it a third larger, and the message stays below 256 KiB.
+MAX_PIECE_BYTES = 128 * 1024
+
+
+def log_files(folder: Path) -> list[LogFile]:
+    """In the order in which they were last written to."""
+    found = []
+    for entry in os.scandir(folder):
+        try:
+            stat = entry.stat(follow_symlinks=False)
+        except FileNotFoundError:
+            continue  # removed since it was listed
+        if entry.is_file(follow_symlinks=False):
+            found.append(
+                (
+                    stat.st_mtime_ns,
+                    LogFile(name=entry.name, size=stat.st_size, mtime_ms=stat.st_mtime_ns // 10**6),
+                )
+            )
+    return [file for _, file in sorted(found, key=lambda f: (f[0], numbered(f[1].name) or ("", 0)))]
+
+
+def log_piece(folder: Path, name: str, offset: int, limit: int) -> LogPiece:
+    """At most ``limit`` bytes from ``offset``, in bounds. SpecError when there is no such file."""
+    # Looked up in the list, so that a name is no path to somewhere else.
+    if all(file.name != name for file in log_files(folder)):
+        raise SpecError(
+            "there is no such log file",
+            expected="a name of GET /taskmanagers/{id}/logs",
+            got=repr(name[:255]),
+            remedy="it may have been removed: of what slots print, the newest files are kept",
+        )
+    with (folder / name).open("rb") as file:
+        size = os.fstat(file.fileno()).st_size
+        file.seek(offset)
+        data = file.read(max(0, min(limit, MAX_PIECE_BYTES)))
+    return LogPiece(data=data, size=max(size, offset + len(data) if data else 0))
+
+
+def forget_outputs(folder: Path, running: frozenset[str]) -> None:
+    """Remove the output of slots that ended long ago: all beyond ``ENDED_KEPT`` slots and
+    ``ENDED_KEPT_BYTES``. ``running``: stems of the others."""
+    ended: dict[str, list[LogFile]] = defaultdict(list)
+    for file in reversed(log_files(folder)):
+        named = numbered(file.name)
+        if named is not None and named[0] not in running:
+            ended[named[0]].append(file)
+    total = 0
+    for kept, files in enumerate(ended.values()):
+        total += sum(file.size for file in files)
+        if kept >= ENDED_KEPT or total > ENDED_KEPT_BYTES:
+            for file in files:
+                (folder / file.name).unlink(missing_ok=True)
+
+
+def emptied(first: Path, max_bytes: int) -> int:
+    """Empty the file that a slot writes to when it has grown beyond twice ``max_bytes``, which only code
+    can do that writes past Python. The bytes that are gone; 0 = none."""
+    path = newest(first)
+    try:
+        size = path.stat().st_size
+        if size <= 2 * max_bytes:
+            return 0
+        os.truncate(path, 0)
+    except FileNotFoundError:
+        return 0
+    return size
