@@ -140,6 +140,15 @@ def test_print_and_blackhole(spark: Any, capsys: pytest.CaptureFixture[str]) -> 
     assert sorted(capsys.readouterr().out.splitlines()) == ["out> +I[1, x]", "out> +I[2, null]"]
 
 
+@pytest.mark.parametrize("connector", ["print", "blackhole"])
+def test_a_null_for_a_not_null_column_fails_whoever_writes(spark: Any, connector: str) -> None:
+    sql = f"""CREATE TABLE n (a INT NOT NULL) WITH ('connector' = '{connector}');
+      INSERT INTO n SELECT * FROM (VALUES (1), (CAST(NULL AS INT))) AS v(a)"""
+    with pytest.raises(RecordError, match="Column 'a' is NOT NULL, however, a null value"):
+        job(sql, spark).run()
+    job("SET 'table.exec.sink.not-null-enforcer' = 'DROP';" + sql, spark).run()
+
+
 def test_nexmark_as_a_source(spark: Any) -> None:
     sql = """CREATE TABLE nexmark (event_type INT, bid ROW<auction BIGINT, price BIGINT>)
       WITH ('connector' = 'nexmark', 'events.num' = '5000', 'rows-per-second' = '0', 'splits' = '3');

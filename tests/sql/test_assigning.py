@@ -7,11 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from penstock.errors import SqlError
+from penstock.errors import RecordError, SqlError
 from penstock.sql.assigning import assignable, nullable
 from penstock.sql.parsing import parse_type
 from penstock.sql.session import SqlSession
-from penstock.testing import run_graph
+from penstock.testing import MemoryTable, run_graph
+from penstock.types import logical as t
 
 #: have; want; yes or no: recorded from Flink 2.3's LogicalTypeCasts.supportsImplicitCast.
 _RECORDED = Path(__file__).parent / "flink_implicit_casts.csv"
@@ -105,6 +106,38 @@ def test_what_widens_keeps_its_value(session, tmp_path):
     run_graph(session.execute("INSERT INTO f VALUES (1, 2, 2.5, 'x'), (-7, 0.5, 3, 'yy')").job.job_graph)
     rows = run_graph(session.execute("SELECT a, b, CAST(c AS STRING), d FROM f").job.job_graph).rows
     assert sorted(rows) == [(-7, 0.5, "3.00", "yy"), (1, 2.0, "2.50", "x")]
+
+
+@pytest.mark.parametrize(
+    ("columns", "where"),
+    [
+        ("id INT NOT NULL, n BIGINT", "column 'id' of the sink"),
+        # A primary key is NOT NULL.
+        ("id INT PRIMARY KEY NOT ENFORCED, n BIGINT", "column 'id' of the sink"),
+    ],
+)
+def test_a_null_into_a_not_null_column_fails_or_is_dropped_as_configured(session, columns, where):
+    session.execute(f"CREATE TABLE s ({columns}) WITH ('connector' = 'memory', 'name' = 'enforced')")
+    insert = (
+        "INSERT INTO s SELECT x, COUNT(*) FROM (VALUES (1), (CAST(NULL AS INT)), (1)) AS v (x) GROUP BY x"
+    )
+    session.execute("SET 'execution.runtime-mode' = 'BATCH'")
+    MemoryTable("enforced", t.Schema.of(("id", t.IntType()), ("n", t.BigIntType())))
+    with pytest.raises(RecordError, match="Column 'id' is NOT NULL, however, a null value") as caught:
+        run_graph(session.execute(insert).job.job_graph)
+    assert caught.value.where == where
+    session.execute("SET 'table.exec.sink.not-null-enforcer' = 'drop'")
+    kept = MemoryTable("enforced", t.Schema.of(("id", t.IntType()), ("n", t.BigIntType())))
+    run_graph(session.execute(insert).job.job_graph)
+    assert kept.committed_rows() == [(1, 2)]
+
+
+def test_a_primary_key_needs_a_value(session):
+    session.execute(
+        "CREATE TABLE s (k INT, n INT, PRIMARY KEY (k) NOT ENFORCED) WITH ('connector' = 'blackhole')"
+    )
+    with pytest.raises(SqlError, match="column 'k' of 's' is NOT NULL and gets no value"):
+        session.execute("INSERT INTO s (n) SELECT i FROM t")
 
 
 def test_nullable_goes_into_every_part():

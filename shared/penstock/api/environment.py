@@ -264,7 +264,12 @@ class StreamExecutionEnvironment:
             raise SpecError(
                 "not a sink", expected="Sink.connector('print'), NatsSink, FileSink …", got=repr(sink)
             )
-        schema = sink.schema if len(sink.schema) else stream.schema
+        # Only a schema that the sink declares itself demands values.
+        schema = (
+            sink.schema
+            if len(sink.schema)
+            else Schema.of(*((f.name, f.type.with_nullable(True)) for f in stream.schema.fields))
+        )
         where = f"sink '{sink.name}'"
         options = resolved_options(sink.all_options, where=where)
         connector = validate_table(schema, options, role="sink", where=where)

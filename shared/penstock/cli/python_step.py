@@ -6,7 +6,7 @@ import ast
 from typing import TYPE_CHECKING
 
 from penstock.cli.sql import read_script
-from penstock.config import ENGINE, RECOVERY_PATH
+from penstock.config import ENGINE, NOT_NULL_ENFORCER, RECOVERY_PATH, TYPE_LENGTH_ENFORCER
 from penstock.errors import PenstockError, SpecError, UnsupportedError, nearest
 from penstock.jobgraph.graph import FunctionArtifact
 from penstock.jobgraph.specs import SinkSpec, SparkProgramSpec, SparkQuerySpec
@@ -156,5 +156,7 @@ def _sinks(session: SqlSession) -> dict[str, SinkSpec]:
             schema=ref.schema,
             keys=tuple(ref.schema.names.index(c) for c in ref.primary_key),
             on_error=ref.options.get("on-error", "fail"),  # type: ignore[arg-type]
+            not_null=NOT_NULL_ENFORCER.read(session.config),  # type: ignore[arg-type]
+            type_length=TYPE_LENGTH_ENFORCER.read(session.config),  # type: ignore[arg-type]
         )
     return sinks

@@ -203,6 +203,18 @@ ASYNC_TIMEOUT_MS = define(
     "A call of an async Python function fails after so long.",
     least=1,
 )
+NOT_NULL_ENFORCER = define(
+    "table.exec.sink.not-null-enforcer",
+    "ERROR",
+    one_of("ERROR", "DROP"),
+    "A NULL for a NOT NULL column of a table: the job fails, or the row is dropped silently.",
+)
+TYPE_LENGTH_ENFORCER = define(
+    "table.exec.sink.type-length-enforcer",
+    "IGNORE",
+    one_of("IGNORE", "TRIM_PAD", "ERROR"),
+    "A value longer, or for CHAR and BINARY shorter, than its column of a table: written as it is, fitted, or an error.",
+)
 ON_ERROR = define(
     "table.exec.on-error",
     "fail",

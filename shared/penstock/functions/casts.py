@@ -106,7 +106,7 @@ def converter(
     if isinstance(source, t.STRINGS):
         return _from_string(target, zone, lenient)
     if isinstance(target, t.BINARIES):
-        return lambda column: Column(target, _fit_binary(column.values, target))
+        return lambda column: Column(target, fit_binary(column.values, target))
     if isinstance(target, t.BooleanType):
         return lambda column: Column(target, _nonzero(column), column.valid)
     if isinstance(target, t.DecimalType):
@@ -144,7 +144,8 @@ def _to_string(source: t.LogicalType, target: t.LogicalType, zone: str) -> Conve
     return convert
 
 
-def _fit_binary(array: pa.Array, target: t.LogicalType) -> pa.Array:
+def fit_binary(array: pa.Array, target: t.LogicalType) -> pa.Array:
+    """Cut to a VARBINARY's or BINARY's length; BINARY pads with zeros."""
     length = target.length  # type: ignore[union-attr]
     array = array.cast(pa.binary())
     if length == t.MAX_VARCHAR:
@@ -159,7 +160,7 @@ def _fit_binary(array: pa.Array, target: t.LogicalType) -> pa.Array:
 
 def _from_string(target: t.LogicalType, zone: str, lenient: bool) -> Convert:
     if isinstance(target, t.BINARIES):
-        return lambda column: Column(target, _fit_binary(column.values, target))
+        return lambda column: Column(target, fit_binary(column.values, target))
     parse = parser(target)
     ltz = isinstance(target, t.TimestampLtzType)
 

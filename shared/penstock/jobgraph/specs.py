@@ -86,6 +86,10 @@ class SinkSpec(_Spec, frozen=True, kw_only=True, tag="sink"):
     mode: Literal["append", "upsert", "retract"] = "append"
     keys: tuple[int, ...] = ()
     on_error: Literal["fail", "skip", "dead-letter"] = "fail"
+    #: What becomes of a NULL for a NOT NULL column; None: a result, whose rows nobody checks.
+    not_null: Literal["ERROR", "DROP"] | None = None
+    #: What becomes of a text or bytes of another length than declared.
+    type_length: Literal["IGNORE", "TRIM_PAD", "ERROR"] = "IGNORE"
 
 
 # -- stateless -------------------------------------------------------------------------

@@ -14,6 +14,7 @@ import numpy as np
 from penstock.connectors.base import SinkWriter, TableInfo
 from penstock.connectors.registry import get_connector
 from penstock.runtime.badrecords import BadRecords
+from penstock.runtime.constraints import Constraints
 from penstock.runtime.drivers import SinkDriver
 from penstock.runtime.environment import source_context
 from penstock.runtime.kernels.equality import equal_or_both_null
@@ -50,6 +51,7 @@ def by_key(batch: Batch, keys: Sequence[int]) -> Batch:
 class SinkOperator(SinkDriver):
     def __init__(self, spec: SinkSpec) -> None:
         self._spec = spec
+        self._constraints = Constraints(spec)
         self._writer: SinkWriter | None = None
         self._restored: list[bytes] = []
         #: Flushes, pre-commits and commits of one writer never overlap.
@@ -85,6 +87,8 @@ class SinkOperator(SinkDriver):
     def process(self, input_index: int, batch: Batch) -> Iterator[Output]:
         if self._spec.mode == "upsert":
             batch = by_key(batch, self._spec.keys)
+        if self._constraints:
+            batch = self._constraints.enforce(batch)
         self.writer.write(batch.with_columns(self._spec.schema, batch.columns))
         return iter(())
 

@@ -16,6 +16,7 @@ from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 
 from penstock.connectors.base import TableInfo
 from penstock.connectors.registry import get_connector
+from penstock.runtime.constraints import Constraints
 from penstock.spark.datasource import TableWrite, source_context
 from penstock.spark.errors import carried
 from penstock.spark.typemap import from_spark_array
@@ -75,10 +76,11 @@ async def stage(table: TableWrite, ctx: SourceContext, batches: Iterator[Batch])
     """Write all rows and cut them as one checkpoint, not yet committed."""
     spec = table.spec
     writer = get_connector(spec.connector).writer(TableInfo(spec.schema, spec.options))
+    constraints = Constraints(spec)
     rows = 0
     try:
         await writer.open(ctx, [])
-        for batch in batches:
+        for batch in map(constraints.enforce, batches) if constraints else batches:
             if not batch.num_rows:
                 continue
             if not writer.ready():

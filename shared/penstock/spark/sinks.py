@@ -8,15 +8,19 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from penstock.connectors.registry import get_connector
+from penstock.runtime.constraints import Constraints
 from penstock.spark import jdbc
 from penstock.spark.datasink import commit, committed, stage
 from penstock.spark.datasource import TableWrite, source_context, write_table
-from penstock.spark.typemap import from_spark_array
+from penstock.spark.errors import carried
+from penstock.spark.frames import Frame
+from penstock.spark.typemap import from_spark_array, to_spark_array
 from penstock.types.batch import Batch
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from penstock.jobgraph.specs import SinkSpec
-    from penstock.spark.frames import Frame
 
 #: Connectors whose effect belongs in the process that runs the job.
 _HERE = ("print",)
@@ -48,6 +52,8 @@ def write(frame: Frame, table: TableWrite) -> None:
     if table.manifest is not None and asyncio.run(committed(table)):
         return
     frame = frame.renamed(spec.schema)
+    if not stages(spec):
+        frame = _checked(frame, spec)
     if spec.connector == "jdbc" and jdbc.write(frame, table):
         return
     rows = frame.df.select(*frame.columns())
@@ -57,6 +63,25 @@ def write(frame: Frame, table: TableWrite) -> None:
         asyncio.run(_write_here(frame, table))
     else:
         write_table(rows, table)
+
+
+def _checked(frame: Frame, spec: SinkSpec) -> Frame:
+    """The rows that the table takes, for Spark's own writers; ours check as they write."""
+    constraints = Constraints(spec)
+    if not constraints:
+        return frame
+    schema, names = spec.schema, frame.names
+
+    def enforce(rows: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in rows:
+            columns = [from_spark_array(x, batch.column(i)) for i, x in enumerate(schema.types)]
+            kept = constraints.enforce(Batch(schema, columns, num_rows=batch.num_rows))
+            arrays = [to_spark_array(c) for c in kept.columns]
+            yield pa.RecordBatch.from_arrays(arrays, [f"c{i}" for i in range(len(arrays))])
+
+    plain = frame.df.select(*(c.alias(f"c{i}") for i, c in enumerate(frame.columns())))
+    checked = plain.mapInArrow(lambda rows: carried(enforce(rows), f"sink '{spec.connector}'"), plain.schema)
+    return Frame(checked.toDF(*names), schema)
 
 
 async def _write_here(frame: Frame, table: TableWrite) -> None:

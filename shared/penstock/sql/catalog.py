@@ -199,12 +199,18 @@ def sink_ref(table: Table, *, overwrite: bool = False, where: str | None = None)
         connector=table.options["connector"],
         options=table.options,
         physical=table.physical,
-        schema=table.physical,
+        schema=_keyed(table.physical, table.primary_key),
         primary_key=table.primary_key,
         guarantee=connector.sink_guarantee(info),
         sink_modes=tuple(connector.sink_modes(info)),
         location=connector.location,
     )
+
+
+def _keyed(schema: t.Schema, key: tuple[str, ...]) -> t.Schema:
+    """The primary key's columns as NOT NULL."""
+    fields = (t.Field(f.name, f.type.with_nullable(False)) if f.name in key else f for f in schema.fields)
+    return t.Schema(tuple(fields), schema.rowtime)
 
 
 def _resolved(table: Table) -> Table:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from penstock.config import NOT_NULL_ENFORCER, TYPE_LENGTH_ENFORCER
 from penstock.jobgraph import specs as s
 from penstock.jobgraph.graph import Hash, Partitioning
 from penstock.plan import nodes as n
@@ -87,6 +88,7 @@ def sink(tr: Translator, node: n.Sink) -> None:
         inp = tr.single(inp)
     elif how.mode != "append" and how.keys and inp.source.parallelism != parallelism:
         inp = OperatorInput(inp.source, Hash(how.keys), inp.tag)
+    stored = table.connector != "collect"
     spec = s.SinkSpec(
         connector=table.connector,
         options=table.options,
@@ -95,6 +97,8 @@ def sink(tr: Translator, node: n.Sink) -> None:
         # A table that takes updates gets its key for plain inserts, too: they overwrite.
         keys=how.keys or tuple(table.schema.names.index(c) for c in table.primary_key),
         on_error=table.options.get("on-error", "fail"),  # type: ignore[arg-type]
+        not_null=NOT_NULL_ENFORCER.read(tr.config) if stored else None,  # type: ignore[arg-type]
+        type_length=TYPE_LENGTH_ENFORCER.read(tr.config) if stored else "IGNORE",  # type: ignore[arg-type]
     )
     tr.add(
         node, "sink", f"Sink: {node.name or table.name}", spec, [inp], parallelism=parallelism, uid=node.uid,
