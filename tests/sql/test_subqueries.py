@@ -30,14 +30,18 @@ AS_CONDITION = "as a condition of WHERE or HAVING"
 @pytest.mark.parametrize(
     ("sql", "what", "remedy"),
     [
-        ("SELECT x IN (SELECT y FROM w) FROM v", "IN (subquery)", AS_CONDITION),
-        ("SELECT EXISTS (SELECT y FROM w) FROM v", "a subquery", AS_CONDITION),
+        ("SELECT (x, x) IN (SELECT y, y FROM w) FROM v", "IN (subquery) of several columns", AS_CONDITION),
+        ("SELECT v.x FROM v JOIN w ON v.x = 1 OR EXISTS (SELECT y FROM w)", "a subquery", AS_CONDITION),
+        ("SELECT v.x FROM v JOIN w ON v.x = 1 OR v.x IN (SELECT y FROM w)", "IN (subquery)", AS_CONDITION),
+        ("SELECT x FROM v WHERE x = 7 OR EXISTS (SELECT y FROM w WHERE y > v.x)", "something else than an equality", ""),
+        ("SELECT CAST(x AS DOUBLE) IN (SELECT CAST(y AS BIGINT) FROM w) FROM v", "make different values equal", "CAST"),
+        (
+            "SELECT (SELECT MAX(s) FROM w WHERE CAST(y AS BIGINT) = v.z) FROM (SELECT CAST(x AS DOUBLE) AS z FROM v) AS v",
+            "make different values equal",
+            "CAST",
+        ),
         ("SELECT x > ANY (SELECT y FROM w) FROM v", "ANY (subquery)", AS_CONDITION),
-        ("SELECT SUM(CASE WHEN x IN (SELECT y FROM w) THEN 1 END) FROM v", "IN (subquery)", AS_CONDITION),
-        ("SELECT x FROM v GROUP BY x HAVING x IN (SELECT y FROM w) OR x = 7", "IN (subquery)", AS_CONDITION),
         ("SELECT x FROM v GROUP BY x HAVING COUNT(*) > ALL (SELECT y FROM w) OR x = 7", "ALL", AS_CONDITION),
-        ("SELECT x FROM v ORDER BY x IN (SELECT y FROM w)", "IN (subquery)", AS_CONDITION),
-        ("SELECT SUM(x) OVER (PARTITION BY x IN (SELECT y FROM w)) FROM v", "IN (subquery)", AS_CONDITION),
         ("SELECT v.x FROM v JOIN w ON v.x = (SELECT MAX(y) FROM w)", "a subquery", AS_CONDITION),
         ("SELECT x, (SELECT y FROM w) FROM v GROUP BY x", "several rows", "aggregate in it"),
         ("SELECT x, (SELECT MAX(y) FROM w WHERE y = v.x) FROM v GROUP BY x", "outer query", "LEFT JOIN"),
@@ -70,6 +74,21 @@ def test_a_field_of_a_grouped_row() -> None:
     made = "CAST(ROW(ROW(x, 2), 3) AS ROW<a ROW<b INT, c INT>, d INT>)"
     sql = f"SELECT r.a.b, COUNT(*), q.r.d FROM (SELECT {made} AS r FROM v) AS q GROUP BY r"
     assert rows(sql) == [(1, 2, 3), (2, 1, 3), (3, 3, 3)]
+
+
+@pytest.mark.parametrize(
+    ("sql", "expected"),
+    [
+        ("SELECT SUM(CASE WHEN x IN (SELECT y FROM w WHERE y < 3) THEN 1 END) FROM v", [(3,)]),
+        ("SELECT x FROM v ORDER BY x IN (SELECT y FROM w), x LIMIT 3", [(1,), (1,), (2,)]),
+        (
+            "SELECT x, SUM(x) OVER (PARTITION BY x IN (SELECT y FROM w WHERE y < 3)) FROM v WHERE x <> 1",
+            [(2, 2), (3, 9), (3, 9), (3, 9)],
+        ),
+    ],
+)
+def test_in_as_a_value_wherever_a_value_may_stand(sql: str, expected: list[tuple]) -> None:
+    assert rows(sql) == expected
 
 
 def test_equal_over_clauses_with_subqueries_are_one() -> None:

@@ -15,6 +15,7 @@ from penstock.sql.aggregate_calls import aggregate_nodes
 from penstock.sql.consumption import consume, variant
 from penstock.sql.expressions import column_parts, function_name
 from penstock.sql.joins import make_join
+from penstock.sql.marks import check_one_match
 from penstock.sql.scope import Relation
 from penstock.types import logical as t
 
@@ -46,7 +47,7 @@ def correlated_scalar(ctx: QueryBinder, left: Relation, node: exp.Expression) ->
     inner = ctx.from_clause(select)
     outer: list[exp.Expression] = []
     own: list[exp.Expression] = []
-    for part in conjuncts(where.this):
+    for part in factored(where.this):
         (outer if _columns(ctx, left, inner, part)[1] else own).append(part)
     if not outer:
         return None
@@ -64,6 +65,7 @@ def correlated_scalar(ctx: QueryBinder, left: Relation, node: exp.Expression) ->
     for value, column, part in zip(values, columns, outer, strict=False):
         key = InputRef(column.index + width, column.type)
         equal = ctx.call("=", [ctx.expressions(left).bind(value), key], part)
+        check_one_match(ctx, equal, part)
         bound = equal if bound is None else ctx.call("AND", [bound, equal], part)
     relation = make_join(ctx, left, right, "left", bound=bound, node=node)
     relation = Relation(relation.node, relation.columns[: len(left.columns)])
@@ -112,6 +114,46 @@ def _check_value(
             check(child)
 
     check(item)
+
+
+def factored(node: exp.Expression) -> list[exp.Expression]:
+    """The conjuncts, with the equalities that stand in every branch of an OR taken out of it."""
+    parts = conjuncts(node)
+    return [made for part in parts for made in (_factored_or(part) if isinstance(part, exp.Or) else [part])]
+
+
+def _factored_or(node: exp.Or) -> list[exp.Expression]:
+    branches = [conjuncts(branch) for branch in _disjuncts(node)]
+    shared = [
+        part
+        for part in branches[0]
+        if isinstance(part, exp.EQ)
+        and all(isinstance(side, exp.Column) for side in (part.this, part.expression))
+        and all(part in branch for branch in branches[1:])
+    ]
+    if not shared:
+        return [node]
+    rests = []
+    for branch in branches:
+        for part in branch:
+            if part in shared:
+                consume(part)
+        rests.append([part for part in branch if part not in shared])
+    if not all(rests):
+        # A branch that asks for nothing more: the others do not matter.
+        for part in (part for rest in rests for part in rest):
+            consume(part)
+        return shared
+    return [*shared, exp.or_(*(exp.and_(*rest, copy=False) for rest in rests), copy=False)]
+
+
+def _disjuncts(node: exp.Expression) -> list[exp.Expression]:
+    """What a condition joins by OR."""
+    if isinstance(node, exp.Paren):
+        return _disjuncts(node.this)
+    if isinstance(node, exp.Or):
+        return _disjuncts(node.this) + _disjuncts(node.expression)
+    return [node]
 
 
 def conjuncts(node: exp.Expression) -> list[exp.Expression]:

@@ -16,6 +16,7 @@ from penstock.errors import SqlError
 from penstock.functions.expr import Expr, InputRef, Literal
 from penstock.sql.correlated import correlated_scalar
 from penstock.sql.joins import make_join
+from penstock.sql.marks import counted, exists_value, in_value
 from penstock.sql.scope import Relation
 from penstock.types import logical as t
 
@@ -24,12 +25,13 @@ if TYPE_CHECKING:
 
 #: What a syntax node means in a place, if it is more than an ordinary expression.
 Special = Callable[[exp.Expression], Expr | None]
+ValueQuery = exp.Subquery | exp.Exists | exp.In
 
 
 def with_scalars(
     ctx: QueryBinder,
     relation: Relation,
-    nodes: Iterable[exp.Subquery],
+    nodes: Iterable[ValueQuery],
     special: Special | None = None,
     *,
     outer: Relation | None = None,
@@ -38,31 +40,35 @@ def with_scalars(
     is about), and what nodes mean above it. ``outer``: names of the whole query, where they are not
     ``relation``'s."""
     found: dict[int, Expr] = {}
-    for node in nodes:
-        relation, found[id(node)] = _joined(ctx, relation, node, outer or relation)
 
     def meaning(node: exp.Expression) -> Expr | None:
         known = found.get(id(node))
         return known if known is not None or special is None else special(node)
 
+    for node in nodes:
+        if isinstance(node, exp.In):
+            relation, found[id(node)] = in_value(ctx, relation, node, meaning)
+        elif isinstance(node, exp.Exists):
+            relation, count = _joined(ctx, relation, counted(ctx, node), outer or relation)
+            found[id(node)] = exists_value(ctx, count, node)
+        else:
+            relation, found[id(node)] = _joined(ctx, relation, node, outer or relation)
     return relation, meaning
 
 
-def value_subqueries(root: exp.Expression, apart: Iterable[exp.Expression] = ()) -> list[exp.Subquery]:
-    """Subqueries used as values: not those of IN, EXISTS, ANY and ALL, none inside another query, none
-    inside the nodes ``apart`` (they stand elsewhere)."""
+def value_subqueries(root: exp.Expression, apart: Iterable[exp.Expression] = ()) -> list[ValueQuery]:
+    """Subqueries used as values, those inside another one first: none of ANY and ALL, none inside another
+    query, none inside the nodes ``apart`` (they stand elsewhere)."""
     skipped = {id(node) for node in apart}
 
-    def below(node: exp.Expression) -> list[exp.Subquery]:
-        if id(node) in skipped or isinstance(
-            node, (exp.Exists, exp.Select, exp.SetOperation, exp.Any, exp.All)
-        ):
+    def below(node: exp.Expression) -> list[ValueQuery]:
+        if id(node) in skipped or isinstance(node, (exp.Select, exp.SetOperation, exp.Any, exp.All)):
             return []
-        if isinstance(node, exp.Subquery):
+        if isinstance(node, (exp.Subquery, exp.Exists)):
             return [node]
-        of_in = isinstance(node, exp.In) and node.args.get("query")
-        children = [node.this] if of_in else node.iter_expressions()
-        return [found for child in children if child is not None for found in below(child)]
+        if isinstance(node, exp.In) and node.args.get("query"):
+            return [*below(node.this), node]
+        return [found for child in node.iter_expressions() for found in below(child)]
 
     return below(root)
 

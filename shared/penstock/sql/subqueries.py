@@ -14,6 +14,7 @@ from penstock.sql.consumption import consume, variant
 from penstock.sql.correlated import conjuncts
 from penstock.sql.expressions import ExpressionBinder, column_parts
 from penstock.sql.joins import make_join
+from penstock.sql.marks import asks_for_a_row, unwrapped
 from penstock.sql.scalars import value_subqueries, with_scalars
 from penstock.sql.scope import Relation, joined, joined_schema
 
@@ -178,13 +179,8 @@ def _own_conditions(ctx: QueryBinder, inner: Relation, own: list[exp.Expression]
 
 
 def _exists(ctx: QueryBinder, left: Relation, node: exp.Exists, negate: bool) -> Relation:
-    select = node.this
-    while isinstance(select, (exp.Subquery, exp.Paren)):
-        select = select.this
-    simple = isinstance(select, exp.Select) and not any(
-        select.args.get(k) for k in ("group", "having", "limit", "offset", "with_")
-    )
-    if not simple:
+    select = unwrapped(node.this)
+    if not asks_for_a_row(ctx, select):
         right = ctx.query(select)
         return make_join(ctx, left, right, "anti" if negate else "semi", node=node)
     right = ctx.from_clause(select)

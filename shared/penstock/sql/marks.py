@@ -1,0 +1,159 @@
+"""EXISTS (query) and IN (query) as values: under OR, in a CASE, in the SELECT list.
+
+No semi join can take their place there. EXISTS is a count that is not 0; IN is a LEFT JOIN with the
+query's distinct values, and two counts of its rows where a NULL makes the answer unknown.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from sqlglot import exp
+
+from penstock.functions.expr import Call, Expr, InputRef, Literal
+from penstock.sql.aggregate_calls import aggregate_nodes
+from penstock.sql.consumption import consume, variant
+from penstock.sql.joins import make_join
+from penstock.sql.scope import Relation
+from penstock.types import logical as t
+
+if TYPE_CHECKING:
+    from typing import Any
+
+    from penstock.sql.queries import QueryBinder
+    from penstock.sql.scalars import Special
+
+_KEY, _ROWS = "$key", "$rows"
+_TRUE = Literal(True, t.BooleanType(nullable=False))
+_FALSE = Literal(False, t.BooleanType(nullable=False))
+
+
+def asks_for_a_row(ctx: QueryBinder, select: exp.Expression) -> bool:
+    """Whether the query gives a row exactly when its FROM and WHERE do: what it selects does not
+    matter then."""
+    return (
+        isinstance(select, exp.Select)
+        and not any(select.args.get(k) for k in ("group", "having", "limit", "offset", "with_"))
+        and next((x for item in select.expressions for x in aggregate_nodes(ctx, item)), None) is None
+    )
+
+
+def counted(ctx: QueryBinder, node: exp.Exists) -> exp.Subquery:
+    """The number of rows of an EXISTS, as a scalar subquery."""
+    select = unwrapped(node.this)
+    count = _count(exp.Star())
+    if not asks_for_a_row(ctx, select):
+        return exp.Subquery(this=exp.select(count).from_(_derived(select, []), copy=False))
+    for ignored in (*select.expressions, select.args.get("distinct"), select.args.get("order")):
+        consume(ignored)
+
+    def change(args: dict[str, Any]) -> None:
+        args.update(expressions=[count], distinct=None, order=None)
+
+    return exp.Subquery(this=variant(select, change))
+
+
+def exists_value(ctx: QueryBinder, count: Expr, node: exp.Exists) -> Expr:
+    """EXISTS of its count (NULL: a stream that has given no row yet)."""
+    zero = Literal(0, t.BigIntType(nullable=False))
+    return ctx.call(">", [ctx.call("COALESCE", [count, zero], node), zero], node)
+
+
+def in_value(
+    ctx: QueryBinder, left: Relation, node: exp.In, special: Special | None
+) -> tuple[Relation, Expr]:
+    """``left`` with what IN needs beside every row, and its value: TRUE, FALSE or unknown."""
+    if isinstance(node.this, exp.Tuple) and len(node.this.expressions) > 1:
+        raise ctx.source.unsupported(
+            "IN (subquery) of several columns as a value",
+            node,
+            remedy="use it as a condition of WHERE or HAVING, joined by AND",
+        )
+    value = ctx.expressions(left, special).bind(node.this)
+    query = unwrapped(node.args["query"])
+    key = exp.column(_identifier(_KEY))
+    distinct = (
+        exp.select(key.copy()).from_(_derived(query, [_KEY]), copy=False).group_by(key.copy(), copy=False)
+    )
+    right = ctx.query(distinct)
+    width = len(left.node.schema)
+    column = right.visible[0]
+    equal = ctx.call("=", [value, InputRef(column.index + width, column.type)], node)
+    check_one_match(ctx, equal, node)
+    relation = _beside(make_join(ctx, left, right, "left", bound=equal, node=node), left)
+    found = ctx.call("IS NOT NULL", [_ref(relation, column.index + width)], node)
+    if not (value.type.nullable or column.type.nullable):
+        return relation, found
+    totals = ctx.query(
+        exp.select(
+            exp.alias_(_count(exp.Star()), _ROWS, quoted=True),
+            exp.alias_(_count(key.copy()), _KEY, quoted=True),
+        ).from_(_derived(query, [_KEY]), copy=False)
+    )
+    width = len(relation.node.schema)
+    relation = _beside(make_join(ctx, relation, totals, "left", bound=_TRUE, node=node), left)
+    zero = Literal(0, t.BigIntType(nullable=False))
+    rows, set_ = (ctx.call("COALESCE", [_ref(relation, c.index + width), zero], node) for c in totals.visible)
+    unknown = ctx.call("OR", [ctx.call("IS NULL", [value], node), ctx.call("<>", [rows, set_], node)], node)
+    none = ctx.call("=", [rows, zero], node)
+    return relation, ctx.call(
+        "CASE", [found, _TRUE, none, _FALSE, unknown, Literal(None, t.BooleanType()), _FALSE], node
+    )
+
+
+def check_one_match(ctx: QueryBinder, equal: Expr, node: exp.Expression) -> None:
+    """Two different keys of the inner query must not both equal one outer value, or the join would
+    repeat the outer row."""
+    assert isinstance(equal, Call)
+    key = equal.args[-1]
+    if isinstance(key, InputRef) or (isinstance(key, Call) and _keeps_apart(key)):
+        return
+    raise ctx.source.unsupported(
+        "a subquery whose column is compared after a cast that may make different values equal",
+        node,
+        expected="two columns of one type",
+        remedy="CAST one side to the other's type",
+    )
+
+
+def _keeps_apart(cast: Call) -> bool:
+    """Whether different values stay different."""
+    have, want = cast.args[0].type, cast.type
+    exact = (*t.INTEGERS, t.DecimalType)
+    if isinstance(want, t.DoubleType):
+        return isinstance(have, (t.TinyIntType, t.SmallIntType, t.IntType, t.FloatType))
+    return (
+        (isinstance(have, exact) and isinstance(want, exact))
+        or (isinstance(have, t.VarCharType) and isinstance(want, t.VarCharType))
+        or (isinstance(have, t.DateType) and isinstance(want, (t.TimestampType, t.TimestampLtzType)))
+    )
+
+
+def unwrapped(node: exp.Expression) -> exp.Expression:
+    """A query without its parentheses."""
+    while isinstance(node, (exp.Subquery, exp.Paren)):
+        node = node.this
+    return node
+
+
+def _derived(query: exp.Expression, columns: list[str]) -> exp.Subquery:
+    alias = exp.TableAlias(this=_identifier("$in"), columns=[_identifier(c) for c in columns])
+    return exp.Subquery(this=query, alias=alias)
+
+
+def _count(of: exp.Expression) -> exp.Anonymous:
+    """COUNT(of), as the parser makes it."""
+    return exp.Anonymous(this="COUNT", expressions=[of])
+
+
+def _identifier(name: str) -> exp.Identifier:
+    return exp.to_identifier(name, quoted=True)
+
+
+def _beside(joined: Relation, left: Relation) -> Relation:
+    """The names of ``left`` only."""
+    return Relation(joined.node, joined.columns[: len(left.columns)])
+
+
+def _ref(relation: Relation, index: int) -> InputRef:
+    return InputRef(index, relation.node.schema.types[index])
