@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from penstock.errors import SnapshotError
 from penstock.messages.layout import SAVEPOINT_NAME
 from penstock.messages.manifest import read_manifest
+from penstock.plan.compiled import PLAN_NAME
 from penstock.store.routed import FolderStore
 
 if TYPE_CHECKING:
@@ -38,13 +39,14 @@ async def _delete(store: Store, folder: str) -> str | None:
         return await _dispose_unread(store, folder, err)
     # The manifest first: what is half deleted is no savepoint any more.
     await store.delete([f"{folder}/manifest"])
-    await store.delete(sorted(key for key in manifest.object_keys() if key.startswith(f"{folder}/")))
+    inside = {key for key in manifest.object_keys() if key.startswith(f"{folder}/")}
+    await store.delete(sorted(inside | {f"{folder}/{PLAN_NAME}"}))
     return None
 
 
 async def _dispose_unread(store: Store, folder: str, err: SnapshotError) -> str:
     found = [key.removeprefix(f"{folder}/") for key, _ in await store.list(f"{folder}/")]
-    ours = sorted(name for name in found if name == "manifest" or _OBJECT.fullmatch(name))
+    ours = sorted(name for name in found if name in ("manifest", PLAN_NAME) or _OBJECT.fullmatch(name))
     if not ours:
         raise SnapshotError(
             "the savepoint is not there",

@@ -10,6 +10,7 @@ import msgspec
 
 from penstock.bus import NobodyServesError, encode, request
 from penstock.errors import BrokerError, FencedError, ObjectStoreError, PenstockError
+from penstock.jobgraph.graph import decode_job_graph
 from penstock.messages import layout
 from penstock.messages.cluster import (
     Ack,
@@ -18,12 +19,14 @@ from penstock.messages.cluster import (
     DeclareSlots,
     DeploySlot,
     Failed,
+    JobAccepted,
     Refused,
     RegisterTaskManager,
     RequestClusterOverview,
     RequestTaskManagerDetails,
 )
 from penstock.messages.manifest import encode_manifest, read_manifest, self_contained
+from penstock.plan.compiled import PLAN_NAME, encode_plan
 from penstock.store import copy_object
 from services.jobmanager import effects as fx
 from services.jobmanager.kept_exceptions import encoded
@@ -356,8 +359,18 @@ class Performer:
                 )
 
         await asyncio.gather(*(copy(key, name) for key, name in names.items()))
+        await self._until_done(lambda: self._store_plan(folder), STORE_DEADLINE_S)
         data = encode_manifest(own)
         await self._until_done(lambda: self._store.put(f"{folder}/manifest", data), STORE_DEADLINE_S)
+
+    async def _store_plan(self, folder: str) -> None:
+        """The job's graph as a compiled plan, with the uids that the state has: the savepoint can be
+        started without the program that it was taken from."""
+        accepted = await self._log.first()
+        assert isinstance(accepted, JobAccepted)
+        graph = decode_job_graph(await self._store.get(accepted.job_graph_key))
+        plan = await asyncio.to_thread(encode_plan, graph)
+        await self._store.put(f"{folder}/{PLAN_NAME}", plan)
 
     async def _load_manifest(self, key: str) -> fx.Event:
         try:

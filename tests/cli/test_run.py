@@ -6,13 +6,17 @@ import sys
 from contextlib import nullcontext
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
+import msgspec
 import pytest
 
 from penstock.api import execution
 from penstock.cli import run
 from penstock.cli.run import job_file, plan_file, read_script, spec_of
+from penstock.cli.sql import Runner
 from penstock.errors import FunctionError, SpecError
+from penstock.jobgraph import JobGraph
 
 SQL, PY, YAML = Path("job.sql"), Path("f.py"), Path("job.yaml")
 
@@ -142,3 +146,63 @@ def test_a_job_keeps_its_own_name(
     file = tmp_path / name
     file.write_text(text)
     assert plan_file(file, spec_of(file, text, [], config)).name == want
+
+
+PLANNED = """
+CREATE TABLE few (k STRING) WITH ('connector' = 'datagen', 'number-of-rows' = '9');
+CREATE TABLE out1 (k STRING) WITH ('connector' = 'print');
+"""
+
+
+def test_plans_are_meant_from_the_scripts_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = tmp_path / "scripts"
+    folder.mkdir()
+    config = {"execution.engine": "streaming"}
+    script = folder / "both.sql"
+    script.write_text(
+        PLANNED + "COMPILE AND EXECUTE PLAN 'plans/p.json' FOR INSERT INTO out1 SELECT k FROM few;"
+    )
+    monkeypatch.chdir(tmp_path)
+    written = plan_file(script, spec_of(script, script.read_text(), [], config))
+    plan = folder / "plans" / "p.json"
+    assert plan.is_file()
+    spec = folder / "job.yaml"
+    for file, text in (
+        (folder / "again.sql", "EXECUTE PLAN 'plans/p.json';"),
+        (spec, "sql: EXECUTE PLAN 'plans/p.json'"),
+        (plan, plan.read_text()),
+    ):
+        graph = plan_file(file, spec_of(file, text, [], {}))
+        assert (graph.vertices, graph.edges) == (written.vertices, written.edges)
+        assert graph.name == file.stem
+
+
+class _Access:
+    """A cluster that keeps the graphs that are submitted."""
+
+    def __init__(self) -> None:
+        self.client = self
+        self.graphs: list[JobGraph] = []
+
+    def submit(self, spec: dict[str, Any]) -> str:
+        self.graphs.append(msgspec.convert(spec["job_graph"], JobGraph))
+        return "id"
+
+
+def test_a_script_of_several_jobs_compiles_and_executes(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    access = _Access()
+    config = {"execution.engine": "streaming"}
+    runner = Runner(access, config, "table")  # type: ignore[arg-type]
+    monkeypatch.setattr(runner, "_await", lambda job_id, name: None)
+    text = PLANNED + (
+        "COMPILE AND EXECUTE PLAN 'p.json' FOR STATEMENT SET BEGIN INSERT INTO out1 SELECT k FROM few; END;"
+        "EXECUTE PLAN 'p.json'; COMPILE PLAN 'p.json' IF NOT EXISTS FOR INSERT INTO out1 SELECT k FROM few;"
+    )
+    runner.run_script(text, "job.sql", tmp_path / "job.sql")
+    assert len(access.graphs) == 2
+    assert access.graphs[0].vertices == access.graphs[1].vertices
+    told = capsys.readouterr().out
+    assert f"[the plan was written to {tmp_path / 'p.json'}]" in told
+    assert "was there; the statement was not compiled]" in told

@@ -24,6 +24,9 @@ def asked(monkeypatch) -> list[tuple[str, Any]]:
             savepoint, name, lambda *args, _name=name, **more: calls.append((_name, (*args, *more.values())))
         )
     monkeypatch.setattr(run, "run_file", lambda *_, **more: calls.append(("run", more["config"])))
+    monkeypatch.setattr(
+        run, "_run_spec", lambda file, spec, *_: calls.append(("plan", {"sql": spec.sql, **spec.config}))
+    )
     return calls
 
 
@@ -82,6 +85,27 @@ def test_a_run_begins_from_a_savepoint(asked, tmp_path):
     assert asked[0][1]["execution.state-recovery.path"] == tmp_path.as_uri()
     assert asked[0][1]["execution.state-recovery.ignore-unclaimed-state"] == "true"
     assert asked[1][1] == {"execution.state-recovery.path": "savepoints/x"}
+
+
+def test_a_run_without_a_file_is_the_savepoints_own_job(asked, tmp_path):
+    folder = tmp_path / "it's"
+    folder.mkdir()
+    words = ["run", "-s", str(folder), "--keep-state", "a", "--keep-state", "b"]
+    result = CliRunner().invoke(main.app, words)
+    assert result.exit_code == 0, result.output
+    assert asked == [
+        (
+            "plan",
+            {
+                "sql": f"EXECUTE PLAN '{folder.as_uri().replace(chr(39), chr(39) * 2)}'",
+                "execution.state-recovery.path": folder.as_uri(),
+                "execution.state-recovery.keep-state": "a;b",
+            },
+        )
+    ]
+    refused = CliRunner().invoke(main.app, ["run", "-s", str(tmp_path / "nothing")])
+    assert "no such savepoint" in str(refused.exception)
+    assert "there is nothing to run" in str(CliRunner().invoke(main.app, ["run"]).exception)
 
 
 def test_local_paths_are_named_without_dots(monkeypatch, tmp_path, asked):

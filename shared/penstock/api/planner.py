@@ -30,8 +30,9 @@ if TYPE_CHECKING:
 PROGRAM = "<job>"
 
 
-def plan_spec(spec: JobSpec) -> JobGraph:
-    """Plan a spec in this process. ``PenstockError`` with the user's traceback when it fails."""
+def plan_spec(spec: JobSpec, folder: str | None = None) -> JobGraph:
+    """Plan a spec in this process. ``PenstockError`` with the user's traceback when it fails.
+    ``folder``: of the spec's file, if it lies here."""
     given = [k for k in ("sql", "python", "job_graph") if getattr(spec, k) is not None]
     if len(given) != 1:
         raise SpecError(
@@ -45,7 +46,7 @@ def plan_spec(spec: JobSpec) -> JobGraph:
         from penstock.sql.session import plan_script
 
         with _on_path(spec.files):  # modules that CREATE FUNCTION names
-            graph = plan_script(spec.sql, config, spark=spark_support()).job_graph
+            graph = plan_script(spec.sql, config, spark=spark_support(), folder=folder).job_graph
     elif spec.python is not None:
         graph = _plan_python(spec, config)
     else:

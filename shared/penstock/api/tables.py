@@ -34,7 +34,8 @@ class Tables:
     def execute(self, script: str) -> dict[str, str]:
         """Declarations (CREATE …, DROP, SET); the settings after them."""
         for statement in parse_script(script):
-            if isinstance(statement, (st.Query, st.Insert, st.StatementSet)):
+            starts_job = isinstance(statement, st.CompilePlan) and statement.execute
+            if starts_job or isinstance(statement, (st.Query, st.Insert, st.StatementSet, st.ExecutePlan)):
                 raise UnsupportedError(
                     "a query in execute_sql of the DataStream API",
                     expected="CREATE TABLE, CREATE VIEW, CREATE FUNCTION, DROP, SET",

@@ -134,7 +134,11 @@ def sql(
 @app.command()
 def run(
     file: Annotated[
-        Path | None, typer.Argument(help="A job: FILE.py, FILE.sql or a spec FILE.yaml / FILE.json.")
+        Path | None,
+        typer.Argument(
+            help="A job: FILE.py, FILE.sql, a spec FILE.yaml / FILE.json, or a compiled plan FILE.json; "
+            "without it, with -s: the savepoint's own job."
+        ),
     ] = None,
     args: Annotated[list[str] | None, typer.Argument(help="Arguments for a Python job.")] = None,
     cluster: Cluster = None,
@@ -164,7 +168,7 @@ def run(
     format: Annotated[str, typer.Option("--format", help="table, json or csv, for SELECT.")] = "table",
 ) -> None:
     """Run a job to its end on a cluster (or on one of its own)."""
-    from penstock.cli.run import job_file, run_file
+    from penstock.cli.run import job_file, run_file, run_plan
     from penstock.config import RECOVERY_IGNORE_UNCLAIMED, RECOVERY_KEEP_STATE, RECOVERY_PATH
 
     settings = job_config(config, engine, parallelism, backfill)
@@ -179,6 +183,9 @@ def run(
         settings[RECOVERY_IGNORE_UNCLAIMED.key] = "true"
     if keep_state:
         settings[RECOVERY_KEEP_STATE.key] = ";".join(keep_state)
+    if file is None and python is None and savepoint is not None:
+        run_plan(savepoint, cluster=cluster, config=settings, detached=detached, format_=format)
+        return
     run_file(
         *job_file(file, python),
         args=args or [],

@@ -112,7 +112,7 @@ def planned_steps(
         if step.python is not None:
             check_beginning(step.name, given)
     folder = file.absolute().parent
-    session = SqlSession(settings, python_path=[str(folder)], spark=spark)
+    session = SqlSession(settings, python_path=[str(folder)], spark=spark, folder=str(folder))
     for step in project.steps:
         session.config.update({**texts(step.config), **config})
         script = "\n".join(read_script(file.parent / name) for name in step.files)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -18,10 +19,9 @@ from penstock.cli.project import is_project, run_project
 from penstock.cli.sql import FORMATS, read_script, run_sql
 from penstock.config import PIPELINE_NAME
 from penstock.errors import PenstockError, SpecError, nested_too_deeply
+from penstock.plan.compiled import VERSION_FIELD
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from penstock.api.client import ClusterClient
     from penstock.jobgraph import JobGraph
     from penstock.jobgraph.specs import SinkSpec
@@ -89,8 +89,23 @@ def run_file(
     else:
         spec = spec_of(file, text, args, config)
         if python is not None:
-            spec = _with_functions(spec, text, python)
+            spec = _with_functions(spec, file, text, python)
         _run_spec(file, spec, cluster, detached, format_)
+
+
+def run_plan(path: str, *, cluster: str | None, config: dict[str, str], detached: bool, format_: str) -> None:
+    """The job whose plan a savepoint holds. ``path``: as ``-s`` has it."""
+    from penstock.cli.savepoint import locate
+
+    spec = _spec_of_plan(locate(path, cluster), config)
+    _run_spec(Path.cwd() / "plan", spec, cluster, detached, format_)
+
+
+def _spec_of_plan(location: str, config: dict[str, Any]) -> JobSpec:
+    from penstock.messages.cluster import JobSpec
+
+    quoted = location.replace("'", "''")
+    return JobSpec(sql=f"EXECUTE PLAN '{quoted}'", config=config)
 
 
 # -- programs ------------------------------------------------------------------------------
@@ -152,7 +167,7 @@ def spec_of(file: Path, text: str, args: list[str], config: dict[str, str]) -> J
     return msgspec.structs.replace(spec, config={PIPELINE_NAME.key: file.stem, **spec.config, **config})
 
 
-def _with_functions(spec: JobSpec, text: str, python: Path) -> JobSpec:
+def _with_functions(spec: JobSpec, file: Path, text: str, python: Path) -> JobSpec:
     """The script planned with a module's functions."""
     from penstock.api.planner import configuration
     from penstock.spark.support import spark_support
@@ -160,7 +175,9 @@ def _with_functions(spec: JobSpec, text: str, python: Path) -> JobSpec:
     from penstock.sql.session import SqlSession, plan_in
 
     folder = str(python.absolute().parent)
-    session = SqlSession(configuration(spec), python_path=[folder], spark=spark_support())
+    session = SqlSession(
+        configuration(spec), python_path=[folder], spark=spark_support(), folder=str(file.absolute().parent)
+    )
     register_module(session.catalog.functions, python)
     graph = plan_in(session, text).job_graph
     return msgspec.structs.replace(spec, sql=None, job_graph=msgspec.to_builtins(graph))
@@ -192,6 +209,8 @@ def _read_spec(file: Path, text: str) -> JobSpec:
             raise nested_too_deeply("job spec", str(file)) from err
         except (ValueError, OverflowError) as err:  # a date or number that there is none of
             raise SpecError(f"the spec holds a value that cannot be read: {err}", where=str(file)) from err
+    if isinstance(data, dict) and VERSION_FIELD in data:
+        return _spec_of_plan(str(file.absolute()), {})
     try:
         return msgspec.convert(data, JobSpec)
     except msgspec.ValidationError as err:
@@ -208,7 +227,7 @@ def plan_file(file: Path, spec: JobSpec) -> JobGraph:
     from penstock.api.planner import PROGRAM, plan_spec
 
     try:
-        return plan_spec(spec)
+        return plan_spec(spec, str(file.absolute().parent))
     except PenstockError as err:
         if spec.python is not None and file.suffix == ".py":
             if err.user_traceback:

@@ -77,13 +77,13 @@ def run_sql(
         runner = Runner(access, config, format_, python)
         try:
             if before:
-                runner.run_script(before, str(init))
+                runner.run_script(before, str(init), init)
             if script is None:
                 from penstock.cli.shell import run_shell
 
                 run_shell(runner)
             else:
-                runner.run_script(script, str(file) if file else "-e")
+                runner.run_script(script, str(file) if file else "-e", file)
                 runner.await_started()
         except BaseException:
             runner.cancel_started()
@@ -94,7 +94,7 @@ def _starts_jobs(script: str) -> bool:
     """A guess that is cheap and harmless when wrong: whether to start a cluster while the
     script is still being planned."""
     words = script.upper()
-    return any(word in words for word in ("SELECT", "INSERT")) and "EXPLAIN" not in words
+    return any(word in words for word in ("SELECT", "INSERT", "EXECUTE PLAN")) and "EXPLAIN" not in words
 
 
 class Runner:
@@ -122,12 +122,13 @@ class Runner:
             register_module(session.catalog.functions, self._python)
         return session
 
-    def run_script(self, script: str, name: str) -> None:
-        """Every statement; errors of the script name it."""
+    def run_script(self, script: str, name: str, script_file: Path | None = None) -> None:
+        """Every statement; errors of the script name it. ``script_file``: where it lies."""
         try:
             from penstock.sql.parsing import parse_script
             from penstock.sql.statements import ClientCommand
 
+            self.session.folder = None if script_file is None else str(script_file.absolute().parent)
             for statement in parse_script(script):
                 if isinstance(statement, ClientCommand):
                     if statement.word in ("QUIT", "EXIT"):

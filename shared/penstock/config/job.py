@@ -227,6 +227,12 @@ NETWORK_MEMORY = define(
 DML_SYNC = define(
     "table.dml-sync", False, parse_bool, "SQL client: await every INSERT, not only bounded ones."
 )
+PLAN_FORCE_RECOMPILE = define(
+    "table.plan.force-recompile",
+    False,
+    parse_bool,
+    "COMPILE PLAN replaces a file that is there (else that is an error).",
+)
 EXPLAIN_SPARK = define(
     "table.explain.spark-plan",
     True,

@@ -17,7 +17,9 @@ from penstock.sql.hints import Hint, check_hints, hints_of
 from penstock.sql.refused import REFUSED, refused_words
 from penstock.sql.statements import (
     ClientCommand,
+    CompilePlan,
     Describe,
+    ExecutePlan,
     Explain,
     Insert,
     Pattern,
@@ -60,16 +62,14 @@ def parse_script(text: str) -> list[Statement]:
     out: list[Statement] = []
     open_set: list[Insert] | None = None
     opened: Position = Position()
-    explained = False
+    opener: list[Token] = []
     for chunk in _chunks(tokens):
         opening = _opens_set(chunk) if open_set is None else 0
         if opening:
             open_set, opened = [], position_in(text, chunk[0].start)
-            explained = chunk[0].text.upper() == "EXPLAIN"
-            chunk = chunk[opening:]
+            opener, chunk = chunk[:opening], chunk[opening:]
         if open_set is not None and len(chunk) == 1 and chunk[0].text.upper() == "END":
-            closed = StatementSet(tuple(open_set), opened, text)
-            out.append(Explain(closed, opened, text) if explained else closed)
+            out.append(_closed(opener, StatementSet(tuple(open_set), opened, text)))
             open_set = None
             continue
         if not chunk:
@@ -109,18 +109,36 @@ def parse_type(text: str) -> LogicalType:
     return _run(parser, lambda p: p.flink_type(), Flink().tokenize(text), text)
 
 
+#: COMPILE AND EXECUTE PLAN 'file' IF NOT EXISTS FOR EXECUTE BEGIN STATEMENT SET
+_MOST_OPENING = 13
+
+
 def _opens_set(chunk: list[Token]) -> int:
     """How many words open a statement set; 0 when the statement is none."""
-    words = [tok.text.upper() for tok in chunk[:7]]
+    words = ["" if tok.token_type == TokenType.STRING else tok.text.upper() for tok in chunk[:_MOST_OPENING]]
     first = 0
     if words[:1] == ["EXPLAIN"]:
         first = 3 if words[1:3] == ["PLAN", "FOR"] else 1
+    elif words[:1] == ["COMPILE"] and "FOR" in words:
+        first = words.index("FOR") + 1
+        first += words[first : first + 1] == ["EXECUTE"]
     elif words[:1] == ["EXECUTE"]:
         first = 1
     for opening in (["BEGIN", "STATEMENT", "SET"], ["STATEMENT", "SET", "BEGIN"]):
         if words[first : first + 3] == opening:
             return first + 3
     return 0
+
+
+def _closed(opener: list[Token], closed: StatementSet) -> Statement:
+    """The set, or what is made of it. ``opener``: the words up to its first INSERT."""
+    word = opener[0].text.upper()
+    if word == "EXPLAIN":
+        return Explain(closed, closed.position, closed.text)
+    if word == "COMPILE":
+        parser = _StatementParser(error_level=ErrorLevel.IMMEDIATE, dialect=Flink())
+        return _run(parser, lambda p: p.compiled_set(closed), opener, closed.text)  # type: ignore[no-any-return]
+    return closed
 
 
 def _chunks(tokens: list[Token]) -> list[list[Token]]:
@@ -254,11 +272,18 @@ class _StatementParser(DdlSyntax):
                 self._advance()
                 self._match_text_seq("EXTENDED")
                 return Describe(self._dotted(), here)
+            case "COMPILE":
+                return self._compile(here)
             case "EXECUTE":
                 self._advance()
+                if self._match_text_seq("PLAN"):
+                    return ExecutePlan(self._plan_path(), here)
                 executed = self.statement()
                 if not isinstance(executed, (Insert, Query)):
-                    self.raise_error("Expecting a query, an INSERT or a STATEMENT SET behind EXECUTE", token)
+                    self.raise_error(
+                        "Expecting a query, an INSERT or a STATEMENT SET behind EXECUTE, or PLAN 'file'",
+                        token,
+                    )
                 return executed
             case "QUIT" | "EXIT" | "CLEAR" | "HELP" if not self._next:
                 self._advance()
@@ -273,7 +298,7 @@ class _StatementParser(DdlSyntax):
             return Query(self._query(), here)
         self.raise_error(
             "Expecting a statement (SELECT, WITH, VALUES, INSERT, CREATE, ALTER, DROP, SET, RESET, EXPLAIN, SHOW, "
-            "DESCRIBE, USE, BEGIN STATEMENT SET)"
+            "DESCRIBE, USE, COMPILE PLAN, EXECUTE PLAN, BEGIN STATEMENT SET)"
         )
         raise AssertionError
 
@@ -297,6 +322,39 @@ class _StatementParser(DdlSyntax):
             columns = tuple(self._parse_csv(lambda: self._name("a column")))
             self._close()
         return Insert(name, table, self._query(), columns, overwrite, options)
+
+    def _compile(self, here: Position) -> CompilePlan:
+        path, if_not_exists, execute = self._compile_head()
+        token = self._curr
+        compiled = self.statement()
+        if not isinstance(compiled, Insert):
+            self.raise_error(
+                "Expecting an INSERT or a STATEMENT SET behind FOR: only they have a plan to keep", token
+            )
+            raise AssertionError
+        return CompilePlan(path, replace(compiled, text=self.sql), here, if_not_exists, execute)
+
+    def compiled_set(self, statements: StatementSet) -> CompilePlan:
+        """The words before a set: COMPILE … FOR STATEMENT SET BEGIN."""
+        path, if_not_exists, execute = self._compile_head()
+        while self._curr:  # [EXECUTE] STATEMENT SET BEGIN, which ``_opens_set`` has read
+            self._advance()
+        return CompilePlan(path, statements, statements.position, if_not_exists, execute, statements.text)
+
+    def _compile_head(self) -> tuple[str, bool, bool]:
+        """(path, IF NOT EXISTS, AND EXECUTE) of COMPILE [AND EXECUTE] PLAN 'path' [IF NOT EXISTS] FOR"""
+        self._advance()
+        execute = bool(self._match_text_seq("AND", "EXECUTE"))
+        if not self._match_text_seq("PLAN"):
+            self.raise_error("Expecting COMPILE PLAN 'file' FOR, or COMPILE AND EXECUTE PLAN 'file' FOR")
+        path = self._plan_path()
+        if_not_exists = bool(self._match_text_seq("IF", "NOT", "EXISTS"))
+        if not self._match_text_seq("FOR"):
+            self.raise_error("Expecting FOR and an INSERT or a STATEMENT SET")
+        return path, if_not_exists, execute
+
+    def _plan_path(self) -> str:
+        return self._text("a plan's path in quotes, e.g. 'plans/totals.json'")
 
     def _used(self) -> str:
         parts = [self._name().name]
@@ -324,11 +382,13 @@ class _StatementParser(DdlSyntax):
                 comma = self._match(TokenType.COMMA)
                 if comma and (not self._curr or self._curr.text.upper() not in _DETAILS):
                     self.raise_error(f"Expecting another detail ({', '.join(_DETAILS)}) behind ','")
+        if self._curr and self._curr.token_type == TokenType.STRING:
+            return Explain(ExecutePlan(self._plan_path(), here, self.sql), here, details=tuple(details))
         statement = self.statement()
-        if not isinstance(statement, (Insert, Query, StatementSet)):
+        if not isinstance(statement, (Insert, Query, StatementSet, ExecutePlan)):
             raise SqlError(
                 "this statement has no plan",
-                expected="EXPLAIN of a query or an INSERT",
+                expected="EXPLAIN of a query, an INSERT or the file of a compiled plan",
                 got=type(statement).__name__,
                 where=str(statement.position),
             )

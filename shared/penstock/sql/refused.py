@@ -8,7 +8,6 @@ _NO_JARS = "functions and connectors are Python: -py FILE, CREATE FUNCTION … L
 _NO_MODULES = "all built-in functions are there; your own come with CREATE FUNCTION"
 _COLUMNS = "DROP TABLE and CREATE TABLE again, or CREATE TABLE … LIKE"
 _MATERIALIZED = "INSERT INTO a table, in a job that runs on"
-_PLANS = "the plan of a job lies in its savepoint and is restored from it"
 
 #: Leading words → what to do. The longest that fits counts.
 REFUSED: dict[str, str] = {
@@ -21,8 +20,6 @@ REFUSED: dict[str, str] = {
     "ALTER MODEL": "call the model in a Python function",
     "ANALYZE TABLE": "leave it out: plans do not depend on statistics",
     "CALL": "there are no procedures; savepoints and the like are commands: penstock savepoint ID",
-    "COMPILE AND EXECUTE PLAN": _PLANS,
-    "COMPILE PLAN": _PLANS,
     "CREATE CATALOG": _ONE_CATALOG,
     "CREATE DATABASE": _ONE_CATALOG,
     "CREATE MATERIALIZED TABLE": _MATERIALIZED,
@@ -43,7 +40,6 @@ REFUSED: dict[str, str] = {
     "DROP DATABASE": _ONE_CATALOG,
     "DROP MATERIALIZED TABLE": _MATERIALIZED,
     "DROP MODEL": "call the model in a Python function",
-    "EXECUTE PLAN": _PLANS,
     "LOAD MODULE": _NO_MODULES,
     "MERGE": _EXTERNAL,
     "REMOVE JAR": _NO_JARS,

@@ -5,12 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
-from penstock.config import LATE_TABLE, check_job
-from penstock.errors import PenstockError, SqlError, UnsupportedError, nested_too_deeply
+from penstock.config import LATE_TABLE, PLAN_FORCE_RECOMPILE, check_job
+from penstock.errors import PenstockError, SpecError, SqlError, UnsupportedError, nested_too_deeply
 from penstock.functions.expr import Expr, PythonCall, children
 from penstock.jobgraph.specs import SinkSpec
 from penstock.jobgraph.text import execution_plan
 from penstock.plan import nodes as n
+from penstock.plan.compiled import decode_plan, encode_plan
 from penstock.plan.engine import explained
 from penstock.plan.physical import plan_job
 from penstock.plan.properties import Analysis
@@ -21,6 +22,8 @@ from penstock.sql.ddl import change_catalog, create_table_as
 from penstock.sql.errors import Position, Source
 from penstock.sql.inserting import bind_insert
 from penstock.sql.parsing import parse_script
+from penstock.sql.plan_files import plan_file
+from penstock.sql.plans import runnable
 from penstock.sql.queries import QueryBinder
 from penstock.sql.scope import Relation
 from penstock.sql.show import describe_rows, show_rows
@@ -30,6 +33,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from penstock.jobgraph.graph import JobGraph
+    from penstock.jobgraph.specs import OperatorSpec
     from penstock.plan.engine import SparkSupport
 
 RESULT_TABLE = "*result*"
@@ -64,7 +68,8 @@ class StatementResult:
 
 class SqlSession:
     """``config``: the session's settings, changed by SET. ``spark``: jobs may run on Spark
-    (None: on the streaming engine only)."""
+    (None: on the streaming engine only). ``folder``: what relative paths of compiled plans are meant
+    from, the script's (None: the working folder)."""
 
     def __init__(
         self,
@@ -72,8 +77,10 @@ class SqlSession:
         *,
         python_path: Sequence[str] = (),
         spark: SparkSupport | None = None,
+        folder: str | None = None,
     ) -> None:
         self._spark = spark
+        self.folder = folder
         self.config: dict[str, str] = dict(config or {})
         self._initial = dict(self.config)
         self.catalog = Catalog()
@@ -148,16 +155,27 @@ class SqlSession:
                 )
             case st.Use():
                 return self._use(statement)
-            case st.Query() | st.Insert() | st.StatementSet():
+            case st.CompilePlan():
+                message, compiled = self.compile_plan(statement)
+                return StatementResult(
+                    "ddl" if compiled is None else "job",
+                    message,
+                    job=compiled,
+                    statement=statement,
+                    position=statement.position,
+                )
+            case st.Query() | st.Insert() | st.StatementSet() | st.ExecutePlan():
                 job = self.compile_job(statement)
                 return StatementResult("job", job=job, statement=statement, position=statement.position)
         raise AssertionError(statement)
 
     # -- jobs --------------------------------------------------------------------------------
 
-    def compile_job(self, statement: st.Query | st.Insert | st.StatementSet) -> PlannedJob:
+    def compile_job(self, statement: st.Query | st.Insert | st.StatementSet | st.ExecutePlan) -> PlannedJob:
         """A statement's job graph. UnsupportedError for what the engine cannot run, naming
         the statement's place."""
+        if isinstance(statement, st.ExecutePlan):
+            return self.stored_plan(statement.path, statement.position)
         if isinstance(statement, st.Query):
             return self._plan_select(statement)
         inserts = statement.inserts if isinstance(statement, st.StatementSet) else (statement,)
@@ -181,6 +199,48 @@ class SqlSession:
             )
         return PlannedJob(graph, "insert", bounded=graph.bounded)
 
+    def compile_plan(self, statement: st.CompilePlan) -> tuple[str, PlannedJob | None]:
+        """The statement's plan is written, if it is not there; what was done, and the job of COMPILE AND
+        EXECUTE: as in Flink, that of the file, also when it was there before."""
+        file = plan_file(statement.path, self.folder, str(statement.position))
+        there = file.exists()
+        replaces = there and PLAN_FORCE_RECOMPILE.read(self.config)
+        if there and not (replaces or statement.if_not_exists or statement.execute):
+            raise SpecError(
+                "the compiled plan is there already",
+                expected="a path where nothing is",
+                got=file.located,
+                where=str(statement.position),
+                remedy="COMPILE PLAN … IF NOT EXISTS keeps it; "
+                f"SET '{PLAN_FORCE_RECOMPILE.key}' = 'true' replaces it",
+            )
+        if not there or (replaces and not statement.if_not_exists):
+            file.write(encode_plan(self.compile_job(statement.statement).job_graph))
+            message = f"the plan was written to {file.located}"
+        else:
+            message = f"the plan in {file.located} was there; the statement was not compiled"
+        if not statement.execute:
+            return message, None
+        return message, self.stored_plan(statement.path, statement.position)
+
+    def stored_plan(self, path: str, position: Position) -> PlannedJob:
+        """The job of a compiled plan, or of a savepoint's own."""
+        file = plan_file(path, self.folder, str(position))
+        where = f"plan '{path}' ({position})" if position.line else f"plan '{path}'"
+        graph = runnable(
+            decode_plan(file.read(), where),
+            self.config,
+            python_path=self.python_path,
+            spark=self._spark,
+            where=where,
+        )
+        collected = [s for s in _specs(graph) if isinstance(s, SinkSpec) and s.connector == "collect"]
+        return (
+            _select_of(graph, collected[0])
+            if collected
+            else PlannedJob(graph, "insert", bounded=graph.bounded)
+        )
+
     def _check_overwrites(self, inserts: Sequence[st.Insert]) -> None:
         """Two inserts of one job into a table that one of them overwrites would undo each other."""
         targets = [i.table for i in inserts]
@@ -201,16 +261,8 @@ class SqlSession:
         table = self._result_table(relation, bounded=Analysis().of(relation.node).bounded)
         sink = n.Sink(input=relation.node, table=table, name="result", schema=table.schema)
         graph = self._plan((sink,), "select", statement.position)
-        specs = [op.spec for v in graph.vertices for op in v.operators]
-        spec = next(x for x in specs if isinstance(x, SinkSpec) and x.connector == "collect")
-        return PlannedJob(
-            graph,
-            "select",
-            table.schema,
-            spec.mode,
-            spec.keys if spec.mode == "upsert" else None,
-            graph.bounded,
-        )
+        sinks = (x for x in _specs(graph) if isinstance(x, SinkSpec) and x.connector == "collect")
+        return _select_of(graph, next(sinks))
 
     def _result_table(self, relation: Relation, *, bounded: bool) -> n.TableRef:
         schema = t.Schema(relation.node.schema.fields)
@@ -294,6 +346,15 @@ class SqlSession:
         )
 
 
+def _specs(graph: JobGraph) -> list[OperatorSpec]:
+    return [op.spec for v in graph.vertices for op in v.operators]
+
+
+def _select_of(graph: JobGraph, sink: SinkSpec) -> PlannedJob:
+    keys = sink.keys if sink.mode == "upsert" else None
+    return PlannedJob(graph, "select", sink.schema, sink.mode, keys, graph.bounded)
+
+
 def _python_functions(sinks: Sequence[n.Sink]) -> list[str]:
     names: set[str] = set()
 
@@ -331,16 +392,18 @@ def plan_script(
     *,
     python_path: Sequence[str] = (),
     spark: SparkSupport | None = None,
+    folder: str | None = None,
 ) -> PlannedJob:
     """``plan_in`` a session of its own."""
-    return plan_in(SqlSession(config, python_path=python_path, spark=spark), text)
+    return plan_in(SqlSession(config, python_path=python_path, spark=spark, folder=folder), text)
 
 
 def plan_in(session: SqlSession, text: str) -> PlannedJob:
     """A whole script as one job: DDL and SET are run, all INSERTs go into one job; or the
-    script has exactly one SELECT instead."""
+    script has exactly one SELECT or one EXECUTE PLAN instead."""
     inserts: list[st.Insert] = []
     queries: list[st.Query] = []
+    plans: list[PlannedJob] = []
     first = Position()
     for statement in parse_script(text):
         match statement:
@@ -352,12 +415,30 @@ def plan_in(session: SqlSession, text: str) -> PlannedJob:
                 first = first if first.line else statement.position
             case st.Query():
                 queries.append(statement)
+            case st.ExecutePlan():
+                plans.append(session.compile_job(statement))
+                first = statement.position
+            case st.CompilePlan(execute=True):
+                _, planned = session.compile_plan(statement)
+                plans.extend([planned] if planned is not None else [])
+                first = statement.position
             case st.CreateTable() if statement.query is not None:
                 _, insert = create_table_as(session.catalog, session.config, statement)
                 inserts.extend([insert] if insert is not None else [])
                 first = first if first.line else statement.position
             case _:
                 session.run(statement)
+    if plans and (inserts or queries or len(plans) > 1):
+        raise SqlError(
+            "a compiled plan is a job of its own",
+            expected="one EXECUTE PLAN, and no INSERT or SELECT beside it",
+            got=f"{len(plans)} plans, {len(inserts)} INSERTs and {len(queries)} SELECTs",
+            where=str(first),
+            remedy="put the statements into one STATEMENT SET and compile that, or run the script with "
+            "penstock sql -f, which makes a job of each",
+        )
+    if plans:
+        return plans[0]
     if queries and (inserts or len(queries) > 1):
         raise SqlError(
             "a job is made of INSERTs, or of one SELECT",

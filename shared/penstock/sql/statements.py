@@ -169,6 +169,27 @@ class StatementSet:
 
 
 @dataclass(frozen=True, slots=True)
+class CompilePlan:
+    """``path``: of the plan's file; ``execute``: COMPILE AND EXECUTE PLAN."""
+
+    path: str
+    statement: Insert | StatementSet
+    position: Position = NOWHERE
+    if_not_exists: bool = False
+    execute: bool = False
+    text: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ExecutePlan:
+    """``path``: of a compiled plan, or of a savepoint's folder."""
+
+    path: str
+    position: Position = NOWHERE
+    text: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class SetOption:
     """SET 'key' = 'value'; without key: show all."""
 
@@ -189,7 +210,7 @@ class ResetOption:
 class Explain:
     """``details``: ESTIMATED_COST, CHANGELOG_MODE …"""
 
-    statement: Insert | Query | StatementSet
+    statement: Insert | Query | StatementSet | ExecutePlan
     position: Position = NOWHERE
     text: str = ""
     details: tuple[str, ...] = ()
@@ -242,7 +263,7 @@ class ClientCommand:
 
 Statement = Union[
     CreateTable, CreateView, CreateFunction, AlterTable, AlterView, Drop, Insert, Query, StatementSet, SetOption,
-    ResetOption, Explain, Show, Describe, Use, ClientCommand,
+    CompilePlan, ExecutePlan, ResetOption, Explain, Show, Describe, Use, ClientCommand,
 ]  # fmt: skip
 
 

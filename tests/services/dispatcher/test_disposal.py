@@ -47,6 +47,8 @@ async def left(store, folder: str) -> list[str]:
     [
         (WHOLE, (), None, []),
         (WHOLE, ("notes.txt",), None, ["notes.txt"]),
+        (WHOLE, ("plan.json",), None, []),
+        (WHOLE[:-9], ("plan.json",), "cannot be read", []),
         (WHOLE[:-9], (), "cannot be read", []),
         (b"", ("notes.txt", "sub/00002-v"), "others were left: notes.txt", ["notes.txt", "sub/00002-v"]),
         (NEWER, (), "written by a newer version", []),

@@ -5,17 +5,20 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
+import msgspec
 import pytest
 import structlog
 
 from penstock.bus import MemoryBus, Subjects
 from penstock.bus.envelope import serve_typed
+from penstock.jobgraph.graph import encode_job_graph
 from penstock.messages import cluster as msg
 from penstock.messages import layout
 from penstock.messages import slot as slot_msg
 from penstock.messages.manifest import CheckpointManifest, encode_manifest
 from penstock.messages.slot import StateHandle
 from penstock.messages.states import JobStatus
+from penstock.plan.compiled import PLAN_NAME, decode_plan
 from penstock.store import MemoryStore, job_log, open_store
 from services.common.clock import SystemClock
 from services.jobmanager import effects as fx
@@ -29,8 +32,12 @@ from tests.services.jobmanager.simulated import Cluster
 KEY = "jobs/j/checkpoints/3/v-0-1"
 
 
-async def leading(store, leads: Callable[[], bool] = lambda: True) -> Performer:
-    accepted = msg.JobAccepted(job_id="j", name="j", timestamp_ms=1, job_graph_key="", spec_key="")
+ACCEPTED = msg.JobAccepted(job_id="j", name="j", timestamp_ms=1, job_graph_key="", spec_key="")
+
+
+async def leading(
+    store, leads: Callable[[], bool] = lambda: True, accepted: msg.JobAccepted = ACCEPTED
+) -> Performer:
     await job_log(store, "j").begin(accepted)
     log = job_log(store, "j")
     await log.lead("old", 1)
@@ -165,6 +172,28 @@ async def test_a_checkpoint_whose_manifest_was_changed_is_passed_over_for_the_on
     assert said[1].error["where"] == "c/2/manifest"
     assert not loading.unreadable
     assert [found.checkpoint_id for found in loading.found] == [1]
+
+
+async def test_a_savepoint_holds_the_plan_of_its_job():
+    """With the uids that its state has, and without what the job's own start was given."""
+    store = MemoryStore()
+    accepted = msg.JobAccepted(job_id="j", name="j", timestamp_ms=1, job_graph_key="graph", spec_key="")
+    graph = pipeline(**{"execution.state-recovery.path": "before", "parallelism.default": "2"})
+    await store.put("graph", encode_job_graph(msgspec.structs.replace(graph, matched_to="before")))
+    performer = await leading(store, accepted=accepted)
+    manifest = CheckpointManifest(
+        job_id="j", job_name="j", checkpoint_id=1, kind="savepoint", timestamp_ms=1, job_attempt=1, epoch=1,
+        vertices=(),
+    )  # fmt: skip
+    said = await asyncio.ensure_future(performer.perform(fx.StoreManifest("own", manifest, "savepoint-1")))
+    assert isinstance(said, fx.ManifestStored)
+    stored = decode_plan(await store.get(f"savepoint-1/{PLAN_NAME}"), "here")
+    assert stored == msgspec.structs.replace(graph, config={"parallelism.default": "2"})
+
+    await store.delete(["graph"])
+    said = await asyncio.ensure_future(performer.perform(fx.StoreManifest("own", manifest, "savepoint-2")))
+    assert isinstance(said, fx.ManifestNotStored)
+    assert "savepoint-2/manifest" not in store.objects
 
 
 def test_an_acknowledgement_of_a_checkpoint_that_was_not_begun_here_deletes_nothing():
