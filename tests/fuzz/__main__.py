@@ -49,7 +49,7 @@ def main() -> int:
     findings = 0
     context = multiprocessing.get_context("spawn")
     work = partial(tried, spark=args.spark, shrink=not args.no_shrink)
-    size = CHUNK if not args.spark else 200
+    size = CHUNK if not args.spark else 4 * CHUNK
     with context.Pool(args.jobs, maxtasksperchild=1) as pool:
         for results in pool.imap_unordered(work, chunks(args.first, args.queries, size)):
             for found in results:
