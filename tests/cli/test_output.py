@@ -36,7 +36,7 @@ def test_text(value: object, type_: t.LogicalType | None, text: str) -> None:
 
 
 def test_json_of_nested_and_special_values() -> None:
-    assert json_of(float("nan")) == "nan"
+    assert json_of(float("nan")) == "NaN"
     assert json_of(Decimal("1.50")) == "1.50"
     assert json_of([("k", 1)], t.MapType(t.VarCharType(), t.IntType())) == {"k": 1}
 
@@ -83,3 +83,75 @@ def test_a_table_in_a_pipe_is_not_cut():
     lines = out.getvalue().splitlines()
     assert any(line.count("x" * 40) == 12 for line in lines)
     assert max(map(len, lines)) < 700
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [(1e10, "1.0E10"), (1e-5, "1.0E-5"), (320.1, "320.1"), (float("nan"), "NaN"), (-0.0, "-0.0")],
+)
+def test_numbers_are_spelled_as_java_does(value: float, text: str) -> None:
+    assert text_of(value, t.DoubleType()) == text_of(value, t.FloatType()) == text
+    assert text_of([value], t.ArrayType(t.DoubleType())) == f"[{text}]"
+
+
+AT = dt.datetime(2024, 7, 1, 22, 30, 0, 500_000, tzinfo=dt.UTC)
+LTZ = t.TimestampLtzType(3)
+ZONED = Schema.of(
+    ("at", LTZ),
+    ("list", t.ArrayType(LTZ)),
+    ("map", t.MapType(t.VarCharType(), LTZ)),
+    ("row", t.RowType((t.Field("a", LTZ),))),
+    ("plain", t.TimestampType(3)),
+)
+ZONED_ROW = (AT, [AT], [("k", AT)], {"a": AT}, AT.replace(tzinfo=None))
+
+
+@pytest.mark.parametrize(
+    ("zone", "shown"),
+    [
+        ("UTC", "2024-07-01 22:30:00.500"),
+        ("Europe/Berlin", "2024-07-02 00:30:00.500"),
+        ("America/New_York", "2024-07-01 18:30:00.500"),
+        ("GMT+05:30", "2024-07-02 04:00:00.500"),
+    ],
+)
+def test_instants_are_shown_in_the_sessions_time_zone(zone: str, shown: str) -> None:
+    config, plain = {"table.local-time-zone": zone}, "2024-07-01 22:30:00.500"
+    written = {}
+    for format_ in ("table", "csv", "json"):
+        out = io.StringIO()
+        write_rows(ZONED, [ZONED_ROW], format_, out, config)
+        written[format_] = out.getvalue()
+    values = [shown, f"[{shown}]", f"{{k={shown}}}", f"({shown})", plain]
+    assert "| " + " | ".join(values) + " |" in written["table"]
+    assert written["csv"].splitlines()[1] == ",".join(values)
+    assert json.loads(written["json"]) == {
+        "at": shown, "list": [shown], "map": {"k": shown}, "row": {"a": shown}, "plain": plain
+    }  # fmt: skip
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+@pytest.mark.parametrize(("width", "cut"), [(None, "x" * 29 + "…"), ("5", "xxxx…"), ("40", "x" * 40)])
+def test_a_terminal_shows_the_start_of_long_values(
+    width: str | None, cut: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "200")
+    schema = Schema.of(
+        ("s", t.VarCharType()), ("a", t.ArrayType(t.VarCharType())), ("at", t.TimestampType(6))
+    )
+    row = ("x" * 40, ["y" * 60], dt.datetime(2024, 1, 2))
+    config = {} if width is None else {"sql-client.display.max-column-width": width}
+    out = Terminal()
+    write_rows(schema, [row], "table", out, config)
+    assert f" {cut} " in out.getvalue()
+    assert "y" * 60 not in out.getvalue()
+    assert "2024-01-02 00:00:00.000000" in out.getvalue()  # a type of fixed length is never cut
+    for format_ in ("table", "csv"):
+        pipe = io.StringIO()
+        write_rows(schema, [row], format_, pipe, config)
+        assert "x" * 40 in pipe.getvalue()
+        assert "y" * 60 in pipe.getvalue()

@@ -40,6 +40,13 @@ async def test_print_writes_a_line_a_row(harness, capsys):
     assert capsys.readouterr().err == "p:2> +U[1, a]\n"
 
 
+async def test_print_spells_numbers_as_java_does(harness, capsys):
+    schema = Schema.of(("f", t.FloatType()), ("d", t.DoubleType()), ("a", t.ArrayType(t.FloatType())))
+    writer = await harness.writer(schema, {"connector": "print"})
+    writer.write(Batch.of(schema, [(320.1, 1e10, [1e-5]), (float("nan"), -0.0, [])]))
+    assert capsys.readouterr().out == "+I[320.1, 1.0E10, [1.0E-5]]\n+I[NaN, -0.0, []]\n"
+
+
 WIDE = Schema.of(
     ("a", t.BigIntType()), ("b", t.VarCharType()), ("c", t.DoubleType()), ("d", t.DecimalType(30, 2)),
     ("e", t.ArrayType(t.VarCharType())), ("f", t.RowType((Field("x", t.IntType()), Field("y", t.VarCharType())))),

@@ -13,7 +13,7 @@ from penstock.api.client import TERMINAL, ClusterClient
 from penstock.cli.leaving import awaited_end
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from penstock.cli.embedded import EmbeddedCluster
     from penstock.connectors.collect import ResultChunk
@@ -228,7 +228,7 @@ class Results:
         say_set_aside(self._client, self.job_id)
         return result.rows()
 
-    def live(self, title: str) -> None:
+    def live(self, title: str, config: Mapping[str, str]) -> None:
         """Draw the current rows until the job is over; Ctrl-C cancels it."""
         from rich.console import Console
         from rich.live import Live
@@ -242,7 +242,7 @@ class Results:
 
         def draw() -> None:
             rows, count = result.rows()
-            live.update(make_table(self.schema, rows, f"{title}: {count:,} rows"))
+            live.update(make_table(self.schema, rows, f"{title}: {count:,} rows", config=config))
 
         try:
             with Live(console=console, refresh_per_second=1 / REFRESH_S) as live:

@@ -9,22 +9,28 @@ import sys
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any, TextIO
 
+import numpy as np
+
+from penstock.config import LOCAL_TIME_ZONE, MAX_COLUMN_WIDTH
 from penstock.errors import PenstockError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
-    from penstock.types.logical import LogicalType, Schema
-
-
-#: Columns of a table that is written to a file: more than any has.
-_NO_WIDTH = 1_000_000
+    from penstock.types.logical import LogicalType, MapType, MultisetType, Schema
 
 
-def text_of(value: Any, type_: LogicalType | None = None) -> str:
-    """A value as SQL prints it: timestamps with their declared precision, NULL, TRUE."""
+#: A width that cuts nothing.
+WHOLE = 1_000_000
+
+
+def text_of(value: Any, type_: LogicalType | None = None, zone: str = "UTC") -> str:
+    """A value as SQL prints it: timestamps with their declared precision, those with local time zone
+    in ``zone``, numbers as Java spells them, NULL, TRUE."""
+    from penstock.functions.formatting import double_text, float_text
+    from penstock.functions.zones import require_zone
     from penstock.types import logical as t
-    from penstock.types.text import interval_text, shortest_float
+    from penstock.types.text import interval_text
 
     if value is None:
         return "NULL"
@@ -34,25 +40,36 @@ def text_of(value: Any, type_: LogicalType | None = None) -> str:
         case bool():
             return "TRUE" if value else "FALSE"
         case dt.datetime():
-            base = value.strftime("%Y-%m-%d %H:%M:%S")
+            if value.tzinfo is not None:
+                value = value.astimezone(require_zone(zone))
+            base = value.replace(microsecond=0, tzinfo=None).isoformat(" ")
             precision = type_.precision if isinstance(type_, t.TIMESTAMPS) else 6
             return base if not precision else f"{base}.{value.microsecond:06d}"[: 20 + precision]
         case bytes():
             return "x'" + value.hex() + "'"
         case list():
-            element = type_.element if isinstance(type_, t.ArrayType) else None
             if isinstance(type_, t.MapType | t.MultisetType):
-                return "{" + ", ".join(f"{text_of(k)}={text_of(v)}" for k, v in value) + "}"
-            return "[" + ", ".join(text_of(v, element) for v in value) + "]"
+                key, item = _pair(type_)
+                pairs = (f"{text_of(k, key, zone)}={text_of(v, item, zone)}" for k, v in value)
+                return "{" + ", ".join(pairs) + "}"
+            element = type_.element if isinstance(type_, t.ArrayType) else None
+            return "[" + ", ".join(text_of(v, element, zone) for v in value) + "]"
         case dict():
             types = {f.name: f.type for f in type_.fields} if isinstance(type_, t.RowType) else {}
-            return "(" + ", ".join(text_of(v, types.get(k)) for k, v in value.items()) + ")"
+            return "(" + ", ".join(text_of(v, types.get(k), zone) for k, v in value.items()) + ")"
         case float():
-            return repr(shortest_float(value) if isinstance(type_, t.FloatType) else value)
+            return float_text(np.float32(value)) if isinstance(type_, t.FloatType) else double_text(value)
     return str(value)
 
 
-def json_of(value: Any, type_: LogicalType | None = None) -> Any:
+def _pair(type_: MapType | MultisetType) -> tuple[LogicalType, LogicalType]:
+    """Types of a map's keys and values, or of a multiset's elements and their numbers."""
+    from penstock.types import logical as t
+
+    return (type_.key, type_.value) if isinstance(type_, t.MapType) else (type_.element, t.IntType())
+
+
+def json_of(value: Any, type_: LogicalType | None = None, zone: str = "UTC") -> Any:
     """A value as JSON: decimals as numbers' text, times as SQL text, maps as objects."""
     from penstock.types import logical as t
     from penstock.types.text import shortest_float
@@ -64,29 +81,40 @@ def json_of(value: Any, type_: LogicalType | None = None) -> Any:
             return value
         case float():
             if value != value or abs(value) == float("inf"):
-                return str(value)
+                return text_of(value)
             return shortest_float(value) if isinstance(type_, t.FloatType) else value
         case Decimal():
             return str(value)
         case dict():
             fields = {f.name: f.type for f in type_.fields} if isinstance(type_, t.RowType) else {}
-            return {k: json_of(v, fields.get(k)) for k, v in value.items()}
+            return {k: json_of(v, fields.get(k), zone) for k, v in value.items()}
         case list():
             if isinstance(type_, t.MapType | t.MultisetType):
-                return {str(json_of(k)): json_of(v) for k, v in value}
+                key, item = _pair(type_)
+                return {
+                    k if isinstance(k, str) else text_of(k, key, zone): json_of(v, item, zone)
+                    for k, v in value
+                }
             element = type_.element if isinstance(type_, t.ArrayType) else None
-            return [json_of(v, element) for v in value]
-    return text_of(value, type_)
+            return [json_of(v, element, zone) for v in value]
+    return text_of(value, type_, zone)
 
 
-def write_rows(schema: Schema, rows: Iterable[Sequence[Any]], format_: str, out: TextIO | None = None) -> int:
-    """Rows to ``out`` as ``table``, ``json`` (one object a line) or ``csv``; how many."""
+def write_rows(
+    schema: Schema,
+    rows: Iterable[Sequence[Any]],
+    format_: str,
+    out: TextIO | None = None,
+    config: Mapping[str, str] | None = None,
+) -> int:
+    """Rows to ``out`` as ``table``, ``json`` (one object a line) or ``csv``; how many.
+    ``config``: the session's, for its time zone and the width of columns."""
     out = out or sys.stdout
-    types, n = schema.types, 0
+    types, n, zone = schema.types, 0, LOCAL_TIME_ZONE.read(config or {})
     if format_ == "json":
         for row in rows:
             pairs = zip(schema.fields, row, strict=True)
-            line = {f.name: json_of(v, f.type) for f, v in pairs}
+            line = {f.name: json_of(v, f.type, zone) for f, v in pairs}
             out.write(json.dumps(line, ensure_ascii=False) + "\n")
             n += 1
     elif format_ == "csv":
@@ -94,40 +122,59 @@ def write_rows(schema: Schema, rows: Iterable[Sequence[Any]], format_: str, out:
         writer.writerow(schema.names)
         for row in rows:
             values = zip(row, types, strict=True)
-            writer.writerow(["" if v is None else text_of(v, t) for v, t in values])
+            writer.writerow(["" if v is None else text_of(v, t, zone) for v, t in values])
             n += 1
     else:
-        n = write_table(schema, list(rows), out)
+        n = write_table(schema, list(rows), out, config)
     out.flush()
     return n
 
 
-def write_table(schema: Schema, rows: Sequence[Sequence[Any]], out: TextIO) -> int:
+def write_table(
+    schema: Schema, rows: Sequence[Sequence[Any]], out: TextIO, config: Mapping[str, str] | None = None
+) -> int:
     from rich.console import Console
 
     # A pipe or a file has no width: nothing is cut there.
-    Console(file=out, soft_wrap=not out.isatty(), width=None if out.isatty() else _NO_WIDTH).print(
-        make_table(schema, rows)
-    )
+    terminal = out.isatty()
+    console = Console(file=out, soft_wrap=not terminal, width=None if terminal else WHOLE)
+    console.print(make_table(schema, rows, config=config, terminal=terminal))
     out.write(f"{len(rows)} row{'' if len(rows) == 1 else 's'} in set\n")
     return len(rows)
 
 
-def make_table(schema: Schema, rows: Sequence[Sequence[Any]], title: str | None = None) -> Any:
-    """A rich table; numbers to the right."""
+def make_table(
+    schema: Schema,
+    rows: Sequence[Sequence[Any]],
+    title: str | None = None,
+    *,
+    config: Mapping[str, str] | None = None,
+    terminal: bool = True,
+) -> Any:
+    """A rich table; numbers to the right. On a terminal long values of columns of variable length
+    are cut and end with ``…``."""
     from rich import box
     from rich.table import Table
     from rich.text import Text
 
     from penstock.types import logical as t
 
+    zone, width = LOCAL_TIME_ZONE.read(config or {}), MAX_COLUMN_WIDTH.read(config or {})
     numbers = (*t.INTEGERS, t.FloatType, t.DoubleType, t.DecimalType)
-    table = Table(box=box.ASCII2 if not sys.stdout.isatty() else box.ROUNDED, title=title)
+    fixed = (*numbers, t.BooleanType, t.DateType, t.TimeType, *t.TIMESTAMPS, *t.INTERVALS)
+    table = Table(box=box.ROUNDED if terminal else box.ASCII2, title=title)
     for field in schema.fields:
         right = isinstance(field.type, numbers)
         table.add_column(Text(field.name), justify="right" if right else "left", no_wrap=True)
+
+    def cell(value: Any, type_: LogicalType) -> Text:
+        text = text_of(value, type_, zone)
+        if terminal and len(text) > width and not isinstance(type_, fixed):
+            text = text[: max(0, width - 1)] + "…"
+        return Text(text)
+
     for row in rows:
-        table.add_row(*(Text(text_of(v, f.type)) for v, f in zip(row, schema.fields, strict=True)))
+        table.add_row(*(cell(v, f.type) for v, f in zip(row, schema.fields, strict=True)))
     return table
 
 

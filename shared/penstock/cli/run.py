@@ -272,7 +272,7 @@ def _await(
         results = Results(client, job_id, collect.schema, keys)
         rows = results.final()
         raise_if_cancelled(client.job(job_id), job_id, graph.name)
-        write_rows(collect.schema, rows, format_)
+        write_rows(collect.schema, rows, format_, config=graph.config)
     else:
         job = follow_job(client, job_id, graph.name)
         raise_if_cancelled(job, job_id, graph.name)

@@ -16,8 +16,8 @@ from penstock.api.attached import Watching, ends_with_client
 from penstock.api.client import raise_if_cancelled
 from penstock.cli.jobs import ClusterAccess, Results, follow_job, status
 from penstock.cli.leaving import attended, cancel_all
-from penstock.cli.output import write_rows
-from penstock.config import DML_SYNC, PARALLELISM
+from penstock.cli.output import WHOLE, write_rows
+from penstock.config import DML_SYNC, MAX_COLUMN_WIDTH, PARALLELISM
 from penstock.errors import SpecError, SqlError, UserError
 
 if TYPE_CHECKING:
@@ -174,7 +174,7 @@ class Runner:
 
         schema = Schema.of(*((c, VarCharType()) for c in result.columns))
         rows = [[None if v is None else str(v) for v in row] for row in result.rows]
-        write_rows(schema, rows, self.format)
+        write_rows(schema, rows, self.format, config={MAX_COLUMN_WIDTH.key: str(WHOLE)})
 
     def run_job(self, job: PlannedJob) -> None:
         client = self._access.client
@@ -202,9 +202,9 @@ class Runner:
             with status("running …"):
                 rows = results.final()
             raise_if_cancelled(self._access.client.job(job_id), job_id, job.job_graph.name)
-            write_rows(job.result_schema, rows, self.format)
+            write_rows(job.result_schema, rows, self.format, config=self.session.config)
         elif self.format == "table" and sys.stdout.isatty():
-            results.live(job.job_graph.name)
+            results.live(job.job_graph.name, self.session.config)
         else:
             self._stream(results)
 
@@ -223,7 +223,7 @@ class Runner:
                 # Who reads the pipe sees rows when they come, not when 8 KiB are full.
                 sys.stdout.flush()
 
-        write_rows(schema, rows(), format_)
+        write_rows(schema, rows(), format_, config=self.session.config)
 
     def _await(self, job_id: str, name: str) -> None:
         job = follow_job(self._access.client, job_id, name)

@@ -180,6 +180,13 @@ REUSE_SOURCE = define(
     "All that reads a table reads it through one source, with the filters that all have; streaming engine.",
 )
 LOCAL_TIME_ZONE = define("table.local-time-zone", "UTC", str, "Session time zone.")
+MAX_COLUMN_WIDTH = define(
+    "sql-client.display.max-column-width",
+    30,
+    parse_int,
+    "Characters of a value that a terminal shows in a column of variable length; the rest is cut, with '…'.",
+    least=1,
+)
 LATE_TABLE = define(
     "table.exec.late-data.table", "", str, "Table that receives rows later than every window of theirs."
 )

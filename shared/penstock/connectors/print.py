@@ -6,11 +6,14 @@ import datetime as dt
 import sys
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from penstock.connectors.base import SinkWriter, TableInfo
 from penstock.connectors.options import Option, OptionSet, boolean, text
 from penstock.connectors.simple import DeclaredConnector
+from penstock.functions.formatting import double_text, float_text
 from penstock.types import logical as t
-from penstock.types.text import interval_text, shortest_float
+from penstock.types.text import interval_text
 
 if TYPE_CHECKING:
     from penstock.types import Batch
@@ -28,8 +31,8 @@ def format_value(value: Any, type_: t.LogicalType | None = None) -> str:
     """A value as Flink prints it: ISO time stamps, ``null``, nested rows in brackets."""
     if (interval := interval_text(value, type_)) is not None:
         return interval
-    if isinstance(value, float) and isinstance(type_, t.FloatType):
-        return str(shortest_float(value))
+    if isinstance(value, float):
+        return float_text(np.float32(value)) if isinstance(type_, t.FloatType) else double_text(value)
     if isinstance(value, list) and isinstance(type_, t.ArrayType):
         return "[" + ", ".join(format_value(v, type_.element) for v in value) + "]"
     if isinstance(value, dict) and isinstance(type_, t.RowType):
