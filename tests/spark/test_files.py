@@ -183,3 +183,34 @@ def test_another_file_beside_a_good_one(
 def test_a_file_that_goes_while_it_is_read() -> None:
     text = "[FAILED_READ_FILE.FILE_NOT_EXIST] Encountered error while reading file file:///data/a%20b.parquet. File does not exist."
     assert str(translated(RuntimeError(text))).startswith("[PS-CONNECTOR] cannot read '/data/a b.parquet'")
+
+
+def partitioned(folder: Path, format_: str, query: str) -> Any:
+    script = (
+        "CREATE TABLE t (num BIGINT, d DATE, k STRING, n INT, price DECIMAL(10, 2)) PARTITIONED BY (d, k, n) WITH ("
+        f"'connector' = 'filesystem', 'path' = '{folder}', 'format' = '{format_}'); {query}"
+    )
+    return plan_script(script, {"execution.engine": "streaming"}).job_graph
+
+
+PARTITIONS = """INSERT INTO t VALUES (1, DATE '2024-01-01', 'a:b/c=d %41', 1, 2.50), (2, CAST(NULL AS DATE), '', -7, 1),
+  (3, DATE '2024-01-01', '01', 1, CAST(NULL AS DECIMAL(10, 2))), (4, DATE '1900-02-03', 'zoë', CAST(NULL AS INT), 0)"""
+
+
+@pytest.mark.parametrize("format_", ["parquet", "orc", "json"])
+def test_partitions(spark: Any, tmp_path: Path, format_: str) -> None:
+    """Written by either engine, read by both: values that Spark would infer or unescape otherwise."""
+    folders = []
+    for engine in (on_streaming, lambda graph: on_spark(graph, spark)):
+        folder = tmp_path / str(len(folders))
+        engine(partitioned(folder, format_, PARTITIONS))
+        folders.append(sorted(str(p.parent.relative_to(folder)) for p in folder.rglob("part-*")))
+        for query in ("SELECT * FROM t", "SELECT k, num FROM t WHERE d < DATE '2000-01-01' OR n = 1", "SELECT n FROM t"):
+            graph = partitioned(folder, format_, query)
+            assert comparable(on_spark(graph, spark)) == comparable(on_streaming(graph)), query
+        native = f"FileScan {format_}" in SparkJob(graph, spark).explain()
+        assert native is (format_ != "json")
+    assert folders[0] == folders[1]
+    assert len(folders[0]) == 4
+    first = partitioned(tmp_path / "0", format_, "SELECT FIRST_VALUE(k), LAST_VALUE(num) FROM t WHERE k IS NOT NULL")
+    assert on_spark(first, spark) == on_streaming(first)

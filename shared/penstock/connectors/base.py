@@ -250,6 +250,8 @@ class Connector(ABC):
     location: tuple[str, ...] | None = None
     #: INSERT OVERWRITE: its writer, given ``sink.overwrite``, replaces the rows that are there.
     overwrites: bool = False
+    #: PARTITIONED BY: given ``partition.keys``, it keeps rows apart by the values of these columns.
+    partitioned: bool = False
     #: Kinds of ``lookup.cache`` it can serve lookup joins with, the default first (see
     #: ``connectors.lookup``); empty = it cannot be looked up.
     lookup_caches: tuple[str, ...] = ()
@@ -271,6 +273,10 @@ class Connector(ABC):
         """What of ``column = constant`` the source applies itself (``SourceSpec.pushed``);
         empty = nothing. ``columns``: those needed."""
         return {}
+
+    def partitions(self, table: TableInfo) -> Sequence[tuple[str, bool]]:
+        """Of a partitioned table: the names of its partitions, and whether the query reads each."""
+        raise NotImplementedError
 
     def source_guarantee(self, table: TableInfo) -> str:
         """``exactly-once`` (replayable), ``at-least-once`` or ``at-most-once``."""

@@ -21,6 +21,7 @@ from penstock.plan.asynchronous import split_async
 from penstock.plan.constants import assume
 from penstock.plan.empty import without_rows
 from penstock.plan.nested import flatten_rows
+from penstock.plan.partition_pruning import prune_partitions
 from penstock.plan.plan_check import PlanChecker
 from penstock.plan.properties import Analysis
 from penstock.plan.pruning import prune
@@ -66,7 +67,10 @@ def optimize(
         roots = _share(roots)
         readers = _readers(roots) if as_one_job else {}
         pushed = _apply(roots, lambda node: _into_source(node, push_down, readers))
-        roots = after("push-down into sources", pushed)
+        roots = _share(after("push-down into sources", pushed))
+        readers = _readers(roots) if as_one_job else {}
+        kept = _apply(roots, lambda node: prune_partitions(node, readers))
+        roots = after("partition pruning", kept)
     if late_sink is not None:
         roots = after("late data", _attach_late(roots, late_sink))
     roots = after("nested projection", flatten_rows(_share(roots)))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -22,6 +22,8 @@ from penstock.types import logical as t
 if TYPE_CHECKING:
     from pyspark.sql import Column, SparkSession
 
+    from penstock.connectors.filesystem.partitions import FoundFile, Partitioning
+
 #: More files than this are read in Spark's order.
 _MAX_ORDERED_FILES = 256
 #: Up to so many have their footers read one after the other, more of them side by side.
@@ -30,6 +32,8 @@ _FEW_FILES = 8
 
 def scan(session: SparkSession, table: TableRead) -> Frame | None:
     """A table of local files by Spark's own reader; None where that would not read what ours does."""
+    from penstock.connectors.base import TableInfo
+    from penstock.connectors.filesystem.partitions import Partitioning, found_files
     from penstock.connectors.filesystem.paths import LocalFiles, open_files
 
     spec = table.spec
@@ -41,27 +45,62 @@ def scan(session: SparkSession, table: TableRead) -> Frame | None:
     files, pattern = open_files(spec.options["path"], spec.options)
     if not isinstance(files, LocalFiles):
         return None
-    paths = [f.path for f in files.list(pattern)]
+    info = TableInfo(spec.schema, spec.options)
+    found = [f for f in found_files(info, files, pattern) if f.kept]
+    paths = [f.info.path for f in found]
     if not paths:
         return None  # our connector says what is wrong
     schema = table.schema
-    wanted = _wanted(kind, paths, schema)
-    if wanted is None:
+    partitioning = Partitioning.of(info)
+    inside = schema if partitioning is None else _data(partitioning, found, schema)
+    stored = _wanted(kind, paths, inside) if inside is not None else None
+    if stored is None:
         return None
+    columns_of_files = iter(stored)
+    wanted = [
+        next(columns_of_files) if f.name in inside.names else st.StructField(f.name, st.StringType())
+        for f in schema.fields
+    ]
     # With a schema, Spark reads no file to plan, and of a struct only the fields that are in it.
-    df = session.read.format(spec.options["format"]).schema(st.StructType(wanted)).load(paths)
+    reader = session.read.format(spec.options["format"]).schema(st.StructType(wanted))
+    if partitioning is not None:
+        reader = reader.option("basePath", pattern)
+    df = reader.load(paths)
     names = column_names(schema)
     types = [spark_type(f.type) for f in schema.fields]
     same = names == [f.name for f in wanted] and types == [f.dataType for f in wanted]
-    if same and not table.arrival:
+    if same and not table.arrival and partitioning is None:
         return Frame(df, schema)
     columns = [
-        _fit(col(f.name), f.dataType, field.type).alias(n)
+        (
+            _fit(col(f.name), f.dataType, field.type)
+            if partitioning is None or f.name not in partitioning.keys
+            else F.when(col(f.name) != partitioning.default_name, col(f.name)).cast(spark_type(field.type))
+        ).alias(n)
         for f, field, n in zip(wanted, schema.fields, names, strict=True)
     ]
     if table.arrival:
         columns.append(_file_arrival(paths).alias(ARRIVAL))
     return Frame(df.select(*columns), schema, False, table.arrival)
+
+
+#: Partition columns that Spark reads from a folder's name as we do.
+_PARTITION_TYPES = (
+    t.CharType, t.VarCharType, t.TinyIntType, t.SmallIntType, t.IntType, t.BigIntType, t.BooleanType, t.DateType,
+    t.DecimalType,
+)  # fmt: skip
+#: What Spark takes for NULL in a folder's name, whatever our own default partition is called.
+_SPARKS_DEFAULT = "__HIVE_DEFAULT_PARTITION__"
+
+
+def _data(partitioning: Partitioning, found: Sequence[FoundFile], schema: t.Schema) -> t.Schema | None:
+    """Those of the columns that are in the files; None where Spark reads a partition's value otherwise."""
+    keys = [f for f in schema.fields if f.name in partitioning.keys]
+    if not all(isinstance(f.type, _PARTITION_TYPES) for f in keys):
+        return None
+    if len(keys) == len(schema) or any(_SPARKS_DEFAULT in file.texts for file in found):
+        return None
+    return t.Schema(tuple(f for f in schema.fields if f.name not in partitioning.keys))
 
 
 def _wanted(kind: _Kind, paths: list[str], schema: t.Schema) -> list[st.StructField] | None:

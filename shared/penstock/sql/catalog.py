@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Literal
@@ -12,13 +13,14 @@ from penstock.errors import ConnectorError, SqlError, UnsupportedError
 from penstock.functions.expr import Expr
 from penstock.jobgraph.specs import WatermarkSpec
 from penstock.plan.nodes import MetadataColumn, TableRef
+from penstock.plan.partition_pruning import PARTITION_KEYS
 from penstock.sql.errors import did_you_mean
 from penstock.sql.functions import UserFunctions
 from penstock.sql.statements import OptionText
 from penstock.types import logical as t
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from sqlglot import exp
 
@@ -50,6 +52,8 @@ class Table:
     #: The options as written (values that know their place), where ``options`` are resolved.
     written: dict[str, str] | None = None
     comment: str | None = None
+    #: PARTITIONED BY.
+    partition_keys: tuple[str, ...] = ()
 
     @property
     def sink_schema(self) -> t.Schema:
@@ -133,7 +137,7 @@ class Catalog:
 
 def source_ref(table: Table, config: Mapping[str, str]) -> TableRef:
     """The table as a plan reads it; the connector checks its options."""
-    table = _resolved(table)
+    table = resolved_table(table)
     connector = _checked(table, "source")
     info = table.info()
     watermark = table.watermark
@@ -171,9 +175,16 @@ def _lookup_words(connector: Connector, table: Table) -> str:
     return lookup_settings(connector, table.options, where=_place(table)).describe()
 
 
-def sink_ref(table: Table, *, overwrite: bool = False, where: str | None = None) -> TableRef:
-    """The table as a plan writes it. ``overwrite``: its rows take the place of those there."""
-    table = _resolved(table)
+def sink_ref(
+    table: Table,
+    *,
+    overwrite: bool = False,
+    partition: Sequence[str | None] | None = None,
+    where: str | None = None,
+) -> TableRef:
+    """The table as a plan writes it. ``overwrite``: its rows take the place of those there;
+    ``partition``: of those in this one."""
+    table = resolved_table(table)
     connector = _checked(table, "sink")
     if overwrite:
         if not connector.overwrites:
@@ -185,6 +196,8 @@ def sink_ref(table: Table, *, overwrite: bool = False, where: str | None = None)
                 remedy="INSERT INTO it",
             )
         table = replace(table, options={**table.options, "sink.overwrite": "true"})
+        if partition is not None:
+            table = replace(table, options={**table.options, "sink.static-partition": json.dumps(partition)})
     info = table.info()
     stored = [c for c in table.columns if c.kind == "metadata" and not c.virtual]
     if stored:
@@ -213,13 +226,17 @@ def _keyed(schema: t.Schema, key: tuple[str, ...]) -> t.Schema:
     return t.Schema(tuple(fields), schema.rowtime)
 
 
-def _resolved(table: Table) -> Table:
+def resolved_table(table: Table) -> Table:
+    """The table with its options as a connector takes them."""
     try:
         options = resolved_options(table.options, where=_place(table))
     except ConnectorError as err:
         raise blame_option(err, table) from None
     # From here on plain text: places in the script are no part of a plan.
-    return replace(table, options={str(k): str(v) for k, v in options.items()}, written=table.options)
+    options = {str(k): str(v) for k, v in options.items()}
+    if table.partition_keys:
+        options[PARTITION_KEYS] = json.dumps(table.partition_keys)
+    return replace(table, options=options, written=table.options)
 
 
 def _place(table: Table) -> str:

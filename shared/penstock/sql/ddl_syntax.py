@@ -24,6 +24,7 @@ from penstock.sql.statements import (
     Drop,
     LikeClause,
     OptionText,
+    PartitionClause,
     Statement,
     WatermarkClause,
     catalog_name,
@@ -203,13 +204,14 @@ class DdlSyntax(FlinkParser):
             )
         comment = self._comment()
         word = self._curr.text.upper() if self._curr else ""
-        if word in ("PARTITIONED", "PARTITIONED BY", "DISTRIBUTED"):
+        if word == "DISTRIBUTED":
             raise UnsupportedError(
-                "PARTITIONED BY" if word.startswith("PARTITIONED") else "DISTRIBUTED BY",
-                expected="a table of one folder",
+                "DISTRIBUTED BY",
+                expected="a table without buckets",
                 where=str(position_in(self.sql, self._curr.start)),
-                remedy="leave it out, or declare a table for each folder and write to them in one statement set",
+                remedy="leave it out, or write PARTITIONED BY: a folder for each value",
             )
+        partitions = self._partitioned_by() if word in ("PARTITIONED", "PARTITIONED BY") else None
         options: dict[str, str] = {}
         if self._match_text_seq("WITH"):
             options = self._options()
@@ -229,7 +231,16 @@ class DdlSyntax(FlinkParser):
             quiet,
             query,
             comment=comment,
+            partitions=partitions,
         )
+
+    def _partitioned_by(self) -> PartitionClause:
+        here = position_in(self.sql, self._curr.start)
+        words = self._curr.text.upper()
+        self._advance()
+        if words == "PARTITIONED":
+            self._expect("BY")
+        return PartitionClause(self._names(), here)
 
     def _column(self) -> ColumnDef:
         start = self._curr

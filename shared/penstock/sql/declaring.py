@@ -14,6 +14,7 @@ from penstock.sql.catalog import Table
 from penstock.sql.consumption import consuming
 from penstock.sql.errors import Source, did_you_mean
 from penstock.sql.expressions import ExpressionBinder
+from penstock.sql.partitions import check_partition_keys
 from penstock.sql.scope import Relation
 from penstock.types import logical as t
 
@@ -35,6 +36,7 @@ def build_table(statement: CreateTable, catalog: Catalog, *, zone: str) -> Table
         columns, options, watermark_clause, primary_key = _merge_like(
             base, statement, columns, options, watermark_clause, primary_key
         )
+    keys = _partition_keys(statement, base if statement.like is not None else None)
     seen: set[str] = set()
     for column in columns:
         if column.name in seen:
@@ -53,6 +55,7 @@ def build_table(statement: CreateTable, catalog: Catalog, *, zone: str) -> Table
             if c.kind == "physical" and c.type is not None
         )
     )
+    check_partition_keys(statement, keys, physical, options, where)
     metadata, schema, computed = _full_schema(columns, physical, options, source, zone, where, catalog)
     watermark = _watermark(watermark_clause, schema, source, zone, catalog) if watermark_clause else None
     if watermark is not None and watermark.rowtime is not None:
@@ -60,6 +63,7 @@ def build_table(statement: CreateTable, catalog: Catalog, *, zone: str) -> Table
     return Table(
         statement.name, tuple(columns), options, physical, metadata, computed, schema, watermark,
         watermark_clause, key, statement.temporary, where, statement.text, comment=statement.comment,
+        partition_keys=keys,
     )  # fmt: skip
 
 
@@ -96,6 +100,22 @@ def _merge_like(base: Table, statement: CreateTable, columns, options, watermark
     if not key and policy("CONSTRAINTS") != "EXCLUDING":
         key = base.primary_key
     return taken + columns, options, watermark, key
+
+
+def _partition_keys(statement: CreateTable, base: Table | None) -> tuple[str, ...]:
+    own = statement.partitions
+    choices = statement.like.options if statement.like else {}
+    taken = choices.get("PARTITIONS", choices.get("ALL")) != "EXCLUDING"
+    inherited = base.partition_keys if base is not None and taken else ()
+    if own is not None and inherited and base is not None:
+        raise SqlError(
+            f"'{base.name}' is partitioned already",
+            expected="one PARTITIONED BY",
+            got=", ".join(inherited),
+            where=str(own.position),
+            remedy="leave it out here, or LIKE … (EXCLUDING PARTITIONS)",
+        )
+    return own.columns if own is not None else inherited
 
 
 def _primary_key(columns: list[ColumnDef], names: tuple[str, ...], where: str) -> tuple[str, ...]:

@@ -14,6 +14,7 @@ from penstock.plan import nodes as n
 from penstock.sql.assigning import assignable, nullable
 from penstock.sql.catalog import UID_HINT, sink_ref, with_options
 from penstock.sql.errors import Source, did_you_mean, start_of
+from penstock.sql.partitions import static_partition, static_texts
 from penstock.sql.queries import QueryBinder
 from penstock.types import logical as t
 
@@ -38,10 +39,16 @@ def bind_insert(catalog: Catalog, config: Mapping[str, str], insert: Insert) -> 
     table = catalog.table(insert.table, str(insert.position))
     options = {key: value for key, value in insert.options.items() if key != UID_HINT}
     label = insert.options.get(UID_HINT)
-    ref = sink_ref(with_options(table, options), overwrite=insert.overwrite, where=str(insert.position))
     binder = QueryBinder(catalog, config, Source(insert.text))
+    fixed = static_partition(binder, insert, table)
+    ref = sink_ref(
+        with_options(table, options),
+        overwrite=insert.overwrite,
+        partition=static_texts(table, fixed),
+        where=str(insert.position),
+    )
     relation = binder.statement(insert.query)
-    node = _fit(binder, insert, relation, ref)
+    node = _fit(binder, insert, relation, ref, fixed)
     names = [i.name for i in insert.columns or ()] or [c.name for c in relation.visible]
     return n.Sink(
         input=node,
@@ -53,11 +60,17 @@ def bind_insert(catalog: Catalog, config: Mapping[str, str], insert: Insert) -> 
     )
 
 
-def _fit(binder: QueryBinder, insert: Insert, relation: Relation, table: n.TableRef) -> n.Node:
-    """The query's columns, by position, as the table's columns."""
+def _fit(
+    binder: QueryBinder,
+    insert: Insert,
+    relation: Relation,
+    table: n.TableRef,
+    fixed: Mapping[str, LiteralExpr],
+) -> n.Node:
+    """The query's columns, by position, as the table's columns; ``fixed``: those that PARTITION gives."""
     source = binder.source
     wanted = list(table.schema.fields)
-    targets = wanted
+    targets = [f for f in wanted if f.name not in fixed]
     if insert.columns:
         names = {f.name: f for f in wanted}
         for identifier in insert.columns:
@@ -68,6 +81,14 @@ def _fit(binder: QueryBinder, insert: Insert, relation: Relation, table: n.Table
                     expected="one of " + ", ".join(names),
                     got=repr(identifier.name),
                     remedy=did_you_mean(identifier.name, names) or f"DESCRIBE {table.name} shows its columns",
+                )
+            if identifier.name in fixed:
+                raise source.error(
+                    f"PARTITION gives column '{identifier.name}' its value already",
+                    identifier,
+                    expected="one of " + ", ".join(f.name for f in targets),
+                    got=repr(identifier.name),
+                    remedy="leave it out of one of them",
                 )
         targets = [names[i.name] for i in insert.columns]
         for at, identifier in enumerate(insert.columns):
@@ -88,7 +109,7 @@ def _fit(binder: QueryBinder, insert: Insert, relation: Relation, table: n.Table
             where=source.where(insert.query),
             remedy=_columns_remedy(table.name, [c.name for c in given], [f.name for f in targets]),
         )
-    values: dict[str, Expr] = {}
+    values: dict[str, Expr] = dict(fixed)
     for at, (column, field_) in enumerate(zip(given, targets, strict=True)):
         if not assignable(column.type, nullable(field_.type)):
             raise _mismatch(binder, insert, table.name, given, targets, at)

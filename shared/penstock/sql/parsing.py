@@ -237,7 +237,7 @@ def _run(parser: _StatementParser, method: Any, tokens: list[Token], text: str) 
 
 
 _DETAILS = ("ESTIMATED_COST", "CHANGELOG_MODE", "JSON_EXECUTION_PLAN", "PLAN_ADVICE")
-_SHOWN = ("TABLES", "VIEWS", "FUNCTIONS", "USER FUNCTIONS", "CREATE TABLE", "CREATE VIEW", "COLUMNS", "CATALOGS",
+_SHOWN = ("TABLES", "VIEWS", "FUNCTIONS", "USER FUNCTIONS", "CREATE TABLE", "CREATE VIEW", "COLUMNS", "PARTITIONS", "CATALOGS",
           "DATABASES", "CURRENT CATALOG", "CURRENT DATABASE", "MODULES", "FULL MODULES")  # fmt: skip
 _SHOW_WORDS = {word for what in _SHOWN for word in what.split()}
 
@@ -310,10 +310,9 @@ class _StatementParser(DdlSyntax):
         self._match_text_seq("TABLE")
         table = position_in(self.sql, self._curr.start)
         name = self._dotted("a table's name")
-        if self._match_text_seq("PARTITION", advance=False):
-            self.raise_error("Expecting a query (static PARTITION clauses are not supported)")
         hint = self.options_hint()
         options = hint.meta["options"] if hint is not None else {}
+        partition = self._partition() if self._match_text_seq("PARTITION") else ()
         columns: tuple[exp.Identifier, ...] = ()
         if self._match(TokenType.L_PAREN, advance=False) and self._next.text.upper() not in (
             "SELECT", "WITH", "VALUES", "(",
@@ -321,7 +320,22 @@ class _StatementParser(DdlSyntax):
             self._open()
             columns = tuple(self._parse_csv(lambda: self._name("a column")))
             self._close()
-        return Insert(name, table, self._query(), columns, overwrite, options)
+        return Insert(name, table, self._query(), columns, overwrite, options, partition=partition)
+
+    def _partition(self) -> tuple[tuple[exp.Identifier, exp.Expression], ...]:
+        """``(column = value, …)``"""
+        out: list[tuple[exp.Identifier, exp.Expression]] = []
+        self._open()
+        while not out or self._match(TokenType.COMMA):
+            column = self._name("a partition column")
+            if not self._match(TokenType.EQ):
+                self.raise_error(
+                    f"Expecting '=' and the value of '{column.name}' (a column whose value the query gives is left "
+                    "out here)"
+                )
+            out.append((column, self._operand()))
+        self._close()
+        return tuple(out)
 
     def _compile(self, here: Position) -> CompilePlan:
         path, if_not_exists, execute = self._compile_head()
@@ -404,7 +418,7 @@ class _StatementParser(DdlSyntax):
         if what not in _SHOWN:
             self.raise_error(f"Expecting one of SHOW {', '.join(_SHOWN)}")
         name = database = None
-        if what in ("CREATE TABLE", "CREATE VIEW"):
+        if what in ("CREATE TABLE", "CREATE VIEW", "PARTITIONS"):
             name = self._dotted()
         elif self._match(TokenType.FROM) or self._match(TokenType.IN):
             if what == "COLUMNS":

@@ -51,7 +51,6 @@ REFUSED: dict[str, str] = {
     "SHOW JOBS": "penstock list",
     "SHOW MATERIALIZED TABLES": _MATERIALIZED,
     "SHOW MODELS": "call the model in a Python function",
-    "SHOW PARTITIONS": "look into the table's folder: partitions are not kept in a catalog",
     "SHOW PROCEDURES": "there are no procedures",
     "STOP JOB": "penstock stop ID, or penstock cancel ID",
     "TRUNCATE": _EXTERNAL,

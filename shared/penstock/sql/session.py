@@ -22,6 +22,7 @@ from penstock.sql.ddl import change_catalog, create_table_as
 from penstock.sql.errors import Position, Source
 from penstock.sql.inserting import bind_insert
 from penstock.sql.parsing import parse_script
+from penstock.sql.partitions import read_partitions
 from penstock.sql.plan_files import plan_file
 from penstock.sql.plans import runnable
 from penstock.sql.queries import QueryBinder
@@ -133,6 +134,7 @@ class SqlSession:
             case st.Explain():
                 graph = self.compile_job(statement.statement).job_graph
                 text = explained(graph, self._spark, cost="ESTIMATED_COST" in statement.details)
+                text += read_partitions(graph)
                 if "JSON_EXECUTION_PLAN" in statement.details:
                     text += "\n== Physical Execution Plan ==\n" + execution_plan(graph)
                 return StatementResult("text", text, statement=statement, position=statement.position)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from penstock.functions.registry import known_functions
 from penstock.plan.properties import is_proctime
+from penstock.sql.partitions import table_partitions
 
 if TYPE_CHECKING:
     from penstock.sql.catalog import Catalog, Table, View
@@ -23,6 +24,9 @@ def show_rows(catalog: Catalog, statement: Show) -> Rows:
         return ("result",), ((_create_table(catalog.table(statement.name or "", where)),),)
     if statement.what == "CREATE VIEW":
         return ("result",), ((_create_view(catalog.view(statement.name or "", where)),),)
+    if statement.what == "PARTITIONS":
+        names = table_partitions(catalog.table(statement.name or "", where), where)
+        return ("partition name",), tuple((name,) for name in names)
     head, rows = _listed(catalog, statement, where)
     return head, tuple(
         row for row in rows if statement.pattern is None or _like(statement.pattern, str(row[0]))
@@ -116,9 +120,10 @@ def _create_table(table: Table) -> str:
     temporary = "TEMPORARY " if table.temporary else ""
     comment = f"COMMENT {_quoted(table.comment)}\n" if table.comment is not None else ""
     declared = f"CREATE {temporary}TABLE `{table.name}` (\n" + ",\n".join(lines)
-    return (
-        f"{declared}\n)\n{comment}WITH (\n{options}\n)" if comment else f"{declared}\n) WITH (\n{options}\n)"
-    )
+    keys = ", ".join(f"`{k}`" for k in table.partition_keys)
+    partitioned = f"PARTITIONED BY ({keys})\n" if keys else ""
+    between = "\n" + comment + partitioned if comment or partitioned else " "
+    return f"{declared}\n){between}WITH (\n{options}\n)"
 
 
 def _create_view(view: View) -> str:

@@ -60,6 +60,14 @@ class WatermarkClause:
 
 
 @dataclass(frozen=True, slots=True)
+class PartitionClause:
+    """``PARTITIONED BY (columns)``."""
+
+    columns: tuple[str, ...]
+    position: Position
+
+
+@dataclass(frozen=True, slots=True)
 class LikeClause:
     name: str
     position: Position
@@ -81,6 +89,7 @@ class CreateTable:
     query: exp.Expression | None = None
     text: str = ""
     comment: str | None = None
+    partitions: PartitionClause | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,6 +154,8 @@ class Drop:
 
 @dataclass(frozen=True, slots=True)
 class Insert:
+    """``partition``: the columns and values of ``PARTITION (column = value, …)``."""
+
     table: str
     position: Position
     query: exp.Expression
@@ -152,6 +163,7 @@ class Insert:
     overwrite: bool = False
     options: dict[str, str] = field(default_factory=dict)
     text: str = ""
+    partition: tuple[tuple[exp.Identifier, exp.Expression], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

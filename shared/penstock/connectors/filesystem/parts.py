@@ -8,7 +8,7 @@ there, "row": rows of the split so far}``. Bytes are fetched in the helper threa
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +16,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from penstock.connectors.base import FormatContext
+from penstock.connectors.filesystem.partitions import Partitioning
 from penstock.errors import ConnectorError, RecordError
 from penstock.formats import get_format
 from penstock.formats.arrow import columns_by_name
@@ -328,7 +329,40 @@ class ArrowReader(PartReader):
         return Batch(self._schema, columns_by_name(self._schema, rows, self._path), num_rows=rows.num_rows)
 
 
-def part_reader(ctx: SourceContext, table: TableInfo, files: Files, payload: dict[str, Any]) -> PartReader:
+class PartitionReader:
+    """A file of a partitioned table: what the file has, and the values of its partition."""
+
+    def __init__(self, ctx: SourceContext, table: TableInfo, files: Files, payload: dict[str, Any]) -> None:
+        partitioning = Partitioning.of(table)
+        assert partitioning is not None
+        path = payload["path"]
+        self._partitioning = partitioning
+        self._values = partitioning.values(tuple(payload["partition"]), path.rpartition("/")[0])
+        self._schema = ctx.schema.select(ctx.projection)
+        # The columns as this query reads them: of a ROW maybe some fields only.
+        data = t.Schema(tuple(f for f in ctx.schema.fields if f.name in partitioning.data.names))
+        # Without any column a file does not tell its rows.
+        read = tuple(data.index(n) for n in self._schema.names if n in data.names) or (0,)
+        self._reader = _file_reader(replace(ctx, schema=data, projection=read), table, files, payload)
+
+    async def blocks(self, at: int | None) -> AsyncIterator[Block]:
+        async for block in self._reader.blocks(at):
+            yield Block(block.at, partial(self._decode, block))
+
+    def _decode(self, block: Block) -> Batch:
+        return self._partitioning.with_values(self._schema, block.decode(), self._values)
+
+
+def part_reader(
+    ctx: SourceContext, table: TableInfo, files: Files, payload: dict[str, Any]
+) -> PartReader | PartitionReader:
+    """The reader of a split."""
+    if "partition" in payload:
+        return PartitionReader(ctx, table, files, payload)
+    return _file_reader(ctx, table, files, payload)
+
+
+def _file_reader(ctx: SourceContext, table: TableInfo, files: Files, payload: dict[str, Any]) -> PartReader:
     """The reader for the table's format."""
     kinds = {"parquet": ParquetReader, "orc": OrcReader, "arrow": ArrowReader}
     kind = kinds.get(table.options["format"], LineReader)

@@ -84,8 +84,17 @@ def join(folder: str, *names: str) -> str:
     return "/".join([folder.rstrip("/"), *names])
 
 
+def has_wildcard(path: str) -> bool:
+    """True for a glob."""
+    return bool(_GLOB.search(path))
+
+
 def _hidden(relative: PurePosixPath) -> bool:
-    return any(part.startswith((".", "_")) for part in relative.parts)
+    """A folder ``_column=value`` is a partition, and shown."""
+    return any(
+        part.startswith(".") or (part.startswith("_") and ("=" not in part or part == relative.name))
+        for part in relative.parts
+    )
 
 
 class LocalFiles(Files):

@@ -2,8 +2,8 @@
 
 Rows go to files under ``<path>/_pending/`` that no reader lists. A barrier closes them;
 their names are the committables. When the checkpoint is complete each is renamed to
-``<path>/part-<tag>-<subtask>-<checkpoint>-<n>.<format>`` (``tag``: job and operator). A
-rename is repeatable: a pending file that is gone while its target is there was committed.
+``<path>/part-<tag>-<subtask>-<checkpoint>-<n>.<format>`` (``tag``: job and operator), of a
+partitioned table to its partition's folder below ``<path>``. A rename is repeatable: a pending file that is gone while its target is there was committed.
 Files of an aborted checkpoint belong to the next one. What an earlier attempt left
 pending is deleted once a checkpoint of this attempt is complete, for then every subtask
 has committed what it restored.
@@ -16,6 +16,7 @@ import hashlib
 import logging
 from collections import deque
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -24,6 +25,7 @@ from penstock.cancelling import end_tasks
 from penstock.connectors.base import SinkWriter, TableInfo
 from penstock.connectors.filesystem.connector import OPTIONS
 from penstock.connectors.filesystem.files import CountingFile, RowFile, row_file
+from penstock.connectors.filesystem.partitions import Partitioning
 from penstock.connectors.filesystem.paths import LASTING_ERRNOS, Files, join, open_files
 from penstock.errors import ConnectorError, ExternalError
 from penstock.formats import get_format
@@ -54,6 +56,9 @@ class PendingFile(msgspec.Struct, frozen=True):
 
 @dataclass(slots=True)
 class _Open:
+    """``folder``: of its partition, below the table's; empty without partitions."""
+
+    folder: str
     path: str
     file: CountingFile
     rows: RowFile
@@ -72,8 +77,11 @@ class FileSink(SinkWriter):
         self._format = table.options["format"]
         self._queue: deque[Batch | _Cut] = deque()
         self._queued_rows = 0
-        self._open_file: _Open | None = None
-        self._closed: list[str] = []  # pending files since the last cut
+        self._partitioning = Partitioning.of(table)
+        self._schema = table.schema if self._partitioning is None else self._partitioning.data
+        #: By folder; the one written last stands last.
+        self._open_files: dict[str, _Open] = {}
+        self._closed: list[_Open] = []  # pending files since the last cut
         self._uncommitted: list[PendingFile] = []
         self._number = 0
         self._work = asyncio.Event()
@@ -145,33 +153,41 @@ class FileSink(SinkWriter):
                     item.done.set_exception(self._failure)
 
     async def _write_rows(self, batch: Batch) -> None:
-        run = self.ctx.run
-        if self._open_file is None:
-            self._open_file = await run(self._new_file)
-        current = self._open_file
-        if self._format in _COLUMNAR:
-            await run(lambda: current.rows.write(batch))
+        if self._partitioning is None:
+            await self._write_into("", batch)
         else:
-            current.rows.write(batch)  # Python encodes it: not for the helper thread
-            await asyncio.sleep(0)
+            for folder, rows in self._partitioning.split(batch):
+                await self._write_into(folder, rows)
         self._queued_rows -= len(batch)
         if self._queued_rows < _MAX_QUEUED_ROWS:
             self._room.set()
-        if current.file.written >= self._options["sink.rolling-policy.file-size"]:
-            await self._close_file()
 
-    def _new_file(self) -> _Open:
+    async def _write_into(self, folder: str, batch: Batch) -> None:
+        run = self.ctx.run
+        current = self._open_files.pop(folder, None)
+        if current is None:
+            if len(self._open_files) >= self._options["sink.max-open-files"]:
+                await self._close_file(next(iter(self._open_files)))
+            current = await run(partial(self._new_file, folder))
+        self._open_files[folder] = current
+        if self._format in _COLUMNAR:
+            await run(partial(current.rows.write, batch))
+        else:
+            current.rows.write(batch)  # Python encodes it: not for the helper thread
+            await asyncio.sleep(0)
+        if current.file.written >= self._options["sink.rolling-policy.file-size"]:
+            await self._close_file(folder)
+
+    def _new_file(self, folder: str) -> _Open:
         ctx = self.ctx
         name = f"{self._pending_prefix}{ctx.attempt:06d}-{ctx.subtask_index}-{self._number}"
         self._number += 1
         path = join(self._folder, PENDING_FOLDER, name)
         file = CountingFile(self._files.open_output(path))
-        return _Open(path, file, row_file(file, self._format, self._table.schema, self._table.options))
+        return _Open(folder, path, file, row_file(file, self._format, self._schema, self._table.options))
 
-    async def _close_file(self) -> None:
-        current, self._open_file = self._open_file, None
-        if current is None:
-            return
+    async def _close_file(self, folder: str) -> None:
+        current = self._open_files.pop(folder)
 
         def close() -> None:
             current.rows.close()
@@ -179,7 +195,7 @@ class FileSink(SinkWriter):
             self._files.sync(current.path)
 
         await self.ctx.run(close)
-        self._closed.append(current.path)
+        self._closed.append(current)
 
     # -- commit -------------------------------------------------------------------------
 
@@ -197,14 +213,17 @@ class FileSink(SinkWriter):
 
     async def _cut(self, cut: _Cut) -> None:
         try:
-            await self._close_file()
+            for folder in list(self._open_files):
+                await self._close_file(folder)
         except Exception as err:
             cut.done.set_exception(_describe(err, self._folder))
             raise
         extension = get_format(self._format).extension
         for n, pending in enumerate(self._closed):
             name = f"part-{self._tag}-{self.ctx.subtask_index}-{cut.checkpoint_id}-{n}.{extension}"
-            self._uncommitted.append(PendingFile(cut.checkpoint_id, pending, join(self._folder, name)))
+            names = (pending.folder, name) if pending.folder else (name,)
+            final = join(self._folder, *names)
+            self._uncommitted.append(PendingFile(cut.checkpoint_id, pending.path, final))
         self._closed = []
         if not cut.done.done():
             cut.done.set_result(None)
@@ -239,26 +258,25 @@ class FileSink(SinkWriter):
                 self._files.delete(info.path)
 
     def needs_commit(self) -> bool:
-        return bool(self._queue or self._open_file or self._closed or self._uncommitted)
+        return bool(self._queue or self._open_files or self._closed or self._uncommitted)
 
     async def close(self) -> None:
         if self._task is not None:
             await end_tasks([self._task])
-        if self._open_file is not None or self._closed:
+        if self._open_files or self._closed:
             await self.ctx.run(self._discard)
 
     def _discard(self) -> None:
         """Rows behind the last barrier are in no checkpoint: nobody will commit them."""
-        current, self._open_file = self._open_file, None
-        try:
-            if current is not None:
-                self._closed.append(current.path)
+        opened, self._open_files = list(self._open_files.values()), {}
+        for current in opened:
+            try:
                 current.rows.close()
                 current.file.close()
-        except (OSError, ValueError) as err:
-            _log.debug("closing %s, which is thrown away: %s", self._closed[-1], err)
-        for path in self._closed:
-            self._files.delete(path)
+            except (OSError, ValueError) as err:
+                _log.debug("closing %s, which is thrown away: %s", current.path, err)
+        for file in (*self._closed, *opened):
+            self._files.delete(file.path)
 
 
 def _describe(err: Exception, folder: str) -> Exception:

@@ -13,6 +13,7 @@ import numpy as np
 
 from penstock.connectors.base import Fetched, SourceEnumerator, SourceReader, Split, TableInfo
 from penstock.connectors.filesystem.connector import METADATA, OPTIONS
+from penstock.connectors.filesystem.partitions import found_files
 from penstock.connectors.filesystem.parts import Block, part_reader
 from penstock.connectors.filesystem.paths import FileInfo, Files, open_files
 from penstock.errors import ConnectorError
@@ -39,7 +40,7 @@ class FileEnumerator(SourceEnumerator):
     async def discover(self, ctx: SourceContext, known: set[str]) -> Sequence[Split]:
         def look() -> list[Split]:
             files, path = open_files(self._options["path"], self._table.options)
-            found = files.list(path)
+            found = found_files(self._table, files, path)
             if not found and self.discovery_interval_ms is None:
                 raise ConnectorError(
                     f"no file at '{path}'",
@@ -50,11 +51,14 @@ class FileEnumerator(SourceEnumerator):
                 )
             out: list[Split] = []
             order = len(known)
-            for info in found:
-                for payload in self._parts(files, info):
-                    split_id = f"{info.path}#{payload.get('start', payload.get('first', 0))}"
+            for file in found:
+                if not file.kept:
+                    continue
+                more = {"partition": list(file.texts)} if file.texts else {}
+                for payload in self._parts(files, file.info):
+                    split_id = f"{file.info.path}#{payload.get('start', payload.get('first', 0))}"
                     if split_id not in known:
-                        out.append(Split(split_id, {**payload, "order": order}))
+                        out.append(Split(split_id, {**payload, **more, "order": order}))
                         order += 1
             return out
 
