@@ -25,7 +25,12 @@ SCHEMA = Schema.of(("k", t.VarCharType()), ("id", t.BigIntType()), ("n", t.IntTy
 
 
 def options(folder, keys=("k",), **more):
-    out = {"connector": "filesystem", "path": str(folder), "format": "json", "partition.keys": json.dumps(keys)}
+    out = {
+        "connector": "filesystem",
+        "path": str(folder),
+        "format": "json",
+        "partition.keys": json.dumps(keys),
+    }
     return {**out, **{key.replace("_", "-"): value for key, value in more.items()}}
 
 
@@ -197,7 +202,11 @@ def test_a_column_whose_name_hides_its_folder(tmp_path):
 @pytest.mark.parametrize(
     ("schema", "more", "message"),
     [
-        (Schema.of(("k", t.ArrayType(t.IntType())), ("id", t.IntType())), {}, "column 'k' cannot be a partition"),
+        (
+            Schema.of(("k", t.ArrayType(t.IntType())), ("id", t.IntType())),
+            {},
+            "column 'k' cannot be a partition",
+        ),
         (SCHEMA, {"path": "/x/*"}, "a partitioned table's path is a glob"),
         (SCHEMA, {"sink.max-open-files": "0"}, "not a positive number"),
     ],
