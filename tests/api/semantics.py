@@ -393,6 +393,11 @@ class WithTime(ProcessFunction):
         yield value[-1], ctx.timestamp()
 
 
+class Passed(KeyedProcessFunction):
+    def process_element(self, value: Any, ctx: Any) -> Any:
+        yield value
+
+
 def untimed(env: StreamExecutionEnvironment, rows: Any = NUMBERS[:2]) -> DataStream:
     return env.from_collection([(k, 0, n) for k, n in rows], EVENT)
 
@@ -457,6 +462,15 @@ TWO_INPUTS = [
     Case(
         "union of one with event times, by key",
         lambda env: events(env, LEFT).union(untimed(env, [("a", 3)])).key_by(0).process(WithTime()),
+        [(1, 10), (2, 20), (3, None)],
+    ),
+    Case(
+        "event times behind a process function that gives records with and without one",
+        lambda env: events(env, LEFT)
+        .union(untimed(env, [("a", 3)]))
+        .key_by(0)
+        .process(Passed(), EVENT)
+        .process(WithTime()),
         [(1, 10), (2, 20), (3, None)],
     ),
     Case(

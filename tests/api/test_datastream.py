@@ -24,6 +24,7 @@ from penstock.api import (
     ProcessWindowFunction,
     PurgingTrigger,
     Row,
+    RuntimeExecutionMode,
     Sink,
     SlidingEventTimeWindows,
     StreamExecutionEnvironment,
@@ -351,6 +352,24 @@ def test_interval_join(env: Any, collect: Any, parallelism: int) -> None:
     assert sorted(((r.n, r.n0) for r in got), key=str) == sorted(expected, key=str)
     pairs = joined.process(lambda a, b: a.n * b.n, Types.LONG())
     assert sorted(collect(pairs, parallelism)) == [100, 200]
+
+
+@pytest.mark.parametrize("mode", RuntimeExecutionMode)
+def test_in_batch_no_row_is_late(env: Any, mode: RuntimeExecutionMode) -> None:
+    """No watermark comes before the end: not from a stream, nor from a table's declaration."""
+    env.set_runtime_mode(mode)
+    env.execute_sql(
+        "CREATE TABLE t (user STRING, ts TIMESTAMP(3), n BIGINT, WATERMARK FOR ts AS ts - INTERVAL '1' SECOND) "
+        "WITH ('connector' = 'datagen', 'number-of-rows' = '9')"
+    )
+    for stream in (events(env), env.from_table("t")):
+        windowed = stream.key_by("user").window(TumblingEventTimeWindows.of(Time.seconds(10)))
+        windowed.aggregate(agg.sum("n")).print()
+    specs = [o.spec for v in env.job_graph().vertices for o in v.operators]
+    found = [spec.watermark for spec in specs if getattr(spec, "watermark", None) is not None]
+    assert len(found) >= 2
+    batch = mode is not RuntimeExecutionMode.STREAMING
+    assert all((w.delay_us > 2**60) is batch for w in found)
 
 
 class TestErrors:

@@ -41,7 +41,7 @@ What no case can hold, because it is not fixed on either engine:
 | SUM, AVG, STDDEV, VAR of FLOAT and DOUBLE in the last digits | addition depends on the order of rows; cases compare nine digits |
 | order of a result without ORDER BY | none is promised |
 | which zero GROUP BY of a FLOAT or DOUBLE shows, where 0.0 and -0.0 are among its rows | they are one group on both; its key is 0.0 on Spark, and on the streaming engine the zero that came first |
-| late rows | in batch nothing is late; on the streaming engine a bounded source's rows may be, by its watermark |
+| late rows | on Spark, and in mode BATCH, nothing is late; in mode STREAMING a bounded source's rows may be, by its watermark |
 | CURRENT_TIMESTAMP, PROCTIME(), RAND(), windows and timers by processing time | by the clock and the chance of whoever computes them |
 | a process function that reads, in a timer, what later rows would change | the watermark follows the rows at once on Spark, and by the table's delay in a stream |
 | what a broadcast rule itself emits | once on Spark, where all keys share a partition; once a subtask in a stream |

@@ -1,4 +1,5 @@
-"""Mutants of the planner: bugs that its checks and tests must find, declared in ``mutants/*.yaml``.
+"""Mutants of the planner and of the DataStream API: bugs that tests must find, declared in ``mutants/*.yaml`` of
+each.
 
 ``python -m tests.plan.mutants`` plants each in a copy of the sources and runs the tests that it names
 (all of them in one process, small and in memory). A mutant that survives, or whose place in the
@@ -23,8 +24,8 @@ import yaml
 from penstock.errors import SpecError
 from tests.simulation.mutants import Mutant
 
-FOLDER = Path(__file__).with_name("mutants")
 ROOT = Path(__file__).parents[2]
+FOLDERS = (ROOT / "tests/plan/mutants", ROOT / "tests/api/mutants")
 #: What the tests import and read.
 COPIED = ("shared", "services", "tests")
 #: pytest's exit codes: all passed, some failed.
@@ -40,14 +41,19 @@ class PlannerMutant:
 
 
 def load(name: str) -> PlannerMutant:
-    tree = yaml.safe_load((FOLDER / f"{name}.yaml").read_text())
+    tree = yaml.safe_load(_files()[name].read_text())
     tests = [str(x) for x in tree.pop("tests")]
     tree["old"], tree["new"] = tree["old"].rstrip("\n"), tree["new"].rstrip("\n")
     return PlannerMutant(Mutant(name=name, **tree), tests)
 
 
 def names() -> list[str]:
-    return sorted(path.stem for path in FOLDER.glob("*.yaml"))
+    return list(_files())
+
+
+def _files() -> dict[str, Path]:
+    """By the mutant's name, the planner's first."""
+    return {path.stem: path for folder in FOLDERS for path in sorted(folder.glob("*.yaml"))}
 
 
 def hunt(planted: PlannerMutant) -> str:

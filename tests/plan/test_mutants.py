@@ -1,4 +1,4 @@
-"""The planner's mutants still fit the sources; ``make mutants`` runs them."""
+"""The mutants of the planner and of the DataStream API still fit the sources; ``make mutants`` runs them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tests.plan import mutants
 def test_mutants_fit_the_sources(name: str) -> None:
     mutant = mutants.load(name).mutant
     text = (mutants.ROOT / mutant.file).read_text()
-    assert text.count(mutant.old) == 1, f"correct tests/plan/mutants/{name}.yaml"
+    assert text.count(mutant.old) == 1, f"correct mutants/{name}.yaml of tests/plan or tests/api"
     assert mutant.new != mutant.old
 
 

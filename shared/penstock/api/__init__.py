@@ -10,7 +10,7 @@ import importlib
 from typing import Any
 
 _WHERE = {
-    "penstock.api.common": ("Duration", "Row", "Time", "TimestampAssigner", "WatermarkStrategy"),
+    "penstock.api.common": ("Duration", "Row", "RuntimeExecutionMode", "Time", "TimestampAssigner", "WatermarkStrategy"),
     "penstock.api.connectors": (
         "FileSink", "FileSource", "HybridSource", "NatsSink", "NatsSource", "Sink", "Source",
     ),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import enum
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -72,6 +73,14 @@ def duration_us(value: Duration | dt.timedelta | int, what: str) -> int:
         expected="Time.seconds(5), a timedelta, or milliseconds",
         got=repr(value),
     )
+
+
+class RuntimeExecutionMode(enum.Enum):
+    """For ``env.set_runtime_mode``."""
+
+    STREAMING = "STREAMING"
+    BATCH = "BATCH"
+    AUTOMATIC = "AUTOMATIC"
 
 
 class TimestampAssigner:

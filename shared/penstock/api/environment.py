@@ -10,7 +10,7 @@ import pyarrow as pa
 from penstock.api import execution
 from penstock.api.artifacts import classes_in, with_classes
 from penstock.api.attached import ends_with_client
-from penstock.api.common import WatermarkStrategy
+from penstock.api.common import RuntimeExecutionMode, WatermarkStrategy
 from penstock.api.connectors import Sink, Source
 from penstock.api.datastream import DataStream, DataStreamSink
 from penstock.api.selectors import column_index, traced
@@ -101,7 +101,7 @@ class StreamExecutionEnvironment:
     def set_max_parallelism(self, max_parallelism: int) -> StreamExecutionEnvironment:
         return self.set("pipeline.max-parallelism", max_parallelism)
 
-    def set_runtime_mode(self, mode: str) -> StreamExecutionEnvironment:
+    def set_runtime_mode(self, mode: str | RuntimeExecutionMode) -> StreamExecutionEnvironment:
         return self.set("execution.runtime-mode", getattr(mode, "name", mode))
 
     def set_buffer_timeout(self, timeout_ms: int) -> StreamExecutionEnvironment:
