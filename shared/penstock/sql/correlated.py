@@ -124,7 +124,7 @@ def factored(node: exp.Expression) -> list[exp.Expression]:
 
 def _factored_or(node: exp.Or) -> list[exp.Expression]:
     branches = [conjuncts(branch) for branch in _disjuncts(node)]
-    shared = [
+    shared: list[exp.Expression] = [
         part
         for part in branches[0]
         if isinstance(part, exp.EQ)
@@ -144,7 +144,18 @@ def _factored_or(node: exp.Or) -> list[exp.Expression]:
         for part in (part for rest in rests for part in rest):
             consume(part)
         return shared
-    return [*shared, exp.or_(*(exp.and_(*rest, copy=False) for rest in rests), copy=False)]
+    rest: exp.Expression = exp.Or(this=_joined(rests[0]), expression=_joined(rests[1]))
+    for more in rests[2:]:
+        rest = exp.Or(this=rest, expression=_joined(more))
+    return [*shared, rest]
+
+
+def _joined(parts: list[exp.Expression]) -> exp.Expression:
+    """The conjunction of them."""
+    made = parts[0]
+    for part in parts[1:]:
+        made = exp.And(this=made, expression=part)
+    return made
 
 
 def _disjuncts(node: exp.Expression) -> list[exp.Expression]:

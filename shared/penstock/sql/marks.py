@@ -6,7 +6,7 @@ query's distinct values, and two counts of its rows where a NULL makes the answe
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeGuard
 
 from sqlglot import exp
 
@@ -28,7 +28,7 @@ _TRUE = Literal(True, t.BooleanType(nullable=False))
 _FALSE = Literal(False, t.BooleanType(nullable=False))
 
 
-def asks_for_a_row(ctx: QueryBinder, select: exp.Expression) -> bool:
+def asks_for_a_row(ctx: QueryBinder, select: exp.Expression) -> TypeGuard[exp.Select]:
     """Whether the query gives a row exactly when its FROM and WHERE do: what it selects does not
     matter then."""
     return (

@@ -8,7 +8,7 @@ import cloudpickle
 import pyarrow as pa
 import pytest
 
-from penstock.errors import FunctionError, UnsupportedError
+from penstock.errors import FunctionError, SpecError, UnsupportedError
 from penstock.jobgraph import FunctionArtifact, Hash
 from penstock.jobgraph.specs import KeyedProcessSpec, WatermarkSpec
 from penstock.runtime.operators.keyed_process import KeyedProcessOperator
@@ -17,6 +17,7 @@ from penstock.runtime.state.descriptors import MapStateDescriptor, ValueStateDes
 from penstock.runtime.state.restoring import SnapshotChain, Source
 from penstock.testing.graphs import GraphBuilder
 from penstock.testing.harness import JobHarness, run_graph
+from penstock.testing.memory import MemoryTable
 from penstock.testing.operator_harness import Subtask
 from penstock.types import Batch, Schema
 from penstock.types import logical as t
@@ -314,4 +315,69 @@ async def test_state_and_timers_survive_a_restore_at_another_parallelism(backend
     async with JobHarness(graph, parallelism=3, config=config, restore=checkpoint, store=job.store) as second:
         result = await second.wait()
     expected = [(k, n) for k in range(100) for n in range(1, 401)] + [(k, -400) for k in range(100)]
+    assert sorted(result.rows) == sorted(expected)
+
+
+class InOrder:
+    """Numbers a key's rows as they come; at the end, a timer tells how many there were."""
+
+    def open(self, context: Any) -> None:
+        self.count = context.get_state(ValueStateDescriptor("count", BIGINT))
+
+    def process_element(self, value: Any, ctx: Any) -> Any:
+        n = (self.count.value() or 0) + 1
+        self.count.update(n)
+        ctx.timer_service().register_event_time_timer(10**12)
+        yield value.key, n, value.at
+
+    def on_timer(self, timestamp: int, ctx: Any) -> Any:
+        yield ctx.get_current_key(), -self.count.value(), -1
+
+
+@pytest.mark.parametrize("backend", ["hashmap", "leveldb"])
+async def test_rows_that_wait_in_a_batch_job_survive_a_restore(backend: str) -> None:
+    """None has been processed by the checkpoint; after it they come in the order of their times, each once."""
+    rows, keys = 600, 10
+    at = [i * 379 % rows for i in range(rows)]
+    schema = Schema.of(("key", BIGINT), ("at", BIGINT))
+    source = MemoryTable(
+        "waiting",
+        schema,
+        [[Batch.of(schema, [(i % keys, at[i]) for i in range(rows)], times=at)]],
+        batch_rows=50,
+    )
+    source.release(rows // 2)
+    builder = GraphBuilder()
+    builder.functions["f"] = FunctionArtifact(data=cloudpickle.dumps(InOrder()))
+    out = Schema.of(("f0", BIGINT), ("f1", BIGINT), ("f2", BIGINT))
+    # Watermarks as the planner makes them in BATCH: none before the end.
+    read = builder.source(
+        "memory", schema, {"name": "waiting"}, watermark=WatermarkSpec(rowtime=1, delay_us=2**61)
+    )
+    process = builder.vertex(
+        KeyedProcessSpec(function="f", keys=((0,),)), out, inputs=[(read, Hash((0,)))], parallelism=2
+    )
+    builder.collect(process)
+    graph = builder.build()
+    config = {"state.backend.type": backend, "execution.runtime-mode": "BATCH"}
+    async with JobHarness(graph, parallelism=2, config=config) as job:
+        await job.until(
+            lambda: any(m.records_in >= rows // 4 for m in job.metrics().values() if m.vertex_id == process)
+        )
+        checkpoint = await job.checkpoint()
+        assert not any(m.records_out for m in job.metrics().values() if m.vertex_id == process)
+    source.release()
+    with pytest.raises(SpecError, match="of a job in mode BATCH"):
+        async with JobHarness(
+            graph,
+            config=config | {"execution.runtime-mode": "STREAMING"},
+            restore=checkpoint,
+            store=job.store,
+        ) as wrong:
+            await wrong.wait()
+    async with JobHarness(graph, parallelism=3, config=config, restore=checkpoint, store=job.store) as second:
+        result = await second.wait()
+    times = {k: sorted(at[i] for i in range(k, rows, keys)) for k in range(keys)}
+    expected = [(k, n, time) for k, of in times.items() for n, time in enumerate(of, 1)]
+    expected += [(k, -len(of), -1) for k, of in times.items()]
     assert sorted(result.rows) == sorted(expected)

@@ -7,10 +7,12 @@ memory is short, and is part of snapshots.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from penstock.errors import SpecError
 from penstock.jobgraph.specs import SortKey
 from penstock.runtime.kernels.sorting import stable_argsort
 from penstock.runtime.state.waiting_rows import WaitingOrder, WaitingRows, due_together
@@ -30,6 +32,24 @@ def _times(rows: Batch) -> list[Column]:
     return [Column(_LONG, rows.times_or_none())]
 
 
+_NAME = "batch-input-"
+
+
+def function_state(restored: RestoredState, where: str, *, waits: bool) -> RestoredState:
+    """What was restored, without the rows that wait; SpecError when there are some and this job does
+    not wait (``waits``)."""
+    waiting = [name for name in restored.keyed if name.startswith(_NAME)]
+    if not waits and any(rows.num_rows for name in waiting for rows in restored.keyed[name]):
+        raise SpecError(
+            "the snapshot is of a job in mode BATCH: it holds rows that no function has seen yet",
+            expected="execution.runtime-mode = BATCH",
+            got="a job in mode STREAMING",
+            where=where,
+            remedy="restore it in mode BATCH",
+        )
+    return replace(restored, keyed={k: v for k, v in restored.keyed.items() if k not in waiting})
+
+
 class BatchInputs:
     """``keys[i]``: key columns of input i; none: its rows lie under no key."""
 
@@ -38,9 +58,7 @@ class BatchInputs:
     ) -> None:
         order = WaitingOrder(_times, (SortKey(0),))
         self._logs = [
-            WaitingRows(
-                ctx, f"batch-input-{i}", schema, of, order, kind="batch-input", spills=bool(schema.fields)
-            )
+            WaitingRows(ctx, f"{_NAME}{i}", schema, of, order, kind="batch-input", spills=bool(schema.fields))
             for i, (schema, of) in enumerate(zip(ctx.input_schemas, keys, strict=True))
         ]
         if restored is not None:

@@ -19,7 +19,7 @@ from penstock.errors import UnsupportedError
 from penstock.runtime.kernels.hashing import hash_columns, key_groups
 from penstock.runtime.kernels.sorting import stable_argsort
 from penstock.runtime.operator import MAX_WATERMARK, MIN_WATERMARK, Operator, OperatorSnapshot, SideBatch
-from penstock.runtime.operators.batch_inputs import BatchInputs
+from penstock.runtime.operators.batch_inputs import BatchInputs, function_state
 from penstock.runtime.operators.output_tag import OutputTag, type_of
 from penstock.runtime.operators.process_context import (
     MAX_LONG,
@@ -154,13 +154,14 @@ class KeyedProcessOperator(Operator):
             memory=ctx.memory,
         )
         self._broadcast = BroadcastStates(ctx.uid) if spec.kind == "broadcast-process" else None
-        if restored is not None:
-            self._backend.restore(restored)
-            if self._broadcast is not None:
-                self._broadcast.restore(restored)
         self._batch = is_batch(ctx.config)
         in_order = ctx.rows_in_order or not (space.types or self._broadcast is not None)
-        self._waiting = BatchInputs(ctx, spec.keys, restored) if self._batch and not in_order else None
+        waits = self._batch and not in_order
+        if restored is not None:
+            self._backend.restore(function_state(restored, self.ctx.name, waits=waits))
+            if self._broadcast is not None:
+                self._broadcast.restore(restored)
+        self._waiting = BatchInputs(ctx, spec.keys, restored) if waits else None
         self._timers = TimerService(self._backend, ctx.now_ms, ctx.wake_at)
         self._function = UserFunction(ctx, spec.function, spec.on_error)
         self._emit = Emitter(ctx.output_schema, self._function.where, spec.tags)

@@ -15,7 +15,7 @@ from penstock.config import LEVELDB_CACHE_ENTRIES, STATE_BACKEND, is_batch
 from penstock.errors import UnsupportedError
 from penstock.runtime.kernels.hashing import hash_columns, key_groups
 from penstock.runtime.operator import MAX_WATERMARK, MIN_WATERMARK, Operator, OperatorSnapshot, SideBatch
-from penstock.runtime.operators.batch_inputs import BatchInputs
+from penstock.runtime.operators.batch_inputs import BatchInputs, function_state
 from penstock.runtime.operators.keyed_process import OUTPUT_ROWS, TIMERS, Emitter
 from penstock.runtime.operators.process_context import MAX_LONG, to_ms, to_us
 from penstock.runtime.operators.user_code import RuntimeContext, UserFunction
@@ -85,11 +85,11 @@ class KeyedWindowOperator(Operator):
             memory=ctx.memory,
         )
         backend.timer_namespaces = True
-        if restored is not None:
-            backend.restore(restored)
         self._watermark = MIN_WATERMARK
         self._batch = is_batch(ctx.config)
         waits = self._batch and not ctx.rows_in_order
+        if restored is not None:
+            backend.restore(function_state(restored, ctx.name, waits=waits))
         self._waiting = BatchInputs(ctx, [spec.keys], restored) if waits else None
         #: Triggers set no more timers.
         self._quiesced = False
