@@ -24,6 +24,9 @@ LOSSES, LOSSES_MS = 3, 10_000
 SYMPTOM_MS = 200
 #: A failure that repeats itself so often from the same checkpoint is no accident.
 SAME_FAILURES = 3
+#: Whether it repeats itself is tried after so long, then twice so long: whoever submitted the job is
+#: waiting. Whatever comes after these trials has the strategy's pauses.
+TRIAL_MS = 100
 
 
 class RestartStrategy(Protocol):
@@ -148,15 +151,18 @@ class FailureHandler:
     """Decides about a failure: errors that cannot go away are not retried; else the
     strategy decides. With the default strategy (nobody asked for restarts without end) an
     identical error that comes ``SAME_FAILURES`` times in a row from
-    the same checkpoint ends the job, so that a raising function is an answer in seconds.
+    the same checkpoint ends the job; of one without a checkpoint, with short pauses between them,
+    so that a raising function is an answer in less than a second.
     """
 
     def __init__(self, config: Mapping[str, Any], seed: str = "") -> None:
         self.strategy = strategy_of(config, seed)
         self._losses: deque[int] = deque()
         self._explicit = keys.RESTART_STRATEGY.key in config
+        self._paced = any(key.startswith("restart-strategy.") for key in config)
         self._last: tuple[Any, ...] | None = None
         self._same = 0
+        self._trials = 0
         #: (exit code, restored checkpoint) of processes that the job's code ended, how often
         self._ended: tuple[Any, ...] | None = None
         self._ended_times = 0
@@ -209,5 +215,10 @@ class FailureHandler:
             )
         if not self._explicit and (pause_ms := self._after_loss(error, now_ms)) is not None:
             return Restart(pause_ms)
+        # Outside, a pause may help; a job that has come somewhere may well wait for it, too.
+        trial = deterministic and known.domain != "external" and restored_checkpoint_id == 0
+        if trial and not self._paced and self._trials < SAME_FAILURES - 1:
+            self._trials += 1
+            return Restart(TRIAL_MS * self._trials)
         delay_ms = self.strategy.decide(now_ms)
         return GiveUp(self.strategy.describe()) if delay_ms is None else Restart(delay_ms)

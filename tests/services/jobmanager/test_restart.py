@@ -2,8 +2,15 @@ from __future__ import annotations
 
 import pytest
 
-from penstock.errors import ConnectorError, FunctionError, InternalError, PeerLostError, SlotLostError
-from services.jobmanager.restart import SYMPTOM_MS, FailureHandler, GiveUp, Restart, strategy_of
+from penstock.errors import (
+    ConnectorError,
+    ExternalError,
+    FunctionError,
+    InternalError,
+    PeerLostError,
+    SlotLostError,
+)
+from services.jobmanager.restart import SYMPTOM_MS, TRIAL_MS, FailureHandler, GiveUp, Restart, strategy_of
 
 P = "restart-strategy."
 
@@ -98,3 +105,39 @@ def test_failures_that_differ_are_retried(change):
         if change == "lost":
             error["lost"] = True
         assert isinstance(handler.decide(error, n if change == "checkpoint" else 0, n), Restart)
+
+
+def raised(message: str = "no") -> dict:
+    return FunctionError(message, where="operator 'Map'").to_dict()
+
+
+def test_a_function_that_raises_is_an_answer_in_less_than_a_second():
+    handler = FailureHandler({})
+    decided = [handler.decide(raised(), 0, now_ms) for now_ms in (0, 200, 500)]
+    assert decided[:2] == [Restart(TRIAL_MS), Restart(2 * TRIAL_MS)]
+    assert isinstance(decided[2], GiveUp)
+
+
+def test_failures_that_go_on_have_the_strategys_pauses():
+    """Each with another text: nothing says that they repeat themselves, and nothing may spin."""
+    handler = FailureHandler({P + "exponential-delay.jitter-factor": "0"})
+    assert [handler.decide(raised(str(n)), 0, n * 10_000) for n in range(2)] == [Restart(1000), Restart(1500)]
+    handler = FailureHandler({})
+    pauses = [handler.decide(raised(str(n)), 0, n * 10_000).delay_ms for n in range(6)]
+    assert pauses[:2] == [TRIAL_MS, 2 * TRIAL_MS]
+    assert min(pauses[2:]) >= 900
+    assert pauses[2:] == sorted(pauses[2:])
+
+
+@pytest.mark.parametrize(
+    ("config", "error", "checkpoint"),
+    [
+        ({}, raised(), 7),
+        ({}, ExternalError("the broker is away").to_dict(), 0),
+        ({P + "exponential-delay.initial-backoff": "2 s"}, raised(), 0),
+        ({P + "type": "exponential-delay"}, raised(), 0),
+    ],
+    ids=["after a checkpoint", "outside", "a pause of one's own", "a strategy of one's own"],
+)
+def test_what_may_need_a_pause_gets_it(config, error, checkpoint):
+    assert FailureHandler(config).decide(error, checkpoint, 0).delay_ms >= 900
