@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from penstock.functions.expr import Call, Expr, InputRef, Literal, input_refs
 from penstock.functions.registry import is_deterministic, make_call
-from penstock.plan.rewriting import conjunction, conjuncts, position
+from penstock.plan.rewriting import conjunction, conjuncts, position, without_repeats
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Sequence
@@ -57,7 +57,7 @@ def disjuncts(expr: Expr) -> list[Expr]:
 
 
 def _disjunction(parts: Sequence[Expr]) -> Expr:
-    unique = [one for i, one in enumerate(parts) if position(one, parts[:i]) is None]
+    unique = without_repeats(parts)
     return unique[0] if len(unique) == 1 else make_call("OR", unique)
 
 

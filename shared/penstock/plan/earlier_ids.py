@@ -8,6 +8,7 @@ added since counts only where it differs from its default. This module goes away
 
 from __future__ import annotations
 
+import functools
 import hashlib
 from typing import TYPE_CHECKING, Any
 
@@ -87,7 +88,7 @@ def _then(value: Any) -> Any:
         out: dict[str, Any] = {} if tag_field is None else {tag_field: kind.__struct_config__.tag}
         known = FIELDS.get(kind.__name__)
         is_node = isinstance(value, n.NODE_TYPES)
-        for field in msgspec.structs.fields(kind):
+        for field in _fields(kind):
             if is_node and field.name in _INPUT_FIELDS:
                 continue
             own = getattr(value, field.name)
@@ -98,8 +99,17 @@ def _then(value: Any) -> Any:
     if isinstance(value, dict):
         return {key: _then(item) for key, item in value.items()}
     if isinstance(value, (list, tuple)):
-        return [_then(item) for item in value]
+        items = []
+        for item in value:  # a comprehension would take a frame more of a deep expression
+            items.append(_then(item))
+        return items
     return msgspec.to_builtins(value)
+
+
+@functools.cache
+def _fields(kind: type[msgspec.Struct]) -> tuple[Any, ...]:
+    """msgspec reads the annotations anew each time."""
+    return msgspec.structs.fields(kind)
 
 
 def _default(field: Any) -> Any:

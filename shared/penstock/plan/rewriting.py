@@ -51,13 +51,23 @@ class Interner:
         return hashlib.sha256(data).hexdigest()[:16]
 
 
+_NESTED = (dict, list, tuple)
+
+
 def without_places(data: Any) -> Any:
     """Plain data of a plan without source positions: equal expressions at different places are equal."""
+    # Loops: a comprehension would take a frame more of a deep expression.
     if isinstance(data, dict):
-        call = data.get("e") == "call"
-        return {k: without_places(v) for k, v in data.items() if not (call and k in ("line", "column"))}
+        call, kept = data.get("e") == "call", {}
+        for key, value in data.items():
+            if not (call and key in ("line", "column")):
+                kept[key] = without_places(value) if isinstance(value, _NESTED) else value
+        return kept
     if isinstance(data, (list, tuple)):
-        return [without_places(v) for v in data]
+        items = []
+        for value in data:
+            items.append(without_places(value) if isinstance(value, _NESTED) else value)
+        return items
     return data
 
 
@@ -83,6 +93,14 @@ def position(expr: Expr, among: Sequence[Expr]) -> int | None:
     """Index of an equal expression."""
     wanted = plain(expr)
     return next((i for i, e in enumerate(among) if plain(e) == wanted), None)
+
+
+def without_repeats(parts: Iterable[Expr]) -> list[Expr]:
+    """Each expression where it comes first; there may be thousands."""
+    first: dict[bytes, Expr] = {}
+    for part in parts:
+        first.setdefault(msgspec.msgpack.encode(plain(part)), part)
+    return list(first.values())
 
 
 def bottom_up(root: n.Node, rule: Callable[[n.Node], n.Node], memo: dict[int, tuple] | None = None) -> n.Node:
@@ -130,10 +148,7 @@ def conjuncts(expr: Expr | None) -> list[Expr]:
 
 
 def conjunction(parts: Sequence[Expr]) -> Expr | None:
-    unique = list(parts)
-    for i in range(len(unique) - 1, -1, -1):
-        if position(unique[i], unique[:i]) is not None:
-            del unique[i]
+    unique = without_repeats(parts)
     if not unique:
         return None
     return unique[0] if len(unique) == 1 else make_call("AND", unique)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 from sqlglot import exp
@@ -58,22 +57,23 @@ def is_aggregate_node(ctx: QueryBinder, node: exp.Expression) -> bool:
 def aggregate_nodes(ctx: QueryBinder, root: exp.Expression) -> Iterator[exp.Expression]:
     """Outermost aggregate calls below ``root``; subqueries are left alone and the function
     of an OVER window is not one of them (its arguments may hold some)."""
-    if isinstance(root, (exp.Select, exp.SetOperation, exp.Subquery)):
-        return
-    if isinstance(root, exp.Window):
-        inner = root.this
-        while isinstance(inner, (exp.Filter, exp.IgnoreNulls, exp.RespectNulls)):
-            inner = inner.this
-        rest = [root.args.get("partition_by") or [], [root.args.get("order")], inner.iter_expressions()]
-        for child in chain.from_iterable(rest):
-            if child is not None:
-                yield from aggregate_nodes(ctx, child)
-        return
-    if is_aggregate_node(ctx, root):
-        yield root
-        return
-    for child in root.iter_expressions():
-        yield from aggregate_nodes(ctx, child)
+    waiting: list[Any] = [root]
+    while waiting:
+        node = waiting.pop()
+        if node is None or isinstance(node, (exp.Select, exp.SetOperation, exp.Subquery)):
+            continue
+        if isinstance(node, exp.Window):
+            inner = node.this
+            while isinstance(inner, (exp.Filter, exp.IgnoreNulls, exp.RespectNulls)):
+                inner = inner.this
+            partition = node.args.get("partition_by") or []
+            below = [*partition, node.args.get("order"), *inner.iter_expressions()]
+        elif is_aggregate_node(ctx, node):
+            yield node
+            continue
+        else:
+            below = [*node.iter_expressions()]
+        waiting += reversed(below)
 
 
 def draft(

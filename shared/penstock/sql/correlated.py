@@ -20,6 +20,8 @@ from penstock.sql.scope import Relation
 from penstock.types import logical as t
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from penstock.sql.queries import QueryBinder
 
 #: Aggregates whose value of no rows is NULL; COUNT's is 0.
@@ -103,17 +105,18 @@ def _check_value(
             )
     inside = {id(call) for call in calls}
 
-    def check(node: exp.Expression) -> None:
-        if id(node) in inside or isinstance(node, exp.Subquery):
-            return
-        if isinstance(node, exp.Column) and inner.find(column_parts(node), node, ctx.source):
+    def left_alone(node: exp.Expr) -> bool:
+        return id(node) in inside or isinstance(node, exp.Subquery)
+
+    for node in item.dfs(prune=left_alone):
+        if (
+            isinstance(node, exp.Column)
+            and not left_alone(node)
+            and inner.find(column_parts(node), node, ctx.source)
+        ):
             raise ctx.source.error(
                 "a column beside an aggregate", node, expected="the column inside an aggregate function"
             )
-        for child in node.iter_expressions():
-            check(child)
-
-    check(item)
 
 
 def factored(node: exp.Expression) -> list[exp.Expression]:
@@ -169,25 +172,36 @@ def _disjuncts(node: exp.Expression) -> list[exp.Expression]:
 
 def conjuncts(node: exp.Expression) -> list[exp.Expression]:
     """What a condition joins by AND."""
-    if isinstance(node, exp.Paren):
-        return conjuncts(node.this)
-    if isinstance(node, exp.And):
-        return conjuncts(node.this) + conjuncts(node.expression)
-    return [node]
+    parts, waiting = [], [node]
+    while waiting:
+        node = waiting.pop()
+        if isinstance(node, exp.Paren):
+            waiting.append(node.this)
+        elif isinstance(node, exp.And):
+            waiting += (node.expression, node.this)
+        else:
+            parts.append(node)
+    return parts
 
 
 def _columns(ctx: QueryBinder, left: Relation, inner: Relation, node: exp.Expression) -> tuple[bool, bool]:
     """Whether a condition names columns of the inner and of the outer query. Names in a query inside of it
     are that query's."""
-    if isinstance(node, (exp.Select, exp.SetOperation, exp.Subquery)):
-        return False, False
-    if isinstance(node, exp.Column):
-        parts = column_parts(node)
-        if inner.find(parts, node, ctx.source):
-            return True, False
-        return False, bool(left.find(parts, node, ctx.source))
-    found = [_columns(ctx, left, inner, child) for child in node.iter_expressions()]
-    return any(a for a, _ in found), any(b for _, b in found)
+    of_inner = of_outer = False
+    for part in own_parts(node):
+        if isinstance(part, exp.Column):
+            names = column_parts(part)
+            if inner.find(names, part, ctx.source):
+                of_inner = True
+            else:
+                of_outer = of_outer or bool(left.find(names, part, ctx.source))
+    return of_inner, of_outer
+
+
+def own_parts(node: exp.Expression) -> Iterator[exp.Expr]:
+    """Of a condition: all but what queries inside of it are made of."""
+    queries = (exp.Select, exp.SetOperation, exp.Subquery)
+    return node.dfs(prune=lambda part: isinstance(part, (exp.Column, *queries)))
 
 
 def _sides(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from decimal import Decimal
+from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
 from sqlglot import exp
@@ -42,6 +43,11 @@ _JSON_WORDS = {
 }  # fmt: skip
 
 AGGREGATE_MARK = "aggregate"
+
+#: A longer chain of an associative operator becomes a shallow tree.
+_SHORT_CHAIN = 32
+#: Operators in a chain that must be computed from left to right: each is a level of the plan's tree.
+MAX_CHAIN = 150
 
 
 class ExpressionBinder:
@@ -91,9 +97,8 @@ class ExpressionBinder:
     # -- the cases ------------------------------------------------------------------------
 
     def _bind(self, node: exp.Expression) -> Expr:
-        binary = _BINARY.get(type(node))
-        if binary:
-            return self.call(binary, [self.bind(node.this), self.bind(node.expression)], node)
+        if type(node) in _BINARY:
+            return self._chain(node)
         match node:
             case exp.Paren():
                 return self.bind(node.this)
@@ -189,6 +194,42 @@ class ExpressionBinder:
             node,
             remedy="docs/sql.md lists what can be written",
         )
+
+    def _chain(self, node: exp.Expression) -> Expr:
+        """``a + b - c + …``, which the parser nests to the left: walked, not descended, as generated
+        queries have thousands of terms."""
+        spine = [node]
+        while type(left := spine[-1].this) in _BINARY:
+            if self.special is not None and self.special(left) is not None:
+                break
+            spine.append(left)
+        bound, depth = self.bind(spine[-1].this), 0
+        for kind, run in groupby(reversed(spine), type):
+            nodes = list(run)
+            terms = [bound, *(self.bind(part.expression) for part in nodes)]
+            if len(terms) > _SHORT_CHAIN and _associative(_BINARY[kind], terms):
+                bound = self._balanced(_BINARY[kind], terms, nodes)
+                continue
+            depth += len(nodes)
+            if depth > MAX_CHAIN:
+                raise self.source.error(
+                    f"a chain of {len(spine)} operators is too long: their types are computed one after another",
+                    node,
+                    expected=f"at most {MAX_CHAIN} terms; any number of AND, OR, ||, and of + and * of integers "
+                    "of one type",
+                    got=f"'{_BINARY[kind]}' of {terms[0].type} and {terms[-1].type}",
+                    remedy="put brackets around parts of it, or compute parts in a subquery",
+                )
+            for part, term in zip(nodes, terms[1:], strict=True):
+                bound = self.call(_BINARY[kind], [bound, term], part)
+        return bound
+
+    def _balanced(self, function: str, terms: list[Expr], nodes: list[exp.Expression]) -> Expr:
+        """As shallow a tree as there is: (a + b) + (c + d)."""
+        while len(terms) > 1:
+            pairs = [terms[i : i + 2] for i in range(0, len(terms), 2)]
+            terms = [self.call(function, pair, nodes[0]) if len(pair) == 2 else pair[0] for pair in pairs]
+        return terms[0]
 
     def _placed(self, make: Callable[[Any], Expr], value: Any, node: exp.Expression) -> Expr:
         try:
@@ -408,11 +449,25 @@ def dotted_parts(node: exp.Expression) -> list[str] | None:
 
 def _flat(node: exp.Expression, kind: type) -> list[exp.Expression]:
     """a AND (b AND c) without nesting; parentheses of another operator stay."""
-    if isinstance(node, exp.Paren) and isinstance(node.this, kind):
-        node = node.this  # type: ignore[assignment]
-    if isinstance(node, kind):
-        return _flat(node.this, kind) + _flat(node.expression, kind)
-    return [node]
+    parts, waiting = [], [node]
+    while waiting:
+        node = waiting.pop()
+        if isinstance(node, exp.Paren) and isinstance(node.this, kind):
+            node = node.this  # type: ignore[assignment]
+        if isinstance(node, kind):
+            waiting += (node.expression, node.this)
+        else:
+            parts.append(node)
+    return parts
+
+
+def _associative(function: str, terms: list[Expr]) -> bool:
+    """Whether brackets do not matter: integers of one type wrap, whatever is added first; text is joined.
+    The type of a decimal sum depends on what was added before, a sum of floats on the order."""
+    if function == "||":
+        return all(isinstance(term.type, t.CharType | t.VarCharType) for term in terms)
+    kinds = {type(term.type) for term in terms}
+    return function in ("+", "*") and len(kinds) == 1 and kinds <= set(t.INTEGERS)
 
 
 def _unescaped(text: str, escape: str) -> str:

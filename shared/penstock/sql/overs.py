@@ -38,19 +38,9 @@ def _order(window: exp.Window) -> list[exp.Ordered]:
 
 def window_nodes(roots: list[exp.Expression]) -> list[exp.Window]:
     """Those of one SELECT: a subquery's own are left alone."""
-    found: list[exp.Window] = []
-
-    def visit(node: exp.Expression) -> None:
-        if isinstance(node, (exp.Select, exp.SetOperation, exp.Subquery)):
-            return
-        if isinstance(node, exp.Window):
-            found.append(node)
-        for child in node.iter_expressions():
-            visit(child)
-
-    for root in roots:
-        visit(root)
-    return found
+    queries = (exp.Select, exp.SetOperation, exp.Subquery)
+    parts = (part for root in roots for part in root.dfs(prune=lambda node: isinstance(node, queries)))
+    return [part for part in parts if isinstance(part, exp.Window)]
 
 
 class Overs:

@@ -8,7 +8,7 @@ so that a column can never be looked up in another node's rows.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from sqlglot import exp
 
@@ -61,16 +61,22 @@ def value_subqueries(root: exp.Expression, apart: Iterable[exp.Expression] = ())
     query, none inside the nodes ``apart`` (they stand elsewhere)."""
     skipped = {id(node) for node in apart}
 
-    def below(node: exp.Expression) -> list[ValueQuery]:
-        if id(node) in skipped or isinstance(node, (exp.Select, exp.SetOperation, exp.Any, exp.All)):
-            return []
-        if isinstance(node, (exp.Subquery, exp.Exists)):
-            return [node]
-        if isinstance(node, exp.In) and node.args.get("query"):
-            return [*below(node.this), node]
-        return [found for child in node.iter_expressions() for found in below(child)]
-
-    return below(root)
+    found: list[ValueQuery] = []
+    # With whether what is inside of it has been looked at.
+    waiting: list[tuple[Any, bool]] = [(root, False)]
+    while waiting:
+        node, ready = waiting.pop()
+        if ready:
+            found.append(node)
+        elif id(node) in skipped or isinstance(node, (exp.Select, exp.SetOperation, exp.Any, exp.All)):
+            continue
+        elif isinstance(node, (exp.Subquery, exp.Exists)):
+            found.append(node)
+        elif isinstance(node, exp.In) and node.args.get("query"):
+            waiting += ((node, True), (node.this, False))
+        else:
+            waiting += ((child, False) for child in reversed([*node.iter_expressions()]))
+    return found
 
 
 def _joined(ctx: QueryBinder, left: Relation, node: exp.Subquery, outer: Relation) -> tuple[Relation, Expr]:

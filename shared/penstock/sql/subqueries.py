@@ -11,7 +11,7 @@ from penstock.functions.expr import Expr, InputRef
 from penstock.plan import nodes as n
 from penstock.sql.aggregate_calls import aggregate_nodes
 from penstock.sql.consumption import consume, variant
-from penstock.sql.correlated import conjuncts
+from penstock.sql.correlated import conjuncts, own_parts
 from penstock.sql.expressions import ExpressionBinder, column_parts
 from penstock.sql.joins import make_join
 from penstock.sql.marks import asks_for_a_row, unwrapped
@@ -163,13 +163,12 @@ def _split_where(
 def _names_outer(ctx: QueryBinder, left: Relation, inner: Relation, condition: exp.Expression) -> bool:
     """Whether a column of the condition is none of the inner query's, but one of the outer's. Names in
     a query inside of it are that query's."""
-    if isinstance(condition, (exp.Select, exp.SetOperation, exp.Subquery)):
-        return False
-    if isinstance(condition, exp.Column):
-        parts = column_parts(condition)
-        known = inner.find(parts, condition, ctx.source)
-        return not known and bool(left.find(parts, condition, ctx.source))
-    return any(_names_outer(ctx, left, inner, child) for child in condition.iter_expressions())
+    for part in own_parts(condition):
+        if isinstance(part, exp.Column):
+            names = column_parts(part)
+            if not inner.find(names, part, ctx.source) and left.find(names, part, ctx.source):
+                return True
+    return False
 
 
 def _own_conditions(ctx: QueryBinder, inner: Relation, own: list[exp.Expression]) -> Relation:
