@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from decimal import Decimal
-from functools import reduce
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import functions as F
@@ -111,9 +110,17 @@ def _column(expr: Expr, columns: Sequence[Column]) -> Column:
 
 def _logic(combine: Callable[[Column, Column], Column]) -> Callable[..., Column]:
     def make(call: Call, columns: Sequence[Column]) -> Column:
-        return reduce(combine, (_column(a, columns) for a in call.args))
+        return in_pairs(combine, [_column(a, columns) for a in call.args])
 
     return make
+
+
+def in_pairs(combine: Callable[[Column, Column], Column], parts: Sequence[Column]) -> Column:
+    """As shallow a tree as there is: Spark descends into it on a stack of its own, and parts may be thousands."""
+    while len(parts) > 1:
+        pairs = [parts[i : i + 2] for i in range(0, len(parts), 2)]
+        parts = [combine(*pair) if len(pair) == 2 else pair[0] for pair in pairs]
+    return parts[0]
 
 
 def _is(test: Callable[[Column], Column]) -> Callable[..., Column]:
@@ -167,7 +174,7 @@ def _in(negate: bool) -> Callable[..., Column]:
                 out = value.isin(*[p[1] for p in pairs])
                 return ~out if negate else out
         parts = [compare("=", value, first.type, _column(i, columns), i.type) for i in items]
-        out = reduce(lambda a, b: a | b, parts)
+        out = in_pairs(lambda a, b: a | b, parts)
         return ~out if negate else out
 
     return make
