@@ -35,7 +35,7 @@ BACKFILL = "backfill"
 #: (Others, such as the store's credentials, are none of a job's business.)
 JOB_FAMILIES = (
     "execution.", "state.", "restart-strategy.", "pipeline.", "table.", "parallelism.",
-    "jobmanager.execution.", "taskmanager.memory.", "spark.", "user.", "nats.url",
+    "jobmanager.execution.", "taskmanager.memory.", "spark.", "user.", "client.heartbeat.", "nats.url",
 )  # fmt: skip
 
 

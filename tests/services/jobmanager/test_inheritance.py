@@ -8,8 +8,8 @@ from penstock.config import FAMILIES, OPTIONS
 from penstock.messages.decision_log import CheckpointCompleted
 from services.jobmanager.inheritance import job_config, read_story
 
-#: Where a client finds the cluster; which it has found when it submits.
-CLIENTS = {"rest.address"}
+#: Where a client finds the cluster, which it has found when it submits; and how it shows results.
+CLIENTS = {"rest.address", "sql-client.display.max-column-width"}
 ALSO_OF_JOBS = {"nats.url"}
 
 
