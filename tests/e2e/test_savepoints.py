@@ -13,9 +13,11 @@ from urllib.parse import unquote, urlsplit
 
 import nats
 import pytest
+from typer.testing import CliRunner
 
 from penstock.api.client import ClusterClient
 from penstock.api.planner import plan_spec
+from penstock.cli import main
 from penstock.cli import savepoint as command
 from penstock.cli.jobs import Results
 from penstock.cli.run import run_plan
@@ -140,6 +142,17 @@ def test_stop_move_look_and_resume_at_other_parallelisms(make_cluster, until, tm
             kept, cluster=url, config={"execution.state-recovery.path": kept}, detached=False, format_="csv"
         )
         rows = [tuple(map(int, line.split(","))) for line in capsys.readouterr().out.splitlines()[1:]]
+        assert sorted(rows) == EXPECTED
+
+        # A filter below the state is another meaning; the user knows that it changes nothing, and says so.
+        program.write_text(SQL.replace("FROM numbers GROUP", "FROM numbers WHERE n > -1 GROUP"))
+        words = ["run", "--cluster", url, "-s", kept, "--format", "csv", str(program)]
+        changed = CliRunner().invoke(main.app, words).exception
+        assert isinstance(changed, SpecError)
+        uid = str(changed.remedy).partition("--keep-state ")[2].partition(" ")[0]
+        told = CliRunner().invoke(main.app, [*words, "--keep-state", uid])
+        assert told.exit_code == 0, told.output
+        rows = [tuple(map(int, line.split(","))) for line in told.stdout.splitlines()[1:]]
         assert sorted(rows) == EXPECTED
 
         with pytest.raises(SpecError, match="means something else than this job") as refused:

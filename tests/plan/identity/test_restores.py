@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 
 from penstock.errors import SpecError
+from penstock.jobgraph import JobGraph
 from tests.plan.identity.earlier_jobs import graph_of
-from tests.plan.identity.restoring import finished, fit, savepoint
+from tests.plan.identity.restoring import finished, fit, replaced, savepoint
 
 BY_KEY = "INSERT INTO {} SELECT k, {} FROM orders GROUP BY k"
 WINDOW = """INSERT INTO log SELECT k, {} FROM TABLE(TUMBLE(TABLE orders, DESCRIPTOR(ts), INTERVAL '7' SECOND))
@@ -119,3 +120,136 @@ def test_a_savepoint_of_a_restored_job_is_found_by_the_next_one() -> None:
     assert final(finished(fit(job(second), again), again)["one"]) == whole
     with pytest.raises(SpecError, match="means something else"):
         fit(job(first), again)
+
+
+FRAME = "PARTITION BY k ORDER BY ts ROWS BETWEEN {} PRECEDING AND CURRENT ROW"
+OVER = f"INSERT INTO log SELECT k, SUM(v) OVER ({FRAME}) FROM orders"
+SESSION = """INSERT INTO log SELECT k, {} FROM TABLE(SESSION(TABLE orders PARTITION BY k, DESCRIPTOR(ts),
+INTERVAL '{}' SECOND)) GROUP BY k, window_start, window_end"""
+FIRST = """INSERT INTO one SELECT k, v FROM (
+SELECT k, v, ROW_NUMBER() OVER (PARTITION BY k ORDER BY {}) AS n FROM orders) WHERE n = 1"""
+TOP = """INSERT INTO one SELECT k, SUM(v) FROM (
+SELECT k, v, ROW_NUMBER() OVER (PARTITION BY k ORDER BY v {}, id) AS n FROM orders) WHERE n <= {} GROUP BY k"""
+SET = "INSERT INTO one SELECT k, COUNT(*) FROM (SELECT k, v FROM orders {} SELECT k, v FROM payments{}) GROUP BY k"
+#: An INSERT that reads one more column of the same table, put in front.
+MORE = "INSERT INTO two SELECT k, MAX(id) FROM orders GROUP BY k"
+
+#: What keeps rows or more than one value a key → (a statement, one that means something else by its state).
+KEEPING = {
+    "OVER": (OVER.format(4), OVER.format(2)),
+    "a session window": (SESSION.format("SUM(v)", 4), SESSION.format("SUM(v)", 5)),
+    "the first row": (FIRST.format("ts"), FIRST.format("ts DESC")),
+    "Top-N": (TOP.format("DESC", 2), TOP.format("ASC", 2)),
+    "the rows of Top-N": (TOP.format("DESC", 2), TOP.format("DESC", 3)),
+    "UNION": (SET.format("UNION", ""), SET.format("UNION", " WHERE v > 4")),
+    "INTERSECT": (SET.format("INTERSECT", ""), SET.format("INTERSECT", " WHERE v > 4")),
+    "INTERSECT ALL": (SET.format("INTERSECT ALL", ""), SET.format("INTERSECT", "")),
+    "EXCEPT": (SET.format("EXCEPT", " WHERE v > 4"), SET.format("EXCEPT", " WHERE v > 5")),
+    "another set operation": (SET.format("INTERSECT", ""), SET.format("EXCEPT", "")),
+}
+
+
+def committed(tables: dict[str, Any], name: str) -> list[Any]:
+    return [(kind.name, row) for kind, row in tables[name].committed]
+
+
+def joined(before: dict[str, Any], after: dict[str, list[Any]]) -> tuple[dict[Any, Any], Counter[Any]]:
+    """What both runs wrote into ``one``, by key, and into ``log``."""
+    written = {n: [*(committed(before, n) if before else []), *after[n]] for n in ("one", "log")}
+    one: dict[Any, Any] = {}
+    for kind, (key, value) in written["one"]:
+        one[key] = value
+        if kind == "DELETE":
+            del one[key]
+    assert one or written["log"]
+    return one, Counter(written["log"])
+
+
+def forgetting(graph: JobGraph) -> JobGraph:
+    """The job with other uids for all that keeps more than positions."""
+
+    def renamed(node: Any) -> Any:
+        reads = type(node.spec).__name__ in ("SourceSpec", "EnumeratorSpec")
+        return node if reads else replaced(node, uid=f"{node.uid}-forgotten")
+
+    vertices = tuple(replaced(v, operators=tuple(map(renamed, v.operators))) for v in graph.vertices)
+    return replaced(graph, vertices=vertices)
+
+
+@pytest.mark.parametrize("name", KEEPING)
+def test_what_keeps_rows_goes_on_beside_another_statement(name: str) -> None:
+    statement, _ = KEEPING[name]
+    config = {"parallelism.default": "2"}
+    manifest, before = savepoint(job(statement, **config))
+    after = job(MORE, statement, **config)
+    rest, whole = finished(fit(after, manifest), manifest), finished(after, None)
+    assert joined(before, rest) == joined({}, whole)
+    # The rows show whether state was restored: a job that gets only its positions gives others.
+    forgetful = finished(forgetting(fit(after, manifest)), manifest)
+    assert joined(before, forgetful) != joined({}, whole)
+
+
+@pytest.mark.parametrize("name", KEEPING)
+def test_what_keeps_rows_is_refused_to_another_meaning(name: str) -> None:
+    before, after = KEEPING[name]
+    manifest, _ = savepoint(job(before))
+    with pytest.raises(SpecError, match=r"means something else|does not have"):
+        fit(job(after), manifest)
+
+
+JOINS = {
+    "o, p, c": "orders o JOIN payments p ON o.id = p.id JOIN counts c ON o.k = c.k",
+    "o, c, p": "orders o JOIN counts c ON o.k = c.k JOIN payments p ON o.id = p.id",
+    "p, o, c": "payments p JOIN orders o ON o.id = p.id JOIN counts c ON o.k = c.k",
+    "c, o, p": "counts c JOIN orders o ON o.k = c.k JOIN payments p ON o.id = p.id",
+}
+COUNTS = "(SELECT k, COUNT(*) AS n FROM payments WHERE id < 15 GROUP BY k)"
+
+
+def three(order: str) -> str:
+    """Rows of ``orders`` and ``payments`` by id, each with a number that is final before the savepoint."""
+    joins = JOINS[order].replace("counts", COUNTS)
+    return f"INSERT INTO one SELECT o.k, SUM(o.v * 100 + p.v * 10 + c.n) FROM {joins} GROUP BY o.k"
+
+
+@pytest.mark.parametrize("order", JOINS)
+def test_three_joins_in_another_order_never_read_each_others_rows(order: str) -> None:
+    """Restored with the rows of a run that was never stopped, or refused; never anything else."""
+    manifest, before = savepoint(job(three("o, p, c")))
+    after = job(three(order))
+    whole = finished(after, None)
+    assert joined({}, whole) == joined({}, finished(job(three("o, p, c")), None))
+    if order == "o, p, c":
+        assert joined(before, finished(fit(after, manifest), manifest)) == joined({}, whole)
+        return
+    with pytest.raises(SpecError, match=r"means something else|does not have|not clear") as refused:
+        fit(after, manifest)
+    assert "Join" in str(refused.value.got)
+
+
+def reading(order: str) -> list[str]:
+    """Two statements of which one has a source of its own."""
+    hint = "/*+ OPTIONS('uid' = 'second reading') */"
+    one = BY_KEY.format("one", "SUM(v)")
+    two = f"INSERT INTO two SELECT k, MAX(id) FROM orders {hint} GROUP BY k"
+    return [one, two] if order == "as it was" else [two, one]
+
+
+@pytest.mark.parametrize("order", ["as it was", "the other way round"])
+def test_two_scans_of_a_table_keep_positions_of_their_own(order: str) -> None:
+    manifest, before = savepoint(job(*reading("as it was")))
+    graph = fit(job(*reading(order)), manifest)
+    uids = [n.uid for v in graph.vertices for n in v.operators if n.name == "Source: orders"]
+    assert len(uids) == 2
+    assert any("second reading" in uid for uid in uids)
+    rest, whole = finished(graph, manifest), finished(job(*reading(order)), None)
+    for table in ("one", "two"):
+        assert final([*committed(before, table), *rest[table]]) == final(whole[table])
+
+
+def test_a_scan_that_lost_its_uid_is_not_the_other_one() -> None:
+    manifest, _ = savepoint(job(*reading("as it was")))
+    without = [s.replace("/*+ OPTIONS('uid' = 'second reading') */", "") for s in reading("as it was")]
+    with pytest.raises(SpecError, match="does not have") as refused:
+        fit(job(*without), manifest)
+    assert "second reading" in str(refused.value.got)
