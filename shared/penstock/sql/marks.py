@@ -28,7 +28,7 @@ _TRUE = Literal(True, t.BooleanType(nullable=False))
 _FALSE = Literal(False, t.BooleanType(nullable=False))
 
 
-def asks_for_a_row(ctx: QueryBinder, select: exp.Expression) -> TypeGuard[exp.Select]:
+def asks_for_a_row(select: exp.Expression, ctx: QueryBinder) -> TypeGuard[exp.Select]:
     """Whether the query gives a row exactly when its FROM and WHERE do: what it selects does not
     matter then."""
     return (
@@ -42,7 +42,7 @@ def counted(ctx: QueryBinder, node: exp.Exists) -> exp.Subquery:
     """The number of rows of an EXISTS, as a scalar subquery."""
     select = unwrapped(node.this)
     count = _count(exp.Star())
-    if not asks_for_a_row(ctx, select):
+    if not asks_for_a_row(select, ctx):
         return exp.Subquery(this=exp.select(count).from_(_derived(select, []), copy=False))
     for ignored in (*select.expressions, select.args.get("distinct"), select.args.get("order")):
         consume(ignored)

@@ -179,7 +179,7 @@ def _own_conditions(ctx: QueryBinder, inner: Relation, own: list[exp.Expression]
 
 def _exists(ctx: QueryBinder, left: Relation, node: exp.Exists, negate: bool) -> Relation:
     select = unwrapped(node.this)
-    if not asks_for_a_row(ctx, select):
+    if not asks_for_a_row(select, ctx):
         right = ctx.query(select)
         return make_join(ctx, left, right, "anti" if negate else "semi", node=node)
     right = ctx.from_clause(select)
