@@ -6,6 +6,7 @@ import os
 import re
 from decimal import Decimal
 
+import msgspec
 import pytest
 
 from penstock.connectors.base import TableInfo
@@ -18,6 +19,7 @@ from penstock.connectors.filesystem.partitions import (
     value_of,
 )
 from penstock.errors import ConnectorError
+from penstock.functions.expr import Call, InputRef, Literal
 from penstock.types import Batch, Schema
 from penstock.types import logical as t
 
@@ -214,3 +216,22 @@ def test_a_column_whose_name_hides_its_folder(tmp_path):
 def test_tables_that_cannot_be_partitioned(harness, schema, more, message):
     with pytest.raises(ConnectorError, match=message):
         harness.connector(schema, {**options("/x"), **more}, role="sink")
+
+
+async def test_new_partitions_are_found_later(harness, tmp_path):
+    """What the filter leaves out stays left out."""
+    condition = Call("<>", (InputRef(0, SCHEMA.types[0]), Literal("c", t.VarCharType())), t.BooleanType())
+    opts = options(tmp_path, **{"source.monitor-interval": "1 s"})
+    opts["partition.filter"] = msgspec.json.encode([[condition]]).decode()
+    connector = harness.connector(SCHEMA, opts)
+    enumerator = connector.enumerator(TableInfo(SCHEMA, opts))
+    ctx, known = harness.ctx(SCHEMA, opts), set()
+    assert await enumerator.discover(ctx, known) == []
+    seen = []
+    for key in "abc":
+        (tmp_path / f"k={key}").mkdir()
+        (tmp_path / f"k={key}" / "x.json").write_text('{"id": 1}\n')
+        found = await enumerator.discover(ctx, known)
+        seen.append([split.payload["partition"] for split in found])
+        known |= {split.id for split in found}
+    assert seen == [[["a"]], [["b"]], []]

@@ -150,6 +150,46 @@ def test_a_declaration_is_shown_and_taken_again(tmp_path):
     assert other.catalog.tables["w"].partition_keys == ("id",)
 
 
+def test_describe_marks_partition_columns(tmp_path):
+    session = SqlSession()
+    run(session, table(tmp_path))
+    assert [row[4] for row in session.execute("DESCRIBE t").rows] == [
+        "", "PARTITIONED BY", "", "PARTITIONED BY",
+    ]  # fmt: skip
+
+
+def test_metadata_and_a_lookup_join(tmp_path):
+    session = SqlSession()
+    run(
+        session,
+        table(
+            tmp_path, columns="id INT, dt DATE, g STRING, hr INT, f STRING METADATA FROM 'file.path' VIRTUAL"
+        ),
+    )
+    run(session, FILL)
+    assert [
+        name.split("/t/")[1].rpartition("/")[0] for [name] in run(session, "SELECT f FROM t WHERE hr = 3")
+    ] == [ALL[3]]
+    joined = """CREATE VIEW v AS SELECT x, PROCTIME() AS at FROM (VALUES (1), (3)) AS q(x);
+      SELECT x, id FROM v JOIN t FOR SYSTEM_TIME AS OF v.at ON v.x = t.hr"""
+    assert run(session, joined) == [(1, 1), (1, 3), (3, 5)]
+
+
+def test_another_partitioning_is_another_table_to_a_savepoint(tmp_path):
+    run(SqlSession(), table(tmp_path) + FILL)
+
+    def meaning(keys: str) -> list[str]:
+        session = SqlSession()
+        run(session, table(tmp_path, keys=keys))
+        [job] = session.run_script("SELECT * FROM t")
+        operators = [op for vertex in job.job.job_graph.vertices for op in vertex.operators]
+        return [op.identity.digest for op in operators if op.name in ("Enumerator: t", "Source: t")]
+
+    assert all(meaning("dt, hr"))
+    assert meaning("dt, hr") == meaning("dt, hr")
+    assert not set(meaning("dt, hr")) & set(meaning("hr"))
+
+
 def test_create_table_as(tmp_path):
     session = SqlSession({"parallelism.default": "2"})
     run(session, f"""CREATE TABLE c PARTITIONED BY (k) WITH ('connector' = 'filesystem', 'path' = '{tmp_path}/c',
@@ -182,6 +222,8 @@ WRONG = [
     ("INSERT INTO t PARTITION (hr = 1) SELECT 1, DATE '2024-01-01', 'a', 2", "line 1, column 41", "gives 4 columns",
      "select only"),
     ("INSERT INTO p PARTITION (hr = 1) SELECT 1", "line 1, column 26", "'hr' is no partition column", "select"),
+    ("ALTER TABLE t DROP PARTITION (hr = 1)", "line 1, column 15", "ALTER TABLE … DROP PARTITION", "folder"),
+    ("ALTER TABLE t DROP id", "line 1, column 15", "ALTER TABLE … DROP", ""),
     ("SHOW PARTITIONS p", "line 1, column 1", "table 'p' is not partitioned", ""),
     ("SHOW PARTITIONS tt", "line 1, column 1", "unknown table 'tt'", ""),
 ]  # fmt: skip

@@ -239,8 +239,19 @@ def _file_arrival(paths: list[str]) -> Column:
         return F.monotonically_increasing_id()
     order: list[Column] = []
     for number, path in enumerate(paths):
-        order += [F.lit("file://" + quote(path)), F.lit(number << ARRIVAL_BITS).cast("bigint")]
-    return F.create_map(*order)[F.col("_metadata.file_path")] + row
+        order += [F.lit(_uri_path(path)), F.lit(number << ARRIVAL_BITS).cast("bigint")]
+    # Spark writes file:/ or file:///, by where the name comes from.
+    name = F.regexp_replace(F.col("_metadata.file_path"), "^file:/+", "/")
+    # Rows of a file that is not found would lose their order without a word.
+    unknown = F.raise_error(F.concat(F.lit("a file that was not listed: "), name)).cast("bigint")
+    return F.coalesce(F.create_map(*order)[name], unknown) + row
+
+
+def _uri_path(path: str) -> str:
+    """As Java's URI writes it: letters beyond ASCII stay, and so do more signs than ``quote`` leaves."""
+    return "".join(
+        c if ord(c) > 0x7F and c.isprintable() else quote(c, safe="/-_.!~*'():@&=+$,;") for c in path
+    )
 
 
 def _fit(value: Column, have: st.DataType, want: t.LogicalType) -> Column:

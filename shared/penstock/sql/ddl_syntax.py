@@ -348,6 +348,14 @@ class DdlSyntax(FlinkParser):
             self._close()
             return AlterTable(name, position, keys=keys, if_exists=quiet)
         word = self._curr.text.upper() if self._curr else ""
+        if word in ("ADD", "DROP") and self._next and self._next.text.upper() in ("PARTITION", "IF"):
+            raise UnsupportedError(
+                f"ALTER TABLE … {word} PARTITION",
+                expected="INSERT INTO t, which makes the partitions of its rows",
+                where=str(position_in(self.sql, self._curr.start)),
+                remedy="a partition is a folder of the table's path: make it or remove it there; INSERT OVERWRITE t "
+                "PARTITION (…) with a query that gives no row empties it",
+            )
         if word in REFUSED_CHANGES or word == "RENAME":
             raise UnsupportedError(
                 f"ALTER TABLE … {word}",

@@ -97,6 +97,8 @@ def _columns(item: Table | View) -> Rows:
             extras = f"AS {column.expression_text}"
         elif column is not None and column.kind == "metadata":
             extras = f"METADATA FROM '{column.metadata_key}'" + (" VIRTUAL" if column.virtual else "")
+        elif field.name in getattr(item, "partition_keys", ()):
+            extras = "PARTITIONED BY"
         watermark = clause.text if clause is not None and clause.parts == (field.name,) else ""
         in_key = f"PRI({', '.join(key)})" if field.name in key else ""
         comment = column.comment if column is not None and column.comment else ""

@@ -61,7 +61,7 @@ METADATA: Mapping[str, Any] = {
 
 class FilesystemConnector(DeclaredConnector):
     name = "filesystem"
-    location = ("path",)
+    location = ("path", "partition.keys")
     #: ROW columns may be declared with only the fields that are read.
     nested_projection = True
     overwrites = True
