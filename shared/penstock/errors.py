@@ -230,7 +230,8 @@ def nearest(name: str, known: Any, n: int = 3) -> str | None:
 def is_near(word: str, other: str) -> bool:
     """Whether one is likely to be meant by the other: a slip or two of the finger, or its beginning."""
     shorter, longer = sorted((word, other), key=len)
-    if len(shorter) >= 4 and longer.startswith(shorter):
+    doubled = len(shorter) == 1 and len(longer) == 2
+    if (len(shorter) >= 4 or doubled) and longer.startswith(shorter):
         return True
     slips = 0 if len(longer) <= 2 else 1 if len(longer) <= 4 else 2 if len(longer) <= 8 else 3
     return abs(len(word) - len(other)) <= slips and distance(word, other) <= slips

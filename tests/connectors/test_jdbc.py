@@ -140,7 +140,7 @@ def test_values_of_another_type_are_errors_or_left_out(database):
         ("CREATE TABLE t (id INT) WITH ('connector' = 'jdbc', 'url' = 'jdbc:sqlite:/nowhere/x.db', 'table-name' = 't')",
          "no database at", "check the path"),
         ("CREATE TABLE t (id INT) WITH ('connector' = 'jdbc', 'url' = 'jdbc:sqlite:{path}', 'table-name' = 'tt')",
-         "the database has no table 'tt'", "create the table"),
+         "the database has no table 'tt'", "'t'"),
         ("CREATE TABLE t (id INT, nmae STRING) WITH ('connector' = 'jdbc', 'url' = 'jdbc:sqlite:{path}', 'table-name' = 't')",
          "has no column 'nmae'", "did you mean 'name'?"),
         ("CREATE TABLE t (id INT, a ARRAY<INT>) WITH ('connector' = 'jdbc', 'url' = 'jdbc:sqlite:{path}', 'table-name' = 't')",

@@ -91,7 +91,7 @@ GEN = "CREATE TABLE g (a INT, s STRING) WITH ('connector' = 'datagen', 'number-o
     ("script", "words"),
     [
         ("SELEC 1", ["PS-SQL", "line 1, column 1"]),
-        (GEN + "SELECT aa FROM g", ["unknown column 'aa'", "line 2, column 8", "one of a, s"]),
+        (GEN + "SELECT aa FROM g", ["unknown column 'aa'", "line 2, column 8", "did you mean 'a'"]),
         (GEN + "SELECT a FROM gg", ["unknown table", "line 2, column 15", "'gg'"]),
         (GEN + "SELECT FLOORR(a) FROM g", ["unknown function FLOORR", "line 2, column 8", "FLOOR"]),
         (GEN + "SELECT a FROM g WHERE s", ["WHERE needs a condition", "BOOLEAN", "STRING"]),

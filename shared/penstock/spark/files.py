@@ -53,7 +53,9 @@ def scan(session: SparkSession, table: TableRead) -> Frame | None:
     schema = table.schema
     partitioning = Partitioning.of(info)
     inside = schema if partitioning is None else _data(partitioning, found, schema)
-    stored = _wanted(kind, paths, inside) if inside is not None else None
+    if inside is None:
+        return None
+    stored = _wanted(kind, paths, inside)
     if stored is None:
         return None
     columns_of_files = iter(stored)
