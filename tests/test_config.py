@@ -1,6 +1,7 @@
 import pytest
 
 from penstock import config
+from penstock.config.checks import FORMER_NAMES
 from penstock.errors import SpecError
 
 
@@ -46,11 +47,16 @@ def test_unknown_keys_of_our_families_are_refused_with_the_nearest() -> None:
     assert "parallelism.default" in caught.value.remedy
     with pytest.raises(SpecError, match="paralelism"):
         config.check_keys({"paralelism.default": "2"})  # the family's name is mistyped, too
-    with pytest.raises(SpecError) as caught:
-        config.check_keys({"execution.savepoint.path": "savepoints/s"})  # Flink's name of before
-    assert config.RECOVERY_PATH.key in caught.value.remedy
     config.check_keys({"somebody.else": "1"})
     config.check_keys({"user.threshold": "1", "parallelism.default": "2"})
+
+
+@pytest.mark.parametrize(("former", "now"), FORMER_NAMES.items())
+def test_names_that_flink_gave_before_are_answered_with_those_of_today(former: str, now: str) -> None:
+    assert now in config.OPTIONS
+    with pytest.raises(SpecError) as caught:
+        config.check_keys({former: "x"})
+    assert caught.value.remedy == f"the option's name is '{now}'"
 
 
 def test_keys_are_checked_with_their_values() -> None:

@@ -25,6 +25,18 @@ WITHOUT_EFFECT = {
 }
 
 
+#: Names that Flink gave its options before → their names now.
+FORMER_NAMES = {
+    "execution.checkpointing.unaligned": "execution.checkpointing.unaligned.enabled",
+    "execution.savepoint.ignore-unclaimed-state": "execution.state-recovery.ignore-unclaimed-state",
+    "execution.savepoint.path": "execution.state-recovery.path",
+    "restart-strategy": "restart-strategy.type",
+    "state.backend": "state.backend.type",
+    "state.backend.incremental": "execution.checkpointing.incremental",
+    "state.savepoints.dir": "execution.checkpointing.savepoint-dir",
+}
+
+
 def check_keys(config: Mapping[str, Any]) -> None:
     """SpecError for an unknown key of a family we know, or one that is nearly a known key
     (typos), with the nearest name; and for a known key whose value does not fit. Other
@@ -45,7 +57,9 @@ def check_keys(config: Mapping[str, Any]) -> None:
                 f"unknown configuration key '{key}'",
                 expected="a key of docs/configuration.md (your own: 'user.…')",
                 got=repr(key),
-                remedy=nearest(key, OPTIONS),
+                remedy=f"the option's name is '{FORMER_NAMES[key]}'"
+                if key in FORMER_NAMES
+                else nearest(key, OPTIONS),
             )
         if key in OPTIONS:
             OPTIONS[key].read(config)
