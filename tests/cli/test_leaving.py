@@ -115,6 +115,8 @@ FINALIZER = """
 import os, signal, threading
 from penstock.cli.signals import leave_on_signals
 
+# Whoever started the tests in the background may have them ignore it.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 leave_on_signals()
 
 class Swallows:
