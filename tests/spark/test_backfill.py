@@ -224,7 +224,7 @@ QUERIES = {
         "k STRING, n BIGINT", "k",
     ),
     "dimension": Query("SELECT t.id, d.v FROM t JOIN d ON t.id = d.id + 600", "id BIGINT, v INT", None, ("t", "d")),
-    "except": Query("SELECT v FROM t EXCEPT SELECT v FROM t WHERE id > 900", "v INT", "v"),
+    "except": Query("SELECT v FROM t WHERE v IS NOT NULL EXCEPT SELECT v FROM t WHERE id > 900 AND v > 3", "v INT", "v"),
 }  # fmt: skip
 
 

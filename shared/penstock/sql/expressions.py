@@ -359,7 +359,8 @@ class ExpressionBinder:
                     node,
                     remedy="docs/functions.md shows its clauses",
                 )
-        default = next((o for o, v in options.items() if name != "JSON_VALUE" and v[0] == "DEFAULT"), None)
+        defaults = ("on_empty", "on_error") if name != "JSON_VALUE" else ()
+        default = next((o for o in defaults if options.get(o, ("",))[0] == "DEFAULT"), None)
         if default is not None:
             raise self.source.error(
                 f"{name} takes no DEFAULT value",
