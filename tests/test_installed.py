@@ -23,16 +23,16 @@ STDLIB = "/usr/lib/python3.11"
         ("/home/me/.local/lib/python3.11/site-packages/numpy/__init__.py", True),
         ("/opt/venv/lib/python3.11/site-packages/msgspec/__init__.py", True),
         ("/usr/lib/python3/dist-packages/yaml/__init__.py", True),
-        ("/work/penstock/shared/penstock/api/datastream.py", True),
-        ("/work/penstock/shared/penstocks/mine.py", False),
-        ("/work/penstock/examples/main.py", False),  # the user's files beside an editable Penstock
+        ("/srv/penstock/shared/penstock/api/datastream.py", True),
+        ("/srv/penstock/shared/penstocks/mine.py", False),
+        ("/srv/penstock/examples/main.py", False),  # the user's files beside an editable Penstock
         ("<string>", False),
         ("<stdin>", False),
         ("<frozen importlib._bootstrap>", True),
     ],
 )
 def test_the_place_decides(file, installed):
-    assert _is_installed(file, (STDLIB,), "/work/penstock/shared/penstock") is installed
+    assert _is_installed(file, (STDLIB,), "/srv/penstock/shared/penstock") is installed
 
 
 def test_a_zipped_penstock_is_installed_and_its_neighbours_are_not():
