@@ -203,7 +203,7 @@ def _created(clause: str, connector: str = "filesystem', 'path' = '/x', 'format'
 
 #: (statement, where, message, remedy)
 WRONG = [
-    (_created("PARTITIONED BY (bb)"), "line 1, column 46", "partition column 'bb' is not a physical column", "declare"),
+    (_created("PARTITIONED BY (bb)"), "line 1, column 46", "partition column 'bb' is not a physical column", "did you mean 'b'?"),
     (_created("PARTITIONED BY (c)"), "line 1, column 46", "partition column 'c' is not a physical column", "type"),
     (_created("PARTITIONED BY (a, a)"), "line 1, column 46", "named twice", ""),
     (_created("PARTITIONED BY (a, b)"), "line 1, column 46", "all columns are partition columns", "fewer"),
