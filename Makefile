@@ -33,7 +33,7 @@ $(STAMP): requirements.lock pyproject.toml
 demo: $(STAMP) ## run the main job on a cluster of its own: 328,521 real flights
 	$(BIN)/python -m examples.flights.demo
 
-test: $(STAMP) ## run all tests (real servers, about 16 minutes on two cores)
+test: $(STAMP) ## run all tests (real servers, half an hour or more on two cores)
 	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 
 fuzz: $(STAMP) ## random queries on both engines against DuckDB, then new examples for the tests of random data: QUERIES=2000 FROM=1
