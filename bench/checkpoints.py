@@ -25,14 +25,15 @@ from penstock.functions.expr import AggregateCall
 from penstock.jobgraph import JobVertex, OperatorNode
 from penstock.jobgraph.specs import GroupAggregateSpec
 from penstock.messages.slot import StateHandle, TaskDescriptor
+from penstock.metrics import MetricGroup
+from penstock.operators.group_aggregate import KeyedAggregateOperator
+from penstock.operators.operator import OperatorContext
 from penstock.runtime import checkpoints
 from penstock.runtime.checkpoints import SnapshotWriter, restore_vertex
 from penstock.runtime.environment import Environment
 from penstock.runtime.malloc import keep_freed_memory
-from penstock.runtime.operator import MetricGroup, OperatorContext
-from penstock.runtime.operators.group_aggregate import KeyedAggregateOperator
-from penstock.runtime.state.epochs import Epochs
-from penstock.runtime.state.restoring import Source
+from penstock.snapshots.restoring import Source
+from penstock.state.epochs import Epochs
 from penstock.store.open import open_store
 from penstock.types import logical as t
 from penstock.types.batch import Batch
@@ -42,7 +43,7 @@ from penstock.types.logical import Schema
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from penstock.runtime.operator import RestoredState
+    from penstock.snapshots.contract import RestoredState
 
 ROWS = 4_096
 BIG = t.BigIntType(False)

@@ -25,9 +25,9 @@ from penstock.jobgraph import Broadcast, ChainInput, Hash, JobEdge, JobGraph, Jo
 from penstock.jobgraph.specs import UnionSpec
 from penstock.messages import cluster as msg
 from penstock.messages import slot as slot_msg
-from penstock.messages.manifest import encode_manifest
 from penstock.messages.slot import StateHandle, StorageSettings
 from penstock.messages.states import ExecutionState
+from penstock.snapshots.manifest import encode_manifest
 from penstock.types.logical import BigIntType, Field, Schema
 from services.common.core import After, Answer, Asked
 from services.jobmanager import effects as fx

@@ -12,6 +12,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
+from penstock.columnar.hashing import hash_column
+from penstock.columnar.key_index import KeyIndex
+from penstock.columnar.multimap import MultiMap
+from penstock.columnar.sorting import stable_argsort
 from penstock.functions.expr import AggregateCall, InputRef
 from penstock.jobgraph.specs import (
     CalcSpec,
@@ -23,16 +27,12 @@ from penstock.jobgraph.specs import (
     WindowAggregateSpec,
     WindowSpec,
 )
-from penstock.runtime.kernels.hashing import hash_column
-from penstock.runtime.kernels.key_index import KeyIndex
-from penstock.runtime.kernels.multimap import MultiMap
-from penstock.runtime.kernels.sorting import stable_argsort
-from penstock.runtime.operators.calc import CalcOperator
-from penstock.runtime.operators.deduplicate import DeduplicateOperator
-from penstock.runtime.operators.group_aggregate import GroupAggregateOperator
-from penstock.runtime.operators.join import make_join
-from penstock.runtime.operators.top_n import TopNOperator
-from penstock.runtime.operators.window_aggregate import WindowAggregateOperator
+from penstock.operators.calc import CalcOperator
+from penstock.operators.deduplicate import DeduplicateOperator
+from penstock.operators.group_aggregate import GroupAggregateOperator
+from penstock.operators.join import make_join
+from penstock.operators.top_n import TopNOperator
+from penstock.operators.window_aggregate import WindowAggregateOperator
 from penstock.testing.operator_harness import Subtask
 from penstock.types import logical as t
 from penstock.types.batch import Batch

@@ -22,12 +22,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from penstock.jobgraph.specs import KeyedProcessSpec, KeyedWindowSpec, PythonSpec, WindowSpec
-from penstock.runtime.operator import MetricGroup, Operator, OperatorContext
-from penstock.runtime.operators.keyed_process import KeyedProcessOperator
-from penstock.runtime.operators.keyed_window import KeyedWindowOperator
-from penstock.runtime.operators.python import PythonOperator
-from penstock.runtime.operators.window_functions import WindowCall
-from penstock.runtime.state.descriptors import ValueStateDescriptor
+from penstock.metrics import MetricGroup
+from penstock.operators.keyed_process import KeyedProcessOperator
+from penstock.operators.keyed_window import KeyedWindowOperator
+from penstock.operators.operator import Operator, OperatorContext
+from penstock.operators.python import PythonOperator
+from penstock.operators.window_functions import WindowCall
+from penstock.state.descriptors import ValueStateDescriptor
 from penstock.types import Batch, Column, Schema
 from penstock.types.logical import BigIntType
 

@@ -13,7 +13,7 @@ from penstock import config as conf
 from penstock.errors import PenstockError, SpecError
 from penstock.identifiers import checked
 from penstock.messages import layout
-from penstock.messages.manifest import folder_at
+from penstock.snapshots.manifest import folder_at
 from services.dispatcher import vertex_views
 from services.dispatcher.disposal import dispose
 from services.dispatcher.http import ForbiddenError, NotFoundError, answer, body_of, guarded

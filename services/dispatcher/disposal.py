@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 
 from penstock.errors import SnapshotError
 from penstock.messages.layout import SAVEPOINT_NAME
-from penstock.messages.manifest import read_manifest
 from penstock.plan.compiled import PLAN_NAME
+from penstock.snapshots.manifest import read_manifest
 from penstock.store.routed import FolderStore
 
 if TYPE_CHECKING:

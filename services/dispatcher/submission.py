@@ -18,10 +18,10 @@ from penstock.jobgraph.graph import encode_job_graph
 from penstock.jobgraph.specs import KeyedProcessSpec
 from penstock.messages import layout
 from penstock.messages.cluster import Ack, JobAccepted, RunJob, SubmitReply
-from penstock.messages.compatibility import adopted, check, compare, fitted, kept_uids, operators_of
-from penstock.messages.footers import summarise
-from penstock.messages.manifest import read_manifest
 from penstock.plan.engine import check_stream_store
+from penstock.snapshots.compatibility import adopted, check, compare, fitted, kept_uids, operators_of
+from penstock.snapshots.footers import summarise
+from penstock.snapshots.manifest import read_manifest
 from penstock.store import job_log
 from services.dispatcher.guarantees import check_guarantees
 from services.dispatcher.spec import as_text
@@ -30,8 +30,8 @@ if TYPE_CHECKING:
     from penstock.bus import Subjects
     from penstock.jobgraph import JobGraph
     from penstock.messages.cluster import JobSpec
-    from penstock.messages.footers import OperatorSummary
     from penstock.ports import Clock, Store, Transport
+    from penstock.snapshots.footers import OperatorSummary
     from services.dispatcher.planning import Planner
 
 #: A job manager that does not answer in time finds the job by itself.

@@ -36,7 +36,7 @@ from services.jobmanager.retention import Retention
 
 if TYPE_CHECKING:
     from penstock.messages.cluster import CheckpointDetails
-    from penstock.messages.manifest import CheckpointManifest
+    from penstock.snapshots.manifest import CheckpointManifest
     from services.jobmanager.execution_graph import Execution, ExecutionGraph
 
 

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 
 from penstock import __version__
 from penstock.messages.cluster import SlotCommand
-from penstock.messages.manifest import CheckpointManifest, VertexState
 from penstock.messages.slot import StateHandle, TriggerCheckpoint
 from penstock.messages.states import ExecutionState
+from penstock.snapshots.manifest import CheckpointManifest, VertexState
 from services.jobmanager.effects import Command
 
 if TYPE_CHECKING:

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from penstock.messages.cluster import CheckpointDetails
-from penstock.messages.manifest import CheckpointManifest
 from penstock.messages.slot import CheckpointAcknowledged, StateHandle
+from penstock.snapshots.manifest import CheckpointManifest
 
 #: Kinds of checkpoints that are somebody's to keep.
 SAVEPOINTS = frozenset({"savepoint", "stop", "drain"})

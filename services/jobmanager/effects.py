@@ -19,8 +19,8 @@ from penstock.messages.cluster import (
     SlotCommand,
     ToTaskManagers,
 )
-from penstock.messages.manifest import CheckpointManifest
 from penstock.messages.states import JobStatus
+from penstock.snapshots.manifest import CheckpointManifest
 from services.common.core import After, Answer, Asked, EffectFailed
 
 # -- events ------------------------------------------------------------------------------

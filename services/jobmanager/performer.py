@@ -25,8 +25,8 @@ from penstock.messages.cluster import (
     RequestClusterOverview,
     RequestTaskManagerDetails,
 )
-from penstock.messages.manifest import encode_manifest, read_manifest, self_contained
 from penstock.plan.compiled import PLAN_NAME, encode_plan
+from penstock.snapshots.manifest import encode_manifest, read_manifest, self_contained
 from penstock.store import copy_object
 from services.jobmanager import effects as fx
 from services.jobmanager.kept_exceptions import encoded
@@ -36,9 +36,9 @@ if TYPE_CHECKING:
 
     from penstock.bus import Subjects
     from penstock.messages.cluster import SharedDeploy, ToTaskManagers
-    from penstock.messages.manifest import CheckpointManifest
     from penstock.messages.states import JobStatus
     from penstock.ports import Clock, Store, Transport
+    from penstock.snapshots.manifest import CheckpointManifest
     from penstock.store import DecisionLog
 
 #: A command is repeated for so long before it counts as lost.

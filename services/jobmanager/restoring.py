@@ -6,15 +6,15 @@ from typing import TYPE_CHECKING
 
 from penstock.config import RECOVERY_IGNORE_UNCLAIMED, RECOVERY_PATH
 from penstock.errors import SpecError
-from penstock.messages.manifest import handles_by_vertex
+from penstock.snapshots.manifest import handles_by_vertex
 from services.jobmanager.checkpoints import Completed
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from penstock.jobgraph import JobGraph
-    from penstock.messages.manifest import CheckpointManifest
     from penstock.messages.slot import StateHandle
+    from penstock.snapshots.manifest import CheckpointManifest
     from services.jobmanager.stages import Inherited
 
 

@@ -13,7 +13,7 @@ from services.jobmanager.scheduler import assign, deployments
 from services.jobmanager.stages import Stage
 
 if TYPE_CHECKING:
-    from penstock.messages.manifest import CheckpointManifest
+    from penstock.snapshots.manifest import CheckpointManifest
     from services.jobmanager.checkpoints import Completed
     from services.jobmanager.ending import Ending
     from services.jobmanager.job_state import JobState

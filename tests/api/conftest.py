@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from penstock.api import DataStream, Sink
-from penstock.runtime.state.values import records
+from penstock.columnar.python_values import records
 from penstock.testing.harness import run_graph
 from penstock.types import Batch
 from penstock.types.logical import RawType

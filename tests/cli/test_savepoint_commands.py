@@ -9,8 +9,8 @@ from typer.testing import CliRunner
 
 from penstock.cli import main, run, savepoint
 from penstock.errors import SnapshotError, SpecError
-from penstock.messages.compatibility import Difference, Mapped
-from penstock.messages.verifying import Verified
+from penstock.snapshots.compatibility import Difference, Mapped
+from penstock.snapshots.verifying import Verified
 from penstock.store import open_store
 
 HERE = main.DEFAULT_CLUSTER

@@ -8,7 +8,7 @@ import pytest
 
 from penstock.connectors.base import SourceContext, TableInfo
 from penstock.connectors.registry import get_connector, validate_table
-from penstock.runtime.operator import MetricGroup
+from penstock.metrics import MetricGroup
 from penstock.store.memory import MemoryStore
 from penstock.types import Batch
 

@@ -24,7 +24,7 @@ from penstock.cli.run import run_plan
 from penstock.errors import PenstockError, SnapshotError, SpecError
 from penstock.jobgraph.specs import SinkSpec
 from penstock.messages.cluster import JobSpec
-from penstock.messages.manifest import CheckpointManifest, decode_manifest
+from penstock.snapshots.manifest import CheckpointManifest, decode_manifest
 from tests.e2e.support import slot_pid, story_of
 
 pytestmark = pytest.mark.cluster

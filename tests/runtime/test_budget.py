@@ -4,7 +4,7 @@ import pytest
 
 from penstock.functions.expr import AggregateCall, Call, InputRef, PythonCall
 from penstock.jobgraph.specs import CalcSpec, GroupAggregateSpec
-from penstock.runtime.budget import COLUMNAR_LEAST, STEP_S, RowBudget, least_rows
+from penstock.operators.budget import COLUMNAR_LEAST, STEP_S, RowBudget, least_rows
 from penstock.types.logical import BigIntType
 
 BIG = BigIntType()

@@ -255,8 +255,8 @@ async def test_a_cut_under_load_is_the_state_at_the_barrier(
 ) -> None:
     """Slices of no length: the job runs on between any two pieces, through all its rows."""
     monkeypatch.setattr(checkpoints, "SLICE_S", 0.0)
-    monkeypatch.setattr("penstock.runtime.state.tables._FIRST_ROWS", 16)
-    monkeypatch.setattr("penstock.runtime.state.tables._LEAST_ROWS", 1 << 30)  # never more at once
+    monkeypatch.setattr("penstock.state.tables._FIRST_ROWS", 16)
+    monkeypatch.setattr("penstock.state.tables._LEAST_ROWS", 1 << 30)  # never more at once
     source.release(0)
     async with JobHarness(graph) as job:
         await read_to(job, source, 2_000)
@@ -343,7 +343,7 @@ async def test_state_on_disk_is_in_every_checkpoint(
     source: MemoryTable, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A job whose aggregation holds little of its state in memory: chains, and a restore."""
-    monkeypatch.setattr("penstock.runtime.state.memory.HARD", 100)  # so small a state comes in lumps
+    monkeypatch.setattr("penstock.state.memory.HARD", 100)  # so small a state comes in lumps
     b = GraphBuilder()
     rows = b.source("memory", SCHEMA, {"name": "in"}, parallelism=2)
     spec = GroupAggregateSpec(keys=(0,), aggregates=AGGREGATES[:2])

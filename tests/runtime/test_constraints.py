@@ -8,7 +8,7 @@ import pytest
 
 from penstock.errors import RecordError
 from penstock.jobgraph.specs import SinkSpec
-from penstock.runtime.constraints import Constraints
+from penstock.operators.constraints import Constraints
 from penstock.types import logical as t
 from penstock.types.batch import Batch, RowKind
 

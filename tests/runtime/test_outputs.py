@@ -7,12 +7,12 @@ import random
 import numpy as np
 import pytest
 
+from penstock.columnar.hashing import hash_columns, key_groups, subtask_of_key_group
 from penstock.jobgraph import Broadcast, Forward, Global, Hash, Rebalance
 from penstock.runtime.channels import GateBatch
 from penstock.runtime.credit import EXCLUSIVE_BYTES, MAX_WINDOW_BYTES, CreditPool, ReceiveWindow
 from penstock.runtime.elements import Element, Watermark
 from penstock.runtime.gates import InputGates
-from penstock.runtime.kernels.hashing import hash_columns, key_groups, subtask_of_key_group
 from penstock.runtime.outputs import MAX_ROWS, TARGET_ROWS, EdgeWriter, OutputChannel, Outputs, element_bytes
 from penstock.runtime.partitioners import make_partitioner
 from penstock.types import Batch, Column, Schema

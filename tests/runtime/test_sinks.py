@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from penstock.runtime.sinks import by_key
+from penstock.operators.sinks import by_key
 from penstock.types import logical as t
 from penstock.types.batch import Batch, RowKind
 

@@ -13,8 +13,8 @@ from penstock.jobgraph import JobVertex
 from penstock.messages.slot import TaskDescriptor
 from penstock.runtime.checkpoints import SnapshotWriter
 from penstock.runtime.environment import Environment
-from penstock.runtime.operator import KeyedBlock, OperatorSnapshot, PendingBlock
-from penstock.runtime.state.epochs import Epochs
+from penstock.snapshots.contract import KeyedBlock, OperatorSnapshot, PendingBlock
+from penstock.state.epochs import Epochs
 from penstock.store.memory import MemoryStore
 
 

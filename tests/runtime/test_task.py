@@ -19,16 +19,9 @@ from penstock.jobgraph.specs import (
     UnionSpec,
     WatermarkSpec,
 )
-from penstock.runtime import factory
-from penstock.runtime.operator import (
-    MAX_WATERMARK,
-    Operator,
-    OperatorContext,
-    OperatorSnapshot,
-    Output,
-    RestoredState,
-    SideBatch,
-)
+from penstock.operators import factory
+from penstock.operators.operator import MAX_WATERMARK, Operator, OperatorContext, Output, SideBatch
+from penstock.snapshots.contract import OperatorSnapshot, RestoredState
 from penstock.testing import GraphBuilder, JobHarness, ManualClock, MemoryTable, run_graph
 from penstock.types import Batch, Schema
 from penstock.types.logical import BigIntType, VarCharType
@@ -302,7 +295,7 @@ async def test_processing_time_timers_on_a_manual_clock(probe: type[Probe]) -> N
 def test_partials_leave_before_their_input_is_called_idle() -> None:
     """An idle input is not waited for behind the exchange: what a local phase still held
     would come too late there."""
-    from penstock.runtime.operator import Operator
+    from penstock.operators.operator import Operator
 
     log: list[str] = []
 

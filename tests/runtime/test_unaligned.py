@@ -17,7 +17,8 @@ from penstock.connectors.filesystem.sink import FileSink
 from penstock.errors import SnapshotError
 from penstock.jobgraph import Broadcast, Forward, Global, Hash, Rebalance
 from penstock.jobgraph.specs import UnionSpec
-from penstock.runtime import factory
+from penstock.operators import factory
+from penstock.operators.operator import Operator, Output
 from penstock.runtime.elements import IDLE, Watermark
 from penstock.runtime.in_flight import (
     GateEdge,
@@ -25,8 +26,8 @@ from penstock.runtime.in_flight import (
     encode_in_flight,
     gate_edges,
 )
-from penstock.runtime.operator import Operator, OperatorSnapshot, Output
 from penstock.runtime.recording import ChannelContent
+from penstock.snapshots.contract import OperatorSnapshot
 from penstock.testing import GraphBuilder, JobHarness, MemoryTable
 from penstock.testing.harness import Checkpoint
 from penstock.types import Batch, Schema

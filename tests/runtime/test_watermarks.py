@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from penstock.runtime.operator import MAX_WATERMARK, MIN_WATERMARK
-from penstock.runtime.watermarks import SplitWatermarks, WatermarkValve
+from penstock.operators.operator import MAX_WATERMARK, MIN_WATERMARK
+from penstock.operators.watermarks import SplitWatermarks, WatermarkValve
 
 ALWAYS = lambda split: True  # noqa: E731
 NEVER = lambda split: False  # noqa: E731

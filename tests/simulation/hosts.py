@@ -21,9 +21,9 @@ import penstock.connectors.nats.exactly_once
 import penstock.runtime.checkpoints
 import penstock.runtime.network.hub
 import penstock.runtime.slot
-import penstock.runtime.state.cold_rows
-import penstock.runtime.state.memory
-import penstock.runtime.state.tables
+import penstock.state.cold_rows
+import penstock.state.memory
+import penstock.state.tables
 import services.dispatcher.service
 import services.taskmanager.data_port
 import services.taskmanager.service
@@ -280,12 +280,12 @@ def simulated_hosts(
             *((penstock.runtime.checkpoints, name, value) for name, value in limits.items()),
             (penstock.connectors.nats.exactly_once, "BATCH_ROWS", 7),  # several batches a checkpoint
             # Tables are copied in many pieces, with steps between them.
-            (penstock.runtime.state.tables, "_FIRST_ROWS", 4),
-            (penstock.runtime.state.tables, "_LEAST_ROWS", 2),
-            (penstock.runtime.state.tables, "_MOST_ROWS", 8),
+            (penstock.state.tables, "_FIRST_ROWS", 4),
+            (penstock.state.tables, "_LEAST_ROWS", 2),
+            (penstock.state.tables, "_MOST_ROWS", 8),
             # A memory of a few rows is far too small all the time, and its filters are small.
-            (penstock.runtime.state.memory, "HARD", 1e6),
-            (penstock.runtime.state.cold_rows, "_FIRST_KEYS", 16),
+            (penstock.state.memory, "HARD", 1e6),
+            (penstock.state.cold_rows, "_FIRST_KEYS", 16),
             (tm.slot, "os", _Namespace(os, pidfd_open=pidfd_open, close=no_dump)),
             (tm.slot, "signal", _Namespace(signal, pidfd_send_signal=pidfd_send_signal)),
             (tm.slot, "send_packet", send_packet),

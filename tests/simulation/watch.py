@@ -12,7 +12,7 @@ from penstock.connectors.nats.exactly_once import Marker
 from penstock.errors import PenstockError
 from penstock.messages import cluster as msg
 from penstock.messages import slot as slot_msg
-from penstock.messages.manifest import decode_manifest
+from penstock.snapshots.manifest import decode_manifest
 from penstock.testing.simulation import Process
 from services.jobmanager.exceptions import KEPT
 from tests.simulation.faults import ALL

@@ -7,8 +7,8 @@ import pytest
 pytest.importorskip("pyspark")
 
 from penstock.jobgraph import Broadcast, Forward, Global, Hash, JobEdge, Rebalance
+from penstock.operators.operator import MIN_WATERMARK
 from penstock.runtime.elements import Watermark
-from penstock.runtime.operator import MIN_WATERMARK
 from penstock.spark.backfill_edges import (
     LEAST_ROWS,
     SEGMENT_ROWS,

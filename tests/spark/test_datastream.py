@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from penstock.api import Sink
-from penstock.runtime.state.values import records
+from penstock.columnar.python_values import records
 from penstock.spark.engine import SparkJob
 from penstock.types import Batch
 

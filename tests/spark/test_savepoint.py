@@ -10,9 +10,9 @@ import pytest
 
 from penstock.api import KeyedProcessFunction, Sink, StreamExecutionEnvironment, Types
 from penstock.errors import SpecError
-from penstock.messages.manifest import CheckpointManifest, VertexState, encode_manifest, read_manifest
-from penstock.runtime.state.descriptors import MapStateDescriptor, ValueStateDescriptor
+from penstock.snapshots.manifest import CheckpointManifest, VertexState, encode_manifest, read_manifest
 from penstock.spark import StateFrame, read_savepoint, write_savepoint
+from penstock.state.descriptors import MapStateDescriptor, ValueStateDescriptor
 from penstock.store.open import open_store
 from penstock.testing import JobHarness
 
@@ -104,7 +104,7 @@ def test_a_job_starts_from_state_made_of_frames(spark: Any, tmp_path: Path) -> N
 
 async def started(folder: str) -> list[Any]:
     """The job's rows when it starts from the savepoint."""
-    from penstock.messages.manifest import handles_by_vertex
+    from penstock.snapshots.manifest import handles_by_vertex
     from penstock.testing.harness import Checkpoint
 
     job_graph = graph([("a", 1), ("b", 2), ("c", 3)])

@@ -12,8 +12,8 @@ import pytest
 
 from penstock.errors import UnsupportedError
 from penstock.functions.zones import local_us
-from penstock.runtime.operator import MAX_WATERMARK, MIN_WATERMARK
-from penstock.runtime.operators.local_time import local_watermark
+from penstock.operators.local_time import local_watermark
+from penstock.operators.operator import MAX_WATERMARK, MIN_WATERMARK
 from penstock.sql.session import SqlSession
 from penstock.testing import run_graph
 

@@ -8,7 +8,7 @@ from penstock.errors import ConnectorError
 from penstock.jobgraph import Forward, Hash, Rebalance
 from penstock.jobgraph.specs import SinkSpec, UnionSpec, WatermarkSpec
 from penstock.messages.states import ExecutionState
-from penstock.runtime.operator import MAX_WATERMARK
+from penstock.operators.operator import MAX_WATERMARK
 from penstock.testing import GraphBuilder, JobHarness, MemoryTable, run_graph
 from penstock.types import Batch, Schema
 from penstock.types.logical import BigIntType, VarCharType

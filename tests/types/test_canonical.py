@@ -16,8 +16,8 @@ import msgspec
 import numpy as np
 import pytest
 
+from penstock.columnar.hashing import hash_column
 from penstock.errors import UnsupportedError
-from penstock.runtime.kernels.hashing import hash_column
 from penstock.types.canonical import canonical, dictionary_key, equal_keys, user_key
 from penstock.types.column import Column
 from penstock.types.logical import RawType

@@ -33,14 +33,14 @@ _WHERE = {
         "SlidingEventTimeWindows", "SlidingProcessingTimeWindows", "TumblingEventTimeWindows",
         "TumblingProcessingTimeWindows",
     ),
-    "penstock.runtime.operators.output_tag": ("OutputTag",),
-    "penstock.runtime.operators.process_context": ("TimeDomain",),
-    "penstock.runtime.operators.user_code": ("RuntimeContext",),
-    "penstock.runtime.operators.window_functions": (
+    "penstock.operators.output_tag": ("OutputTag",),
+    "penstock.operators.process_context": ("TimeDomain",),
+    "penstock.operators.user_code": ("RuntimeContext",),
+    "penstock.operators.window_functions": (
         "ContinuousEventTimeTrigger", "ContinuousProcessingTimeTrigger", "CountTrigger", "EventTimeTrigger",
         "NeverTrigger", "ProcessingTimeTrigger", "PurgingTrigger", "TimeWindow", "Trigger", "TriggerResult",
     ),
-    "penstock.runtime.state.descriptors": (
+    "penstock.state.descriptors": (
         "AggregatingStateDescriptor", "ListStateDescriptor", "MapStateDescriptor",
         "ReducingStateDescriptor", "StateTtlConfig", "ValueStateDescriptor",
     ),

@@ -7,8 +7,8 @@ import enum
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+from penstock.columnar.python_values import make_row
 from penstock.errors import SpecError
-from penstock.runtime.state.values import make_row
 
 if TYPE_CHECKING:
     from collections.abc import Callable

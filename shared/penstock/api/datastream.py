@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from penstock.api.connected import BroadcastStream, ConnectedStreams
     from penstock.api.environment import StreamExecutionEnvironment
     from penstock.jobgraph import Partitioning
-    from penstock.runtime.operators.output_tag import OutputTag
+    from penstock.operators.output_tag import OutputTag
 
 
 class DataStream:

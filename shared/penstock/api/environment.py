@@ -16,6 +16,7 @@ from penstock.api.datastream import DataStream, DataStreamSink
 from penstock.api.selectors import column_index, traced
 from penstock.api.transformations import Compiler, Transformation
 from penstock.api.typeinfo import schema_of, type_of_values
+from penstock.columnar.python_values import columns_of
 from penstock.config import (
     IDLE_TIMEOUT_MS,
     PIPELINE_NAME,
@@ -31,7 +32,6 @@ from penstock.jobgraph.specs import WatermarkSpec
 from penstock.plan import nodes as n
 from penstock.plan.engine import explained
 from penstock.plan.properties import Analysis
-from penstock.runtime.state.values import columns_of
 from penstock.spark.support import spark_support
 from penstock.types import Batch
 from penstock.types import logical as t

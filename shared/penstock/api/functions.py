@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from penstock.runtime.operators.keyed_window import WindowContext
-    from penstock.runtime.operators.process_context import ProcessContext
-    from penstock.runtime.operators.user_code import RuntimeContext
+    from penstock.operators.keyed_window import WindowContext
+    from penstock.operators.process_context import ProcessContext
+    from penstock.operators.user_code import RuntimeContext
 
 
 class Function:
@@ -71,7 +71,7 @@ class AggregateFunction(Function):
 class ProcessFunction(Function):
     """Without keys: no state, no timers; side outputs and timestamps."""
 
-    Context = "penstock.runtime.operators.process_context.ProcessContext"
+    Context = "penstock.operators.process_context.ProcessContext"
 
     def process_element(self, value: Any, ctx: ProcessContext) -> Iterable[Any] | None:
         raise NotImplementedError

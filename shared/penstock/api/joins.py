@@ -130,7 +130,7 @@ class _OfPair:
 
 
 def _record(names: tuple[str, ...], values: tuple[Any, ...]) -> Any:
-    from penstock.runtime.state.values import make_row
+    from penstock.columnar.python_values import make_row
 
     if names == ("value",):
         return values[0]

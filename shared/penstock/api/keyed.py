@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any
 from penstock.api.function_slots import check_function
 from penstock.api.selectors import FieldOfValue, column_index, field_position, is_untyped, traced
 from penstock.api.transformations import Compiler, Transformation, transform
+from penstock.columnar.python_values import is_bare, is_tuple, row_class
 from penstock.errors import SpecError
 from penstock.jobgraph import Broadcast, Hash
 from penstock.jobgraph.specs import KeyedProcessSpec
-from penstock.runtime.state.values import is_bare, is_tuple, row_class
 from penstock.types import logical as t
 from penstock.types.logical import Schema
 
@@ -187,7 +187,7 @@ class KeyedStream:
         """Every ``size`` records of a key."""
         from penstock.api.windowed import WindowedStream
         from penstock.api.windows import GlobalWindows
-        from penstock.runtime.operators.window_functions import CountTrigger, PurgingTrigger
+        from penstock.operators.window_functions import CountTrigger, PurgingTrigger
 
         return WindowedStream(self, GlobalWindows.create()).trigger(PurgingTrigger.of(CountTrigger.of(size)))
 

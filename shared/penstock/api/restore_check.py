@@ -23,13 +23,13 @@ import msgspec
 from penstock.errors import PenstockError, SpecError
 from penstock.jobgraph import JobGraph
 from penstock.jobgraph.specs import KeyedProcessSpec, KeyedWindowSpec
-from penstock.messages.compatibility import DeclaredStates
+from penstock.snapshots.compatibility import DeclaredStates
 from penstock.types import logical as t
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from penstock.runtime.state.descriptors import StateDescriptor
+    from penstock.state.descriptors import StateDescriptor
 
 #: Operator uid → state name → schema.
 States = dict[str, dict[str, dict[str, Any]]]
@@ -89,7 +89,7 @@ def problems_of(
     uid: str, stored: Mapping[str, dict[str, Any]], declared: list[StateDescriptor]
 ) -> Iterator[tuple[str, str]]:
     """(its name, a sentence) for each state that is there and cannot be read as it is declared."""
-    from penstock.runtime.state.evolution import converter
+    from penstock.state.evolution import converter
 
     kinds = {name.partition("/")[2]: name for name in stored if name.startswith(_DECLARED)}
     for descriptor in declared:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from penstock.columnar.python_values import records
 from penstock.connectors.collect import decode_chunk
-from penstock.runtime.state.values import records
 from penstock.types import Batch
 
 if TYPE_CHECKING:

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from penstock.columnar.python_values import is_bare, row_class
 from penstock.errors import SpecError, nearest
-from penstock.runtime.state.values import is_bare, row_class
 from penstock.types.logical import RawType
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
 from penstock.errors import SpecError
-from penstock.runtime.operators.output_tag import schema_of, type_of
+from penstock.operators.output_tag import schema_of, type_of
 from penstock.types import logical as t
 
 if TYPE_CHECKING:

@@ -17,20 +17,20 @@ from penstock.errors import SpecError, UnsupportedError
 from penstock.functions.expr import AggregateCall
 from penstock.jobgraph import Hash
 from penstock.jobgraph.specs import KeyedWindowSpec, RecordTimeSpec
-from penstock.plan import nodes as n
-from penstock.runtime.operators.window_functions import (
+from penstock.operators.window_functions import (
     EventTimeTrigger,
     ProcessingTimeTrigger,
     Trigger,
     WindowCall,
 )
+from penstock.plan import nodes as n
 from penstock.types import logical as t
 from penstock.types.logical import Schema
 
 if TYPE_CHECKING:
     from penstock.api.keyed import KeyedStream
     from penstock.api.windows import WindowAssigner
-    from penstock.runtime.operators.output_tag import OutputTag
+    from penstock.operators.output_tag import OutputTag
 
 _TIME = t.TimestampLtzType(3)
 _WINDOW_TIME = t.TimestampLtzType(3, nullable=False)

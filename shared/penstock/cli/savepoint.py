@@ -18,7 +18,7 @@ from penstock.cli.inspect import find_job, print_table
 from penstock.cli.jobs import status
 from penstock.config import MAX_PARALLELISM, RECOVERY_PATH
 from penstock.errors import ExternalError, PenstockError, SnapshotError, SpecError, error_from_dict
-from penstock.messages.compatibility import (
+from penstock.snapshots.compatibility import (
     Difference,
     Operator,
     adopted,
@@ -27,9 +27,9 @@ from penstock.messages.compatibility import (
     kept_uids,
     operators_of,
 )
-from penstock.messages.footers import OperatorSummary, summarise
-from penstock.messages.manifest import CheckpointManifest, folder_at, read_manifest
-from penstock.messages.verifying import Verified, verify
+from penstock.snapshots.footers import OperatorSummary, summarise
+from penstock.snapshots.manifest import CheckpointManifest, folder_at, read_manifest
+from penstock.snapshots.verifying import Verified, verify
 from penstock.store.open import open_store
 from penstock.store.routed import is_url, split_url
 

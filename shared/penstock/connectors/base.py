@@ -23,8 +23,8 @@ import msgspec
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping, Sequence
 
+    from penstock.metrics import MetricGroup
     from penstock.ports import Store
-    from penstock.runtime.operator import MetricGroup
     from penstock.types import Batch, Schema
 
 

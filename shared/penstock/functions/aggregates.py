@@ -1,6 +1,6 @@
 """Result types of aggregate and window functions, as Flink infers them.
 
-The kernels are in ``runtime/kernels/aggregates.py``. A global aggregate over no rows is
+The kernels are in ``state/aggregates.py``. A global aggregate over no rows is
 NULL, so its result is nullable whatever its input; with GROUP BY (``grouped``) SUM, AVG,
 MIN and MAX are NULL only where the argument may be.
 """

@@ -1,6 +1,6 @@
 """What each operator does, as data.
 
-``penstock.runtime.factory`` makes an operator of each. Indices always mean columns of
+``penstock.operators.factory`` makes an operator of each. Indices always mean columns of
 the operator's input. Durations are milliseconds (``_ms``) or microseconds (``_us``).
 Fields are only added, with defaults.
 """

@@ -10,27 +10,27 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from penstock.errors import InternalError, PenstockError
-from penstock.runtime.drivers import PausingOperator, SinkDriver, SourceDriver
-from penstock.runtime.elements import ACTIVE, IDLE, Watermark
-from penstock.runtime.factory import make_operator
-from penstock.runtime.operator import (
+from penstock.metrics import MetricGroup
+from penstock.operators.drivers import PausingOperator, SinkDriver, SourceDriver
+from penstock.operators.factory import make_operator
+from penstock.operators.operator import (
     MAX_WATERMARK,
     MIN_WATERMARK,
-    MetricGroup,
     Operator,
     OperatorContext,
-    OperatorSnapshot,
     Output,
     SideBatch,
 )
-from penstock.runtime.watermarks import WatermarkValve
+from penstock.operators.watermarks import WatermarkValve
+from penstock.runtime.elements import ACTIVE, IDLE, Watermark
+from penstock.snapshots.contract import OperatorSnapshot
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from penstock.jobgraph import JobVertex, OperatorNode
-    from penstock.runtime.operator import RestoredState
     from penstock.runtime.outputs import EdgeWriter
+    from penstock.snapshots.contract import RestoredState
     from penstock.types.batch import Batch
     from penstock.types.logical import Schema
 

@@ -17,16 +17,17 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from penstock.columnar.hashing import key_group_range
 from penstock.config import INCREMENTAL, LOCAL_RECOVERY
 from penstock.errors import InternalError
 from penstock.jobgraph.identity import identities
 from penstock.messages.slot import StateHandle, StateLink
-from penstock.runtime.kernels.hashing import key_group_range
-from penstock.runtime.operator import MIN_WATERMARK, OperatorSnapshot, PendingBlock, RestoredState
-from penstock.runtime.state.conversion import convert
-from penstock.runtime.state.local_copies import LocalCopies
-from penstock.runtime.state.restoring import SnapshotSet, Source
-from penstock.runtime.state.snapshot import Unwanted, write_snapshot
+from penstock.operators.operator import MIN_WATERMARK
+from penstock.snapshots.contract import OperatorSnapshot, PendingBlock, RestoredState
+from penstock.snapshots.conversion import convert
+from penstock.snapshots.local_copies import LocalCopies
+from penstock.snapshots.restoring import SnapshotSet, Source
+from penstock.snapshots.writing import Unwanted, write_snapshot
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -34,7 +35,7 @@ if TYPE_CHECKING:
     from penstock.jobgraph import JobVertex
     from penstock.messages.slot import TaskDescriptor
     from penstock.runtime.environment import Environment
-    from penstock.runtime.state.epochs import Epochs
+    from penstock.state.epochs import Epochs
 
 INLINE_BYTES = 64 * 1024
 #: A state up to this size is always written whole.

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from penstock.runtime.badrecords import BadRecords
-from penstock.runtime.drivers import SinkDriver, SourceDriver
-from penstock.runtime.kernels.hashing import key_group_range
-from penstock.runtime.operator import OperatorContext
-from penstock.runtime.state.epochs import Epochs
+from penstock.columnar.hashing import key_group_range
+from penstock.operators.bad_records import BadRecords
+from penstock.operators.drivers import SinkDriver, SourceDriver
+from penstock.operators.operator import OperatorContext
+from penstock.state.epochs import Epochs
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""What the tasks of a slot share, and what operators and connectors are given of it."""
+"""What the tasks of a slot share."""
 
 from __future__ import annotations
 
@@ -10,19 +10,15 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from penstock.clocks import SteadyClock
-from penstock.connectors.base import SourceContext
-from penstock.errors import InternalError
 from penstock.runtime.credit import CreditPool
-from penstock.runtime.state.memory import StateMemory
+from penstock.state.memory import StateMemory
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Mapping
     from pathlib import Path
 
     from penstock.messages.slot import StorageSettings
     from penstock.ports import Store
-    from penstock.runtime.operator import OperatorContext
-    from penstock.types.logical import Schema
 
 
 def wall_clock_ms() -> int:
@@ -80,44 +76,3 @@ class Environment:
     local_state_dir: Path | None = None
     #: ``log(level, text)``: for the task manager's log.
     log: Callable[[str, str], None] = _log
-
-
-def source_context(
-    ctx: OperatorContext,
-    *,
-    schema: Schema,
-    options: Mapping[str, str],
-    projection: Sequence[int] = (),
-    metadata: Sequence[str] = (),
-    pushed: Mapping[str, Any] | None = None,
-    on_error: Any = "fail",
-    bad_record: Callable[[Exception, bytes | None, str], None] | None = None,
-    parallelism: int | None = None,
-) -> SourceContext:
-    """A connector's view of an operator's context."""
-
-    def fail(err: Exception, record: bytes | None, where: str) -> None:
-        raise InternalError(f"a bad record where none can be: {err}", where=where)
-
-    if ctx.run is None:
-        raise InternalError("the operator's context has no helper thread", where=ctx.name)
-
-    return SourceContext(
-        job_id=ctx.job_id,
-        uid=ctx.uid,
-        subtask_index=ctx.subtask_index,
-        parallelism=ctx.parallelism if parallelism is None else parallelism,
-        attempt=ctx.attempt,
-        options=options,
-        schema=schema,
-        projection=projection,
-        metadata=metadata,
-        pushed=pushed or {},
-        config=ctx.config,
-        metrics=ctx.metrics,
-        on_error=on_error,
-        run=ctx.run,
-        now_ms=ctx.now_ms,
-        bad_record=bad_record or fail,
-        store=ctx.store,
-    )

@@ -22,6 +22,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from penstock.errors import InternalError
+from penstock.operators.watermarks import WatermarkValve
 from penstock.runtime.channels import (
     BarrierAligned,
     GateBatch,
@@ -33,7 +34,6 @@ from penstock.runtime.channels import (
 )
 from penstock.runtime.elements import Barrier, Control, Element, EndOfInput, Watermark, WatermarkStatus
 from penstock.runtime.recording import ChannelContent, Recording
-from penstock.runtime.watermarks import WatermarkValve
 from penstock.types.batch import Batch
 
 if TYPE_CHECKING:

@@ -18,22 +18,22 @@ import msgspec
 import numpy as np
 import pyarrow as pa
 
-from penstock.errors import InternalError, SnapshotError
-from penstock.jobgraph import Broadcast, Forward, Hash
-from penstock.runtime.channels import GateBatch, GateWatermark
-from penstock.runtime.elements import ACTIVE, IDLE, Element, Watermark, WatermarkStatus
-from penstock.runtime.gates import InputGates
-from penstock.runtime.kernels.hashing import (
+from penstock.columnar.hashing import (
     hash_columns,
     key_group_range,
     key_groups,
     subtask_of_key_group,
 )
+from penstock.errors import InternalError, SnapshotError
+from penstock.jobgraph import Broadcast, Forward, Hash
+from penstock.operators.operator import MIN_WATERMARK
+from penstock.runtime.channels import GateBatch, GateWatermark
+from penstock.runtime.elements import ACTIVE, IDLE, Element, Watermark, WatermarkStatus
+from penstock.runtime.gates import InputGates
 from penstock.runtime.network.frames import without_placeholder
-from penstock.runtime.operator import MIN_WATERMARK
 from penstock.runtime.outputs import element_bytes
 from penstock.runtime.recording import ChannelContent
-from penstock.runtime.state.restoring import SnapshotSet, Source
+from penstock.snapshots.restoring import SnapshotSet, Source
 from penstock.types.batch import KIND_FIELD, TIME_FIELD, Batch, physical_arrow_schema
 
 if TYPE_CHECKING:

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
+from penstock.columnar.hashing import hash_columns, key_groups, subtask_of_key_group
 from penstock.errors import InternalError
 from penstock.jobgraph import Broadcast, Forward, Global, Hash, Rebalance, Rescale
-from penstock.runtime.kernels.hashing import hash_columns, key_groups, subtask_of_key_group
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from penstock.operators.operator import MIN_WATERMARK
 from penstock.runtime.elements import Barrier, Element, EndOfInput
-from penstock.runtime.operator import MIN_WATERMARK
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -56,7 +56,7 @@ from penstock.runtime.elements import Barrier
 from penstock.runtime.environment import Environment, wall_clock_ms
 from penstock.runtime.failures import error_info
 from penstock.runtime.network.hub import NetworkHub
-from penstock.runtime.state.memory import StateMemory
+from penstock.state.memory import StateMemory
 from penstock.store.open import open_store
 
 if TYPE_CHECKING:

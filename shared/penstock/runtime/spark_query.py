@@ -19,17 +19,19 @@ from penstock.cancelling import end_tasks
 from penstock.config import SPARK_MASTER, SPARK_REMOTE
 from penstock.errors import ExternalError, InternalError, SnapshotError, error_from_dict
 from penstock.messages.spark import Done, DriverJob, Failed, FromDriver, Progress, Rows
-from penstock.runtime.drivers import SourceDriver
-from penstock.runtime.operator import MIN_WATERMARK, OperatorSnapshot
+from penstock.operators.drivers import SourceDriver
+from penstock.operators.operator import MIN_WATERMARK
 from penstock.runtime.spark_driver import Driver
 from penstock.runtime.spark_report import LogTail, Reporter
+from penstock.snapshots.contract import OperatorSnapshot
 from penstock.types.batch import Batch
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from penstock.jobgraph.specs import SparkQuerySpec
-    from penstock.runtime.operator import OperatorContext, RestoredState
+    from penstock.operators.operator import OperatorContext
+    from penstock.snapshots.contract import RestoredState
 
 _decoder: msgspec.msgpack.Decoder[FromDriver] = msgspec.msgpack.Decoder(FromDriver)
 #: Batches that wait to be polled.

@@ -20,7 +20,7 @@ from penstock.messages.spark import Progress, SparkReport
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from penstock.runtime.operator import OperatorContext
+    from penstock.operators.operator import OperatorContext
 
 _log = logging.getLogger("penstock.runtime.spark")
 _EVERY_S = 2.0

@@ -23,7 +23,8 @@ from penstock.cancelling import end_tasks
 from penstock.config import BUFFER_TIMEOUT_MS
 from penstock.errors import InternalError
 from penstock.messages.states import ExecutionState
-from penstock.runtime.budget import STEP_S, RowBudget, least_rows, most_rows
+from penstock.operators.budget import STEP_S, RowBudget, least_rows, most_rows
+from penstock.operators.drivers import AsyncOperator
 from penstock.runtime.chain import Chain, ChainNode, blamed
 from penstock.runtime.channels import (
     BarrierAligned,
@@ -35,15 +36,14 @@ from penstock.runtime.channels import (
 )
 from penstock.runtime.checkpoints import local_copies, restore_vertex
 from penstock.runtime.contexts import OperatorContexts
-from penstock.runtime.drivers import AsyncOperator
 from penstock.runtime.failures import error_info
 from penstock.runtime.gates import InputGates
 from penstock.runtime.in_flight import GateEdge, Replay, restore_in_flight
-from penstock.runtime.state.restoring import Source
 from penstock.runtime.task_checkpoints import TaskCheckpoints
 from penstock.runtime.task_sinks import TaskSinks
 from penstock.runtime.task_sources import TaskSources, timed
 from penstock.runtime.taskmetrics import TaskClock, collect_metrics
+from penstock.snapshots.restoring import Source
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -12,11 +12,12 @@ import msgspec
 from penstock.errors import InternalError
 from penstock.messages.slot import CheckpointMetrics
 from penstock.messages.states import ExecutionState
+from penstock.operators.operator import MAX_WATERMARK
 from penstock.runtime.checkpoints import TASK_UID, SnapshotWriter, task_snapshot
 from penstock.runtime.elements import END_OF_INPUT
 from penstock.runtime.in_flight import IN_FLIGHT_ITEMS, IN_FLIGHT_UID, encode_in_flight
-from penstock.runtime.operator import MAX_WATERMARK, OperatorSnapshot
 from penstock.runtime.overtaking import InFlight, Overtaking
+from penstock.snapshots.contract import OperatorSnapshot
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

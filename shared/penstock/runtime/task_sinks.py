@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from penstock.operators.drivers import PausingOperator, SinkDriver
     from penstock.runtime.chain import Chain
-    from penstock.runtime.drivers import PausingOperator, SinkDriver
 
 
 class TaskSinks:

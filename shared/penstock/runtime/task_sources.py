@@ -11,7 +11,7 @@ from penstock.runtime.chain import blamed
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from penstock.runtime.budget import RowBudget
+    from penstock.operators.budget import RowBudget
     from penstock.runtime.chain import Chain, ChainNode
     from penstock.runtime.environment import Environment
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from penstock.messages.slot import OperatorMetrics, TaskMetrics
-from penstock.runtime.operator import MIN_WATERMARK
+from penstock.operators.operator import MIN_WATERMARK
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -23,12 +23,13 @@ from penstock.jobgraph.identity import identities
 from penstock.jobgraph.specs import CollectionSourceSpec, EnumeratorSpec, SinkSpec, SourceSpec
 from penstock.messages.layout import BACKFILL_CHECKPOINT_ID as CHECKPOINT_ID
 from penstock.messages.layout import backfill_attempt_key, backfill_manifest_key
-from penstock.messages.manifest import BACKFILL, CheckpointManifest, VertexState, encode_manifest
 from penstock.messages.slot import StateHandle
+from penstock.operators.operator import MIN_WATERMARK
+from penstock.operators.sources import SplitState
 from penstock.runtime.checkpoints import TASK_UID, task_snapshot
-from penstock.runtime.operator import MIN_WATERMARK, OperatorSnapshot
-from penstock.runtime.sources import SplitState
-from penstock.runtime.state.snapshot import write_snapshot
+from penstock.snapshots.contract import OperatorSnapshot
+from penstock.snapshots.manifest import BACKFILL, CheckpointManifest, VertexState, encode_manifest
+from penstock.snapshots.writing import write_snapshot
 from penstock.spark.backfill_edges import COLUMNS, ORDER, REPORT
 from penstock.spark.backfill_seam import Seam, fix_seam
 from penstock.spark.backfill_task import Report, Stage, source_stage, vertex_stage

@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from penstock.jobgraph import Forward, Global
+from penstock.operators.operator import MIN_WATERMARK
 from penstock.runtime.elements import Watermark
 from penstock.runtime.network.frames import BATCH, ElementDecoder, encode_element
-from penstock.runtime.operator import MIN_WATERMARK
 from penstock.runtime.partitioners import make_partitioner
 from penstock.types.batch import Batch
 

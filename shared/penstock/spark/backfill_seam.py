@@ -16,8 +16,10 @@ from penstock.connectors.hybrid.connector import HybridConnector, is_live
 from penstock.connectors.registry import get_connector
 from penstock.jobgraph.specs import EnumeratorSpec, SourceSpec
 from penstock.messages.layout import seam_key
-from penstock.runtime.environment import Environment, source_context
-from penstock.runtime.operator import MetricGroup, OperatorContext
+from penstock.metrics import MetricGroup
+from penstock.operators.connector_context import source_context
+from penstock.operators.operator import OperatorContext
+from penstock.runtime.environment import Environment
 
 if TYPE_CHECKING:
     from penstock.jobgraph import JobGraph, OperatorNode

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from penstock.runtime.sinks import SinkOperator
+from penstock.operators.sinks import SinkOperator
 from penstock.spark.compaction import compacted
 from penstock.types.batch import Batch
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from penstock.jobgraph.specs import SinkSpec
-    from penstock.runtime.operator import Output
+    from penstock.operators.operator import Output
 
 #: A changelog is compacted when so many rows came, and as many as stood, since the last time.
 _ROWS = 65_536

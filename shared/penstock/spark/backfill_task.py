@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from penstock.columnar.hashing import key_group_range
 from penstock.config import STATE_MEMORY
 from penstock.connectors.base import Split
 from penstock.errors import ExternalError, FencedError
@@ -26,22 +27,21 @@ from penstock.jobgraph.specs import SinkSpec
 from penstock.messages.layout import BACKFILL_CHECKPOINT_ID as CHECKPOINT_ID
 from penstock.messages.layout import backfill_attempt_key, backfill_prefix
 from penstock.messages.slot import StateHandle, StorageSettings, TaskDescriptor
-from penstock.runtime.budget import RowBudget
+from penstock.operators.budget import RowBudget
+from penstock.operators.drivers import AsyncOperator, SourceDriver
+from penstock.operators.factory import make_operator
+from penstock.operators.operator import MIN_WATERMARK
+from penstock.operators.sources import SourceOperator
 from penstock.runtime.chain import Chain
 from penstock.runtime.checkpoints import INLINE_BYTES
 from penstock.runtime.contexts import OperatorContexts
-from penstock.runtime.drivers import AsyncOperator, SourceDriver
 from penstock.runtime.environment import Environment
-from penstock.runtime.factory import make_operator
-from penstock.runtime.kernels.hashing import key_group_range
-from penstock.runtime.operator import MIN_WATERMARK
-from penstock.runtime.sources import SourceOperator
-from penstock.runtime.state.memory import StateMemory
-from penstock.runtime.state.snapshot import write_snapshot
+from penstock.snapshots.writing import write_snapshot
 from penstock.spark.backfill_edges import REPORT, SegmentReader, SegmentWriter, record_batch, records_of
 from penstock.spark.backfill_sink import HistorySink
 from penstock.spark.drive import JobContext, load_job_functions
 from penstock.spark.errors import carried
+from penstock.state.memory import StateMemory
 from penstock.store.open import open_store
 from penstock.types.batch import Batch
 

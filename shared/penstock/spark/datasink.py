@@ -16,7 +16,7 @@ from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 
 from penstock.connectors.base import TableInfo
 from penstock.connectors.registry import get_connector
-from penstock.runtime.constraints import Constraints
+from penstock.operators.constraints import Constraints
 from penstock.spark.datasource import TableWrite, source_context
 from penstock.spark.errors import carried
 from penstock.spark.typemap import from_spark_array

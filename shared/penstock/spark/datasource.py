@@ -31,7 +31,7 @@ from pyspark.sql.datasource import (
 from penstock.connectors.base import SourceContext, Split, TableInfo
 from penstock.connectors.registry import get_connector
 from penstock.errors import RecordError
-from penstock.runtime.operator import MetricGroup
+from penstock.metrics import MetricGroup
 from penstock.spark.drive import load_job_functions
 from penstock.spark.errors import carried
 from penstock.spark.graph import ARRIVAL, TIME

@@ -25,18 +25,12 @@ import pyarrow as pa
 from penstock.errors import InternalError
 from penstock.jobgraph.graph import FunctionArtifact, JobGraph
 from penstock.jobgraph.specs import KeyedProcessSpec
+from penstock.metrics import MetricGroup
+from penstock.operators.drivers import PausingOperator
+from penstock.operators.factory import make_operator
+from penstock.operators.operator import MAX_WATERMARK, MIN_WATERMARK, Operator, OperatorContext, SideBatch
 from penstock.runtime.artifacts import load_functions
-from penstock.runtime.drivers import PausingOperator
-from penstock.runtime.factory import make_operator
-from penstock.runtime.operator import (
-    MAX_WATERMARK,
-    MIN_WATERMARK,
-    MetricGroup,
-    Operator,
-    OperatorContext,
-    RestoredState,
-    SideBatch,
-)
+from penstock.snapshots.contract import RestoredState
 from penstock.spark.compaction import compacted
 from penstock.spark.errors import carried
 from penstock.spark.graph import TIME

@@ -19,23 +19,23 @@ import pyarrow as pa
 from pyspark.sql import functions as F
 from pyspark.sql import types as st
 
+from penstock.columnar.hashing import HASH_VERSION, hash_columns, key_group_range, key_groups
+from penstock.columnar.sorting import stable_argsort
 from penstock.errors import SpecError, nearest
-from penstock.messages.manifest import (
+from penstock.messages.slot import StateHandle
+from penstock.snapshots.contract import KeyedBlock, OperatorSnapshot
+from penstock.snapshots.manifest import (
     RELATIVE,
     CheckpointManifest,
     VertexState,
     encode_manifest,
     read_manifest,
 )
-from penstock.messages.slot import StateHandle
-from penstock.runtime.kernels.hashing import HASH_VERSION, hash_columns, key_group_range, key_groups
-from penstock.runtime.kernels.sorting import stable_argsort
-from penstock.runtime.operator import KeyedBlock, OperatorSnapshot
-from penstock.runtime.state.blocks import KeySpace, RowForm, decode_namespace
-from penstock.runtime.state.restoring import SnapshotChain, Source
-from penstock.runtime.state.snapshot import StateInfo, write_snapshot
+from penstock.snapshots.restoring import SnapshotChain, Source
+from penstock.snapshots.writing import StateInfo, write_snapshot
 from penstock.spark.errors import carried
 from penstock.spark.typemap import from_spark_array, spark_type, to_spark_array
+from penstock.state.blocks import KeySpace, RowForm, decode_namespace
 from penstock.store.open import open_store
 from penstock.types import logical as t
 from penstock.types.column import Column
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame, SparkSession
 
-    from penstock.runtime.state.descriptors import StateDescriptor
+    from penstock.state.descriptors import StateDescriptor
 
 _EVERYTHING = (0, 2**31 - 1)
 #: Where keys of a path that is no URL would lie; every path here is absolute.

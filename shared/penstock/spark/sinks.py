@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from penstock.connectors.registry import get_connector
-from penstock.runtime.constraints import Constraints
+from penstock.operators.constraints import Constraints
 from penstock.spark import jdbc
 from penstock.spark.datasink import commit, committed, stage
 from penstock.spark.datasource import TableWrite, source_context, write_table

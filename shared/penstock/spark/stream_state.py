@@ -18,11 +18,12 @@ import pyarrow as pa
 from pyspark.sql import Row
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor
 
+from penstock.columnar.hashing import hash_columns
 from penstock.messages.slot import StateHandle
-from penstock.runtime.kernels.hashing import hash_columns
-from penstock.runtime.operator import MIN_WATERMARK, OperatorSnapshot, RestoredState
-from penstock.runtime.state.restoring import restore
-from penstock.runtime.state.snapshot import write_snapshot
+from penstock.operators.operator import MIN_WATERMARK
+from penstock.snapshots.contract import OperatorSnapshot, RestoredState
+from penstock.snapshots.restoring import restore
+from penstock.snapshots.writing import write_snapshot
 from penstock.spark.drive import Driver, Program
 from penstock.spark.errors import carried
 from penstock.spark.typemap import from_spark_array

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any
 from penstock.config import STATE_MEMORY, unaligned_patience_ms
 from penstock.connectors.collect import MaterializedResult, decode_chunk, results_prefix
 from penstock.errors import InternalError, PenstockError, error_from_dict
-from penstock.messages.manifest import CheckpointManifest, VertexState, handles_by_vertex
 from penstock.messages.slot import CheckpointMetrics, StateHandle, TaskDescriptor, TaskMetrics
 from penstock.messages.states import ExecutionState
 from penstock.runtime.artifacts import load_functions
@@ -22,7 +21,8 @@ from penstock.runtime.credit import CreditPool
 from penstock.runtime.deployment import Deployment
 from penstock.runtime.elements import Barrier
 from penstock.runtime.environment import Environment, wall_clock_ms
-from penstock.runtime.state.memory import StateMemory
+from penstock.snapshots.manifest import CheckpointManifest, VertexState, handles_by_vertex
+from penstock.state.memory import StateMemory
 from penstock.store.memory import MemoryStore
 from penstock.testing.graphs import with_parallelism
 from penstock.types import RowKind

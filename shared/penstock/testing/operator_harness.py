@@ -9,21 +9,14 @@ from typing import Any
 
 import numpy as np
 
+from penstock.columnar.hashing import hash_columns, key_group_range, key_groups, subtask_of_key_group
 from penstock.messages.slot import StateHandle, StateLink
-from penstock.runtime.kernels.hashing import hash_columns, key_group_range, key_groups, subtask_of_key_group
-from penstock.runtime.operator import (
-    MAX_WATERMARK,
-    MetricGroup,
-    Operator,
-    OperatorContext,
-    OperatorSnapshot,
-    PendingBlock,
-    RestoredState,
-    SideBatch,
-)
-from penstock.runtime.state.memory import StateMemory
-from penstock.runtime.state.restoring import restore
-from penstock.runtime.state.snapshot import write_snapshot
+from penstock.metrics import MetricGroup
+from penstock.operators.operator import MAX_WATERMARK, Operator, OperatorContext, SideBatch
+from penstock.snapshots.contract import OperatorSnapshot, PendingBlock, RestoredState
+from penstock.snapshots.restoring import restore
+from penstock.snapshots.writing import write_snapshot
+from penstock.state.memory import StateMemory
 from penstock.types.batch import KIND_SIGN, Batch
 from penstock.types.logical import Schema
 

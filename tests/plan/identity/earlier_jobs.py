@@ -22,7 +22,7 @@ from penstock.api import (
     ValueStateDescriptor,
 )
 from penstock.jobgraph import JobGraph
-from penstock.messages.manifest import CheckpointManifest, VertexState, encode_manifest
+from penstock.snapshots.manifest import CheckpointManifest, VertexState, encode_manifest
 from penstock.sql.session import plan_script
 from penstock.testing.harness import JobHarness
 from penstock.testing.memory import MemoryTable

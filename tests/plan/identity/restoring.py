@@ -11,9 +11,9 @@ import msgspec
 
 from penstock.config import MAX_PARALLELISM
 from penstock.jobgraph import JobGraph
-from penstock.messages.compatibility import Difference, adopted, check, compare, fitted, operators_of
-from penstock.messages.footers import OperatorSummary, summarise
-from penstock.messages.manifest import CheckpointManifest, VertexState, decode_manifest
+from penstock.snapshots.compatibility import Difference, adopted, check, compare, fitted, operators_of
+from penstock.snapshots.footers import OperatorSummary, summarise
+from penstock.snapshots.manifest import CheckpointManifest, VertexState, decode_manifest
 from penstock.store.memory import MemoryStore
 from penstock.testing.harness import Checkpoint, JobHarness
 from penstock.testing.memory import MemoryTable, MemoryWriter
@@ -81,7 +81,7 @@ class _AsCheckpoint(Checkpoint):
         object.__setattr__(self, "checkpoint_id", manifest.checkpoint_id)
 
     def handles_of(self, graph: JobGraph) -> Any:
-        from penstock.messages.manifest import handles_by_vertex
+        from penstock.snapshots.manifest import handles_by_vertex
 
         wanted = [(v.id, tuple(n.uid for n in v.operators)) for v in graph.vertices]
         return handles_by_vertex(self.manifest, wanted)[0]  # type: ignore[attr-defined]

@@ -18,7 +18,7 @@ from penstock.api import (
 )
 from penstock.errors import SpecError
 from penstock.jobgraph import JobGraph
-from penstock.messages.compatibility import compare, operators_of
+from penstock.snapshots.compatibility import compare, operators_of
 from tests.plan.identity.test_edits import savepoint_of
 
 ROW = Types.ROW_NAMED(["k", "v"], [Types.STRING(), Types.LONG()])

@@ -8,8 +8,8 @@ import pytest
 
 from penstock.errors import SpecError
 from penstock.jobgraph import JobGraph
-from penstock.messages.compatibility import Difference, adopted, check, compare, operators_of
-from penstock.messages.footers import OperatorSummary, StateSummary
+from penstock.snapshots.compatibility import Difference, adopted, check, compare, operators_of
+from penstock.snapshots.footers import OperatorSummary, StateSummary
 from penstock.sql.session import plan_script
 
 TABLES = """

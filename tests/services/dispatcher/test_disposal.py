@@ -6,8 +6,8 @@ import msgspec
 import pytest
 
 from penstock.errors import SnapshotError
-from penstock.messages.manifest import CheckpointManifest, VertexState, encode_manifest
 from penstock.messages.slot import StateHandle
+from penstock.snapshots.manifest import CheckpointManifest, VertexState, encode_manifest
 from penstock.store import MemoryStore
 from penstock.store.open import open_store
 from services.dispatcher.disposal import dispose

@@ -11,8 +11,8 @@ from penstock.jobgraph import JobGraph, JobVertex, OperatorNode
 from penstock.jobgraph.specs import SparkQuerySpec
 from penstock.messages import cluster as msg
 from penstock.messages.layout import backfill_manifest_key
-from penstock.messages.manifest import CheckpointManifest
 from penstock.messages.states import JobStatus
+from penstock.snapshots.manifest import CheckpointManifest
 from services.common.core import Asked
 from services.jobmanager import effects as fx
 from services.jobmanager.inheritance import read_story

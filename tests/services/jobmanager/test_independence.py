@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from penstock.messages.manifest import CheckpointManifest, VertexState
 from penstock.messages.slot import StateHandle, StateLink
+from penstock.snapshots.manifest import CheckpointManifest, VertexState
 from services.jobmanager.checkpoints import Completed
 from services.jobmanager.independence import Fallback, independent
 

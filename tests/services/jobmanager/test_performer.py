@@ -15,10 +15,10 @@ from penstock.jobgraph.graph import encode_job_graph
 from penstock.messages import cluster as msg
 from penstock.messages import layout
 from penstock.messages import slot as slot_msg
-from penstock.messages.manifest import CheckpointManifest, encode_manifest
 from penstock.messages.slot import StateHandle
 from penstock.messages.states import JobStatus
 from penstock.plan.compiled import PLAN_NAME, decode_plan
+from penstock.snapshots.manifest import CheckpointManifest, encode_manifest
 from penstock.store import MemoryStore, job_log, open_store
 from services.common.clock import SystemClock
 from services.jobmanager import effects as fx

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from penstock.messages.cluster import SlotCommand
-from penstock.messages.manifest import CheckpointManifest, VertexState
 from penstock.messages.slot import CheckpointComplete, StateHandle, StateLink
+from penstock.snapshots.manifest import CheckpointManifest, VertexState
 from services.jobmanager.checkpoints import Completed
 from services.jobmanager.effects import Command, DeleteObjects
 from services.jobmanager.retention import Retention

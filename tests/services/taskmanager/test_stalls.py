@@ -8,7 +8,7 @@ import structlog
 
 from services.taskmanager.stalls import STALLED_MS, blocking_frame, look_for_stall
 
-_OURS = """  File "/x/shared/penstock/runtime/operators/python.py", line 72 in _results
+_OURS = """  File "/x/shared/penstock/operators/python.py", line 72 in _results
   File "/x/shared/penstock/runtime/slot.py", line 470 in main
 """
 _HELPER = """Thread 0x00007f0000000001 (most recent call first):

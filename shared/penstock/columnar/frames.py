@@ -1,0 +1,145 @@
+"""Window functions over rows sorted by partition and order: peers, ranks, shifts, frames.
+
+Everything is an array over the sorted rows. ``slots``: each row's partition, ascending runs.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from penstock.columnar.sorting import changes, group_bounds, order_codes
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from penstock.jobgraph.specs import SortKey
+    from penstock.types.column import Column
+
+_FAR = 2**62
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """int64 per row: where its partition starts and ends (exclusive), its peers start and end."""
+
+    low: np.ndarray
+    high: np.ndarray
+    peers_low: np.ndarray
+    peers_high: np.ndarray
+
+    @classmethod
+    def of(cls, columns: Sequence[Column], order: Sequence[SortKey], slots: np.ndarray) -> Layout:
+        """Without an order all rows of a partition are peers."""
+        n = len(slots)
+        bounds = group_bounds(slots)
+        sizes = np.diff(bounds)
+        low, high = np.repeat(bounds[:-1], sizes), np.repeat(bounds[1:], sizes)
+        if not order or not n:
+            return cls(low, high, low, high)
+        opens = changes(columns, order, np.arange(n))
+        opens[1:] |= slots[1:] != slots[:-1]
+        first = np.flatnonzero(opens)
+        group = np.cumsum(opens) - 1
+        return cls(low, high, first[group], np.append(first[1:], n)[group])
+
+    def __len__(self) -> int:
+        return len(self.low)
+
+    # -- ranks ---------------------------------------------------------------------------
+
+    def row_number(self) -> np.ndarray:
+        return np.arange(len(self)) - self.low + 1
+
+    def rank(self) -> np.ndarray:
+        return self.peers_low - self.low + 1
+
+    def dense_rank(self) -> np.ndarray:
+        groups = np.cumsum(self.peers_low == np.arange(len(self)))
+        return groups - groups[self.low] + 1 if len(self) else groups
+
+    def percent_rank(self) -> np.ndarray:
+        others = self.high - self.low - 1
+        return np.where(others > 0, (self.rank() - 1) / np.maximum(others, 1), 0.0)
+
+    def cume_dist(self) -> np.ndarray:
+        return (self.peers_high - self.low) / np.maximum(self.high - self.low, 1)
+
+    def ntile(self, buckets: int) -> np.ndarray:
+        """Buckets of sizes that differ by one at most, the larger ones first."""
+        size, larger = np.divmod(self.high - self.low, buckets)
+        at = np.arange(len(self)) - self.low
+        edge = larger * (size + 1)
+        rest = larger + (at - edge) // np.maximum(size, 1)
+        return np.where(at < edge, at // (size + 1), rest) + 1
+
+    def shifted(self, by: int) -> np.ndarray:
+        """Row ``by`` after each row in its partition, -1 where there is none."""
+        at = np.arange(len(self)) + by
+        return np.where((at >= self.low) & (at < self.high), at, -1)
+
+    # -- frames --------------------------------------------------------------------------
+
+    def rows_frame(self, preceding: int | None, following: int | None) -> tuple[np.ndarray, np.ndarray]:
+        """[start, end) of ROWS BETWEEN … AND …; empty ones have start = end."""
+        at = np.arange(len(self))
+        start = self.low if preceding is None else np.clip(at - preceding, self.low, self.high)
+        end = self.high if following is None else np.clip(at + following + 1, self.low, self.high)
+        return start, np.maximum(start, end)
+
+    def range_frame(
+        self, preceding: int | None, following: int | None, order: Column | None, key: SortKey | None
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """[start, end) of RANGE BETWEEN … AND … over the one order column; its NULLs frame
+        themselves. CURRENT ROW means the row's peers."""
+        start, end = self.peers_low, self.peers_high
+        if preceding is None:
+            start = self.low
+        elif preceding:
+            assert order is not None
+            assert key is not None
+            start = self._reach(order, key, -preceding, right=False)
+        if following is None:
+            end = self.high
+        elif following:
+            assert order is not None
+            assert key is not None
+            end = self._reach(order, key, following, right=True)
+        return start, np.maximum(start, end)
+
+    def _reach(self, order: Column, key: SortKey, by: int, *, right: bool) -> np.ndarray:
+        """How far ``value + by`` (against the order for DESC) reaches in each row's partition:
+        the number of the first row behind it (``right``: behind its equals)."""
+        codes = order_codes(order)
+        values = -codes if key.descending else codes
+        valid = order.valid
+        if valid is not None:
+            values = np.where(valid, values, -_FAR if key.nulls_first else _FAR)
+        wanted = np.clip(values, -_FAR + abs(by), _FAR - abs(by)) + by
+        n = len(values)
+        group = np.concatenate((self.low, self.low))
+        at = np.concatenate((values, wanted))
+        # Among equals a question comes before the rows, or behind them.
+        tie = np.concatenate((np.zeros(n, np.int8), np.full(n, 1 if right else -1, np.int8)))
+        sequence = np.lexsort((tie, at, group))
+        is_row = sequence < n
+        before: np.ndarray = np.cumsum(is_row) - is_row
+        out = np.empty(n, np.int64)
+        out[sequence[~is_row] - n] = before[~is_row]
+        if valid is not None:
+            out = np.where(valid, out, self.peers_high if right else self.peers_low)
+        return np.clip(out, self.low, self.high)
+
+
+def running(ufunc: np.ufunc, values: np.ndarray, groups: np.ndarray, longest: int) -> np.ndarray:
+    """Running ``ufunc`` within runs of equal groups of at most ``longest`` rows, by doubling
+    steps."""
+    out = values.copy()
+    step = 1
+    while step < longest:
+        same = groups[step:] == groups[:-step]
+        out[step:] = np.where(same, ufunc(out[step:], out[:-step]), out[step:])
+        step *= 2
+    return out

@@ -1,0 +1,140 @@
+"""Groups of equal keys within one batch: what local phases aggregate by.
+
+Nothing is remembered between batches, so no table is probed: keys become codes, codes of
+several columns one number, and that numbers the groups by counting, or by one packed sort
+where its range is wide.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from penstock.columnar.key_index import KeyIndex
+from penstock.columnar.sorting import order_codes, stable_argsort
+from penstock.types import logical as t
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from penstock.types.column import Column
+
+#: Codes of a range up to this, or up to so many times the rows, are counted, not sorted.
+_DENSE, _DENSE_TIMES = 1 << 16, 8
+_WIDEST = 1 << 62
+
+
+def group_rows(columns: Sequence[Column], n: int) -> tuple[np.ndarray, np.ndarray]:
+    """(group of each of ``n`` rows, one row of each group); both int64. Groups are numbered
+    from 0; NULL is a key like others; without columns all rows are one group."""
+    codes, span = np.zeros(n, np.int64), 1
+    for column in columns:
+        found = _codes(column)
+        if found is None:
+            return _by_table(columns, n)
+        more, size = found
+        if size == 1:
+            continue
+        if span > _WIDEST // size:
+            codes, span = _compact(codes)
+            more, size = _compact(more)
+        codes = more if span == 1 else codes * size + more
+        span *= size
+    return group_codes(codes, span)
+
+
+def group_codes(codes: np.ndarray, span: int) -> tuple[np.ndarray, np.ndarray]:
+    """``group_rows`` of int64 codes, 0 ≤ code < span."""
+    n = len(codes)
+    if span == 1 or n == 0:
+        return np.zeros(n, np.int64), np.zeros(min(n, 1), np.int64)
+    if span <= max(_DENSE, _DENSE_TIMES * n):
+        # The last writer wins: written backwards, each code's place holds its first row.
+        place = np.empty(span, np.int32)
+        rows = np.arange(n, dtype=np.int32)
+        place[codes[::-1]] = rows[::-1]
+        first = place[codes]
+        is_first = first == rows
+        return (np.cumsum(is_first) - 1)[first], np.flatnonzero(is_first)
+    order = stable_argsort(codes)
+    ordered = codes[order]
+    starts = np.empty(n, np.bool_)
+    starts[0] = True
+    np.not_equal(ordered[1:], ordered[:-1], out=starts[1:])
+    groups = np.empty(n, np.int64)
+    groups[order] = np.cumsum(starts) - 1
+    return groups, order[starts]
+
+
+def distinct_slots(slots: np.ndarray, high: int) -> np.ndarray:
+    """The distinct values, ascending, of slots below ``high``."""
+    if high > _DENSE_TIMES * len(slots) + 1024:
+        return distinct(slots)
+    seen = np.zeros(high, np.bool_)
+    seen[slots] = True
+    return np.flatnonzero(seen)
+
+
+def distinct(numbers: np.ndarray) -> np.ndarray:
+    """The distinct values, ascending: a plain sort, five times as fast as ``np.unique``."""
+    ordered = np.sort(numbers)
+    first = np.ones(len(ordered), np.bool_)
+    np.not_equal(ordered[1:], ordered[:-1], out=first[1:])
+    return ordered[first]
+
+
+def _codes(column: Column) -> tuple[np.ndarray, int] | None:
+    """(code of each row, one above the highest); None where there is no cheap code."""
+    values, valid = column.values, column.valid
+    if isinstance(values, np.ndarray):
+        if values.dtype.hasobject:
+            return None
+        if not len(values):
+            return np.zeros(0, np.int64), 1
+        numbers = order_codes(column)
+        if valid is not None and not valid.all():
+            numbers = np.where(valid, numbers, numbers[int(valid.argmax())])
+        low, high = int(numbers.min()), int(numbers.max())
+        if high - low >= _WIDEST:
+            codes, span = _compact(numbers)
+        else:
+            codes, span = numbers - low, high - low + 1
+    elif isinstance(column.type, (*t.STRINGS, *t.BINARIES)):
+        if _constant(values):
+            return np.zeros(len(values), np.int64), 1
+        encoded = pc.dictionary_encode(values)
+        span = max(len(encoded.dictionary), 1)
+        codes = pc.fill_null(encoded.indices, 0).to_numpy(zero_copy_only=False).astype(np.int64)
+    else:
+        return None
+    if valid is None or valid.all():
+        return codes, span
+    return np.where(valid, codes, span), span + 1
+
+
+def _compact(codes: np.ndarray) -> tuple[np.ndarray, int]:
+    distinct, dense = np.unique(codes, return_inverse=True)
+    return dense, max(len(distinct), 1)
+
+
+def _constant(values: pa.Array) -> bool:
+    """Whether all strings are the same one (a day, a country …), found without hashing."""
+    n = len(values)
+    if values.null_count or not n:
+        return False
+    offsets = np.frombuffer(values.buffers()[1], np.int32, n + 1, values.offset * 4)
+    start, length = int(offsets[0]), int(offsets[1] - offsets[0])
+    if int(offsets[-1]) - start != n * length or not length:
+        return False
+    if not (np.diff(offsets) == length).all():
+        return False
+    data = np.frombuffer(values.buffers()[2], np.uint8, n * length, start).reshape(n, length)
+    return bool((data == data[0]).all())
+
+
+def _by_table(columns: Sequence[Column], n: int) -> tuple[np.ndarray, np.ndarray]:
+    groups, _ = KeyIndex([c.type for c in columns]).upsert(columns, n)
+    return group_codes(groups, int(groups.max()) + 1 if n else 1)

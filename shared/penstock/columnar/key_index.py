@@ -1,0 +1,539 @@
+"""Key columns → dense slots: a vectorised open-addressing table.
+
+One table an operator and subtask. The table holds slot numbers; keys lie dense in slot
+order beside it, so that state columns are plain arrays indexed by slot. A lookup probes
+all rows of a batch together, in as many rounds as the longest probe.
+
+* Whole-number keys (the fast path) are one int64: a column as it stands, or several
+  packed side by side as long as their values are small enough. It is compared itself; any
+  other key is compared by its 64-bit hash and then, column by column.
+* Whole numbers that lie close together need no hashing: an array addressed by key (see
+  ``direct``) holds their slots, until they spread too far.
+* Growing never stops the world: a larger table's memory is made ready ahead, the old one
+  stays readable while every later call moves a bounded number of its slots, and the arrays
+  by slot grow in place (see ``growing``).
+* Slots are freed when their state is purged, and used again.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from penstock.columnar.direct import DirectTable
+from penstock.columnar.equality import equal_or_both_null
+from penstock.columnar.growing import grown
+from penstock.columnar.hash_table import (
+    CLAIM,
+    EMPTY,
+    TOMBSTONE,
+    HashTable,
+    hash_ints,
+    table_bits,
+)
+from penstock.columnar.hashing import hash_columns
+from penstock.columnar.key_packing import KeyPacking
+from penstock.columnar.store import RowStore, Slots
+from penstock.errors import InternalError
+from penstock.types.column import Column
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from penstock.types.logical import LogicalType
+
+#: Slots moved from the old table per call, beyond twice the batch's rows.
+_MIGRATE = 8192
+#: Known new keys placed at once: what is at hand of them stays in the processor's cache.
+_PLACE = 1 << 16
+#: Positions whose memory is made ready per key before a table is full.
+_TOUCH = 32
+
+
+class KeyIndex:
+    """See the module. ``types``: the key columns'; none at all means one global key."""
+
+    def __init__(self, types: Sequence[LogicalType]) -> None:
+        self.types = list(types)
+        self._packing = KeyPacking(self.types)
+        self._whole = KeyPacking.suits(self.types)
+        self._direct: DirectTable | None = DirectTable() if self._whole else None
+        self._table = HashTable(table_bits(0))
+        self._next: HashTable | None = None
+        #: What slots are moved from: those of ``_cursor`` … ``_end`` that were in use when it
+        #: became old, and are not ``_gone`` (freed since, or free then).
+        self._old: HashTable | DirectTable | None = None
+        self._cursor = self._end = self._left = 0
+        self._gone = np.zeros(0, np.bool_)
+        #: Keys that there will be soon (see ``reserve``).
+        self._expected = 0
+        if self._whole:
+            self._slots = Slots()
+            self._ints = np.zeros(1024, np.int64)
+            self._null_slot = -1
+        else:
+            self._rows = RowStore(self.types)
+            self._slots = self._rows.slots
+            self._hashes = np.zeros(1024, np.uint64)
+
+    def __len__(self) -> int:
+        return self._slots.count
+
+    @property
+    def high(self) -> int:
+        """One above the highest slot ever given out: the length state columns need."""
+        return self._slots.high
+
+    @property
+    def nbytes(self) -> int:
+        own = self._ints.nbytes if self._whole else self._hashes.nbytes + self._rows.nbytes
+        direct = self._direct.nbytes if self._direct else 0
+        old = self._old.nbytes if self._old is not None else 0
+        return own + direct + self._table.nbytes + old
+
+    @property
+    def live_bytes(self) -> int:
+        """Of the keys in use: ``nbytes`` without room that is free."""
+        own = 8 if self._whole else 8 + self._rows.row_bytes
+        tables = (self._direct, self._old, self._table)
+        return int((own + 1) * len(self)) + sum(x.nbytes for x in tables if x is not None)
+
+    def in_use(self, start: int, stop: int) -> np.ndarray:
+        """Mask of the slots in use among these, none of them at or above ``high``."""
+        return self._slots.live[start:stop]
+
+    # -- finding ---------------------------------------------------------------------
+
+    def lookup(self, columns: Sequence[Column], n: int) -> np.ndarray:
+        """int64 slot of each row's key, -1 where it is unknown."""
+        if not self.types:
+            return np.full(n, 0 if self._slots.count else -1, np.int64)
+        if self._whole:
+            found = self._packing.packed(columns)
+            if found is None:
+                self._stop_packing()
+            else:
+                keys, valid = found
+                out = self.lookup_ints(keys)
+                if valid is not None:
+                    out[~valid] = self._null_slot
+                return out
+        return self._find(None, hash_columns(columns), columns)
+
+    def upsert(self, columns: Sequence[Column], n: int) -> tuple[np.ndarray, np.ndarray]:
+        """(int64 slot of each row's key, the slots that are new, in order of first sight
+        within probing rounds)."""
+        if not self.types:
+            new = np.empty(0, np.int64)
+            if not self._slots.count:
+                new = self._rows.append([], 1)
+            return np.zeros(n, np.int64), new
+        if self._whole:
+            found = self._packing.packed(columns)
+            if found is not None:
+                return self._upsert_ints(*found)
+            self._stop_packing()
+        self._make_room(n)
+        hashes = hash_columns(columns)
+        out = self._find(None, hashes, columns)
+        missing = np.flatnonzero(out < 0)
+        if not len(missing):
+            return out, missing
+        return out, self._insert(out, missing, None, hashes, columns)
+
+    def upsert_ints(self, keys: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """``upsert`` of a non-null int64 array, for an index over one whole number."""
+        if self._direct is not None:
+            if self._reach(self._direct, keys):
+                return self._upsert_direct(self._direct, keys)
+            self._stop_addressing()
+        self._make_room(len(keys))
+        hashes = hash_ints(keys)
+        out = self._find(keys, hashes, None)
+        missing = np.flatnonzero(out < 0)
+        if not len(missing):
+            return out, missing
+        return out, self._insert(out, missing, keys, hashes, None)
+
+    def lookup_ints(self, keys: np.ndarray) -> np.ndarray:
+        if self._direct is not None:
+            return self._direct.lookup(keys)
+        return self._find(keys, hash_ints(keys), None)
+
+    def keys(self, slots: np.ndarray) -> list[Column]:
+        """The key columns of slots."""
+        if not self._whole:
+            return self._rows.take(slots)
+        valid = None
+        if self._null_slot >= 0:
+            mask = slots != self._null_slot
+            valid = None if mask.all() else mask
+        return self._packing.unpacked(self._ints.take(slots), valid)
+
+    def ints(self, slots: np.ndarray) -> np.ndarray:
+        """The int64 keys of slots of an index over one whole number."""
+        return self._ints[slots]
+
+    def live_slots(self) -> np.ndarray:
+        """All slots in use, ascending."""
+        return np.flatnonzero(self._slots.live[: self._slots.high])
+
+    # -- restoring -------------------------------------------------------------------
+
+    def reserve(self, n: int) -> None:
+        """About n more keys are coming: they shall find a table of the right size."""
+        self._expected = self._slots.count + n
+
+    def extend(self, columns: Sequence[Column], n: int) -> slice:
+        """New slots, one behind the other, for rows whose keys are not in the index, each once:
+        nothing is looked up. InternalError when a slot was freed before."""
+        first = self._slots.high
+        if self._slots.count != first:
+            raise InternalError("an index is extended after slots were freed", got=f"{len(self)} of {first}")
+        if not self.types:
+            self._rows.append([], n)
+            return slice(first, self._slots.high)
+        packed = self._packing.packed(columns) if self._whole else None
+        if self._whole and packed is None:
+            self._stop_packing()
+        if packed is not None:
+            self._extend_ints(*packed, first)
+        else:
+            self._make_room(n)
+            hashes = hash_columns(columns)
+            self._rows.append(columns, n)
+            self._hashes = grown(self._hashes, self._slots.high)
+            self._hashes[first : first + n] = hashes
+            self._place(hashes, np.arange(first, first + n))
+        return slice(first, first + n)
+
+    def _extend_ints(self, keys: np.ndarray, valid: np.ndarray | None, first: int) -> None:
+        n, slots, known = len(keys), np.arange(first, first + len(keys)), keys
+        if valid is not None and not valid.all():
+            slots, known = slots[valid], keys[valid]
+        if self._direct is not None and not self._reach(self._direct, known):
+            self._stop_addressing()
+        if self._direct is None:
+            self._make_room(len(known))
+        self._slots.allocate(n)
+        self._ints = grown(self._ints, self._slots.high)
+        self._ints[first : first + n] = keys
+        if valid is not None and len(known) < n:
+            self._null_slot = first + int(np.argmin(valid))
+        if self._direct is not None:
+            self._direct.put(known, slots)
+        else:
+            self._place(hash_ints(known), slots)
+
+    def _place(self, hashes: np.ndarray, slots: np.ndarray) -> None:
+        for at in range(0, len(slots), _PLACE):
+            self._table.place(hashes[at : at + _PLACE], slots[at : at + _PLACE])
+
+    def _reach(self, direct: DirectTable, keys: np.ndarray) -> bool:
+        return direct.reach(keys, max(self._slots.count, self._expected - len(keys)), self._live_ints)
+
+    # -- freeing ---------------------------------------------------------------------
+
+    def free(self, slots: np.ndarray) -> None:
+        """Forget the keys of these slots (each once); the numbers will be used again."""
+        if not len(slots):
+            return
+        if self.types:
+            placed = slots
+            if self._whole and self._null_slot >= 0 and (slots == self._null_slot).any():
+                placed = slots[slots != self._null_slot]
+                self._null_slot = -1
+            if self._direct is not None:
+                self._erase_direct(self._direct, placed)
+                self._slots.free(slots)
+                return
+            if self._old is not None:
+                in_old = self._in_old(placed)
+                self._erase_old(self._old, placed[in_old])
+                placed = placed[~in_old]
+            self._erase(self._table, placed)
+        if self._whole:
+            self._slots.free(slots)
+        else:
+            self._rows.free(slots)
+
+    def _erase_old(self, old: HashTable | DirectTable, slots: np.ndarray) -> None:
+        if isinstance(old, DirectTable):
+            self._erase_direct(old, slots)
+        else:
+            self._erase(old, slots)
+        self._gone[slots] = True
+        self._left -= len(slots)
+
+    def _erase_direct(self, table: DirectTable, slots: np.ndarray) -> None:
+        keys = self._ints[slots]
+        if not (table.lookup(keys) == slots).all():
+            raise InternalError("a slot was freed twice", got=f"{len(slots)} slots to free")
+        table.erase(keys)
+
+    def _hashes_of(self, slots: np.ndarray) -> np.ndarray:
+        return hash_ints(self._ints[slots]) if self._whole else self._hashes[slots]
+
+    def _erase(self, table: HashTable, slots: np.ndarray) -> None:
+        position = table.home(self._hashes_of(slots))
+        while len(slots):
+            found = table.slots[position]
+            here = found == ~slots
+            if (found == EMPTY).any():
+                raise InternalError("a slot was freed twice", got=f"{len(slots)} slots to free")
+            table.slots[position[here]] = TOMBSTONE
+            slots, position = slots[~here], (position[~here] + 1) & table.mask
+
+    # -- probing ---------------------------------------------------------------------
+
+    def _stop_packing(self) -> None:
+        """A key does not fit into 64 bits: from now on keys are kept column by column."""
+        slots = self.live_slots()
+        columns = self._packing.unpacked(self._ints[slots], None)
+        self._whole, self._direct = False, None
+        self._rows = RowStore(self.types)
+        self._rows.slots = self._slots
+        self._hashes = np.zeros(max(1024, self._slots.high), np.uint64)
+        if len(slots):
+            self._rows.put(slots, columns)
+            self._hashes[slots] = hash_columns(columns)
+        self._move_from(None, 0)
+        self._migrate(1 << 62)
+
+    def _stop_addressing(self) -> None:
+        """The keys are too far apart for an array addressed by key: from now on by hash."""
+        direct, self._direct = self._direct, None
+        assert direct is not None
+        self._move_from(direct, 0)
+
+    def _move_from(self, old: HashTable | DirectTable | None, n: int) -> None:
+        """A new table with room for n more keys; slots come over from the old one by and by."""
+        live, table = self._slots.count, self._next
+        if table is None or table.capacity < 2 * (live + n):
+            table = self._larger(n)
+        self._table, self._next = table, None
+        self._old = old
+        self._cursor, self._end = 0, self._slots.high
+        self._gone = np.zeros(self._end, np.bool_)
+        self._left = live
+        if self._whole and self._null_slot >= 0:  # it is in no table
+            self._gone[self._null_slot] = True
+            self._left -= 1
+
+    def _live_ints(self) -> tuple[np.ndarray, np.ndarray]:
+        """(keys, slots) of all but NULL."""
+        slots = self.live_slots()
+        slots = slots[slots != self._null_slot]
+        return self._ints[slots], slots
+
+    def _upsert_direct(self, direct: DirectTable, keys: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        out = direct.get(keys)
+        missing = np.flatnonzero(out < 0)
+        if not len(missing):
+            return out, missing
+        winners = direct.first_of_each(keys, missing)
+        slots = self._new_slots(winners, keys, keys, None)
+        direct.put(keys[winners], slots)
+        out[missing] = direct.get(keys[missing])
+        return out, slots
+
+    def _upsert_ints(self, keys: np.ndarray, valid: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:
+        if valid is None or valid.all():
+            # A mask without a NULL (a filter took them out) must not make a key of NULL.
+            return self.upsert_ints(keys)
+        out = np.empty(len(keys), np.int64)
+        out[valid], new = self.upsert_ints(keys[valid])
+        if self._null_slot < 0:
+            self._null_slot = int(self._slots.allocate(1)[0])
+            if self._old is not None and self._null_slot < self._end:
+                self._gone[self._null_slot] = True
+            new = np.append(new, self._null_slot)
+        self._ints = grown(self._ints, self._slots.high)
+        out[~valid] = self._null_slot
+        return out, new
+
+    def _find(
+        self, keys: np.ndarray | None, hashes: np.ndarray, columns: Sequence[Column] | None
+    ) -> np.ndarray:
+        out = self._probe(self._table, keys, hashes, columns)
+        if self._old is not None:
+            missing = np.flatnonzero(out < 0)
+            if len(missing):
+                taken = None if columns is None else [c.take(missing) for c in columns]
+                found = self._find_old(
+                    self._old, None if keys is None else keys[missing], hashes[missing], taken
+                )
+                # What was moved, and maybe freed since, still stands in the old table.
+                found[~self._in_old(found)] = -1
+                out[missing] = found
+        return out
+
+    def _find_old(
+        self,
+        old: HashTable | DirectTable,
+        keys: np.ndarray | None,
+        hashes: np.ndarray,
+        columns: Sequence[Column] | None,
+    ) -> np.ndarray:
+        if isinstance(old, DirectTable):
+            assert keys is not None
+            return old.lookup(keys)
+        return self._probe(old, keys, hashes, columns)
+
+    def _probe(
+        self,
+        table: HashTable,
+        keys: np.ndarray | None,
+        hashes: np.ndarray,
+        columns: Sequence[Column] | None,
+    ) -> np.ndarray:
+        position = table.home(hashes)
+        # An empty place or a tombstone reads the last entries of the key array: harmless,
+        # masked just after.
+        slots = ~table.slots[position].astype(np.int64)
+        if keys is not None:
+            match = self._ints[slots] == keys
+            match &= slots >= 0
+        else:
+            match = self._hashes[slots] == hashes
+            match &= slots >= 0
+            self._confirm(match, slots, columns)
+        out = np.where(match, slots, -1)
+        rest = np.flatnonzero(~match & (slots != ~EMPTY))
+        position = position[rest]
+        while len(rest):
+            position = (position + 1) & table.mask
+            slots = ~table.slots[position].astype(np.int64)
+            match = slots >= 0
+            if keys is not None:
+                match &= self._ints[slots] == keys[rest]
+            else:
+                match &= self._hashes[slots] == hashes[rest]
+                if columns is not None and match.any():
+                    hit = np.flatnonzero(match)
+                    match[hit] = self._equal(slots[hit], [c.take(rest[hit]) for c in columns])
+            out[rest[match]] = slots[match]
+            go_on = ~match & (slots != ~EMPTY)
+            rest, position = rest[go_on], position[go_on]
+        return out
+
+    def _confirm(self, match: np.ndarray, slots: np.ndarray, columns: Sequence[Column] | None) -> None:
+        if columns is None:
+            return
+        hit = np.flatnonzero(match)
+        if len(hit) == len(match):
+            match &= self._equal(slots, columns)
+        elif len(hit):
+            match[hit] = self._equal(slots[hit], [c.take(hit) for c in columns])
+
+    def _equal(self, slots: np.ndarray, columns: Sequence[Column]) -> np.ndarray:
+        out: np.ndarray | None = None
+        for mine, other in zip(self._rows.take(slots), columns, strict=True):
+            same = equal_or_both_null(mine, other)
+            out = same if out is None else out & same
+        assert out is not None
+        return out
+
+    # -- inserting -------------------------------------------------------------------
+
+    def _insert(
+        self,
+        out: np.ndarray,
+        missing: np.ndarray,
+        keys: np.ndarray | None,
+        hashes: np.ndarray,
+        columns: Sequence[Column] | None,
+    ) -> np.ndarray:
+        """Give slots to the missing rows' keys (rows may share one); returns new slots."""
+        table = self._table
+        rows, position = missing, table.home(hashes[missing])
+        new: list[np.ndarray] = []
+        claim = np.arange(CLAIM, len(out) + CLAIM, dtype=np.int32)
+        while len(rows):
+            at = table.slots[position]
+            free = np.flatnonzero(at == EMPTY)
+            if len(free):
+                # Rows race for a free position; the last writer wins it, so write backwards:
+                # then keys get their slots in order of first sight.
+                back = free[::-1]
+                table.slots[position[back]] = claim[rows[back]]
+                won = free[table.slots[position[free]] == claim[rows[free]]]
+                winners = rows[won]
+                slots = self._new_slots(winners, keys, hashes, columns)
+                table.slots[position[won]] = ~slots
+                table.used += len(won)
+                new.append(slots)
+                at = table.slots[position]
+            slots = ~at.astype(np.int64)
+            match = slots >= 0
+            if keys is not None:
+                match &= self._ints[slots] == keys[rows]
+            else:
+                match &= self._hashes[slots] == hashes[rows]
+                if columns is not None and match.any():
+                    hit = np.flatnonzero(match)
+                    match[hit] = self._equal(slots[hit], [c.take(rows[hit]) for c in columns])
+            out[rows[match]] = slots[match]
+            rows = rows[~match]
+            position = (position[~match] + 1) & table.mask
+        return np.concatenate(new) if new else np.empty(0, np.int64)
+
+    def _new_slots(
+        self,
+        rows: np.ndarray,
+        keys: np.ndarray | None,
+        hashes: np.ndarray,
+        columns: Sequence[Column] | None,
+    ) -> np.ndarray:
+        if keys is not None:
+            slots = self._slots.allocate(len(rows))
+            self._ints = grown(self._ints, self._slots.high)
+            self._ints[slots] = keys[rows]
+        else:
+            assert columns is not None
+            slots = self._rows.append([c.take(rows) for c in columns], len(rows))
+            self._hashes = grown(self._hashes, self._slots.high)
+            self._hashes[slots] = hashes[rows]
+        if self._old is not None:  # numbers used again are not those the old table has
+            self._gone[slots[slots < self._end]] = True
+        return slots
+
+    # -- growing ---------------------------------------------------------------------
+
+    def _make_room(self, n: int) -> None:
+        """Keep the load at most one half, moving a bounded number of slots."""
+        if self._old is not None:
+            self._migrate(2 * n + _MIGRATE)
+        need = self._table.used + self._left + n
+        if self._next is None and self._old is None and 8 * need > 3 * self._table.capacity:
+            self._next = self._larger(n)
+        if self._next is not None:
+            self._next.touch(_TOUCH * n + _MIGRATE)
+        if 2 * need <= self._table.capacity:
+            return
+        while self._old is not None:
+            self._migrate(1 << 62)
+        self._move_from(self._table, n)
+        self._migrate(2 * n + _MIGRATE)
+
+    def _larger(self, n: int) -> HashTable:
+        """For n more keys at least."""
+        expected = (3 * self._expected - 1).bit_length() if self._expected else 0
+        return HashTable(max(table_bits(self._slots.count + n), expected))
+
+    def _migrate(self, budget: int) -> None:
+        """Look at so many slot numbers, and move those that are in the old table."""
+        stop = min(self._cursor + budget, self._end)
+        moving = self._slots.live[self._cursor : stop] & ~self._gone[self._cursor : stop]
+        slots = self._cursor + np.flatnonzero(moving)
+        self._cursor = stop
+        self._left -= len(slots)
+        self._table.place(self._hashes_of(slots), slots)
+        if self._cursor >= self._end:
+            self._old, self._left = None, 0
+
+    def _in_old(self, slots: np.ndarray) -> np.ndarray:
+        out = (slots >= self._cursor) & (slots < self._end)
+        out[out] = ~self._gone[slots[out]]
+        return out

@@ -1,0 +1,359 @@
+"""Growable columns addressed by slot: where keyed operators keep rows and keys.
+
+A *slot* is a small dense number given out by ``Slots`` and reused after it was freed.
+``RowStore`` keeps one row a slot, a growable array per fixed-width column and an
+append-only heap with one reference a slot for the rest.
+"""
+
+from __future__ import annotations
+
+import mmap
+from typing import TYPE_CHECKING, Any, cast
+
+import numpy as np
+import pyarrow as pa
+
+from penstock.columnar.growing import FIRST
+from penstock.columnar.growing import grown as grown
+from penstock.types import logical as t
+from penstock.types.column import Column, arrow_type, numpy_dtype
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+#: A heap is compacted when it holds more than this many entries and most are garbage.
+_COMPACT_FROM = 8_192
+#: Of a heap's segments: the first is small, the largest so long that few are needed.
+_FIRST_BYTES, _SEGMENT_BYTES = 16_384, 16 << 20
+_MAPPED_FROM = 1 << 20
+_ENTRY_MASK = (1 << 32) - 1
+
+
+class Slots:
+    """Gives out slot numbers; freed ones first. ``high``: one above the highest ever used."""
+
+    def __init__(self) -> None:
+        self.high = 0
+        self._free = np.empty(FIRST, np.int64)
+        self._free_count = 0
+        #: By slot: whether it is in use.
+        self.live = np.zeros(FIRST, np.bool_)
+
+    @property
+    def count(self) -> int:
+        """Slots in use."""
+        return self.high - self._free_count
+
+    def allocate(self, n: int) -> np.ndarray:
+        reused = min(n, self._free_count)
+        start, self.high = self.high, self.high + n - reused
+        slots = np.arange(start, self.high)
+        self.live = grown(self.live, self.high)
+        self.live[start : self.high] = True
+        if reused:
+            self._free_count -= reused
+            again = self._free[self._free_count : self._free_count + reused].copy()
+            self.live[again] = True
+            slots = np.concatenate((again, slots))
+        return slots
+
+    def free(self, slots: np.ndarray) -> None:
+        self.live[slots] = False
+        end = self._free_count + len(slots)
+        self._free = grown(self._free, end)
+        self._free[self._free_count : end] = slots
+        self._free_count = end
+
+
+class FixedStore:
+    """A fixed-width (or RAW) column by slot. ``row_bytes``, as of every store: of a row, on
+    average."""
+
+    def __init__(self, type_: t.LogicalType) -> None:
+        self.type = type_
+        dtype = numpy_dtype(type_)
+        assert dtype is not None
+        self.values = np.zeros(FIRST, dtype)
+        self.valid: np.ndarray | None = None
+
+    @property
+    def nbytes(self) -> int:
+        return self.values.nbytes + (0 if self.valid is None else self.valid.nbytes)
+
+    @property
+    def row_bytes(self) -> float:
+        return self.values.itemsize + (0 if self.valid is None else 1)
+
+    def put(self, slots: np.ndarray, column: Column, high: int) -> None:
+        self.values = grown(self.values, high)
+        valid = column.valid
+        if valid is not None and self.valid is None:
+            self.valid = np.ones(len(self.values), np.bool_)
+        self.values[slots] = column.values
+        if self.valid is not None:
+            self.valid = grown(self.valid, len(self.values), True)
+            self.valid[slots] = True if valid is None else valid
+
+    def take(self, slots: np.ndarray) -> Column:
+        valid = None
+        if self.valid is not None:
+            valid = self.valid[slots]
+            if valid.all():
+                valid = None
+        return Column(self.type, self.values[slots], valid)
+
+    def clear(self, slots: np.ndarray) -> None:
+        if self.values.dtype.hasobject:
+            self.values[slots] = None
+
+
+def _memory(nbytes: int) -> np.ndarray:
+    """Much of it straight from the system, which has it back at once when it is given up."""
+    if nbytes < _MAPPED_FROM:
+        return np.empty(nbytes, np.uint8)
+    return np.frombuffer(mmap.mmap(-1, nbytes, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS), np.uint8)
+
+
+class _Segment:
+    """A piece of a heap: so many bytes of text at most; full ones never change again."""
+
+    __slots__ = ("array_type", "data", "entries", "offsets")
+
+    def __init__(self, array_type: pa.DataType, capacity: int) -> None:
+        self.array_type = array_type
+        self.data = _memory(capacity)
+        self.offsets = np.zeros(FIRST + 1, np.int32)
+        self.entries = 0
+
+    @property
+    def nbytes(self) -> int:
+        """In use: what lies beyond was never touched."""
+        return int(self.offsets[self.entries]) + self.offsets.itemsize * (self.entries + 1)
+
+    @property
+    def room(self) -> int:
+        return len(self.data) - int(self.offsets[self.entries])
+
+    def append(self, offsets: np.ndarray, data: np.ndarray) -> None:
+        """``offsets``: int32[n + 1] into ``data``."""
+        n, start, end = len(offsets) - 1, int(offsets[0]), int(offsets[-1])
+        at = int(self.offsets[self.entries])
+        self.data[at : at + end - start] = data[start:end]
+        self.offsets = grown(self.offsets, self.entries + n + 1)
+        np.add(offsets, at - start, out=self.offsets[self.entries : self.entries + n + 1])
+        self.entries += n
+
+    def array(self) -> pa.Array:
+        offsets, data = pa.py_buffer(self.offsets[: self.entries + 1]), pa.py_buffer(self.data)
+        return pa.Array.from_buffers(self.array_type, self.entries, [None, offsets, data])
+
+
+class HeapStore:
+    """A string or binary column by slot: an append-only heap, one reference a slot.
+
+    The heap is a list of segments, so that it grows without being moved; overwritten and
+    freed entries are garbage until it is compacted. A reference is segment << 32 | entry.
+    """
+
+    def __init__(self, type_: t.LogicalType) -> None:
+        self.type = type_
+        self._arrow = arrow_type(type_)
+        self._refs = np.full(FIRST, -1, np.int64)
+        self._segments: list[_Segment] = []
+        self._entries = 0
+        self._live = 0
+
+    @property
+    def nbytes(self) -> int:
+        return self._refs.nbytes + sum(s.nbytes for s in self._segments)
+
+    @property
+    def row_bytes(self) -> float:
+        return 8 + sum(s.nbytes for s in self._segments) / max(self._entries, 1)
+
+    def put(self, slots: np.ndarray, column: Column, high: int) -> None:
+        self._refs = grown(self._refs, high, -1)
+        self.clear(slots)
+        array: Any = column.values
+        valid = column.valid
+        if valid is not None:
+            slots = slots[valid]
+            array = array.drop_null()
+        n = len(array)
+        if not n:
+            return
+        if self._entries > _COMPACT_FROM and self._entries > 2 * (self._live + n):
+            self._compact()
+        self._refs[slots] = self._append(array)
+        self._live += n
+
+    def take(self, slots: np.ndarray) -> Column:
+        refs = self._refs[slots]
+        if not len(refs):
+            return Column(self.type, pa.array([], self._arrow))
+        missing = refs < 0 if int(refs.min()) < 0 else None
+        if missing is not None:
+            if missing.all():
+                return Column.nulls(self.type, len(refs))
+            refs[missing] = refs[int(missing.argmin())]
+        which = refs >> 32
+        entries = refs & _ENTRY_MASK
+        first = int(which[0])
+        if (which == first).all():
+            taken = self._segments[first].array().take(pa.array(entries, mask=missing))
+            return Column(self.type, taken)
+        order = np.argsort(which.astype(np.uint16), kind="stable")
+        counts = np.bincount(which)
+        parts, at = [], 0
+        for segment in np.flatnonzero(counts).tolist():
+            end = at + int(counts[segment])
+            parts.append(self._segments[segment].array().take(pa.array(entries[order[at:end]])))
+            at = end
+        back = np.empty(len(order), np.int64)
+        back[order] = np.arange(len(order))
+        return Column(self.type, pa.concat_arrays(parts).take(pa.array(back, mask=missing)))
+
+    def clear(self, slots: np.ndarray) -> None:
+        self._live -= int((self._refs[slots] >= 0).sum())
+        self._refs[slots] = -1
+
+    def _append(self, array: pa.Array) -> np.ndarray:
+        """References of the new entries."""
+        n = len(array)
+        _, offset_buffer, data_buffer = array.buffers()
+        offsets = np.frombuffer(offset_buffer, np.int32, n + 1, array.offset * 4)
+        size = int(offsets[-1]) - int(offsets[0])
+        if not self._segments or self._segments[-1].room < size:
+            # Twice the last one, so that small stores stay small.
+            last = len(self._segments[-1].data) if self._segments else _FIRST_BYTES // 2
+            self._segments.append(_Segment(self._arrow, max(min(2 * last, _SEGMENT_BYTES), size)))
+        segment = self._segments[-1]
+        first = segment.entries
+        data = np.empty(0, np.uint8) if data_buffer is None else np.frombuffer(data_buffer, np.uint8)
+        segment.append(offsets, data)
+        self._entries += n
+        return np.arange(first, first + n) | ((len(self._segments) - 1) << 32)
+
+    def _compact(self) -> None:
+        slots = np.flatnonzero(self._refs >= 0)
+        refs = self._refs[slots]
+        order = np.argsort(refs)
+        slots, which, entries = slots[order], refs[order] >> 32, refs[order] & _ENTRY_MASK
+        old, self._segments, self._entries = self._segments, [], 0
+        bounds = np.searchsorted(which, np.arange(len(old) + 1))
+        old.reverse()  # a segment is given up as soon as what stands in it is copied
+        for low, high in zip(bounds[:-1].tolist(), bounds[1:].tolist(), strict=True):
+            segment = old.pop()
+            if high > low:
+                kept = segment.array().take(pa.array(entries[low:high]))
+                self._refs[slots[low:high]] = self._append(kept)
+
+
+class NestedStore:
+    """Any other Arrow column by slot (ROW, ARRAY, MAP, wide decimals): chunks of entries.
+
+    Chunks are merged so that each is at least twice its successor: a value is copied
+    O(log n) times in its life.
+    """
+
+    def __init__(self, type_: t.LogicalType) -> None:
+        self.type = type_
+        self._refs = np.full(FIRST, -1, np.int64)
+        self._chunks: list[pa.Array] = []
+        self._entries = 0
+        self._live = 0
+
+    @property
+    def nbytes(self) -> int:
+        return self._refs.nbytes + sum(c.nbytes for c in self._chunks)
+
+    @property
+    def row_bytes(self) -> float:
+        return 8 + sum(c.nbytes for c in self._chunks) / max(self._entries, 1)
+
+    def put(self, slots: np.ndarray, column: Column, high: int) -> None:
+        self._refs = grown(self._refs, high, -1)
+        self.clear(slots)
+        n, values = len(column), cast(pa.Array, column.values)
+        if self._entries > _COMPACT_FROM and self._entries > 2 * (self._live + n):
+            live = np.flatnonzero(self._refs >= 0)
+            kept = self.take(live).values
+            self._chunks, self._entries = [kept], len(kept)
+            self._refs[live] = np.arange(len(live))
+        # A slice would keep its whole batch alive: copy it.
+        chunk = pa.concat_arrays([values]) if values.offset == 0 else column.take(np.arange(n)).values
+        self._chunks.append(chunk)
+        while len(self._chunks) > 1 and len(self._chunks[-2]) < 2 * len(self._chunks[-1]):
+            self._chunks[-2:] = [pa.concat_arrays(self._chunks[-2:])]
+        self._refs[slots] = np.arange(self._entries, self._entries + n)
+        self._entries += n
+        self._live += n
+
+    def take(self, slots: np.ndarray) -> Column:
+        refs = self._refs[slots]
+        if not self._chunks:
+            return Column.nulls(self.type, len(slots))
+        missing = refs < 0
+        indices = pa.array(refs, mask=missing) if missing.any() else pa.array(refs)
+        taken = pa.chunked_array(self._chunks).take(indices)
+        return Column.from_arrow(self.type, taken)
+
+    def clear(self, slots: np.ndarray) -> None:
+        self._live -= int((self._refs[slots] >= 0).sum())
+        self._refs[slots] = -1
+
+
+ColumnStore = FixedStore | HeapStore | NestedStore
+
+
+def make_store(type_: t.LogicalType) -> ColumnStore:
+    if numpy_dtype(type_) is not None:
+        return FixedStore(type_)
+    if isinstance(type_, (*t.STRINGS, *t.BINARIES)):
+        return HeapStore(type_)
+    return NestedStore(type_)
+
+
+class RowStore:
+    """Rows of ``types`` by slot."""
+
+    def __init__(self, types: Sequence[t.LogicalType]) -> None:
+        self.slots = Slots()
+        self.stores = [make_store(x) for x in types]
+
+    def __len__(self) -> int:
+        return self.slots.count
+
+    @property
+    def nbytes(self) -> int:
+        return sum(s.nbytes for s in self.stores)
+
+    @property
+    def row_bytes(self) -> float:
+        """Of a row, on average."""
+        return sum(s.row_bytes for s in self.stores)
+
+    @property
+    def live_bytes(self) -> int:
+        """Of the rows in use: ``nbytes`` without room that is free."""
+        return int((self.row_bytes + 1) * len(self))
+
+    def append(self, columns: Sequence[Column], n: int) -> np.ndarray:
+        """Slots of n new rows."""
+        slots = self.slots.allocate(n)
+        self.put(slots, columns)
+        return slots
+
+    def put(self, slots: np.ndarray, columns: Sequence[Column]) -> None:
+        """Overwrite rows; where a slot comes twice, the last row stays."""
+        high = self.slots.high
+        for store, column in zip(self.stores, columns, strict=True):
+            store.put(slots, column, high)
+
+    def take(self, slots: np.ndarray) -> list[Column]:
+        return [store.take(slots) for store in self.stores]
+
+    def free(self, slots: np.ndarray) -> None:
+        for store in self.stores:
+            store.clear(slots)
+        self.slots.free(slots)

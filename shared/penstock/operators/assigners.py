@@ -1,0 +1,89 @@
+"""A watermark strategy in the middle of a plan: event times of what passes, on a clock.
+
+It replaces the watermarks that come from upstream, except the last one. Here nobody
+knows whether a quiet input has caught up: it is idle after ``idle_timeout_ms`` without a
+row, as in Flink.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from penstock.functions.evaluate import compile_expr
+from penstock.jobgraph.specs import RecordTimeSpec
+from penstock.operators.operator import MAX_WATERMARK, MIN_WATERMARK, Operator
+from penstock.operators.watermarks import EventTimes
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from penstock.jobgraph.specs import AssignWatermarksSpec
+    from penstock.operators.operator import OperatorContext, Output
+    from penstock.snapshots.contract import RestoredState
+    from penstock.types.batch import Batch
+
+
+class AssignWatermarksOperator(Operator):
+    """``current_watermark`` and ``idle`` are asked by the chain after every timer."""
+
+    def __init__(self, spec: AssignWatermarksSpec) -> None:
+        self._spec = spec
+        self._times: Operator | None = None
+        self._highest = MIN_WATERMARK
+        self._watermark = MIN_WATERMARK
+        self._idle = False
+        self._last_row_ms = 0
+        self._rows = False
+
+    def open(self, ctx: OperatorContext, restored: RestoredState | None) -> None:
+        super().open(ctx, restored)
+        spec = self._spec
+        self._event_times = EventTimes(spec.watermark, lambda e: compile_expr(e, ctx.function))
+        if spec.timestamp_function is not None:
+            from penstock.operators.python import RecordTimeOperator
+
+            self._times = RecordTimeOperator(
+                RecordTimeSpec(kind="function", function=spec.timestamp_function)
+            )
+            self._times.open(ctx, None)
+        now_ms = ctx.now_ms()
+        self._last_row_ms = now_ms
+        ctx.wake_at(now_ms + spec.watermark.interval_ms)
+
+    def process(self, input_index: int, batch: Batch) -> Iterator[Output]:
+        if self._times is None:
+            yield self._seen(batch)
+            return
+        for out in self._times.process(input_index, batch):
+            yield self._seen(out)  # type: ignore[arg-type]
+
+    def _seen(self, batch: Batch) -> Batch:
+        highest = self._event_times.highest(batch) if batch.num_rows else None
+        if highest is not None and highest > self._highest:
+            self._highest = highest
+        self._rows = True
+        return batch
+
+    def on_processing_time(self, now_ms: int) -> Iterator[Output]:
+        if self._rows:
+            self._rows = False
+            self._last_row_ms = now_ms
+            self._idle = False
+        elif 0 < self._spec.watermark.idle_timeout_ms <= now_ms - self._last_row_ms:
+            self._idle = True
+        self._watermark = max(self._watermark, self._highest)
+        self.ctx.wake_at(now_ms + self._spec.watermark.interval_ms)
+        return iter(())
+
+    def current_watermark(self) -> int:
+        return self._watermark
+
+    def idle(self) -> bool:
+        return self._idle
+
+    def output_watermark(self, watermark: int) -> int:
+        return MAX_WATERMARK if watermark == MAX_WATERMARK else self._watermark
+
+    def close(self) -> None:
+        if self._times is not None:
+            self._times.close()

@@ -1,0 +1,85 @@
+"""Records that cannot be handled: fail, skip (and count), or keep as dead letters.
+
+Dead letters are objects of JSON lines in the job's store, written at checkpoints and at
+the end: ``jobs/<job_id>/dead-letters/<uid>/<attempt>-<subtask>-<n>``.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Literal
+
+import msgspec
+
+from penstock.errors import InternalError, PenstockError, RecordError
+
+if TYPE_CHECKING:
+    from penstock.operators.operator import OperatorContext
+
+#: Kept in memory between two checkpoints; beyond it a task fails rather than lose some.
+MAX_DEAD_LETTERS = 10_000
+#: What of a record goes into an error message or a dead letter.
+MAX_RECORD_BYTES = 4096
+
+
+class BadRecords:
+    """The policy of one operator's subtask."""
+
+    def __init__(self, ctx: OperatorContext, on_error: Literal["fail", "skip", "dead-letter"]) -> None:
+        self._ctx = ctx
+        self._on_error = on_error
+        self._letters: list[bytes] = []
+        self._objects = 0
+        if on_error == "dead-letter" and ctx.store is None:
+            raise InternalError("on-error = dead-letter needs the job's object store", where=ctx.name)
+
+    def record(self, error: BaseException, record: Any, where: str) -> None:
+        """Count the record and, by policy, raise, drop it or keep it."""
+        raw = record if isinstance(record, bytes | None) else repr(record).encode()
+        self._ctx.metrics.inc("numRecordsInErrors")
+        if self._on_error == "fail":
+            if isinstance(error, PenstockError):
+                raise error
+            raise RecordError(
+                f"a record cannot be read: {error}",
+                got=None if raw is None else _shorten(raw),
+                where=f"{self._ctx.name}: {where}",
+                remedy="correct the data, or set 'on-error' = 'skip' or 'dead-letter'",
+            ) from error
+        if self._on_error == "dead-letter":
+            self.keep(error, raw, where)
+
+    def keep(self, error: BaseException, record: Any, where: str) -> None:
+        """Keep a record, counted elsewhere, as a dead letter."""
+        raw = record if isinstance(record, bytes | None) else repr(record).encode()
+        if len(self._letters) >= MAX_DEAD_LETTERS:
+            raise RecordError(
+                f"more than {MAX_DEAD_LETTERS} bad records since the last checkpoint",
+                where=f"{self._ctx.name}: {where}",
+                got=str(error),
+                remedy="this is no longer the odd bad record: check the format of the input",
+            ) from error
+        letter = {
+            "operator": self._ctx.name,
+            "where": where,
+            "error": str(error),
+            "record": None if raw is None else raw[:MAX_RECORD_BYTES].decode("utf-8", "replace"),
+            "time_ms": self._ctx.now_ms(),
+        }
+        self._letters.append(msgspec.json.encode(letter))
+
+    async def flush(self) -> dict[str, list[bytes]]:
+        """Write what is kept. Fits ``OperatorSnapshot.pending`` (no list items)."""
+        letters, self._letters = self._letters, []
+        if letters:
+            ctx = self._ctx
+            assert ctx.store is not None
+            name = f"{ctx.attempt:06d}-{ctx.subtask_index:05d}-{self._objects:08d}"
+            self._objects += 1
+            key = f"jobs/{ctx.job_id}/dead-letters/{ctx.uid}/{name}"
+            await ctx.store.put(key, b"\n".join(letters) + b"\n")
+        return {}
+
+
+def _shorten(raw: bytes, limit: int = 200) -> str:
+    text = raw[:limit].decode("utf-8", "replace")
+    return text + ("…" if len(raw) > limit else "")

@@ -1,0 +1,125 @@
+"""Stateless operators: filter and project, union, grouping-set expansion."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from penstock.functions.expr import InputRef
+from penstock.operators.bad_rows import leaving_out
+from penstock.operators.operator import Operator
+from penstock.types.batch import Batch
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from penstock.functions.expr import Expr
+    from penstock.jobgraph.specs import CalcSpec, ExpandSpec, UnionSpec
+    from penstock.operators.operator import OperatorContext, Output
+    from penstock.snapshots.contract import RestoredState
+    from penstock.types.column import Column
+
+
+def compile_projections(exprs: Sequence[Expr], ctx: OperatorContext) -> Callable[[Batch], list[Column]]:
+    """Batch → columns. Column references are taken as they stand."""
+    if all(isinstance(e, InputRef) for e in exprs):
+        indices = [e.index for e in exprs if isinstance(e, InputRef)]
+        return lambda batch: [batch.columns[i] for i in indices]
+    from penstock.functions.evaluate import compile_projection
+
+    return compile_projection(exprs, ctx.function)
+
+
+def compile_condition(expr: Expr | None, ctx: OperatorContext) -> Callable[[Batch], np.ndarray] | None:
+    """A predicate (NULL counts as FALSE), or None for no condition."""
+    if expr is None:
+        return None
+    from penstock.functions.evaluate import compile_predicate
+
+    return compile_predicate(expr, ctx.function)
+
+
+class CalcOperator(Operator):
+    """Filters by the condition, then projects. Kinds and times pass through."""
+
+    def __init__(self, spec: CalcSpec) -> None:
+        self.spec = spec
+
+    def open(self, ctx: OperatorContext, restored: RestoredState | None) -> None:
+        super().open(ctx, restored)
+        self._condition = compile_condition(self.spec.condition, ctx)
+        self._projections: Callable[[Batch], list[Column]] | None = None
+        if self.spec.projections is not None:
+            self._projections = compile_projections(self.spec.projections, ctx)
+            # A filter that drops rows costs a copy of every column it carries on: copy
+            # only those that a projection reads.
+            self._needed = _needed_columns(self.spec.projections)
+        self._run = leaving_out(ctx, self.spec.on_error, self._apply)
+
+    def process(self, input_index: int, batch: Batch) -> Iterator[Output]:
+        return self._run(batch)
+
+    def _apply(self, batch: Batch) -> Iterator[Batch]:
+        if self._condition is not None:
+            mask = self._condition(batch)
+            if not mask.all():
+                kept = np.flatnonzero(mask)
+                if not len(kept):
+                    return
+                batch = batch.take(kept) if self._projections is None else self._take(batch, kept)
+        if self._projections is None:
+            yield batch.with_columns(self.ctx.output_schema, batch.columns)
+            return
+        yield _project(batch, self.ctx, self._projections)
+
+    def _take(self, batch: Batch, rows: np.ndarray) -> Batch:
+        """The rows, with columns that nothing reads left as they are (never touched)."""
+        columns: list[Column] = [
+            c.take(rows) if i in self._needed else c for i, c in enumerate(batch.columns)
+        ]
+        return Batch(
+            batch.schema,
+            columns,
+            kinds=None if batch.kinds is None else batch.kinds[rows],
+            times=None if batch.times is None else batch.times[rows],
+            num_rows=len(rows),
+        )
+
+
+class UnionOperator(Operator):
+    """All rows of all inputs, under the output's column names."""
+
+    def __init__(self, spec: UnionSpec) -> None:
+        self.spec = spec
+
+    def process(self, input_index: int, batch: Batch) -> Iterator[Output]:
+        yield batch.with_columns(self.ctx.output_schema, batch.columns)
+
+
+class ExpandOperator(Operator):
+    """GROUPING SETS: the batch once per projection list."""
+
+    def __init__(self, spec: ExpandSpec) -> None:
+        self.spec = spec
+
+    def open(self, ctx: OperatorContext, restored: RestoredState | None) -> None:
+        super().open(ctx, restored)
+        self._lists = [compile_projections(row, ctx) for row in self.spec.projections]
+
+    def process(self, input_index: int, batch: Batch) -> Iterator[Output]:
+        for projections in self._lists:
+            yield _project(batch, self.ctx, projections)
+
+
+def _project(batch: Batch, ctx: OperatorContext, projections: Callable[[Batch], list[Column]]) -> Batch:
+    columns = []
+    for field, column in zip(ctx.output_schema.fields, projections(batch), strict=True):
+        columns.append(column if column.type == field.type else column.cast_type(field.type))
+    return batch.with_columns(ctx.output_schema, columns)
+
+
+def _needed_columns(projections: Sequence[Expr]) -> set[int]:
+    from penstock.functions.expr import input_refs
+
+    return set().union(*(input_refs(e) for e in projections)) if projections else set()

@@ -1,0 +1,82 @@
+"""Operators by spec: every class is made as ``Cls(spec)``, imported when first needed."""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+from penstock.errors import UnsupportedError
+
+if TYPE_CHECKING:
+    from penstock.jobgraph.specs import OperatorSpec
+    from penstock.operators.operator import Operator
+
+_OPERATORS = "penstock.operators."
+_FACTORIES: dict[str, str] = {
+    "EnumeratorSpec": "penstock.operators.sources:EnumeratorOperator",
+    "SourceSpec": "penstock.operators.sources:SourceOperator",
+    "CollectionSourceSpec": "penstock.operators.sources:CollectionSourceOperator",
+    "SparkQuerySpec": "penstock.runtime.spark_query:SparkQueryOperator",
+    "SinkSpec": "penstock.operators.sinks:SinkOperator",
+    "AssignWatermarksSpec": "penstock.operators.assigners:AssignWatermarksOperator",
+    "CalcSpec": _OPERATORS + "calc:CalcOperator",
+    "AsyncCalcSpec": _OPERATORS + "async_calc:AsyncCalcOperator",
+    "UnionSpec": _OPERATORS + "calc:UnionOperator",
+    "ExpandSpec": _OPERATORS + "calc:ExpandOperator",
+    "WindowMaximumSpec": _OPERATORS + "window_maximum:WindowMaximumOperator",
+    "LocalTimeSpec": _OPERATORS + "local_time:LocalTimeOperator",
+    "WindowTableSpec": _OPERATORS + "window_table:make_window_table",
+    "WindowAggregateSpec": _OPERATORS + "window_aggregate:WindowAggregateOperator",
+    "GroupAggregateSpec": _OPERATORS + "group_aggregate:GroupAggregateOperator",
+    "JoinSpec": _OPERATORS + "join:make_join",
+    "WindowJoinSpec": _OPERATORS + "window_join:WindowJoinOperator",
+    "TemporalJoinSpec": _OPERATORS + "temporal_join:TemporalJoinOperator",
+    "LookupJoinSpec": _OPERATORS + "lookup_join:LookupJoinOperator",
+    "TopNSpec": _OPERATORS + "top_n:TopNOperator",
+    "DeduplicateSpec": _OPERATORS + "deduplicate:DeduplicateOperator",
+    "OverSpec": _OPERATORS + "over:OverOperator",
+    "OverFinalSpec": _OPERATORS + "over_final:OverFinalOperator",
+    "SortSpec": _OPERATORS + "sort:SortOperator",
+    "LimitSpec": _OPERATORS + "sort:LimitOperator",
+    "TemporalSortSpec": _OPERATORS + "sort:TemporalSortOperator",
+    "MaterializeSpec": _OPERATORS + "changelog:MaterializeOperator",
+    "NormalizeSpec": _OPERATORS + "changelog:NormalizeOperator",
+    "SetOperationSpec": _OPERATORS + "set_operation:SetOperationOperator",
+    "PythonSpec": _OPERATORS + "python:PythonOperator",
+    "RecordTimeSpec": _OPERATORS + "python:RecordTimeOperator",
+    "TableFunctionSpec": _OPERATORS + "table_function:make_table_function",
+    "KeyedProcessSpec": _OPERATORS + "keyed_process:KeyedProcessOperator",
+    "KeyedWindowSpec": _OPERATORS + "keyed_window:KeyedWindowOperator",
+}
+
+
+def operator_factory(spec_type: type) -> Any:
+    """The callable that makes operators of a spec class. UnsupportedError when this
+    build has none."""
+    target = _FACTORIES.get(spec_type.__name__)
+    if target is None:
+        raise _unsupported(spec_type, "no operator is registered for it")
+    module_name, attribute = target.split(":")
+    try:
+        module = importlib.import_module(module_name)
+    except ModuleNotFoundError as err:
+        if err.name != module_name:
+            raise
+        raise _unsupported(spec_type, f"the module {module_name} does not exist") from None
+    found = getattr(module, attribute, None)
+    if found is None:
+        raise _unsupported(spec_type, f"{module_name} has no {attribute}")
+    return found
+
+
+def make_operator(spec: OperatorSpec) -> Operator:
+    return operator_factory(type(spec))(spec)
+
+
+def _unsupported(spec_type: type, got: str) -> UnsupportedError:
+    return UnsupportedError(
+        f"the streaming runtime cannot run {spec_type.__name__}",
+        expected="an operator of penstock.operators",
+        got=got,
+        remedy="rewrite the query without this operation, or run the job on Spark if it is bounded",
+    )

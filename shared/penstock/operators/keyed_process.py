@@ -1,0 +1,431 @@
+"""Process functions with keyed state and timers; also reduce without a window.
+
+A batch's rows are sorted by key first (order holds per key), so that a key's state is
+found while it is in the processor's cache. A record that raises under ``skip`` or
+``dead-letter`` leaves no trace: its state writes, timers and outputs are undone.
+
+In mode BATCH all rows of the inputs come first, by event time, then all timers, under the
+last watermark; ``reduce`` gives a key's value once, at the end.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from penstock.columnar.hashing import hash_columns, key_groups
+from penstock.columnar.python_values import columns_of, normalizer, records, tuples
+from penstock.columnar.sorting import stable_argsort
+from penstock.config import LEVELDB_CACHE_ENTRIES, STATE_BACKEND, is_batch
+from penstock.errors import UnsupportedError
+from penstock.operators.batch_inputs import BatchInputs, function_state
+from penstock.operators.operator import MAX_WATERMARK, MIN_WATERMARK, Operator, SideBatch
+from penstock.operators.output_tag import OutputTag, type_of
+from penstock.operators.process_context import (
+    MAX_LONG,
+    ProcessContext,
+    TimeDomain,
+    TimerService,
+    to_ms,
+    to_us,
+)
+from penstock.operators.user_code import RuntimeContext, UserFunction
+from penstock.snapshots.contract import OperatorSnapshot
+from penstock.state.backend import make_backend
+from penstock.state.blocks import KeySpace
+from penstock.state.broadcast import BroadcastStates
+from penstock.state.descriptors import ValueStateDescriptor
+from penstock.types import Batch
+from penstock.types.batch import NO_TIME
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Sequence
+
+    from penstock.jobgraph.specs import KeyedProcessSpec
+    from penstock.operators.operator import OperatorContext, Output
+    from penstock.snapshots.contract import RestoredState
+    from penstock.types import Schema
+
+#: Rows of an output batch; a firing or a generous function is cut there.
+OUTPUT_ROWS = 16_384
+#: Timers that fire before live values may be written back.
+TIMERS = 1_024
+#: Below this many rows, sorting by key costs more than it gives.
+_SORT_ROWS = 1_024
+
+
+class Emitter:
+    """Collects outputs with the event time each of them carries, main and side."""
+
+    def __init__(self, schema: Schema, where: str, tags: Iterable[str]) -> None:
+        self._schema = schema
+        self._where = where
+        self._tags = frozenset(tags)
+        self.items: list[Any] = []
+        #: Event time (µs) a row; kept parallel to ``items`` by ``stamp``.
+        self.times: list[int | None] = []
+        self.side: dict[OutputTag, tuple[list[Any], list[int | None]]] = {}
+        self.side_count = 0
+        self.side_time: int | None = None
+
+    def side_output(self, tag: OutputTag, value: Any) -> None:
+        rows, times = self.side.setdefault(tag, ([], []))
+        rows.append(value)
+        times.append(self.side_time)
+        self.side_count += 1
+
+    def stamp(self, time_us: int | None) -> None:
+        """Everything collected since the last stamp has this event time."""
+        missing = len(self.items) - len(self.times)
+        if missing:
+            self.times.extend([time_us] * missing)
+
+    def mark(self) -> tuple[int, dict[OutputTag, int]]:
+        return len(self.items), {tag: len(rows) for tag, (rows, _) in self.side.items()}
+
+    def undo(self, mark: tuple[int, dict[OutputTag, int]]) -> None:
+        count, sides = mark
+        del self.items[count:]
+        del self.times[count:]
+        for tag, (rows, times) in self.side.items():
+            keep = sides.get(tag, 0)
+            del rows[keep:]
+            del times[keep:]
+
+    def split_tagged(self) -> None:
+        """``yield tag, value`` (Flink's way) is a side output."""
+        if not self._tags:
+            return
+        items = self.items
+        tagged = [
+            i for i, x in enumerate(items) if type(x) is tuple and len(x) == 2 and type(x[0]) is OutputTag
+        ]
+        if not tagged:
+            return
+        for i in tagged:
+            tag, value = items[i]
+            self.side_time = self.times[i]
+            self.side_output(tag, value)
+        drop = set(tagged)
+        self.items = [x for i, x in enumerate(items) if i not in drop]
+        self.times = [x for i, x in enumerate(self.times) if i not in drop]
+
+    def flush(self) -> Iterator[Output]:
+        """Everything collected, as batches; side outputs that nobody reads are dropped."""
+        self.split_tagged()
+        if self.items:
+            items, times = self.items, self.times
+            self.items, self.times = [], []
+            yield _batch(self._schema, items, times, self._where)
+        if self.side_count:
+            side, self.side, self.side_count = self.side, {}, 0
+            for tag, (rows, row_times) in side.items():
+                if tag.tag_id in self._tags and rows:
+                    where = f"{self._where}, side output '{tag.tag_id}'"
+                    yield SideBatch(tag.tag_id, _batch(tag.schema, rows, row_times, where))
+
+
+def _batch(schema: Schema, rows: list[Any], times: Sequence[int | None], where: str) -> Batch:
+    stamps = None
+    if any(time is not None for time in times):
+        stamps = np.array([NO_TIME if time is None else time for time in times], np.int64)
+    return Batch(schema, columns_of(schema, rows, where), times=stamps, num_rows=len(rows))
+
+
+class KeyedProcessOperator(Operator):
+    def __init__(self, spec: KeyedProcessSpec) -> None:
+        self._spec = spec
+
+    # -- life -----------------------------------------------------------------------------
+
+    def open(self, ctx: OperatorContext, restored: RestoredState | None) -> None:
+        super().open(ctx, restored)
+        spec = self._spec
+        keyed_input = ctx.input_schemas[0]
+        space = KeySpace(tuple(keyed_input.fields[i].type for i in spec.keys[0]), ctx.max_parallelism)
+        self._backend = make_backend(
+            STATE_BACKEND.read(ctx.config) if space.types else "hashmap",
+            space,
+            now_ms=ctx.now_ms,
+            uid=ctx.uid,
+            local_dir=ctx.local_dir,
+            undo=spec.on_error != "fail",
+            cache_entries=LEVELDB_CACHE_ENTRIES.read(ctx.config),
+            epochs=ctx.epochs,
+            memory=ctx.memory,
+        )
+        self._broadcast = BroadcastStates(ctx.uid) if spec.kind == "broadcast-process" else None
+        self._batch = is_batch(ctx.config)
+        in_order = ctx.rows_in_order or not (space.types or self._broadcast is not None)
+        waits = self._batch and not in_order
+        if restored is not None:
+            self._backend.restore(function_state(restored, self.ctx.name, waits=waits))
+            if self._broadcast is not None:
+                self._broadcast.restore(restored)
+        self._waiting = BatchInputs(ctx, spec.keys, restored) if waits else None
+        self._timers = TimerService(self._backend, ctx.now_ms, ctx.wake_at)
+        self._function = UserFunction(ctx, spec.function, spec.on_error)
+        self._emit = Emitter(ctx.output_schema, self._function.where, spec.tags)
+        self._context = ProcessContext(
+            self._backend,
+            self._timers,
+            self._emit.side_output,
+            self._broadcast.state if self._broadcast is not None else None,
+        )
+        self._on_timer: Callable[[int, ProcessContext], Any] | None = None
+        self._calls = self._make_calls()
+        self._function.open(RuntimeContext(ctx, self._backend))
+        next_time = self._backend.processing_timers.next_time
+        if next_time is not None:
+            ctx.wake_at(next_time)
+
+    def _make_calls(self) -> list[Callable[[Any, ProcessContext], Any]]:
+        """One callable (value, ctx) → outputs or None for each input."""
+        method = self._function.method
+        match self._spec.kind:
+            case "process":
+                return [method("process_element")]
+            case "co-process":
+                return [method("process_element1"), method("process_element2")]
+            case "broadcast-process":
+                return [method("process_element"), method("process_broadcast_element")]
+            case "reduce" | "aggregate":
+                reduction = _Reduction(self._function.object, self._backend, self.ctx.output_schema)
+                if self._batch:
+                    self._on_timer = reduction.at_the_end
+                return [reduction.keep if self._batch else reduction.run]
+        raise UnsupportedError(f"process operator of kind '{self._spec.kind}'", expected="process, reduce, …")
+
+    def close(self) -> None:
+        if hasattr(self, "_function"):
+            self._function.close()
+        if hasattr(self, "_backend"):
+            self._backend.close()
+        waiting = getattr(self, "_waiting", None)
+        if waiting is not None:
+            waiting.close()
+
+    # -- records ----------------------------------------------------------------------------
+
+    def process(self, input_index: int, batch: Batch) -> Iterator[Output]:
+        if batch.kinds is not None and batch.kinds.any():
+            raise UnsupportedError(
+                "a process function over an updating stream",
+                expected="an append-only input",
+                got="updates or deletes",
+                where=f"operator '{self.ctx.name}'",
+                remedy="keep the newest row per key before it, or write the query so that it only appends",
+            )
+        if self._waiting is not None:
+            self._waiting.add(input_index, batch)
+        else:
+            yield from self._rows(input_index, batch)
+
+    def _rows(self, input_index: int, batch: Batch) -> Iterator[Output]:
+        indices = self._spec.keys[input_index] if input_index < len(self._spec.keys) else ()
+        if indices:
+            batch = self._sorted(batch, indices)
+            columns = [batch.columns[i] for i in indices]
+            keys = tuples(columns)
+            groups = key_groups(hash_columns(columns), self.ctx.max_parallelism)
+            self._backend.begin_batch(keys, groups.tolist())
+        else:
+            keys = [None] * batch.num_rows
+        if self._spec.per == "batch":
+            yield from self._per_batch(input_index, batch, keys)
+        else:
+            limits = self._spec.record_columns
+            rows = records(batch, limits[input_index] if limits else None)
+            yield from self._per_record(self._calls[input_index], keys, rows, batch.time_list())
+        self._backend.end_batch()
+
+    def _sorted(self, batch: Batch, indices: Sequence[int]) -> Batch:
+        """Stable by key, where that is cheap: one integer key."""
+        if batch.num_rows < _SORT_ROWS or len(indices) != 1:
+            return batch
+        column = batch.columns[indices[0]]
+        if not column.is_numpy or column.values.dtype.kind != "i" or column.valid is not None:
+            return batch
+        return batch.take(stable_argsort(column.values))
+
+    def _per_record(
+        self,
+        call: Callable[[Any, ProcessContext], Any],
+        keys: list[Any],
+        rows: list[Any],
+        times: list[int | None],
+    ) -> Iterator[Output]:
+        at, n = 0, len(rows)
+        while at < n:
+            done = self._run(call, keys, rows, times, at)
+            at = done
+            yield from self._emit.flush()
+
+    def _run(
+        self,
+        call: Callable[[Any, ProcessContext], Any],
+        keys: list[Any],
+        rows: list[Any],
+        times: list[int | None],
+        at: int,
+    ) -> int:
+        """Rows from ``at`` on until the output is full or all are done; the next index."""
+        emit, context, scope = self._emit, self._context, self._backend.scope
+        items, stamps = emit.items, emit.times
+        journal = self._backend.journal
+        context.domain = None
+        todo = (
+            zip(keys[at:], rows[at:], times[at:], strict=True) if at else zip(keys, rows, times, strict=True)
+        )
+        index = at
+        mark: Any = None
+        try:
+            for key, row, time in todo:
+                scope.key = key
+                context.time_us = emit.side_time = time
+                if journal is not None:
+                    mark = emit.mark()
+                result = call(row, context)
+                if result is not None:
+                    items.extend(result)
+                    missing = len(items) - len(stamps)
+                    if missing == 1:
+                        stamps.append(time)
+                    elif missing:
+                        stamps.extend([time] * missing)
+                        if len(items) >= OUTPUT_ROWS:
+                            index += 1
+                            break
+                index += 1
+                if journal is not None:
+                    journal.commit()
+        except Exception as err:
+            if journal is not None:
+                journal.rollback()
+                emit.undo(mark)
+            self._function.failed(err, rows[index], _method_name(call))
+            index += 1
+        if journal is not None:
+            journal.commit()
+        return index
+
+    def _per_batch(self, input_index: int, batch: Batch, keys: list[Any]) -> Iterator[Output]:
+        """The function gets a key's rows of the batch as one Arrow record batch."""
+        call = self._calls[input_index]
+        order: dict[Any, list[int]] = {}
+        for i, key in enumerate(keys):
+            order.setdefault(key, []).append(i)
+        limits = self._spec.record_columns
+        for key, indices in order.items():
+            part = batch.take(np.array(indices))
+            width = limits[input_index] if limits else len(part.columns)
+            rows = part.select(range(width)).to_external_arrow()
+            time = max((x for x in part.time_list() if x is not None), default=None)
+            yield from self._per_record(call, [key], [rows], [time])
+
+    # -- time -----------------------------------------------------------------------------------
+
+    def on_watermark(self, watermark: int) -> Iterator[Output]:
+        if self._batch:
+            if watermark != MAX_WATERMARK:
+                return
+            yield from self._waiting_rows()
+            self._timers.quiesced = True
+        self._timers.watermark = watermark
+        for count, (time, key) in enumerate(self._backend.event_timers.due(watermark), 1):
+            yield from self._fire(TimeDomain.EVENT_TIME, key, time, to_ms(time))
+            if count % TIMERS == 0:
+                self._backend.end_batch()
+        yield from self._emit.flush()
+        self._backend.end_batch()
+        if self._batch:
+            yield from self._by_clock(MAX_WATERMARK)
+
+    def _waiting_rows(self) -> Iterator[Output]:
+        if self._waiting is None:
+            return
+        first = 1 if self._broadcast is not None else None
+        for index, batch in self._waiting.drain(first):
+            yield from self._rows(index, batch)
+
+    def on_processing_time(self, now_ms: int) -> Iterator[Output]:
+        return iter(()) if self._batch else self._by_clock(now_ms)
+
+    def _by_clock(self, now_ms: int) -> Iterator[Output]:
+        queue = self._backend.processing_timers
+        # The records carry event time; what a processing-time timer emits is "now" in it.
+        watermark = self._timers.watermark
+        stamp = None if watermark in (MIN_WATERMARK, MAX_WATERMARK) else watermark + 1
+        for count, (time, key) in enumerate(queue.due(now_ms), 1):
+            yield from self._fire(TimeDomain.PROCESSING_TIME, key, stamp, time)
+            if count % TIMERS == 0:
+                self._backend.end_batch()
+        yield from self._emit.flush()
+        if queue.next_time is not None:
+            self.ctx.wake_at(queue.next_time)
+        self._backend.end_batch()
+
+    def _fire(self, domain: TimeDomain, key: Any, stamp: int | None, time_ms: int) -> Iterator[Output]:
+        emit, context, journal = self._emit, self._context, self._backend.journal
+        self._backend.scope.key = key
+        context.time_us, context.domain = to_us(time_ms), domain
+        if stamp == MAX_WATERMARK:  # the end of time is the time of nothing
+            stamp = None
+        emit.side_time = stamp
+        if self._on_timer is None:
+            self._on_timer = self._function.method("on_timer")
+        mark = emit.mark() if journal is not None else None
+        try:
+            result = self._on_timer(time_ms, context)
+            if result is not None:
+                emit.items.extend(result)
+            emit.stamp(stamp)
+        except Exception as err:
+            if journal is not None and mark is not None:
+                journal.rollback()
+                emit.undo(mark)
+            self._function.failed(err, {"timer": time_ms, "key": key}, "on_timer")
+        if journal is not None:
+            journal.commit()
+        if len(emit.items) >= OUTPUT_ROWS:
+            yield from emit.flush()
+
+    # -- checkpoints ------------------------------------------------------------------------------
+
+    def snapshot(self, checkpoint_id: int) -> OperatorSnapshot:
+        unions = {} if self._broadcast is None else self._broadcast.snapshot(self.ctx.subtask_index)
+        keyed = self._backend.snapshot() if self._backend.space.types else {}
+        if self._waiting is not None:
+            keyed.update(self._waiting.snapshot())
+        return OperatorSnapshot(keyed=keyed, unions=unions)
+
+
+def _method_name(call: Any) -> str:
+    return getattr(call, "__name__", type(call).__name__)
+
+
+class _Reduction:
+    """reduce without a window. Records with ``run`` each give the key's new value; with ``keep`` they
+    only go into it, and ``at_the_end`` it is given."""
+
+    def __init__(self, function: Any, backend: Any, schema: Schema) -> None:
+        self._combine = getattr(function, "reduce", function)
+        self._normalize = normalizer(schema)
+        self._state = backend.state(ValueStateDescriptor("reduced", type_of(schema)))
+
+    def run(self, value: Any, context: ProcessContext) -> tuple[Any]:
+        old = self._state.value()
+        if old is not None:
+            value = self._combine(old, value)
+            if self._normalize is not None:
+                value = self._normalize(value)
+        self._state.update(value)
+        return (value,)
+
+    def keep(self, value: Any, context: ProcessContext) -> None:
+        context.timer_service().register_event_time_timer(MAX_LONG)
+        self.run(value, context)
+
+    def at_the_end(self, timestamp: int, context: ProcessContext) -> tuple[Any]:
+        return (self._state.value(),)

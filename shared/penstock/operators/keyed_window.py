@@ -1,0 +1,639 @@
+"""Windows with a Python reduce, aggregate or process function, per key.
+
+Contents live in keyed state under (key, window); the window's end is a timer of that
+entry. Windows are (start, end) in µs; users see ms. Sessions merge: the key's open windows
+are a small list of their own. Built-in aggregates do not come here (``WindowAggregate``).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from penstock.columnar.hashing import hash_columns, key_groups
+from penstock.columnar.python_values import normalizer, records, tuples
+from penstock.config import LEVELDB_CACHE_ENTRIES, STATE_BACKEND, is_batch
+from penstock.errors import UnsupportedError
+from penstock.operators.batch_inputs import BatchInputs, function_state
+from penstock.operators.keyed_process import OUTPUT_ROWS, TIMERS, Emitter
+from penstock.operators.operator import MAX_WATERMARK, MIN_WATERMARK, Operator, SideBatch
+from penstock.operators.process_context import MAX_LONG, to_ms, to_us
+from penstock.operators.user_code import RuntimeContext, UserFunction
+from penstock.operators.window_functions import (
+    GLOBAL_END,
+    GlobalWindow,
+    TimeWindow,
+    TriggerResult,
+    WindowCall,
+)
+from penstock.snapshots.contract import OperatorSnapshot
+from penstock.state.backend import make_backend
+from penstock.state.blocks import KeySpace
+from penstock.state.descriptors import ListStateDescriptor, ValueStateDescriptor
+from penstock.state.states import MergingState, Scope
+from penstock.types import logical as t
+from penstock.types.canonical import user_key
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from penstock.jobgraph.specs import KeyedWindowSpec, WindowSpec
+    from penstock.operators.operator import OperatorContext, Output
+    from penstock.snapshots.contract import RestoredState
+    from penstock.types import Batch
+
+Window = tuple[int, int]
+_MS = 1_000
+#: A window fires when the watermark reaches its last microsecond.
+_LAST_US = 1
+
+
+def window_starts(window: WindowSpec, times: np.ndarray) -> np.ndarray:
+    """(n, k) int64 starts of the k windows of each time (µs), latest first. Sliding windows
+    whose size is no multiple of the slide: starts whose window is over are in it too."""
+    slide = window.slide_us if window.kind == "hop" else window.size_us
+    last = times - np.mod(times - window.offset_us, slide)
+    count = -(-window.size_us // slide)
+    return last[:, None] - np.arange(count, dtype=np.int64) * slide
+
+
+class KeyedWindowOperator(Operator):
+    def __init__(self, spec: KeyedWindowSpec) -> None:
+        if spec.window.kind not in ("tumble", "hop", "session", "global"):
+            raise UnsupportedError(
+                f"a Python function over {spec.window.kind} windows",
+                expected="tumble, hop, session or global",
+                remedy="use a built-in aggregate in SQL for cumulating windows",
+            )
+        self._spec = spec
+
+    # -- life ---------------------------------------------------------------------------------
+
+    def open(self, ctx: OperatorContext, restored: RestoredState | None) -> None:
+        super().open(ctx, restored)
+        spec = self._spec
+        schema = ctx.input_schemas[0]
+        space = KeySpace(tuple(schema.fields[i].type for i in spec.keys), ctx.max_parallelism)
+        self._backend = backend = make_backend(
+            STATE_BACKEND.read(ctx.config),
+            space,
+            now_ms=ctx.now_ms,
+            uid=ctx.uid,
+            local_dir=ctx.local_dir,
+            undo=spec.on_error != "fail",
+            cache_entries=LEVELDB_CACHE_ENTRIES.read(ctx.config),
+            epochs=ctx.epochs,
+            memory=ctx.memory,
+        )
+        backend.timer_namespaces = True
+        self._watermark = MIN_WATERMARK
+        self._batch = is_batch(ctx.config)
+        waits = self._batch and not ctx.rows_in_order
+        if restored is not None:
+            backend.restore(function_state(restored, ctx.name, waits=waits))
+        self._waiting = BatchInputs(ctx, [spec.keys], restored) if waits else None
+        #: Triggers set no more timers.
+        self._quiesced = False
+        self._function = UserFunction(ctx, spec.function, spec.on_error)
+        call: WindowCall = self._function.object
+        self._trigger = call.trigger
+        self._emit = Emitter(ctx.output_schema, self._function.where, spec.tags)
+        self._scope = Scope()
+        width = spec.record_columns or len(schema)
+        self._contents = _Contents(spec.kind, call, backend, self._scope, schema.select(range(width)))
+        self._sessions: Any = None
+        if spec.window.kind == "session":
+            pairs = t.ArrayType(t.ArrayType(t.BigIntType()))
+            self._sessions = backend.state(ValueStateDescriptor("session-windows", pairs))
+        self._window_function = call.window_function
+        if self._window_function is None and spec.kind == "process":
+            self._window_function = call.function
+        parts = [p for p in (call.function, call.window_function) if p is not None]
+        self._function.open(RuntimeContext(ctx, backend), *parts)
+        self._context = WindowContext(self)
+        self._trigger_context = TriggerContext(self)
+        #: Windows that fire together: of a state that has a limit, few enough to be live at once.
+        self._most_windows = TIMERS if ctx.memory.limit_bytes else OUTPUT_ROWS
+        if backend.processing_timers.next_time is not None:
+            ctx.wake_at(backend.processing_timers.next_time)
+
+    def close(self) -> None:
+        if hasattr(self, "_function"):
+            self._function.close()
+        if hasattr(self, "_backend"):
+            self._backend.close()
+        waiting = getattr(self, "_waiting", None)
+        if waiting is not None:
+            waiting.close()
+
+    # -- records ---------------------------------------------------------------------------------
+
+    def process(self, input_index: int, batch: Batch) -> Iterator[Output]:
+        if batch.kinds is not None and batch.kinds.any():
+            raise UnsupportedError(
+                "a Python window over an updating stream",
+                expected="an append-only input",
+                where=f"operator '{self.ctx.name}'",
+            )
+        if self._waiting is not None:
+            self._waiting.add(input_index, batch)
+        else:
+            yield from self._rows(batch)
+
+    def _rows(self, batch: Batch) -> Iterator[Output]:
+        spec = self._spec
+        times = self._times(batch)
+        columns = [batch.columns[i] for i in spec.keys]
+        keys = tuples(columns)
+        groups = key_groups(hash_columns(columns), self.ctx.max_parallelism)
+        self._backend.begin_batch(keys, groups.tolist())
+        rows = records(batch, spec.record_columns or None)
+        late: list[int] = []
+        assign = self._assigner(times)
+        for i, (key, row, time) in enumerate(zip(keys, rows, times.tolist(), strict=True)):
+            self._guarded(row, self._element, assign(i), key, row, time, late, i)
+            if len(self._emit.items) >= OUTPUT_ROWS:
+                yield from self._emit.flush()
+        yield from self._emit.flush()
+        if late:
+            self.ctx.metrics.inc("numLateRecords", len(late))
+            if spec.late_tag is None:
+                self.ctx.metrics.inc("numLateRecordsDropped", len(late))
+            else:
+                width = spec.record_columns or len(batch.columns)
+                yield SideBatch(spec.late_tag, batch.take(np.array(late)).select(range(width)))
+        self._backend.end_batch()
+
+    def _times(self, batch: Batch) -> np.ndarray:
+        if not self._spec.event_time:
+            return np.full(batch.num_rows, self.ctx.now_ms() * _MS, np.int64)
+        if batch.times is None or not batch.timed:
+            if self._spec.window.kind == "global":
+                return np.zeros(batch.num_rows, np.int64)
+            raise UnsupportedError(
+                "records without event time reach an event-time window",
+                expected="assign_timestamps_and_watermarks(…) with a timestamp assigner before it",
+                where=f"operator '{self.ctx.name}'",
+            )
+        return batch.times
+
+    def _assigner(self, times: np.ndarray) -> Callable[[int], list[Window]]:
+        """Row number → its windows."""
+        window = self._spec.window
+        match window.kind:
+            case "global":
+                return lambda i: [(-(2**63), GLOBAL_END)]
+            case "session":
+                ends = (times + window.gap_us).tolist()
+                starts = times.tolist()
+                return lambda i: [(starts[i], ends[i])]
+        size = window.size_us
+        rows = window_starts(window, times).tolist()
+        stamps = times.tolist()
+        return lambda i: [(s, s + size) for s in rows[i] if s + size > stamps[i]]
+
+    def _element(
+        self, windows: list[Window], key: Any, row: Any, time: int, late: list[int], index: int
+    ) -> None:
+        taken = False
+        for window in windows:
+            if self._is_late(window) and self._sessions is None:
+                continue
+            if self._sessions is not None:
+                merged = self._merge(key, window)
+                if merged is None:
+                    continue
+                window = merged
+            taken = True
+            self._scope.key = (key, window)
+            self._contents.add(row)
+            result = self._on_element(row, time, window)
+            self._apply(result, key, window)
+            self._register(key, window, self._cleanup_time(window))
+        if not taken:
+            late.append(index)
+
+    def _is_late(self, window: Window) -> bool:
+        return self._spec.event_time and self._cleanup_time(window) <= self._watermark
+
+    def _cleanup_time(self, window: Window) -> int:
+        if window[1] == GLOBAL_END:
+            return MAX_WATERMARK
+        lateness = self._spec.allowed_lateness_us if self._spec.event_time else 0
+        return window[1] - _LAST_US + lateness
+
+    def _register(self, key: Any, window: Window, time: int) -> None:
+        """A timer of (key, window) at ``time`` µs."""
+        backend = self._backend
+        if time == MAX_WATERMARK:
+            return
+        if self._spec.event_time:
+            backend.event_timers.register(time, (key, window), backend.journal)
+        else:
+            # Rounded up: the window is over when the clock shows its end.
+            time_ms = -(-(time + _LAST_US) // _MS)
+            backend.processing_timers.register(time_ms, (key, window), backend.journal)
+            self.ctx.wake_at(time_ms)
+
+    def _on_element(self, row: Any, time: int, window: Window) -> TriggerResult:
+        if self._trigger is not None:
+            return self._trigger.on_element(row, time // _MS, _user(window), self._trigger_context)
+        end = window[1] - _LAST_US
+        if self._spec.event_time and window[1] != GLOBAL_END:
+            if end <= self._watermark:
+                return TriggerResult.FIRE
+            if self._spec.allowed_lateness_us:
+                self._register(self._scope.key[0], window, end)
+        return TriggerResult.CONTINUE
+
+    # -- sessions -------------------------------------------------------------------------------------
+
+    def _merge(self, key: Any, new: Window) -> Window | None:
+        """The session that ``new`` belongs to, after merging what it touches; None: late."""
+        sessions = self._sessions
+        self._backend.scope.key = key
+        known: list[Window] = [tuple(w) for w in sessions.value() or ()]
+        touched = [w for w in known if w[0] <= new[1] and new[0] <= w[1]]
+        merged = (min([new[0], *(w[0] for w in touched)]), max([new[1], *(w[1] for w in touched)]))
+        if self._is_late(merged):
+            return None
+        if touched == [merged]:
+            return merged
+        self._scope.key = (key, merged)
+        if touched and self._trigger is not None:
+            # Before the old windows are cleared: what they hold moves into the merged one.
+            self._trigger.on_merge(_user(merged), OnMergeContext(self, [(key, w) for w in touched]))
+        contents = []
+        for window in touched:
+            self._scope.key = (key, window)
+            contents.append(self._contents.take())
+            self._forget_timers(key, window)
+            if self._trigger is not None:
+                self._trigger.clear(_user(window), self._trigger_context)
+        self._scope.key = (key, merged)
+        self._contents.merge([c for c in contents if c is not None])
+        kept = [w for w in known if w not in touched]
+        sessions.update([list(w) for w in [*kept, merged]])
+        return merged
+
+    def _forget_timers(self, key: Any, window: Window) -> None:
+        """Of a window's end and of its clean-up; what else a trigger has set it deletes itself."""
+        backend, entry = self._backend, (key, window)
+        end = window[1] - _LAST_US
+        backend.event_timers.delete(end, entry, backend.journal)
+        backend.event_timers.delete(self._cleanup_time(window), entry, backend.journal)
+        backend.processing_timers.delete(-(-window[1] // _MS), entry, backend.journal)
+
+    def _is_merged_away(self, key: Any, window: Window) -> bool:
+        """A trigger may have left a timer of a session that is part of a longer one by now."""
+        if self._sessions is None:
+            return False
+        self._backend.scope.key = key
+        return list(window) not in map(list, self._sessions.value() or ())
+
+    # -- firing ------------------------------------------------------------------------------------------
+
+    def _apply(self, result: TriggerResult, key: Any, window: Window) -> None:
+        if result.fires:
+            self._fire(key, window)
+        if result.purges:
+            self._scope.key = (key, window)
+            self._contents.clear()
+
+    def _fire(self, key: Any, window: Window) -> None:
+        self._scope.key = (key, window)
+        if self._contents.is_empty():
+            return
+        emit = self._emit
+        value = self._contents.result()
+        stamp = None if window[1] == GLOBAL_END else window[1] - _MS
+        emit.side_time = stamp
+        if self._window_function is None:
+            emit.items.append(value)
+        else:
+            self._backend.scope.key = key
+            elements = value if self._spec.kind == "process" else [value]
+            context = self._context
+            context.current = window
+            result = self._window_function.process(user_key(key), context, elements)
+            if result is not None:
+                emit.items.extend(result)
+        emit.stamp(stamp)
+
+    def _clear(self, key: Any, window: Window) -> None:
+        """The window is over for good."""
+        self._scope.key = (key, window)
+        self._contents.clear()
+        if self._trigger is not None:
+            self._trigger.clear(_user(window), self._trigger_context)
+        clear = getattr(self._window_function, "clear", None)
+        if clear is not None:
+            self._context.current = window
+            clear(self._context)
+        if self._sessions is not None:
+            self._backend.scope.key = key
+            left = [w for w in self._sessions.value() or () if tuple(w) != window]
+            self._sessions.update(left or None)
+
+    def _guarded(self, record: Any, action: Callable[..., None], *args: Any) -> None:
+        """Run user code under the error policy, undoing everything of it when it fails."""
+        journal, emit = self._backend.journal, self._emit
+        if journal is None:
+            try:
+                action(*args)
+            except Exception as err:
+                self._function.failed(err, record, "window function")
+            return
+        mark = emit.mark()
+        try:
+            action(*args)
+        except Exception as err:
+            journal.rollback()
+            emit.undo(mark)
+            self._function.failed(err, record, "window function")
+        journal.commit()
+
+    def on_watermark(self, watermark: int) -> Iterator[Output]:
+        if self._batch:
+            # Without a trigger nothing tells whether a window fires before the end.
+            if watermark != MAX_WATERMARK and (self._trigger is not None or self._waiting is not None):
+                return
+            if self._waiting is not None:
+                for _, batch in self._waiting.drain():
+                    yield from self._rows(batch)
+            self._quiesced = watermark == MAX_WATERMARK
+        self._watermark = watermark
+        yield from self._fire_due(self._backend.event_timers.due(watermark), self._on_timer)
+        if self._quiesced:
+            yield from self._fire_due(self._backend.processing_timers.due(MAX_WATERMARK), self._on_clock)
+
+    def _fire_due(self, due: Iterator[tuple[int, Any]], action: Callable[..., None]) -> Iterator[Output]:
+        """Some windows at a time, so that no more of their contents are live than may be."""
+        for count, (time, (key, window)) in enumerate(due, 1):
+            self._guarded(window, action, time, key, window)
+            if count % self._most_windows == 0 or len(self._emit.items) >= OUTPUT_ROWS:
+                yield from self._emit.flush()
+                self._backend.end_batch()
+        yield from self._emit.flush()
+        self._backend.end_batch()
+
+    def _sets_no_timers(self, window: Window) -> bool:
+        """At the end of time a trigger would repeat itself in a global window for ever."""
+        return self._quiesced or (self._watermark == MAX_WATERMARK and window[1] == GLOBAL_END)
+
+    def _on_timer(self, time: int, key: Any, window: Window) -> None:
+        if self._is_merged_away(key, window):
+            return
+        self._scope.key = (key, window)
+        end = window[1] - _LAST_US
+        if self._trigger is not None:
+            # A trigger's own timers are in ms; its "max timestamp" is the window's last one.
+            at_ms = _user(window).max_timestamp() if time == end else to_ms(time)
+            result = self._trigger.on_event_time(at_ms, _user(window), self._trigger_context)
+            self._apply(result, key, window)
+        elif time == end:
+            self._fire(key, window)
+        if time >= self._cleanup_time(window):
+            self._clear(key, window)
+
+    def on_processing_time(self, now_ms: int) -> Iterator[Output]:
+        if self._batch:
+            return
+        queue = self._backend.processing_timers
+        yield from self._fire_due(queue.due(now_ms), self._on_clock)
+        if queue.next_time is not None:
+            self.ctx.wake_at(queue.next_time)
+
+    def _on_clock(self, time_ms: int, key: Any, window: Window) -> None:
+        if self._is_merged_away(key, window):
+            return
+        self._scope.key = (key, window)
+        over = not self._spec.event_time and time_ms * _MS >= window[1]
+        if self._trigger is not None:
+            at_ms = min(time_ms, _user(window).max_timestamp()) if over else time_ms
+            result = self._trigger.on_processing_time(at_ms, _user(window), self._trigger_context)
+            self._apply(result, key, window)
+        elif over:
+            self._fire(key, window)
+        if over:
+            self._clear(key, window)
+
+    def finish(self) -> Iterator[Output]:
+        """Processing-time windows that are still open at the end of a bounded input fire, once: the
+        timers that triggers set meanwhile would go on to the end of time."""
+        if not self._spec.event_time:
+            self._quiesced = True
+            yield from self._fire_due(self._backend.processing_timers.due(MAX_WATERMARK), self._on_clock)
+
+    # -- checkpoints ------------------------------------------------------------------------------------
+
+    def snapshot(self, checkpoint_id: int) -> OperatorSnapshot:
+        keyed = self._backend.snapshot()
+        if self._waiting is not None:
+            keyed.update(self._waiting.snapshot())
+        return OperatorSnapshot(keyed=keyed)
+
+
+class _Contents:
+    """What a window holds: one accumulator, or all elements. ``scope.key`` says which."""
+
+    def __init__(self, kind: str, call: WindowCall, backend: Any, scope: Scope, record: t.Schema) -> None:
+        self._kind = kind
+        self._function = call.function
+        if kind == "process":
+            desc: Any = ListStateDescriptor("window-contents", call.state_type)
+        else:
+            desc = ValueStateDescriptor("window-contents", call.state_type)
+        self._state = backend.state(desc, scope=scope, namespaced=True)
+        reduce = getattr(call.function, "reduce", call.function)
+        normalize = normalizer(record)
+        self._reduce = reduce if normalize is None else lambda a, b: normalize(reduce(a, b))
+
+    def add(self, row: Any) -> None:
+        state = self._state
+        if self._kind == "process":
+            state.add(row)
+            return
+        accumulator = state.value()
+        if self._kind == "reduce":
+            state.update(row if accumulator is None else self._reduce(accumulator, row))
+        else:
+            if accumulator is None:
+                accumulator = self._function.create_accumulator()
+            state.update(self._function.add(row, accumulator))
+
+    def is_empty(self) -> bool:
+        return not self._state.get() if self._kind == "process" else self._state.value() is None
+
+    def result(self) -> Any:
+        if self._kind == "process":
+            return self._state.get()
+        value = self._state.value()
+        return self._function.get_result(value) if self._kind == "aggregate" else value
+
+    def take(self) -> Any:
+        """Contents, removed; None when empty."""
+        found = (self._state.get() or None) if self._kind == "process" else self._state.value()
+        self._state.clear()
+        return found
+
+    def merge(self, contents: Sequence[Any]) -> None:
+        if not contents:
+            return
+        merged = contents[0]
+        for other in contents[1:]:
+            if self._kind == "process":
+                merged = merged + other
+            elif self._kind == "reduce":
+                merged = self._reduce(merged, other)
+            else:
+                merged = self._function.merge(merged, other)
+        self._state.update(merged)
+
+    def clear(self) -> None:
+        self._state.clear()
+
+
+def _user(window: Window) -> TimeWindow:
+    """Windows as users see them: ms. The last of a global window is the largest that there is."""
+    if window[1] == GLOBAL_END:
+        return GlobalWindow(*window)
+    return TimeWindow(window[0] // _MS, window[1] // _MS)
+
+
+class _Context:
+    """What window functions and triggers both see."""
+
+    def __init__(self, operator: KeyedWindowOperator) -> None:
+        self._operator = operator
+
+    def current_watermark(self) -> int:
+        """ms"""
+        operator = self._operator
+        if operator._batch and operator._trigger is None:
+            return MAX_LONG  # windows fire at the end
+        return to_ms(operator._watermark)
+
+    get_current_watermark = current_watermark
+
+    def current_processing_time(self) -> int:
+        """ms"""
+        return self._operator.ctx.now_ms()
+
+    get_current_processing_time = current_processing_time
+
+
+class WindowContext(_Context):
+    """``context`` of a ProcessWindowFunction."""
+
+    def __init__(self, operator: KeyedWindowOperator) -> None:
+        super().__init__(operator)
+        self.current: Window = (0, 0)
+
+    def window(self) -> TimeWindow:
+        return _user(self.current)
+
+    def window_state(self) -> _States:
+        """State of this key and window; clear it in ``clear``."""
+        return _States(self._operator, windowed=True)
+
+    def global_state(self) -> _States:
+        """State of this key, over all windows."""
+        return _States(self._operator, windowed=False)
+
+    def output(self, tag: Any, value: Any) -> None:
+        self._operator._emit.side_output(tag, value)
+
+
+class TriggerContext(_Context):
+    """``ctx`` of a trigger: timers and state of the key and window that it is called for. ms"""
+
+    def get_partitioned_state(self, descriptor: Any) -> Any:
+        """State of this key and window."""
+        operator = self._operator
+        return operator._backend.state(descriptor, scope=operator._scope, namespaced=True)
+
+    def register_event_time_timer(self, time: int) -> None:
+        """Registering twice fires once."""
+        operator = self._operator
+        entry = operator._scope.key
+        if operator._sets_no_timers(entry[1]):
+            return
+        operator._backend.event_timers.register(
+            self._event_us(entry[1], time), entry, operator._backend.journal
+        )
+
+    def delete_event_time_timer(self, time: int) -> None:
+        operator = self._operator
+        entry = operator._scope.key
+        operator._backend.event_timers.delete(
+            self._event_us(entry[1], time), entry, operator._backend.journal
+        )
+
+    def register_processing_time_timer(self, time: int) -> None:
+        operator = self._operator
+        entry = operator._scope.key
+        if operator._sets_no_timers(entry[1]):
+            return
+        at = self._clock_ms(entry[1], time)
+        operator._backend.processing_timers.register(at, entry, operator._backend.journal)
+        operator.ctx.wake_at(at)
+
+    def delete_processing_time_timer(self, time: int) -> None:
+        operator = self._operator
+        entry = operator._scope.key
+        operator._backend.processing_timers.delete(
+            self._clock_ms(entry[1], time), entry, operator._backend.journal
+        )
+
+    def _event_us(self, window: Window, time: int) -> int:
+        """The window's last ms ends with its last µs, and so does that of its clean-up: what a trigger
+        sets for them is one timer with ours."""
+        if window[1] != GLOBAL_END:
+            for own in (window[1] - _LAST_US, self._operator._cleanup_time(window)):
+                if time == own // _MS:
+                    return own
+        return to_us(time)
+
+    def _clock_ms(self, window: Window, time: int) -> int:
+        """A window by the clock is over when the clock shows its end."""
+        over = not self._operator._spec.event_time and time == _user(window).max_timestamp()
+        return time + 1 if over else time
+
+
+class OnMergeContext(TriggerContext):
+    """``ctx`` of ``on_merge``. ``merged``: the (key, window)s that are part of the new one now."""
+
+    def __init__(self, operator: KeyedWindowOperator, merged: list[tuple[Any, Window]]) -> None:
+        super().__init__(operator)
+        self._merged = merged
+
+    def merge_partitioned_state(self, descriptor: Any) -> None:
+        """Moves the state of the merged windows into the new one's. UnsupportedError for value and map
+        state: nothing says how two of them become one."""
+        state = self.get_partitioned_state(descriptor)
+        if not isinstance(state, MergingState):
+            raise UnsupportedError(
+                "The given state descriptor does not refer to a mergeable state (MergingState)",
+                expected="a reducing, aggregating or list state",
+                got=repr(descriptor),
+                where=f"on_merge of a trigger, operator '{self._operator.ctx.name}'",
+            )
+        state.merge(self._merged)
+
+
+class _States:
+    """A keyed state store as window functions see it."""
+
+    def __init__(self, operator: KeyedWindowOperator, *, windowed: bool) -> None:
+        self._operator = operator
+        self._windowed = windowed
+
+    def get_state(self, descriptor: Any) -> Any:
+        operator = self._operator
+        if not self._windowed:
+            return operator._backend.state(descriptor)
+        return operator._backend.state(descriptor, scope=operator._scope, namespaced=True)
+
+    get_list_state = get_map_state = get_reducing_state = get_aggregating_state = get_state

@@ -1,0 +1,361 @@
+"""OVER aggregates: each row with aggregates of the rows before it in its partition."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from penstock.columnar.accumulators import CellAccumulator
+from penstock.columnar.frames import running
+from penstock.columnar.key_index import KeyIndex
+from penstock.columnar.sorting import (
+    group_bounds,
+    position_in_group,
+    sort_indices,
+    stable_argsort,
+)
+from penstock.errors import UnsupportedError
+from penstock.jobgraph.specs import SortKey
+from penstock.operators.changes import TimeToLive, typed
+from penstock.operators.emitting import (
+    batch_pieces,
+    event_times,
+    restored_watermark,
+    watermark_state,
+    with_last,
+)
+from penstock.operators.operator import MAX_WATERMARK, Operator
+from penstock.operators.over_frames import BoundedFrames, first_peers, last_peers
+from penstock.snapshots.contract import OperatorSnapshot
+from penstock.snapshots.keyed_blocks import restored_columns
+from penstock.state.aggregates import AggregateSet
+from penstock.state.cold_tier import (
+    ColdTier,
+    MovableTable,
+    Resident,
+    can_evict,
+    make_changes,
+    movable_entries,
+    one_row_each,
+)
+from penstock.state.waiting_rows import WaitingOrder, WaitingRows
+from penstock.types import logical as t
+from penstock.types.batch import Batch
+from penstock.types.column import Column
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from penstock.jobgraph.specs import OverSpec
+    from penstock.operators.operator import OperatorContext, Output
+    from penstock.snapshots.contract import RestoredState
+
+_BOOL = t.BooleanType(False)
+
+
+class OverOperator(Operator):
+    """Ordered by event time, rows come out when the watermark passes them (late ones are
+    dropped); without an order, as they arrive; by any other order, at the end of a bounded
+    input.
+
+    An unbounded frame keeps running accumulators per partition, which a batch continues by
+    a segmented scan; a bounded frame keeps the rows that later frames reach back to.
+    """
+
+    def __init__(self, spec: OverSpec) -> None:
+        self.spec = spec
+        self._bounded = spec.preceding is not None
+
+    def open(self, ctx: OperatorContext, restored: RestoredState | None) -> None:
+        super().open(ctx, restored)
+        self._schema = ctx.input_schemas[0]
+        types = self._schema.types
+        order = self.spec.order
+        self._timed = (
+            bool(order) and isinstance(types[order[0].index], t.TIMESTAMPS) and not order[0].descending
+        )
+        if self.spec.frame == "range" and self._bounded and not self._timed:
+            raise UnsupportedError(
+                "a RANGE frame of a given length needs an ascending event-time order",
+                expected="ORDER BY a TIMESTAMP column",
+                got="another order",
+                where=ctx.name,
+                remedy="use ROWS, or order by the table's row time",
+            )
+        self._keys = KeyIndex([types[i] for i in self.spec.partition])
+        self._state = AggregateSet(self.spec.aggregates, types, function=ctx.function)
+        evicts = can_evict(ctx, self._keys.types)
+        # A bounded frame keeps rows and no accumulators: these tables stay empty then.
+        self._tables = self._state.state_tables(
+            ctx, head=self._head, names=[f"key{i}" for i in range(len(self.spec.partition))], kind="over",
+            make_changes=partial(make_changes, ctx, evicts=evicts),
+        )  # fmt: skip
+        self._changes = self._tables[0].changes
+        self._pending = WaitingRows(
+            ctx, "pending", self._schema, self.spec.partition, self._waiting_order(), kind="over"
+        )
+        self._frames = BoundedFrames(self.spec, ctx, self._keys, evicts=evicts) if self._bounded else None
+        self._watermark = restored_watermark(restored)
+        #: Rows that come out later look back from here.
+        self._looked_back = self._watermark
+        self._ttl = TimeToLive(self.spec.ttl_ms, ctx)
+        self._evicts = evicts
+        self._tier = self._cold_tier() if evicts else Resident(ctx, self._nbytes)
+        if restored is not None:
+            self._restore(restored)
+
+    def _waiting_order(self) -> WaitingOrder:
+        if not self._timed:
+            return WaitingOrder(lambda rows: rows.columns, self.spec.order)
+        time = self.spec.order[0].index
+        return WaitingOrder(
+            lambda rows: (rows.columns[time],), (SortKey(0),), lambda rows: rows.columns[time].values
+        )
+
+    def _nbytes(self) -> int:
+        keys = len(self._keys)
+        held = self._state.live_bytes(keys) if self._frames is None else self._frames.live_bytes
+        return self._keys.live_bytes + held + 12 * keys
+
+    def _cold_tier(self) -> ColdTier:
+        if self._frames is not None:
+            return ColdTier(
+                self.ctx, self._keys, [self._frames.movable()], drop=self._frames.drop, nbytes=self._nbytes
+            )
+        cells = MovableTable(
+            self._changes, self._state.partial_types, one_row_each,
+            read=self._state.partials, load=self._load,
+        )  # fmt: skip
+        if self._ttl.ttl_ms:
+            cells.times, cells.touched = self._ttl.times, self._ttl.came_back
+        tables = [cells, *(movable_entries(table) for table in self._state.tables())]
+        return ColdTier(self.ctx, self._keys, tables, drop=self._drop, nbytes=self._nbytes)
+
+    def _load(self, slots: np.ndarray, columns: Sequence[Column]) -> np.ndarray:
+        self._changes.write(slots)
+        self._state.reset(slots, self._keys.high)
+        self._state.merge(slots, columns)
+        return slots
+
+    def _drop(self, slots: np.ndarray) -> None:
+        self._state.release(slots)
+        self._ttl.forget(slots)
+        self._keys.free(slots)
+
+    def close(self) -> None:
+        for name in ("_tier", "_pending"):
+            if hasattr(self, name):
+                getattr(self, name).close()
+
+    def process(self, input_index: int, batch: Batch) -> Iterator[Output]:
+        signs = batch.signs()
+        if signs is not None and (signs < 0).any():
+            raise UnsupportedError(
+                "an OVER aggregate needs an append-only input",
+                expected="rows of kind +I",
+                got="−U or −D",
+                where=self.ctx.name,
+            )
+        batch = batch.with_kinds(None)
+        if self._timed:
+            late = event_times(batch, self.spec.order[0].index, self.ctx) <= self._watermark
+            if late.any():
+                self.ctx.metrics.inc("numLateRecordsDropped", int(late.sum()))
+                batch = batch.filter(~late)
+        if not batch.num_rows:
+            return
+        if self.spec.order:
+            self._pending.add(batch)
+        else:
+            yield from self._emit(batch)
+
+    def on_watermark(self, watermark: int) -> Iterator[Output]:
+        if watermark <= self._watermark:
+            return
+        self._watermark = watermark
+        if not (self._timed or watermark == MAX_WATERMARK):
+            return
+        if not len(self._pending):
+            self._looked_back = watermark
+            self._expire()
+            return
+        ready = self._pending.due(watermark if self._timed else None)
+        for rows, last in with_last(ready):
+            # Rows that a later piece looks back to are kept.
+            self._looked_back = watermark
+            if self._timed and not last:
+                self._looked_back = int(rows.columns[self.spec.order[0].index].values.max())
+            yield from self._emit(rows)
+
+    def _emit(self, rows: Batch) -> Iterator[Batch]:
+        done = [self._results(rows, part) for part in self._by_key(rows)]
+        order = np.concatenate([places for places, _, _ in done])
+        rows = Batch.concat([part for _, part, _ in done]) if len(done) > 1 else done[0][1]
+        results = [Column.concat(parts) for parts in zip(*(results for _, _, results in done), strict=True)]
+        if self.spec.order:  # across partitions, by the order itself
+            back = sort_indices(rows.columns, self.spec.order)
+        else:
+            back = np.empty(len(order), np.int64)
+            back[order] = np.arange(len(order))
+        rows, results = rows.take(back), [c.take(back) for c in results]
+        schema = self.ctx.output_schema
+        out = rows.with_columns(schema, typed(schema, [*rows.columns, *results]))
+        yield from batch_pieces(out)
+        self._expire()
+
+    def _by_key(self, rows: Batch) -> list[np.ndarray | None]:
+        """Rows whose partitions may be in memory together (None: all of them)."""
+        if not (self._bounded and self._evicts):
+            return [None]
+        keys = KeyIndex(self._keys.types)
+        slots, _ = keys.upsert([rows.columns[i] for i in self.spec.partition], rows.num_rows)
+        most = self._tier.piece_keys
+        if keys.high <= most:
+            return [None]
+        order = stable_argsort(slots)
+        cuts = np.searchsorted(slots[order], np.arange(most, keys.high, most))
+        return list(np.split(order, cuts))
+
+    def _results(self, rows: Batch, part: np.ndarray | None) -> tuple[np.ndarray, Batch, list[Column]]:
+        """Some of the rows, sorted by partition and order: (which they are, they, results)."""
+        if part is not None:
+            rows = rows.take(part)
+        slots, new = self._keys.upsert([rows.columns[i] for i in self.spec.partition], rows.num_rows)
+        touched = slots
+        new = self._tier.fetch(new)
+        if not self._bounded:
+            self._changes.write(slots)
+            self._state.reset(new, self._keys.high)
+            self._ttl.touch(slots, self._keys.high)
+        order = sort_indices(rows.columns, self.spec.order, first=slots)
+        rows, slots = rows.take(order), slots[order]
+        if self._frames is None:
+            results = self._running(rows, slots)
+        else:
+            results = self._frames.results(rows, slots, self._looked_back)
+        self._tier.used(touched)
+        self._tier.make_room(len(new))
+        return order if part is None else part[order], rows, results
+
+    def _expire(self) -> None:
+        """What no later row looks back to goes; on disk some of it at a time."""
+        until = None if self._frames is None else self._frames.expire(self._looked_back)
+        if until is None:
+            return
+        at_end = self._looked_back == MAX_WATERMARK
+        while not self._tier.expire(until):
+            if not at_end:
+                self.ctx.wake_at(self.ctx.now_ms() + 1)
+                return
+
+    # -- unbounded frames ----------------------------------------------------------------
+
+    def _running(self, rows: Batch, slots: np.ndarray) -> list[Column]:
+        """Rows sorted by partition and order; the state moves on past them."""
+        if not all(isinstance(a, CellAccumulator) for a in self._state.accumulators):
+            return self._step_by_step(rows, slots)
+        n = len(slots)
+        scratch = self._state.fresh()
+        scratch.reset(np.arange(n), n)
+        scratch.add(np.arange(n), rows.columns, None)
+        bounds = group_bounds(slots)
+        first, last = bounds[:-1], bounds[1:] - 1
+        scratch.absorb(first, self._state, slots[first])
+        for accumulator in scratch.accumulators:
+            assert isinstance(accumulator, CellAccumulator)
+            for i, ufunc in enumerate(accumulator.combine):
+                cell = accumulator.cells[i][:n]
+                accumulator.cells[i][:n] = running(ufunc, cell, slots, int(np.diff(bounds).max()))
+        self._state.reset(slots[first], self._keys.high)
+        self._state.absorb(slots[last], scratch, last)
+        return self._read(scratch.results, rows, slots)
+
+    def _read(
+        self, results: Callable[[np.ndarray], list[Column]], rows: Batch, slots: np.ndarray
+    ) -> list[Column]:
+        """Each aggregate's running value where the spec reads it."""
+        frame = last_peers(self.spec, rows.columns, slots)
+        wanted = self.spec.read_at
+        if not wanted or set(wanted) == {"frame"}:
+            return results(frame)
+        rows_at = {
+            "frame": frame,
+            "row": np.arange(len(slots)),
+            "first-peer": first_peers(self.spec, rows.columns, slots),
+        }
+        read = {name: results(rows_at[name]) for name in set(wanted)}
+        return [read[name][i] for i, name in enumerate(wanted)]
+
+    def _step_by_step(self, rows: Batch, slots: np.ndarray) -> list[Column]:
+        """One row of every partition at a time, for aggregates that cannot be scanned."""
+        position = position_in_group(slots)
+        by_step = stable_argsort(position)
+        bounds = group_bounds(position[by_step])
+        parts: list[list[Column]] = []
+        for low, high in zip(bounds[:-1].tolist(), bounds[1:].tolist(), strict=True):
+            chosen = by_step[low:high]
+            self._state.add(slots[chosen], [c.take(chosen) for c in rows.columns], None)
+            parts.append(self._state.results(slots[chosen]))
+        back = np.empty(len(slots), np.int64)
+        back[by_step] = np.arange(len(slots))
+        whole = [Column.concat([p[i] for p in parts]) for i in range(len(parts[0]))]
+        return self._read(lambda at: [c.take(back[at]) for c in whole], rows, slots)
+
+    def on_processing_time(self, now_ms: int) -> Iterator[Output]:
+        if self._frames is not None:
+            self._expire()
+            return iter(())
+        due = self._ttl.due(now_ms)
+        self._changes.free(due)
+        self._drop(due)
+        if not self._tier.expire(self._ttl.swept_ms):
+            self.ctx.wake_at(now_ms + 1)
+        return iter(())
+
+    # -- state ---------------------------------------------------------------------------
+
+    def snapshot(self, checkpoint_id: int) -> OperatorSnapshot:
+        keyed = {self._pending.name: self._pending.cut()}
+        for table in [*self._tables, *(() if self._frames is None else (self._frames.table,))]:
+            keyed[table.name] = table.cut()
+        return OperatorSnapshot(keyed=keyed, unions=watermark_state(self._watermark))
+
+    def _head(self, slots: np.ndarray) -> tuple[list[Column], list[Column]]:
+        return self._keys.keys(slots), []
+
+    def _restore(self, restored: RestoredState) -> None:
+        k = len(self.spec.partition)
+        key_types = [self._schema.types[i] for i in self.spec.partition]
+        self._pending.restore(restored)
+        if self._frames is not None:
+            for block in restored.keyed.get("history", []):
+                self._put_back(self._frames, *self._frames.rows_of(block))
+        # Version 1 kept both in one state.
+        columns, n = restored_columns(
+            restored.keyed.get("rows", []), [*key_types, *self._schema.types, _BOOL]
+        )
+        if n:
+            rows, past = Batch(self._schema, columns[k:-1], num_rows=n), columns[-1].values
+            if self._frames is not None and past.any():
+                self._put_back(self._frames, rows.filter(past), self._frames.next_places(int(past.sum())))
+            self._pending.add(rows.filter(~past))
+        for name, types, put in self._state.state_loaders():
+            batches = restored.keyed.get(name, [])
+            for part in [batches] if self._state.is_ordered(name) else ([b] for b in batches):
+                columns, n = restored_columns(part, [*key_types, *types])
+                if n:
+                    slots, new = self._keys.upsert(columns[:k], n)
+                    new = self._tier.fetch(new)
+                    self._changes.write(slots)
+                    self._state.reset(new, self._keys.high)
+                    self._ttl.touch(slots, self._keys.high)
+                    put(slots, columns[k:])
+                    self._tier.settle()
+
+    def _put_back(self, frames: BoundedFrames, rows: Batch, places: np.ndarray) -> None:
+        slots, new = self._keys.upsert([rows.columns[i] for i in self.spec.partition], rows.num_rows)
+        self._tier.fetch(new)
+        frames.put_back(slots, rows.columns, places)
+        self._tier.settle()

@@ -1,0 +1,150 @@
+"""Sinks: a connector's writer driven by the task, with two-phase commit.
+
+State: list ``committables``, what the writer's epoch needs to be committed again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from penstock.columnar.equality import equal_or_both_null
+from penstock.connectors.base import SinkWriter, TableInfo
+from penstock.connectors.registry import get_connector
+from penstock.operators.bad_records import BadRecords
+from penstock.operators.changes import AFTER, BEFORE, DELETE
+from penstock.operators.connector_context import source_context
+from penstock.operators.constraints import Constraints
+from penstock.operators.drivers import SinkDriver
+from penstock.snapshots.contract import OperatorSnapshot
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Generator, Iterator, Sequence
+
+    from penstock.jobgraph.specs import SinkSpec
+    from penstock.operators.operator import OperatorContext, Output
+    from penstock.snapshots.contract import RestoredState
+    from penstock.types.batch import Batch
+
+
+def by_key(batch: Batch, keys: Sequence[int]) -> Batch:
+    """The changes of a batch for a table that is written by key: the −U of an update in place
+    goes, any other (its row failed a filter, or came back under another key) is a −D."""
+    if batch.kinds is None:
+        return batch
+    before = np.flatnonzero(batch.kinds == BEFORE)
+    if not len(before):
+        return batch
+    follows = np.minimum(before + 1, batch.num_rows - 1)
+    in_place = batch.kinds[follows] == AFTER
+    for column in (batch.columns[k] for k in keys):
+        in_place &= equal_or_both_null(column.take(before), column.take(follows))
+    kinds = batch.kinds.copy()
+    kinds[before[~in_place]] = DELETE
+    kept = np.ones(batch.num_rows, np.bool_)
+    kept[before[in_place]] = False
+    return batch.with_kinds(kinds).filter(kept)
+
+
+class SinkOperator(SinkDriver):
+    def __init__(self, spec: SinkSpec) -> None:
+        self._spec = spec
+        self._constraints = Constraints(spec)
+        self._writer: SinkWriter | None = None
+        self._restored: list[bytes] = []
+        #: Flushes, pre-commits and commits of one writer never overlap.
+        self._turn = asyncio.Lock()
+
+    def open(self, ctx: OperatorContext, restored: RestoredState | None) -> None:
+        super().open(ctx, restored)
+        self._bad = BadRecords(ctx, self._spec.on_error)
+        if restored is not None:
+            self._restored = restored.lists.get("committables", [])
+
+    async def start(self) -> None:
+        spec = self._spec
+        connector = get_connector(spec.connector)
+        writer = connector.writer(TableInfo(spec.schema, spec.options))
+        context = source_context(
+            self.ctx,
+            schema=spec.schema,
+            options=spec.options,
+            on_error=spec.on_error,
+            bad_record=self._bad.record,
+            pushed={"mode": spec.mode, "keys": list(spec.keys)},
+        )
+        await writer.open(context, self._restored)
+        self._writer = writer
+        self.has_flush = type(writer).flush is not SinkWriter.flush
+
+    @property
+    def writer(self) -> SinkWriter:
+        assert self._writer is not None, "the sink was used before start()"
+        return self._writer
+
+    def process(self, input_index: int, batch: Batch) -> Iterator[Output]:
+        if self._spec.mode == "upsert":
+            batch = by_key(batch, self._spec.keys)
+        if self._constraints:
+            batch = self._constraints.enforce(batch)
+        self.writer.write(batch.with_columns(self._spec.schema, batch.columns))
+        return iter(())
+
+    def ready(self) -> bool:
+        return self.writer.ready()
+
+    async def wait_ready(self) -> None:
+        await self.writer.wait_ready()
+
+    async def flush(self) -> None:
+        async with self._turn:
+            await self.writer.flush()
+
+    def snapshot(self, checkpoint_id: int) -> OperatorSnapshot:
+        # The call cuts the epoch now; only its completion waits.
+        cut = self.writer.begin_checkpoint(checkpoint_id)
+
+        return OperatorSnapshot(pending=_Durable(cut, self._durable(cut)))
+
+    async def _durable(self, cut: Awaitable[list[bytes]]) -> dict[str, list[bytes]]:
+        async with self._turn:
+            committables = await cut
+        await self._bad.flush()
+        return {"committables": list(committables)}
+
+    async def commit(self, checkpoint_id: int) -> None:
+        async with self._turn:
+            await self.writer.commit(checkpoint_id)
+
+    def wants_final_checkpoint(self) -> bool:
+        return self.writer.needs_commit()
+
+    async def complete(self) -> None:
+        async with self._turn:
+            await self.writer.finish()
+
+    async def stop(self) -> None:
+        if self._writer is not None:
+            await self._writer.close()
+
+
+class _Durable:
+    """The committables of one epoch; ``cut``: the writer's part, which goes when nobody waits
+    for it."""
+
+    def __init__(
+        self, cut: Awaitable[list[bytes]], items: Coroutine[Any, Any, dict[str, list[bytes]]]
+    ) -> None:
+        self._cut = cut
+        self._items = items
+
+    def __await__(self) -> Generator[Any, Any, dict[str, list[bytes]]]:
+        return self._items.__await__()
+
+    def close(self) -> None:
+        self._items.close()
+        if isinstance(self._cut, Coroutine):
+            self._cut.close()

@@ -1,0 +1,421 @@
+"""Sources: the enumerator that assigns splits, the reader that reads them, plan values.
+
+The enumerator (parallelism 1) broadcasts assignments (``jobgraph.assignments``) and is
+idle in between; a reader keeps its own, reads them through the connector and makes
+watermarks per split. All positions lie in checkpoints; after a restore the readers deal
+the splits out anew, sorted by id.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+from typing import TYPE_CHECKING
+
+import msgspec
+import numpy as np
+import pyarrow as pa
+
+from penstock.connectors.base import Split, TableInfo
+from penstock.connectors.registry import get_connector
+from penstock.functions.evaluate import compile_expr
+from penstock.jobgraph.assignments import ASSIGNMENT_SCHEMA, owner_of_split
+from penstock.operators.bad_records import BadRecords
+from penstock.operators.connector_context import source_context
+from penstock.operators.drivers import SourceDriver
+from penstock.operators.operator import MAX_WATERMARK, MIN_WATERMARK
+from penstock.operators.watermarks import EventTimes, SplitWatermarks
+from penstock.snapshots.contract import OperatorSnapshot
+from penstock.types.batch import Batch
+from penstock.types.column import Column
+from penstock.types.logical import BigIntType, Schema
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from penstock.connectors.base import Fetched, SourceEnumerator, SourceReader
+    from penstock.jobgraph.specs import CollectionSourceSpec, EnumeratorSpec, SourceSpec
+    from penstock.operators.operator import OperatorContext, Output
+    from penstock.snapshots.contract import RestoredState
+
+
+class EnumeratorOperator(SourceDriver):
+    """State: list ``assigned`` (split ids in order of discovery)."""
+
+    def __init__(self, spec: EnumeratorSpec) -> None:
+        super().__init__()
+        self._spec = spec
+        self._enumerator: SourceEnumerator | None = None
+        self._assigned: list[str] = []
+        self._found: list[Split] = []
+        self._discovered = False
+        self._stopped = False
+
+    def open(self, ctx: OperatorContext, restored: RestoredState | None) -> None:
+        super().open(ctx, restored)
+        if restored is not None:
+            self._assigned = [item.decode() for item in restored.lists.get("assigned", [])]
+
+    async def start(self) -> None:
+        spec = self._spec
+        connector = get_connector(spec.connector)
+        self._enumerator = connector.enumerator(TableInfo(spec.schema, spec.options))
+        self._source_ctx = source_context(
+            self.ctx, schema=spec.schema, options=spec.options, parallelism=spec.reader_parallelism
+        )
+
+    def poll(self) -> Batch | None:
+        if not self._found:
+            return None
+        splits, self._found = self._found, []
+        return self._assign(splits)
+
+    def _assign(self, splits: list[Split]) -> Batch:
+        rows = []
+        for split in splits:
+            owner = owner_of_split(len(self._assigned), self._spec.reader_parallelism)
+            rows.append((owner, msgspec.json.encode(split).decode()))
+            self._assigned.append(split.id)
+        return Batch.of(ASSIGNMENT_SCHEMA, rows)
+
+    async def wait(self) -> None:
+        enumerator = self._enumerator
+        assert enumerator is not None
+        if self._discovered:
+            # Not the enumerator's own clock: a discovery that is cancelled is just repeated.
+            await asyncio.sleep((enumerator.discovery_interval_ms or 0) / 1000)
+        known = set(self._assigned)
+        found = await enumerator.discover(self._source_ctx, known)
+        self._found = [split for split in found if split.id not in known]
+        self._discovered = True
+
+    def position(self, now_ms: int) -> tuple[int, bool]:
+        return MIN_WATERMARK, self._discovered and not self._found
+
+    def ended(self) -> bool:
+        if self._stopped:
+            return True
+        once = self._enumerator is not None and self._enumerator.discovery_interval_ms is None
+        return self._discovered and not self._found and once
+
+    def stop_reading(self) -> None:
+        self._stopped = True
+
+    def snapshot(self, checkpoint_id: int) -> OperatorSnapshot:
+        return OperatorSnapshot(lists={"assigned": [split.encode() for split in self._assigned]})
+
+    async def stop(self) -> None:
+        if self._enumerator is not None:
+            await self._enumerator.close()
+
+
+class SourceOperator(SourceDriver):
+    """A reader. State: union ``splits`` ({split, watermark} JSON) and list ``arrival``."""
+
+    def __init__(self, spec: SourceSpec) -> None:
+        super().__init__()
+        self._spec = spec
+        self._reader: SourceReader | None = None
+        self._before_start: list[Split] = []
+        self._assignments_known = False
+        self._assignments_ended = False
+        self._assigned = asyncio.Event()
+        self._finished: set[str] = set()
+        self._mine: set[str] = set()
+        #: Splits that the reader reads behind all others: they hold no watermark yet.
+        self._dormant: set[str] = set()
+        self._arrival = 0
+        self._stopped = False
+        self._watermarks = SplitWatermarks(spec.watermark.idle_timeout_ms if spec.watermark else 0)
+        self._interval_ms = spec.watermark.interval_ms if spec.watermark else 200
+        self._position = (MIN_WATERMARK, False)
+        self._position_at_ms = -(2**62)
+
+    def open(self, ctx: OperatorContext, restored: RestoredState | None) -> None:
+        super().open(ctx, restored)
+        spec = self._spec
+        self._bad = BadRecords(ctx, spec.on_error)
+        self._event_times = None
+        if spec.watermark is not None:
+            self._event_times = EventTimes(spec.watermark, lambda e: compile_expr(e, ctx.function))
+        self._computed = None
+        if spec.computed is not None:
+            self._computed = [compile_expr(e, ctx.function) for e in spec.computed]
+        if restored is not None:
+            self._restore(restored)
+        ctx.metrics.gauge("pendingRecords", self._pending)
+        ctx.metrics.gauge("currentEmitEventTimeLag", self._lag_ms)
+
+    def _restore(self, restored: RestoredState) -> None:
+        known = [msgspec.json.decode(item, type=SplitState) for item in restored.unions.get("splits", [])]
+        known.sort(key=lambda state: state.split.id)
+        now_ms = self.ctx.now_ms()
+        for index, state in enumerate(known):
+            if index % self.ctx.parallelism == self.ctx.subtask_index:
+                self._before_start.append(state.split)
+                self._mine.add(state.split.id)
+                self._watermarks.add(state.split.id, now_ms)
+                self._watermarks.rows(state.split.id, state.watermark, now_ms)
+        arrivals = [int(item) for item in restored.unions.get("arrival", [])]
+        self._arrival = max(arrivals, default=0)
+        self._assignments_known = True
+
+    async def start(self) -> None:
+        spec = self._spec
+        connector = get_connector(spec.connector)
+        self._reader = connector.reader(TableInfo(spec.schema, spec.options))
+        context = source_context(
+            self.ctx,
+            schema=spec.schema,
+            options=spec.options,
+            projection=spec.projection,
+            metadata=spec.metadata,
+            pushed=spec.pushed,
+            on_error=spec.on_error,
+            bad_record=self._bad.record,
+        )
+        self._source_ctx = context
+        await self._reader.open(context)
+        if self._before_start:
+            self._reader.add_splits(self._before_start)
+            for split in self._before_start:
+                if self._reader.dormant(split.id):
+                    self._dormant.add(split.id)
+                    self._watermarks.finished(split.id)
+
+    # -- assignments -----------------------------------------------------------------
+
+    def process(self, input_index: int, batch: Batch) -> Iterator[Output]:
+        owners, splits = batch.columns[0].values.tolist(), batch.columns[1].to_pylist()
+        mine = [
+            msgspec.json.decode(split, type=Split)
+            for owner, split in zip(owners, splits, strict=True)
+            if owner == self.ctx.subtask_index
+        ]
+        self._assignments_known = True
+        fresh = [split for split in mine if split.id not in self._mine]
+        if fresh:
+            assert self._reader is not None
+            self._reader.add_splits(fresh)
+            for split in fresh:
+                self._mine.add(split.id)
+                if self._reader.dormant(split.id):
+                    self._dormant.add(split.id)
+                else:
+                    self._watermarks.add(split.id, self.ctx.now_ms())
+            self._assigned.set()
+        return iter(())
+
+    def inputs_idle(self) -> None:
+        self._assignments_known = True
+
+    def end_input(self, input_index: int) -> Iterator[Output]:
+        self._assignments_known = self._assignments_ended = True
+        return iter(())
+
+    # -- rows --------------------------------------------------------------------------
+
+    def poll(self) -> Batch | None:
+        reader = self._reader
+        assert reader is not None
+        if self._stopped or not self._mine:
+            return None
+        self._source_ctx.batch_rows = self.budget.rows
+        fetched = reader.poll()
+        batch = None if fetched is None else self._rows(fetched)
+        # Last: a split may have ended with these very rows, and then counts no more.
+        self._note_finished()
+        return batch
+
+    def _note_finished(self) -> None:
+        assert self._reader is not None
+        if len(self._finished) < len(self._mine):
+            for split in self._reader.finished_splits() - self._finished:
+                self._finished.add(split)
+                self._watermarks.finished(split)
+        if self._dormant:
+            for split in [d for d in self._dormant if not self._reader.dormant(d)]:
+                self._dormant.discard(split)
+                self._watermarks.add(split, self.ctx.now_ms())
+
+    def _rows(self, fetched: Fetched) -> Batch:
+        batch = fetched.batch
+        if self._spec.arrival:
+            first = self._arrival
+            self._arrival += batch.num_rows
+            steps = np.arange(first, self._arrival, dtype=np.int64)
+            values = steps * self.ctx.parallelism + self.ctx.subtask_index
+            batch = _append(batch, Column(BigIntType(nullable=False), values))
+        out = self._compute(batch)
+        highest = None
+        if self._event_times is not None and out.num_rows:
+            highest = self._event_times.highest(out)
+        self._watermarks.rows(fetched.split_id, highest, self.ctx.now_ms())
+        return out
+
+    def _compute(self, batch: Batch) -> Batch:
+        """Final columns; a row whose expression fails goes the way of bad records."""
+        computed = self._computed
+        schema = self.ctx.output_schema
+        if computed is None:
+            return batch.with_columns(schema, batch.columns)
+        try:
+            return batch.with_columns(schema, [f(batch) for f in computed])
+        except Exception as err:
+            if self._spec.on_error == "fail":
+                raise
+            if batch.num_rows == 1:
+                self._bad.record(err, repr(batch.to_pylist()[0]).encode(), "computed columns")
+                return Batch.empty(schema)
+            half = batch.num_rows // 2
+            return Batch.concat([self._compute(batch.slice(0, half)), self._compute(batch.slice(half))])
+
+    async def wait(self) -> None:
+        assert self._reader is not None
+        if not self._mine or self._finished >= self._mine:
+            self._assigned.clear()
+            await self._assigned.wait()
+        else:
+            await self._reader.wait()
+
+    def ended(self) -> bool:
+        if self._stopped:
+            return True
+        return self._assignments_ended and self._finished >= self._mine
+
+    def stop_reading(self) -> None:
+        self._stopped = True
+
+    # -- time --------------------------------------------------------------------------
+
+    def position(self, now_ms: int) -> tuple[int, bool]:
+        if now_ms - self._position_at_ms < self._interval_ms:
+            return self._position
+        self._position_at_ms = now_ms
+        assert self._reader is not None
+        watermark, idle = self._watermarks.evaluate(now_ms, self._reader.caught_up)
+        if self._spec.watermark is None:
+            watermark = MIN_WATERMARK
+            idle = False
+        # Behind the last assignment a reader ends when its splits do: it never waits for others.
+        over = self._assignments_ended and self._finished >= self._mine
+        self._position = (watermark, idle and self._assignments_known and not over)
+        return self._position
+
+    def next_position_ms(self, now_ms: int) -> int | None:
+        if self._spec.watermark is None:
+            return None
+        return self._position_at_ms + self._interval_ms
+
+    def not_polled(self, for_ms: int) -> None:
+        self._watermarks.not_asked(for_ms)
+
+    def watermark_holder(self) -> str | None:
+        split = self._watermarks.holder()
+        return None if split is None else f"split {split}"
+
+    def begins_us(self, batch: Batch) -> int | None:
+        """The watermark that may stand before rows of ``poll``; None without event time."""
+        return None if self._event_times is None or not batch.num_rows else self._event_times.lowest(batch)
+
+    @property
+    def reached_us(self) -> int | None:
+        """The highest watermark that the rows read so far allow; None without event time."""
+        return self._watermarks.newest_us
+
+    def _pending(self) -> int | None:
+        return None if self._reader is None else self._reader.pending_records()
+
+    def _lag_ms(self) -> int | None:
+        """How far the newest event time read lies behind the clock."""
+        newest_us = self._watermarks.newest_us
+        return None if newest_us is None else self.ctx.now_ms() - newest_us // 1000
+
+    # -- state -------------------------------------------------------------------------
+
+    def snapshot(self, checkpoint_id: int) -> OperatorSnapshot:
+        assert self._reader is not None
+        values = self._watermarks.values()
+        states = [SplitState(s, values.get(s.id)) for s in self._reader.snapshot()]
+        snapshot = OperatorSnapshot(
+            unions={
+                "splits": [msgspec.json.encode(state) for state in states],
+                "arrival": [str(self._arrival).encode()],
+            }
+        )
+        snapshot.pending = self._bad.flush()
+        return snapshot
+
+    def on_checkpoint_complete(self, checkpoint_id: int) -> None:
+        assert self._reader is not None
+        self._reader.on_checkpoint_complete(checkpoint_id)
+
+    async def stop(self) -> None:
+        if self._reader is not None:
+            await self._reader.close()
+
+
+class SplitState(msgspec.Struct, frozen=True):
+    split: Split
+    watermark: int | None = None
+
+
+def _append(batch: Batch, column: Column) -> Batch:
+    from penstock.types.logical import Field
+
+    schema = Schema((*batch.schema.fields, Field("__arrival", column.type)))
+    return batch.with_columns(schema, [*batch.columns, column])
+
+
+class CollectionSourceOperator(SourceDriver):
+    """Rows given in the plan, all from subtask 0. State: list ``position`` (next row)."""
+
+    def __init__(self, spec: CollectionSourceSpec) -> None:
+        super().__init__()
+        self._spec = spec
+        self._at = 0
+        self._stopped = False
+
+    def open(self, ctx: OperatorContext, restored: RestoredState | None) -> None:
+        super().open(ctx, restored)
+        self._rows = Batch.empty(ctx.output_schema)
+        if ctx.subtask_index == 0:
+            with pa.ipc.open_stream(base64.b64decode(self._spec.data)) as reader:
+                parts = [Batch.from_arrow(ctx.output_schema, rb) for rb in reader]
+            if parts:
+                self._rows = Batch.concat(parts)
+            if restored is not None:
+                self._at = max((int(p) for p in restored.lists.get("position", [])), default=0)
+        self._event_times = None
+        self._watermark = MIN_WATERMARK
+        if self._spec.watermark is not None:
+            self._event_times = EventTimes(self._spec.watermark, lambda e: compile_expr(e, ctx.function))
+
+    def poll(self) -> Batch | None:
+        if self._at >= self._rows.num_rows or self._stopped:
+            return None
+        batch = self._rows.slice(self._at, self.budget.rows)
+        self._at += batch.num_rows
+        if self._event_times is not None:
+            highest = self._event_times.highest(batch)
+            self._watermark = max(self._watermark, MIN_WATERMARK if highest is None else highest)
+        return batch
+
+    async def wait(self) -> None: ...
+
+    def position(self, now_ms: int) -> tuple[int, bool]:
+        return self._watermark, False
+
+    def ended(self) -> bool:
+        return self._stopped or self._at >= self._rows.num_rows
+
+    def stop_reading(self) -> None:
+        self._stopped = True
+
+    def snapshot(self, checkpoint_id: int) -> OperatorSnapshot:
+        if self.ctx.subtask_index:
+            return OperatorSnapshot()
+        return OperatorSnapshot(lists={"position": [str(self._at).encode()]})
+
+
+__all__ = ["MAX_WATERMARK", "CollectionSourceOperator", "EnumeratorOperator", "SourceOperator", "SplitState"]

@@ -1,0 +1,185 @@
+"""Calling user code: loading, the runtime context, errors that show the user's traceback.
+
+A function of the job's table is a plain callable or an object with Flink's methods
+(``open``, ``map``, ``process_element``, ``close`` …). Each subtask has its own copy.
+"""
+
+from __future__ import annotations
+
+import copy
+import os
+import traceback
+import types
+from typing import TYPE_CHECKING, Any
+
+from penstock.columnar.python_values import redact
+from penstock.errors import FunctionError, PenstockError, UnsupportedError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from penstock.metrics import MetricGroup
+    from penstock.operators.operator import OperatorContext
+    from penstock.state.backend import KeyedStateBackend
+
+_HERE = os.path.dirname(__file__)
+
+
+class UserMetrics:
+    """Counters and gauges of the user's own, under the operator's metrics."""
+
+    def __init__(self, group: MetricGroup) -> None:
+        self._group = group
+
+    def counter(self, name: str) -> Counter:
+        return Counter(self._group, name)
+
+    def gauge(self, name: str, read: Callable[[], float | int | None]) -> None:
+        self._group.gauge(name, read)
+
+
+class Counter:
+    def __init__(self, group: MetricGroup, name: str) -> None:
+        self._group, self._name = group, name
+
+    def inc(self, n: int = 1) -> None:
+        self._group.inc(self._name, n)
+
+    def dec(self, n: int = 1) -> None:
+        self._group.inc(self._name, -n)
+
+    def get_count(self) -> int:
+        return self._group.counters.get(self._name, 0)
+
+
+class RuntimeContext:
+    """What ``open`` receives: who and where the function is, and its keyed state."""
+
+    def __init__(self, ctx: OperatorContext, backend: KeyedStateBackend | None = None) -> None:
+        self._ctx = ctx
+        self._backend = backend
+
+    def get_job_id(self) -> str:
+        return self._ctx.job_id
+
+    def get_task_name(self) -> str:
+        return self._ctx.name
+
+    def get_number_of_parallel_subtasks(self) -> int:
+        return self._ctx.parallelism
+
+    def get_max_number_of_parallel_subtasks(self) -> int:
+        return self._ctx.max_parallelism
+
+    def get_index_of_this_subtask(self) -> int:
+        return self._ctx.subtask_index
+
+    def get_attempt_number(self) -> int:
+        return self._ctx.attempt
+
+    def get_job_parameter(self, key: str, default: str | None = None) -> str | None:
+        """A value of the job's configuration (your own keys begin with ``user.``)."""
+        return self._ctx.config.get(key, default)
+
+    def get_metrics_group(self) -> UserMetrics:
+        return UserMetrics(self._ctx.metrics)
+
+    def _state(self, descriptor: Any) -> Any:
+        if self._backend is None:
+            raise UnsupportedError(
+                f"state '{descriptor.name}' in a function without keyed state",
+                expected="a KeyedProcessFunction, CoProcessFunction or window function after key_by(…)",
+                where=f"operator '{self._ctx.name}'",
+            )
+        return self._backend.state(descriptor)
+
+    get_state = get_list_state = get_map_state = get_reducing_state = get_aggregating_state = _state
+
+
+class UserFunction:
+    """One function of the job's table, private to this subtask, with its error policy."""
+
+    def __init__(self, ctx: OperatorContext, name: str, on_error: str = "fail") -> None:
+        self._ctx = ctx
+        self._on_error = on_error
+        found = ctx.function(name)
+        # Subtasks of one slot get the same object; ``open`` will put state into it.
+        self.object: Any = found if isinstance(found, _STATELESS) else copy.deepcopy(found)
+        self._opened: list[Any] = []
+
+    @property
+    def where(self) -> str:
+        return f"operator '{self._ctx.name}', subtask {self._ctx.subtask_index + 1}/{self._ctx.parallelism}"
+
+    def method(self, name: str) -> Callable[..., Any]:
+        """The object's method, or the object itself when it is a plain callable."""
+        found = getattr(self.object, name, None)
+        if found is None and callable(self.object):
+            found = self.object
+        if found is None:
+            raise FunctionError(
+                f"a function object without the method '{name}'",
+                expected=f"a callable, or an object with {name}(…)",
+                got=type(self.object).__name__,
+                where=self.where,
+            )
+        return found
+
+    def open(self, context: RuntimeContext, *parts: Any) -> None:
+        """Call ``open`` of the object (or of the given parts of it), where it has one."""
+        for part in parts or (self.object,):
+            opener = getattr(part, "open", None)
+            if opener is not None and not isinstance(part, _STATELESS):
+                try:
+                    opener(context)
+                except PenstockError:
+                    raise
+                except (Exception, SystemExit) as err:
+                    raise self.error(err, None, "open") from err
+                self._opened.append(part)
+
+    def close(self) -> None:
+        for part in self._opened:
+            closer = getattr(part, "close", None)
+            if closer is not None:
+                try:
+                    closer()
+                except PenstockError:
+                    raise
+                except (Exception, SystemExit) as err:
+                    raise self.error(err, None, "close") from err
+        self._opened.clear()
+
+    def error(self, err: BaseException, record: Any, method: str) -> FunctionError:
+        """The user's exception as a ``FunctionError``: traceback first, record redacted."""
+        error = FunctionError(
+            f"{method}() of operator '{self._ctx.name}' raised {type(err).__name__}: {err}",
+            got=None if record is None else f"record {redact(record)}",
+            where=self.where,
+            remedy="correct the function, or set on_error to 'skip' or 'dead-letter'",
+            user_traceback=user_traceback(err),
+        )
+        error.__cause__ = err
+        return error
+
+    def failed(self, err: BaseException, record: Any, method: str) -> None:
+        """Apply the policy: raise, or count (and keep) the record."""
+        if isinstance(err, PenstockError) and not isinstance(err, FunctionError):
+            raise err
+        error = err if isinstance(err, FunctionError) else self.error(err, record, method)
+        if self._on_error == "fail":
+            raise error from err
+        self._ctx.metrics.inc("numRecordsInErrors")
+        if self._ctx.report_error is not None:
+            self._ctx.report_error(error, record)
+
+
+_STATELESS = (types.FunctionType, types.BuiltinFunctionType, types.MethodType, type)
+
+
+def user_traceback(err: BaseException) -> str:
+    """The traceback from the first frame that is not ours."""
+    tb = err.__traceback__
+    while tb is not None and tb.tb_frame.f_code.co_filename.startswith(_HERE):
+        tb = tb.tb_next
+    return "".join(traceback.format_exception(type(err), err, tb))

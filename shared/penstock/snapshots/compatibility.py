@@ -1,0 +1,304 @@
+"""Does a job fit a savepoint? What maps, what would be dropped, what is new. Pure."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from penstock.config import MAX_PARALLELISM, RECOVERY_IGNORE_UNCLAIMED, RECOVERY_KEEP_STATE
+from penstock.errors import SpecError
+from penstock.snapshots.matching import Operator, holds_state, match, with_uids_of
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Mapping, Sequence
+
+    from penstock.jobgraph import JobGraph
+    from penstock.snapshots.footers import OperatorSummary
+    from penstock.snapshots.manifest import CheckpointManifest
+    from penstock.snapshots.matching import Pair
+
+MAX_PARALLELISM_KEY = MAX_PARALLELISM.key
+LENIENT_KEY = RECOVERY_IGNORE_UNCLAIMED.key
+KEEP_KEY = RECOVERY_KEEP_STATE.key
+
+
+class Mapped(msgspec.Struct, frozen=True, kw_only=True):
+    """One operator on one side or both, by uid."""
+
+    uid: str
+    name: str
+    #: ``name kind rows`` of its states in the savepoint
+    states: tuple[str, ...] = ()
+    rows: int = 0
+    #: What of its meaning differs, a sentence each
+    why: tuple[str, ...] = ()
+
+
+class Difference(msgspec.Struct, frozen=True, kw_only=True):
+    """``mapped``: restored as it is; ``converted``: restored without some columns; ``changed``: the
+    job means something else by it, so it is not restored; ``ambiguous``: it may be the state of
+    several operators. ``unread``: states of operators that are in both, which the job's functions do
+    not ask for; ``dropped``: only those that hold state; ``problems``: why it cannot be restored;
+    ``notes``: what could not be compared. ``uids``: planned → as in the savepoint, of what is restored."""
+
+    mapped: tuple[Mapped, ...] = ()
+    converted: tuple[Mapped, ...] = ()
+    changed: tuple[Mapped, ...] = ()
+    ambiguous: tuple[Mapped, ...] = ()
+    unread: tuple[Mapped, ...] = ()
+    dropped: tuple[Mapped, ...] = ()
+    new: tuple[Mapped, ...] = ()
+    problems: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+    uids: dict[str, str] = {}
+
+
+class DeclaredStates(msgspec.Struct, frozen=True, kw_only=True):
+    """What a function of the job declares, beside what the savepoint has of its operator; names
+    as in the savepoint (``value/count``). ``known``: False when nobody can tell before it runs."""
+
+    known: bool = True
+    #: in the savepoint, and not asked for
+    unread: tuple[str, ...] = ()
+    #: asked for, and not in the savepoint
+    new: tuple[str, ...] = ()
+    #: in the savepoint, not to be read as declared
+    unreadable: tuple[str, ...] = ()
+    #: a sentence for each of those
+    problems: tuple[str, ...] = ()
+
+
+def operators_of(graph: JobGraph) -> list[Operator]:
+    return [
+        Operator(
+            uid=n.uid,
+            name=n.name,
+            parallelism=v.parallelism,
+            max_parallelism=v.max_parallelism,
+            identity=n.identity,
+        )
+        for v in graph.vertices
+        for n in v.operators
+    ]
+
+
+def _mapped(
+    summary: OperatorSummary, only: Collection[str] | None = None, why: tuple[str, ...] = ()
+) -> Mapped:
+    """``only``: these of its states."""
+    chosen = [s for s in summary.states if only is None or s.name in only]
+    states = tuple(f"{s.name} ({s.kind}, {s.rows:,} rows)" for s in chosen)
+    return Mapped(
+        uid=summary.uid, name=summary.name, states=states, rows=sum(s.rows for s in chosen), why=why
+    )
+
+
+def compare(
+    operators: Sequence[Operator],
+    summaries: Sequence[OperatorSummary],
+    *,
+    own_max_parallelism: bool = False,
+    keep: Iterable[str] = (),
+) -> Difference:
+    """What each finds (``matching.match``). ``summaries``: of the savepoint (``footers.summarise``);
+    ``own_max_parallelism``: the job insists on its own (else it takes the savepoint's); ``keep``:
+    uids whose state is restored although its meaning has changed."""
+    kept = frozenset(keep)
+    matching = match(operators, summaries)
+    uids = matching.renamed(kept)
+    pair_of = {p.stored: p for p in matching.pairs}
+    mine = {operator.uid: operator for operator in operators}
+    tied = {tie.stored: tie for tie in matching.ties}
+    mapped, converted, changed, ambiguous, dropped, problems = [], [], [], [], [], []
+    for summary in summaries:
+        pair = pair_of.get(summary.uid)
+        if pair is None:
+            if summary.uid in tied:
+                why = tuple(f"'{mine[c].name}' ({c})" for c in tied[summary.uid].candidates)
+                ambiguous.append(_mapped(summary, why=why))
+            elif holds_state(summary):
+                dropped.append(_mapped(summary))
+            continue
+        if not summary.states:
+            continue
+        if pair.uid not in uids:
+            changed.append(_mapped(summary, why=pair.why))
+            problems += _unkeepable(pair, mine[pair.uid], summary, kept)
+            continue
+        problems += _parallelism_problems(mine[pair.uid], summary, own_max_parallelism)
+        if pair.verdict == "converted":
+            converted.append(_mapped(summary, why=pair.why))
+        else:
+            mapped.append(_mapped(summary))
+    known = {pair.uid for pair in matching.pairs if pair.uid in uids}
+    notes = tuple(
+        f"restored as --keep-state says, although its meaning has changed: '{mine[p.uid].name}' ({p.stored}): "
+        + "; ".join(p.why)
+        for p in matching.pairs
+        if p.verdict == "changed" and p.uid in uids
+    )
+    return Difference(
+        mapped=tuple(mapped),
+        converted=tuple(converted),
+        changed=tuple(changed),
+        ambiguous=tuple(ambiguous),
+        dropped=tuple(dropped),
+        new=tuple(Mapped(uid=uid, name=o.name) for uid, o in mine.items() if uid not in known),
+        problems=tuple(problems),
+        notes=notes,
+        uids=uids,
+    )
+
+
+def kept_uids(config: Mapping[str, str]) -> tuple[str, ...]:
+    """Those that ``--keep-state`` names."""
+    return tuple(uid for part in RECOVERY_KEEP_STATE.read(config).split(";") if (uid := part.strip()))
+
+
+def _unkeepable(pair: Pair, operator: Operator, summary: OperatorSummary, kept: Collection[str]) -> list[str]:
+    name = f"operator '{summary.name}' ({summary.uid})"
+    if {pair.uid, pair.stored} & set(kept):
+        return [
+            f"{name}: its state has another layout, so --keep-state cannot keep it: {'; '.join(pair.why)}"
+        ]
+    if operator.identity.given:
+        return [
+            f"{name}: the uid is the same, what it keeps is not ({'; '.join(pair.why)}); give the operator "
+            "another uid to begin without the state"
+        ]
+    return []
+
+
+def _parallelism_problems(
+    operator: Operator, summary: OperatorSummary, own_max_parallelism: bool
+) -> list[str]:
+    name = f"operator '{summary.name}' ({summary.uid})"
+    if operator.parallelism > summary.max_parallelism:
+        return [
+            f"{name}: parallelism {operator.parallelism} is more than the savepoint's max parallelism, "
+            f"{summary.max_parallelism}"
+        ]
+    if own_max_parallelism and operator.max_parallelism != summary.max_parallelism:
+        return [
+            f"{name}: {MAX_PARALLELISM_KEY} is {operator.max_parallelism}, the savepoint's "
+            f"{summary.max_parallelism}"
+        ]
+    return []
+
+
+def by_state(
+    difference: Difference,
+    summaries: Sequence[OperatorSummary],
+    declared: Mapping[str, DeclaredStates],
+) -> Difference:
+    """The same, with the states of operators whose functions were asked (by uid) one by one."""
+    mapped, unread, new, problems, unknown = [], [], list(difference.new), list(difference.problems), []
+    summary_of = {summary.uid: summary for summary in summaries}
+    for operator in difference.mapped:
+        found = declared.get(operator.uid)
+        if found is None:
+            mapped.append(operator)
+            continue
+        problems += found.problems
+        unknown += [] if found.known else [f"'{operator.name}' ({operator.uid})"]
+        gone = {*found.unreadable, *(found.unread if found.known else ())}
+        summary = summary_of[operator.uid]
+        if left := {s.name for s in summary.states} - gone:
+            mapped.append(_mapped(summary, left))
+        if found.known and found.unread:
+            unread.append(_mapped(summary, found.unread))
+        if found.known and found.new:
+            new.append(Mapped(uid=operator.uid, name=operator.name, states=found.new))
+    notes = difference.notes
+    if unknown:
+        notes += (
+            "states of Python functions are known only when they run: compared by operator: "
+            + ", ".join(unknown),
+        )
+    return msgspec.structs.replace(
+        difference,
+        mapped=tuple(mapped),
+        unread=tuple(unread),
+        new=tuple(new),
+        problems=tuple(problems),
+        notes=notes,
+    )
+
+
+def check(difference: Difference, where: str, *, lenient: bool) -> None:
+    """SpecError with the difference when the job cannot begin from the savepoint."""
+    if difference.problems:
+        raise SpecError(
+            "the job does not fit the savepoint",
+            expected="the same max parallelism, no more subtasks than that, and state that can be read",
+            got="; ".join(difference.problems),
+            where=where,
+            remedy=f"lower the parallelism; leave {MAX_PARALLELISM_KEY} out: it is the savepoint's",
+        )
+    if lenient:
+        return
+    if difference.ambiguous:
+        raise SpecError(
+            "it is not clear whose state of the savepoint is whose in this job",
+            expected="names that are different: a label for each of several INSERTs into one table, a uid for "
+            "each of several scans of one table",
+            got="; ".join(f"{_named(m)} may be that of {' or '.join(m.why)}" for m in difference.ambiguous),
+            where=where,
+            remedy="INSERT INTO t /*+ OPTIONS('uid' = 'a label') */ and FROM t /*+ OPTIONS('uid' = 'a uid') */, "
+            f"before the next savepoint; or drop the state with --allow-non-restored-state ({LENIENT_KEY})",
+        )
+    if difference.changed:
+        raise SpecError(
+            "the savepoint's state means something else than this job does",
+            expected="the same keys, functions, windows and filters below for state that is kept",
+            got="; ".join(f"{_named(m)}: {'; '.join(m.why)}" for m in difference.changed),
+            where=where,
+            remedy=f"undo the change; or keep the state as it is with --keep-state {difference.changed[0].uid} "
+            f"({KEEP_KEY}); or drop it with --allow-non-restored-state ({LENIENT_KEY})",
+        )
+    if difference.dropped:
+        new = ", ".join(f"'{m.name}' ({m.uid})" for m in difference.new)
+        raise SpecError(
+            "the savepoint holds state of operators that this job does not have"
+            + ("" if difference.mapped or difference.converted else ": it is of another job"),
+            expected="an operator with the same uid or name for all of its state"
+            + (f"; the job has these that the savepoint does not know: {new}" if new else ""),
+            got=", ".join(f"{_named(m)}: {', '.join(m.states)}" for m in difference.dropped),
+            where=where,
+            remedy="restore the program it was taken from, give its operators their uids back, or allow it "
+            f"to be dropped with --allow-non-restored-state ({LENIENT_KEY})",
+        )
+
+
+def _named(operator: Mapped) -> str:
+    return f"'{operator.name}' ({operator.uid})"
+
+
+def adopted(graph: JobGraph, difference: Difference, summaries: Sequence[OperatorSummary]) -> JobGraph:
+    """The job with the savepoint's uids: its state is then found by them."""
+    return with_uids_of(graph, difference.uids, [s.uid for s in summaries])
+
+
+def fitted(graph: JobGraph, manifest: CheckpointManifest) -> JobGraph:
+    """The job with the savepoint's max parallelism, in which its key groups are numbered; for
+    vertices that it does not know, that of the others."""
+    by_uid = {uid: vertex.max_parallelism for vertex in manifest.vertices for uid in vertex.uids}
+    usual = max(by_uid.values(), default=0)
+
+    def of(vertex_uids: Sequence[str], own: int, parallelism: int) -> int:
+        if MAX_PARALLELISM.read(graph.config) > 0:
+            return own
+        known = [by_uid[uid] for uid in vertex_uids if uid in by_uid]
+        found = known[0] if known else usual
+        return found if found >= parallelism else own
+
+    return msgspec.structs.replace(
+        graph,
+        vertices=tuple(
+            msgspec.structs.replace(
+                v, max_parallelism=of([n.uid for n in v.operators], v.max_parallelism, v.parallelism)
+            )
+            for v in graph.vertices
+        ),
+    )

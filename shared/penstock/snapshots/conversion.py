@@ -1,0 +1,73 @@
+"""State whose columns are others than the operator's: what is left of them, in its order.
+
+Aggregations store the accumulators of each function side by side. A job that wants fewer of the
+functions, or wants them in another order, gets theirs out of what another job stored; one that
+wants more of them was refused before it started (``messages.matching``).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from penstock.errors import InternalError
+from penstock.snapshots.reading import RestoredRows
+
+if TYPE_CHECKING:
+    from penstock.jobgraph.identity import OperatorIdentity
+    from penstock.snapshots.contract import RestoredState
+
+#: The table with the accumulators; functions that keep entries have tables of their own beside it.
+CELLS = "cells"
+
+
+def convert(restored: RestoredState, stored: OperatorIdentity | None, own: OperatorIdentity) -> None:
+    """In place. ``stored``: of the operator that wrote it (None: of an earlier version, the same)."""
+    if stored is None or CELLS not in stored.columns or stored.columns == own.columns:
+        return
+    there, wanted = stored.columns[CELLS], own.columns.get(CELLS, ())
+    missing = [column for column in wanted if column not in there]
+    if missing and stored.layout == own.layout:
+        return  # the user asked for it to be kept as it is
+    if missing:
+        raise InternalError(
+            "state is to be restored that was never stored",
+            expected=", ".join(there),
+            got=", ".join(missing),
+        )
+    order = [there.index(column) for column in wanted]
+    keyed = {name: rows for name, rows in restored.keyed.items() if _function(name) is None}
+    if CELLS in keyed:
+        cells = keyed[CELLS]
+        assert isinstance(cells, RestoredRows)
+        keyed[CELLS] = cells.mapped(lambda batch: _cells(batch, order))
+    for new, old in enumerate(order):
+        for name, rows in restored.keyed.items():
+            if _function(name) == old:
+                keyed[_renamed(name, new)] = rows
+    restored.keyed = keyed
+
+
+def _cells(batch: pa.RecordBatch, order: list[int]) -> pa.RecordBatch:
+    """Keys and what else begins a row, the wanted accumulators, then what ends it."""
+    names = batch.schema.names
+    functions = [_function(name) for name in names]
+    first = next((i for i, f in enumerate(functions) if f is not None), len(names))
+    last = max((i for i, f in enumerate(functions) if f is not None), default=first - 1)
+    taken = [(i, names[i]) for i in range(first)]
+    for new, old in enumerate(order):
+        taken += [(i, _renamed(names[i], new)) for i, f in enumerate(functions) if f == old]
+    taken += [(i, names[i]) for i in range(last + 1, len(names))]
+    return pa.RecordBatch.from_arrays([batch.column(i) for i, _ in taken], names=[name for _, name in taken])
+
+
+def _function(name: str) -> int | None:
+    """3 of ``agg3.0`` (a column) and ``agg3.values`` (a table)."""
+    head, dot, _ = name.partition(".")
+    number = head.removeprefix("agg")
+    return int(number) if dot and number != head and number.isdigit() else None
+
+
+def _renamed(name: str, function: int) -> str:
+    return f"agg{function}.{name.partition('.')[2]}"

@@ -1,0 +1,116 @@
+"""Keyed rows into snapshots and back."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+
+from penstock.columnar.hashing import HASH_VERSION, hash_columns, key_groups
+from penstock.snapshots.contract import KeyedBlock
+from penstock.types.column import Column
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from penstock.types.logical import LogicalType
+
+#: The last column of a block whose rows are known by slot.
+SLOT_COLUMN = "__slot"
+
+
+def keyed_block(
+    keys: Sequence[Column],
+    payload: Sequence[Column],
+    names: Sequence[str],
+    *,
+    n: int,
+    max_parallelism: int,
+    kind: str,
+    in_order: bool = False,
+    slots: np.ndarray | None = None,
+    sort: bool = True,
+) -> KeyedBlock:
+    """A snapshot block of n rows, sorted by the key group of ``keys``. ``in_order``: they
+    are sorted (see ``in_group_order``) and private already, and are taken as they stand.
+    ``slots``: where each row lies, by which a later delta knows it. ``sort`` False: the rows
+    stay in their order, and only who reads a part of them hashes their keys.
+
+    The batch holds keys and payload under ``names``; all arrays are private copies.
+    Without key columns everything lies in key group 0.
+    """
+    columns = [*keys, *payload]
+    groups: np.ndarray | None = None
+    if sort or not keys or any(_is_raw(c) for c in keys):  # a RAW value is hashed as what it is here
+        groups = key_groups(hash_columns(keys) if keys else np.zeros(n, np.uint64), max_parallelism)
+    if groups is not None and keys and not in_order:
+        order = group_order(groups)
+        columns, groups = [_taken(c, order) for c in columns], groups[order]
+        slots = slots if slots is None else slots[order]
+    schema = {
+        "kind": kind,
+        "hash_version": HASH_VERSION,
+        "columns": {name: str(c.type) for name, c in zip(names, columns, strict=True)},
+        "key_columns": list(names[: len(keys)]),
+    }
+    arrays, labels = [c.to_arrow() for c in columns], list(names)
+    if not columns:
+        arrays, labels = [pa.nulls(n)], ["__rows"]
+    if slots is not None:
+        small = not len(slots) or int(slots.max()) < 1 << 31
+        arrays = [*arrays, pa.array(slots.astype(np.int32) if small else slots)]
+        labels = [*labels, SLOT_COLUMN]
+    batch = pa.RecordBatch.from_arrays(arrays, names=labels)
+    block = KeyedBlock(batch, groups, schema, identity="" if slots is None else "slot")
+    if groups is None:
+        block.hashed_by = tuple(c.type for c in keys), max_parallelism
+    return block
+
+
+def in_group_order(slots: np.ndarray, keys: Sequence[Column], max_parallelism: int) -> np.ndarray:
+    """Slots by the key group of their ``keys``: wide rows are then copied out once only."""
+    if not keys:
+        return slots
+    return slots[group_order(key_groups(hash_columns(keys), max_parallelism))]
+
+
+def _is_raw(column: Column) -> bool:
+    return isinstance(column.values, np.ndarray) and column.values.dtype.hasobject
+
+
+def group_order(groups: np.ndarray) -> np.ndarray:
+    """Stable order by key group. Groups are below 2^15: 16 bits are sorted by counting."""
+    return np.argsort(groups.astype(np.uint16), kind="stable")
+
+
+def _taken(column: Column, order: np.ndarray) -> Column:
+    """``Column.take`` of a permutation: nothing needs to be checked."""
+    values = column.values
+    if not isinstance(values, np.ndarray):
+        return column.take(order)
+    valid = column.valid
+    return Column(
+        column.type,
+        values.take(order, mode="clip"),
+        None if valid is None else valid.take(order, mode="clip"),
+    )
+
+
+def restored_columns(
+    batches: Sequence[pa.RecordBatch], types: Sequence[LogicalType]
+) -> tuple[list[Column], int]:
+    """The columns (in the order of ``keyed_block``) of all restored batches, and rows."""
+    batches = [b for b in batches if b.num_rows]
+    n = sum(b.num_rows for b in batches)
+    if not n:
+        return [Column.nulls(x, 0) for x in types], 0
+    columns = [Column.concat([_column(b, i, x) for b in batches]) for i, x in enumerate(types)]
+    return columns, n
+
+
+def _column(batch: pa.RecordBatch, i: int, type_: LogicalType) -> Column:
+    """NULLs where an older version did not write the column."""
+    if i < batch.num_columns and batch.schema.names[i] != SLOT_COLUMN:
+        return Column.from_arrow(type_, batch.column(i))
+    return Column.nulls(type_, batch.num_rows)

@@ -1,0 +1,248 @@
+"""All aggregates of one aggregation, by slot: filters, NULLs, DISTINCT, state, results."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING
+
+import msgspec
+import numpy as np
+
+from penstock.columnar.accumulators import Accumulator, cell_accumulator
+from penstock.errors import UnsupportedError
+from penstock.functions.accumulators import EXTREMES, SUMS, VARIANCES, is_ordered_fixed
+from penstock.state.tables import SlotChanges, StateTable
+from penstock.types import logical as t
+from penstock.types.column import Column
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from typing import Any
+
+    from penstock.columnar.accumulators import EntryTable
+    from penstock.functions.expr import AggregateCall
+    from penstock.operators.operator import OperatorContext
+
+
+def make_accumulator(
+    call: AggregateCall,
+    arg_types: Sequence[t.LogicalType],
+    *,
+    retracts: bool = False,
+    function: Callable[[str], Any] | None = None,
+) -> Accumulator:
+    """The accumulator of one call. ``function`` loads a user's aggregate function."""
+    name = call.function.upper()
+    if call.python is not None:
+        from penstock.columnar.sequences import PythonAggregate
+
+        if function is None:
+            raise UnsupportedError("a Python aggregate needs the job's function table", got=call.python)
+        return PythonAggregate(function(call.python), call.type)
+    if name == "APPROX_COUNT_DISTINCT" or (call.distinct and name not in EXTREMES):
+        from penstock.columnar.multisets import Distinct
+
+        plain = msgspec.structs.replace(
+            call, distinct=False, function="COUNT" if name == "APPROX_COUNT_DISTINCT" else call.function
+        )
+        return Distinct(make_accumulator(plain, arg_types, retracts=retracts, function=function), arg_types)
+    if name in EXTREMES and retracts:
+        from penstock.columnar.multisets import RetractableExtreme
+
+        inner = make_accumulator(call, arg_types)
+        return RetractableExtreme(inner, arg_types[0])
+    if name in EXTREMES and not is_ordered_fixed(arg_types[0]):
+        from penstock.columnar.multisets import VariableExtreme
+
+        return VariableExtreme(name, arg_types[0])
+    if name == "COUNT" or name in SUMS or name in EXTREMES or name in VARIANCES:
+        return cell_accumulator(call, arg_types)
+    from penstock.columnar.sequences import sequence_accumulator
+
+    return sequence_accumulator(call, arg_types, retracts=retracts)
+
+
+class AggregateSet:
+    """Accumulators of ``calls`` over an input of ``input_types``."""
+
+    def __init__(
+        self,
+        calls: Sequence[AggregateCall],
+        input_types: Sequence[t.LogicalType],
+        *,
+        retracts: bool = False,
+        function: Callable[[str], Any] | None = None,
+    ) -> None:
+        self.calls = list(calls)
+        self._input_types = list(input_types)
+        self._retracts, self._function = retracts, function
+        self.accumulators = [
+            make_accumulator(c, [input_types[i] for i in c.args], retracts=retracts, function=function)
+            for c in calls
+        ]
+
+    def fresh(self) -> AggregateSet:
+        """An empty set of the same calls (scratch for merging panes)."""
+        return AggregateSet(self.calls, self._input_types, retracts=self._retracts, function=self._function)
+
+    @property
+    def columnar(self) -> bool:
+        """Whether every partial state is a set of columns (two phases, plain snapshots)."""
+        return all(a.types for a in self.accumulators)
+
+    @property
+    def partial_types(self) -> list[t.LogicalType]:
+        return [x for a in self.accumulators for x in a.types]
+
+    def reset(self, slots: np.ndarray, high: int) -> None:
+        for a in self.accumulators:
+            a.reset(slots, high)
+
+    def release(self, slots: np.ndarray) -> None:
+        for a in self.accumulators:
+            a.release(slots)
+
+    def add(self, slots: np.ndarray, columns: Sequence[Column], signs: np.ndarray | None) -> None:
+        """Add input rows (all input columns) to their slots."""
+        for call, accumulator in zip(self.calls, self.accumulators, strict=True):
+            keep = _counted_rows(call, accumulator, columns)
+            args = [columns[i] for i in call.args]
+            if keep is None:
+                accumulator.add(slots, args, signs)
+            elif len(keep):
+                args = [a.take(keep) for a in args]
+                accumulator.add(slots[keep], args, None if signs is None else signs[keep])
+
+    def absorb(self, slots: np.ndarray, other: AggregateSet, other_slots: np.ndarray) -> None:
+        for mine, theirs in zip(self.accumulators, other.accumulators, strict=True):
+            mine.absorb(slots, theirs, other_slots)
+
+    def partials(self, slots: np.ndarray) -> list[Column]:
+        return [c for a in self.accumulators for c in a.partials(slots)]
+
+    def merge(self, slots: np.ndarray, partials: Sequence[Column]) -> None:
+        at = 0
+        for a in self.accumulators:
+            a.merge(slots, partials[at : at + len(a.types)])
+            at += len(a.types)
+
+    def load(self, at: slice, partials: Sequence[Column]) -> None:
+        """``merge`` into slots that are all new, one behind the other."""
+        column = 0
+        for a in self.accumulators:
+            a.load(at, partials[column : column + len(a.types)])
+            column += len(a.types)
+
+    @property
+    def nbytes(self) -> int:
+        return sum(a.nbytes for a in self.accumulators)
+
+    def live_bytes(self, slots: int) -> int:
+        """``nbytes`` without room that is free, when so many slots are in use."""
+        return sum(a.live_bytes(slots) for a in self.accumulators)
+
+    def tables(self) -> list[EntryTable]:
+        """State with many rows a slot, in the order of ``state_tables``."""
+        return [table for a in self.accumulators if (table := a.table()) is not None]
+
+    def state_tables(
+        self,
+        ctx: OperatorContext,
+        *,
+        head: Callable[[np.ndarray], tuple[list[Column], list[Column]]],
+        names: Sequence[str],
+        kind: str,
+        cells: Callable[[np.ndarray], list[Column]] | None = None,
+        cell_names: Sequence[str] = (),
+        make_changes: Callable[[], SlotChanges] | None = None,
+    ) -> list[StateTable]:
+        """The whole state as tables, ``cells`` first, whose rows the operator itself must
+        announce as written and freed. ``head``: key columns and others of slots, which
+        begin every row and are called ``names``; ``cells``: more of them for ``cells``;
+        ``make_changes``: of each table, if they are not plain ones."""
+
+        def read(slots: np.ndarray) -> tuple[list[Column], list[Column]]:
+            keys, more = head(slots)
+            return keys, [*more, *(cells(slots) if cells else ()), *self.partials(slots)]
+
+        make_changes = make_changes or partial(SlotChanges, ctx.epochs)
+        labels = [f"agg{i}.{j}" for i, a in enumerate(self.accumulators) for j in range(len(a.types))]
+        out = [
+            StateTable(
+                "cells", read, names=[*names, *cell_names, *labels], kind=kind,
+                max_parallelism=ctx.max_parallelism, changes=make_changes(),
+            )
+        ]  # fmt: skip
+        for i, accumulator in enumerate(self.accumulators):
+            entries = accumulator.table()
+            if entries is not None:
+                entries.changes = make_changes()
+                labels = [f"value{j}" for j in range(len(entries.types))]
+                out.append(
+                    StateTable(
+                        _table_name(i), partial(_read_entries, head, entries), names=[*names, *labels],
+                        kind=kind, max_parallelism=ctx.max_parallelism, changes=entries.changes,
+                    )
+                )  # fmt: skip
+        return out
+
+    def touch_entries(self, slots: np.ndarray) -> None:
+        """What the rows of these slots' entries begin with is about to change."""
+        for accumulator in self.accumulators:
+            table = accumulator.table()
+            if table is not None and len(slots):
+                table.write(table.entries_of(slots))
+
+    def state_loaders(
+        self,
+    ) -> list[tuple[str, list[t.LogicalType], Callable[[np.ndarray, Sequence[Column]], Any]]]:
+        """(table name, types of its columns, load(slots, columns)), ``cells`` first."""
+        loaders: list[Any] = [("cells", self.partial_types, self.merge)]
+        for i, a in enumerate(self.accumulators):
+            entries = a.table()
+            if entries is not None:
+                loaders.append((_table_name(i), list(entries.types), entries.load))
+        return loaders
+
+    def is_ordered(self, name: str) -> bool:
+        """Whether a table of ``state_loaders`` must be loaded at once."""
+        tables = {_table_name(i): a.table() for i, a in enumerate(self.accumulators)}
+        table = tables.get(name)
+        return table is not None and table.ordered
+
+    def results(self, slots: np.ndarray) -> list[Column]:
+        return [
+            _as(call.type, a.result(slots)) for call, a in zip(self.calls, self.accumulators, strict=True)
+        ]
+
+
+def _table_name(i: int) -> str:
+    return f"agg{i}.values"
+
+
+def _read_entries(
+    head: Callable[[np.ndarray], tuple[list[Column], list[Column]]], table: EntryTable, entries: np.ndarray
+) -> tuple[list[Column], list[Column]]:
+    keys, more = head(table.slots_of(entries))
+    return keys, [*more, *table.read(entries)]
+
+
+def _as(type_: t.LogicalType, column: Column) -> Column:
+    return column if column.type == type_ else column.cast_type(type_)
+
+
+def _counted_rows(
+    call: AggregateCall, accumulator: Accumulator, columns: Sequence[Column]
+) -> np.ndarray | None:
+    """Rows that an aggregate sees: FILTER is TRUE and no argument is NULL; None = all."""
+    mask: np.ndarray | None = None
+    if call.filter is not None:
+        column = columns[call.filter]
+        mask = column.values if column.valid is None else column.values & column.valid
+    if call.args and not accumulator.keeps_nulls:
+        # COUNT(a, b) and COUNT(DISTINCT a, b) skip a row with any NULL.
+        for index in call.args:
+            valid = columns[index].valid
+            if valid is not None:
+                mask = valid if mask is None else mask & valid
+    return None if mask is None or mask.all() else np.flatnonzero(mask)

@@ -1,0 +1,168 @@
+"""Rows of keyed state ↔ ``KeyedBlock``: the same whatever the backend."""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+
+from penstock.columnar.hashing import hash_columns, key_groups
+from penstock.columnar.python_values import from_python, to_python, tuples
+from penstock.errors import SpecError
+from penstock.snapshots.by_key import NAMESPACE_BYTES, REMOVED_COLUMN, without_keys, without_removed
+from penstock.snapshots.contract import KeyedBlock
+from penstock.snapshots.keyed_blocks import group_order
+from penstock.types import logical as t
+from penstock.types.canonical import user_key
+from penstock.types.column import Column
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+_WINDOW = struct.Struct(">qq")
+
+
+@dataclass(frozen=True, slots=True)
+class KeySpace:
+    """The key of an operator: its types, and how many key groups there are."""
+
+    types: tuple[t.LogicalType, ...]
+    max_parallelism: int
+
+    def columns(self, keys: Sequence[Any]) -> list[Column]:
+        if any(isinstance(x, t.RawType) for x in self.types):
+            keys = list(map(user_key, keys))
+        if len(self.types) == 1:
+            return [from_python(self.types[0], keys)]
+        parts = list(zip(*keys, strict=True)) or [()] * len(self.types)
+        return [from_python(type_, part) for type_, part in zip(self.types, parts, strict=True)]
+
+    def groups(self, columns: Sequence[Column]) -> np.ndarray:
+        """int32 key group a row."""
+        if not columns:
+            return np.zeros(0, np.int32)
+        return key_groups(hash_columns(columns), self.max_parallelism)
+
+    def group_of(self, key: Any) -> int:
+        return int(self.groups(self.columns([key]))[0])
+
+
+def encode_namespace(window: tuple[int, int]) -> bytes:
+    return _WINDOW.pack(*window)
+
+
+def decode_namespace(data: bytes) -> tuple[int, int]:
+    return _WINDOW.unpack(data)  # type: ignore[return-value]
+
+
+@dataclass(frozen=True, slots=True)
+class RowForm:
+    """What the rows of one state look like. ``fields``: (name, type) behind key and
+    namespace; ``identity``: of those the fields that tell a row's entry apart (a timer's
+    time); ``schema``: more for the snapshot's schema."""
+
+    space: KeySpace
+    namespaced: bool
+    fields: tuple[tuple[str, t.LogicalType], ...]
+    schema: Mapping[str, Any]
+    identity: tuple[str, ...] = ()
+
+    def rows(
+        self,
+        keys: Sequence[Any],
+        namespaces: Sequence[tuple[int, int]],
+        values: Sequence[Sequence[Any]],
+        removed: Sequence[bool],
+    ) -> pa.RecordBatch:
+        """Columns ``key0 …``, ``namespace`` (if there is one), the fields, ``__removed``."""
+        named = [(f"key{i}", c) for i, c in enumerate(self.space.columns(keys))]
+        if self.namespaced:
+            binary = t.BinaryType(NAMESPACE_BYTES)
+            named.append(("namespace", from_python(binary, [encode_namespace(n) for n in namespaces])))
+        for (name, type_), column in zip(self.fields, values, strict=True):
+            named.append((name, from_python(type_, column)))
+        arrays = [c.to_arrow() for _, c in named]
+        return pa.RecordBatch.from_arrays(
+            [*arrays, pa.array(removed, pa.bool_())], names=[*(n for n, _ in named), REMOVED_COLUMN]
+        )
+
+    def block(
+        self, pieces: Sequence[pa.RecordBatch], aside: Sequence[pa.RecordBatch], delta: bool
+    ) -> KeyedBlock:
+        """All rows, in key-group order; what was put aside replaces what was copied."""
+        schema = self.described()
+        batch = _joined(pieces)
+        if aside:
+            first = _joined(aside)
+            batch = _joined([without_keys(batch, [first], schema), first])
+        if not delta:
+            batch = without_removed(batch)
+        out = in_group_order(self.space, batch, schema)
+        out.identity, out.delta = "key", delta
+        return out
+
+    def described(self) -> dict[str, Any]:
+        names = [*(f"key{i}" for i in range(len(self.space.types))), *(["namespace"] * self.namespaced)]
+        return {
+            "keys": [str(x) for x in self.space.types],
+            "key_types": [t.type_to_json(x) for x in self.space.types],
+            "columns": {name: str(type_) for name, type_ in self.fields},
+            "types": {name: t.type_to_json(type_) for name, type_ in self.fields},
+            "identity": [*names, *self.identity],
+            **self.schema,
+        }
+
+
+def _joined(batches: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
+    return batches[0] if len(batches) == 1 else pa.concat_batches(batches)
+
+
+def in_group_order(space: KeySpace, batch: pa.RecordBatch, schema: dict[str, Any]) -> KeyedBlock:
+    types = [t.type_from_json(x) for x in schema["key_types"]]
+    columns = [Column.from_arrow(type_, batch.column(i)) for i, type_ in enumerate(types)]
+    groups = space.groups(columns)
+    if len(groups) > 1 and (np.diff(groups) < 0).any():
+        order = group_order(groups)
+        batch, groups = batch.take(pa.array(order)), groups[order]
+    return KeyedBlock(batch, groups, schema)
+
+
+def read_keys(space: KeySpace, batch: pa.RecordBatch, schema: Mapping[str, Any], where: str) -> list[Any]:
+    """The rows' keys. SpecError when the snapshot was keyed by other types."""
+    stored = tuple(t.type_from_json(x) for x in schema["key_types"])
+    if [x.with_nullable(True) for x in stored] != [x.with_nullable(True) for x in space.types]:
+        raise SpecError(
+            "state is keyed by other types",
+            expected=", ".join(map(str, space.types)),
+            got=", ".join(map(str, stored)),
+            where=where,
+            remedy="key by the stored types, or start without this state",
+        )
+    return tuples([Column.from_arrow(type_, batch.column(i)) for i, type_ in enumerate(space.types)])
+
+
+def read_namespaces(batch: pa.RecordBatch) -> list[tuple[int, int]] | None:
+    if "namespace" not in batch.schema.names:
+        return None
+    return [decode_namespace(x) for x in batch.column("namespace").to_pylist()]
+
+
+def read_field(
+    batch: pa.RecordBatch, schema: Mapping[str, Any], name: str
+) -> tuple[t.LogicalType, list[Any]]:
+    """(stored type, values) of a field."""
+    type_ = t.type_from_json(schema["types"][name])
+    return type_, to_python(Column.from_arrow(type_, batch.column(name)))
+
+
+def regroup(
+    space: KeySpace, batches: Sequence[pa.RecordBatch], schema: dict[str, Any], *, delta: bool
+) -> KeyedBlock:
+    """Restored rows that nobody claimed, for the next snapshot unchanged; in a delta none."""
+    batch = _joined(batches)
+    out = in_group_order(space, batch.slice(0, 0) if delta else batch, schema)
+    out.identity, out.delta = "key", delta
+    return out

@@ -1,0 +1,380 @@
+"""Rows by key on the local disk: where operators put what nobody asks for.
+
+LevelDB. The rows that one table has of a key lie together::
+
+    r ‖ table ‖ hash of the key ‖ key            → rows ‖ what tells them apart
+    d ‖ table ‖ epoch ‖ hash of the key ‖ key    where a row changed after the last checkpoint
+    t ‖ table ‖ time  ‖ hash of the key ‖ key    where the rows have a time to live
+
+Bloom filters in memory say of a key that it is not here, without I/O.
+"""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import dataclass
+from itertools import islice, pairwise
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+
+from penstock.columnar.hashing import hash_columns
+from penstock.state.row_bytes import RowBytes, binary_array
+from penstock.types import logical as t
+from penstock.types.column import Column
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+    from pathlib import Path
+
+    from penstock.types.logical import LogicalType
+
+_EPOCH, _TIME, _ROWS = struct.Struct(">I"), struct.Struct(">Q"), struct.Struct("<I")
+_LONG, _INT = t.BigIntType(False), t.IntType(False)
+#: Bits a key in a Bloom filter, and how many of them a key sets: one false hit in a hundred.
+_BITS, _PROBES = 10, 6
+_FIRST_KEYS = 100_000
+#: A filter that was made small is followed by one so many times as large: few are asked.
+_SMALL_GROWTH = 16
+#: Tables that LevelDB keeps open, and so mapped into memory, at most, and the size of one.
+_OPEN_FILES, _FILE_BYTES = 256, 1 << 20
+#: Of a key's hash, which its name begins with.
+_HASH_BYTES = 8
+#: The last byte of a record: whether the key is listed under an epoch.
+_PLAIN, _LISTED = b"\x00", b"\x01"
+
+
+class Bloom:
+    """Filters, each made for twice as many keys as the one before it, the first one for
+    ``first_keys``. What was removed may still seem to be there."""
+
+    def __init__(self, first_keys: int = _FIRST_KEYS) -> None:
+        self._filters: list[np.ndarray] = []
+        self._room = 0
+        self._next = first_keys
+
+    @property
+    def nbytes(self) -> int:
+        return sum(f.nbytes for f in self._filters)
+
+    def add(self, hashes: np.ndarray) -> None:
+        """``hashes``: uint64. Keys that come and go again and again take no more room."""
+        hashes = hashes[~self.may_hold(hashes)]
+        if self._room < len(hashes):
+            words = (max(self._next, len(hashes)) * _BITS + 63) // 64
+            self._filters.append(np.zeros(words, np.uint64))
+            self._room = words * 64 // _BITS
+            self._next = self._room * (2 if self._room >= _FIRST_KEYS else _SMALL_GROWTH)
+        self._room -= len(hashes)
+        for word, bit in self._places(self._filters[-1], hashes):
+            np.bitwise_or.at(self._filters[-1], word, bit)
+
+    def may_hold(self, hashes: np.ndarray) -> np.ndarray:
+        out = np.zeros(len(hashes), np.bool_)
+        for bits in self._filters:
+            here = np.ones(len(hashes), np.bool_)
+            for word, bit in self._places(bits, hashes):
+                here &= (bits[word] & bit) != 0
+            out |= here
+        return out
+
+    @staticmethod
+    def _places(bits: np.ndarray, hashes: np.ndarray) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+        step = (hashes >> np.uint64(32)) | np.uint64(1)
+        for k in range(_PROBES):
+            at = (hashes + np.uint64(k) * step) % np.uint64(len(bits) * 64)
+            yield (at >> np.uint64(6)).astype(np.int64), np.uint64(1) << (at & np.uint64(63))
+
+
+@dataclass(slots=True)
+class Moved:
+    """Rows on their way to the disk or back. ``counts``: rows of each key, one key after the
+    other; ``ids``, ``stamps``: see ``RowChanges``; ``times``: int64 ms since the epoch when
+    each row was last touched, None where nothing expires; ``columns``: the rows."""
+
+    counts: np.ndarray
+    ids: np.ndarray
+    stamps: np.ndarray
+    times: np.ndarray | None
+    columns: list[Column]
+
+    def filter(self, mask: np.ndarray) -> Moved:
+        """Some of the rows."""
+        owners = np.repeat(np.arange(len(self.counts)), self.counts)
+        counts = np.bincount(owners[mask], minlength=len(self.counts))
+        times = None if self.times is None else self.times[mask]
+        return Moved(counts, self.ids[mask], self.stamps[mask], times, [c.filter(mask) for c in self.columns])
+
+
+class Names:
+    """Keys as LevelDB knows them, ordered by their hash. ``order``: where each stood."""
+
+    def __init__(self, form: RowBytes, keys: Sequence[Column], hashes: np.ndarray) -> None:
+        self.order = np.argsort(hashes, kind="stable")
+        keys = [c.take(self.order) for c in keys]
+        n = len(hashes)
+        heads = hashes[self.order].astype(">u8").tobytes()
+        rows = _sliced(form.encode(keys, n), np.arange(n + 1))
+        self.bytes = [heads[8 * i : 8 * i + 8] + row for i, row in enumerate(rows)]
+
+
+class ColdRows:
+    """``tables``: column types of each table's rows, and whether they expire. ``folder`` is
+    private to one attempt: a restore fills it anew. ``buffer_bytes``: what LevelDB may write
+    before it writes a file; twice that may wait in memory, and half of it is for reading."""
+
+    def __init__(
+        self,
+        folder: Path,
+        key_types: Sequence[LogicalType],
+        tables: Sequence[tuple[Sequence[LogicalType], bool]],
+        *,
+        buffer_bytes: int = 8 << 20,
+    ) -> None:
+        # Here, not at the top: a slot whose state fits into memory never loads it.
+        import plyvel
+
+        folder.mkdir(parents=True, exist_ok=True)
+        self.folder = folder
+        self._db: Any = plyvel.DB(
+            str(folder), create_if_missing=True, write_buffer_size=buffer_bytes, lru_cache_size=buffer_bytes // 2,
+            bloom_filter_bits=10, max_open_files=_OPEN_FILES, max_file_size=_FILE_BYTES,
+        )  # fmt: skip
+        self._keys = RowBytes(key_types, canonical=True)
+        self._timed = [timed for _, timed in tables]
+        self._rows = [RowBytes([_LONG, _INT, *([_LONG] if timed else []), *types]) for types, timed in tables]
+        self._bloom = Bloom()
+
+    @property
+    def nbytes(self) -> int:
+        """In memory, without LevelDB's buffers."""
+        return self._bloom.nbytes
+
+    # -- moving --------------------------------------------------------------------------
+
+    def names(self, keys: Sequence[Column]) -> Names:
+        """Of distinct keys that are to be put here."""
+        hashes = hash_columns(keys)
+        self._bloom.add(hashes)
+        return Names(self._keys, keys, hashes)
+
+    def known(self, keys: Sequence[Column]) -> tuple[np.ndarray, Names]:
+        """Positions of those keys that may be here, and their names."""
+        hashes = hash_columns(keys)
+        asked = np.flatnonzero(self._bloom.may_hold(hashes))
+        return asked, Names(self._keys, [c.take(asked) for c in keys], hashes[asked])
+
+    def put(self, table: int, names: Names, rows: Moved, confirmed: int) -> None:
+        """``rows``: of the keys in the order of ``names``. ``confirmed``: rows stamped later
+        are listed, so that a delta finds them."""
+        n = len(rows.ids)
+        if not n:
+            return
+        form, at = self._rows[table], bytes([table])
+        times = () if rows.times is None else (Column(_LONG, rows.times),)
+        columns = [Column(_LONG, rows.ids), Column(_INT, rows.stamps), *times, *rows.columns]
+        encoded = form.encode(columns, n)
+        ends = np.cumsum(rows.counts)
+        present = np.flatnonzero(rows.counts)
+        cuts = np.concatenate(([0], ends[present]))
+        bodies = _sliced(encoded, cuts)
+        if form.has_texts:
+            sizes = np.diff(_offsets(encoded)).astype("<u4").tobytes()
+            bounds = (4 * cuts).tolist()
+            counts = rows.counts[present].astype("<u4").tobytes()
+            bodies = [
+                body + sizes[a:b] + counts[4 * i : 4 * i + 4]
+                for i, (body, a, b) in enumerate(zip(bodies, bounds[:-1], bounds[1:], strict=True))
+            ]
+        newest = np.maximum.reduceat(rows.stamps, cuts[:-1])
+        head = b"r" + at
+        with self._db.write_batch() as batch:
+            for i, (key, body, stamp) in enumerate(
+                zip(present.tolist(), bodies, newest.tolist(), strict=True)
+            ):
+                name = names.bytes[key]
+                if stamp > confirmed:
+                    batch.put(b"d" + at + _EPOCH.pack(stamp) + name, b"")
+                    bodies[i] = body + _LISTED
+                else:
+                    bodies[i] = body + _PLAIN
+                batch.put(head + name, bodies[i])
+            if rows.times is not None:
+                last = np.maximum.reduceat(rows.times, cuts[:-1])
+                for key, time_ms in zip(present.tolist(), last.tolist(), strict=True):
+                    batch.put(b"t" + at + _TIME.pack(time_ms) + names.bytes[key], b"")
+
+    def take(self, table: int, names: Names) -> Moved:
+        """The rows of these keys, out of here; in the order of ``names``."""
+        return self._take(table, names.bytes)
+
+    def _take(self, table: int, names: Sequence[bytes]) -> Moved:
+        get, at = self._db.get, bytes([table])
+        records: list[bytes] = []
+        found: list[int] = []
+        for i, name in enumerate(names):
+            record = get(b"r" + at + name)
+            if record is not None:
+                records.append(record)
+                found.append(i)
+        counts = np.zeros(len(names), np.int64)
+        counts[found], rows = self._decoded(table, records)
+        self._forget(table, [names[i] for i in found], records, rows, counts[found])
+        return Moved(counts, rows.ids, rows.stamps, rows.times, rows.columns)
+
+    def expired(
+        self, table: int, until_ms: int, most: int, with_it: Sequence[int]
+    ) -> tuple[int, int, dict[int, np.ndarray]]:
+        """Remove the rows of keys of which none was touched after this time, of at most so many
+        keys, and the rows that these keys have in the tables ``with_it``. Returns (keys looked
+        at, keys of which nothing is left, numbers of the rows by table)."""
+        at = bytes([table])
+        due = self._db.iterator(
+            start=b"t" + at, stop=b"t" + at + _TIME.pack(until_ms + 1), include_value=False
+        )
+        names = [key[2 + _TIME.size :] for key in islice(due, most)]
+        due.close()
+        gone: dict[int, np.ndarray] = {}
+        for number in (table, *with_it):
+            gone[number] = self._take(number, names).ids
+        others = [bytes([n]) for n in range(len(self._rows)) if n != table and n not in with_it]
+        left = sum(any(self._db.get(b"r" + o + name) is not None for o in others) for name in names)
+        return len(names), len(names) - left, gone
+
+    def listed(self, table: int, after: int, until: int, most: int) -> tuple[list[bytes], int]:
+        """Names of up to so many keys of a table whose time is between these, both included, in
+        the order of their times; and the last one's time."""
+        head = b"t" + bytes([table])
+        found = self._db.iterator(
+            start=head + _TIME.pack(after), stop=head + _TIME.pack(until + 1), include_value=False
+        )
+        keys = list(islice(found, most))
+        found.close()
+        last = _TIME.unpack_from(keys[-1], len(head))[0] if keys else after
+        return [key[len(head) + _TIME.size :] for key in keys], last
+
+    def _forget(
+        self, table: int, names: list[bytes], records: list[bytes], rows: Moved, counts: np.ndarray
+    ) -> None:
+        if not names:
+            return
+        at, cuts = bytes([table]), np.cumsum(counts) - counts
+        newest = np.maximum.reduceat(rows.stamps, cuts).tolist()
+        head = b"r" + at
+        with self._db.write_batch() as batch:
+            for name, record, stamp in zip(names, records, newest, strict=True):
+                batch.delete(head + name)
+                if record.endswith(_LISTED):
+                    batch.delete(b"d" + at + _EPOCH.pack(stamp) + name)
+            if rows.times is not None:
+                last = np.maximum.reduceat(rows.times, cuts).tolist()
+                for name, time_ms in zip(names, last, strict=True):
+                    batch.delete(b"t" + at + _TIME.pack(time_ms) + name)
+
+    def _decoded(self, table: int, records: Sequence[bytes]) -> tuple[np.ndarray, Moved]:
+        """(rows of each record, the rows)."""
+        form = self._rows[table]
+        if form.has_texts:
+            numbers = [_ROWS.unpack_from(record, len(record) - 5)[0] for record in records]
+            sizes, bodies = [], []
+            for record, n in zip(records, numbers, strict=True):
+                end = len(record) - 5
+                sizes.append(record[end - 4 * n : end])
+                bodies.append(record[: end - 4 * n])
+            lengths = np.frombuffer(b"".join(sizes), "<u4")
+            counts = np.array(numbers, np.int64)
+            offsets = np.zeros(len(lengths) + 1, np.int32)
+            np.cumsum(lengths, out=offsets[1:])
+        else:
+            bodies = [record[:-1] for record in records]
+            counts = np.fromiter(map(len, bodies), np.int64, len(bodies)) // form.width
+            offsets = (np.arange(int(counts.sum()) + 1) * form.width).astype(np.int32)
+        data = pa.py_buffer(b"".join(bodies))
+        rows = pa.Array.from_buffers(pa.binary(), len(offsets) - 1, [None, pa.py_buffer(offsets), data])
+        columns = form.decode(rows)
+        times = columns[2].values if self._timed[table] else None
+        return counts, Moved(
+            counts, columns[0].values, columns[1].values, times, columns[2 + self._timed[table] :]
+        )
+
+    # -- snapshots -----------------------------------------------------------------------
+
+    def cut(self, table: int, since: int, upto: int) -> ColdCut:
+        """The rows of one table as they are at this moment (``since`` 0), or those stamped
+        after ``since`` and not after ``upto``."""
+        return ColdCut(self, table, self._db.snapshot(), since, upto)
+
+    def decoded_names(self, names: Sequence[bytes]) -> tuple[list[Column], list[Column]]:
+        """(key columns, those that stand before a row's own) of keys by their names."""
+        return self._keys.decode(binary_array([name[_HASH_BYTES:] for name in names])), []
+
+    def decoded(self, table: int, records: Sequence[bytes]) -> tuple[np.ndarray, Moved]:
+        return self._decoded(table, records)
+
+    def close(self) -> None:
+        self._db.close()
+
+
+class ColdCut:
+    """What lies on disk at a barrier; it may be read in peace while rows come and go."""
+
+    def __init__(self, rows: ColdRows, table: int, stored: Any, since: int, upto: int) -> None:
+        self._cold, self._table, self._stored = rows, table, stored
+        self._since, self._upto = since, upto
+        at = bytes([table])
+        if since:
+            self._found = self._listed(at, since, upto)
+        else:
+            self._found = (
+                (name[2:], record) for name, record in stored.iterator(prefix=b"r" + at, fill_cache=False)
+            )
+
+    @property
+    def folder(self) -> Path:
+        return self._cold.folder
+
+    def _listed(self, at: bytes, since: int, upto: int) -> Iterator[tuple[bytes, bytes]]:
+        names = self._stored.iterator(
+            start=b"d" + at + _EPOCH.pack(since + 1),
+            stop=b"d" + at + _EPOCH.pack(upto + 1),
+            include_value=False,
+            fill_cache=False,
+        )
+        for key in names:
+            name = key[2 + _EPOCH.size :]
+            yield name, self._stored.get(b"r" + at + name)
+
+    def read(self, most: int) -> tuple[np.ndarray, list[Column], list[Column]] | None:
+        """The next (row numbers, keys, other columns), of at most so many keys; None at the end."""
+        found = list(islice(self._found, most))
+        if not found:
+            self.close()
+            return None
+        counts, rows = self._cold.decoded(self._table, [record for _, record in found])
+        keys, more = self._cold.decoded_names([name for name, _ in found])
+        if len(rows.ids) > len(found):
+            owner = np.repeat(np.arange(len(found)), counts)
+            keys, more = [c.take(owner) for c in keys], [c.take(owner) for c in more]
+        columns = [*more, *rows.columns]
+        if not self._since:
+            return rows.ids, keys, columns
+        fresh = np.flatnonzero((rows.stamps > self._since) & (rows.stamps <= self._upto))
+        return rows.ids[fresh], [c.take(fresh) for c in keys], [c.take(fresh) for c in columns]
+
+    def close(self) -> None:
+        self._found = iter(())
+        self._stored.close()
+
+
+def _offsets(rows: pa.BinaryArray) -> np.ndarray:
+    return np.frombuffer(rows.buffers()[1], np.int32, len(rows) + 1, rows.offset * 4)
+
+
+def _sliced(rows: pa.BinaryArray, cuts: np.ndarray) -> list[bytes]:
+    """The byte strings between the given rows."""
+    if not len(rows):
+        return []
+    bounds = _offsets(rows)[cuts].tolist()
+    raw = rows.buffers()[2].to_pybytes()
+    return [raw[a:b] for a, b in pairwise(bounds)]

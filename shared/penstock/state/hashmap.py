@@ -1,0 +1,50 @@
+"""The in-memory backend: one dictionary a state. Values are the user's own objects."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from penstock.state.backend import KeyedStateBackend, Registered
+from penstock.state.key_changes import KeyChanges
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from penstock.state.descriptors import StateDescriptor
+    from penstock.state.epochs import Epochs
+
+
+class DictTable(dict):
+    """``table[key]`` is a plain dictionary access, None when absent. Whoever sets a key
+    says so to ``changes`` before (``states.State`` does)."""
+
+    __slots__ = ("changes",)
+
+    def __init__(self, epochs: Epochs) -> None:
+        super().__init__()
+        self.changes = KeyChanges(epochs, self.get)
+
+    def __missing__(self, key: Any) -> None:
+        return None
+
+    def remove(self, key: Any) -> None:
+        self.changes.note(key)
+        self.pop(key, None)
+        self.changes.removed(key)
+
+    def touch(self, key: Any) -> None:
+        self.changes.note(key)
+
+
+class HashMapStateBackend(KeyedStateBackend):
+    def _make_table(self, desc: StateDescriptor, namespaced: bool) -> DictTable:
+        return DictTable(self.epochs)
+
+    def _rows(self, state: Registered) -> Iterator[tuple[Any, Any]]:
+        keys = list(state.table)
+        return ((key, state.table.get(key)) for key in keys)
+
+    def _put_all(self, state: Registered, rows: Iterable[tuple[Any, Any]]) -> None:
+        rows = dict(rows)
+        state.table.changes.changed.update(dict.fromkeys(rows, True))
+        state.table.update(rows)

@@ -1,0 +1,171 @@
+"""What changed in state that is kept by key: dictionaries, LevelDB rows, timers.
+
+The keys that changed are remembered per epoch; they are frozen by putting an empty
+dictionary in their place. Before a key changes for the first time after a cut, the value that the
+cut is to have is put aside for it.
+"""
+
+from __future__ import annotations
+
+import itertools
+import time
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from penstock.snapshots.contract import KeyedBlock, PendingBlock
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from penstock.state.epochs import Epochs
+
+    #: (keys, their values, None where removed) → rows. On the data thread.
+    MakeRows = Callable[[Sequence[Any], Sequence[Any]], pa.RecordBatch]
+    #: (rows copied in passing, rows put aside, whether it is a delta) → the block.
+    Assemble = Callable[[list[pa.RecordBatch], list[pa.RecordBatch], bool], KeyedBlock]
+
+#: Cuts that may wait for a confirmation before their keys are thrown together.
+_MOST_OLDER = 4
+_PIECE_S = 0.0005
+_FIRST_ROWS, _LEAST_ROWS, _MOST_ROWS = 512, 64, 16_384
+
+
+class KeyChanges:
+    """Changed keys of one table, whose live value of a key ``value`` gives (None: absent).
+
+    ``changed``: those since the last cut, and whether each was there then. Whoever changes a
+    key that is not in it calls ``first_change`` before (``note`` does both).
+    """
+
+    __slots__ = ("_confirmed", "_epochs", "_older", "changed", "cuts", "value")
+
+    def __init__(self, epochs: Epochs, value: Callable[[Any], Any]) -> None:
+        self._epochs = epochs
+        self.value = value
+        self.changed: dict[Any, bool] = {}
+        #: (epoch, keys changed up to it) of cuts since the confirmed one.
+        self._older: list[tuple[int, dict[Any, bool]]] = []
+        self._confirmed = 0
+        self.cuts: list[KeyCut] = []
+
+    def first_change(self, key: Any) -> None:
+        for cut in self.cuts:
+            cut.keep(key)
+        self.changed[key] = self.value(key) is not None
+
+    def note(self, key: Any) -> None:
+        """``key`` is about to change."""
+        if key not in self.changed:
+            self.first_change(key)
+
+    def removed(self, key: Any) -> None:
+        """``key`` was noted and is gone: what came after the last cut leaves no trace."""
+        if not self.changed[key]:
+            del self.changed[key]
+
+    def cut(
+        self,
+        *,
+        rows: Callable[[], Iterator[tuple[Any, Any]]],
+        copy: Callable[[Any], Any] | None,
+        make_rows: MakeRows,
+        assemble: Assemble,
+    ) -> KeyCut:
+        """The table at this moment. ``rows()``: iterates over all (key, value) while the
+        table changes, keys that changed meanwhile in any way; ``copy``: of a value that
+        may change in place."""
+        since = self._epochs.since
+        self._confirmed = max(self._confirmed, since)
+        self._older = [(epoch, keys) for epoch, keys in self._older if epoch > self._confirmed]
+        self._older.append((self._epochs.upto, self.changed))
+        if len(self._older) > _MOST_OLDER:
+            (_, first), (epoch, second) = self._older[:2]
+            self._older[:2] = [(epoch, {**first, **second})]
+        self.changed = {}
+        self._epochs.end()
+        sets = [keys for _, keys in self._older] if since else None
+        found = rows() if sets is None else ((key, self.value(key)) for key in _distinct(sets))
+        cut = KeyCut(self, sets, found, copy, make_rows, assemble)
+        self.cuts.append(cut)
+        return cut
+
+
+class KeyCut(PendingBlock):
+    def __init__(
+        self,
+        changes: KeyChanges,
+        sets: list[dict[Any, bool]] | None,
+        found: Iterator[tuple[Any, Any]],
+        copy: Callable[[Any], Any] | None,
+        make_rows: MakeRows,
+        assemble: Assemble,
+    ) -> None:
+        self._changes = changes
+        self._sets = sets
+        self._found = found
+        self._copy_value = copy
+        self._make_rows, self._assemble = make_rows, assemble
+        self._kept: dict[Any, Any] = {}
+        self._open = True
+        self._size = _FIRST_ROWS
+        self._pieces: list[pa.RecordBatch] = []
+        self._aside: list[pa.RecordBatch] = []
+
+    def keep(self, key: Any) -> None:
+        """``key`` is about to change: put its value aside."""
+        if key in self._kept or (self._sets is not None and not any(key in keys for keys in self._sets)):
+            return
+        value = self._changes.value(key)
+        if value is not None and self._copy_value is not None:
+            value = self._copy_value(value)
+        self._kept[key] = value
+
+    def copy(self, more: Callable[[], bool]) -> bool:
+        while self._open:
+            if not more():
+                return False
+            if not self._take(self._found, self._pieces):
+                self._close()
+                self._found = iter(self._kept.items())
+        while more():
+            if not self._take(self._found, self._aside):
+                if not self._pieces:
+                    self._pieces.append(self._make_rows([], []))
+                return True
+        return False
+
+    def discard(self) -> None:
+        self._close()
+        self._found, self._kept = iter(()), {}
+        self._pieces, self._aside = [], []
+
+    def block(self) -> KeyedBlock:
+        return self._assemble(self._pieces, self._aside, self._sets is not None)
+
+    def _close(self) -> None:
+        self._open = False
+        if self in self._changes.cuts:
+            self._changes.cuts.remove(self)
+
+    def _take(self, found: Iterator[tuple[Any, Any]], out: list[pa.RecordBatch]) -> bool:
+        """Make the next rows; False when there are none left."""
+        began = time.perf_counter()
+        pairs = list(itertools.islice(found, self._size))
+        rows = pairs
+        if self._sets is None and out is self._pieces:
+            rows = [pair for pair in pairs if pair[1] is not None]
+        if rows:
+            out.append(self._make_rows([key for key, _ in rows], [value for _, value in rows]))
+        if len(pairs) >= _LEAST_ROWS:
+            faster = min(2.0, _PIECE_S / max(time.perf_counter() - began, 1e-6))
+            self._size = int(min(max(len(pairs) * faster, _LEAST_ROWS), _MOST_ROWS))
+        return bool(pairs)
+
+
+def _distinct(sets: Sequence[dict[Any, bool]]) -> Iterator[Any]:
+    for i, keys in enumerate(sets):
+        later = sets[i + 1 :]
+        for key in keys:
+            if not any(key in other for other in later):
+                yield key

@@ -1,0 +1,124 @@
+"""Timers: registered per key, deduplicated, fired in (time, key) order."""
+
+from __future__ import annotations
+
+import heapq
+from typing import TYPE_CHECKING, Any
+
+from penstock.state.epochs import Epochs
+from penstock.state.key_changes import KeyChanges
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from penstock.state.states import Journal
+
+
+_NONE: Any = object()
+
+
+class _Many(dict):
+    """The entries of one time, when there are several (insertion-ordered set)."""
+
+
+class TimerQueue:
+    """Timers of one kind. An entry is a key, or (key, namespace).
+
+    A heap of distinct times and, per time, its one entry or a set of them: registering and
+    deleting are O(1) for a known time. Deleted times stay in the heap until they come up.
+    ``changes``: of (time, entry).
+    """
+
+    def __init__(self, epochs: Epochs | None = None) -> None:
+        self.changes = KeyChanges(epochs or Epochs(), self.known)
+        self._heap: list[int] = []
+        self._entries: dict[int, Any] = {}
+        self._count = 0
+
+    def __len__(self) -> int:
+        return self._count
+
+    @property
+    def next_time(self) -> int | None:
+        """The earliest registered time."""
+        heap = self._heap
+        while heap and heap[0] not in self._entries:
+            heapq.heappop(heap)
+        return heap[0] if heap else None
+
+    def register(self, time: int, entry: Any, journal: Journal | None = None) -> bool:
+        """False when it was registered already."""
+        entries = self._entries
+        if self.known((time, entry)):
+            return False
+        self.changes.note((time, entry))
+        if time not in entries:
+            # The heap may still hold a time whose entries were all deleted: harmless twice.
+            heapq.heappush(self._heap, time)
+            entries[time] = entry
+        else:
+            known = entries[time]
+            if type(known) is _Many:
+                known[entry] = None
+            else:
+                entries[time] = _Many({known: None, entry: None})
+        self._count += 1
+        if journal is not None:
+            journal.add(lambda: self.delete(time, entry))
+        return True
+
+    def delete(self, time: int, entry: Any, journal: Journal | None = None) -> None:
+        """Nothing happens when it is not registered."""
+        entries = self._entries
+        if not self.known((time, entry)):
+            return
+        self.changes.note((time, entry))
+        known = entries[time]
+        if type(known) is _Many:
+            del known[entry]
+            if not known:
+                del entries[time]
+        else:
+            del entries[time]
+        self._count -= 1
+        self.changes.removed((time, entry))
+        if journal is not None:
+            journal.add(lambda: self.register(time, entry))
+
+    def due(self, until: int) -> Iterator[tuple[int, Any]]:
+        """Take out and yield the timers with time <= ``until`` in (time, key) order; those
+        that are registered meanwhile fire too when they are due."""
+        while (time := self.next_time) is not None and time <= until:
+            known = self._entries[time]
+            waiting = _in_order(known) if type(known) is _Many else [known]
+            for entry in waiting:
+                if not self.known((time, entry)):
+                    continue  # an earlier timer of this moment deleted it
+                self.delete(time, entry)
+                yield time, entry
+                if self._heap and self._heap[0] < time:
+                    break
+
+    def known(self, pair: tuple[int, Any]) -> bool | None:
+        """True when this (time, entry) is registered, else None."""
+        time, entry = pair
+        if time not in self._entries:
+            return None
+        known = self._entries[time]
+        return (entry in known if type(known) is _Many else known == entry) or None
+
+    def pairs(self) -> Iterator[tuple[tuple[int, Any], bool]]:
+        """((time, entry), True) of all timers of this moment, while they may change."""
+        for time in list(self._entries):
+            known = self._entries.get(time, _NONE)
+            for entry in list(known) if type(known) is _Many else [known]:
+                if entry is not _NONE:
+                    yield (time, entry), True
+
+
+def _in_order(entries: Any) -> list[Any]:
+    try:
+        return sorted(entries)
+    except TypeError:
+        # NULL in a key, or types without an order: any total order will do, if stable.
+        return sorted(entries, key=lambda e: (type(e).__name__, repr(e)))

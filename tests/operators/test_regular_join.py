@@ -1,0 +1,114 @@
+"""Regular joins: after every batch the materialised changelog equals the batch join."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from penstock.functions.expr import InputRef
+from penstock.functions.registry import make_call
+from penstock.jobgraph.specs import JoinSpec
+from penstock.operators.join import make_join
+from penstock.testing.operator_harness import Cluster, Subtask, materialized
+from penstock.types import logical as t
+from penstock.types.batch import Batch, RowKind
+from penstock.types.logical import Schema
+
+STR, INT = t.VarCharType(), t.IntType()
+LEFT = Schema.of(("k", STR), ("a", INT))
+RIGHT = Schema.of(("b", INT), ("k2", STR))
+BOTH = Schema((*LEFT.fields, *RIGHT.fields))
+KINDS = ["inner", "left", "right", "full", "semi", "anti"]
+
+
+def reference(kind, lefts, rights, null_safe, accept):
+    def meets(x, y):
+        return x[0] == y[1] and (null_safe or x[0] is not None) and accept(x, y)
+
+    if kind in ("semi", "anti"):
+        return Counter(x for x in lefts if any(meets(x, y) for y in rights) == (kind == "semi"))
+    out = Counter(x + y for x in lefts for y in rights if meets(x, y))
+    if kind in ("left", "full"):
+        out.update((*x, None, None) for x in lefts if not any(meets(x, y) for y in rights))
+    if kind in ("right", "full"):
+        out.update((None, None, *y) for y in rights if not any(meets(x, y) for x in lefts))
+    return out
+
+
+KEY, VALUE = st.sampled_from(["a", "b", None]), st.one_of(st.none(), st.integers(0, 2))
+CHANGE = st.one_of(st.tuples(KEY, VALUE), st.integers(0, 50))
+STEP = st.tuples(st.integers(0, 1), st.lists(CHANGE, min_size=1, max_size=8))
+
+
+@pytest.mark.parametrize("retracts", [False, True])
+@settings(max_examples=60, deadline=None)
+@given(
+    st.sampled_from(KINDS), st.booleans(), st.booleans(), st.lists(STEP, min_size=1, max_size=8),
+    st.sampled_from([1, 3]),
+)  # fmt: skip
+def test_equals_the_batch_join_after_every_batch(retracts, kind, null_safe, conditional, steps, parallelism):
+    def accept(x, y):
+        return not conditional or (x[1] is not None and y[0] is not None and x[1] <= y[0])
+
+    spec = JoinSpec(
+        kind=kind, left_keys=(0,), right_keys=(1,), null_safe=(null_safe,),
+        condition=make_call("<=", [InputRef(1, INT), InputRef(2, INT)]) if conditional else None,
+    )  # fmt: skip
+    out = LEFT if kind in ("semi", "anti") else BOTH
+    cluster = Cluster(lambda: make_join(spec), [(0,), (1,)], [LEFT, RIGHT], out, 1)
+    standing: tuple[list, list] = ([], [])
+    for i, (side, items) in enumerate(steps):
+        rows, kinds = [], []
+        for item in items:
+            if isinstance(item, tuple):
+                row = item if side == 0 else item[::-1]
+                standing[side].append(row)
+                rows.append(row)
+                kinds.append(RowKind.INSERT)
+            elif retracts and standing[side]:
+                rows.append(standing[side].pop(item % len(standing[side])))
+                kinds.append(RowKind.DELETE)
+        if rows:
+            cluster.process(Batch.of((LEFT, RIGHT)[side], rows, kinds=kinds if retracts else None), side)
+        if i == len(steps) // 2:
+            cluster = cluster.rescale(parallelism)
+        assert materialized(cluster.out()) == reference(kind, *standing, null_safe, accept)
+    for sub in cluster.subtasks:
+        for side in (0, 1):
+            assert len(sub.operator._sides[side]) <= len(standing[side])
+        assert len(sub.operator._keys) <= len({r[0] for r in standing[0]} | {r[1] for r in standing[1]})
+
+
+def test_a_hot_key_comes_out_in_bounded_pieces():
+    spec = JoinSpec(kind="inner", left_keys=(0,), right_keys=(1,))
+    sub = Subtask(make_join(spec), [LEFT, RIGHT], BOTH)
+    sub.process(Batch.of(LEFT, [("a", i) for i in range(500)]), 0)
+    sub.process(Batch.of(RIGHT, [(i, "a") for i in range(500)]), 1)
+    assert sum(b.num_rows for b in sub.out) == 250_000
+    assert max(b.num_rows for b in sub.out) <= 16_384
+
+
+def test_outer_row_is_retracted_when_its_first_partner_comes():
+    spec = JoinSpec(kind="left", left_keys=(0,), right_keys=(1,))
+    sub = Subtask(make_join(spec), [LEFT, RIGHT], BOTH)
+    sub.process(Batch.of(LEFT, [("a", 1)]), 0)
+    sub.process(Batch.of(RIGHT, [(7, "a"), (8, "a")]), 1)
+    sub.process(Batch.of(RIGHT, [(7, "a"), (8, "a")], kinds=[3, 3]), 1)
+    assert sub.changes() == [
+        ("+I", ("a", 1, None, None)),
+        ("-D", ("a", 1, None, None)), ("+I", ("a", 1, 7, "a")), ("+I", ("a", 1, 8, "a")),
+        ("-D", ("a", 1, 7, "a")), ("-D", ("a", 1, 8, "a")), ("+I", ("a", 1, None, None)),
+    ]  # fmt: skip
+
+
+def test_rows_expire_after_the_ttl():
+    spec = JoinSpec(kind="inner", left_keys=(0,), right_keys=(1,), ttl_ms=1000)
+    sub = Subtask(make_join(spec), [LEFT, RIGHT], BOTH)
+    sub.process(Batch.of(LEFT, [("a", 1)]), 0)
+    sub.processing_time(1000)
+    sub.process(Batch.of(RIGHT, [(7, "a")]), 1)
+    assert sub.rows() == []
+    assert len(sub.operator._sides[0]) == 0
