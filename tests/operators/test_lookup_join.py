@@ -266,7 +266,7 @@ def test_settings_in_words():
     connector = registry.get_connector("jdbc")
     options = {"lookup.cache": "partial", "lookup.partial-cache.max-rows": "100",
                "lookup.partial-cache.expire-after-write": "1 min"}  # fmt: skip
-    assert lookup_settings(connector, options, where="t").describe() == "at most 100 keys, for 60000 ms"
+    assert lookup_settings(connector, options, where="t").describe() == "at most 100 keys, for 1 min"
     assert lookup_settings(connector, {}, where="t").describe() == "nothing: every batch asks the table"
 
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from penstock.connectors.options import Option, OptionSet, boolean, choice, duration_ms, integer
 from penstock.errors import ConnectorError, nearest
+from penstock.types.durations import duration_text
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -51,10 +52,15 @@ class LookupSettings:
             return "nothing: every batch asks the table"
         if self.cache == "FULL":
             every = self.reload_interval_ms
-            return "the whole table, " + (f"read again every {every} ms" if every else "read once")
+            return "the whole table, " + (
+                f"read again every {duration_text(every * 1000)}" if every else "read once"
+            )
         rows = "all keys asked for" if self.max_rows is None else f"at most {self.max_rows} keys"
         written, used = self.expire_after_write_ms, self.expire_after_access_ms
-        limits = [f"for {written} ms" if written is not None else "", f"{used} ms after use" if used else ""]
+        limits = [
+            f"for {duration_text(written * 1000)}" if written is not None else "",
+            f"{duration_text(used * 1000)} after use" if used else "",
+        ]
         return ", ".join([rows, *(x for x in limits if x)]) + ("" if any(limits) else ", for ever")
 
 

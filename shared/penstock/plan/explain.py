@@ -11,6 +11,7 @@ from penstock.plan.chaining import partitioning_of
 from penstock.plan.notes import notes
 from penstock.plan.operators import PlannedOperator, all_inputs
 from penstock.types import logical as t
+from penstock.types.durations import duration_text, shifted
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -182,7 +183,9 @@ def _join_text(node: n.Join) -> str:
     if node.interval:
         a, b, low, high = node.interval
         left, right = node.left.schema.names[a], node.right.schema.names[b]
-        parts.append(f"right.{right} BETWEEN left.{left} {_signed(low)} AND left.{left} {_signed(high)}")
+        parts.append(
+            f"right.{right} BETWEEN {shifted(f'left.{left}', low)} AND {shifted(f'left.{left}', high)}"
+        )
     if node.window:
         parts.append("equal windows")
     if node.condition is not None:
@@ -190,10 +193,6 @@ def _join_text(node: n.Join) -> str:
         parts.append(text(node.condition, both))
     kind = "IntervalJoin" if node.interval else "WindowJoin" if node.window else "Join"
     return f"{kind}({', '.join(parts)})"
-
-
-def _signed(us: int) -> str:
-    return f"{'-' if us < 0 else '+'} {abs(us) / 1000:g} ms"
 
 
 def _pairs(left: n.Node, right: n.Node, left_keys: tuple[int, ...], right_keys: tuple[int, ...]) -> str:
@@ -243,10 +242,10 @@ def window_text(window: WindowSpec, schema: Schema | None) -> str:
     )
     match window.kind:
         case "session":
-            return f"SESSION({time}gap {window.gap_us // 1000} ms)"
+            return f"SESSION({time}gap {duration_text(window.gap_us)})"
         case "tumble":
-            return f"TUMBLE({time}{window.size_us // 1000} ms)"
-    return f"{window.kind.upper()}({time}{window.slide_us // 1000} ms, {window.size_us // 1000} ms)"
+            return f"TUMBLE({time}{duration_text(window.size_us)})"
+    return f"{window.kind.upper()}({time}{duration_text(window.slide_us)}, {duration_text(window.size_us)})"
 
 
 def _projections(exprs: Sequence[Expr], out: Schema, schema: Schema) -> str:
@@ -268,7 +267,7 @@ def text(expr: Expr, schema: Schema) -> str:
             if isinstance(type_, t.STRINGS):
                 return "'" + str(value).replace("'", "''") + "'"
             if isinstance(type_, t.DayTimeIntervalType):
-                return f"INTERVAL {value / 1000:g} ms"
+                return f"INTERVAL {duration_text(value)}"
             if isinstance(type_, t.DecimalType) and isinstance(value, int):
                 from decimal import Decimal
 

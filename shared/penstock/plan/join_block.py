@@ -19,6 +19,7 @@ from penstock.functions.registry import is_deterministic, make_call
 from penstock.plan import nodes as n
 from penstock.plan.conditions import EqualColumns, factored, implied, shared_facts
 from penstock.plan.facts import known_facts
+from penstock.plan.join_keys import can_be_keys
 from penstock.plan.join_order import Connection, Link, Tree, link, order
 from penstock.plan.join_order import inputs_of as inputs_of_tree
 from penstock.plan.properties import Analysis, constant_shift
@@ -209,7 +210,7 @@ def _sides(part: Expr, block: _Block) -> tuple[frozenset[int], frozenset[int]] |
     if not left or not right or left & right:
         return None
     if part.function == "=":
-        return (left, right) if type(a.type) is type(b.type) else None
+        return (left, right) if can_be_keys(a.type, b.type) else None
     return (left, right) if _is_time(a, block) and _is_time(b, block) else None
 
 

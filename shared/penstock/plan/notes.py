@@ -11,6 +11,7 @@ from penstock.plan import nodes as n
 from penstock.plan.operators import all_inputs
 from penstock.plan.properties import Analysis
 from penstock.plan.rewriting import walk
+from penstock.types.durations import shifted
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -81,7 +82,7 @@ def _of(op: PlannedOperator) -> Iterator[tuple[str, str]]:
     match spec:
         case s.JoinSpec(interval=(a, b, low, high)):
             left, right = (i.source.output for group in op.inputs for i in group[:1])
-            span = f"{left.names[a]} {_ms(low)} to {left.names[a]} {_ms(high)}"
+            span = f"{shifted(left.names[a], low)} to {shifted(left.names[a], high)}"
             yield "bounded", f"right {right.names[b]} between left {span}; the watermark drops what is past"
         case s.WindowMaximumSpec():
             yield "bounded", "rows below a value seen in their window are dropped where they are made"
@@ -97,10 +98,6 @@ def _of(op: PlannedOperator) -> Iterator[tuple[str, str]]:
     late = list(_late(op))
     if late:
         yield "fetched late", f"{', '.join(late)}: kept beside the index, read only for rows that leave"
-
-
-def _ms(us: int) -> str:
-    return f"{'-' if us < 0 else '+'} {abs(us) / 1000:g} ms"
 
 
 def _late(op: PlannedOperator) -> Iterator[str]:

@@ -12,6 +12,7 @@ from penstock.errors import InternalError
 from penstock.functions.expr import FieldAccess, InputRef, children
 from penstock.jobgraph.graph import Hash
 from penstock.plan import nodes as n
+from penstock.plan.join_keys import stored_alike
 from penstock.plan.rewriting import walk
 from penstock.types import logical as t
 
@@ -219,8 +220,10 @@ def _join(node: n.Join | n.TemporalJoin) -> None:
     if len(node.left_keys) != len(node.right_keys):
         raise _Unsound(f"as many right keys as left ones ({node.left_keys})", str(node.right_keys))
     for a, b in zip(node.left_keys, node.right_keys, strict=True):
-        if type(left[a]) is not type(right[b]) and not _both(left[a], right[b], t.CharType, t.VarCharType):
-            raise _Unsound(f"join keys of one type (left column {a}: {left[a]})", f"column {b}: {right[b]}")
+        if not stored_alike(left[a], right[b]):
+            raise _Unsound(
+                f"join keys that are stored alike (left column {a}: {left[a]})", f"column {b}: {right[b]}"
+            )
     if node.condition is not None:
         _expression(node.condition, [*left, *right])
         _type(node.condition.type, t.BooleanType(), "the condition")
@@ -297,10 +300,6 @@ def _type(own: LogicalType, given: LogicalType, what: str, *, exact: bool = True
 
 def _same(a: LogicalType, b: LogicalType) -> bool:
     return a == b or a.with_nullable(True) == b.with_nullable(True)
-
-
-def _both(a: LogicalType, b: LogicalType, *kinds: type) -> bool:
-    return isinstance(a, kinds) and isinstance(b, kinds)
 
 
 def _listed(types: Sequence[LogicalType]) -> str:

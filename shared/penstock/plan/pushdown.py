@@ -15,6 +15,7 @@ from penstock.plan import nodes as n
 from penstock.plan.conditions import EqualColumns, factored, implied, shared_facts
 from penstock.plan.facts import known_facts
 from penstock.plan.join_block import arrange
+from penstock.plan.join_keys import as_keys, as_lookup_keys
 from penstock.plan.rewriting import (
     conjunction,
     conjuncts,
@@ -248,11 +249,11 @@ def _split(
                 pair = (a, shift(b, -width))
             elif ra and rb and max(rb) < width <= min(ra):
                 pair = (b, shift(a, -width))
-        fits = pair is not None and type(pair[0].type) is type(pair[1].type)
-        if pair is not None and fits and (isinstance(pair[1], InputRef) or not plain_right):
-            keys.append(pair)
-        else:
+        found = None if pair is None else as_lookup_keys(*pair) if plain_right else as_keys(*pair)
+        if found is None:
             residual.append(part)
+        else:
+            keys.append(found)
     left, left_keys = _with_columns(left, [a for a, _ in keys])
     right, right_keys = _with_columns(right, [b for _, b in keys])
     grown = len(left.schema) - width

@@ -11,6 +11,7 @@ from penstock.plan import nodes as n
 from penstock.plan.operators import OperatorInput, PlannedOperator
 from penstock.plan.rewriting import walk
 from penstock.plan.state_size import INDEX_BYTES, about, aggregates_bytes, row_bytes
+from penstock.types.durations import duration_text
 from penstock.types.logical import BigIntType, Field, Schema
 
 if TYPE_CHECKING:
@@ -41,7 +42,7 @@ def window_table(tr: Translator, node: n.WindowTable) -> PlannedOperator:
         [source],
         parallelism=parallelism,
         hashed=node.keys or None,
-        keeps=f"rows until their session has ended, {node.window.gap_us // 1000} ms after its last ({size})",
+        keeps=f"rows until their session has ended, {duration_text(node.window.gap_us)} after its last ({size})",
     )
 
 
@@ -171,6 +172,6 @@ def _free(name: str, taken: set[str]) -> str:
 
 def _window_words(window: s.WindowSpec) -> str:
     if window.kind == "session":
-        return f"one row per key and open session, until {window.gap_us // 1000} ms without rows"
-    panes = f"pane of {window.slide_us // 1000} ms" if window.kind == "hop" else "window"
-    return f"one row per key and {panes}, until the watermark passes its window ({window.size_us // 1000} ms)"
+        return f"one row per key and open session, until {duration_text(window.gap_us)} without rows"
+    panes = f"pane of {duration_text(window.slide_us)}" if window.kind == "hop" else "window"
+    return f"one row per key and {panes}, until the watermark passes its window ({duration_text(window.size_us)})"

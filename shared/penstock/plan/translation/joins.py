@@ -6,14 +6,18 @@ from typing import TYPE_CHECKING
 
 from penstock.config import JOIN_UNBOUNDED_STATE
 from penstock.errors import UnsupportedError
-from penstock.functions.expr import InputRef
+from penstock.functions.expr import Call, InputRef
 from penstock.jobgraph import specs as s
 from penstock.plan import nodes as n
 from penstock.plan.changelog import smallest_key
+from penstock.plan.explain import text
 from penstock.plan.maximum import RowsOfMaximum, rows_of_maximum
 from penstock.plan.operators import OperatorInput, PlannedOperator
 from penstock.plan.properties import Analysis
+from penstock.plan.rewriting import conjuncts
 from penstock.plan.state_size import join_growth, join_words
+from penstock.types import logical as t
+from penstock.types.durations import shifted
 
 if TYPE_CHECKING:
     from penstock.plan.translation.translator import Translator
@@ -47,7 +51,8 @@ def join(tr: Translator, node: n.Join) -> PlannedOperator:
     size = join_words(node.left.schema.types, node.right.schema.types)
     if node.interval:
         low, high = node.interval[2], node.interval[3]
-        keeps = f"rows of both sides while right.time BETWEEN left.time + {low} µs AND left.time + {high} µs can match"
+        span = f"{shifted('left.time', low)} AND {shifted('left.time', high)}"
+        keeps = f"rows of both sides while right.time BETWEEN {span} can match"
         return tr.add(
             node, "interval-join", f"IntervalJoin({node.kind})", spec, [first, second],
             parallelism=parallelism, hashed=hashed, keeps=f"{keeps} ({size})",
@@ -115,8 +120,8 @@ def temporal_join(tr: Translator, node: n.TemporalJoin) -> PlannedOperator:
         raise UnsupportedError(
             "a temporal join without an equality",
             expected="ON l.key = r.key" + (", r.key a column of the table" if node.lookup else ""),
-            got="a condition without one",
-            remedy="add the key to ON; where the types differ, CAST the left side",
+            got=_condition_text(node),
+            remedy="add the key to ON; where the types differ, CAST the left side to the type of the table's column",
         )
     if tr.analysis.of(node.left).updating:
         raise UnsupportedError(
@@ -166,6 +171,16 @@ def temporal_join(tr: Translator, node: n.TemporalJoin) -> PlannedOperator:
         hashed=node.left_keys, keeps="left rows until the watermark, right versions until superseded "
         f"({join_words(node.left.schema.types, node.right.schema.types)})",
     )  # fmt: skip
+
+
+def _condition_text(node: n.TemporalJoin) -> str:
+    """ON, with the types of both sides of its equalities: they may be why none is a key."""
+    schema = t.Schema((*node.left.schema.fields, *node.right.schema.fields))
+    equalities = [x for x in conjuncts(node.condition) if isinstance(x, Call) and x.function == "="]
+    types = "; ".join(f"{x.args[0].type} = {x.args[1].type}" for x in equalities)
+    if node.condition is None:
+        return "a condition without one"
+    return f"ON {text(node.condition, schema)}" + (f" ({types})" if types else "")
 
 
 def _lookup(tr: Translator, node: n.TemporalJoin, left: OperatorInput) -> PlannedOperator:

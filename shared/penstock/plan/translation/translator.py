@@ -17,6 +17,7 @@ from penstock.plan.operators import OperatorInput, PlannedOperator
 from penstock.plan.properties import Analysis
 from penstock.plan.rewriting import Interner
 from penstock.plan.translation import aggregates, joins, ordering, outputs, sources
+from penstock.types.durations import duration_text
 from penstock.types.logical import Schema
 
 if TYPE_CHECKING:
@@ -151,7 +152,9 @@ class Translator:
         return id(node) in self.memo
 
     def ttl_words(self) -> str:
-        return f" for {self.ttl_ms} ms after its last change" if self.ttl_ms else ", for ever"
+        return (
+            f" for {duration_text(self.ttl_ms * 1000)} after its last change" if self.ttl_ms else ", for ever"
+        )
 
     def _translate(self, node: n.Node) -> PlannedOperator | OperatorInput:
         spec: s.OperatorSpec
