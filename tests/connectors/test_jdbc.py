@@ -10,7 +10,7 @@ from decimal import Decimal
 
 import pytest
 
-from penstock.errors import ConnectorError, ExternalError, RecordError
+from penstock.errors import ConnectorError, ExternalError, RecordError, UnsupportedError
 from penstock.sql.session import SqlSession
 from penstock.testing import run_graph
 from penstock.types import Batch, Schema
@@ -111,6 +111,57 @@ def test_lookup_by_one_and_by_two_keys(database):
     assert sorted(run(ddl, many)) == [(1, 1), (1, 2), (2, 3), (3, 3)]
     two = f"SELECT k, name FROM {left} JOIN t FOR SYSTEM_TIME AS OF l.p AS d ON l.k = d.id AND CAST(l.g AS BIGINT) = d.big"
     assert sorted(run(ddl, two)) == [(1, "a"), (3, "c")]
+
+
+@pytest.mark.parametrize("cache", ["NONE", "PARTIAL", "FULL"])
+@pytest.mark.parametrize(
+    ("stored", "declared", "key", "held"),
+    [
+        ("TEXT", "TIMESTAMP(6)", "TIMESTAMP '2024-01-02 03:04:05'", "2024-01-02 03:04:05.000000"),
+        ("TEXT", "TIMESTAMP(3)", "TIMESTAMP '2024-01-02 03:04:05'", "2024-01-02T03:04:05"),
+        ("TEXT", "TIMESTAMP(6)", "CAST(TIMESTAMP '2024-01-02 03:04:05.5' AS TIMESTAMP(3))", "2024-01-02 03:04:05.500"),
+        ("INTEGER", "TIMESTAMP(3)", "TIMESTAMP '1970-01-02 00:00:00.5'", 86_400_500),
+        ("TEXT", "DATE", "DATE '2024-01-02'", "2024-01-02 00:00:00"),
+        ("TEXT", "TIME(3)", "TIME '01:02:03'", "01:02:03.000"),
+        ("TEXT", "DECIMAL(10, 2)", "CAST(1.5 AS DECIMAL(4, 1))", "1.5"),
+        ("TEXT", "DECIMAL(10, 2)", "CAST(1.5 AS DECIMAL(4, 1))", "1.50"),
+        ("DECIMAL(10, 2)", "DECIMAL(10, 2)", "CAST(1.5 AS DECIMAL(4, 1))", 1.5),
+        ("TEXT", "DECIMAL(10, 2)", "CAST(7 AS SMALLINT)", "7.00"),
+        ("INTEGER", "BIGINT", "CAST(7 AS INT)", 7),
+        ("TEXT", "STRING", "CAST('ab' AS CHAR(2))", "ab"),
+        ("TEXT", "CHAR(2)", "CAST('ab' AS STRING)", "ab"),
+    ],
+)  # fmt: skip
+def test_keys_of_another_type_find_their_rows_whatever_the_cache(
+    tmp_path, cache, stored, declared, key, held
+):
+    path = tmp_path / "keys.db"
+    with sqlite3.connect(path) as connection:
+        connection.execute(f"CREATE TABLE t (k {stored}, name TEXT)")
+        connection.executemany("INSERT INTO t VALUES (?, ?)", [(held, "a"), (None, "none")])
+    ddl = table(path, f"k {declared}, name STRING", more=f", 'lookup.cache' = '{cache}'")
+    left = f"(SELECT {key} AS k, x, PROCTIME() AS p FROM (VALUES (1)) AS v(x)) AS l"
+    query = f"SELECT x, name FROM {left} LEFT JOIN t FOR SYSTEM_TIME AS OF l.p AS d ON l.k = d.k"
+    assert run(ddl, query) == [(1, "a")]
+
+
+@pytest.mark.parametrize(
+    ("declared", "key", "types"),
+    [
+        ("INT", "CAST(7 AS BIGINT)", "BIGINT NOT NULL = BIGINT"),
+        ("DECIMAL(10, 1)", "CAST(7 AS DECIMAL(10, 2))", "DECIMAL(10, 2) NOT NULL = DECIMAL(10, 1)"),
+        ("TIMESTAMP(3)", "TIMESTAMP '2024-01-02 03:04:05.123456'", "TIMESTAMP(6) NOT NULL = TIMESTAMP("),
+    ],
+)
+def test_a_key_that_the_column_may_not_hold_is_refused(tmp_path, declared, key, types):
+    with sqlite3.connect(tmp_path / "keys.db") as connection:
+        connection.execute("CREATE TABLE t (k TEXT, name TEXT)")
+    ddl = table(tmp_path / "keys.db", f"k {declared}, name STRING")
+    left = f"(SELECT {key} AS k, PROCTIME() AS p FROM (VALUES (1)) AS v(x)) AS l"
+    with pytest.raises(UnsupportedError, match="a temporal join without an equality") as caught:
+        run(ddl, f"SELECT name FROM {left} JOIN t FOR SYSTEM_TIME AS OF l.p AS d ON l.k = d.k")
+    assert types in (caught.value.got or "")
+    assert "CAST the left side" in (caught.value.remedy or "")
 
 
 def test_many_keys_are_asked_for_in_several_statements(database):

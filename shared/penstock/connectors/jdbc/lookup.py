@@ -1,4 +1,4 @@
-"""Rows of a table by key: the asked keys as VALUES, joined with the table by its index."""
+"""Rows of a table by key: a search for the asked keys as VALUES, by the table's index."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from penstock.connectors.base import LookupSource, TableInfo
 from penstock.connectors.jdbc.connector import OPTIONS
 from penstock.connectors.jdbc.database import column_list, connect, failure, quoted
 from penstock.connectors.jdbc.source import decoded
-from penstock.connectors.jdbc.values import parameters
+from penstock.connectors.jdbc.values import search_parameters
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -33,7 +33,7 @@ class JdbcLookup(LookupSource):
         self._schema = ctx.schema.select(ctx.projection)
 
     async def lookup(self, keys: Batch) -> Batch:
-        asked = parameters(keys.columns)
+        asked = search_parameters(keys.columns)
         rows = await self.ctx.run(lambda: self._rows_of(keys.schema.names, asked))
         return decoded(self._schema, rows, self.ctx, f"lookup in '{self._table}'")
 
@@ -46,17 +46,16 @@ class JdbcLookup(LookupSource):
         width = len(names)
         limit = self._connected().getlimit(sqlite3.SQLITE_LIMIT_VARIABLE_NUMBER)
         step = max(1, min(MOST_PARAMETERS, limit) // width)
-        aliases = [f"k{i}" for i in range(width)]
-        match = " AND ".join(f"t.{quoted(n)} = asked.{a}" for n, a in zip(names, aliases, strict=True))
+        # The columns' affinity holds for what IN compares; a row that two spellings find comes once.
+        columns = ", ".join(f"t.{quoted(n)}" for n in names)
+        left = columns if width == 1 else f"({columns})"
         out: list[tuple[Any, ...]] = []
         for at in range(0, len(asked), step):
             part = asked[at : at + step]
             values = ", ".join(["(" + ", ".join("?" * width) + ")"] * len(part))
-            # CROSS JOIN: the keys drive, the table is searched.
             statement = (
-                f"WITH asked({', '.join(aliases)}) AS (VALUES {values}) "
-                f"SELECT {column_list(self._schema.names, 't.')} "
-                f"FROM asked CROSS JOIN {quoted(self._table)} AS t ON {match}"
+                f"SELECT {column_list(self._schema.names, 't.')} FROM {quoted(self._table)} AS t "
+                f"WHERE {left} IN (VALUES {values})"
             )
             out += self._execute(statement, [v for row in part for v in row])
         return out

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import datetime as dt
 from decimal import Decimal, InvalidOperation
+from itertools import product
 from typing import TYPE_CHECKING, Any
 
 from penstock.errors import RecordError
@@ -129,6 +130,45 @@ def to_database(type_: t.LogicalType) -> Callable[[Any], Any] | None:
 
 def _digits(precision: int) -> str:
     return "seconds" if not precision else "milliseconds" if precision <= 3 else "microseconds"
+
+
+def spellings(type_: t.LogicalType, value: Any) -> list[Any]:
+    """Every way in which a database may hold a value that ``column_from_database`` reads as this one:
+    SQLite compares texts letter by letter, so a search must name them all."""
+    match type_:
+        case t.DecimalType():
+            plain = format(value.normalize(), "f")
+            exact = int(value) if value == int(value) and abs(value) < 2**63 else float(value)
+            return [format(value, "f"), plain, exact]
+        case t.DateType():
+            midnight = dt.datetime.combine(value, dt.time())
+            return [value.isoformat(), *_moment_spellings(midnight)]
+        case t.TimeType():
+            return list(dict.fromkeys(value.isoformat(unit) for unit in _UNITS if _exact(value, unit)))
+        case t.TimestampType() | t.TimestampLtzType():
+            return _moment_spellings(value.replace(tzinfo=None))
+    write = to_database(type_)
+    return [value if write is None else write(value)]
+
+
+_UNITS = ("seconds", "milliseconds", "microseconds")
+
+
+def _exact(value: dt.time | dt.datetime, unit: str) -> bool:
+    return value.microsecond % {"seconds": 1_000_000, "milliseconds": 1000, "microseconds": 1}[unit] == 0
+
+
+def _moment_spellings(value: dt.datetime) -> list[Any]:
+    texts = [value.isoformat(sep, unit) for sep in " T" for unit in _UNITS if _exact(value, unit)]
+    since = value - _EPOCH
+    ms = since // dt.timedelta(milliseconds=1)
+    return [*texts, ms] if since == dt.timedelta(milliseconds=ms) else texts
+
+
+def search_parameters(keys: Sequence[Column]) -> list[tuple[Any, ...]]:
+    """Rows of key columns (none of them NULL) as all their spellings: at least one tuple for each row."""
+    written = [[spellings(column.type, value) for value in column.to_pylist()] for column in keys]
+    return [row for ways in zip(*written, strict=True) for row in product(*ways)]
 
 
 def parameters(columns: Sequence[Column]) -> list[tuple[Any, ...]]:
