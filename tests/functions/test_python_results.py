@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from datetime import date, datetime
+from datetime import UTC, date, datetime, time, timedelta, timezone
 from decimal import Decimal
 from typing import Any
 
@@ -88,6 +88,17 @@ def test_what_fits(type_: t.LogicalType, values: list[Any]) -> None:
         (BIGINT, pa.array([1.0, 1.5]), 1),
         (FLOAT, pa.array([1.0, 1e300]), 1),
         (BIGINT, np.array([1.0, 1.5]), 1),
+        (DATE, [date(2026, 1, 2), 5], 1),
+        (t.TimeType(3), [time(1), 5], 1),
+        (t.TimestampType(3), [datetime(2026, 1, 2), 1767312000000], 1),
+        (t.TimestampType(3), np.array([1767312000000]), 0),
+        (t.TimestampType(3), pa.array([1767312000000]), 0),
+        (t.TimestampLtzType(3), [datetime(2026, 1, 2, tzinfo=UTC), 1767312000.5], 1),
+        (t.TimestampType(3), [None, datetime(2026, 1, 2, tzinfo=timezone(timedelta(hours=2)))], 1),
+        (t.TimestampType(3), pa.array([0], pa.timestamp("us", "Europe/Berlin")), 0),
+        (t.ArrayType(t.TimestampType(3)), [[datetime(2026, 1, 2)], [5]], 1),
+        (t.DayTimeIntervalType(), [timedelta(1), 5], 1),
+        (ROW, [{"a": 1, "b": "x"}, {"a": 1, "c": "x"}], 1),
     ],
 )
 def test_what_does_not_fit_is_found(type_: t.LogicalType, values: Any, misfit: int) -> None:
@@ -96,6 +107,19 @@ def test_what_does_not_fit_is_found(type_: t.LogicalType, values: Any, misfit: i
     found = first_misfit(type_, values)
     assert found is not None
     assert found[0] == misfit
+
+
+def test_fractions_of_seconds_are_cut_to_the_declared_precision():
+    """As Flink does, towards the past; a value of the type has no more digits, so equal values group."""
+    late, early = datetime(2026, 1, 2, 3, 4, 5, 678999), datetime(1969, 12, 31, 23, 59, 59, 678999)
+    cut = [x.replace(microsecond=678000) for x in (late, early)]
+    assert result_of(t.TimestampType(3), [late, early, None]).to_pylist() == [*cut, None]
+    assert result_of(t.TimestampType(6), [late]).to_pylist() == [late]
+    assert result_of(t.TimeType(0), [time(1, 2, 3, 4)]).to_pylist() == [time(1, 2, 3)]
+    instants = pa.array([late, early], pa.timestamp("us", "UTC"))
+    assert result_of(t.TimestampLtzType(0), instants).to_pylist() == [
+        x.replace(microsecond=0, tzinfo=UTC) for x in (late, early)
+    ]
 
 
 @pytest.mark.parametrize(

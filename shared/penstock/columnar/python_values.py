@@ -306,7 +306,11 @@ def _to_external(type_: t.LogicalType) -> Callable[[Any], Any] | None:
 
             def struct(row: Any) -> dict[str, Any]:
                 if isinstance(row, dict):
-                    row = [row[name] for name in names]
+                    if not row.keys() <= set(names):
+                        raise ValueError(
+                            f"fields {', '.join(map(str, row))} where {', '.join(names)} are declared"
+                        )
+                    row = [row.get(name) for name in names]
                 return {n: c(v) for n, c, v in zip(names, converts, row, strict=True)}
 
             return struct

@@ -1,14 +1,16 @@
 """What a user's function returned, as a column of the declared type, with nothing cut silently.
 
 Arrow alone would make 1 of 1.5 for an INT, infinity of 1e300 for a FLOAT, a bare date of a
-``datetime`` and 1.51 of the float 1.505 for a DECIMAL(10, 2). Whole batches are converted at once; values are looked at one by one only in types
-where Arrow cannot be asked, and when a batch does not fit.
+``datetime``, 1.51 of the float 1.505 for a DECIMAL(10, 2), and microseconds since 1970 of a whole number
+for a TIMESTAMP. Whole batches are converted at once; values are looked at one by one only in types
+where Arrow cannot be asked, and when a batch does not fit. One thing is cut, as Flink does: a fraction
+of a second beyond the precision of a TIME or TIMESTAMP.
 """
 
 from __future__ import annotations
 
 import math
-from datetime import datetime, time
+from datetime import datetime, time, timedelta
 from decimal import ROUND_HALF_UP, Context, Decimal, Inexact, InvalidOperation
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
@@ -23,6 +25,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
 _WHOLE = (*t.INTEGERS, t.YearMonthIntervalType)
+#: A whole number is none of these: nobody says of which unit it is.
+_TEMPORAL = (t.DateType, t.TimeType, *t.TIMESTAMPS, t.DayTimeIntervalType)
 #: Refuses to round: a DECIMAL is what the function said, or an error.
 _EXACT = Context(prec=76, rounding=ROUND_HALF_UP, traps=[Inexact, InvalidOperation])
 #: What ``result_of`` raises for values that do not fit.
@@ -37,6 +41,8 @@ def result_of(type_: t.LogicalType, out: Any) -> Column:
         return Column.of(type_, list(out))
     if isinstance(type_, t.DecimalType) and isinstance(out, np.ndarray) and out.dtype.kind in "iuf":
         out = pa.array(out)
+    if isinstance(type_, _TEMPORAL) and isinstance(out, np.ndarray) and out.dtype.kind in "iuf":
+        raise TypeError(f"{out.dtype} values for {type_}")
     if isinstance(out, (pa.Array, pa.ChunkedArray)):
         column = Column.from_arrow(type_, out if out.type == want else _cast(out, want))
     elif not isinstance(out, list):
@@ -54,6 +60,9 @@ def result_of(type_: t.LogicalType, out: Any) -> Column:
     if isinstance(type_, t.FloatType) and np.isinf(column.values).any():
         for value in out.to_pylist() if isinstance(out, (pa.Array, pa.ChunkedArray)) else out:
             _check_float(value)
+    if isinstance(type_, (t.TimeType, *t.TIMESTAMPS)) and type_.precision < 6:
+        unit = 10 ** (6 - type_.precision)
+        column = Column(type_, np.floor_divide(column.values, unit) * unit, column.valid)  # type: ignore[arg-type]
     return column
 
 
@@ -92,6 +101,16 @@ def _cast(array: pa.Array, want: pa.DataType) -> pa.Array:
     by its shortest digits."""
     if pa.types.is_decimal(want) and (pa.types.is_floating(array.type) or pa.types.is_integer(array.type)):
         return array.cast(pa.string()).cast(want)
+    if pa.types.is_temporal(want) and not (
+        pa.types.is_temporal(array.type) or pa.types.is_null(array.type) or pa.types.is_string(array.type)
+    ):
+        raise TypeError(f"{array.type} values for {want}")
+    if (
+        pa.types.is_timestamp(want)
+        and want.tz is None
+        and getattr(array.type, "tz", None) not in (None, "UTC")
+    ):
+        raise ValueError(f"{array.type} values for {want}, which has no time zone")
     if pa.types.is_nested(want) and _holds(want, pa.types.is_decimal):
         return pa.array(array.to_pylist(), want)
     return array.cast(want)
@@ -130,6 +149,10 @@ def _check(type_: t.LogicalType) -> Callable[[Any], None] | None:
             return _check_float
         case t.DateType():
             return _check_date
+        case t.TimestampType():
+            return _check_local
+        case t.TimeType() | t.TimestampLtzType() | t.DayTimeIntervalType():
+            return _check_time
         case t.ArrayType(element=element):
             return _each(_check(element))
         case t.MultisetType(element=element):
@@ -137,8 +160,7 @@ def _check(type_: t.LogicalType) -> Callable[[Any], None] | None:
         case t.MapType(key=key, value=value):
             return _both(_each(_check(key)), _each(_check(value)))
         case t.RowType(fields=fields):
-            checks = [(f.name, _check(f.type)) for f in fields]
-            return _fields(checks) if any(check for _, check in checks) else None
+            return _fields([(f.name, _check(f.type)) for f in fields])
     return None
 
 
@@ -152,7 +174,21 @@ def _check_float(value: Any) -> None:
         raise OverflowError(f"{value} is out of FLOAT's range")
 
 
+def _check_time(value: Any) -> None:
+    if isinstance(value, (int, float, np.number)) and not isinstance(value, np.timedelta64):
+        raise TypeError(f"the number {value}: of which unit is not known")
+
+
+def _check_local(value: Any) -> None:
+    _check_time(value)
+    if isinstance(value, datetime) and value.tzinfo is not None and value.utcoffset() != timedelta(0):
+        raise ValueError(
+            f"{value} has a time zone, TIMESTAMP has none: return value.replace(tzinfo=None), or declare TIMESTAMP_LTZ"
+        )
+
+
 def _check_date(value: Any) -> None:
+    _check_time(value)
     if isinstance(value, datetime) and value.time() != time():
         raise ValueError(f"a time of day ({value.time()}) in a DATE")
 
@@ -191,7 +227,13 @@ def _fields(checks: list[tuple[str, Callable[[Any], None] | None]]) -> Callable[
     def run(row: Any) -> None:
         if row is None:
             return
-        parts = [row.get(name) for name, _ in checks] if isinstance(row, dict) else row
+        if isinstance(row, dict):
+            known = [name for name, _ in checks]
+            if not row.keys() <= set(known):
+                raise ValueError(f"fields {', '.join(map(str, row))} where {', '.join(known)} are declared")
+            parts = [row.get(name) for name in known]
+        else:
+            parts = row
         for part, (_, check) in zip(parts, checks, strict=False):
             if check is not None:
                 check(part)
