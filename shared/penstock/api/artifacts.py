@@ -1,7 +1,9 @@
 """User functions as data: by name where they can be imported, else cloudpickle.
 
 Modules that are not installed (the script itself and what lies beside it) are pickled by
-value, so that a slot elsewhere needs none of the user's files.
+value, so that a slot elsewhere needs none of the user's files. What is shipped (folders and zips that are
+on ``sys.path`` in every slot) goes by name: a slot imports it, and a copy by value beside that would make
+two classes of one name, none an instance of the other.
 """
 
 from __future__ import annotations
@@ -9,6 +11,7 @@ from __future__ import annotations
 import contextlib
 import io
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import cloudpickle
@@ -115,4 +118,30 @@ def _users_modules_by_value() -> Iterator[None]:
 
 def _is_users(module: ModuleType) -> bool:
     file = getattr(module, "__file__", None)
-    return bool(file) and not is_installed(str(file))
+    return bool(file) and not _is_shipped(str(file)) and not is_installed(str(file))
+
+
+#: Folders and zips that every slot has on its ``sys.path``.
+_shipped: list[Path] = []
+
+
+def ship(path: str) -> None:
+    """What is imported from here is imported from the same path in the slots."""
+    _shipped.extend(dict.fromkeys([Path(path).absolute(), Path(path).resolve()]))
+
+
+@contextlib.contextmanager
+def shipping(paths: Iterable[str]) -> Iterator[None]:
+    """``ship`` of all of them, in the block."""
+    before = list(_shipped)
+    for path in paths:
+        ship(path)
+    try:
+        yield
+    finally:
+        _shipped[:] = before
+
+
+def _is_shipped(file: str) -> bool:
+    path = Path(file).absolute()
+    return any(path.is_relative_to(folder) for folder in _shipped)

@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from penstock.api import execution
-from penstock.api.artifacts import classes_in, with_classes
+from penstock.api.artifacts import classes_in, ship, with_classes
 from penstock.api.attached import ends_with_client
 from penstock.api.common import RuntimeExecutionMode, WatermarkStrategy
 from penstock.api.connectors import Sink, Source
 from penstock.api.datastream import DataStream, DataStreamSink
 from penstock.api.selectors import column_index, traced
+from penstock.api.sink_casts import implicit_casts
 from penstock.api.transformations import Compiler, Transformation
 from penstock.api.typeinfo import schema_of, type_of_values
 from penstock.columnar.python_values import columns_of
@@ -118,8 +119,10 @@ class StreamExecutionEnvironment:
         return self.set("execution.checkpointing.mode", getattr(mode, "name", mode))
 
     def add_python_file(self, path: str) -> StreamExecutionEnvironment:
-        """A folder or zip put on ``sys.path`` in the slots (it must be there on every worker)."""
+        """A folder or zip put on ``sys.path`` in the slots (it must be there on every worker). What the
+        program imports from it is imported there, too; all else of the program's own travels with the job."""
         self._python_path.append(path)
+        ship(path)
         return self
 
     def register_type(self, cls: type) -> StreamExecutionEnvironment:
@@ -291,19 +294,13 @@ class StreamExecutionEnvironment:
 
     def _sink_step(self, stream: DataStream, table: n.TableRef) -> Transformation:
         schema = table.schema
-        have = [x.with_nullable(True) for x in stream.schema.types]
-        if have != [x.with_nullable(True) for x in schema.types]:
-            raise SpecError(
-                f"the stream does not fit the sink '{table.name}'",
-                expected=str(schema),
-                got=str(stream.schema),
-                remedy="map the records to the sink's columns, in order",
-            )
+        casts = implicit_casts(stream.schema, schema, self.configuration, f"the sink '{table.name}'")
         keys = tuple(column_index(schema, k, "primary key") for k in table.primary_key)
 
         def make(step: Transformation, inputs: tuple[n.Node, ...], compiler: Compiler) -> n.Node:
+            fitting = n.Project(input=inputs[0], expressions=casts, schema=schema) if casts else inputs[0]
             return n.Sink(
-                input=inputs[0],
+                input=fitting,
                 table=table,
                 upsert_keys=keys,
                 name=step.name,

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from penstock.api.artifacts import shipping
 from penstock.config import texts
 from penstock.connectors.filesystem.paths import working_folder
 from penstock.errors import FunctionError, InternalError, PenstockError, SpecError, nested_too_deeply
@@ -209,7 +210,10 @@ def answer(data: bytes) -> dict[str, Any]:
             spec = msgspec.json.decode(data, type=JobSpec)
         except msgspec.MsgspecError as err:
             raise SpecError("a malformed job spec", expected="a JobSpec", got=str(err)) from err
-        return {"job_graph": msgspec.to_builtins(plan_spec(spec))}
+        # This is the cluster: the slots have the spec's files, too.
+        with shipping(spec.files):
+            graph = plan_spec(spec)
+        return {"job_graph": msgspec.to_builtins(graph)}
     except PenstockError as err:
         return {"error": err.to_dict()}
     except RecursionError:

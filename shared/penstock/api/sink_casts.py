@@ -1,0 +1,45 @@
+"""A stream's columns as those of a sink's table, by the casts that INSERT makes by itself."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from penstock.config import LOCAL_TIME_ZONE
+from penstock.errors import SpecError
+from penstock.functions.expr import InputRef
+from penstock.functions.inference import cast_expr, same_type
+from penstock.sql.assigning import assignable, nullable
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from penstock.functions.expr import Expr
+    from penstock.types.logical import Schema
+
+
+def implicit_casts(have: Schema, want: Schema, config: Mapping[str, str], what: str) -> tuple[Expr, ...]:
+    """One expression a column; none at all where the types are equal. ``what``: the target, for the
+    SpecError when a column's type does not become the declared one without loss. Whether a value is NULL
+    in a NOT NULL column is seen when it is written."""
+    if len(have) != len(want):
+        raise SpecError(
+            f"the stream does not fit {what}",
+            expected=f"{len(want)} columns: {want}",
+            got=f"{len(have)} columns: {have}",
+            remedy="map the records to the sink's columns, in order",
+        )
+    for given, column in zip(have.fields, want.fields, strict=True):
+        if not assignable(given.type.with_nullable(True), nullable(column.type)):
+            raise SpecError(
+                f"the stream does not fit {what}: column '{column.name}'",
+                expected=f"{column.type}, or a type that becomes it by itself",
+                got=f"{given.type} (column '{given.name}' of the stream)",
+                remedy="map the records to the sink's types, in order, with output_type=Types.…",
+            )
+    if all(map(same_type, have.types, want.types)):
+        return ()
+    zone = LOCAL_TIME_ZONE.read(config)
+    return tuple(
+        cast_expr(InputRef(i, given), wanted.with_nullable(given.nullable), zone=zone)
+        for i, (given, wanted) in enumerate(zip(have.types, want.types, strict=True))
+    )
