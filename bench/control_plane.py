@@ -29,15 +29,15 @@ from penstock.messages.slot import StateHandle, StorageSettings
 from penstock.messages.states import ExecutionState
 from penstock.snapshots.manifest import encode_manifest
 from penstock.types.logical import BigIntType, Field, Schema
-from services.common.core import After, Answer, Asked
-from services.jobmanager import effects as fx
-from services.jobmanager.master import JobMasterCore
-from services.jobmanager.performer import SHARED_BYTES
-from services.jobmanager.stages import Inherited, Settings
-from services.resourcemanager import core as rm
-from services.taskmanager import events as tm
-from services.taskmanager.slot_table import SlotTable
-from services.taskmanager.slots import Settings as SlotSettings
+from penstock_services.common.core import After, Answer, Asked
+from penstock_services.jobmanager import effects as fx
+from penstock_services.jobmanager.master import JobMasterCore
+from penstock_services.jobmanager.performer import SHARED_BYTES
+from penstock_services.jobmanager.stages import Inherited, Settings
+from penstock_services.resourcemanager import core as rm
+from penstock_services.taskmanager import events as tm
+from penstock_services.taskmanager.slot_table import SlotTable
+from penstock_services.taskmanager.slots import Settings as SlotSettings
 
 SLOTS = 4
 SCHEMA = Schema((Field("v", BigIntType()),))

@@ -1,7 +1,7 @@
 """Actors: a bounded mailbox and a pure core each, under a supervisor.
 
 The actor's loop takes one event at a time, gives it to the core, and carries out the
-effects: those of ``services.common.core`` itself, the rest by the shell's ``perform``,
+effects: those of ``penstock_services.common.core`` itself, the rest by the shell's ``perform``,
 whose result (an event or None) goes back to the core. An awaitable result runs beside
 the loop; a plain one is handled at once, in order.
 """
@@ -18,13 +18,13 @@ from typing import TYPE_CHECKING, Any
 
 from penstock.clocks import SteadyClock
 from penstock.errors import InternalError
-from services.common.core import After, Answer, Asked, CancelTimer, EffectFailed, Tick
+from penstock_services.common.core import After, Answer, Asked, CancelTimer, EffectFailed, Tick
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
     from penstock.ports import Clock
-    from services.common.core import Core
+    from penstock_services.common.core import Core
 
 _log = logging.getLogger("penstock.actor")
 

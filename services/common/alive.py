@@ -1,6 +1,6 @@
 """Does the service on this host still answer? For the health checks of containers::
 
-    python -m services.common.alive taskmanager
+    python -m penstock_services.common.alive taskmanager
 
 Exit code 0 when a process of that role, on this host, answers on the bus: its event loop
 turns and its connection stands. Configuration as for the service itself.
@@ -16,8 +16,8 @@ from penstock import config as conf
 from penstock.bus.nats import NatsTransport
 from penstock.bus.subjects import Subjects
 from penstock.errors import ExternalError, PenstockError
-from services.common import configuration
-from services.common.presence import Census
+from penstock_services.common import configuration
+from penstock_services.common.presence import Census
 
 TIMEOUT_S = 3.0
 
@@ -45,7 +45,9 @@ async def check(role: str, url: str, cluster: str, host: str, timeout_s: float =
 
 def main(argv: list[str]) -> int:
     if not argv:
-        sys.stderr.write("usage: python -m services.common.alive ROLE [--config FILE] [-D KEY=VALUE]\n")
+        sys.stderr.write(
+            "usage: python -m penstock_services.common.alive ROLE [--config FILE] [-D KEY=VALUE]\n"
+        )
         return 2
     role = argv[0]
     try:

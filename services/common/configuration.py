@@ -64,7 +64,7 @@ def parse_arguments(
 ) -> dict[str, str]:
     """The configuration from the command line. SpecError for what is wrong with it."""
     environ = os.environ if environ is None else environ
-    parser = argparse.ArgumentParser(prog=f"python -m services.{role}")
+    parser = argparse.ArgumentParser(prog=f"python -m penstock_services.{role}")
     parser.add_argument("--config", metavar="FILE", help=f"YAML configuration (default: ${ENV_FILE})")
     parser.add_argument(
         "-D", dest="pairs", action="append", default=[], metavar="KEY=VALUE", help="one value; repeatable"

@@ -20,10 +20,10 @@ from penstock import config as conf
 from penstock.bus.nats import NatsTransport
 from penstock.bus.subjects import Subjects
 from penstock.errors import PenstockError, SpecError
-from services.common import configuration, logs
-from services.common.actor import Supervisor
-from services.common.clock import SystemClock
-from services.common.presence import announce
+from penstock_services.common import configuration, logs
+from penstock_services.common.actor import Supervisor
+from penstock_services.common.clock import SystemClock
+from penstock_services.common.presence import announce
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

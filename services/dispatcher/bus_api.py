@@ -19,8 +19,8 @@ import msgspec
 from penstock.bus import encode
 from penstock.bus.envelope import failed
 from penstock.errors import SpecError
-from services.dispatcher import views
-from services.dispatcher.spec import parse_spec, spec_of
+from penstock_services.dispatcher import views
+from penstock_services.dispatcher.spec import parse_spec, spec_of
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -28,8 +28,8 @@ if TYPE_CHECKING:
     from penstock.bus import Subjects
     from penstock.messages.cluster import JobSpec
     from penstock.ports import Clock, Transport
-    from services.dispatcher.directory import JobDirectory
-    from services.dispatcher.submission import Submitter
+    from penstock_services.dispatcher.directory import JobDirectory
+    from penstock_services.dispatcher.submission import Submitter
 
 QUEUE = "dispatchers"
 

@@ -14,9 +14,9 @@ from penstock.errors import PenstockError, SpecError
 from penstock.identifiers import checked
 from penstock.messages import layout
 from penstock.snapshots.manifest import folder_at
-from services.dispatcher import vertex_views
-from services.dispatcher.disposal import dispose
-from services.dispatcher.http import ForbiddenError, NotFoundError, answer, body_of, guarded
+from penstock_services.dispatcher import vertex_views
+from penstock_services.dispatcher.disposal import dispose
+from penstock_services.dispatcher.http import ForbiddenError, NotFoundError, answer, body_of, guarded
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from starlette.responses import Response
 
     from penstock.messages.cluster import CheckpointDetails, JobDetails
-    from services.dispatcher.directory import JobDirectory
+    from penstock_services.dispatcher.directory import JobDirectory
 
 #: ``checkpointType`` → kind
 CHECKPOINT_TYPES = {"CONFIGURED": "checkpoint", "INCREMENTAL": "checkpoint", "FULL": "full"}

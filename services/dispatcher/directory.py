@@ -27,7 +27,7 @@ from penstock.messages.cluster import (
     RequestLogPiece,
     TriggerSavepoint,
 )
-from services.dispatcher.logged import LoggedJobs, UnknownJobError
+from penstock_services.dispatcher.logged import LoggedJobs, UnknownJobError
 
 if TYPE_CHECKING:
     from penstock.bus import Subjects

@@ -10,7 +10,7 @@ from starlette.routing import Route
 from penstock.bus import NobodyServesError
 from penstock.errors import SpecError
 from penstock.messages.slot_output import numbered
-from services.dispatcher.http import NotFoundError, answer, guarded, no_task_manager, number_of
+from penstock_services.dispatcher.http import NotFoundError, answer, guarded, no_task_manager, number_of
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from starlette.requests import Request
 
     from penstock.messages.cluster import LogFile, LogPiece
-    from services.dispatcher.directory import JobDirectory
+    from penstock_services.dispatcher.directory import JobDirectory
 
 #: The task manager's own.
 LOG = "taskmanager.log"

@@ -16,10 +16,10 @@ from penstock.errors import SpecError
 from penstock.jobgraph.graph import decode_job_graph
 from penstock.messages.cluster import JobDetails
 from penstock.store import job_log
-from services.jobmanager.checkpoint_history import HISTORY
-from services.jobmanager.details import logged_details
-from services.jobmanager.inheritance import read_story
-from services.jobmanager.kept_exceptions import kept_exceptions
+from penstock_services.jobmanager.checkpoint_history import HISTORY
+from penstock_services.jobmanager.details import logged_details
+from penstock_services.jobmanager.inheritance import read_story
+from penstock_services.jobmanager.kept_exceptions import kept_exceptions
 
 if TYPE_CHECKING:
     from penstock.jobgraph import JobGraph

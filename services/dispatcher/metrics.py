@@ -69,7 +69,7 @@ def _cluster(families: _Families, jobs: Sequence[JobDetails], cluster: ClusterOv
 
 
 def _job(families: _Families, job: JobDetails, now_ms: int) -> None:
-    from services.dispatcher.vertex_views import job_metric_values
+    from penstock_services.dispatcher.vertex_views import job_metric_values
 
     labels = (job.job_id, job.name)
     for name, value in job_metric_values(job, now_ms).items():

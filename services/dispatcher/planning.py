@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from penstock.errors import FunctionError, InternalError, SpecError, error_from_dict
-from services.common.processes import die_with_parent
-from services.dispatcher.spec import graph_of
+from penstock_services.common.processes import die_with_parent
+from penstock_services.dispatcher.spec import graph_of
 
 if TYPE_CHECKING:
     from penstock.jobgraph import JobGraph

@@ -17,9 +17,9 @@ from starlette.routing import BaseRoute, Mount, Route
 
 from penstock import __version__
 from penstock.errors import ExternalError, SpecError
-from services.dispatcher import vertex_views, views
-from services.dispatcher.checkpoint_api import CheckpointApi
-from services.dispatcher.http import (
+from penstock_services.dispatcher import vertex_views, views
+from penstock_services.dispatcher.checkpoint_api import CheckpointApi
+from penstock_services.dispatcher.http import (
     NotFoundError,
     SameOrigin,
     answer,
@@ -29,8 +29,8 @@ from services.dispatcher.http import (
     no_task_manager,
     number_of,
 )
-from services.dispatcher.log_api import LogApi
-from services.dispatcher.spec import parse_spec
+from penstock_services.dispatcher.log_api import LogApi
+from penstock_services.dispatcher.spec import parse_spec
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
@@ -39,10 +39,10 @@ if TYPE_CHECKING:
 
     from penstock.messages.cluster import JobDetails, VertexDetails
     from penstock.ports import Clock
-    from services.common.presence import Census
-    from services.dispatcher.directory import JobDirectory
-    from services.dispatcher.results import Results
-    from services.dispatcher.submission import Submitter
+    from penstock_services.common.presence import Census
+    from penstock_services.dispatcher.directory import JobDirectory
+    from penstock_services.dispatcher.results import Results
+    from penstock_services.dispatcher.submission import Submitter
 
     Handler = Callable[[Request], Awaitable[Response]]
 
@@ -228,7 +228,7 @@ class Rest:
         if overview is None:
             raise ExternalError(
                 "no resource manager leads at the moment",
-                remedy="start one: python -m services.resourcemanager",
+                remedy="start one: python -m penstock_services.resourcemanager",
             )
         return [
             {
@@ -260,7 +260,7 @@ class Rest:
         raise no_task_manager(wanted, [m["id"] for m in managers])
 
     async def _metrics(self, _: Request) -> Response:
-        from services.dispatcher.metrics import CONTENT_TYPE, render
+        from penstock_services.dispatcher.metrics import CONTENT_TYPE, render
 
         jobs = await self._directory.active()
         text = render(jobs, await self._directory.cluster(), self._now(), self._config)

@@ -12,7 +12,7 @@ from penstock.messages.layout import dead_letters_prefix, job_prefix, results_pr
 
 if TYPE_CHECKING:
     from penstock.ports import Clock, Store
-    from services.dispatcher.directory import JobDirectory
+    from penstock_services.dispatcher.directory import JobDirectory
 
 MAX_WAIT_MS = 30_000
 MAX_CHUNKS = 64

@@ -9,20 +9,20 @@ from typing import TYPE_CHECKING, Any
 
 from penstock import config as conf
 from penstock.errors import ExternalError
-from services.common.presence import Census
-from services.dispatcher.bus_api import BusApi
-from services.dispatcher.directory import JobDirectory
-from services.dispatcher.planning import Planner
-from services.dispatcher.rest import Rest
-from services.dispatcher.results import Results
-from services.dispatcher.submission import Submitter
+from penstock_services.common.presence import Census
+from penstock_services.dispatcher.bus_api import BusApi
+from penstock_services.dispatcher.directory import JobDirectory
+from penstock_services.dispatcher.planning import Planner
+from penstock_services.dispatcher.rest import Rest
+from penstock_services.dispatcher.results import Results
+from penstock_services.dispatcher.submission import Submitter
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     import uvicorn
 
-    from services.common.main import ServiceContext
+    from penstock_services.common.main import ServiceContext
 
 LOOPBACK = frozenset({"127.0.0.1", "localhost", "::1"})
 STOP_S = 3
@@ -93,7 +93,7 @@ def config_of(rest: Rest, hosts: frozenset[str] | None) -> uvicorn.Config:
     """How it is served. ``hosts``: names by which it may be called; None = any."""
     import uvicorn
 
-    from services.dispatcher.connections import TimedConnection
+    from penstock_services.dispatcher.connections import TimedConnection
 
     return uvicorn.Config(
         rest.app(hosts=hosts),

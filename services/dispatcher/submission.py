@@ -23,8 +23,8 @@ from penstock.snapshots.compatibility import adopted, check, compare, fitted, ke
 from penstock.snapshots.footers import summarise
 from penstock.snapshots.manifest import read_manifest
 from penstock.store import job_log
-from services.dispatcher.guarantees import check_guarantees
-from services.dispatcher.spec import as_text
+from penstock_services.dispatcher.guarantees import check_guarantees
+from penstock_services.dispatcher.spec import as_text
 
 if TYPE_CHECKING:
     from penstock.bus import Subjects
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from penstock.messages.cluster import JobSpec
     from penstock.ports import Clock, Store, Transport
     from penstock.snapshots.footers import OperatorSummary
-    from services.dispatcher.planning import Planner
+    from penstock_services.dispatcher.planning import Planner
 
 #: A job manager that does not answer in time finds the job by itself.
 RUN_DEADLINE_S = 1.0

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from penstock import config as keys
 from penstock.messages.states import ExecutionState, JobStatus
-from services.dispatcher.views import (
+from penstock_services.dispatcher.views import (
     _end,
     _first,
     _last,

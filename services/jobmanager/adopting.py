@@ -15,17 +15,17 @@ import msgspec
 from penstock.messages import cluster as msg
 from penstock.messages import slot as slot_msg
 from penstock.messages.states import ExecutionState, JobStatus
-from services.jobmanager import effects as fx
-from services.jobmanager.exceptions import loss
-from services.jobmanager.stages import Stage
+from penstock_services.jobmanager import effects as fx
+from penstock_services.jobmanager.exceptions import loss
+from penstock_services.jobmanager.stages import Stage
 
 if TYPE_CHECKING:
-    from services.jobmanager.execution_graph import Execution
-    from services.jobmanager.failover import Failover
-    from services.jobmanager.job_state import JobState
-    from services.jobmanager.regions import Place
-    from services.jobmanager.stages import Inherited
-    from services.jobmanager.starting import Starting
+    from penstock_services.jobmanager.execution_graph import Execution
+    from penstock_services.jobmanager.failover import Failover
+    from penstock_services.jobmanager.job_state import JobState
+    from penstock_services.jobmanager.regions import Place
+    from penstock_services.jobmanager.stages import Inherited
+    from penstock_services.jobmanager.starting import Starting
 
 _E = ExecutionState
 _J = JobStatus

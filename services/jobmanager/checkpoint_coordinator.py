@@ -26,18 +26,32 @@ from penstock.messages.slot import (
     CheckpointDeclined,
 )
 from penstock.messages.states import ExecutionState
-from services.jobmanager.checkpoint_decider import At, CheckpointConfig, Now, Schedule, decide
-from services.jobmanager.checkpoint_history import CheckpointHistory, waiting
-from services.jobmanager.checkpoint_orders import first_triggered, manifest_of, orphans, to_slots, trigger
-from services.jobmanager.checkpoints import SAVEPOINTS, STOPS, Ack, Completed, Pending, Phase, Request
-from services.jobmanager.culprit import slowest
-from services.jobmanager.effects import AppendLog, DeleteObjects, Effect, Notify, StoreManifest
-from services.jobmanager.retention import Retention
+from penstock_services.jobmanager.checkpoint_decider import At, CheckpointConfig, Now, Schedule, decide
+from penstock_services.jobmanager.checkpoint_history import CheckpointHistory, waiting
+from penstock_services.jobmanager.checkpoint_orders import (
+    first_triggered,
+    manifest_of,
+    orphans,
+    to_slots,
+    trigger,
+)
+from penstock_services.jobmanager.checkpoints import (
+    SAVEPOINTS,
+    STOPS,
+    Ack,
+    Completed,
+    Pending,
+    Phase,
+    Request,
+)
+from penstock_services.jobmanager.culprit import slowest
+from penstock_services.jobmanager.effects import AppendLog, DeleteObjects, Effect, Notify, StoreManifest
+from penstock_services.jobmanager.retention import Retention
 
 if TYPE_CHECKING:
     from penstock.messages.cluster import CheckpointDetails
     from penstock.snapshots.manifest import CheckpointManifest
-    from services.jobmanager.execution_graph import Execution, ExecutionGraph
+    from penstock_services.jobmanager.execution_graph import Execution, ExecutionGraph
 
 
 class CheckpointCoordinator:

@@ -20,13 +20,13 @@ import msgspec
 
 from penstock.messages.cluster import CheckpointDetails
 from penstock.messages.layout import checkpoints_prefix
-from services.jobmanager.effects import DeleteObjects, Effect, KeepStatistics
+from penstock_services.jobmanager.effects import DeleteObjects, Effect, KeepStatistics
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from penstock.messages.cluster import SavepointRequested
-    from services.jobmanager.checkpoints import Request
+    from penstock_services.jobmanager.checkpoints import Request
 
 #: Ended checkpoints that are shown.
 HISTORY = 10

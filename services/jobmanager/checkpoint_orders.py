@@ -9,14 +9,14 @@ from penstock.messages.cluster import SlotCommand
 from penstock.messages.slot import StateHandle, TriggerCheckpoint
 from penstock.messages.states import ExecutionState
 from penstock.snapshots.manifest import CheckpointManifest, VertexState
-from services.jobmanager.effects import Command
+from penstock_services.jobmanager.effects import Command
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from penstock.messages.slot import CheckpointAborted, CheckpointComplete
-    from services.jobmanager.checkpoints import Pending
-    from services.jobmanager.execution_graph import Execution, ExecutionGraph
+    from penstock_services.jobmanager.checkpoints import Pending
+    from penstock_services.jobmanager.execution_graph import Execution, ExecutionGraph
 
 
 def first_triggered(graph: ExecutionGraph) -> list[Execution]:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from services.jobmanager.effects import Command, Declare, Effect, FindAllocations
-from services.jobmanager.slots import SlotPool, waiting_for
+from penstock_services.jobmanager.effects import Command, Declare, Effect, FindAllocations
+from penstock_services.jobmanager.slots import SlotPool, waiting_for
 
 if TYPE_CHECKING:
-    from services.jobmanager.effects import Declared
-    from services.jobmanager.orders import Orders
-    from services.jobmanager.regions import Layout
+    from penstock_services.jobmanager.effects import Declared
+    from penstock_services.jobmanager.orders import Orders
+    from penstock_services.jobmanager.regions import Layout
 
 #: How often the need for slots is declared again (it is also the job's heartbeat).
 DECLARE_MS = 2_000

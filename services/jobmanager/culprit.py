@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from penstock.jobgraph import JobGraph
-    from services.jobmanager.checkpoints import Pending
-    from services.jobmanager.execution_graph import ExecutionGraph
+    from penstock_services.jobmanager.checkpoints import Pending
+    from penstock_services.jobmanager.execution_graph import ExecutionGraph
 
 #: What a subtask reports of its part → what it was busy with.
 PHASES = {

@@ -10,15 +10,15 @@ import msgspec
 from penstock.jobgraph.specs import SinkSpec
 from penstock.messages.cluster import JobDetails, SubtaskDetails, VertexDetails
 from penstock.messages.states import JobStatus
-from services.jobmanager.checkpoint_history import waiting
-from services.jobmanager.execution_graph import ExecutionGraph
-from services.jobmanager.inheritance import in_phase
+from penstock_services.jobmanager.checkpoint_history import waiting
+from penstock_services.jobmanager.execution_graph import ExecutionGraph
+from penstock_services.jobmanager.inheritance import in_phase
 
 if TYPE_CHECKING:
     from penstock.jobgraph import JobEdge, JobGraph, JobVertex
-    from services.jobmanager.execution_graph import Execution
-    from services.jobmanager.inheritance import Story
-    from services.jobmanager.job_state import JobState
+    from penstock_services.jobmanager.execution_graph import Execution
+    from penstock_services.jobmanager.inheritance import Story
+    from penstock_services.jobmanager.job_state import JobState
 
 
 def _subtask(execution: Execution) -> SubtaskDetails:

@@ -21,7 +21,7 @@ from penstock.messages.cluster import (
 )
 from penstock.messages.states import JobStatus
 from penstock.snapshots.manifest import CheckpointManifest
-from services.common.core import After, Answer, Asked, EffectFailed
+from penstock_services.common.core import After, Answer, Asked, EffectFailed
 
 # -- events ------------------------------------------------------------------------------
 

@@ -13,12 +13,12 @@ from penstock.messages.layout import (
     staged_prefix,
 )
 from penstock.messages.states import ExecutionState, JobStatus
-from services.jobmanager import effects as fx
-from services.jobmanager.inheritance import BACKFILL
-from services.jobmanager.stages import Stage
+from penstock_services.jobmanager import effects as fx
+from penstock_services.jobmanager.inheritance import BACKFILL
+from penstock_services.jobmanager.stages import Stage
 
 if TYPE_CHECKING:
-    from services.jobmanager.job_state import JobState
+    from penstock_services.jobmanager.job_state import JobState
 
 _E = ExecutionState
 _J = JobStatus
@@ -103,7 +103,7 @@ class Ending:
 
         First the need for slots, then the slots: else they would come straight back."""
         job = self._job
-        from services.jobmanager.details import job_details
+        from penstock_services.jobmanager.details import job_details
 
         job.set_status(entry.status, now_ms)
         job.end_ms = entry.timestamp_ms

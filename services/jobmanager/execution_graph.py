@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from penstock.errors import InternalError
 from penstock.messages.states import EXECUTION_TRANSITIONS, ExecutionState
-from services.jobmanager.topology import Inputs
+from penstock_services.jobmanager.topology import Inputs
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping

@@ -7,18 +7,18 @@ from typing import TYPE_CHECKING
 from penstock.errors import SnapshotError
 from penstock.messages import slot as slot_msg
 from penstock.messages.states import ExecutionState, JobStatus
-from services.jobmanager.exceptions import loss
-from services.jobmanager.restart import GiveUp, Restart
-from services.jobmanager.stages import Stage
+from penstock_services.jobmanager.exceptions import loss
+from penstock_services.jobmanager.restart import GiveUp, Restart
+from penstock_services.jobmanager.stages import Stage
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from penstock.messages.slot import ErrorInfo
-    from services.jobmanager import effects as fx
-    from services.jobmanager.ending import Ending
-    from services.jobmanager.job_state import JobState
-    from services.jobmanager.starting import Starting
+    from penstock_services.jobmanager import effects as fx
+    from penstock_services.jobmanager.ending import Ending
+    from penstock_services.jobmanager.job_state import JobState
+    from penstock_services.jobmanager.starting import Starting
 
 _E = ExecutionState
 _J = JobStatus

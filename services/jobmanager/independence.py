@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from penstock.messages.slot import StateHandle
-    from services.jobmanager.checkpoints import Completed
+    from penstock_services.jobmanager.checkpoints import Completed
 
 _Place = tuple[str, int]
 

@@ -18,15 +18,15 @@ from penstock.messages.cluster import (
 )
 from penstock.messages.layout import checkpoints_prefix
 from penstock.plan.backfill import backfill_graph, is_backfilled
-from services.jobmanager.checkpoint_history import HISTORY, merged
-from services.jobmanager.stages import BACKFILLED, BACKFILLING, Inherited
+from penstock_services.jobmanager.checkpoint_history import HISTORY, merged
+from penstock_services.jobmanager.stages import BACKFILLED, BACKFILLING, Inherited
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from penstock.jobgraph import JobGraph
     from penstock.messages.cluster import LogEntry
-    from services.jobmanager.checkpoint_history import Statistics
+    from penstock_services.jobmanager.checkpoint_history import Statistics
 
 #: Kind of the checkpoint that a backfill ends with.
 BACKFILL = "backfill"

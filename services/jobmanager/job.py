@@ -22,16 +22,22 @@ from penstock.messages.layout import archive_key, checkpoints_prefix
 from penstock.messages.slot import StorageSettings
 from penstock.messages.states import JobStatus
 from penstock.store import job_log
-from services.common.actor import Actor
-from services.common.election import LeaderElection
-from services.common.main import storage_options
-from services.jobmanager import effects as fx
-from services.jobmanager.checkpoint_history import Statistics, newest_statistics, statistics_among
-from services.jobmanager.inheritance import highest_listed, in_phase, job_config, read_story, with_statistics
-from services.jobmanager.kept_exceptions import kept_exceptions
-from services.jobmanager.master import JobMasterCore
-from services.jobmanager.performer import Performer, archive
-from services.jobmanager.stages import Settings, Stage
+from penstock_services.common.actor import Actor
+from penstock_services.common.election import LeaderElection
+from penstock_services.common.main import storage_options
+from penstock_services.jobmanager import effects as fx
+from penstock_services.jobmanager.checkpoint_history import Statistics, newest_statistics, statistics_among
+from penstock_services.jobmanager.inheritance import (
+    highest_listed,
+    in_phase,
+    job_config,
+    read_story,
+    with_statistics,
+)
+from penstock_services.jobmanager.kept_exceptions import kept_exceptions
+from penstock_services.jobmanager.master import JobMasterCore
+from penstock_services.jobmanager.performer import Performer, archive
+from penstock_services.jobmanager.stages import Settings, Stage
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -39,8 +45,8 @@ if TYPE_CHECKING:
     from penstock.messages.cluster import Terminal
     from penstock.ports import LeaseStore, Store, Subscription
     from penstock.store import DecisionLog
-    from services.common.main import ServiceContext
-    from services.jobmanager.inheritance import Story
+    from penstock_services.common.main import ServiceContext
+    from penstock_services.jobmanager.inheritance import Story
 
 
 class _Reign:

@@ -7,27 +7,27 @@ from typing import TYPE_CHECKING, Any, Literal
 from penstock.errors import InternalError
 from penstock.messages import slot as slot_msg
 from penstock.messages.states import JOB_TRANSITIONS, ExecutionState, JobStatus
-from services.jobmanager import effects as fx
-from services.jobmanager.checkpoint_coordinator import CheckpointCoordinator
-from services.jobmanager.checkpoint_decider import CheckpointConfig
-from services.jobmanager.checkpoints import Request
-from services.jobmanager.claim import SlotClaim
-from services.jobmanager.exceptions import ExceptionHistory, in_a_line
-from services.jobmanager.execution_graph import ExecutionGraph
-from services.jobmanager.orders import Orders
-from services.jobmanager.regions import Layout
-from services.jobmanager.restart import FailureHandler
-from services.jobmanager.stages import CLAIMING, Deadlines, Stage
-from services.jobmanager.whereabouts import Whereabouts
+from penstock_services.jobmanager import effects as fx
+from penstock_services.jobmanager.checkpoint_coordinator import CheckpointCoordinator
+from penstock_services.jobmanager.checkpoint_decider import CheckpointConfig
+from penstock_services.jobmanager.checkpoints import Request
+from penstock_services.jobmanager.claim import SlotClaim
+from penstock_services.jobmanager.exceptions import ExceptionHistory, in_a_line
+from penstock_services.jobmanager.execution_graph import ExecutionGraph
+from penstock_services.jobmanager.orders import Orders
+from penstock_services.jobmanager.regions import Layout
+from penstock_services.jobmanager.restart import FailureHandler
+from penstock_services.jobmanager.stages import CLAIMING, Deadlines, Stage
+from penstock_services.jobmanager.whereabouts import Whereabouts
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from penstock.jobgraph import JobGraph
     from penstock.messages.slot import ErrorInfo, StateHandle
-    from services.jobmanager.execution_graph import Execution
-    from services.jobmanager.slots import SlotPool
-    from services.jobmanager.stages import Inherited, Settings
+    from penstock_services.jobmanager.execution_graph import Execution
+    from penstock_services.jobmanager.slots import SlotPool
+    from penstock_services.jobmanager.stages import Inherited, Settings
 
 _E = ExecutionState
 _J = JobStatus

@@ -24,20 +24,20 @@ from penstock.errors import InternalError, ObjectStoreError
 from penstock.messages import cluster as msg
 from penstock.messages import slot as slot_msg
 from penstock.messages.states import ExecutionState, JobStatus
-from services.jobmanager import effects as fx
-from services.jobmanager.adopting import Adopting
-from services.jobmanager.client_lease import ClientLease
-from services.jobmanager.ending import Ending
-from services.jobmanager.failover import Failover
-from services.jobmanager.job_state import JobState
-from services.jobmanager.reports import Reports
-from services.jobmanager.savepoints import SavepointRequests
-from services.jobmanager.stages import CLAIMING, Stage
-from services.jobmanager.starting import Starting
+from penstock_services.jobmanager import effects as fx
+from penstock_services.jobmanager.adopting import Adopting
+from penstock_services.jobmanager.client_lease import ClientLease
+from penstock_services.jobmanager.ending import Ending
+from penstock_services.jobmanager.failover import Failover
+from penstock_services.jobmanager.job_state import JobState
+from penstock_services.jobmanager.reports import Reports
+from penstock_services.jobmanager.savepoints import SavepointRequests
+from penstock_services.jobmanager.stages import CLAIMING, Stage
+from penstock_services.jobmanager.starting import Starting
 
 if TYPE_CHECKING:
     from penstock.jobgraph import JobGraph
-    from services.jobmanager.stages import Inherited, Settings
+    from penstock_services.jobmanager.stages import Inherited, Settings
 
 _E = ExecutionState
 _J = JobStatus
@@ -156,7 +156,7 @@ class JobMasterCore(JobState):
         if not isinstance(event, fx.Asked):
             return []
         if isinstance(event.message, msg.RequestJobDetails):
-            from services.jobmanager.details import job_details
+            from penstock_services.jobmanager.details import job_details
 
             return [fx.Answer(event.token, job_details(self, now_ms))]
         return [fx.Answer(event.token, msg.Refused(reason=reason))]
@@ -251,7 +251,7 @@ class JobMasterCore(JobState):
             return []  # asked again, it reaches the master of the streaming job
         match message:
             case msg.RequestJobDetails():
-                from services.jobmanager.details import job_details
+                from penstock_services.jobmanager.details import job_details
 
                 return [fx.Answer(token, job_details(self, now_ms))]
             case msg.OfferSlots():

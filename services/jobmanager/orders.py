@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from penstock.messages.cluster import DeploySlot, FreeSlot, SlotCommand
 from penstock.messages.slot import CancelTasks, MasterChanged
-from services.jobmanager.effects import Command
+from penstock_services.jobmanager.effects import Command
 
 if TYPE_CHECKING:
     from penstock.messages.cluster import SharedDeploy

@@ -28,8 +28,8 @@ from penstock.messages.cluster import (
 from penstock.plan.compiled import PLAN_NAME, encode_plan
 from penstock.snapshots.manifest import encode_manifest, read_manifest, self_contained
 from penstock.store import copy_object
-from services.jobmanager import effects as fx
-from services.jobmanager.kept_exceptions import encoded
+from penstock_services.jobmanager import effects as fx
+from penstock_services.jobmanager.kept_exceptions import encoded
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable

@@ -8,13 +8,13 @@ from penstock.errors import InternalError
 from penstock.messages import cluster as msg
 from penstock.messages import slot as slot_msg
 from penstock.messages.states import ExecutionState
-from services.jobmanager.execution_graph import Update
+from penstock_services.jobmanager.execution_graph import Update
 
 if TYPE_CHECKING:
-    from services.jobmanager import effects as fx
-    from services.jobmanager.execution_graph import Execution
-    from services.jobmanager.failover import Failover
-    from services.jobmanager.job_state import JobState
+    from penstock_services.jobmanager import effects as fx
+    from penstock_services.jobmanager.execution_graph import Execution
+    from penstock_services.jobmanager.failover import Failover
+    from penstock_services.jobmanager.job_state import JobState
 
 _E = ExecutionState
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from penstock.config import RECOVERY_IGNORE_UNCLAIMED, RECOVERY_PATH
 from penstock.errors import SpecError
 from penstock.snapshots.manifest import handles_by_vertex
-from services.jobmanager.checkpoints import Completed
+from penstock_services.jobmanager.checkpoints import Completed
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from penstock.jobgraph import JobGraph
     from penstock.messages.slot import StateHandle
     from penstock.snapshots.manifest import CheckpointManifest
-    from services.jobmanager.stages import Inherited
+    from penstock_services.jobmanager.stages import Inherited
 
 
 class Loading:

@@ -14,14 +14,14 @@ from __future__ import annotations
 from collections import deque
 from typing import TYPE_CHECKING
 
-from services.jobmanager.effects import DeleteObjects
-from services.jobmanager.independence import Fallback
+from penstock_services.jobmanager.effects import DeleteObjects
+from penstock_services.jobmanager.independence import Fallback
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from services.jobmanager.checkpoints import Completed
-    from services.jobmanager.effects import Command, Effect
+    from penstock_services.jobmanager.checkpoints import Completed
+    from penstock_services.jobmanager.effects import Command, Effect
 
 
 class Retention:

@@ -16,12 +16,12 @@ from typing import TYPE_CHECKING
 
 from penstock.jobgraph.graph import runs_on_spark
 from penstock.messages.cluster import Ack, Refused, SavepointRequested, TriggerSavepoint
-from services.jobmanager.checkpoints import SAVEPOINTS, Request
-from services.jobmanager.effects import Answer, AppendLog, Effect, ProbeSavepoint
-from services.jobmanager.stages import Stage
+from penstock_services.jobmanager.checkpoints import SAVEPOINTS, Request
+from penstock_services.jobmanager.effects import Answer, AppendLog, Effect, ProbeSavepoint
+from penstock_services.jobmanager.stages import Stage
 
 if TYPE_CHECKING:
-    from services.jobmanager.job_state import JobState
+    from penstock_services.jobmanager.job_state import JobState
 
 
 @dataclass(slots=True)

@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING
 
 from penstock.messages.cluster import SharedDeploy
 from penstock.messages.slot import Deploy, StateHandle, StorageSettings, TaskDescriptor
-from services.jobmanager.slots import locations
+from penstock_services.jobmanager.slots import locations
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
 
-    from services.jobmanager.execution_graph import ExecutionGraph
-    from services.jobmanager.regions import Layout
-    from services.jobmanager.slots import SlotPool
+    from penstock_services.jobmanager.execution_graph import ExecutionGraph
+    from penstock_services.jobmanager.regions import Layout
+    from penstock_services.jobmanager.slots import SlotPool
 
 
 def attempt_secret(job_secret: str, job_attempt: int) -> str:

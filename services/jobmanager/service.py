@@ -13,14 +13,14 @@ from penstock.bus import serve_typed
 from penstock.errors import PenstockError
 from penstock.messages.cluster import Ack, RunJob
 from penstock.messages.layout import ACTIVE_PREFIX
-from services.common.actor import RestartPolicy
-from services.jobmanager.job import Job
+from penstock_services.common.actor import RestartPolicy
+from penstock_services.jobmanager.job import Job
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from penstock.ports import LeaseStore, Store
-    from services.common.main import ServiceContext
+    from penstock_services.common.main import ServiceContext
 
 SCAN_S = 2.0
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from penstock.jobgraph import JobGraph
     from penstock.messages.cluster import OfferSlots
-    from services.jobmanager.regions import Layout, Place
+    from penstock_services.jobmanager.regions import Layout, Place
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,17 +7,17 @@ from typing import TYPE_CHECKING
 from penstock.errors import PenstockError
 from penstock.messages import cluster as msg
 from penstock.messages.states import ExecutionState, JobStatus
-from services.jobmanager import effects as fx
-from services.jobmanager.restoring import Loading, state_of
-from services.jobmanager.scheduler import assign, deployments
-from services.jobmanager.stages import Stage
+from penstock_services.jobmanager import effects as fx
+from penstock_services.jobmanager.restoring import Loading, state_of
+from penstock_services.jobmanager.scheduler import assign, deployments
+from penstock_services.jobmanager.stages import Stage
 
 if TYPE_CHECKING:
     from penstock.snapshots.manifest import CheckpointManifest
-    from services.jobmanager.checkpoints import Completed
-    from services.jobmanager.ending import Ending
-    from services.jobmanager.job_state import JobState
-    from services.jobmanager.stages import Inherited
+    from penstock_services.jobmanager.checkpoints import Completed
+    from penstock_services.jobmanager.ending import Ending
+    from penstock_services.jobmanager.job_state import JobState
+    from penstock_services.jobmanager.stages import Inherited
 
 _E = ExecutionState
 _J = JobStatus

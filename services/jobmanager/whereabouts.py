@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from services.jobmanager.effects import Effect, FindTaskManagers, LookFor
+from penstock_services.jobmanager.effects import Effect, FindTaskManagers, LookFor
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -26,9 +26,9 @@ from penstock.messages.cluster import (
     TaskManagerDetails,
     TaskManagerLost,
 )
-from services.common.core import Answer, Asked, EffectFailed, Tick
-from services.resourcemanager.assignment import Waiting, assign
-from services.resourcemanager.registry import Commanded, Registry
+from penstock_services.common.core import Answer, Asked, EffectFailed, Tick
+from penstock_services.resourcemanager.assignment import Waiting, assign
+from penstock_services.resourcemanager.registry import Commanded, Registry
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

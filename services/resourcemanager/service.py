@@ -17,9 +17,9 @@ from penstock.messages.cluster import (
     ToResourceManager,
 )
 from penstock.store import role_log
-from services.common.actor import ESCALATE, Actor
-from services.common.election import LeaderElection
-from services.resourcemanager.core import (
+from penstock_services.common.actor import ESCALATE, Actor
+from penstock_services.common.election import LeaderElection
+from penstock_services.resourcemanager.core import (
     Abdicate,
     AllocateAnswered,
     Connection,
@@ -32,13 +32,13 @@ from services.resourcemanager.core import (
     Watch,
     WatchEnded,
 )
-from services.resourcemanager.watch import until_closed
+from penstock_services.resourcemanager.watch import until_closed
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from penstock.ports import Subscription
-    from services.common.main import ServiceContext
+    from penstock_services.common.main import ServiceContext
 
 ROLE = "resourcemanager"
 TICK_MS = 100

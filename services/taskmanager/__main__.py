@@ -1,8 +1,8 @@
 import sys
 
-from services.common.logs import also_into
-from services.common.main import ServiceContext, run_service
-from services.taskmanager.service import TaskManagerService
+from penstock_services.common.logs import also_into
+from penstock_services.common.main import ServiceContext, run_service
+from penstock_services.taskmanager.service import TaskManagerService
 
 
 def build(context: ServiceContext) -> TaskManagerService:

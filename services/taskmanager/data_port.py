@@ -16,14 +16,14 @@ from typing import TYPE_CHECKING, Any
 from penstock.errors import ExternalError, PenstockError
 from penstock.messages.preface import recv_preface, verify
 from penstock.unix_sockets import unix_address
-from services.taskmanager.slot_table import Admission
+from penstock_services.taskmanager.slot_table import Admission
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from services.taskmanager.slot import SlotProcess
-    from services.taskmanager.slot_table import SlotTable
+    from penstock_services.taskmanager.slot import SlotProcess
+    from penstock_services.taskmanager.slot_table import SlotTable
 
 _log = logging.getLogger("penstock.taskmanager.data_port")
 

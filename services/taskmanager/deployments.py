@@ -11,7 +11,7 @@ from penstock.errors import ObjectStoreError
 from penstock.messages.cluster import DeploySlot, SharedDeploy
 
 if TYPE_CHECKING:
-    from services.common.main import ServiceContext
+    from penstock_services.common.main import ServiceContext
 
 
 class SharedDeployments:

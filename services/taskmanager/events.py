@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Union
 
 from penstock.messages.cluster import SlotOffer
-from services.common.core import Answer, Asked, EffectFailed, Tick
+from penstock_services.common.core import Answer, Asked, EffectFailed, Tick
 
 if TYPE_CHECKING:
     from penstock.messages.slot import Deploy

@@ -30,7 +30,7 @@ from typing import IO
 
 from penstock.errors import ExternalError
 from penstock.messages.slot import LOCAL_STATE
-from services.taskmanager.log_files import forget_outputs
+from penstock_services.taskmanager.log_files import forget_outputs
 
 #: Task managers that have ended whose logs are kept.
 DEAD_KEPT = 10

@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
     from penstock.messages.cluster import RegisterTaskManager
-    from services.common.main import ServiceContext
-    from services.taskmanager.slot_table import SlotTable
+    from penstock_services.common.main import ServiceContext
+    from penstock_services.taskmanager.slot_table import SlotTable
 
 #: Nobody leading yet is not worth a warning for so long.
 STARTUP_MS = 3_000

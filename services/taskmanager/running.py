@@ -13,10 +13,10 @@ from penstock.errors import PenstockError
 from penstock.jobgraph.graph import runs_on_spark
 from penstock.messages.cluster import RequestTaskManagerDetails, SlotLost
 from penstock.messages.slot import Deploy, SlotLog, SlotReady
-from services.taskmanager.log_files import emptied
-from services.taskmanager.relay import Relay
-from services.taskmanager.slot import DRAIN_TIMEOUT_S, SlotProcess
-from services.taskmanager.slot_table import (
+from penstock_services.taskmanager.log_files import emptied
+from penstock_services.taskmanager.relay import Relay
+from penstock_services.taskmanager.slot import DRAIN_TIMEOUT_S, SlotProcess
+from penstock_services.taskmanager.slot_table import (
     END_GRACE_MS,
     Deliver,
     Delivered,
@@ -27,16 +27,16 @@ from services.taskmanager.slot_table import (
     ReportLost,
     SlotTable,
 )
-from services.taskmanager.stalls import look_for_stall
+from penstock_services.taskmanager.stalls import look_for_stall
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-    from services.common.actor import Actor
-    from services.common.main import ServiceContext
-    from services.taskmanager.folders import Folders
-    from services.taskmanager.spark import SparkServer
-    from services.taskmanager.template import Template
+    from penstock_services.common.actor import Actor
+    from penstock_services.common.main import ServiceContext
+    from penstock_services.taskmanager.folders import Folders
+    from penstock_services.taskmanager.spark import SparkServer
+    from penstock_services.taskmanager.template import Template
 
 #: What a slot reported before it ended on order is delivered for so long.
 FAREWELL_S = 30.0

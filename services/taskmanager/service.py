@@ -30,15 +30,15 @@ from penstock.messages.cluster import (
     ToTaskManager,
     ToTaskManagers,
 )
-from services.common.actor import ESCALATE, Actor, RestartPolicy
-from services.common.processes import SystemSpawner
-from services.taskmanager.data_port import DataPort
-from services.taskmanager.deployments import SharedDeployments
-from services.taskmanager.folders import Folders
-from services.taskmanager.heartbeats import Heartbeats
-from services.taskmanager.log_files import OWN, log_files, log_piece
-from services.taskmanager.running import RunningSlots
-from services.taskmanager.slot_table import (
+from penstock_services.common.actor import ESCALATE, Actor, RestartPolicy
+from penstock_services.common.processes import SystemSpawner
+from penstock_services.taskmanager.data_port import DataPort
+from penstock_services.taskmanager.deployments import SharedDeployments
+from penstock_services.taskmanager.folders import Folders
+from penstock_services.taskmanager.heartbeats import Heartbeats
+from penstock_services.taskmanager.log_files import OWN, log_files, log_piece
+from penstock_services.taskmanager.running import RunningSlots
+from penstock_services.taskmanager.slot_table import (
     Deliver,
     End,
     Fork,
@@ -51,16 +51,16 @@ from services.taskmanager.slot_table import (
     ReportSlots,
     SlotTable,
 )
-from services.taskmanager.slots import Settings
-from services.taskmanager.spark import SparkServer
-from services.taskmanager.template import OutputBound, Template
+from penstock_services.taskmanager.slots import Settings
+from penstock_services.taskmanager.spark import SparkServer
+from penstock_services.taskmanager.template import OutputBound, Template
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
     from penstock.ports import Subscription
-    from services.common.main import ServiceContext
+    from penstock_services.common.main import ServiceContext
 
 TICK_MS = 500
 #: One round of offering; the slot table offers again later.

@@ -17,15 +17,15 @@ import msgspec
 from penstock.errors import ExternalError
 from penstock.messages.slot import FromSlot, ShutdownSlot
 from penstock.messages.slot_output import newest
-from services.taskmanager.packets import send_packet
-from services.taskmanager.template import describe_status
+from penstock_services.taskmanager.packets import send_packet
+from penstock_services.taskmanager.template import describe_status
 
 if TYPE_CHECKING:
     import socket
     from collections.abc import AsyncIterator
 
     from penstock.messages.slot import Deploy
-    from services.taskmanager.template import ForkedSlot, Template
+    from penstock_services.taskmanager.template import ForkedSlot, Template
 
 _log = logging.getLogger("penstock.taskmanager.slot")
 _encoder = msgspec.msgpack.Encoder()

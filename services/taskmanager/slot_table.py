@@ -30,8 +30,8 @@ from penstock.messages.cluster import (
     SlotOffer,
     SlotStatus,
 )
-from services.common.core import Answer, Asked, EffectFailed, Tick
-from services.taskmanager.events import (
+from penstock_services.common.core import Answer, Asked, EffectFailed, Tick
+from penstock_services.taskmanager.events import (
     Deliver,
     Delivered,
     End,
@@ -47,14 +47,14 @@ from services.taskmanager.events import (
     ReportLost,
     ReportSlots,
 )
-from services.taskmanager.slots import Admission, Job, Settings, Slot, SlotState
-from services.taskmanager.tracking import Tracking
+from penstock_services.taskmanager.slots import Admission, Job, Settings, Slot, SlotState
+from penstock_services.taskmanager.tracking import Tracking
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from penstock.messages.slot import Deploy, FromSlot
-    from services.taskmanager.events import Effect, Event
+    from penstock_services.taskmanager.events import Effect, Event
 
 
 #: Between asking a slot's process to end and killing it: when its slot is given back …

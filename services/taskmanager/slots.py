@@ -10,7 +10,7 @@ from penstock.errors import InternalError
 
 if TYPE_CHECKING:
     from penstock.messages.slot import Deploy
-    from services.taskmanager.tracking import Tracking
+    from penstock_services.taskmanager.tracking import Tracking
 
 
 class SlotState(enum.Enum):

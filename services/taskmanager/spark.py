@@ -19,13 +19,13 @@ from typing import TYPE_CHECKING
 
 from penstock.errors import PenstockError
 from penstock.reserving import port_of, reserve_port
-from services.taskmanager.template import describe_status
+from penstock_services.taskmanager.template import describe_status
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from services.common.processes import SystemSpawner
+    from penstock_services.common.processes import SystemSpawner
 
 _log = logging.getLogger("penstock.taskmanager.spark")
 

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 from penstock.messages.slot import SlotStalled
 
 if TYPE_CHECKING:
-    from services.taskmanager.relay import Relay
-    from services.taskmanager.slot import SlotProcess
+    from penstock_services.taskmanager.relay import Relay
+    from penstock_services.taskmanager.slot import SlotProcess
 
 #: A slot reports its metrics every second, and its own traceback after 5 s of standstill.
 STALLED_MS = 7_000

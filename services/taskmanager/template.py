@@ -20,10 +20,10 @@ import msgspec
 from penstock.errors import ExternalError
 from penstock.messages.slot import ForkFailed, ForkSlot, FromTemplate, SlotExited, SlotForked, TemplateReady
 from penstock.messages.slot_output import MAX_BYTES, MAX_FILES
-from services.taskmanager.packets import send_packet
+from penstock_services.taskmanager.packets import send_packet
 
 if TYPE_CHECKING:
-    from services.common.processes import SystemSpawner
+    from penstock_services.common.processes import SystemSpawner
 
 _log = logging.getLogger("penstock.taskmanager.template")
 _encoder = msgspec.msgpack.Encoder()

@@ -92,7 +92,7 @@ def test_a_stopped_command_leaves_nothing_behind(number: int, tmp_path: Path) ->
     found = subprocess.run(
         ["ps", "-ww", "-o", "pid=,args=", "--ppid", str(process.pid)], capture_output=True, text=True
     )
-    pids = [int(pid) for pid in re.findall(r"^\s*(\d+) .*services\.", found.stdout, re.MULTILINE)]
+    pids = [int(pid) for pid in re.findall(r"^\s*(\d+) .*penstock_services\.", found.stdout, re.MULTILINE)]
     assert len(pids) == 4
     assert list(tmp_path.glob("penstock-*"))
     process.send_signal(number)

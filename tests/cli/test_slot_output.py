@@ -12,7 +12,7 @@ import pytest
 from penstock.cli.logs import Printed
 from penstock.cli.slotoutput import LOST, SlotOutput
 from penstock.errors import ExternalError
-from services.taskmanager.log_files import log_files
+from penstock_services.taskmanager.log_files import log_files
 
 
 class TestFollowing:

@@ -61,7 +61,9 @@ def hunt(planted: PlannerMutant) -> str:
     with tempfile.TemporaryDirectory(prefix="penstock-mutant-") as folder:
         root = Path(folder)
         for part in COPIED:
-            shutil.copytree(ROOT / part, root / part, ignore=shutil.ignore_patterns("__pycache__"))
+            shutil.copytree(
+                ROOT / part, root / part, symlinks=True, ignore=shutil.ignore_patterns("__pycache__")
+            )
         shutil.copy(ROOT / "pyproject.toml", root)
         planted.mutant.apply(root)
         return _first_failure(planted, root)

@@ -26,13 +26,13 @@ from penstock.testing.simulation import (
     SimStore,
     World,
 )
-from services.common.actor import Supervisor
-from services.common.main import Service, ServiceContext, serve
-from services.dispatcher.directory import JobDirectory
-from services.dispatcher.service import DispatcherService
-from services.jobmanager.service import JobManagerService
-from services.resourcemanager.service import ResourceManagerService
-from services.taskmanager.service import TaskManagerService
+from penstock_services.common.actor import Supervisor
+from penstock_services.common.main import Service, ServiceContext, serve
+from penstock_services.dispatcher.directory import JobDirectory
+from penstock_services.dispatcher.service import DispatcherService
+from penstock_services.jobmanager.service import JobManagerService
+from penstock_services.resourcemanager.service import ResourceManagerService
+from penstock_services.taskmanager.service import TaskManagerService
 
 CLUSTER = "sim"
 #: Shorter than in production, so that a job of some seconds sees many of each.

@@ -24,10 +24,10 @@ import penstock.runtime.slot
 import penstock.state.cold_rows
 import penstock.state.memory
 import penstock.state.tables
-import services.dispatcher.service
-import services.taskmanager.data_port
-import services.taskmanager.service
-import services.taskmanager.slot
+import penstock_services.dispatcher.service
+import penstock_services.taskmanager.data_port
+import penstock_services.taskmanager.service
+import penstock_services.taskmanager.slot
 from penstock.api import restore_check
 from penstock.clocks import SteadyClock
 from penstock.errors import ExternalError, UnsupportedError
@@ -42,9 +42,9 @@ from penstock.testing.simulation import (
     socket_pair,
 )
 from penstock.testing.simulation.intercept import replaced
-from services.dispatcher.planning import CHECK_MODULE, Planner
-from services.taskmanager.data_port import DataPort
-from services.taskmanager.template import ForkedSlot
+from penstock_services.dispatcher.planning import CHECK_MODULE, Planner
+from penstock_services.taskmanager.data_port import DataPort
+from penstock_services.taskmanager.template import ForkedSlot
 
 #: Real files lie in memory where the machine has such a folder: their disk is not simulated.
 MEMORY = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
@@ -256,7 +256,7 @@ def simulated_hosts(
 
         def no_dump(*_: Any, **__: Any) -> None: ...
 
-        slot, tm = penstock.runtime.slot, services.taskmanager
+        slot, tm = penstock.runtime.slot, penstock_services.taskmanager
 
         def environment(**given: Any) -> Environment:
             process = hosts.me()
@@ -289,7 +289,7 @@ def simulated_hosts(
             (tm.slot, "os", _Namespace(os, pidfd_open=pidfd_open, close=no_dump)),
             (tm.slot, "signal", _Namespace(signal, pidfd_send_signal=pidfd_send_signal)),
             (tm.slot, "send_packet", send_packet),
-            (services.dispatcher.service, "Planner", PlannerInPlace),
+            (penstock_services.dispatcher.service, "Planner", PlannerInPlace),
             (tm.service, "Template", lambda _, bound: SimTemplate(hosts)),
             (tm.service, "DataPort", data_port),
             (tm.service, "Folders", lambda _, name: SimFolders(hosts, name)),

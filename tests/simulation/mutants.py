@@ -25,7 +25,7 @@ from penstock.errors import SpecError
 FOLDER = Path(__file__).with_name("mutants")
 ROOT = Path(__file__).parents[2]
 #: What a run imports from the repository.
-COPIED = ("shared/penstock", "services", "tests/simulation")
+COPIED = ("shared", "services", "tests/simulation")
 SEEDS = 200
 
 
@@ -73,7 +73,9 @@ def hunt(mutant: Mutant, seeds: int, first: int) -> tuple[int | str | None, str]
     with tempfile.TemporaryDirectory(prefix="penstock-mutant-") as folder:
         root = Path(folder)
         for part in COPIED:
-            shutil.copytree(ROOT / part, root / part, ignore=shutil.ignore_patterns("__pycache__"))
+            shutil.copytree(
+                ROOT / part, root / part, symlinks=True, ignore=shutil.ignore_patterns("__pycache__")
+            )
         if mutant.tests is not None:
             return _found_by_tests(mutant, root)
         mutant.apply(root)

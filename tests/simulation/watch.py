@@ -14,7 +14,7 @@ from penstock.messages import cluster as msg
 from penstock.messages import slot as slot_msg
 from penstock.snapshots.manifest import decode_manifest
 from penstock.testing.simulation import Process
-from services.jobmanager.exceptions import KEPT
+from penstock_services.jobmanager.exceptions import KEPT
 from tests.simulation.faults import ALL
 
 if TYPE_CHECKING:

@@ -272,7 +272,7 @@ class EmbeddedCluster:
 
     def _service(self, role: str, index: int, *more: str) -> Child:
         # -P: a package of the user's, in the working folder, must not stand in for ours.
-        argv = [sys.executable, "-P", "-m", f"services.{role}", "--config", str(self.config_file)]
+        argv = [sys.executable, "-P", "-m", f"penstock_services.{role}", "--config", str(self.config_file)]
         return self._child(f"{role}-{index}", [*argv, *more])
 
     def _restarted(self, child: Child, status: int) -> None:

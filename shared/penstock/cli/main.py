@@ -380,11 +380,11 @@ def _service(role: str) -> None:
             "ignore_unknown_options": True,
             "help_option_names": [],
         },
-        help=f"Run one {role} process (the options of 'python -m services.{role}').",
+        help=f"Run one {role} process (the options of 'python -m penstock_services.{role}').",
     )
     def run_service(ctx: typer.Context) -> None:
         # A service is a process of its own: this one becomes it.
-        os.execv(sys.executable, [sys.executable, "-P", "-m", f"services.{role}", *ctx.args])
+        os.execv(sys.executable, [sys.executable, "-P", "-m", f"penstock_services.{role}", *ctx.args])
 
 
 for _role in ("dispatcher", "jobmanager", "resourcemanager", "taskmanager"):

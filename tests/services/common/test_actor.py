@@ -3,9 +3,9 @@ import asyncio
 import pytest
 
 from penstock.errors import InternalError
-from services.common.actor import ESCALATE, Actor, RestartPolicy, Supervisor
-from services.common.clock import SystemClock
-from services.common.core import After, Answer, Asked, CancelTimer, EffectFailed, Tick
+from penstock_services.common.actor import ESCALATE, Actor, RestartPolicy, Supervisor
+from penstock_services.common.clock import SystemClock
+from penstock_services.common.core import After, Answer, Asked, CancelTimer, EffectFailed, Tick
 
 
 class Recorder:

@@ -5,14 +5,14 @@ import pytest
 from penstock.bus.nats import NatsTransport
 from penstock.bus.subjects import Subjects
 from penstock.errors import BrokerError, ExternalError
-from services.common import alive
-from services.common.presence import announce
+from penstock_services.common import alive
+from penstock_services.common.presence import announce
 
 pytestmark = pytest.mark.cluster
 
 
 async def test_only_the_role_on_this_host_counts(nats_url, monkeypatch):
-    monkeypatch.setattr("services.common.presence.socket.gethostname", lambda: "here")
+    monkeypatch.setattr("penstock_services.common.presence.socket.gethostname", lambda: "here")
     transport = await NatsTransport.connect(nats_url)
     try:
         await announce(transport, Subjects("alive-test"), "taskmanager", "taskmanager-1")

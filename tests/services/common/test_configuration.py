@@ -1,7 +1,7 @@
 import pytest
 
 from penstock.errors import SpecError
-from services.common.configuration import flatten, parse_arguments
+from penstock_services.common.configuration import flatten, parse_arguments
 
 
 def test_flatten():

@@ -4,8 +4,8 @@ import pytest
 
 from penstock.errors import FencedError, LeaseStoreError
 from penstock.leases import MemoryLeases
-from services.common.clock import SystemClock
-from services.common.election import LeaderElection
+from penstock_services.common.clock import SystemClock
+from penstock_services.common.election import LeaderElection
 
 TTL_MS = 3000
 

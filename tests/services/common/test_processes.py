@@ -52,7 +52,7 @@ class Processes:
         env = {**os.environ, "PENSTOCK_CONF": str(self.config), "PENSTOCK_LOG_FORMAT": "json"}
         with log.open("wb") as out:
             process = subprocess.Popen(
-                [sys.executable, "-m", f"services.{role}", *more], env=env, stderr=out, stdout=out
+                [sys.executable, "-m", f"penstock_services.{role}", *more], env=env, stderr=out, stdout=out
             )
         process.log = log
         self.started.append(process)
@@ -244,7 +244,10 @@ async def test_losing_the_lease_store_and_the_broker(processes, own_nats, own_va
 def test_errors_at_start_are_readable(role, tmp_path, nats_url):
     def run(*argv):
         done = subprocess.run(
-            [sys.executable, "-m", f"services.{role}", *argv], capture_output=True, text=True, timeout=300
+            [sys.executable, "-m", f"penstock_services.{role}", *argv],
+            capture_output=True,
+            text=True,
+            timeout=300,
         )
         assert done.returncode == 1
         assert "Traceback" not in done.stderr
@@ -261,6 +264,6 @@ def test_errors_at_start_are_readable(role, tmp_path, nats_url):
 
 @pytest.mark.parametrize("role", ["resourcemanager", "taskmanager"])
 def test_a_service_starts_without_the_engine(role):
-    code = f"import sys, services.{role}.service, services.common.main; print(*sys.modules)"
+    code = f"import sys, penstock_services.{role}.service, penstock_services.common.main; print(*sys.modules)"
     loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
     assert not {"numpy", "pyarrow", "obstore", "penstock.runtime", "penstock.sql"} & set(loaded.split())

@@ -8,7 +8,7 @@ import signal
 import sys
 from pathlib import Path
 
-from services.common.processes import SystemSpawner
+from penstock_services.common.processes import SystemSpawner
 
 #: Starts a process that outlives it, says which, and ends.
 LEAVES = """

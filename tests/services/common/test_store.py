@@ -9,9 +9,9 @@ import penstock.store
 from penstock import config as conf
 from penstock.bus import MemoryBus, Subjects
 from penstock.errors import ObjectStoreError
-from services.common.actor import Supervisor
-from services.common.clock import SystemClock
-from services.common.main import ServiceContext
+from penstock_services.common.actor import Supervisor
+from penstock_services.common.clock import SystemClock
+from penstock_services.common.main import ServiceContext
 
 
 async def test_a_probe_that_failed_is_made_again(monkeypatch):

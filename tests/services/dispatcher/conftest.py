@@ -19,15 +19,15 @@ from penstock.bus import MemoryBus, Subjects, serve_typed
 from penstock.messages import cluster as msg
 from penstock.messages.cluster import SlotStatus, TaskManagerDetails
 from penstock.store import MemoryStore
-from services.common.clock import SystemClock
-from services.common.presence import Census, announce
-from services.dispatcher.bus_api import BusApi
-from services.dispatcher.directory import JobDirectory
-from services.dispatcher.planning import Planner
-from services.dispatcher.rest import Rest
-from services.dispatcher.results import Results
-from services.dispatcher.service import bind
-from services.dispatcher.submission import Submitter
+from penstock_services.common.clock import SystemClock
+from penstock_services.common.presence import Census, announce
+from penstock_services.dispatcher.bus_api import BusApi
+from penstock_services.dispatcher.directory import JobDirectory
+from penstock_services.dispatcher.planning import Planner
+from penstock_services.dispatcher.rest import Rest
+from penstock_services.dispatcher.results import Results
+from penstock_services.dispatcher.service import bind
+from penstock_services.dispatcher.submission import Submitter
 from tests.services.jobmanager.graphs import pipeline
 
 

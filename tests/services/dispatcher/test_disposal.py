@@ -10,7 +10,7 @@ from penstock.messages.slot import StateHandle
 from penstock.snapshots.manifest import CheckpointManifest, VertexState, encode_manifest
 from penstock.store import MemoryStore
 from penstock.store.open import open_store
-from services.dispatcher.disposal import dispose
+from penstock_services.dispatcher.disposal import dispose
 
 FOLDER = "savepoints/savepoint-abcdef-3-2"
 HANDLES = tuple(

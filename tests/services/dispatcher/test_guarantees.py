@@ -5,7 +5,7 @@ import pytest
 
 from penstock.errors import SpecError
 from penstock.jobgraph.specs import SinkSpec
-from services.dispatcher.guarantees import check_guarantees
+from penstock_services.dispatcher.guarantees import check_guarantees
 from tests.services.jobmanager.graphs import SCHEMA, pipeline
 
 ONCE = {"sink.delivery-guarantee": "exactly-once"}

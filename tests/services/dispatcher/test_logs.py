@@ -8,7 +8,7 @@ import pytest
 
 from penstock.bus import serve_typed
 from penstock.messages import cluster as msg
-from services.taskmanager.log_files import MAX_PIECE_BYTES, log_files, log_piece
+from penstock_services.taskmanager.log_files import MAX_PIECE_BYTES, log_files, log_piece
 
 
 @pytest.fixture

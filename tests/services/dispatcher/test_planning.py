@@ -8,7 +8,7 @@ import pytest
 
 from penstock.errors import FunctionError, InternalError, SpecError, SqlError
 from penstock.messages.cluster import JobSpec
-from services.dispatcher.planning import Planner
+from penstock_services.dispatcher.planning import Planner
 from tests.services.jobmanager.graphs import pipeline
 
 SPEC = JobSpec(sql="SELECT 1")

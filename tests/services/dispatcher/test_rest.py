@@ -12,8 +12,8 @@ from penstock.messages import layout
 from penstock.messages.slot import OperatorMetrics, TaskMetrics
 from penstock.messages.states import ExecutionState
 from penstock.store import job_log
-from services.dispatcher import logged
-from services.dispatcher.http import MAX_BODY_BYTES
+from penstock_services.dispatcher import logged
+from penstock_services.dispatcher.http import MAX_BODY_BYTES
 from tests.services.jobmanager.graphs import pipeline
 from tests.services.jobmanager.simulated import Cluster
 
@@ -319,7 +319,7 @@ async def test_an_ended_job_comes_from_the_archive(front):
 
 
 async def test_results_that_a_reader_has_do_not_pile_up(front, monkeypatch):
-    from services.dispatcher import results
+    from penstock_services.dispatcher import results
 
     monkeypatch.setattr(results, "KEPT_CHUNKS", 3)
     job_id, _ = await with_master(front)

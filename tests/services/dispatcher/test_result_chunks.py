@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from services.dispatcher.results import without_gaps
+from penstock_services.dispatcher.results import without_gaps
 
 
 def _key(attempt: int, sequence: int) -> str:

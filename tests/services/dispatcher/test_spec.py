@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from penstock.errors import SpecError
-from services.dispatcher.spec import MAX_YAML_BYTES, graph_of, parse_spec
+from penstock_services.dispatcher.spec import MAX_YAML_BYTES, graph_of, parse_spec
 from tests.services.jobmanager.graphs import pipeline
 
 

@@ -7,9 +7,9 @@ import msgspec
 from penstock.messages.cluster import CheckpointDetails, JobDetails, SubtaskDetails, VertexDetails
 from penstock.messages.slot import OperatorMetrics, TaskMetrics
 from penstock.messages.states import ExecutionState, JobStatus
-from services.dispatcher import views
-from services.dispatcher.metrics import render
-from services.dispatcher.vertex_views import job_metric_values
+from penstock_services.dispatcher import views
+from penstock_services.dispatcher.metrics import render
+from penstock_services.dispatcher.vertex_views import job_metric_values
 
 
 def test_redacted_hides_secrets_by_key_and_in_urls():

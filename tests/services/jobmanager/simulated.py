@@ -19,15 +19,15 @@ from penstock.messages import cluster as msg
 from penstock.messages import slot as slot_msg
 from penstock.messages.slot import StateHandle, StorageSettings
 from penstock.messages.states import ExecutionState
-from services.common.core import After, Answer, Asked
-from services.jobmanager import effects as fx
-from services.jobmanager.checkpoint_decider import CheckpointConfig
-from services.jobmanager.checkpoint_history import Statistics, newest_statistics
-from services.jobmanager.inheritance import read_story, with_statistics
-from services.jobmanager.master import JobMasterCore
-from services.jobmanager.stages import Inherited, Settings
-from services.jobmanager.topology import upstream_of
-from services.taskmanager.tracking import Tracking
+from penstock_services.common.core import After, Answer, Asked
+from penstock_services.jobmanager import effects as fx
+from penstock_services.jobmanager.checkpoint_decider import CheckpointConfig
+from penstock_services.jobmanager.checkpoint_history import Statistics, newest_statistics
+from penstock_services.jobmanager.inheritance import read_story, with_statistics
+from penstock_services.jobmanager.master import JobMasterCore
+from penstock_services.jobmanager.stages import Inherited, Settings
+from penstock_services.jobmanager.topology import upstream_of
+from penstock_services.taskmanager.tracking import Tracking
 
 E = ExecutionState
 

@@ -7,8 +7,8 @@ import pytest
 from penstock.messages import cluster as msg
 from penstock.messages import slot as slot_msg
 from penstock.messages.states import ExecutionState, JobStatus
-from services.jobmanager import effects as fx
-from services.jobmanager.stages import Stage
+from penstock_services.jobmanager import effects as fx
+from penstock_services.jobmanager.stages import Stage
 from tests.services.jobmanager.graphs import pipeline, two_pipelines
 from tests.services.jobmanager.simulated import Cluster, Faults
 from tests.services.jobmanager.test_master import FAST, of, running
@@ -165,7 +165,7 @@ def test_cancelled_while_nobody_knows_what_runs():
 def test_a_savepoint_asked_for_during_the_takeover_is_taken_after_it():
     cluster = started(seed=21)
     cluster.take_over()
-    from services.common.core import Asked
+    from penstock_services.common.core import Asked
 
     cluster.apply(Asked(99_999, msg.TriggerSavepoint(command_id="s", job_id="job")))
     assert 99_999 not in cluster.answers

@@ -13,10 +13,10 @@ from penstock.messages import cluster as msg
 from penstock.messages.layout import backfill_manifest_key
 from penstock.messages.states import JobStatus
 from penstock.snapshots.manifest import CheckpointManifest
-from services.common.core import Asked
-from services.jobmanager import effects as fx
-from services.jobmanager.inheritance import read_story
-from services.jobmanager.stages import BACKFILLING, Stage
+from penstock_services.common.core import Asked
+from penstock_services.jobmanager import effects as fx
+from penstock_services.jobmanager.inheritance import read_story
+from penstock_services.jobmanager.stages import BACKFILLING, Stage
 from tests.services.jobmanager.graphs import SCHEMA, pipeline
 from tests.services.jobmanager.simulated import Cluster, Faults
 

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from services.jobmanager.checkpoint_decider import At, CheckpointConfig, Now, Schedule, decide
+from penstock_services.jobmanager.checkpoint_decider import At, CheckpointConfig, Now, Schedule, decide
 
 READY = {"ready_since_ms": 1000, "any_running": True}
 

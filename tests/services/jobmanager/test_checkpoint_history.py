@@ -8,7 +8,7 @@ from penstock.messages import cluster as msg
 from penstock.messages import slot as slot_msg
 from penstock.messages.cluster import CheckpointDetails
 from penstock.messages.states import ExecutionState, JobStatus
-from services.jobmanager.checkpoint_history import (
+from penstock_services.jobmanager.checkpoint_history import (
     HISTORY,
     REPLACED,
     CheckpointHistory,
@@ -18,9 +18,9 @@ from services.jobmanager.checkpoint_history import (
     statistics_among,
     statistics_key,
 )
-from services.jobmanager.checkpoints import Request
-from services.jobmanager.effects import DeleteObjects, KeepStatistics
-from services.jobmanager.stages import Stage
+from penstock_services.jobmanager.checkpoints import Request
+from penstock_services.jobmanager.effects import DeleteObjects, KeepStatistics
+from penstock_services.jobmanager.stages import Stage
 from tests.services.jobmanager.graphs import pipeline
 from tests.services.jobmanager.simulated import Cluster
 
@@ -188,7 +188,7 @@ def test_a_request_while_the_job_ends_gets_its_answer():
 
 
 def cluster_asked(token: int, trigger_id: str):
-    from services.common.core import Asked
+    from penstock_services.common.core import Asked
 
     return Asked(token, msg.TriggerSavepoint(command_id=trigger_id, job_id="job"))
 

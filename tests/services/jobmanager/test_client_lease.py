@@ -6,7 +6,7 @@ import pytest
 
 from penstock.messages import cluster as msg
 from penstock.messages.states import ExecutionState, JobStatus
-from services.jobmanager.client_lease import SILENCE_MS, ClientLease
+from penstock_services.jobmanager.client_lease import SILENCE_MS, ClientLease
 from tests.services.jobmanager.graphs import pipeline
 from tests.services.jobmanager.simulated import Cluster
 

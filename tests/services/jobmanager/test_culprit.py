@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from penstock.messages.slot import CheckpointAcknowledged, CheckpointMetrics, StateHandle, TaskMetrics
-from services.jobmanager.checkpoints import Pending
-from services.jobmanager.culprit import MISSING, PHASES, slowest
-from services.jobmanager.execution_graph import ExecutionGraph, execution_id
+from penstock_services.jobmanager.checkpoints import Pending
+from penstock_services.jobmanager.culprit import MISSING, PHASES, slowest
+from penstock_services.jobmanager.execution_graph import ExecutionGraph, execution_id
 from tests.services.jobmanager.graphs import pipeline
 
 GRAPH = ExecutionGraph("j", pipeline())

@@ -14,8 +14,8 @@ from penstock.errors import (
     error_from_dict,
 )
 from penstock.messages.slot import ErrorInfo
-from services.jobmanager.exceptions import ExceptionHistory, describe, in_a_line, loss
-from services.jobmanager.restart import FailureHandler, GiveUp, Restart
+from penstock_services.jobmanager.exceptions import ExceptionHistory, describe, in_a_line, loss
+from penstock_services.jobmanager.restart import FailureHandler, GiveUp, Restart
 
 
 @pytest.mark.parametrize(

@@ -9,8 +9,8 @@ from penstock.jobgraph import Broadcast, Forward, Global, Hash, Rebalance, Resca
 from penstock.messages.cluster import TaskReport
 from penstock.messages.slot import StateHandle, TaskStateChanged
 from penstock.messages.states import EXECUTION_TRANSITIONS, ExecutionState
-from services.jobmanager.execution_graph import ExecutionGraph, Update
-from services.jobmanager.topology import upstream_subtasks
+from penstock_services.jobmanager.execution_graph import ExecutionGraph, Update
+from penstock_services.jobmanager.topology import upstream_subtasks
 from tests.services.jobmanager.graphs import diamond, pipeline
 
 E = ExecutionState

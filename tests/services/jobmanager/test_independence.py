@@ -6,8 +6,8 @@ import pytest
 
 from penstock.messages.slot import StateHandle, StateLink
 from penstock.snapshots.manifest import CheckpointManifest, VertexState
-from services.jobmanager.checkpoints import Completed
-from services.jobmanager.independence import Fallback, independent
+from penstock_services.jobmanager.checkpoints import Completed
+from penstock_services.jobmanager.independence import Fallback, independent
 
 
 def subtask(index: int, *ids: int) -> StateHandle:

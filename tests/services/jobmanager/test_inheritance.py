@@ -6,7 +6,7 @@ import pytest
 
 from penstock.config import FAMILIES, OPTIONS
 from penstock.messages.decision_log import CheckpointCompleted
-from services.jobmanager.inheritance import job_config, read_story
+from penstock_services.jobmanager.inheritance import job_config, read_story
 
 #: Where a client finds the cluster, which it has found when it submits; and how it shows results.
 CLIENTS = {"rest.address", "sql-client.display.max-column-width"}

@@ -5,8 +5,8 @@ import pytest
 from penstock.messages import cluster as msg
 from penstock.messages import slot as slot_msg
 from penstock.messages.states import ExecutionState, JobStatus
-from services.jobmanager import effects as fx
-from services.jobmanager.stages import Inherited, Stage
+from penstock_services.jobmanager import effects as fx
+from penstock_services.jobmanager.stages import Inherited, Stage
 from tests.services.jobmanager.graphs import diamond, pipeline
 from tests.services.jobmanager.simulated import Cluster, Faults
 

@@ -20,12 +20,12 @@ from penstock.messages.states import JobStatus
 from penstock.plan.compiled import PLAN_NAME, decode_plan
 from penstock.snapshots.manifest import CheckpointManifest, encode_manifest
 from penstock.store import MemoryStore, job_log, open_store
-from services.common.clock import SystemClock
-from services.jobmanager import effects as fx
-from services.jobmanager.kept_exceptions import kept_exceptions
-from services.jobmanager.performer import Performer
-from services.jobmanager.restoring import Loading
-from services.jobmanager.stages import Inherited
+from penstock_services.common.clock import SystemClock
+from penstock_services.jobmanager import effects as fx
+from penstock_services.jobmanager.kept_exceptions import kept_exceptions
+from penstock_services.jobmanager.performer import Performer
+from penstock_services.jobmanager.restoring import Loading
+from penstock_services.jobmanager.stages import Inherited
 from tests.services.jobmanager.graphs import pipeline
 from tests.services.jobmanager.simulated import Cluster
 

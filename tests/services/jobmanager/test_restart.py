@@ -10,7 +10,14 @@ from penstock.errors import (
     PeerLostError,
     SlotLostError,
 )
-from services.jobmanager.restart import SYMPTOM_MS, TRIAL_MS, FailureHandler, GiveUp, Restart, strategy_of
+from penstock_services.jobmanager.restart import (
+    SYMPTOM_MS,
+    TRIAL_MS,
+    FailureHandler,
+    GiveUp,
+    Restart,
+    strategy_of,
+)
 
 P = "restart-strategy."
 

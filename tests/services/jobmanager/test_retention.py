@@ -5,9 +5,9 @@ from __future__ import annotations
 from penstock.messages.cluster import SlotCommand
 from penstock.messages.slot import CheckpointComplete, StateHandle, StateLink
 from penstock.snapshots.manifest import CheckpointManifest, VertexState
-from services.jobmanager.checkpoints import Completed
-from services.jobmanager.effects import Command, DeleteObjects
-from services.jobmanager.retention import Retention
+from penstock_services.jobmanager.checkpoints import Completed
+from penstock_services.jobmanager.effects import Command, DeleteObjects
+from penstock_services.jobmanager.retention import Retention
 
 
 def completed(checkpoint_id: int, *on: int, kind: str = "checkpoint") -> Completed:

@@ -18,10 +18,10 @@ from penstock.messages import layout
 from penstock.messages import slot as slot_msg
 from penstock.messages.states import ExecutionState, JobStatus
 from penstock.store import MemoryStore, job_log
-from services.common.actor import Supervisor
-from services.common.clock import SystemClock
-from services.common.main import ServiceContext
-from services.jobmanager.service import JobManagerService
+from penstock_services.common.actor import Supervisor
+from penstock_services.common.clock import SystemClock
+from penstock_services.common.main import ServiceContext
+from penstock_services.jobmanager.service import JobManagerService
 from tests.services.jobmanager.graphs import pipeline
 
 TTL_MS = 200

@@ -4,8 +4,8 @@ import msgspec
 
 from penstock.jobgraph import JobGraph
 from penstock.messages.cluster import OfferSlots, SlotOffer
-from services.jobmanager.regions import Layout, regions_of
-from services.jobmanager.slots import SlotPool, locations, waiting_for
+from penstock_services.jobmanager.regions import Layout, regions_of
+from penstock_services.jobmanager.slots import SlotPool, locations, waiting_for
 from tests.services.jobmanager.graphs import pipeline, vertex
 
 GROUPS = JobGraph(

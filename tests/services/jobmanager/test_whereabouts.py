@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from services.jobmanager.effects import FindTaskManagers, LookFor
-from services.jobmanager.whereabouts import Whereabouts
+from penstock_services.jobmanager.effects import FindTaskManagers, LookFor
+from penstock_services.jobmanager.whereabouts import Whereabouts
 
 
 def watching() -> Whereabouts:

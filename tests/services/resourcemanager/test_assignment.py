@@ -2,7 +2,7 @@
 
 import pytest
 
-from services.resourcemanager.assignment import STARVATION_MS, Grant, Waiting, assign
+from penstock_services.resourcemanager.assignment import STARVATION_MS, Grant, Waiting, assign
 
 
 def waiting(job, missing, needed=None, since=0, together=False):

@@ -17,8 +17,8 @@ from penstock.messages.cluster import (
     RequestClusterOverview,
     SlotStatus,
 )
-from services.common.core import Answer, Asked, EffectFailed, Tick
-from services.resourcemanager.core import (
+from penstock_services.common.core import Answer, Asked, EffectFailed, Tick
+from penstock_services.resourcemanager.core import (
     NOTICE_AGAIN_MS,
     WATCH_AGAIN_MS,
     Abdicate,

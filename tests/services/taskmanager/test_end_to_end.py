@@ -40,10 +40,10 @@ from penstock.store import open_store
 from penstock.testing import GraphBuilder
 from penstock.types import Batch, Schema
 from penstock.types.logical import BigIntType, VarCharType
-from services.common.actor import Supervisor
-from services.common.clock import SystemClock
-from services.common.main import ServiceContext
-from services.taskmanager.service import TaskManagerService
+from penstock_services.common.actor import Supervisor
+from penstock_services.common.clock import SystemClock
+from penstock_services.common.main import ServiceContext
+from penstock_services.taskmanager.service import TaskManagerService
 
 pytestmark = pytest.mark.cluster
 
@@ -255,7 +255,7 @@ async def test_a_killed_task_manager_takes_its_slots_along(tmp_path, nats_url):
     process = await asyncio.create_subprocess_exec(
         sys.executable,
         "-m",
-        "services.taskmanager",
+        "penstock_services.taskmanager",
         f"-Dnats.url={nats_url}",
         f"-Dcluster.id={cluster.subjects.cluster}",
         "-Dtaskmanager.resource-id=tm-a",

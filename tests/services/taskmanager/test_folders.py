@@ -4,13 +4,13 @@ from pathlib import Path
 
 import pytest
 
-import services.taskmanager.folders as folders_module
+import penstock_services.taskmanager.folders as folders_module
 from penstock.errors import ExternalError
 from penstock.messages.slot import LOCAL_STATE
-from services.taskmanager.data_port import DataPort
-from services.taskmanager.folders import DEAD_KEPT, Folders
-from services.taskmanager.slot_table import SlotTable
-from services.taskmanager.slots import Settings
+from penstock_services.taskmanager.data_port import DataPort
+from penstock_services.taskmanager.folders import DEAD_KEPT, Folders
+from penstock_services.taskmanager.slot_table import SlotTable
+from penstock_services.taskmanager.slots import Settings
 
 
 def used(folders: Folders) -> Folders:

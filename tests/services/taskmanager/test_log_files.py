@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from penstock.errors import SpecError
-from services.taskmanager import log_files as logs
-from services.taskmanager.folders import Folders
+from penstock_services.taskmanager import log_files as logs
+from penstock_services.taskmanager.folders import Folders
 
 
 def written(path: Path, text: str, at_s: float) -> Path:

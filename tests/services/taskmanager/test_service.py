@@ -44,13 +44,13 @@ from penstock.messages.slot import (
     TriggerCheckpoint,
 )
 from penstock.unix_sockets import unix_address
-from services.common.actor import Supervisor
-from services.common.clock import SystemClock
-from services.common.main import ServiceContext
-from services.taskmanager import stalls
-from services.taskmanager.relay import Relay
-from services.taskmanager.service import TaskManagerService
-from services.taskmanager.template import Template
+from penstock_services.common.actor import Supervisor
+from penstock_services.common.clock import SystemClock
+from penstock_services.common.main import ServiceContext
+from penstock_services.taskmanager import stalls
+from penstock_services.taskmanager.relay import Relay
+from penstock_services.taskmanager.service import TaskManagerService
+from penstock_services.taskmanager.template import Template
 
 TM = "taskmanager-test"
 SECRET = "ab" * 32

@@ -27,8 +27,8 @@ from penstock.messages.slot import (
     TriggerCheckpoint,
 )
 from penstock.messages.states import ExecutionState
-from services.common.core import Answer, Asked, EffectFailed, Tick
-from services.taskmanager.slot_table import (
+from penstock_services.common.core import Answer, Asked, EffectFailed, Tick
+from penstock_services.taskmanager.slot_table import (
     END_GRACE_MS,
     REPLACE_GRACE_MS,
     Deliver,
@@ -47,7 +47,7 @@ from services.taskmanager.slot_table import (
     ReportSlots,
     SlotTable,
 )
-from services.taskmanager.slots import SLOT_TRANSITIONS, Admission, Settings, SlotState
+from penstock_services.taskmanager.slots import SLOT_TRANSITIONS, Admission, Settings, SlotState
 
 
 def deployment(attempt=1, epoch=2, allocation="a1", job="j"):

@@ -8,7 +8,7 @@ import signal
 from pathlib import Path
 from typing import Any
 
-from services.taskmanager.spark import SparkServer
+from penstock_services.taskmanager.spark import SparkServer
 
 
 class Spawner:

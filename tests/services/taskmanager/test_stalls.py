@@ -6,7 +6,7 @@ from types import SimpleNamespace
 
 import structlog
 
-from services.taskmanager.stalls import STALLED_MS, blocking_frame, look_for_stall
+from penstock_services.taskmanager.stalls import STALLED_MS, blocking_frame, look_for_stall
 
 _OURS = """  File "/x/shared/penstock/operators/python.py", line 72 in _results
   File "/x/shared/penstock/runtime/slot.py", line 470 in main
