@@ -21,7 +21,7 @@ import numpy as np
 from bench.nexmark.measure import QueryRun, Result
 from bench.nexmark.queries import QUERIES, Query
 from penstock.api.client import ClusterClient
-from penstock.cli.embedded import EmbeddedCluster
+from penstock.embedded import EmbeddedCluster
 
 #: Long enough that no periodic checkpoint begins in a run.
 INTERVALS = {"none": "1 h", "10 s": "10 s", "1 s": "1 s"}

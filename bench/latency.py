@@ -24,7 +24,7 @@ import numpy as np
 
 from bench.latency_connector import BIN_US, BINS
 from penstock.api.client import ClusterClient
-from penstock.cli.embedded import EmbeddedCluster
+from penstock.embedded import EmbeddedCluster
 
 SQL = """
 CREATE TABLE ticks (due TIMESTAMP(6), `key` BIGINT) WITH (

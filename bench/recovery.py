@@ -23,7 +23,7 @@ from statistics import median
 from typing import Any
 
 from penstock.api.client import ClusterClient
-from penstock.cli.embedded import EmbeddedCluster
+from penstock.embedded import EmbeddedCluster
 
 SQL = """
 CREATE TABLE rows_in (`key` BIGINT{payload_column}) WITH (

@@ -59,7 +59,7 @@ def test_functions_are_sent_when_the_packages_lie_on_pythonpath(tmp_path):
     libraries = tmp_path / "libraries"
     libraries.symlink_to(Path(numpy.__file__).parents[1])
     program = (
-        "from penstock.api.artifacts import make_artifact, _is_users\n"
+        "from penstock.jobgraph.artifacts import make_artifact, _is_users\n"
         "import sys, numpy, pyarrow\n"
         "assert len(make_artifact(lambda x: numpy.sqrt(x), 'test').data) < 2000\n"
         "print([n for n, m in sys.modules.items() if n != '__main__' and _is_users(m)])\n"

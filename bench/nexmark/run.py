@@ -23,7 +23,7 @@ from bench.nexmark.measure import QueryRun, Result
 from bench.nexmark.queries import QUERIES
 from bench.nexmark.report import SOURCES, Figure, append, into_docs, read, report
 from penstock.api.client import ClusterClient
-from penstock.cli.embedded import EmbeddedCluster
+from penstock.embedded import EmbeddedCluster
 from penstock.errors import PenstockError
 
 #: Without it the source makes every event whole, as Flink's does, and the plan filters afterwards.

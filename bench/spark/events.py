@@ -15,8 +15,8 @@ from bench.spark.queries import COLUMNS
 from penstock.connectors.base import Split
 from penstock.errors import ExternalError
 from penstock.jobgraph.specs import SourceSpec
-from penstock.spark.datasource import TableRead, read_split
 from penstock.spark.drive import JobContext
+from penstock.spark.tables import TableRead, read_split
 
 #: A file each; what is there already is not made again.
 EVENTS_PER_PIECE = 5_000_000

@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from penstock.api.client import ClusterClient
-from penstock.cli.embedded import EmbeddedCluster
+from penstock.embedded import EmbeddedCluster
 from penstock.errors import ExternalError
 
 _LOOK_S = 0.01

@@ -26,9 +26,9 @@ from examples.flights import replay
 from examples.flights.dataset import LIVE_FROM, load, split, write_history
 from examples.running import submit
 from penstock.api.client import ClusterClient
-from penstock.cli.embedded import EmbeddedCluster
 from penstock.cli.jobs import progress_line
 from penstock.cli.project import planned_steps, read_project
+from penstock.embedded import EmbeddedCluster
 from penstock.errors import PenstockError
 
 if TYPE_CHECKING:

@@ -25,7 +25,7 @@ from examples.flights import replay
 from examples.flights.dataset import load, split, write_history
 from examples.running import run, steps_of, submit
 from penstock.api.client import ClusterClient
-from penstock.cli.embedded import EmbeddedCluster
+from penstock.embedded import EmbeddedCluster
 from penstock.errors import PenstockError
 
 if TYPE_CHECKING:

@@ -18,7 +18,7 @@ from rich.table import Table
 from examples.flights.dataset import load
 from examples.running import run, steps_of
 from penstock.api.client import ClusterClient
-from penstock.cli.embedded import EmbeddedCluster
+from penstock.embedded import EmbeddedCluster
 from penstock.errors import PenstockError
 
 HERE = Path(__file__).parent

@@ -30,9 +30,9 @@ from rich.text import Text
 from examples.flights import replay as replaying
 from examples.flights.dataset import AIRPORTS, Dataset, load, split, write_history
 from penstock.api.client import TERMINAL, ClusterClient
-from penstock.cli.embedded import EmbeddedCluster
 from penstock.cli.jobs import progress_line
 from penstock.cli.project import Step, planned_steps, read_project
+from penstock.embedded import EmbeddedCluster
 from penstock.errors import PenstockError
 from penstock.sql.session import PlannedJob
 

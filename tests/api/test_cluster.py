@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from penstock.api import KeyedProcessFunction, StreamExecutionEnvironment, Types, ValueStateDescriptor
-from penstock.cli.embedded import EmbeddedCluster
+from penstock.embedded import EmbeddedCluster
 from penstock.errors import FunctionError
 
 PAIR = Types.TUPLE([Types.STRING(), Types.LONG()])

@@ -155,7 +155,7 @@ def test_a_cluster_of_its_own_takes_the_clusters_options(monkeypatch) -> None:
         return "j"
 
     monkeypatch.delenv(module.CLUSTER_VARIABLE, raising=False)
-    monkeypatch.setattr("penstock.cli.embedded.EmbeddedCluster", Cluster)
+    monkeypatch.setattr("penstock.embedded.EmbeddedCluster", Cluster)
     monkeypatch.setattr(ClusterClient, "submit", submit)
     given = {"heartbeat.interval": "400 ms", "restart-strategy.type": "none"}
     env = StreamExecutionEnvironment(given)

@@ -11,8 +11,8 @@ import redis
 from redis.backoff import ExponentialBackoff
 from redis.retry import Retry
 
-from penstock.cli.embedded import EmbeddedCluster
-from penstock.cli.processes import Child
+from penstock.embedded import EmbeddedCluster
+from penstock.embedded.processes import Child
 from penstock.errors import ExternalError
 from penstock.reserving import port_of, reserve_port
 from tests.chaos.names import Names

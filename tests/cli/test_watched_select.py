@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from penstock.api.client import TERMINAL, ClusterClient
-from penstock.cli.embedded import EmbeddedCluster
+from penstock.embedded import EmbeddedCluster
 
 pytestmark = pytest.mark.cluster
 

@@ -15,7 +15,7 @@ import pyarrow.dataset as ds
 import pytest
 
 from penstock.api.client import ClusterClient
-from penstock.cli.embedded import EmbeddedCluster
+from penstock.embedded import EmbeddedCluster
 from tests.e2e.support import story_of, until_true
 
 

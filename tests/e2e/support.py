@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from penstock.api.client import ClusterClient
-    from penstock.cli.embedded import EmbeddedCluster
+    from penstock.embedded import EmbeddedCluster
 
 #: Against hanging only: two Sparks that start at once on a slow machine take minutes.
 DEADLINE_S = 600.0

@@ -30,7 +30,7 @@ import pytest
 from examples.backfill import __main__ as example
 from examples.flights.dataset import load
 from penstock.api.client import ClusterClient
-from penstock.cli.embedded import EmbeddedCluster
+from penstock.embedded import EmbeddedCluster
 from penstock.errors import FunctionError, PenstockError, UnsupportedError
 from tests.e2e.support import python_processes, spark_drivers, spark_pid, story_of, until_true
 

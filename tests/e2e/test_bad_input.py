@@ -19,7 +19,7 @@ import nats
 import pytest
 
 from penstock.api.client import ClusterClient
-from penstock.cli.embedded import EmbeddedCluster
+from penstock.embedded import EmbeddedCluster
 
 pytestmark = pytest.mark.cluster
 

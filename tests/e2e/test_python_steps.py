@@ -12,8 +12,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from penstock.api.client import ClusterClient
-from penstock.cli.embedded import EmbeddedCluster
 from penstock.cli.project import planned_steps, read_project
+from penstock.embedded import EmbeddedCluster
 from penstock.errors import FunctionError
 from tests.e2e.support import until_true
 

@@ -17,7 +17,7 @@ import pytest
 
 from penstock.api.client import ClusterClient
 from penstock.api.planner import plan_spec
-from penstock.cli.embedded import EmbeddedCluster
+from penstock.embedded import EmbeddedCluster
 from penstock.errors import FunctionError, ObjectStoreError
 from penstock.messages.cluster import JobSpec
 from tests.e2e.support import story_of, until_true

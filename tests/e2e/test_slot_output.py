@@ -8,8 +8,8 @@ import httpx
 import pytest
 
 from penstock.api.client import ClusterClient
-from penstock.cli.embedded import EmbeddedCluster
 from penstock.cli.logs import show_logs
+from penstock.embedded import EmbeddedCluster
 
 pytestmark = pytest.mark.cluster
 

@@ -20,7 +20,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from penstock.api.client import TERMINAL, ClusterClient
-from penstock.cli.embedded import EmbeddedCluster
+from penstock.embedded import EmbeddedCluster
 from penstock.errors import FunctionError, PenstockError, SpecError
 from penstock.reserving import port_of, reserve_port
 from tests.e2e.jars import jar_of_subclass

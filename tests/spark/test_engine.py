@@ -12,7 +12,7 @@ import pytest
 from py4j.clientserver import ClientServerConnection
 
 from penstock.spark.engine import SparkJob
-from penstock.spark.outputs import sink_nodes
+from penstock.spark.graph import sink_nodes
 from penstock.sql.session import plan_script
 
 
@@ -57,5 +57,5 @@ def test_planning_makes_few_round_trips(spark: Any, tmp_path: Path, monkeypatch:
         return send(self, command)
 
     monkeypatch.setattr(ClientServerConnection, "send_command", counted)
-    job.input(sink_nodes(job)[0], 0)
+    job.input(sink_nodes(job.nodes)[0], 0)
     assert len(sent) < 300

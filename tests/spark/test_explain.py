@@ -14,7 +14,8 @@ import pytest
 from penstock.api import Sink, StreamExecutionEnvironment
 from penstock.plan.engine import ENGINE_VARIABLE, SparkSupport
 from penstock.spark import explain
-from penstock.spark.explain import Answer, Question, own_sections, serve, spark_plan
+from penstock.spark.explain import Answer, Question, serve, spark_plan
+from penstock.spark.plan_text import own_sections
 from penstock.spark.support import spark_support
 from penstock.sql.session import SqlSession
 

@@ -15,7 +15,7 @@ CLIENT = """
     import dataclasses, enum, pickle, sys, typing, msgspec
     sys.path.insert(0, sys.argv[1])
     import beside
-    from penstock.api.artifacts import make_artifact, with_classes
+    from penstock.jobgraph.artifacts import make_artifact, with_classes
     from penstock.jobgraph import CLASSES
     from penstock.types.pickling import dumps
 

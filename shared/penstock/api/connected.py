@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from penstock.api.function_slots import check_function
-from penstock.api.keyed import Input, KeyedStream, process_step
+from penstock.api.keyed import KeyedStream
+from penstock.api.process_steps import Input, process_step
 from penstock.errors import SpecError, UnsupportedError
 
 if TYPE_CHECKING:

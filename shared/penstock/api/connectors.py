@@ -9,9 +9,10 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from penstock.api.typeinfo import LOGICAL_TYPES, schema_of
+from penstock.api.typeinfo import schema_of
 from penstock.config import texts
 from penstock.errors import ConnectorError, SpecError, UnsupportedError
+from penstock.types import logical as t
 from penstock.types.logical import Schema
 
 if TYPE_CHECKING:
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 def as_schema(schema: Any) -> Schema:
     if isinstance(schema, Schema):
         return schema
-    if isinstance(schema, LOGICAL_TYPES):
+    if isinstance(schema, t.LOGICAL_TYPES):
         return schema_of(schema)
     raise SpecError("not a schema", expected="Types.ROW_NAMED([...], [...])", got=repr(schema))
 

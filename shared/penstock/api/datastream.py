@@ -4,15 +4,16 @@ from here.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, overload
 
-from penstock.api import keyed
 from penstock.api.common import WatermarkStrategy
 from penstock.api.connectors import Sink
 from penstock.api.function_slots import check_function
+from penstock.api.keying import check_key_types, key_columns, of_untyped
+from penstock.api.process_steps import output_schema, policy, process_step
 from penstock.api.selectors import FromColumns, column_index, traced
 from penstock.api.transformations import Compiler, Transformation, plain, side_output, transform
-from penstock.api.typeinfo import LOGICAL_TYPES, annotated_type, schema_of
+from penstock.api.typeinfo import annotated_type, type_of
 from penstock.config import WATERMARK_INTERVAL_MS
 from penstock.errors import SpecError, UnsupportedError
 from penstock.functions.expr import InputRef, PythonCall
@@ -27,8 +28,10 @@ if TYPE_CHECKING:
 
     from penstock.api.connected import BroadcastStream, ConnectedStreams
     from penstock.api.environment import StreamExecutionEnvironment
+    from penstock.api.keyed import KeyedStream
     from penstock.jobgraph import Partitioning
     from penstock.operators.output_tag import OutputTag
+    from penstock.state.descriptors import MapStateDescriptor
 
 
 class DataStream:
@@ -44,8 +47,6 @@ class DataStream:
         return self._step.schema
 
     def get_type(self) -> t.LogicalType:
-        from penstock.api.typeinfo import type_of
-
         return type_of(self.schema)
 
     def get_execution_environment(self) -> StreamExecutionEnvironment:
@@ -139,7 +140,7 @@ class DataStream:
         self, func: Any, output_type: t.LogicalType | None = None, *, on_error: str = "fail"
     ) -> DataStream:
         """A ``ProcessFunction``: timestamps and side outputs; state and timers need ``key_by``."""
-        return keyed.process_step(self._env, [(self._step, (), None)], "process", func, output_type, on_error)
+        return process_step(self._env, [(self._step, (), None)], "process", func, output_type, on_error)
 
     def get_side_output(self, output_tag: OutputTag) -> DataStream:
         """What the process function or window that made this stream sent to the tag."""
@@ -194,17 +195,17 @@ class DataStream:
 
     # -- keys, unions, partitions ------------------------------------------------------------------
 
-    def key_by(self, *selector: Any, key_type: t.LogicalType | None = None) -> keyed.KeyedStream:
+    def key_by(self, *selector: Any, key_type: t.LogicalType | None = None) -> KeyedStream:
         """Records of one key meet. ``selector``: column names or numbers, or a function of the
         record; one that only reads fields (``lambda r: r.user``) costs nothing per record."""
-        selector = keyed.of_untyped(self.schema, selector)
-        step, keys = self._step, keyed.key_columns(self.schema, selector)
+        selector = of_untyped(self.schema, selector)
+        step, keys = self._step, key_columns(self.schema, selector)
         if keys is None:
             function = getattr(selector[0], "get_key", selector[0])
             step = self._with_key(function, key_type or annotated_type(selector[0], "get_key"))
             keys = (len(step.schema) - 1,)
-        keyed.check_key_types([step.schema.types[k] for k in keys])
-        return keyed.KeyedStream(self._env, step, keys, len(self.schema))
+        check_key_types([step.schema.types[k] for k in keys])
+        return self._env.streams.keyed(step, keys, len(self.schema))
 
     def _with_key(self, function: Any, key_type: t.LogicalType | None) -> Transformation:
         type_ = key_type or t.RawType()
@@ -245,12 +246,16 @@ class DataStream:
     def global_(self) -> DataStream:
         return self._partitioned(Global(), "Global")
 
-    def broadcast(self, *descriptors: Any) -> Any:
+    @overload
+    def broadcast(self) -> DataStream: ...
+
+    @overload
+    def broadcast(self, descriptor: MapStateDescriptor, *more: MapStateDescriptor) -> BroadcastStream: ...
+
+    def broadcast(self, *descriptors: MapStateDescriptor) -> DataStream | BroadcastStream:
         """Every record to every subtask; with state descriptors, for ``connect``."""
         if descriptors:
-            from penstock.api.connected import BroadcastStream
-
-            return BroadcastStream(self, descriptors)
+            return self._env.streams.broadcast(self, descriptors)
         return self._partitioned(Broadcast(), "Broadcast")
 
     def _partitioned(self, partitioning: Partitioning, name: str) -> DataStream:
@@ -258,9 +263,8 @@ class DataStream:
         return self._then(step)
 
     def connect(self, other: DataStream | BroadcastStream) -> ConnectedStreams:
-        from penstock.api.connected import ConnectedStreams
-
-        return ConnectedStreams(self, other)
+        """This stream and another for one function with two inputs."""
+        return self._env.streams.connected(self, other)
 
     # -- out ------------------------------------------------------------------------------------------
 
@@ -304,27 +308,6 @@ class DataStreamSink:
     def set_parallelism(self, parallelism: int) -> DataStreamSink:
         self._step.parallelism = parallelism
         return self
-
-
-def output_schema(func: Any, declared: Any, method: str, *, needed: bool = False) -> Schema:
-    """Schema of what a function gives: declared, annotated, else pickled values."""
-    if declared is not None and not isinstance(declared, LOGICAL_TYPES):
-        raise SpecError("output_type is no type", expected="Types.…", got=repr(declared))
-    found = declared or (None if needed else annotated_type(func, method))
-    if found is None and needed:
-        raise SpecError(
-            "a batch function needs its output type",
-            expected="output_type=Types.…",
-            got="none",
-            remedy="Arrow results are not pickled: declare their type",
-        )
-    return schema_of(found or t.RawType())
-
-
-def policy(on_error: str) -> str:
-    if on_error not in ("fail", "skip", "dead-letter"):
-        raise SpecError("unknown on_error", expected="fail | skip | dead-letter", got=repr(on_error))
-    return on_error
 
 
 def _time_unit(type_: t.LogicalType) -> int | None:

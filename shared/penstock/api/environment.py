@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from penstock.api import execution
-from penstock.api.artifacts import classes_in, ship, with_classes
 from penstock.api.attached import ends_with_client
 from penstock.api.common import RuntimeExecutionMode, WatermarkStrategy
 from penstock.api.connectors import Sink, Source
 from penstock.api.datastream import DataStream, DataStreamSink
 from penstock.api.selectors import column_index, traced
 from penstock.api.sink_casts import implicit_casts
+from penstock.api.streams import StreamFactory
 from penstock.api.transformations import Compiler, Transformation
 from penstock.api.typeinfo import schema_of, type_of_values
 from penstock.columnar.python_values import columns_of
@@ -29,6 +29,7 @@ from penstock.config import (
 from penstock.connectors.registry import resolved_options, table_info, validate_table
 from penstock.errors import SpecError
 from penstock.functions.expr import InputRef
+from penstock.jobgraph.artifacts import classes_in, ship, with_classes
 from penstock.jobgraph.specs import WatermarkSpec
 from penstock.plan import nodes as n
 from penstock.plan.engine import explained
@@ -70,6 +71,8 @@ class StreamExecutionEnvironment:
         self._classes: list[ClassName] = []
         self._sinks: list[Transformation] = []
         self._tables: Tables | None = None
+        #: Makes the streams of this program, for the streams themselves.
+        self.streams = StreamFactory(self)
 
     @classmethod
     def get_execution_environment(

@@ -123,7 +123,7 @@ def submit(graph: JobGraph, config: Mapping[str, str]) -> JobClient:
     address = REST_ADDRESS.read(config) or os.environ.get(CLUSTER_VARIABLE)
     cluster: Any = None
     if not address:
-        from penstock.cli.embedded import EmbeddedCluster
+        from penstock.embedded import EmbeddedCluster
 
         slots = max((v.parallelism for v in graph.vertices), default=1)
         groups = len({v.slot_sharing_group for v in graph.vertices})

@@ -61,8 +61,6 @@ class IntervalJoin:
         return self.inner().map(_OfPair(call, width, names), output_type)
 
     def _join(self, kind: str) -> DataStream:
-        from penstock.api.datastream import DataStream
-
         if self._bounds is None:
             raise SpecError("an interval join without bounds", expected=".between(lower, upper)")
         left, right = self._left, self._right
@@ -100,7 +98,7 @@ class IntervalJoin:
         )
         spec = RecordTimeSpec(kind="assign", column=len(out) - 1, drop=True)
         timed = transform(lambda s, c: spec, (kept,), Schema(out.fields[:-1]), "Event time")
-        return DataStream(left._env, timed)
+        return left._env.streams.plain(timed)
 
 
 def _unique(fields: list[t.Field]) -> list[t.Field]:

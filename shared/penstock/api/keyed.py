@@ -4,112 +4,22 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from penstock.api.function_slots import check_function
-from penstock.api.selectors import FieldOfValue, column_index, field_position, is_untyped, traced
-from penstock.api.transformations import Compiler, Transformation, transform
+from penstock.api.process_steps import Input, process_step
+from penstock.api.selectors import column_index, field_position, is_untyped
+from penstock.api.windows import GlobalWindows
 from penstock.columnar.python_values import is_bare, is_tuple, row_class
-from penstock.errors import SpecError
-from penstock.jobgraph import Broadcast, Hash
-from penstock.jobgraph.specs import KeyedProcessSpec
-from penstock.types import logical as t
+from penstock.operators.window_functions import CountTrigger, PurgingTrigger
 from penstock.types.logical import Schema
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
+    from penstock.api.connected import BroadcastStream, ConnectedStreams
     from penstock.api.datastream import DataStream
     from penstock.api.environment import StreamExecutionEnvironment
     from penstock.api.joins import IntervalJoin
+    from penstock.api.transformations import Transformation
     from penstock.api.windowed import WindowedStream
     from penstock.api.windows import WindowAssigner
-
-#: (step, key columns, leading columns that make the record or None for all)
-Input = tuple[Transformation, tuple[int, ...], "int | None"]
-
-
-def key_columns(schema: Schema, selector: tuple[Any, ...]) -> tuple[int, ...] | None:
-    """Column numbers of a key given by names, numbers or a function that reads fields; None
-    for a function that computes."""
-    if not selector:
-        raise SpecError("key_by without a key", expected="a column, several, or a function of the record")
-    if len(selector) == 1 and isinstance(selector[0], (list, tuple)):
-        selector = tuple(selector[0])
-    if all(isinstance(s, (str, int)) for s in selector):
-        return tuple(column_index(schema, s, "key_by") for s in selector)
-    if len(selector) > 1:
-        raise SpecError("several key functions", expected="one function that returns a tuple")
-    function = getattr(selector[0], "get_key", selector[0])
-    if not callable(function):
-        raise SpecError("not a key selector", expected="a column or a function", got=repr(selector[0]))
-    check_function(selector[0], "key_by")
-    return traced(function, schema)
-
-
-def of_untyped(schema: Schema, selector: tuple[Any, ...]) -> tuple[Any, ...]:
-    """Fields given by number, of values whose type nobody declared: a function reads them."""
-    if len(selector) == 1 and isinstance(selector[0], (list, tuple)):
-        selector = tuple(selector[0])
-    numbers = selector and all(isinstance(s, int) and not isinstance(s, bool) for s in selector)
-    return (FieldOfValue(selector),) if numbers and is_untyped(schema) else selector
-
-
-def check_key_types(types: Sequence[t.LogicalType]) -> None:
-    """SpecError for what has no equality as a key."""
-    for type_ in types:
-        if _holds_collection(type_):
-            raise SpecError(
-                f"Type {type_} cannot be used as key.",
-                expected="numbers, strings, times, rows or tuples of them",
-                got=str(type_),
-                remedy="key by a tuple of its elements, or by a text made of them",
-            )
-
-
-def _holds_collection(type_: t.LogicalType) -> bool:
-    if isinstance(type_, t.RowType):
-        return any(_holds_collection(f.type) for f in type_.fields)
-    return isinstance(type_, (t.ArrayType, t.MapType, t.MultisetType))
-
-
-def process_step(
-    env: StreamExecutionEnvironment,
-    inputs: list[Input],
-    kind: str,
-    func: Any,
-    output_type: t.LogicalType | None,
-    on_error: str,
-    *,
-    schema: Schema | None = None,
-    batch: bool = False,
-    name: str = "Process",
-    method: str = "process_element",
-) -> DataStream:
-    """A process operator over one or two inputs."""
-    from penstock.api.datastream import DataStream, output_schema, policy
-
-    on_error = policy(on_error)
-    check_function(func, kind)
-    out = schema or output_schema(func, output_type, "flat_map")
-    widths = tuple(len(step.schema) if width is None else width for step, _, width in inputs)
-
-    def spec(step: Transformation, compiler: Compiler) -> KeyedProcessSpec:
-        return KeyedProcessSpec(
-            kind=kind,  # type: ignore[arg-type]
-            function=compiler.function(func, kind),
-            keys=tuple(keys for _, keys, _ in inputs),
-            per="batch" if batch else "record",
-            on_error=on_error,  # type: ignore[arg-type]
-            record_columns=widths,
-            tags=tuple(sorted(step.tags)),
-        )
-
-    partitioning = []
-    for i, (_, keys, _) in enumerate(inputs):
-        broadcast = kind == "broadcast-process" and i == 1
-        partitioning.append(Broadcast() if broadcast else Hash(keys) if keys else None)
-    steps = tuple(step for step, _, _ in inputs)
-    made = transform(spec, steps, out, name, tuple(partitioning), has_tags=True)
-    return DataStream(env, made)
+    from penstock.types import logical as t
 
 
 class KeyedStream:
@@ -179,28 +89,19 @@ class KeyedStream:
     # -- windows, joins, connections ------------------------------------------------------------
 
     def window(self, assigner: WindowAssigner) -> WindowedStream:
-        from penstock.api.windowed import WindowedStream
-
-        return WindowedStream(self, assigner)
+        return self._env.streams.windowed(self, assigner)
 
     def count_window(self, size: int) -> WindowedStream:
         """Every ``size`` records of a key."""
-        from penstock.api.windowed import WindowedStream
-        from penstock.api.windows import GlobalWindows
-        from penstock.operators.window_functions import CountTrigger, PurgingTrigger
-
-        return WindowedStream(self, GlobalWindows.create()).trigger(PurgingTrigger.of(CountTrigger.of(size)))
+        return self.window(GlobalWindows.create()).trigger(PurgingTrigger.of(CountTrigger.of(size)))
 
     def interval_join(self, other: KeyedStream) -> IntervalJoin:
         """Pairs of equal keys whose event times are within bounds: ``.between(low, high)``."""
-        from penstock.api.joins import IntervalJoin
+        return self._env.streams.interval_join(self, other)
 
-        return IntervalJoin(self, other)
-
-    def connect(self, other: Any) -> Any:
-        from penstock.api.connected import ConnectedStreams
-
-        return ConnectedStreams(self, other)
+    def connect(self, other: DataStream | KeyedStream | BroadcastStream) -> ConnectedStreams:
+        """This stream and another for one function with two inputs."""
+        return self._env.streams.connected(self, other)
 
 
 class Running:

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from penstock.api.artifacts import make_artifact
 from penstock.errors import SpecError
+from penstock.jobgraph.artifacts import make_artifact
 from penstock.plan import nodes as n
 
 if TYPE_CHECKING:

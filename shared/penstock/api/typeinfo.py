@@ -22,8 +22,6 @@ if TYPE_CHECKING:
 
 __all__ = ["Types", "annotated_type", "schema_of", "type_of", "type_of_values"]
 
-LOGICAL_TYPES = tuple(t.LogicalType.__args__)  # type: ignore[attr-defined]
-
 
 class Types:
     """Type information. ``PICKLED_BYTE_ARRAY`` is any Python value, pickled: slow, not
@@ -131,7 +129,7 @@ class Types:
 
 
 def _checked(type_: Any) -> t.LogicalType:
-    if not isinstance(type_, LOGICAL_TYPES):
+    if not isinstance(type_, t.LOGICAL_TYPES):
         raise SpecError("not a type", expected="Types.STRING(), Types.LONG(), …", got=repr(type_))
     return type_
 

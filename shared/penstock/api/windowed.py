@@ -8,8 +8,9 @@ import msgspec
 
 from penstock.api import aggregates as agg
 from penstock.api.common import duration_us
-from penstock.api.datastream import DataStream, output_schema, policy
+from penstock.api.datastream import DataStream
 from penstock.api.function_slots import check_function
+from penstock.api.process_steps import output_schema, policy
 from penstock.api.selectors import column_index
 from penstock.api.transformations import Compiler, Transformation, plain, transform
 from penstock.api.typeinfo import annotated_type, type_of

@@ -7,7 +7,7 @@ import json
 from typing import Any
 
 from penstock.api.client import ClusterClient
-from penstock.cli.inspect import find_job, last_checkpoint, print_table, when
+from penstock.cli.showing import find_job, last_checkpoint, print_table, when
 
 
 def show_checkpoints(url: str, start: str, format_: str) -> None:

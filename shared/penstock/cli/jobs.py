@@ -15,8 +15,8 @@ from penstock.cli.leaving import awaited_end
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from penstock.cli.embedded import EmbeddedCluster
     from penstock.connectors.collect import ResultChunk
+    from penstock.embedded import EmbeddedCluster
     from penstock.types.logical import Schema
 
 #: How often a live table is drawn anew.
@@ -59,7 +59,7 @@ class ClusterAccess:
     def prepare(self) -> None:
         """Start the processes now, without waiting: planning goes on meanwhile."""
         if self._url is None and self._embedded is None:
-            from penstock.cli.embedded import EmbeddedCluster
+            from penstock.embedded import EmbeddedCluster
 
             self._embedded = EmbeddedCluster(
                 taskmanagers=1,

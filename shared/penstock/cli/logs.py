@@ -7,7 +7,7 @@ import time
 from typing import TYPE_CHECKING
 
 from penstock.api.client import TERMINAL, ClusterClient
-from penstock.cli.inspect import find_job
+from penstock.cli.showing import find_job
 from penstock.errors import ExternalError, SpecError
 from penstock.messages.slot_output import numbered
 

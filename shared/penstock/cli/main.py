@@ -173,7 +173,7 @@ def run(
 
     settings = job_config(config, engine, parallelism, backfill)
     if savepoint is not None:
-        from penstock.cli.savepoint import addressed, local_folder
+        from penstock.cli.savepoint_paths import addressed, local_folder
 
         here = Path(savepoint)
         settings[RECOVERY_PATH.key] = (

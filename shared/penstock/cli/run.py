@@ -16,6 +16,7 @@ from penstock.cli.jobs import ClusterAccess, Results, follow_job
 from penstock.cli.leaving import attended, cancel_job
 from penstock.cli.output import write_rows
 from penstock.cli.project import is_project, run_project
+from penstock.cli.savepoint_paths import locate
 from penstock.cli.sql import FORMATS, read_script, run_sql
 from penstock.config import PIPELINE_NAME
 from penstock.errors import PenstockError, SpecError, nested_too_deeply
@@ -95,8 +96,6 @@ def run_file(
 
 def run_plan(path: str, *, cluster: str | None, config: dict[str, str], detached: bool, format_: str) -> None:
     """The job whose plan a savepoint holds. ``path``: as ``-s`` has it."""
-    from penstock.cli.savepoint import locate
-
     spec = _spec_of_plan(locate(path, cluster), config)
     _run_spec(Path.cwd() / "plan", spec, cluster, detached, format_)
 

@@ -9,13 +9,15 @@ import sys
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-from urllib.parse import unquote
 
 import msgspec
 
 from penstock.api.client import ClusterClient
-from penstock.cli.inspect import find_job, print_table
 from penstock.cli.jobs import status
+from penstock.cli.run import KINDS, plan_file, spec_of
+from penstock.cli.savepoint_paths import addressed, locate
+from penstock.cli.showing import find_job, print_table
+from penstock.cli.sql import read_script
 from penstock.config import MAX_PARALLELISM, RECOVERY_PATH
 from penstock.errors import ExternalError, PenstockError, SnapshotError, SpecError, error_from_dict
 from penstock.snapshots.compatibility import (
@@ -31,7 +33,7 @@ from penstock.snapshots.footers import OperatorSummary, summarise
 from penstock.snapshots.manifest import CheckpointManifest, folder_at, read_manifest
 from penstock.snapshots.verifying import Verified, verify
 from penstock.store.open import open_store
-from penstock.store.routed import is_url, split_url
+from penstock.store.routed import split_url
 
 if TYPE_CHECKING:
     from penstock.jobgraph import JobGraph
@@ -104,39 +106,6 @@ def progress(known: dict[str, Any], what: str) -> str:
 
 
 # -- finding -------------------------------------------------------------------------------
-
-
-def local_folder(path: str) -> Path:
-    """On this machine, absolute, and without ``.`` and ``..``, which no store's key may have."""
-    absolute = Path(path).absolute()
-    return absolute.resolve() if ".." in absolute.parts else absolute
-
-
-def addressed(path: str) -> str:
-    """A savepoint's folder, there or not yet, as the cluster understands it. Absolute paths, and those
-    with ``.`` or ``..``, are of this machine; others are URLs, or keys in the cluster's store."""
-    dotted = bool({".", ".."} & set(path.split("/")))
-    if dotted and path.startswith("file:///"):
-        return local_folder(unquote(path.removeprefix("file://"))).as_uri()
-    return str(local_folder(path)) if dotted and not is_url(path) else path
-
-
-def locate(path: str, cluster: str | None) -> str:
-    """A savepoint's folder (or its manifest) as a URL: a URL, a folder on this machine, or a key
-    in the cluster's store."""
-    if is_url(path):
-        return addressed(path)
-    if Path(path).exists():
-        return local_folder(path).as_uri()
-    if cluster is None or path.startswith("/"):
-        raise SpecError(
-            "there is no such savepoint", expected="a folder or URL", got=path,
-            remedy="`penstock savepoint inspect` of the folder above names those in it; a path in a cluster's "
-            "store is relative and needs --cluster",
-        )  # fmt: skip
-    with ClusterClient(cluster, patience_s=2) as client:
-        root = client.jobmanager_config().get("high-availability.storageDir", "")
-    return f"{root.rstrip('/')}/{path}"
 
 
 async def savepoints_in(store: Store, folder: str) -> list[str]:
@@ -280,8 +249,6 @@ def diff(path: str, job: str, cluster: str | None, config: dict[str, str], forma
 
 def _planned(job: str, config: dict[str, str]) -> JobGraph | None:
     """Of a file; None: it is none, and not called as one."""
-    from penstock.cli.run import KINDS, plan_file, read_script, spec_of
-
     if not Path(job).exists():
         if "/" not in job and Path(job).suffix not in KINDS:
             return None

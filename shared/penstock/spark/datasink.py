@@ -17,8 +17,8 @@ from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 from penstock.connectors.base import TableInfo
 from penstock.connectors.registry import get_connector
 from penstock.operators.constraints import Constraints
-from penstock.spark.datasource import TableWrite, source_context
 from penstock.spark.errors import carried
+from penstock.spark.tables import TableWrite, source_context
 from penstock.spark.typemap import from_spark_array
 from penstock.types.batch import Batch
 

@@ -16,12 +16,13 @@ from penstock.jobgraph import specs as s
 from penstock.spark import aggregates, joins, ordering, sources, stateless, universal
 from penstock.spark.coverage import check_batch
 from penstock.spark.datasink import abandon
-from penstock.spark.datasource import TableWrite
 from penstock.spark.drive import JobContext
 from penstock.spark.errors import translated
-from penstock.spark.graph import flatten
+from penstock.spark.graph import flatten, sink_nodes
+from penstock.spark.plan_text import own_sections, plan_text
 from penstock.spark.session import apply_meaning, open_session
 from penstock.spark.sinks import collected, stages, write
+from penstock.spark.tables import TableWrite
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -88,9 +89,7 @@ class SparkJob:
 
     def explain(self, *, cost: bool = False) -> str:
         """Spark's own plans of every sink. ``cost``: with sizes and row counts where known."""
-        from penstock.spark.explain import own_sections
-
-        sinks = [node for node in self.nodes if isinstance(node.spec, s.SinkSpec)]
+        sinks = sink_nodes(self.nodes)
         texts = []
         for node in sinks:
             text = own_sections(plan_text(self.input(node, 0), "cost" if cost else "extended"))
@@ -236,17 +235,6 @@ def _worth_keeping(spec: s.OperatorSpec) -> bool:
     return not isinstance(
         spec, (s.SourceSpec, s.CollectionSourceSpec, s.CalcSpec, s.UnionSpec, s.AssignWatermarksSpec)
     )
-
-
-def plan_text(frame: Frame, mode: str = "simple") -> str:
-    """What ``DataFrame.explain`` prints."""
-    import contextlib
-    import io
-
-    out = io.StringIO()
-    with contextlib.redirect_stdout(out):
-        frame.df.explain(mode=mode)
-    return out.getvalue()
 
 
 def plan_for_spark(

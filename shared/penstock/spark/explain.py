@@ -29,10 +29,6 @@ if TYPE_CHECKING:
 
 _LOCAL_URL = "local[1]"
 _LOCAL = {"spark.driver.memory": "512m"}
-_TITLES = {
-    "== Optimized Logical Plan ==": "== Spark Optimized Logical Plan ==",
-    "== Physical Plan ==": "== Spark Physical Plan ==",
-}
 
 
 class Question(msgspec.Struct, frozen=True, kw_only=True):
@@ -151,13 +147,6 @@ def _session(config: dict[str, str]) -> SparkSession:
     session = open_session(_LOCAL_URL, {**_LOCAL, **settings}).newSession()
     apply_meaning(session, settings)
     return session
-
-
-def own_sections(text: str) -> str:
-    """Of what Spark prints the optimised and the physical plan, under titles that are not ours."""
-    lines = text.splitlines()
-    first = next((i for i, line in enumerate(lines) if line in _TITLES), 0)
-    return "\n".join(_TITLES.get(line, line) for line in lines[first:]).rstrip() + "\n"
 
 
 if __name__ == "__main__":

@@ -13,9 +13,9 @@ import pyarrow as pa
 from pyspark.sql import functions as F
 from pyspark.sql import types as st
 
-from penstock.spark.datasource import ARRIVAL_BITS, TableRead
 from penstock.spark.frames import Frame, col
 from penstock.spark.graph import ARRIVAL
+from penstock.spark.tables import ARRIVAL_BITS, TableRead
 from penstock.spark.typemap import column_names, spark_type
 from penstock.types import logical as t
 

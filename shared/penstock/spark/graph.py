@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING
 from penstock.jobgraph import specs as s
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from penstock.jobgraph.graph import JobGraph, OperatorNode
     from penstock.jobgraph.specs import OperatorSpec
     from penstock.types.logical import Schema
@@ -145,3 +147,8 @@ def _reads_arrival(spec: OperatorSpec) -> bool:
         ):  # fmt: skip
             return True
     return False
+
+
+def sink_nodes(nodes: Sequence[Node]) -> list[Node]:
+    """Those that write, in topological order: sinks are known by their number in it."""
+    return [node for node in nodes if isinstance(node.spec, s.SinkSpec)]

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import Column, SparkSession
 
-    from penstock.spark.datasource import TableRead, TableWrite
+    from penstock.spark.tables import TableRead, TableWrite
 
 _JARS = "spark.jars"
 _PARTITIONED = {

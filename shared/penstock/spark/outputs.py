@@ -5,16 +5,17 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from penstock.jobgraph.specs import SinkSpec, SparkProgramSpec
-from penstock.spark.datasource import TableWrite
 from penstock.spark.errors import translated
+from penstock.spark.graph import sink_nodes
+from penstock.spark.program import run_program
 from penstock.spark.session import apply_meaning, is_connect
 from penstock.spark.sinks import batch_of, collected
+from penstock.spark.tables import TableWrite
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from penstock.spark.engine import SparkJob
-    from penstock.spark.graph import Node
     from penstock.types.batch import Batch
 
 
@@ -24,10 +25,8 @@ def run_sinks(job: SparkJob, sinks: Sequence[int]) -> None:
     apply_meaning(job.session, job.graph.config)
     for node in job.nodes:
         if isinstance(node.spec, SparkProgramSpec):
-            from penstock.spark.program import run_program
-
             return run_program(job, node, node.spec)
-    nodes = sink_nodes(job)
+    nodes = sink_nodes(job.nodes)
     try:
         for node in (nodes[i] for i in sinks):
             assert isinstance(node.spec, SinkSpec)
@@ -40,7 +39,7 @@ def rows_of(job: SparkJob, sink: int) -> Iterator[Batch]:
     """The rows that a sink would get, batch by batch: they need not fit into memory here
     when the session is a Spark Connect one."""
     apply_meaning(job.session, job.graph.config)
-    node = sink_nodes(job)[sink]
+    node = sink_nodes(job.nodes)[sink]
     assert isinstance(node.spec, SinkSpec)
     try:
         frame = job.input(node, 0).renamed(node.spec.schema)
@@ -54,7 +53,3 @@ def rows_of(job: SparkJob, sink: int) -> Iterator[Batch]:
                 yield from (batch_of(frame, rb) for rb in part.to_batches() if rb.num_rows)
     except Exception as err:
         raise translated(err) from err
-
-
-def sink_nodes(job: SparkJob) -> list[Node]:
-    return [node for node in job.nodes if isinstance(node.spec, SinkSpec)]

@@ -22,13 +22,13 @@ from pyspark.sql import types as st
 
 from penstock.errors import FunctionError, PenstockError, SparkJobError, SpecError, UnsupportedError, nearest
 from penstock.plan.engine import decode_content
-from penstock.spark.datasource import TableWrite
 from penstock.spark.drive import load_job_functions
 from penstock.spark.errors import translated
 from penstock.spark.frames import Frame, col
-from penstock.spark.outputs import sink_nodes
+from penstock.spark.graph import sink_nodes
 from penstock.spark.packages import ship
 from penstock.spark.session import is_connect
+from penstock.spark.tables import TableWrite
 from penstock.spark.typemap import column_names, spark_type
 
 if TYPE_CHECKING:
@@ -92,7 +92,7 @@ class StepContext:
         )
         inner = SparkJob(graph, job.session, job_id=job.job_id)
         self._open.append(inner)
-        [sink] = sink_nodes(inner)
+        [sink] = sink_nodes(inner.nodes)
         frame = inner.input(sink, 0).renamed(sink.output)
         return frame.df.select(*frame.columns())
 

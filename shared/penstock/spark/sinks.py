@@ -11,9 +11,10 @@ from penstock.connectors.registry import get_connector
 from penstock.operators.constraints import Constraints
 from penstock.spark import jdbc
 from penstock.spark.datasink import commit, committed, stage
-from penstock.spark.datasource import TableWrite, source_context, write_table
+from penstock.spark.datasource import write_table
 from penstock.spark.errors import carried
 from penstock.spark.frames import Frame
+from penstock.spark.tables import TableWrite, source_context
 from penstock.spark.typemap import from_spark_array, to_spark_array
 from penstock.types.batch import Batch
 

@@ -13,12 +13,13 @@ from penstock.connectors.registry import get_connector
 from penstock.functions.expr import InputRef, input_refs, shift_refs
 from penstock.jobgraph import specs as s
 from penstock.spark import files, jdbc
-from penstock.spark.datasource import ARRIVAL_BITS, TableRead, discover, read_split, read_table
+from penstock.spark.datasource import read_table
 from penstock.spark.drive import Program, Step, runner
 from penstock.spark.expressions import native
 from penstock.spark.frames import Frame
 from penstock.spark.graph import ARRIVAL, TIME
 from penstock.spark.stateless import projected
+from penstock.spark.tables import ARRIVAL_BITS, TableRead, discover, read_split
 from penstock.spark.typemap import column_names, struct_type, to_spark_array
 from penstock.spark.universal import positional
 from penstock.types import logical as t

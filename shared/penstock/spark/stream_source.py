@@ -25,6 +25,7 @@ from penstock.connectors.registry import get_connector
 from penstock.errors import InternalError
 from penstock.spark.errors import carried
 from penstock.spark.graph import TIME
+from penstock.spark.tables import discover, source_context
 from penstock.spark.typemap import column_names, to_spark_array
 from penstock.store.open import open_store
 from penstock.types.batch import Batch
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from penstock.ports import Store
-    from penstock.spark.datasource import TableRead
+    from penstock.spark.tables import TableRead
 
 #: Rows of one split in one micro-batch, held in memory until they are logged.
 MAX_ROWS = 100_000
@@ -134,8 +135,6 @@ class StreamReader(DataSourceStreamReader):
             yield start
             return
         known = {s.id: s for s in (self._log.splits(batch) or [])} if batch else {}
-        from penstock.spark.datasource import discover
-
         found = discover(self._table, set(known))
         splits = [*known.values(), *(s for s in found if s.id not in known)]
         if not splits:
@@ -210,8 +209,6 @@ def read_batch(table: TableRead, log: PositionLog, batch: int, split: Split) -> 
 
 async def _read_rows(table: TableRead, split: Split, wanted: int | None) -> tuple[list[Batch], Split]:
     """``wanted`` rows from the split's position (None: what there is), and where it stands."""
-    from penstock.spark.datasource import source_context
-
     spec = table.spec
     reader = get_connector(spec.connector).reader(TableInfo(spec.schema, spec.options))
     rows: list[Batch] = []

@@ -20,7 +20,7 @@ from penstock.messages.layout import spark_stream_prefix
 from penstock.plan.engine import SPARK_CHECKPOINTS, check_stream_folder
 from penstock.spark import sources, universal
 from penstock.spark.coverage import check_streaming
-from penstock.spark.datasource import TableRead, TableWrite, read_stream
+from penstock.spark.datasource import read_stream
 from penstock.spark.drive import Program
 from penstock.spark.engine import SparkJob
 from penstock.spark.errors import translated
@@ -29,6 +29,7 @@ from penstock.spark.graph import TIME
 from penstock.spark.session import apply_meaning
 from penstock.spark.sinks import write
 from penstock.spark.stream_state import GroupProcessor, packer, unpacker
+from penstock.spark.tables import TableRead, TableWrite
 from penstock.spark.typemap import struct_type
 
 if TYPE_CHECKING:

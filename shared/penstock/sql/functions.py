@@ -69,8 +69,8 @@ class UserFunctions:
         found = {f.name: f.artifact for f in self._by_name.values() if f.name in names}
         if not found:
             return found
-        # Here, not at the top: SQL without functions never loads the Python API.
-        from penstock.api.artifacts import with_classes
+        # Here, not at the top: SQL without functions never loads cloudpickle.
+        from penstock.jobgraph.artifacts import with_classes
 
         return with_classes(found)
 
@@ -109,7 +109,7 @@ def load_function(name: str, target: str, *, where: str) -> UserFunction:
 
 def user_function(name: str, value: Any, *, what: str, where: str) -> UserFunction:
     """A decorated function or class as SQL calls it."""
-    from penstock.api.artifacts import make_artifact
+    from penstock.jobgraph.artifacts import make_artifact
 
     declared = getattr(value, MARK, None)
     if declared is None:
@@ -235,13 +235,11 @@ def _instance(cls: type, what: str, where: str) -> Any:
 
 
 def _type(declared: Any) -> LogicalType:
-    from penstock.api.typeinfo import LOGICAL_TYPES
-
     if isinstance(declared, str):
         from penstock.sql.parsing import parse_type
 
         return parse_type(declared)
-    if isinstance(declared, LOGICAL_TYPES):
+    if isinstance(declared, t.LOGICAL_TYPES):
         return declared
     raise SqlError(
         "not a type",

@@ -27,7 +27,7 @@ RAW                         NumPy object (any Python value; DataStream API only)
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Union
+from typing import TYPE_CHECKING, Any, Union, get_args
 
 import msgspec
 
@@ -281,6 +281,8 @@ LogicalType = Union[
     ArrayType, MapType, MultisetType, RowType, NullType, RawType,
 ]  # fmt: skip
 
+#: The classes of ``LogicalType``.
+LOGICAL_TYPES: tuple[type[LogicalType], ...] = get_args(LogicalType)
 INTEGERS = (TinyIntType, SmallIntType, IntType, BigIntType)
 STRINGS = (CharType, VarCharType)
 BINARIES = (BinaryType, VarBinaryType)

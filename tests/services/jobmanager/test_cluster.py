@@ -12,8 +12,8 @@ import msgspec
 import pytest
 
 from penstock.api.client import TERMINAL, ClusterClient
-from penstock.cli.embedded import EmbeddedCluster
 from penstock.connectors.collect import MaterializedResult, decode_chunk
+from penstock.embedded import EmbeddedCluster
 from penstock.jobgraph import Hash, JobGraph
 from penstock.jobgraph.specs import UnionSpec
 from penstock.messages.layout import checkpoints_prefix

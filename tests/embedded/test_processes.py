@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from penstock.cli.processes import Child, ProcessSet
+from penstock.embedded.processes import Child, ProcessSet
 
 SLEEP = [sys.executable, "-c", "import signal, time; print('up', flush=True); time.sleep(600)"]
 
@@ -64,7 +64,7 @@ def test_children_do_not_outlive_a_killed_parent(tmp_path: Path) -> None:
     script = f"""
 import os, sys, time
 from pathlib import Path
-from penstock.cli.processes import Child, ProcessSet
+from penstock.embedded.processes import Child, ProcessSet
 p = ProcessSet(os.environ, lambda c, s: None)
 c = Child("sleeper-0", {SLEEP!r}, Path({str(tmp_path / "log")!r}))
 p.add(c)

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from penstock.cli.logs import Printed
-from penstock.cli.slotoutput import LOST, SlotOutput
+from penstock.embedded.slot_output import LOST, SlotOutput
 from penstock.errors import ExternalError
 from penstock_services.taskmanager.log_files import log_files
 
@@ -20,7 +20,7 @@ class TestFollowing:
 
     @pytest.fixture
     def log(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-        monkeypatch.setattr("penstock.cli.slotoutput._POLL_S", 3600.0)
+        monkeypatch.setattr("penstock.embedded.slot_output._POLL_S", 3600.0)
         (tmp_path / "tm" / "log").mkdir(parents=True)
         return tmp_path / "tm" / "log"
 

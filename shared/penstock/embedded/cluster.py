@@ -21,9 +21,9 @@ from typing import TYPE_CHECKING, Any, TextIO
 
 import yaml
 
-from penstock.cli import servers
-from penstock.cli.processes import Child, ProcessSet
-from penstock.cli.slotoutput import SlotOutput
+from penstock.embedded import servers
+from penstock.embedded.processes import Child, ProcessSet
+from penstock.embedded.slot_output import SlotOutput
 from penstock.errors import ExternalError, SpecError
 from penstock.reserving import port_of, reserve_port
 

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from penstock.cli import embedded
 from penstock.cli.jobs import Results
 from penstock.connectors.collect import ResultChunk
+from penstock.embedded import cluster as embedded
 from penstock.errors import ExternalError, SpecError
 
 

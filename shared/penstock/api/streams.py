@@ -1,0 +1,48 @@
+"""Makes the stream that a method of another stream returns.
+
+A keyed stream gives plain ones and a plain one gives keyed ones; through the environment, which holds
+this, their modules need not import each other.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from penstock.api.connected import BroadcastStream, ConnectedStreams
+from penstock.api.datastream import DataStream
+from penstock.api.joins import IntervalJoin
+from penstock.api.keyed import KeyedStream
+from penstock.api.windowed import WindowedStream
+
+if TYPE_CHECKING:
+    from penstock.api.environment import StreamExecutionEnvironment
+    from penstock.api.transformations import Transformation
+    from penstock.api.windows import WindowAssigner
+
+
+class StreamFactory:
+    """The streams of one environment."""
+
+    def __init__(self, env: StreamExecutionEnvironment) -> None:
+        self._env = env
+
+    def plain(self, step: Transformation) -> DataStream:
+        return DataStream(self._env, step)
+
+    def keyed(self, step: Transformation, keys: tuple[int, ...], width: int) -> KeyedStream:
+        """``keys``: columns of ``step``; a record is its first ``width`` columns."""
+        return KeyedStream(self._env, step, keys, width)
+
+    def windowed(self, keyed: KeyedStream, assigner: WindowAssigner) -> WindowedStream:
+        return WindowedStream(keyed, assigner)
+
+    def interval_join(self, left: KeyedStream, right: KeyedStream) -> IntervalJoin:
+        return IntervalJoin(left, right)
+
+    def broadcast(self, stream: DataStream, descriptors: tuple[Any, ...]) -> BroadcastStream:
+        return BroadcastStream(stream, descriptors)
+
+    def connected(
+        self, first: DataStream | KeyedStream, second: DataStream | KeyedStream | BroadcastStream
+    ) -> ConnectedStreams:
+        return ConnectedStreams(first, second)

@@ -1,0 +1,56 @@
+"""What commands that look at a cluster share: finding a job, and showing tables, times and checkpoints."""
+
+from __future__ import annotations
+
+import datetime as dt
+import sys
+from typing import TYPE_CHECKING, Any
+
+from penstock.errors import SpecError, nearest
+
+if TYPE_CHECKING:
+    from penstock.api.client import ClusterClient
+
+
+def print_table(headers: list[str], rows: list[list[Any]]) -> None:
+    from rich import box
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    for header in headers:
+        table.add_column(header, no_wrap=True)
+    for row in rows:
+        table.add_row(*("" if v is None else str(v) for v in row))
+    # Into a pipe nothing is cut off; on a terminal the ids, at least, stay whole.
+    Console(width=None if sys.stdout.isatty() else 10_000).print(table)
+
+
+def when(ms: int | None) -> str:
+    if not ms or ms < 0:
+        return ""
+    return dt.datetime.fromtimestamp(ms / 1000).strftime("%Y-%m-%d %H:%M:%S")
+
+
+def find_job(client: ClusterClient, start: str) -> str:
+    """The full id of the one job whose id starts so. SpecError names the nearest."""
+    ids = [j["jid"] for j in client.jobs()]
+    found = [i for i in ids if i.startswith(start)]
+    if len(found) == 1 or start in found:
+        return start if start in found else found[0]
+    raise SpecError(
+        f"{'several jobs start' if found else 'no job starts'} with {start!r}",
+        expected="the id of a job, or enough of its start",
+        got=", ".join(found) or f"{len(ids)} other jobs",
+        remedy=nearest(start, ids) or "'penstock list' shows them",
+    )
+
+
+def last_checkpoint(checkpoint: dict[str, Any]) -> str:
+    """``checkpoint 7 COMPLETED, 12.3 MB, slowest: Sum (2/4) writing its state, 840 ms``"""
+    text = f"{checkpoint['checkpoint_type'].lower()} {checkpoint['id']} {checkpoint['status']}"
+    text += f", {checkpoint['state_size'] / 1e6:,.1f} MB"
+    slowest = checkpoint.get("slowest")
+    if slowest:
+        text += f", slowest: {slowest['operator']} {slowest['phase']}, {slowest['ms']:,} ms"
+    return text + (f"; {checkpoint['failure_message']}" if checkpoint.get("failure_message") else "")
