@@ -17,7 +17,7 @@ from penstock.messages import slot as slot_msg
 from penstock.messages.states import ExecutionState, JobStatus
 from penstock_services.jobmanager import effects as fx
 from penstock_services.jobmanager.exceptions import loss
-from penstock_services.jobmanager.stages import Stage
+from penstock_services.jobmanager.stages import Stage, Step
 
 if TYPE_CHECKING:
     from penstock_services.jobmanager.execution_graph import Execution
@@ -57,10 +57,11 @@ class Adopting:
         self._highest_id = inherited.highest_checkpoint_id
         #: reports of tasks that were not offered yet, in order
         self._early: list[tuple[slot_msg.FromSlot, msg.SlotReport]] = []
+        #: what did not run any more when all was known
+        self._broken: list[Execution] = []
 
-    def begin(self, now_ms: int) -> list[fx.Effect]:
+    def begin(self, now_ms: int) -> Step:
         job, inherited = self._job, self._inherited
-        job.stage = Stage.ADOPTING
         job.set_status(_J.RECONCILING, now_ms)
         attempts = {v: inherited.vertices.get(v, inherited.base)[0] for v in job.layout.all}
         job.graph.resume(attempts, now_ms)
@@ -70,7 +71,7 @@ class Adopting:
         job.restored_checkpoint_id = max(started, default=0)
         self._latest_ms = now_ms + PATIENCE_MS
         self._census_ms = now_ms + CENSUS_AFTER_MS
-        return [*self._starting.load(), *self._ask(now_ms)]
+        return Step([*self._starting.load(), *self._ask(now_ms)], Stage.ADOPTING)
 
     def _ask(self, now_ms: int) -> list[fx.Effect]:
         job = self._job
@@ -150,33 +151,40 @@ class Adopting:
         waiting, self._early = self._early, []
         return [item for item in waiting if not self.early(*item)]
 
-    def conclude(self, now_ms: int) -> list[fx.Effect]:
-        """Go on with what runs; restart the rest."""
+    def conclude(self, now_ms: int) -> Step:
+        """Go on with what runs, or start the job again where too little does."""
         job = self._job
         job.due.adopt_ms = None
         job.coordinator.next_id = max(job.coordinator.next_id, self._highest_id + 1)
         effects = job.coordinator.replaced(self._highest_id, now_ms)
-        broken = [e for e in job.graph if e.execution_id not in self._known or e.state not in _HEALTHY]
+        broken = self._broken = [
+            e for e in job.graph if e.execution_id not in self._known or e.state not in _HEALTHY
+        ]
         units = job.layout.unit({e.vertex_id for e in broken})
         if units == job.layout.all and all(e.execution_id not in self._known for e in broken):
-            return effects + self._start_anew(now_ms)
+            self._broken = []
+            return self._start_anew(now_ms).after(*effects)
         job.set_status(_J.CREATED, now_ms)
         job.set_status(_J.RUNNING, now_ms)
-        job.stage = Stage.DEPLOYED
         effects += self._introduce() + job.coordinator.adopt(self._highest_id)
+        return Step(effects, Stage.DEPLOYED)
+
+    def restart_missing(self, now_ms: int) -> Step:
+        """What did not run any more starts again, once the rest of the job counts as deployed."""
+        job, broken = self._job, self._broken
         lost = job.graph.transition_all(broken, _E.FAILED, now_ms)
         if not broken:
-            return effects
+            return Step()
         first = (lost or broken)[0]
         task = job.task_name(first)
         info = slot_msg.ErrorInfo(error=self._missing(len(broken), task))
-        return effects + self._failover.fail(info, now_ms, vertices={e.vertex_id for e in broken}, task=task)
+        return self._failover.fail(info, now_ms, vertices={e.vertex_id for e in broken}, task=task)
 
     def _missing(self, count: int, task: str) -> dict[str, Any]:
         reason = f"{count} of {len(self._job.graph)} tasks did not run any more when this master took over"
         return loss(reason, None, task=task, where=task or f"job {self._job.job_id}")
 
-    def _start_anew(self, now_ms: int) -> list[fx.Effect]:
+    def _start_anew(self, now_ms: int) -> Step:
         """Nothing runs (or too little to go on with): as after a full restart."""
         job = self._job
         effects = job.cancel_tasks(job.layout.all, now_ms)
@@ -185,7 +193,7 @@ class Adopting:
         if self._known:
             effects.append(job.note(self._missing(len(job.graph) - len(self._known), ""), now_ms))
         job.restored_checkpoint_id = 0
-        return effects + self._starting.restore(now_ms)
+        return self._starting.restore(now_ms).after(*effects)
 
     def _introduce(self) -> list[fx.Effect]:
         job = self._job

@@ -15,7 +15,7 @@ from penstock.messages.layout import (
 from penstock.messages.states import ExecutionState, JobStatus
 from penstock_services.jobmanager import effects as fx
 from penstock_services.jobmanager.inheritance import BACKFILL
-from penstock_services.jobmanager.stages import Stage
+from penstock_services.jobmanager.stages import Stage, Step
 
 if TYPE_CHECKING:
     from penstock_services.jobmanager.job_state import JobState
@@ -31,39 +31,35 @@ class Ending:
     def __init__(self, job: JobState) -> None:
         self._job = job
 
-    def stop(self, status: JobStatus, error: dict[str, Any] | None, now_ms: int) -> list[fx.Effect]:
+    def stop(self, status: JobStatus, error: dict[str, Any] | None, now_ms: int) -> Step:
         """Cancel what runs, then close with ``status`` (FAILED or CANCELED)."""
         job = self._job
         job.due.restart_ms = job.due.coordinator_ms = None
         job.set_status(_J.FAILING if status is _J.FAILED else _J.CANCELLING, now_ms)
-        job.stage = Stage.STOPPING
         job.affected = job.layout.all
         job.final = (status, error)
         job.due.stop_latest_ms = now_ms + CANCEL_GRACE_MS
-        return job.coordinator.abandon("the job stops", now_ms) + job.cancel_tasks(job.layout.all, now_ms)
+        abandoned = job.coordinator.abandon("the job stops", now_ms)
+        return Step(abandoned + job.cancel_tasks(job.layout.all, now_ms), Stage.STOPPING)
 
-    def maybe_stopped(self, now_ms: int) -> list[fx.Effect]:
+    def maybe_stopped(self, now_ms: int) -> Step:
         job = self._job
         due = job.due
         assert job.final is not None
         assert due.stop_latest_ms is not None
         if not job.coordinator.settled:
-            return []
+            return Step()
         if not job.graph.all_terminal:
             if now_ms < due.stop_latest_ms and not job.only_stalled_left():
-                return []
+                return Step()
             job.graph.transition_all(list(job.graph), _E.CANCELED, now_ms)
         return self.close(*job.final, now_ms)
 
-    def close(self, status: JobStatus, error: dict[str, Any] | None, now_ms: int) -> list[fx.Effect]:
+    def close(self, status: JobStatus, error: dict[str, Any] | None, now_ms: int) -> Step:
         job = self._job
-        job.stage = Stage.CLOSING
         job.due.stop_latest_ms = job.due.coordinator_ms = None
-        return [
-            fx.AppendLog(
-                msg.Terminal(epoch=job.settings.epoch, status=status, timestamp_ms=now_ms, error=error)
-            )
-        ]
+        terminal = msg.Terminal(epoch=job.settings.epoch, status=status, timestamp_ms=now_ms, error=error)
+        return Step([fx.AppendLog(terminal)], Stage.CLOSING)
 
     # -- the end of a backfill, which is not the job's ------------------------------------
 
@@ -72,33 +68,28 @@ class Ending:
         job = self._job
         return job.settings.backfills and job.stage in (Stage.CLOSING, Stage.ARCHIVING) and job.final is None
 
-    def hand_over(self, now_ms: int) -> list[fx.Effect]:
+    def hand_over(self, now_ms: int) -> Step:
         """The history is read, its state stored: the job's first checkpoint."""
         job = self._job
-        job.stage = Stage.CLOSING
         job.due.coordinator_ms = None
-        return [
-            fx.AppendLog(
-                msg.CheckpointCompleted(
-                    epoch=job.settings.epoch,
-                    checkpoint_id=BACKFILL_CHECKPOINT_ID,
-                    manifest_key=backfill_manifest_key(job.job_id, job.job_attempt),
-                    timestamp_ms=now_ms,
-                    kind=BACKFILL,
-                )
-            )
-        ]
+        completed = msg.CheckpointCompleted(
+            epoch=job.settings.epoch,
+            checkpoint_id=BACKFILL_CHECKPOINT_ID,
+            manifest_key=backfill_manifest_key(job.job_id, job.job_attempt),
+            timestamp_ms=now_ms,
+            kind=BACKFILL,
+        )
+        return Step([fx.AppendLog(completed)], Stage.CLOSING)
 
-    def handed_over(self) -> list[fx.Effect]:
+    def handed_over(self) -> Step:
         """It is in the log: another master begins with the streaming job from it. Only the
         slots are given back, there is nothing to keep."""
-        self._job.stage = Stage.ARCHIVING
         self._job.archived = True
-        return [fx.Declare(0)]
+        return Step([fx.Declare(0)], Stage.ARCHIVING)
 
     # --------------------------------------------------------------------------------------
 
-    def closed(self, entry: msg.Terminal, now_ms: int) -> list[fx.Effect]:
+    def closed(self, entry: msg.Terminal, now_ms: int) -> Step:
         """The end is in the log: give everything back and keep the details.
 
         First the need for slots, then the slots: else they would come straight back."""
@@ -107,7 +98,6 @@ class Ending:
 
         job.set_status(entry.status, now_ms)
         job.end_ms = entry.timestamp_ms
-        job.stage = Stage.ARCHIVING
         keeps = self._keeps_checkpoints(entry.status)
         kept = list(job.coordinator.retained) if keeps else []
         # There are some, none of which this master could read: which objects are theirs is not known.
@@ -117,7 +107,7 @@ class Ending:
             () if kept or unread else (staged_prefix(job.job_id),)
         )
         keep = {c.manifest_key for c in kept} | {key for c in kept for key in c.manifest.object_keys()}
-        return [
+        effects: list[fx.Effect] = [
             fx.Declare(0),
             # Whoever has a slot of the job that we do not hold, from a master before us.
             fx.Announce(msg.JobOver(job_id=job.job_id, epoch=job.settings.epoch)),
@@ -128,6 +118,7 @@ class Ending:
                 keep=frozenset(keep),
             ),
         ]
+        return Step(effects, Stage.ARCHIVING)
 
     def _keeps_checkpoints(self, status: JobStatus) -> bool:
         """A failed or cancelled job can be resumed from its last checkpoint."""
@@ -139,18 +130,16 @@ class Ending:
             case _:
                 return False
 
-    def maybe_gone(self) -> list[fx.Effect]:
+    def maybe_gone(self) -> Step:
         job = self._job
         if not (job.archived and job.claim.given_back):
-            return []
+            return Step()
         return self._gone(job.status, "its history is read, the stream goes on" if self.handing_over else "")
 
-    def _gone(self, status: JobStatus, reason: str) -> list[fx.Effect]:
-        job = self._job
-        job.stage = Stage.GONE
-        return [fx.Stop(status, reason)]
+    def _gone(self, status: JobStatus, reason: str) -> Step:
+        return Step([fx.Stop(status, reason)], Stage.GONE)
 
-    def deposed(self, reason: str, now_ms: int) -> list[fx.Effect]:
+    def deposed(self, reason: str, now_ms: int) -> Step:
         """Another master leads (or may): say nothing more to anybody."""
         job = self._job
         if not job.status.terminal:

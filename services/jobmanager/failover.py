@@ -9,7 +9,7 @@ from penstock.messages import slot as slot_msg
 from penstock.messages.states import ExecutionState, JobStatus
 from penstock_services.jobmanager.exceptions import loss
 from penstock_services.jobmanager.restart import GiveUp, Restart
-from penstock_services.jobmanager.stages import Stage
+from penstock_services.jobmanager.stages import Stage, Step
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -42,7 +42,7 @@ class Failover:
         vertices: Iterable[str] | None = None,
         task: str | None = None,
         location: str | None = None,
-    ) -> list[fx.Effect]:
+    ) -> Step:
         """Something of ``vertices`` (None: of the whole job) failed: restart what is connected
         with them, or fail the job."""
         job = self._job
@@ -52,7 +52,7 @@ class Failover:
             Stage.WAITING, Stage.ANNOUNCING, Stage.DEPLOYED, Stage.BACKING_OFF,
         )  # fmt: skip
         if not first:
-            return job.failed_as_well(info, now_ms, task=task, location=location)
+            return Step(job.failed_as_well(info, now_ms, task=task, location=location))
         job.exceptions.add(info, now_ms, job_attempt=job.job_attempt, task=task, location=location)
         effects = job.coordinator.abandon("the job failed", now_ms)
         job.due.coordinator_ms = None
@@ -68,20 +68,21 @@ class Failover:
                     "warning", "failed; restarts", info, task=task, taskmanager=location, delay_ms=delay_ms,
                     vertices=f"{len(hit)} of {len(job.layout.all)}", because=entry.get("restored_instead"),
                 )  # fmt: skip
-                return [line, *effects, *self._back_off(hit, delay_ms, now_ms)]
+                return self._back_off(hit, delay_ms, now_ms).after(line, *effects)
             case GiveUp(reason):
-                return effects + self._give_up(reason, info, now_ms, task=task, location=location)
+                given_up = self._give_up(reason, info, now_ms, task=task, location=location)
+                return given_up.after(*effects)
 
     def _give_up(
         self, reason: str, info: ErrorInfo, now_ms: int, *, task: str | None, location: str | None
-    ) -> list[fx.Effect]:
+    ) -> Step:
         job = self._job
         if (entry := job.exceptions.latest) is not None:
             entry["not_restarted"] = reason
         line = job.say(
             "error", "failed; is not restarted", info, task=task, taskmanager=location, because=reason
         )
-        return [line, *self._ending.stop(_J.FAILED, info.error, now_ms)]
+        return self._ending.stop(_J.FAILED, info.error, now_ms).after(line)
 
     def _without_damaged(self) -> Restart | GiveUp:
         """What was restored cannot be read: begin from the checkpoint before it."""
@@ -97,38 +98,37 @@ class Failover:
             )
         return Restart(0)
 
-    def _back_off(self, hit: frozenset[str], delay_ms: int, now_ms: int) -> list[fx.Effect]:
+    def _back_off(self, hit: frozenset[str], delay_ms: int, now_ms: int) -> Step:
         job, due = self._job, self._job.due
         # What is being restarted already starts together with what failed now.
         job.affected = hit if job.stage is Stage.DEPLOYED else job.affected | hit
         job.set_status(_J.RESTARTING, now_ms)
-        job.stage = Stage.BACKING_OFF
         due.restart_ms = max(due.restart_ms or 0, now_ms + delay_ms)
         due.restart_latest_ms = max(due.restart_latest_ms or 0, now_ms + max(delay_ms, RESTART_GRACE_MS))
-        return job.cancel_tasks(job.affected, now_ms)
+        return Step(job.cancel_tasks(job.affected, now_ms), Stage.BACKING_OFF)
 
-    def restart_all(self, now_ms: int) -> list[fx.Effect]:
+    def restart_all(self, now_ms: int) -> Step:
         """Nothing failed, but what runs has to move: at once, and not counted."""
         job = self._job
         effects = job.coordinator.abandon("the job is placed anew", now_ms)
         job.due.coordinator_ms = None
-        return effects + self._back_off(job.layout.all, 0, now_ms)
+        return self._back_off(job.layout.all, 0, now_ms).after(*effects)
 
-    def maybe_restart(self, now_ms: int) -> list[fx.Effect]:
+    def maybe_restart(self, now_ms: int) -> Step:
         job = self._job
         due = job.due
         assert due.restart_ms is not None
         assert due.restart_latest_ms is not None
         if not job.coordinator.settled or not self._starting.all_loaded:
-            return []
+            return Step()
         if self._starting.unreadable:
             return self._read_again(now_ms)
         if now_ms < due.restart_ms:
-            return []
+            return Step()
         live = [e for e in job.graph.of(job.affected) if not e.state.terminal]
         if live:
             if now_ms < due.restart_latest_ms and not job.only_stalled_left():
-                return []
+                return Step()
             # Their processes are ended by the new deployment; nobody waits for them.
             job.graph.transition_all(live, _E.CANCELED, now_ms)
         due.restart_ms = due.restart_latest_ms = None
@@ -137,11 +137,11 @@ class Failover:
         job.set_status(_J.CREATED, now_ms)
         return self._starting.wait_for_slots(now_ms)
 
-    def _read_again(self, now_ms: int) -> list[fx.Effect]:
+    def _read_again(self, now_ms: int) -> Step:
         """What runs was taken over, but what it began from could not be read: one more try."""
         if not self._read_twice:
             self._read_twice = True
-            return self._starting.load_again()
+            return Step(self._starting.load_again())
         latest = self._job.exceptions.latest
         assert latest is not None, "that it cannot be read was noted"
         return self._give_up(
@@ -151,7 +151,7 @@ class Failover:
 
     def slot_lost(
         self, allocation_id: str, reason: str, now_ms: int, *, exit_code: int | None = None
-    ) -> list[fx.Effect]:
+    ) -> Step:
         job = self._job
         job.stalled.pop(allocation_id, None)
         held = job.pool.remove(allocation_id)
@@ -168,32 +168,31 @@ class Failover:
         failed = job.graph.transition_all([e for e in lost if e not in canceling], _E.FAILED, now_ms)
         job.claim.declare_ms = now_ms
         if not lost:
-            return effects + self._late_cause(reason, exit_code, allocation_id, now_ms)
+            return self._late_cause(reason, exit_code, allocation_id, now_ms).after(*effects)
         task, location = job.task_name(lost[0]), lost[0].taskmanager_id
         where = f"task manager {held.taskmanager_id}" if held else f"allocation {allocation_id}"
         info = slot_msg.ErrorInfo(error=loss(reason, exit_code, task=task, where=where))
         if failed:
             vertices = {e.vertex_id for e in failed}
-            return effects + self.fail(info, now_ms, vertices=vertices, task=task, location=location)
+            failure = self.fail(info, now_ms, vertices=vertices, task=task, location=location)
+            return failure.after(*effects)
         job.exceptions.add_cause(info, now_ms, job_attempt=job.job_attempt, task=task, location=location)
         effects.append(job.say("warning", "a slot is lost", info, task=task, taskmanager=location))
-        return effects + self._maybe_give_up(info, now_ms)
+        return self._maybe_give_up(info, now_ms).after(*effects)
 
-    def _late_cause(
-        self, reason: str, exit_code: int | None, allocation_id: str, now_ms: int
-    ) -> list[fx.Effect]:
+    def _late_cause(self, reason: str, exit_code: int | None, allocation_id: str, now_ms: int) -> Step:
         """Of a slot whose tasks are being started again already, after the first symptom."""
         job = self._job
         error = loss(reason, exit_code, task="a task", where=f"allocation {allocation_id}")
         if error.get("ended") is None:
-            return []
+            return Step()
         info = slot_msg.ErrorInfo(error=error)
         job.exceptions.add(info, now_ms, job_attempt=job.job_attempt, concurrent=True)
-        return [job.say("warning", "a slot is lost", info), *self._maybe_give_up(info, now_ms)]
+        return self._maybe_give_up(info, now_ms).after(job.say("warning", "a slot is lost", info))
 
-    def _maybe_give_up(self, info: ErrorInfo, now_ms: int) -> list[fx.Effect]:
+    def _maybe_give_up(self, info: ErrorInfo, now_ms: int) -> Step:
         job = self._job
         given_up = job.failures.cause(info.error, job.restored_checkpoint_id)
         if given_up is None or job.stage not in (Stage.BACKING_OFF, Stage.WAITING, Stage.ANNOUNCING):
-            return []
+            return Step()
         return self._give_up(given_up.reason, info, now_ms, task=None, location=None)

@@ -17,7 +17,7 @@ from penstock_services.jobmanager.execution_graph import ExecutionGraph
 from penstock_services.jobmanager.orders import Orders
 from penstock_services.jobmanager.regions import Layout
 from penstock_services.jobmanager.restart import FailureHandler
-from penstock_services.jobmanager.stages import CLAIMING, Deadlines, Stage
+from penstock_services.jobmanager.stages import CLAIMING, STAGE_TRANSITIONS, Deadlines, Stage
 from penstock_services.jobmanager.whereabouts import Whereabouts
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from penstock.messages.slot import ErrorInfo, StateHandle
     from penstock_services.jobmanager.execution_graph import Execution
     from penstock_services.jobmanager.slots import SlotPool
-    from penstock_services.jobmanager.stages import Inherited, Settings
+    from penstock_services.jobmanager.stages import Inherited, Settings, Step
 
 _E = ExecutionState
 _J = JobStatus
@@ -104,6 +104,20 @@ class JobState:
             )
         self.status = status
         self.timestamps[status.value] = now_ms
+
+    def enter(self, step: Step) -> list[fx.Effect]:
+        """Move to the stage that a decision leads to; its effects. InternalError for a stage that cannot
+        follow. Only the core calls this: its parts decide, and do not move the job themselves."""
+        if step.stage is not None and step.stage is not self.stage:
+            if step.stage not in STAGE_TRANSITIONS[self.stage]:
+                raise InternalError(
+                    "no such transition of a job master",
+                    expected=", ".join(sorted(s.value for s in STAGE_TRANSITIONS[self.stage])),
+                    got=f"{self.stage.value} → {step.stage.value}",
+                    where=self.job_id,
+                )
+            self.stage = step.stage
+        return step.effects
 
     def note(self, error: dict[str, Any], now_ms: int, *, task: str | None = None) -> fx.Effect:
         """Into the exception history; the effect says it in the log as well."""

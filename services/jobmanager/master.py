@@ -1,16 +1,8 @@
 """The job master's core: one job, from accepted to over. Pure: ``step(event, now_ms)``
 answers effects; the ``After`` among them comes back when something is due without an event.
 
-::
-
-    adopting ──→ deployed (a job that runs: below)
-        │ nothing runs any more
-        ▼
-    restoring ─→ waiting for slots ─→ announcing ─→ deployed ─→ closing ─→ archiving ─→ gone
-     (manifests)   (job CREATED)      (Restored       │  ↑      (Terminal
-                        ↑               in the log)   │  │       in the log)
-                        └───── backing off ←──────────┘  └ stopping (FAILING, CANCELLING)
-                              (job RESTARTING)
+A job master moves through the stages of ``stages.py`` by ``STAGE_TRANSITIONS``: the parts of the core answer
+``Step``s, and only the core enters the stage that one leads to.
 
 The job's own status (``JobStatus``) moves by ``JOB_TRANSITIONS``. It becomes globally
 terminal only when the Terminal entry is in the log.
@@ -93,7 +85,7 @@ class JobMasterCore(JobState):
             case fx.Asked(token, message):
                 return self._received(token, message, now_ms)
             case fx.Begin():
-                return self._adopting.begin(now_ms) if self._may_run else self._starting.load()
+                return self.enter(self._adopting.begin(now_ms)) if self._may_run else self._starting.load()
             case fx.Wakeup():
                 self.due.timer_ms = None
                 return []
@@ -134,7 +126,7 @@ class JobMasterCore(JobState):
                 self.archived = True
                 return []
             case fx.Deposed(reason):
-                return self._ending.deposed(reason, now_ms)
+                return self.enter(self._ending.deposed(reason, now_ms))
             case fx.EffectFailed(effect, error):
                 raise InternalError(f"{type(effect).__name__} failed: {error}", where=self.job_id) from error
             case _:
@@ -175,24 +167,25 @@ class JobMasterCore(JobState):
                 case Stage.ADOPTING:
                     effects += self._adopt(now_ms)
                 case Stage.RESTORING:
-                    effects += self._starting.restore(now_ms) if self._starting.all_loaded else []
+                    effects += self.enter(self._starting.restore(now_ms)) if self._starting.all_loaded else []
                 case Stage.WAITING:
-                    effects += self._starting.announce(now_ms) if self.pool.missing == 0 else []
+                    effects += self.enter(self._starting.announce(now_ms)) if self.pool.missing == 0 else []
                 case Stage.DEPLOYED:
                     effects += self._run(now_ms)
                 case Stage.BACKING_OFF:
-                    effects += self._failover.maybe_restart(now_ms)
+                    effects += self.enter(self._failover.maybe_restart(now_ms))
                 case Stage.STOPPING:
-                    effects += self._ending.maybe_stopped(now_ms)
+                    effects += self.enter(self._ending.maybe_stopped(now_ms))
                 case Stage.ARCHIVING:
-                    effects += self._ending.maybe_gone()
+                    effects += self.enter(self._ending.maybe_gone())
         return effects
 
     def _adopt(self, now_ms: int) -> list[fx.Effect]:
         waiting = self._adopting.progress(now_ms)
         if waiting is not None:
             return waiting
-        effects = self._adopting.conclude(now_ms)
+        effects = self.enter(self._adopting.conclude(now_ms))
+        effects += self.enter(self._adopting.restart_missing(now_ms))
         deferred, self._deferred = self._deferred, []
         for token, message in deferred:
             effects += self._savepoints.ask(token, message)
@@ -204,7 +197,7 @@ class JobMasterCore(JobState):
         if self.stage is Stage.WAITING:
             alone = self.affected == self.layout.all
             if self.claim.too_few_to_keep_apart(answer, now_ms, 0 if alone else JOIN_AFTER_MS):
-                return self.claim.join() + ([] if alone else self._failover.restart_all(now_ms))
+                return self.claim.join() + ([] if alone else self.enter(self._failover.restart_all(now_ms)))
         return self.claim.declared(answer, now_ms) + self.whereabouts.answered(answer.epoch, now_ms)
 
     def _whereabouts(self, registered: frozenset[str], now_ms: int) -> list[fx.Effect]:
@@ -217,7 +210,7 @@ class JobMasterCore(JobState):
     def _taskmanager_lost(self, taskmanager_id: str, reason: str, now_ms: int) -> list[fx.Effect]:
         effects: list[fx.Effect] = []
         for held in self.pool.of_taskmanager(taskmanager_id):
-            effects += self._failover.slot_lost(held.allocation_id, reason, now_ms)
+            effects += self.enter(self._failover.slot_lost(held.allocation_id, reason, now_ms))
         return effects
 
     def _run(self, now_ms: int) -> list[fx.Effect]:
@@ -228,8 +221,8 @@ class JobMasterCore(JobState):
                 return []
             effects = self.coordinator.abandon("the job finished", now_ms)
             if self.settings.backfills:
-                return effects + self._ending.hand_over(now_ms)
-            return effects + self._ending.close(_J.FINISHED, None, now_ms)
+                return effects + self.enter(self._ending.hand_over(now_ms))
+            return effects + self.enter(self._ending.close(_J.FINISHED, None, now_ms))
         effects, self.due.coordinator_ms = self.coordinator.step(now_ms)
         if self.coordinator.job_failure is not None:
             reason, self.coordinator.job_failure = self.coordinator.job_failure, None
@@ -239,7 +232,7 @@ class JobMasterCore(JobState):
                 remedy="see what the subtasks say, or raise execution.checkpointing.timeout or "
                 "execution.checkpointing.tolerable-failed-checkpoints",
             )
-            effects += self._failover.fail(slot_msg.ErrorInfo(error=error.to_dict()), now_ms)
+            effects += self.enter(self._failover.fail(slot_msg.ErrorInfo(error=error.to_dict()), now_ms))
         return effects
 
     # -- messages ------------------------------------------------------------------------
@@ -261,11 +254,12 @@ class JobMasterCore(JobState):
                 for report in message.reports:
                     if self.stage is Stage.ADOPTING and self._adopting.early(report, message):
                         continue
-                    effects += self._reports.take(report, message, now_ms)
+                    effects += self.enter(self._reports.take(report, message, now_ms))
             case msg.SlotLost():
-                effects = self._failover.slot_lost(
+                lost = self._failover.slot_lost(
                     message.allocation_id, message.reason, now_ms, exit_code=message.exit_code
                 )
+                effects = self.enter(lost)
             case msg.TaskManagerLost():
                 effects = self._taskmanager_lost(message.taskmanager_id, message.reason, now_ms)
             case msg.CancelJob():
@@ -290,7 +284,7 @@ class JobMasterCore(JobState):
         if self.stage is Stage.ADOPTING:
             accepted = self._adopting.offered(offer, now_ms)
             for report, relay in self._adopting.no_longer_early():
-                effects += self._reports.take(report, relay, now_ms)
+                effects += self.enter(self._reports.take(report, relay, now_ms))
         elif self.stage in (Stage.STOPPING, Stage.CLOSING, Stage.ARCHIVING):
             held = self.pool.addresses()
             accepted = tuple(s.allocation_id for s in offer.slots if s.allocation_id in held)
@@ -305,7 +299,7 @@ class JobMasterCore(JobState):
         if self.status in (_J.INITIALIZING, _J.RECONCILING):
             self.set_status(_J.CREATED, now_ms)
         told = [self.note(error, now_ms)] if error is not None else []
-        return told + self._ending.stop(_J.CANCELED, error, now_ms)
+        return told + self.enter(self._ending.stop(_J.CANCELED, error, now_ms))
 
     def _client_gone(self, error: dict[str, Any], now_ms: int) -> list[fx.Effect]:
         return [] if self._ending.handing_over else self._cancel(now_ms, error)
@@ -315,15 +309,15 @@ class JobMasterCore(JobState):
     def _logged(self, entry: msg.LogEntry, now_ms: int) -> list[fx.Effect]:
         match entry:
             case msg.Restored():
-                return self._starting.deploy(now_ms) if self.stage is Stage.ANNOUNCING else []
+                return self.enter(self._starting.deploy(now_ms)) if self.stage is Stage.ANNOUNCING else []
             case msg.CheckpointCompleted() if self._ending.handing_over:
-                return self._ending.handed_over()
+                return self.enter(self._ending.handed_over())
             case msg.CheckpointCompleted():
                 return self.coordinator.logged(entry, now_ms)
             case msg.SavepointRequested():
                 return self._savepoints.logged(entry, now_ms)
             case msg.Terminal():
-                return self._ending.closed(entry, now_ms)
+                return self.enter(self._ending.closed(entry, now_ms))
             case _:
                 return []
 
@@ -331,7 +325,7 @@ class JobMasterCore(JobState):
         self.claim.answered(command)
         match reply:
             case msg.Refused(reason=reason, fenced=True):
-                return self._ending.deposed(reason, now_ms)
+                return self.enter(self._ending.deposed(reason, now_ms))
             case msg.Refused(reason=reason, no_slot=no_slot):
                 effects = self._command_lost(command, reason, now_ms)
                 return effects + (self._gone(command, reason, now_ms) if no_slot else [])
@@ -349,12 +343,13 @@ class JobMasterCore(JobState):
         if isinstance(message, msg.DeploySlot) and self._is_current(message):
             executions = self.graph.in_allocation(message.allocation_id)
             self.graph.transition_all(executions, _E.FAILED, now_ms)
-            return self._failover.fail(
+            failed = self._failover.fail(
                 slot_msg.ErrorInfo(error=error),
                 now_ms,
                 vertices={e.vertex_id for e in executions},
                 location=command.taskmanager_id,
             )
+            return self.enter(failed)
         return self._command_lost(command, str(error.get("message")), now_ms)
 
     def _command_lost(self, command: fx.Command, reason: str, now_ms: int) -> list[fx.Effect]:
@@ -362,7 +357,8 @@ class JobMasterCore(JobState):
         message = command.message
         match message:
             case msg.DeploySlot() if self._is_current(message):
-                return self._failover.slot_lost(message.allocation_id, f"cannot deploy: {reason}", now_ms)
+                why = f"cannot deploy: {reason}"
+                return self.enter(self._failover.slot_lost(message.allocation_id, why, now_ms))
             case msg.SlotCommand(command=slot_msg.TriggerCheckpoint(checkpoint_id=checkpoint_id)):
                 return self.coordinator.trigger_failed(
                     checkpoint_id, f"could not be triggered at {command.taskmanager_id}: {reason}", now_ms
@@ -381,9 +377,8 @@ class JobMasterCore(JobState):
             return []
         if self.pool.get(message.allocation_id) is None:
             return []
-        return self._failover.slot_lost(
-            message.allocation_id, f"{command.taskmanager_id} was started anew: {reason}", now_ms
-        )
+        why = f"{command.taskmanager_id} was started anew: {reason}"
+        return self.enter(self._failover.slot_lost(message.allocation_id, why, now_ms))
 
     def _is_current(self, message: msg.DeploySlot) -> bool:
         deploy = message.deploy

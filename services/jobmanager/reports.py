@@ -9,9 +9,9 @@ from penstock.messages import cluster as msg
 from penstock.messages import slot as slot_msg
 from penstock.messages.states import ExecutionState
 from penstock_services.jobmanager.execution_graph import Update
+from penstock_services.jobmanager.stages import Step
 
 if TYPE_CHECKING:
-    from penstock_services.jobmanager import effects as fx
     from penstock_services.jobmanager.execution_graph import Execution
     from penstock_services.jobmanager.failover import Failover
     from penstock_services.jobmanager.job_state import JobState
@@ -24,7 +24,7 @@ class Reports:
         self._job = job
         self._failover = failover
 
-    def take(self, report: slot_msg.FromSlot, relay: msg.SlotReport, now_ms: int) -> list[fx.Effect]:
+    def take(self, report: slot_msg.FromSlot, relay: msg.SlotReport, now_ms: int) -> Step:
         job = self._job
         match report:
             case slot_msg.TaskStateChanged():
@@ -33,22 +33,22 @@ class Reports:
                 execution = job.graph.get(report.execution_id)
                 if execution is not None:
                     job.graph.wants_final_checkpoint(execution)
-                return []
+                return Step()
             case slot_msg.CheckpointAcknowledged():
-                return job.coordinator.acknowledge(report, now_ms)[1]
+                return Step(job.coordinator.acknowledge(report, now_ms)[1])
             case slot_msg.CheckpointDeclined():
-                return job.coordinator.decline(report, now_ms)
+                return Step(job.coordinator.decline(report, now_ms))
             case slot_msg.TaskMetricsReport():
                 for metrics in report.tasks:
                     execution = job.graph.get(metrics.execution_id)
                     if execution is not None:
                         execution.metrics = metrics
-                return []
+                return Step()
             case slot_msg.SlotStalled():
                 self._slot_stalled(report, relay.taskmanager_id, now_ms)
-                return []
+                return Step()
             case slot_msg.SlotReady() | slot_msg.SlotLog():
-                return []
+                return Step()
             case _:
                 assert_never(report)
 
@@ -67,7 +67,7 @@ class Reports:
             "since_ms": before.get("since_ms", now_ms),
         }
 
-    def _task_state(self, report: slot_msg.TaskStateChanged, now_ms: int) -> list[fx.Effect]:
+    def _task_state(self, report: slot_msg.TaskStateChanged, now_ms: int) -> Step:
         job = self._job
         answer = job.graph.report(report)
         if answer is Update.ILLEGAL:
@@ -75,11 +75,11 @@ class Reports:
             assert execution is not None
             return self._inconsistent(execution, report, now_ms)
         if answer is not Update.APPLIED:
-            return []
+            return Step()
         execution = job.graph.get(report.execution_id)
         assert execution is not None
         if report.state is _E.FINISHED:
-            return job.coordinator.task_finished(execution, now_ms)
+            return Step(job.coordinator.task_finished(execution, now_ms))
         if report.state in (_E.FAILED, _E.CANCELED) and not job.told_to_end(execution):
             info = report.error
             if info is None:
@@ -93,14 +93,11 @@ class Reports:
                 location=execution.taskmanager_id,
             )
         if report.error is not None and report.state is _E.FAILED:
-            return job.failed_as_well(
-                report.error, now_ms, task=job.task_name(execution), location=execution.taskmanager_id
-            )
-        return []
+            task, location = job.task_name(execution), execution.taskmanager_id
+            return Step(job.failed_as_well(report.error, now_ms, task=task, location=location))
+        return Step()
 
-    def _inconsistent(
-        self, execution: Execution, report: slot_msg.TaskStateChanged, now_ms: int
-    ) -> list[fx.Effect]:
+    def _inconsistent(self, execution: Execution, report: slot_msg.TaskStateChanged, now_ms: int) -> Step:
         job = self._job
         error = InternalError(
             "a task reports a state that it cannot be in",

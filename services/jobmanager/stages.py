@@ -1,4 +1,18 @@
-"""Stages of a job master, and what one is given at its start."""
+"""Stages of a job master, and what one is given at its start.
+
+::
+
+    RESTORING ─→ WAITING ─→ ANNOUNCING ─→ DEPLOYED ─→ CLOSING ─→ ARCHIVING ─→ GONE
+        ↓           ↑           ↓           ↓  ↑         ↑
+        ↓           ↑           ↓           ↓  ↑         ↑
+    ADOPTING ───────┼───────────┼───────────┼──┘         ↑
+                    └──── BACKING_OFF ←─────┘            ↑
+                                                         ↑
+    any of these ─→ STOPPING ────────────────────────────┘
+
+A slot that is lost while the restart is announced leads from ANNOUNCING back to WAITING; a failure
+leads from WAITING and ANNOUNCING to BACKING_OFF; a master that another one replaced is GONE at once.
+"""
 
 from __future__ import annotations
 
@@ -11,10 +25,11 @@ if TYPE_CHECKING:
 
     from penstock.messages.cluster import CheckpointDetails, SavepointRequested
     from penstock.messages.slot import StorageSettings
+    from penstock_services.jobmanager.effects import Effect
 
 
 class Stage(enum.Enum):
-    """The diagram is in ``master.py``."""
+    """Where a job master is in the life of its job. The diagram is above."""
 
     ADOPTING = "adopting"
     RESTORING = "restoring"
@@ -26,6 +41,33 @@ class Stage(enum.Enum):
     CLOSING = "closing"
     ARCHIVING = "archiving"
     GONE = "gone"
+
+
+_S = Stage
+STAGE_TRANSITIONS: dict[Stage, frozenset[Stage]] = {
+    _S.RESTORING: frozenset({_S.ADOPTING, _S.WAITING, _S.STOPPING, _S.GONE}),
+    _S.ADOPTING: frozenset({_S.DEPLOYED, _S.WAITING, _S.STOPPING, _S.GONE}),
+    _S.WAITING: frozenset({_S.ANNOUNCING, _S.BACKING_OFF, _S.STOPPING, _S.GONE}),
+    _S.ANNOUNCING: frozenset({_S.DEPLOYED, _S.WAITING, _S.BACKING_OFF, _S.STOPPING, _S.GONE}),
+    _S.DEPLOYED: frozenset({_S.BACKING_OFF, _S.CLOSING, _S.STOPPING, _S.GONE}),
+    _S.BACKING_OFF: frozenset({_S.WAITING, _S.STOPPING, _S.GONE}),
+    _S.STOPPING: frozenset({_S.CLOSING, _S.GONE}),
+    _S.CLOSING: frozenset({_S.ARCHIVING, _S.GONE}),
+    _S.ARCHIVING: frozenset({_S.GONE}),
+    _S.GONE: frozenset(),
+}
+
+
+@dataclass(frozen=True)
+class Step:
+    """What a part of the job master decides: effects, and the stage that follows (None: the same)."""
+
+    effects: list[Effect] = field(default_factory=list)
+    stage: Stage | None = None
+
+    def after(self, *effects: Effect) -> Step:
+        """The same decision, with ``effects`` before its own."""
+        return Step([*effects, *self.effects], self.stage)
 
 
 #: ``Settings.phase`` of a job whose history Spark reads first, and behind that.

@@ -10,7 +10,7 @@ from penstock.messages.states import ExecutionState, JobStatus
 from penstock_services.jobmanager import effects as fx
 from penstock_services.jobmanager.restoring import Loading, state_of
 from penstock_services.jobmanager.scheduler import assign, deployments
-from penstock_services.jobmanager.stages import Stage
+from penstock_services.jobmanager.stages import Stage, Step
 
 if TYPE_CHECKING:
     from penstock.snapshots.manifest import CheckpointManifest
@@ -43,7 +43,7 @@ class Starting:
             self._job.coordinator.retention.inherit(self._loading.found)
         return []
 
-    def restore(self, now_ms: int) -> list[fx.Effect]:
+    def restore(self, now_ms: int) -> Step:
         """Everything that can be known is: begin from the newest checkpoint there is."""
         job = self._job
         job.set_status(_J.CREATED, now_ms)
@@ -56,7 +56,7 @@ class Starting:
             self._choose(found[-1] if found else None)
         except PenstockError as err:
             line = job.note(err.to_dict(), now_ms)
-            return [line, *self._ending.stop(_J.FAILED, err.to_dict(), now_ms)]
+            return self._ending.stop(_J.FAILED, err.to_dict(), now_ms).after(line)
         return self.wait_for_slots(now_ms)
 
     @property
@@ -83,37 +83,30 @@ class Starting:
         job.restored_checkpoint_id = completed.checkpoint_id
         job.coordinator.next_id = max(job.coordinator.next_id, completed.checkpoint_id + 1)
 
-    def wait_for_slots(self, now_ms: int) -> list[fx.Effect]:
+    def wait_for_slots(self, now_ms: int) -> Step:
         job = self._job
-        job.stage = Stage.WAITING
         job.job_attempt += 1
         job.graph.new_attempt(job.job_attempt, now_ms, job.affected)
         job.graph.transition_all(job.graph.of(job.affected), _E.SCHEDULED, now_ms)
-        return job.claim.declare(now_ms)
+        return Step(job.claim.declare(now_ms), Stage.WAITING)
 
-    def announce(self, now_ms: int) -> list[fx.Effect]:
+    def announce(self, now_ms: int) -> Step:
         """All slots are here: say in the log from where this attempt starts."""
         job = self._job
-        job.stage = Stage.ANNOUNCING
-        return [
-            fx.AppendLog(
-                msg.Restored(
-                    epoch=job.settings.epoch,
-                    job_attempt=job.job_attempt,
-                    checkpoint_id=job.restored_checkpoint_id,
-                    timestamp_ms=now_ms,
-                    vertices=() if job.affected == job.layout.all else tuple(sorted(job.affected)),
-                    slots=job.pool.needed,
-                )
-            )
-        ]
+        restored = msg.Restored(
+            epoch=job.settings.epoch,
+            job_attempt=job.job_attempt,
+            checkpoint_id=job.restored_checkpoint_id,
+            timestamp_ms=now_ms,
+            vertices=() if job.affected == job.layout.all else tuple(sorted(job.affected)),
+            slots=job.pool.needed,
+        )
+        return Step([fx.AppendLog(restored)], Stage.ANNOUNCING)
 
-    def deploy(self, now_ms: int) -> list[fx.Effect]:
+    def deploy(self, now_ms: int) -> Step:
         job = self._job
         if job.pool.missing:  # one was lost meanwhile
-            job.stage = Stage.WAITING
-            return []
-        job.stage = Stage.DEPLOYED
+            return Step(stage=Stage.WAITING)
         job.set_status(_J.RUNNING, now_ms)
         if job.restored_checkpoint_id:
             job.coordinator.counts["restored"] += 1
@@ -132,10 +125,5 @@ class Starting:
         )
         job.graph.transition_all(job.graph.of(job.affected), _E.DEPLOYING, now_ms)
         said = {"attempt": job.job_attempt, "slots": len(messages), "restored": job.restored_checkpoint_id}
-        return [
-            fx.Say("info", "deploys", said),
-            *(
-                job.orders.deploy(job.taskmanager_of(deploy.allocation_id), deploy, shared)
-                for deploy in messages
-            ),
-        ]
+        deploys = [job.orders.deploy(job.taskmanager_of(d.allocation_id), d, shared) for d in messages]
+        return Step([fx.Say("info", "deploys", said), *deploys], Stage.DEPLOYED)
