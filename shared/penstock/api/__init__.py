@@ -1,14 +1,157 @@
 """The DataStream API. Names are PyFlink's; what is ours beside them is in ``docs/datastream.md``.
 
 Everything is loaded when first asked for: a slot that unpickles one function class loads
-neither the planner nor the connectors.
+neither the planner nor the connectors. Type checkers and editors read the imports below.
 """
 
 from __future__ import annotations
 
 import importlib
-from typing import Any
+from typing import TYPE_CHECKING
 
+if TYPE_CHECKING:
+    from penstock.api import aggregates as agg
+    from penstock.api.common import (
+        Duration,
+        Row,
+        RuntimeExecutionMode,
+        Time,
+        TimestampAssigner,
+        WatermarkStrategy,
+    )
+    from penstock.api.connected import BroadcastStream, ConnectedStreams
+    from penstock.api.connectors import FileSink, FileSource, HybridSource, NatsSink, NatsSource, Sink, Source
+    from penstock.api.datastream import DataStream, DataStreamSink
+    from penstock.api.environment import StreamExecutionEnvironment
+    from penstock.api.execution import JobClient, JobExecutionResult
+    from penstock.api.functions import (
+        AggregateFunction,
+        BroadcastProcessFunction,
+        CoMapFunction,
+        CoProcessFunction,
+        FilterFunction,
+        FlatMapFunction,
+        KeyedBroadcastProcessFunction,
+        KeyedCoProcessFunction,
+        KeyedProcessFunction,
+        KeySelector,
+        MapFunction,
+        ProcessFunction,
+        ProcessWindowFunction,
+        ReduceFunction,
+        WindowFunction,
+    )
+    from penstock.api.keyed import KeyedStream
+    from penstock.api.typeinfo import Types
+    from penstock.api.user_functions import ScalarFunction, TableFunction, udaf, udf, udtf
+    from penstock.api.windowed import WindowedStream
+    from penstock.api.windows import (
+        EventTimeSessionWindows,
+        GlobalWindows,
+        ProcessingTimeSessionWindows,
+        SlidingEventTimeWindows,
+        SlidingProcessingTimeWindows,
+        TumblingEventTimeWindows,
+        TumblingProcessingTimeWindows,
+    )
+    from penstock.operators.output_tag import OutputTag
+    from penstock.operators.process_context import TimeDomain
+    from penstock.operators.user_code import RuntimeContext
+    from penstock.operators.window_functions import (
+        ContinuousEventTimeTrigger,
+        ContinuousProcessingTimeTrigger,
+        CountTrigger,
+        EventTimeTrigger,
+        NeverTrigger,
+        ProcessingTimeTrigger,
+        PurgingTrigger,
+        TimeWindow,
+        Trigger,
+        TriggerResult,
+    )
+    from penstock.state.descriptors import (
+        AggregatingStateDescriptor,
+        ListStateDescriptor,
+        MapStateDescriptor,
+        ReducingStateDescriptor,
+        StateTtlConfig,
+        ValueStateDescriptor,
+    )
+
+__all__ = [
+    "AggregateFunction",
+    "AggregatingStateDescriptor",
+    "BroadcastProcessFunction",
+    "BroadcastStream",
+    "CoMapFunction",
+    "CoProcessFunction",
+    "ConnectedStreams",
+    "ContinuousEventTimeTrigger",
+    "ContinuousProcessingTimeTrigger",
+    "CountTrigger",
+    "DataStream",
+    "DataStreamSink",
+    "Duration",
+    "EventTimeSessionWindows",
+    "EventTimeTrigger",
+    "FileSink",
+    "FileSource",
+    "FilterFunction",
+    "FlatMapFunction",
+    "GlobalWindows",
+    "HybridSource",
+    "JobClient",
+    "JobExecutionResult",
+    "KeySelector",
+    "KeyedBroadcastProcessFunction",
+    "KeyedCoProcessFunction",
+    "KeyedProcessFunction",
+    "KeyedStream",
+    "ListStateDescriptor",
+    "MapFunction",
+    "MapStateDescriptor",
+    "NatsSink",
+    "NatsSource",
+    "NeverTrigger",
+    "OutputTag",
+    "ProcessFunction",
+    "ProcessWindowFunction",
+    "ProcessingTimeSessionWindows",
+    "ProcessingTimeTrigger",
+    "PurgingTrigger",
+    "ReduceFunction",
+    "ReducingStateDescriptor",
+    "Row",
+    "RuntimeContext",
+    "RuntimeExecutionMode",
+    "ScalarFunction",
+    "Sink",
+    "SlidingEventTimeWindows",
+    "SlidingProcessingTimeWindows",
+    "Source",
+    "StateTtlConfig",
+    "StreamExecutionEnvironment",
+    "TableFunction",
+    "Time",
+    "TimeDomain",
+    "TimeWindow",
+    "TimestampAssigner",
+    "Trigger",
+    "TriggerResult",
+    "TumblingEventTimeWindows",
+    "TumblingProcessingTimeWindows",
+    "Types",
+    "ValueStateDescriptor",
+    "WatermarkStrategy",
+    "WindowFunction",
+    "WindowedStream",
+    "agg",
+    "udaf",
+    "udf",
+    "udtf",
+]
+
+#: Where each name is defined. A test holds that this and the imports above say the same.
 _WHERE = {
     "penstock.api.common": ("Duration", "Row", "RuntimeExecutionMode", "Time", "TimestampAssigner", "WatermarkStrategy"),
     "penstock.api.connectors": (
@@ -47,16 +190,15 @@ _WHERE = {
 }  # fmt: skip
 _MODULE_OF = {name: module for module, names in _WHERE.items() for name in names}
 
-__all__ = sorted((*_MODULE_OF, "agg"))
 
+if not TYPE_CHECKING:  # a type checker that saw this would accept any name
 
-def __getattr__(name: str) -> Any:
-    if name == "agg":
-        return importlib.import_module("penstock.api.aggregates")
-    if name in _MODULE_OF:
-        return getattr(importlib.import_module(_MODULE_OF[name]), name)
-    raise AttributeError(f"module 'penstock.api' has no attribute {name!r}")
+    def __getattr__(name: str) -> object:
+        if name == "agg":
+            return importlib.import_module("penstock.api.aggregates")
+        if name in _MODULE_OF:
+            return getattr(importlib.import_module(_MODULE_OF[name]), name)
+        raise AttributeError(f"module 'penstock.api' has no attribute {name!r}")
 
-
-def __dir__() -> list[str]:
-    return __all__
+    def __dir__() -> list[str]:
+        return __all__

@@ -30,7 +30,7 @@ SQL checks the number and casts as INSERT does.
 from __future__ import annotations
 
 import inspect
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, overload
 
 from penstock.errors import SpecError, UnsupportedError
 
@@ -40,6 +40,8 @@ if TYPE_CHECKING:
 __all__ = ["AggregateFunction", "ScalarFunction", "TableFunction", "udaf", "udf", "udtf"]
 
 Per = Literal["record", "batch"]
+#: What is decorated stays what it is.
+F = TypeVar("F")
 
 
 class ScalarFunction:
@@ -80,6 +82,32 @@ class AggregateFunction:
         raise NotImplementedError
 
 
+@overload
+def udf(
+    f: None = None,
+    *,
+    result_type: Any = None,
+    input_types: Sequence[Any] | None = None,
+    per: Per = "record",
+    name: str | None = None,
+    func_type: str | None = None,
+    deterministic: bool = True,
+) -> Callable[[F], F]: ...
+
+
+@overload
+def udf(
+    f: F,
+    *,
+    result_type: Any = None,
+    input_types: Sequence[Any] | None = None,
+    per: Per = "record",
+    name: str | None = None,
+    func_type: str | None = None,
+    deterministic: bool = True,
+) -> F: ...
+
+
 def udf(
     f: Any = None,
     *,
@@ -92,6 +120,32 @@ def udf(
 ) -> Any:
     """A scalar function: a callable, or a ``ScalarFunction`` class or object."""
     return _declare("scalar", f, result_type, input_types, per, name, func_type, deterministic)
+
+
+@overload
+def udtf(
+    f: None = None,
+    *,
+    result_types: Any = None,
+    input_types: Sequence[Any] | None = None,
+    per: Per = "record",
+    name: str | None = None,
+    func_type: str | None = None,
+    deterministic: bool = True,
+) -> Callable[[F], F]: ...
+
+
+@overload
+def udtf(
+    f: F,
+    *,
+    result_types: Any = None,
+    input_types: Sequence[Any] | None = None,
+    per: Per = "record",
+    name: str | None = None,
+    func_type: str | None = None,
+    deterministic: bool = True,
+) -> F: ...
 
 
 def udtf(
@@ -107,6 +161,34 @@ def udtf(
     """A table function. ``result_types``: of its columns (a list, one type, or a ROW type whose
     fields name them)."""
     return _declare("table", f, result_types, input_types, per, name, func_type, deterministic)
+
+
+@overload
+def udaf(
+    f: None = None,
+    *,
+    result_type: Any = None,
+    input_types: Sequence[Any] | None = None,
+    accumulator_type: Any = None,
+    per: Per = "record",
+    name: str | None = None,
+    func_type: str | None = None,
+    deterministic: bool = True,
+) -> Callable[[F], F]: ...
+
+
+@overload
+def udaf(
+    f: F,
+    *,
+    result_type: Any = None,
+    input_types: Sequence[Any] | None = None,
+    accumulator_type: Any = None,
+    per: Per = "record",
+    name: str | None = None,
+    func_type: str | None = None,
+    deterministic: bool = True,
+) -> F: ...
 
 
 def udaf(

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+import importlib
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from penstock.spark.engine import SparkJob, SparkResult, plan_for_spark, run_graph, run_plan
@@ -21,10 +22,10 @@ __all__ = [
 ]  # fmt: skip
 
 
-def __getattr__(name: str) -> Any:
-    """Loaded when first used: importing pyspark takes time, and planning needs none of it."""
-    import importlib
+if not TYPE_CHECKING:  # a type checker that saw this would accept any name
 
-    if name not in _PLACES:
-        raise AttributeError(name)
-    return getattr(importlib.import_module(f"penstock.spark.{_PLACES[name]}"), name)
+    def __getattr__(name: str) -> object:
+        """Loaded when first used: importing pyspark takes time, and planning needs none of it."""
+        if name not in _PLACES:
+            raise AttributeError(f"module 'penstock.spark' has no attribute {name!r}")
+        return getattr(importlib.import_module(f"penstock.spark.{_PLACES[name]}"), name)

@@ -4,7 +4,7 @@
 which only need logical types, start without NumPy and Arrow.
 """
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from penstock.types.logical import Field, LogicalType, RowType, Schema
 
@@ -15,13 +15,15 @@ if TYPE_CHECKING:
 __all__ = ["Batch", "Column", "Field", "LogicalType", "RowKind", "RowType", "Schema"]
 
 
-def __getattr__(name: str) -> Any:
-    if name in ("Batch", "RowKind"):
-        from penstock.types import batch
+if not TYPE_CHECKING:  # a type checker that saw this would accept any name
 
-        return getattr(batch, name)
-    if name == "Column":
-        from penstock.types.column import Column
+    def __getattr__(name: str) -> object:
+        if name in ("Batch", "RowKind"):
+            from penstock.types import batch
 
-        return Column
-    raise AttributeError(name)
+            return getattr(batch, name)
+        if name == "Column":
+            from penstock.types.column import Column
+
+            return Column
+        raise AttributeError(f"module 'penstock.types' has no attribute {name!r}")
