@@ -57,12 +57,12 @@ def test_a_failure_backs_off_wherever_slots_are_claimed() -> None:
 
 def test_a_stage_that_cannot_follow_is_refused() -> None:
     core = Cluster(pipeline(), 1).core
-    assert core.stage is Stage.RESTORING
+    assert core.stage is Stage.WAITING
     with pytest.raises(InternalError, match="no such transition of a job master") as caught:
         core.enter(Step(stage=Stage.ARCHIVING))
-    assert caught.value.got == "RESTORING → ARCHIVING".lower()
+    assert caught.value.got == "waiting for slots → archiving"
     assert core.enter(Step()) == []
-    assert core.stage is Stage.RESTORING
+    assert core.stage is Stage.WAITING
 
 
 def test_no_part_of_the_core_assigns_the_stage() -> None:
