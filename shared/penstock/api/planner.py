@@ -16,10 +16,10 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from penstock.api.artifacts import shipping
 from penstock.config import texts
 from penstock.connectors.filesystem.paths import working_folder
 from penstock.errors import FunctionError, InternalError, PenstockError, SpecError, nested_too_deeply
+from penstock.jobgraph.artifacts import shipping
 from penstock.messages.cluster import JobSpec
 
 if TYPE_CHECKING:
