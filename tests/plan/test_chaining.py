@@ -12,7 +12,7 @@ from penstock.jobgraph.graph import Broadcast, ChainInput, Forward, Global, Hash
 from penstock.plan.chaining import build_vertices, partitioning_of
 from penstock.plan.distribution import Distributions, meets, required_keys
 from penstock.plan.graph_check import check_distribution, check_job_graph
-from penstock.plan.operators import OperatorInput, PlannedOperator
+from penstock.plan.operator_graph import OperatorInput, PlannedOperator
 from penstock.types import logical as t
 
 BIGINT = t.BigIntType()

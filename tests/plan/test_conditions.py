@@ -10,7 +10,7 @@ import pytest
 from penstock.functions.expr import Call, Expr, InputRef, Literal
 from penstock.functions.registry import make_call
 from penstock.plan.conditions import EqualColumns, disjuncts, factored, implied, shared_facts
-from penstock.plan.explain import text
+from penstock.plan.words import text
 from penstock.plan.rewriting import conjunction
 from penstock.types import logical as t
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from penstock.plan.join_order import Connection, Link, Tree, cost, inputs_of, order
+from penstock.plan.operators.join.order import Connection, Link, Tree, cost, inputs_of, order
 
 
 def equal(*pairs: tuple[int, int]) -> list[Connection]:

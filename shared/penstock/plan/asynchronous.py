@@ -33,12 +33,9 @@ def split_async(node: n.Node) -> n.Node:
             below, [condition] = _computed(node.input, [node.condition])
             kept = n.Filter(input=below, condition=condition, schema=below.schema)
             return n.Project(input=kept, expressions=tuple(identity(node.input)), schema=node.schema)
-        case n.Correlate() if _any_async(node.args):
-            _refuse(node.args, "an argument of a table function")
-        case n.Join() | n.TemporalJoin() if node.condition is not None and _any_async([node.condition]):
-            _refuse([node.condition], "the condition of a join")
-        case n.Scan() if _any_async(node.table.computed or ()):
-            _refuse(node.table.computed or (), f"a computed column of table '{node.table.name}'")
+    place, exprs = node.unawaited()
+    if _any_async(exprs):
+        _refuse(exprs, place)
     return node
 
 

@@ -22,7 +22,7 @@ from penstock.jobgraph.graph import (
 from penstock.jobgraph.identity import vertex_id_of
 from penstock.jobgraph.specs import EnumeratorSpec
 from penstock.plan.graph_check import check_job_graph
-from penstock.plan.operators import OperatorInput, PlannedOperator, all_inputs
+from penstock.plan.operator_graph import OperatorInput, PlannedOperator, all_inputs
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -6,13 +6,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 from penstock.errors import UnsupportedError
-from penstock.functions.expr import InputRef
-from penstock.plan import nodes as n
+from penstock.plan.operators.sink.node import Sink
 from penstock.plan.rewriting import walk
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from penstock.plan.node import Node
     from penstock.plan.properties import Analysis
 
 Mode = Literal["append", "upsert", "retract"]
@@ -32,48 +32,27 @@ class SinkMode:
 class ChangelogModes:
     """Modes for a whole plan. ``before(node)``: somebody needs the node's −U rows."""
 
-    def __init__(self, sinks: Sequence[n.Sink], analysis: Analysis) -> None:
+    def __init__(self, sinks: Sequence[Sink], analysis: Analysis) -> None:
         self._analysis = analysis
         self._before: dict[int, bool] = {}
         self.sinks = {id(s): sink_mode(s, analysis) for s in sinks}
         order = walk(sinks)
         for node in reversed(order):
             wanted = self._before.get(id(node), False)
-            if isinstance(node, n.Sink):
+            if isinstance(node, Sink):
                 wanted = self.sinks[id(node)].mode == "retract" or self.sinks[id(node)].materialize
-            for child in n.inputs_of(node):
-                self._before[id(child)] = self._before.get(id(child), False) or _asks_before(node, wanted)
+            for child in node.children():
+                self._before[id(child)] = self._before.get(id(child), False) or node.asks_before(wanted)
 
-    def before(self, node: n.Node) -> bool:
+    def before(self, node: Node) -> bool:
         return self._before.get(id(node), False)
 
-    def mode(self, node: n.Node) -> Mode:
+    def mode(self, node: Node) -> Mode:
         """The changelog mode of the node's output edge."""
         known = self._analysis.of(node)
         if not known.updating:
             return "append"
         return "retract" if self.before(node) or not known.unique else "upsert"
-
-
-def _asks_before(node: n.Node, wanted: bool) -> bool:
-    match node:
-        case (
-            n.Project()
-            | n.AsyncCalc()
-            | n.LocalTime()
-            | n.Limit()
-            | n.Sink()
-            | n.AssignWatermarks()
-            | n.SideOutput()
-        ):
-            return wanted
-        case n.Union_():
-            return True
-        case n.Scan() | n.Values():
-            return False
-        case _:
-            # A filter must see the old row to take it back; stateful operators retract it.
-            return True
 
 
 def smallest_key(unique: Sequence[frozenset[int]]) -> tuple[int, ...]:
@@ -85,62 +64,7 @@ def smallest_key(unique: Sequence[frozenset[int]]) -> tuple[int, ...]:
     return tuple(sorted(shortest or ()))
 
 
-def in_order(node: n.Node, key: frozenset[int], analysis: Analysis) -> bool:
-    """Whether all changes of a row of this key come out of one subtask, the old row's end before
-    the new one's beginning: a −U may then delete by key."""
-    if not analysis.of(node).updating:
-        return True
-    match node:
-        case n.Filter() | n.AsyncCalc() | n.LocalTime() | n.AssignWatermarks():
-            width = len(node.input.schema)
-            return in_order(node.input, frozenset(i for i in key if i < width), analysis)
-        case n.Project():
-            taken = (node.expressions[i] for i in key)
-            return in_order(
-                node.input, frozenset(e.index for e in taken if isinstance(e, InputRef)), analysis
-            )
-        case n.Aggregate():
-            return set(range(len(node.keys))) <= key
-        case n.Scan() | n.SetOperation():
-            return any(unique <= key for unique in analysis.of(node).unique)
-        case n.Sort() | n.Limit():
-            return in_order(node.input, key, analysis)
-        case n.TopN():
-            width = len(node.input.schema)
-            if node.rank_column and width in key:
-                return set(node.partition) <= key  # a rank's row is the operator's own
-            return set(node.partition) <= key and in_order(node.input, key, analysis)
-        case n.Join():
-            return _join_in_order(node, key, analysis)
-    return False
-
-
-def _join_in_order(node: n.Join, key: frozenset[int], analysis: Analysis) -> bool:
-    width = len(node.left.schema)
-    left = frozenset(i for i in key if i < width)
-    right = frozenset(i - width for i in key if i >= width)
-    by_left, by_right = set(node.left_keys) <= left, set(node.right_keys) <= right
-    match node.kind:
-        case "inner":
-            together = by_left or by_right
-        case "right":
-            together = by_right
-        case "full":
-            together = by_left and by_right
-        case _:
-            together = by_left
-    # Columns that meet are equal: one of them in the key fixes the other.
-    met = list(zip(node.left_keys, node.right_keys, strict=True))
-    left, right = left | {a for a, b in met if b in right}, right | {b for a, b in met if a in left}
-    one_sided = node.kind in ("semi", "anti")
-    return (
-        together
-        and in_order(node.left, left, analysis)
-        and (one_sided or in_order(node.right, right, analysis))
-    )
-
-
-def sink_mode(sink: n.Sink, analysis: Analysis) -> SinkMode:
+def sink_mode(sink: Sink, analysis: Analysis) -> SinkMode:
     """UnsupportedError when the table takes no updates."""
     known = analysis.of(sink.input)
     table = sink.table
@@ -150,11 +74,11 @@ def sink_mode(sink: n.Sink, analysis: Analysis) -> SinkMode:
     declared = tuple(names.index(c) for c in table.primary_key) or sink.upsert_keys
     if declared and "upsert" in table.sink_modes:
         key = frozenset(declared)
-        fits = key in known.unique and in_order(sink.input, key, analysis)
+        fits = key in known.unique and analysis.in_order(sink.input, key)
         return SinkMode("upsert", declared, materialize=not fits)
     if "upsert" in table.sink_modes and table.connector in _ANY_KEY and known.unique:
         keys = smallest_key(known.unique)
-        return SinkMode("upsert", keys, materialize=not in_order(sink.input, frozenset(keys), analysis))
+        return SinkMode("upsert", keys, materialize=not analysis.in_order(sink.input, frozenset(keys)))
     if "retract" in table.sink_modes:
         return SinkMode("retract", declared)
     if "upsert" in table.sink_modes:

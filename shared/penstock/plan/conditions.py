@@ -8,9 +8,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from penstock.functions.expr import Call, Expr, InputRef, Literal, input_refs
+from penstock.errors import PenstockError
+from penstock.functions.evaluate import compile_expr
+from penstock.functions.expr import Call, Expr, InputRef, Literal, children, input_refs
 from penstock.functions.registry import is_deterministic, make_call
 from penstock.plan.rewriting import conjunction, conjuncts, position, without_repeats
+from penstock.types.batch import Batch
+from penstock.types.column import Column
+from penstock.types.logical import Field, IntType, Schema
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Sequence
@@ -139,3 +144,21 @@ def compared_with_constants(part: Expr) -> int | None:
     if len(columns) != 1 or len(columns) + len(constants) != len(part.args):
         return None
     return columns[0].index
+
+
+def never_true(condition: Expr) -> bool:
+    """Whether a condition is FALSE or NULL, whatever the row."""
+    if isinstance(condition, Literal):
+        return not condition.value
+    if not _constant(condition) or not is_deterministic(condition):
+        return False
+    one = Batch(Schema((Field("ZERO", IntType(nullable=False)),)), [Column.of(IntType(nullable=False), [0])])
+    try:
+        value = compile_expr(condition)(one).to_pylist()[0]
+    except (PenstockError, ArithmeticError, ValueError):
+        return False  # It fails where a row meets it.
+    return not value
+
+
+def _constant(expr: Expr) -> bool:
+    return isinstance(expr, Literal) or (isinstance(expr, Call) and all(map(_constant, children(expr))))

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from penstock.jobgraph.graph import Partitioning
-    from penstock.plan.operators import OperatorInput, PlannedOperator
+    from penstock.plan.operator_graph import OperatorInput, PlannedOperator
     from penstock.types.logical import LogicalType, Schema
 
     PartitioningOf = Callable[[PlannedOperator, OperatorInput], Partitioning]

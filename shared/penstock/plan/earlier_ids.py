@@ -87,7 +87,7 @@ def _then(value: Any) -> Any:
         tag_field = kind.__struct_config__.tag_field
         out: dict[str, Any] = {} if tag_field is None else {tag_field: kind.__struct_config__.tag}
         known = FIELDS.get(kind.__name__)
-        is_node = isinstance(value, n.NODE_TYPES)
+        is_node = isinstance(value, n.Node)
         for field in _fields(kind):
             if is_node and field.name in _INPUT_FIELDS:
                 continue

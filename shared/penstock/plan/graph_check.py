@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING
 from penstock.errors import InternalError
 from penstock.jobgraph.graph import Forward, Rebalance, Rescale
 from penstock.plan.distribution import Distributions, input_schema, meets, required_keys
-from penstock.plan.operators import all_inputs
+from penstock.plan.operator_graph import all_inputs
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from penstock.jobgraph.graph import ChainInput, JobEdge, JobVertex
     from penstock.plan.distribution import PartitioningOf
-    from penstock.plan.operators import OperatorInput, PlannedOperator
+    from penstock.plan.operator_graph import OperatorInput, PlannedOperator
 
 REMEDY = "this is a mistake of Penstock's: report it with the statement; nothing was started"
 

@@ -21,12 +21,13 @@ from penstock.plan.asynchronous import split_async
 from penstock.plan.constants import assume
 from penstock.plan.empty import without_rows
 from penstock.plan.nested import flatten_rows
+from penstock.plan.operators.filter.node import filtered
 from penstock.plan.partition_pruning import prune_partitions
 from penstock.plan.plan_check import PlanChecker
 from penstock.plan.properties import Analysis
 from penstock.plan.pruning import prune
 from penstock.plan.pushdown import PushDown
-from penstock.plan.rewriting import Interner, bottom_up, conjuncts, filtered, walk
+from penstock.plan.rewriting import Interner, bottom_up, conjuncts, walk
 from penstock.plan.rules import merge_projects, merge_window_table, rank_to_top_n, recognise_join
 from penstock.plan.versions import read_versions
 
@@ -90,12 +91,7 @@ _FOR_EVER_US = 2**62
 
 def _never_late(node: n.Node) -> n.Node:
     """In mode BATCH no watermark comes before the end, as in Flink: no row is late."""
-    match node:
-        case n.Scan(table=table) if table.watermark is not None:
-            return replace(node, table=replace(table, watermark=_at_the_end(table.watermark)))
-        case n.AssignWatermarks() | n.Values() if node.watermark is not None:
-            return replace(node, watermark=_at_the_end(node.watermark))
-    return node
+    return node.with_watermarks(_at_the_end)
 
 
 def _at_the_end(watermark: WatermarkSpec) -> WatermarkSpec:

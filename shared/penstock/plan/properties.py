@@ -7,11 +7,16 @@ the physical planner for changelog modes. All of it is derived, never stored.
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
 
 from penstock.functions.expr import Call, Expr, InputRef, Literal
-from penstock.jobgraph.specs import CollectionSourceSpec, WindowSpec
-from penstock.plan import nodes as n
-from penstock.types.logical import INTERVALS, LogicalType, YearMonthIntervalType
+from penstock.types.logical import INTERVALS, YearMonthIntervalType
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from penstock.jobgraph.specs import WindowSpec
+    from penstock.plan.node import Node
 
 MS = 1_000
 
@@ -62,198 +67,32 @@ class Properties:
             ),
         )
 
+    def timed(self, lags: dict[int, int], rowtimes: Iterable[int], proctimes: Iterable[int]) -> Properties:
+        """With other time attributes."""
+        return replace(self, lags=lags, rowtimes=frozenset(rowtimes), proctimes=frozenset(proctimes))
+
 
 class Analysis:
-    """Properties of every node of a plan, computed once each.
+    """Properties of every node of a plan, as the nodes declare them, computed once each.
 
     ``final``: the job gives final rows once, at the end of its bounded inputs: aggregates
     do not update."""
 
     def __init__(self, *, final: bool = False) -> None:
         self.final = final
-        self._memo: dict[int, tuple[n.Node, Properties]] = {}
+        self._memo: dict[int, tuple[Node, Properties]] = {}
 
-    def of(self, node: n.Node) -> Properties:
+    def of(self, node: Node) -> Properties:
         found = self._memo.get(id(node))
         if found is None:
-            found = (node, self._derive(node))
+            found = (node, node.properties(self))
             self._memo[id(node)] = found
         return found[1]
 
-    def _derive(self, node: n.Node) -> Properties:
-        match node:
-            case n.Scan():
-                return _scan(node)
-            case n.Values():
-                return Properties(bounded=True)
-            case n.Filter() | n.Limit() | n.AsyncCalc() | n.Sink():
-                return self.of(node.input)
-            case n.Sort():
-                return self._sort(node)
-            case n.AssignWatermarks():
-                inner = self.of(node.input)
-                at = node.watermark.rowtime
-                if at is None:
-                    return inner
-                return replace(inner, lags={at: 0}, rowtimes=frozenset({at}))
-            case n.LocalTime():
-                inner = self.of(node.input)
-                new = len(node.input.schema)
-                # Other times are on another clock than the watermarks now.
-                return replace(
-                    inner, lags={new: 0}, rowtimes=frozenset({new}), window=None, timeline=node.zone
-                )
-            case n.Project():
-                return _project(node, self.of(node.input))
-            case n.WindowTable():
-                return _window_table(node, self.of(node.input))
-            case n.Expand():
-                inner = self.of(node.input)
-                return Properties(bounded=inner.bounded, updating=inner.updating)
-            case n.Aggregate():
-                return self._aggregate(node)
-            case n.WindowAggregate():
-                return self._window_aggregate(node)
-            case n.Join():
-                return self._join(node)
-            case n.TemporalJoin():
-                left, right = self.of(node.left), self.of(node.right)
-                one_at_most = any(key <= set(node.right_keys) for key in right.unique)
-                return left if one_at_most else replace(left, unique=())
-            case n.Union_():
-                return self._union(node)
-            case n.SetOperation():
-                both = (self.of(node.left), self.of(node.right))
-                everything = frozenset(range(len(node.schema)))
-                return Properties(
-                    bounded=all(p.bounded for p in both),
-                    updating=True,
-                    unique=() if node.all else (everything,),
-                )
-            case n.TopN():
-                return self._top_n(node)
-            case n.Over() | n.Correlate():
-                inner = self.of(node.input)
-                return inner if isinstance(node, n.Over) else replace(inner, unique=())
-            case n.Transform():
-                inputs = [self.of(i) for i in node.inputs]
-                bounded = (
-                    all(p.bounded for p in inputs) if inputs else isinstance(node.spec, CollectionSourceSpec)
-                )
-                return Properties(bounded=bounded)
-            case n.SideOutput():
-                if isinstance(node.input, n.WindowAggregate):
-                    return replace(self.of(node.input.input), updating=False)
-                return Properties(bounded=self.of(node.input).bounded)
-        raise AssertionError(node)
-
-    def _aggregate(self, node: n.Aggregate) -> Properties:
-        inner = self.of(node.input)
-        keys = frozenset(range(len(node.keys)))
-        # Without aggregates a key never changes once seen: DISTINCT of an append-only input is append-only.
-        distinct_only = not node.aggregates and not inner.updating and bool(node.keys)
-        return Properties(
-            bounded=inner.bounded,
-            updating=not distinct_only and not self.final,
-            unique=(keys,),
-        )
-
-    def _window_aggregate(self, node: n.WindowAggregate) -> Properties:
-        inner = self.of(node.input)
-        first = len(node.keys) + len(node.aggregates)
-        at = {name: first + i for i, name in enumerate(node.window_columns)}
-        window = WindowProperty(node.window, at.get("start"), at.get("end"), at.get("time"))
-        lags, rowtimes, proctimes = _window_times(node.window, window)
-        keys = frozenset(range(len(node.keys)))
-        unique = tuple(keys | {at[side]} for side in ("end", "start", "time") if side in at)
-        return Properties(
-            bounded=inner.bounded,
-            lags=lags,
-            rowtimes=rowtimes,
-            proctimes=proctimes,
-            window=window,
-            unique=unique,
-            timeline=inner.timeline,
-        )
-
-    def _join(self, node: n.Join) -> Properties:
-        left, right = self.of(node.left), self.of(node.right)
-        bounded = left.bounded and right.bounded
-        width = len(node.left.schema)
-        shifted = right.moved({i: i + width for i in range(len(node.right.schema))})
-        one_sided = node.kind in ("semi", "anti")
-        unique = left.unique if one_sided else _join_keys(node, left, right, shifted)
-        if node.interval or node.window:
-            lags = dict(left.lags) if one_sided else {**left.lags, **shifted.lags}
-            rowtimes = left.rowtimes if one_sided else left.rowtimes | shifted.rowtimes
-            keeps = left.window if node.window else None
-            return Properties(
-                bounded=bounded,
-                lags=lags,
-                rowtimes=rowtimes,
-                window=keeps,
-                unique=unique,
-                timeline=left.timeline,
-            )
-        updating = left.updating or right.updating or node.kind not in ("inner", "semi")
-        return Properties(bounded=bounded, updating=updating, unique=unique)
-
-    def _union(self, node: n.Union_) -> Properties:
-        inputs = [self.of(i) for i in node.inputs]
-        if len({p.timeline for p in inputs}) > 1:
-            # Watermarks of different clocks: their lowest says nothing of either.
-            return Properties(
-                bounded=all(p.bounded for p in inputs), updating=any(p.updating for p in inputs)
-            )
-        lags = {i: max(p.lags[i] for p in inputs) for i in inputs[0].lags if all(i in p.lags for p in inputs)}
-        return Properties(
-            bounded=all(p.bounded for p in inputs),
-            lags=lags,
-            rowtimes=frozenset.intersection(*(p.rowtimes for p in inputs)),
-            proctimes=frozenset.intersection(*(p.proctimes for p in inputs)),
-            window=inputs[0].window if all(p.window == inputs[0].window for p in inputs) else None,
-            updating=any(p.updating for p in inputs),
-            timeline=inputs[0].timeline,
-        )
-
-    def _sort(self, node: n.Sort) -> Properties:
-        """With a limit the first rows change as others come, unless all come before any goes out."""
-        inner = self.of(node.input)
-        if self.final or node.limit is None:
-            return inner
-        return Properties(
-            bounded=inner.bounded, proctimes=inner.proctimes, updating=True, unique=inner.unique
-        )
-
-    def _top_n(self, node: n.TopN) -> Properties:
-        inner = self.of(node.input)
-        unique = list(inner.unique)
-        if node.last == 1 and node.rank == "row_number":
-            unique.append(frozenset(node.partition))
-        if node.rank_column and node.rank == "row_number":
-            unique.append(frozenset(node.partition) | {len(node.input.schema)})
-        if node.window:
-            return replace(inner, unique=tuple(unique))
-        return Properties(
-            bounded=inner.bounded, proctimes=inner.proctimes, updating=True, unique=tuple(unique)
-        )
-
-
-def _scan(node: n.Scan) -> Properties:
-    table = node.table
-    columns = node.projection if node.projection is not None else tuple(range(len(table.schema)))
-    position = {column: i for i, column in enumerate(columns)}
-    lags: dict[int, int] = {}
-    if table.watermark is not None and table.watermark.rowtime in position:
-        lags[position[table.watermark.rowtime]] = 0
-    names = table.schema.names
-    key = [names.index(name) for name in table.primary_key]
-    unique = (frozenset(position[i] for i in key),) if key and all(i in position for i in key) else ()
-    computed = table.computed or ()
-    proctimes = frozenset(position[i] for i, e in enumerate(computed) if i in position and is_proctime(e))
-    return Properties(
-        bounded=table.bounded, lags=lags, rowtimes=frozenset(lags), proctimes=proctimes, unique=unique
-    )
+    def in_order(self, node: Node, key: frozenset[int]) -> bool:
+        """Whether all changes of a row of this key come out of one subtask, the old row's end before
+        the new one's beginning: a −U may then delete by key."""
+        return not self.of(node).updating or node.in_order(key, self)
 
 
 def is_proctime(expr: Expr) -> bool:
@@ -281,34 +120,10 @@ def constant_shift(expr: Expr) -> tuple[int, int] | None:
     return None
 
 
-def _project(node: n.Project, inner: Properties) -> Properties:
-    mapping: dict[int, int] = {}
-    lags: dict[int, int] = {}
-    rowtimes: set[int] = set()
-    proctimes: set[int] = set()
-    for i, expr in enumerate(node.expressions):
-        if isinstance(expr, InputRef):
-            mapping.setdefault(expr.index, i)
-            if expr.index in inner.lags:
-                lags[i] = inner.lags[expr.index]
-            if expr.index in inner.rowtimes:
-                rowtimes.add(i)
-            if expr.index in inner.proctimes:
-                proctimes.add(i)
-            continue
-        if is_proctime(expr):
-            proctimes.add(i)
-            continue
-        shift = constant_shift(expr)
-        if shift and shift[0] in inner.lags:
-            lags[i] = inner.lags[shift[0]] - shift[1]
-    moved = inner.moved(mapping)
-    return replace(moved, lags=lags, rowtimes=frozenset(rowtimes), proctimes=frozenset(proctimes))
-
-
-def _window_times(
+def window_times(
     spec: WindowSpec, window: WindowProperty
 ) -> tuple[dict[int, int], frozenset[int], frozenset[int]]:
+    """Lags, event times and processing times among a window's own columns."""
     if spec.time is None:
         return {}, frozenset(), frozenset() if window.time is None else frozenset({window.time})
     lags: dict[int, int] = {}
@@ -320,43 +135,3 @@ def _window_times(
         lags[window.start] = spec.size_us - MS
     rowtimes = frozenset() if window.time is None else frozenset({window.time})
     return lags, rowtimes, frozenset()
-
-
-def _window_table(node: n.WindowTable, inner: Properties) -> Properties:
-    first = len(node.input.schema)
-    window = WindowProperty(node.window, first, first + 1, first + 2)
-    lags, rowtimes, proctimes = _window_times(node.window, window)
-    return Properties(
-        bounded=inner.bounded,
-        # Rows of a session come when it is over: behind the watermark.
-        lags=lags if node.window.kind == "session" else {**inner.lags, **lags},
-        rowtimes=rowtimes,
-        proctimes=proctimes,
-        window=window,
-        updating=inner.updating,
-        timeline=inner.timeline,
-    )
-
-
-def _join_keys(
-    node: n.Join, left: Properties, right: Properties, shifted: Properties
-) -> tuple[frozenset[int], ...]:
-    out: list[frozenset[int]] = []
-    right_fixed = any(key <= set(node.right_keys) for key in right.unique)
-    left_fixed = any(key <= set(node.left_keys) for key in left.unique)
-    if right_fixed and node.kind in ("inner", "left"):
-        out.extend(left.unique)
-    if left_fixed and node.kind in ("inner", "right"):
-        out.extend(shifted.unique)
-    pairs = [a | b for a in left.unique for b in shifted.unique]
-    if node.kind == "full":
-        # A row of NULL key, padded on the right, is not to be confused with one padded on the left.
-        pairs = [key for key in pairs if any(not _padded_type(node, i).nullable for i in key)]
-    out.extend(pairs)
-    return tuple(dict.fromkeys(out))
-
-
-def _padded_type(node: n.Join, column: int) -> LogicalType:
-    """Type of an output column in its own input, where it is not padded."""
-    width = len(node.left.schema)
-    return node.left.schema.types[column] if column < width else node.right.schema.types[column - width]

@@ -7,325 +7,58 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import msgspec
-
-from penstock.functions.expr import Call, Expr, InputRef, input_refs
-from penstock.functions.registry import is_deterministic
-from penstock.plan import nodes as n
-from penstock.plan.conditions import EqualColumns, factored, implied, shared_facts
-from penstock.plan.facts import known_facts
-from penstock.plan.join_block import arrange
-from penstock.plan.join_keys import as_keys, as_lookup_keys
-from penstock.plan.rewriting import (
-    conjunction,
-    conjuncts,
-    filtered,
-    identity,
-    position,
-    shift,
-    substitute,
-    walk,
-)
-from penstock.types.logical import Field, Schema
+from penstock.functions.expr import Expr
+from penstock.plan.node import Node, with_inputs
+from penstock.plan.operators.filter.node import filtered
+from penstock.plan.rewriting import walk
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
-
-replace = msgspec.structs.replace
 
 
 class PushDown:
     """One pass over a plan; shared sub-plans that get no predicate stay shared."""
 
-    def __init__(self, roots: Iterable[n.Node] = ()) -> None:
-        self._memo: dict[int, tuple[n.Node, n.Node]] = {}
+    def __init__(self, roots: Iterable[Node] = ()) -> None:
+        self._memo: dict[int, tuple[Node, Node]] = {}
         # Joins of blocks that are arranged already, by id.
-        self._arranged: dict[int, n.Join] = {}
+        self.arranged: dict[int, Node] = {}
         readers: dict[int, int] = {}
         for node in walk(roots):
-            for child in n.inputs_of(node):
+            for child in node.children():
                 readers[id(child)] = readers.get(id(child), 0) + 1
-        self._shared = {key for key, count in readers.items() if count > 1}
+        self.shared = {key for key, count in readers.items() if count > 1}
 
-    def run(self, node: n.Node) -> n.Node:
+    def run(self, node: Node) -> Node:
         found = self._memo.get(id(node))
         if found is None:
             found = (node, self.push(node, []))
             self._memo[id(node)] = found
         return found[1]
 
-    def push(self, node: n.Node, parts: list[Expr]) -> n.Node:
+    def push(self, node: Node, parts: list[Expr]) -> Node:
         """The node with ``parts`` (over its columns) applied as low as they may go."""
         if not parts and id(node) in self._memo:
             return self._memo[id(node)][1]
-        match node:
-            case n.Filter():
-                return self.push(node.input, [*factored(node.condition), *parts])
-            case n.Project():
-                return self._project(node, parts)
-            case n.Join(kind="inner") if id(node) not in self._arranged:
-                return self._block(node, parts)
-            case n.Join():
-                return self._join(node, parts)
-            case n.TemporalJoin():
-                return self._temporal(node, parts)
-            case n.Union_():
-                return replace(node, inputs=tuple(self.push(i, list(parts)) for i in node.inputs))
-            case n.WindowTable() if node.window.kind != "session":
-                return self._below(node, parts, len(node.input.schema))
-            case n.Correlate() | n.LocalTime():
-                return self._below(node, parts, len(node.input.schema))
-            case n.Aggregate() if node.keys:
-                return self._keys_only(node, parts)
-            case n.WindowAggregate() if node.window.kind != "session":
-                return self._keys_only(node, parts)
-            case n.Over():
-                return self._over(node, parts)
-        new = n.with_inputs(node, tuple(self.run(i) for i in n.inputs_of(node)))
-        return filtered(new, parts)
+        return node.push_down(self, parts)
 
-    def _project(self, node: n.Project, parts: list[Expr]) -> n.Node:
+    def below(self, node: Node, parts: list[Expr]) -> Node:
+        """What a node's only input can be asked, it is asked; the rest stays above the node."""
         down: list[Expr] = []
         stay: list[Expr] = []
         for part in parts:
-            used = [node.expressions[i] for i in input_refs(part)]
-            (down if all(is_deterministic(e) for e in used) else stay).append(part)
-        inner = (
-            self.push(node.input, [substitute(p, node.expressions) for p in down])
-            if down
-            else self.run(node.input)
-        )
-        return filtered(replace(node, input=inner), stay)
-
-    def _below(
-        self, node: n.WindowTable | n.Correlate | n.LocalTime, parts: list[Expr], width: int
-    ) -> n.Node:
-        down = [p for p in parts if all(i < width for i in input_refs(p)) and is_deterministic(p)]
-        stay = [p for p in parts if p not in down]
-        inner = self.push(node.input, down) if down else self.run(node.input)
-        return filtered(replace(node, input=inner), stay)
-
-    def _keys_only(self, node: n.Aggregate | n.WindowAggregate, parts: list[Expr]) -> n.Node:
-        keys = len(node.keys)
-        down = [
-            p for p in parts if all(i < keys for i in input_refs(p)) and input_refs(p) and is_deterministic(p)
-        ]
-        stay = [p for p in parts if p not in down]
-        types = node.input.schema.types
-        refs = [InputRef(k, types[k]) for k in node.keys]
-        inner = self.push(node.input, [substitute(p, refs) for p in down]) if down else self.run(node.input)
-        return filtered(replace(node, input=inner), stay)
-
-    def _over(self, node: n.Over, parts: list[Expr]) -> n.Node:
-        partition = set(node.partition)
-        down = [p for p in parts if input_refs(p) and input_refs(p) <= partition and is_deterministic(p)]
-        stay = [p for p in parts if p not in down]
-        inner = self.push(node.input, down) if down else self.run(node.input)
-        return filtered(replace(node, input=inner), stay)
-
-    def _temporal(self, node: n.TemporalJoin, parts: list[Expr]) -> n.Node:
-        width = len(node.left.schema)
-        down = [p for p in parts if all(i < width for i in input_refs(p)) and is_deterministic(p)]
-        stay = [p for p in parts if p not in down]
-        left = self.push(node.left, down) if down else self.run(node.left)
-        right = self.run(node.right)
-        keys, residual, left, right = _split(
-            conjuncts(node.condition), left, right, width, plain_right=node.lookup
-        )
-        if not keys:
-            new = replace(node, left=left, right=right, condition=conjunction(residual))
-            return filtered(new, stay)
-        wide = _wide_schema(node, left, right, width)
-        new = replace(
-            node,
-            left=left,
-            right=right,
-            left_keys=tuple(a for a, _ in keys),
-            right_keys=tuple(b for _, b in keys),
-            condition=conjunction(residual),
-            schema=wide,
-        )
-        return filtered(_narrow(new, node, len(left.schema), width), stay)
-
-    def _block(self, node: n.Join, parts: list[Expr]) -> n.Node:
-        """Inner joins that stand together."""
-        found = arrange(node, parts, self._shared)
-        for join in found.joins:
-            self._arranged[id(join)] = join
-        new = self._join(found.join, found.parts)
-        if found.outputs != identity(new):
-            new = n.Project(input=new, expressions=tuple(found.outputs), schema=node.schema)
-        return filtered(new, found.above)
-
-    def _join(self, node: n.Join, parts: list[Expr]) -> n.Node:
-        width = len(node.left.schema)
-        total = width + len(node.right.schema)
-        one_sided = node.kind in ("semi", "anti")
-        on = factored(node.condition)
-        left_down: list[Expr] = []
-        right_down: list[Expr] = []
-        stay: list[Expr] = []
-        for part in parts:
-            refs = input_refs(part)
-            movable = is_deterministic(part) and bool(refs)
-            if movable and max(refs) < width and node.kind in ("inner", "left", "semi", "anti"):
-                left_down.append(part)
-            elif movable and not one_sided and min(refs) >= width and node.kind in ("inner", "right"):
-                right_down.append(shift(part, -width))
-            elif node.kind == "inner" and movable:
-                on.append(part)
-            else:
+            lower = node.lowered(part)
+            if lower is None:
                 stay.append(part)
-        residual: list[Expr] = []
-        for part in on:
-            refs = input_refs(part)
-            movable = is_deterministic(part) and bool(refs)
-            if movable and max(refs) < width and node.kind in ("inner", "right", "semi"):
-                left_down.append(part)
-            elif (
-                movable
-                and width <= min(refs)
-                and max(refs) < total
-                and node.kind in ("inner", "left", "semi", "anti")
-            ):
-                right_down.append(shift(part, -width))
             else:
-                residual.append(part)
-        if node.kind in ("left", "semi", "anti"):
-            left_facts, right_facts = _facts_of_sides(node, left_down, right_down, residual)
-            left_down, right_down = [*left_down, *left_facts], [*right_down, *right_facts]
-        left = self.push(node.left, left_down) if left_down else self.run(node.left)
-        right = self.push(node.right, right_down) if right_down else self.run(node.right)
-        given = list(zip(node.left_keys, node.right_keys, strict=True))
-        keys, residual, left, right = _split(residual, left, right, width)
-        pairs = tuple(dict.fromkeys([*given, *keys]))
-        schema = left.schema if one_sided else _wide_schema(node, left, right, width)
-        new = replace(
-            node,
-            left=left,
-            right=right,
-            left_keys=tuple(a for a, _ in pairs),
-            right_keys=tuple(b for _, b in pairs),
-            condition=conjunction(residual),
-            schema=schema,
-        )
-        return filtered(_narrow(new, node, len(left.schema), width), stay)
-
-
-def _facts_of_sides(
-    node: n.Join, left_down: list[Expr], right_down: list[Expr], on: list[Expr]
-) -> tuple[list[Expr], list[Expr]]:
-    """What ON and the conditions on either side demand of the other side besides. Rows on the right that
-    match no row on the left make no difference; a row on the left without a match is gone for a semi
-    join only."""
-    width = len(node.left.schema)
-    total = width + len(node.right.schema)
-    types = (*node.left.schema.types, *node.right.schema.types)
-    pairs = [(a, b + width) for a, b in zip(node.left_keys, node.right_keys, strict=True)]
-    of_left, of_right = known_facts(node.left), known_facts(node.right)
-    said = [*left_down, *of_left, *(shift(p, width) for p in (*right_down, *of_right)), *on]
-    facts = shared_facts(said, EqualColumns(on, pairs), types)
-    sides = (range(width), range(width, total))
-    facts += [demand for part in on for side in sides if (demand := implied(part, side)) is not None]
-    left = [f for f in facts if node.kind == "semi" and max(input_refs(f)) < width]
-    right = [shift(f, -width) for f in facts if min(input_refs(f)) >= width]
-    return left, right
-
-
-def _split(
-    parts: list[Expr], left: n.Node, right: n.Node, width: int, *, plain_right: bool = False
-) -> tuple[list[tuple[int, int]], list[Expr], n.Node, n.Node]:
-    """Equalities between the sides → key pairs. Computed keys become columns appended to
-    their side, so the residual is re-indexed to the wider left. ``plain_right``: the right
-    side cannot compute (a table that is looked up), its keys are columns."""
-    keys: list[tuple[Expr, Expr]] = []
-    residual: list[Expr] = []
-    for part in parts:
-        pair = None
-        if isinstance(part, Call) and part.function == "=" and is_deterministic(part):
-            a, b = part.args
-            ra, rb = input_refs(a), input_refs(b)
-            if ra and rb and max(ra) < width <= min(rb):
-                pair = (a, shift(b, -width))
-            elif ra and rb and max(rb) < width <= min(ra):
-                pair = (b, shift(a, -width))
-        found = None if pair is None else as_lookup_keys(*pair) if plain_right else as_keys(*pair)
-        if found is None:
-            residual.append(part)
+                down.append(lower)
+        if down:
+            (child,) = node.children()
+            new = node.over((self.push(child, down),))
         else:
-            keys.append(found)
-    left, left_keys = _with_columns(left, [a for a, _ in keys])
-    right, right_keys = _with_columns(right, [b for _, b in keys])
-    grown = len(left.schema) - width
-    if grown:
-        residual = [_grow(part, width, grown) for part in residual]
-    return list(zip(left_keys, right_keys, strict=True)), residual, left, right
+            new = with_inputs(node, tuple(self.run(child) for child in node.children()))
+        return filtered(new, stay)
 
-
-def _grow(expr: Expr, width: int, by: int) -> Expr:
-    from penstock.functions.expr import transform
-
-    return transform(
-        expr,
-        lambda e: InputRef(e.index + by, e.type) if isinstance(e, InputRef) and e.index >= width else e,
-    )
-
-
-def _with_columns(node: n.Node, exprs: list[Expr]) -> tuple[n.Node, list[int]]:
-    """The node with computed columns appended where an expression is no plain column."""
-    base = identity(node)
-    extra: list[Expr] = []
-    at: list[int] = []
-    for expr in exprs:
-        if isinstance(expr, InputRef):
-            at.append(expr.index)
-            continue
-        known = position(expr, extra)
-        if known is None:
-            extra.append(expr)
-            known = len(extra) - 1
-        at.append(len(base) + known)
-    if not extra:
-        return node, at
-    return append_columns(node, extra), at
-
-
-def append_columns(node: n.Node, extra: list[Expr]) -> n.Project:
-    taken = set(node.schema.names)
-    fields = list(node.schema.fields)
-    for expr in extra:
-        i = len(fields)
-        while f"$k{i}" in taken:
-            i += 1
-        taken.add(f"$k{i}")
-        fields.append(Field(f"$k{i}", expr.type))
-    schema = Schema(tuple(fields), node.schema.rowtime)
-    return n.Project(input=node, expressions=(*identity(node), *extra), schema=schema)
-
-
-def _wide_schema(node: n.Join | n.TemporalJoin, left: n.Node, right: n.Node, width: int) -> Schema:
-    """The join's own names and types, plus the appended key columns of either side."""
-    own = node.schema.fields
-    taken = {f.name for f in own}
-    fields: list[Field] = []
-    sides = ((left, 0, width), (right, width, len(own) - width))
-    for side, first, count in sides:
-        fields += own[first : first + count]
-        for extra in side.schema.fields[count:]:
-            name, i = extra.name, 0
-            while name in taken:
-                name, i = f"{extra.name}_{i}", i + 1
-            taken.add(name)
-            fields.append(Field(name, extra.type.with_nullable(True)))
-    return Schema(tuple(fields))
-
-
-def _narrow(new: n.Node, old: n.Join | n.TemporalJoin, left_width: int, width: int) -> n.Node:
-    """Appended key columns dropped again."""
-    if len(new.schema) == len(old.schema):
-        return new
-    types = new.schema.types
-    keep = list(range(width))
-    if not (isinstance(old, n.Join) and old.kind in ("semi", "anti")):
-        keep += range(left_width, left_width + len(old.schema) - width)
-    return n.Project(input=new, expressions=tuple(InputRef(i, types[i]) for i in keep), schema=old.schema)
+    def is_arranged(self, join: Node) -> bool:
+        """Whether the join is part of a block that was arranged already."""
+        return id(join) in self.arranged

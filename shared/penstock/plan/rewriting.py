@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from penstock.functions.expr import Call, Expr, InputRef, transform
-from penstock.functions.registry import make_call
-from penstock.plan import nodes as n
+from penstock.functions.expr import Call, Expr, InputRef, input_refs, transform
+from penstock.functions.registry import is_deterministic, make_call
+from penstock.plan.node import Node, with_inputs
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -21,15 +21,15 @@ class Interner:
     """Equal sub-plans become one object; each has a fingerprint (16 hex digits)."""
 
     def __init__(self) -> None:
-        self._by_print: dict[str, n.Node] = {}
-        self._prints: dict[int, tuple[n.Node, str]] = {}
-        self._memo: dict[int, tuple[n.Node, n.Node]] = {}
+        self._by_print: dict[str, Node] = {}
+        self._prints: dict[int, tuple[Node, str]] = {}
+        self._memo: dict[int, tuple[Node, Node]] = {}
 
-    def intern(self, node: n.Node) -> n.Node:
+    def intern(self, node: Node) -> Node:
         found = self._memo.get(id(node))
         if found is not None:
             return found[1]
-        new = n.with_inputs(node, tuple(self.intern(i) for i in n.inputs_of(node)))
+        new = with_inputs(node, tuple(self.intern(i) for i in node.children()))
         digest = self._digest(new)
         shared = self._by_print.setdefault(digest, new)
         self._prints[id(shared)] = (shared, digest)
@@ -37,15 +37,15 @@ class Interner:
         self._memo[id(shared)] = (shared, shared)
         return shared
 
-    def fingerprint(self, node: n.Node) -> str:
+    def fingerprint(self, node: Node) -> str:
         """Of an interned node."""
         return self._prints[id(node)][1]
 
-    def _digest(self, node: n.Node) -> str:
+    def _digest(self, node: Node) -> str:
         own: dict[str, Any] = {
             name: getattr(node, name) for name in node.__struct_fields__ if name not in _INPUT_FIELDS
         }
-        inputs = [self._prints[id(i)][1] for i in n.inputs_of(node)]
+        inputs = [self._prints[id(i)][1] for i in node.children()]
         plain = without_places(msgspec.to_builtins(own))
         data = msgspec.json.encode([type(node).__name__, inputs, plain], order="sorted")
         return hashlib.sha256(data).hexdigest()[:16]
@@ -103,27 +103,27 @@ def without_repeats(parts: Iterable[Expr]) -> list[Expr]:
     return list(first.values())
 
 
-def bottom_up(root: n.Node, rule: Callable[[n.Node], n.Node], memo: dict[int, tuple] | None = None) -> n.Node:
+def bottom_up(root: Node, rule: Callable[[Node], Node], memo: dict[int, tuple] | None = None) -> Node:
     """Apply ``rule`` to every node, inputs first; shared nodes once."""
     memo = {} if memo is None else memo
     found = memo.get(id(root))
     if found is not None:
         return found[1]
-    new = rule(n.with_inputs(root, tuple(bottom_up(i, rule, memo) for i in n.inputs_of(root))))
+    new = rule(with_inputs(root, tuple(bottom_up(i, rule, memo) for i in root.children())))
     memo[id(root)] = (root, new)
     return new
 
 
-def walk(roots: Iterable[n.Node]) -> list[n.Node]:
+def walk(roots: Iterable[Node]) -> list[Node]:
     """Every node once, inputs before consumers."""
-    out: list[n.Node] = []
+    out: list[Node] = []
     seen: set[int] = set()
 
-    def visit(node: n.Node) -> None:
+    def visit(node: Node) -> None:
         if id(node) in seen:
             return
         seen.add(id(node))
-        for i in n.inputs_of(node):
+        for i in node.children():
             visit(i)
         out.append(node)
 
@@ -163,10 +163,10 @@ def shift(expr: Expr, by: int) -> Expr:
     return transform(expr, lambda e: InputRef(e.index + by, e.type) if isinstance(e, InputRef) else e)
 
 
-def identity(node: n.Node) -> list[Expr]:
+def identity(node: Node) -> list[Expr]:
     return [InputRef(i, f.type) for i, f in enumerate(node.schema.fields)]
 
 
-def filtered(node: n.Node, parts: Sequence[Expr]) -> n.Node:
-    condition = conjunction(parts)
-    return node if condition is None else n.Filter(input=node, condition=condition, schema=node.schema)
+def below_own_columns(part: Expr, width: int) -> Expr | None:
+    """A condition over the input's ``width`` columns alone; None when a node behind has a say in it."""
+    return part if all(i < width for i in input_refs(part)) and is_deterministic(part) else None

@@ -9,9 +9,11 @@ import msgspec
 from penstock.functions.expr import Call, Expr, FieldAccess, InputRef, Literal, input_refs, transform
 from penstock.functions.registry import is_deterministic, make_call
 from penstock.plan import nodes as n
+from penstock.plan.operators.filter.node import filtered
+from penstock.plan.operators.join.pushdown import grown, narrowed, wide_schema
+from penstock.plan.operators.project.appending import append_columns
 from penstock.plan.properties import constant_shift
-from penstock.plan.pushdown import append_columns
-from penstock.plan.rewriting import conjunction, conjuncts, filtered, identity, position, substitute
+from penstock.plan.rewriting import conjunction, conjuncts, identity, position, substitute
 from penstock.types import logical as t
 
 if TYPE_CHECKING:
@@ -317,7 +319,7 @@ def _with_time_columns(
     copy that does not, so that state can be dropped by the watermark."""
     width = len(node.left.schema)
     new_left, new_right = node.left, node.right
-    grown = 0
+    more = 0
     if left[a] > 0:
         new_left, a, low, high = (
             _shifted(node.left, a, left[a]),
@@ -325,7 +327,7 @@ def _with_time_columns(
             low - left[a],
             high - left[a],
         )
-        grown = 1
+        more = 1
     if right[b] > 0:
         new_right, b, low, high = (
             _shifted(node.right, b, right[b]),
@@ -334,25 +336,19 @@ def _with_time_columns(
             high + right[b],
         )
     condition = conjunction(residual)
-    if grown and condition is not None:
-        from penstock.plan.pushdown import _grow
-
-        condition = _grow(condition, width, grown)
+    if more and condition is not None:
+        condition = grown(condition, width, more)
     schema = node.schema
     if node.kind in ("semi", "anti"):
         schema = new_left.schema
     elif new_left is not node.left or new_right is not node.right:
-        from penstock.plan.pushdown import _wide_schema
-
-        schema = _wide_schema(node, new_left, new_right, width)
+        schema = wide_schema(node, new_left, new_right, width)
     joined = replace(
         node, left=new_left, right=new_right, condition=condition, interval=(a, b, low, high), schema=schema
     )
     if len(schema) == len(node.schema):
         return joined
-    from penstock.plan.pushdown import _narrow
-
-    return _narrow(joined, node, len(new_left.schema), width)
+    return narrowed(joined, node, len(new_left.schema), width)
 
 
 def _shifted(node: n.Node, column: int, by_us: int) -> n.Project:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from penstock.functions.expr import AggregateCall
-    from penstock.types.logical import LogicalType
+    from penstock.types.logical import LogicalType, Schema
 
 #: Assumed for a text or binary value, an array, a map.
 TEXT_BYTES, COLLECTION_BYTES = 32, 96
@@ -45,6 +45,11 @@ def row_bytes(types: Iterable[LogicalType]) -> int:
             case _:
                 total += next((size for kinds, size in _FIXED if isinstance(type_, kinds)), 8)
     return total
+
+
+def a_row(schema: Schema) -> str:
+    """A stored row of this schema, in words."""
+    return about(INDEX_BYTES + row_bytes(schema.types), "row")
 
 
 def about(n_bytes: int, unit: str) -> str:

@@ -1,4 +1,4 @@
-"""Scans (an enumerator and its readers), filters and projections."""
+"""A scan as an enumerator and its readers."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from penstock.functions.expr import Expr, InputRef, input_refs, shift_refs
 from penstock.jobgraph import specs as s
 from penstock.jobgraph.assignments import ASSIGNMENT_SCHEMA
 from penstock.jobgraph.graph import Broadcast
-from penstock.plan import nodes as n
-from penstock.plan.operators import OperatorInput, PlannedOperator
-from penstock.plan.translation.nested_rows import narrow_rows
+from penstock.plan.operator_graph import OperatorInput, PlannedOperator
+from penstock.plan.operators.scan.nested_rows import narrow_rows
 
 if TYPE_CHECKING:
-    from penstock.plan.translation.translator import Translator
+    from penstock.plan.operators.scan.node import Scan
+    from penstock.plan.translation import Translator
 
 
-def scan(tr: Translator, node: n.Scan) -> PlannedOperator:
+def scan(tr: Translator, node: Scan) -> PlannedOperator:
     table = node.table
-    columns = node.projection if node.projection is not None else tuple(range(len(table.schema)))
+    columns = node.columns()
     width = len(table.physical)
     if table.computed is None:
         exprs: list[Expr] = [InputRef(c, table.physical.types[c]) for c in columns]
@@ -88,40 +88,3 @@ def scan(tr: Translator, node: n.Scan) -> PlannedOperator:
         keeps="split positions",
         guarantee=table.guarantee,
     )
-
-
-def calc(
-    tr: Translator, node: n.Node, source: n.Node, condition: Expr | None, projections: tuple[Expr, ...] | None
-) -> PlannedOperator:
-    inp = tr.visit(source)
-    names = [w for w, present in (("Filter", condition), ("Project", projections)) if present is not None]
-    hashed = inp.source.hashed if inp.tag is None else None
-    if hashed is not None and projections is not None:
-        hashed = _moved_keys(hashed, projections)
-    spec = s.CalcSpec(condition=condition, projections=projections, on_error=tr.on_error)
-    return tr.add(node, "calc", "Calc(" + ", ".join(names) + ")", spec, [inp], hashed=hashed)
-
-
-def correlate(tr: Translator, node: n.Correlate) -> PlannedOperator:
-    spec = s.TableFunctionSpec(
-        function=node.function, args=node.args, kind=node.kind, builtin=node.builtin, per=node.per,
-        on_error=tr.on_error, asynchronous=node.asynchronous,
-    )  # fmt: skip
-    op = tr.add(node, "table-function", f"Correlate({node.function})", spec, [tr.visit(node.input)])
-    op.chain = not node.asynchronous
-    return op
-
-
-def async_calc(tr: Translator, node: n.AsyncCalc) -> PlannedOperator:
-    inp = tr.visit(node.input)
-    spec = s.AsyncCalcSpec(calls=node.calls, on_error=tr.on_error)
-    names = ", ".join(c.function for c in node.calls)
-    op = tr.add(node, "async-calc", f"AsyncCalc({names})", spec, [inp], hashed=inp.source.hashed)
-    # Behind a channel it takes as few rows at a time as fit between two barriers.
-    op.chain = False
-    return op
-
-
-def _moved_keys(keys: tuple[int, ...], projections: tuple[Expr, ...]) -> tuple[int, ...] | None:
-    at = {e.index: i for i, e in reversed(list(enumerate(projections))) if isinstance(e, InputRef)}
-    return tuple(at[k] for k in keys) if all(k in at for k in keys) else None

@@ -1,4 +1,4 @@
-"""Sort, Top-N, deduplication and OVER."""
+"""OVER as rows come, or of all rows at the end."""
 
 from __future__ import annotations
 
@@ -8,127 +8,23 @@ import msgspec
 
 from penstock.errors import UnsupportedError
 from penstock.jobgraph import specs as s
-from penstock.plan import nodes as n
-from penstock.plan.changelog import smallest_key
-from penstock.plan.operators import PlannedOperator
-from penstock.plan.state_size import INDEX_BYTES, about, row_bytes
-from penstock.types.logical import (
-    INTEGERS,
-    MAX_UNSCALED_INT64_PRECISION,
-    TIMESTAMPS,
-    BooleanType,
-    DateType,
-    DecimalType,
-    DoubleType,
-    FloatType,
-    LogicalType,
-    TimeType,
-)
+from penstock.plan.state_size import a_row
+from penstock.types.logical import INTEGERS, TIMESTAMPS, DateType, TimeType
+
+if TYPE_CHECKING:
+    from penstock.functions.expr import AggregateCall
+    from penstock.jobgraph.specs import SortKey
+    from penstock.plan.operator_graph import PlannedOperator
+    from penstock.plan.operators.over.node import Over
+    from penstock.plan.translation import Translator
 
 RANKS = {"ROW_NUMBER", "RANK", "DENSE_RANK"}
 #: Need to know how many rows there will be, or the ones to come.
 NEED_ALL_ROWS = {"LEAD", "NTILE", "PERCENT_RANK", "CUME_DIST"}
 WINDOW_FUNCTIONS = RANKS | NEED_ALL_ROWS | {"LAG"}
 
-if TYPE_CHECKING:
-    from penstock.functions.expr import AggregateCall
-    from penstock.jobgraph.specs import SortKey
-    from penstock.plan.translation.translator import Translator
 
-
-def sort(tr: Translator, node: n.Sort) -> PlannedOperator:
-    inp = tr.visit(node.input)
-    known = tr.analysis.of(node.input)
-    if tr.analysis.final:
-        spec: s.OperatorSpec = s.SortSpec(order=node.order, offset=node.offset, limit=node.limit)
-        return tr.add(
-            node,
-            "sort",
-            "Sort",
-            spec,
-            [tr.single(inp)],
-            parallelism=1,
-            keeps=f"all rows until the end ({_a_row(node)})",
-        )
-    first = node.order[0]
-    if first.index in known.rowtimes and not first.descending and node.limit is None and not node.offset:
-        spec = s.TemporalSortSpec(time=first.index, order=node.order[1:])
-        return tr.add(
-            node, "temporal-sort", "TemporalSort", spec, [tr.single(inp)], parallelism=1,
-            keeps=f"rows until the watermark ({_a_row(node)})",
-        )  # fmt: skip
-    if node.limit is not None:
-        spec = s.TopNSpec(
-            partition=(), order=node.order, first=node.offset + 1, last=node.offset + node.limit,
-            retracts=known.updating, emit_before=tr.modes.before(node),
-            unique_keys=smallest_key(known.unique), ttl_ms=tr.ttl_ms,
-        )  # fmt: skip
-        return tr.add(
-            node,
-            "top-n",
-            f"TopN({node.limit})",
-            spec,
-            [tr.single(inp)],
-            parallelism=1,
-            keeps=f"the first {node.offset + node.limit} rows ({_a_row(node)})",
-        )
-    raise UnsupportedError(
-        "ORDER BY of an unbounded query",
-        expected="ORDER BY an ascending event-time column first, or with LIMIT",
-        remedy="add LIMIT, or sort what a bounded source gives",
-    )
-
-
-def top_n(tr: Translator, node: n.TopN) -> PlannedOperator:
-    known = tr.analysis.of(node.input)
-    by_window = node.window is not None
-    keys = tuple(k for k in node.partition if not by_window or k not in node.window)  # type: ignore[operator]
-    spread = keys or ((node.window[1],) if by_window else ())  # type: ignore[index]
-    source, parallelism = tr.keyed(tr.visit(node.input), spread)
-    order = node.order
-    if _deduplicates(tr, node, known):
-        event = order[0].index in known.rowtimes
-        dedup = s.DeduplicateSpec(
-            keys=keys, keep="last" if order[0].descending else "first", time=order[0].index if event else None,
-            emit_before=tr.modes.before(node), window=node.window, ttl_ms=0 if by_window else tr.ttl_ms,
-        )  # fmt: skip
-        kept, size = "one row per key", f" ({_a_row(node)})"
-        if not by_window and not dedup.emit_before:
-            # Nobody wants the row that was replaced: rows themselves are not kept.
-            kept = "keys" if dedup.keep == "first" and not event else "the time of one row per key"
-            size = ""
-        return tr.add(
-            node, "deduplicate", f"Deduplicate({dedup.keep})", dedup, [source], parallelism=parallelism,
-            hashed=spread or None,
-            keeps=kept + (" until its window ends" if by_window else tr.ttl_words()) + size,
-        )  # fmt: skip
-    spec = s.TopNSpec(
-        partition=keys, order=order, first=node.first, last=node.last, rank=node.rank,
-        rank_column=node.rank_column, retracts=known.updating, emit_before=tr.modes.before(node),
-        unique_keys=smallest_key(known.unique), window=node.window, ttl_ms=0 if by_window else tr.ttl_ms,
-        fixed_order=len(order) == 1 and _fixed_width(node.input.schema.types[order[0].index]),
-    )  # fmt: skip
-    return tr.add(
-        node, "top-n", f"TopN({node.rank} <= {node.last})", spec, [source], parallelism=parallelism,
-        hashed=spread or None,
-        keeps=f"{node.last} rows per key" + (" until its window ends" if by_window else tr.ttl_words()) + f" ({_a_row(node)})",
-    )  # fmt: skip
-
-
-def _deduplicates(tr: Translator, node: n.TopN, known: object) -> bool:
-    times = known.rowtimes | known.proctimes  # type: ignore[attr-defined]
-    return (
-        node.first == node.last == 1
-        and node.rank == "row_number"
-        and not node.rank_column
-        and len(node.order) == 1
-        and node.order[0].index in times
-        and bool(node.partition)
-        and not known.updating  # type: ignore[attr-defined]
-    )
-
-
-def over(tr: Translator, node: n.Over) -> PlannedOperator:
+def over(tr: Translator, node: Over) -> PlannedOperator:
     known = tr.analysis.of(node.input)
     if known.updating and not tr.analysis.final:
         raise UnsupportedError(
@@ -177,7 +73,7 @@ def over(tr: Translator, node: n.Over) -> PlannedOperator:
     return _over_running(tr, node, ())
 
 
-def _over_running(tr: Translator, node: n.Over, order: tuple[SortKey, ...]) -> PlannedOperator:
+def _over_running(tr: Translator, node: Over, order: tuple[SortKey, ...]) -> PlannedOperator:
     source, parallelism = tr.keyed(tr.visit(node.input), node.partition)
     ranks = [c.function for c in node.aggregates if c.function in RANKS]
     lags = [c for c in node.aggregates if c.function == "LAG"]
@@ -211,9 +107,9 @@ def _over_running(tr: Translator, node: n.Over, order: tuple[SortKey, ...]) -> P
     bounded = spec.preceding is not None
     return tr.add(
         node, "over", "OverAggregate", spec, [source], parallelism=parallelism, hashed=node.partition or None,
-        keeps=f"rows of the frame per key ({_a_row(node)})"
+        keeps=f"rows of the frame per key ({a_row(node.input.schema)})"
         if bounded
-        else f"running aggregates per key{tr.ttl_words()}, rows until the watermark ({_a_row(node)})",
+        else f"running aggregates per key{tr.ttl_words()}, rows until the watermark ({a_row(node.input.schema)})",
     )  # fmt: skip
 
 
@@ -224,7 +120,7 @@ def _as_count(call: AggregateCall, order: tuple[SortKey, ...]) -> AggregateCall:
     return msgspec.structs.replace(call, function="COUNT")
 
 
-def _over_final(tr: Translator, node: n.Over) -> PlannedOperator:
+def _over_final(tr: Translator, node: Over) -> PlannedOperator:
     if node.frame == "range" and (node.preceding or node.following):
         type_ = node.input.schema.types[node.order[0].index] if len(node.order) == 1 else None
         if not isinstance(type_, (*INTEGERS, *TIMESTAMPS, DateType, TimeType)):
@@ -241,16 +137,5 @@ def _over_final(tr: Translator, node: n.Over) -> PlannedOperator:
     )  # fmt: skip
     return tr.add(
         node, "over-final", "OverAggregate(at the end)", spec, [source], parallelism=parallelism,
-        hashed=node.partition or None, keeps=f"all rows until the end ({_a_row(node)})",
+        hashed=node.partition or None, keeps=f"all rows until the end ({a_row(node.input.schema)})",
     )  # fmt: skip
-
-
-def _a_row(node: n.Sort | n.TopN | n.Over) -> str:
-    return about(INDEX_BYTES + row_bytes(node.input.schema.types), "row")
-
-
-def _fixed_width(type_: LogicalType) -> bool:
-    """Whether its columns are plain arrays (see ``types.column``), RAW apart."""
-    if isinstance(type_, DecimalType):
-        return type_.precision <= MAX_UNSCALED_INT64_PRECISION
-    return isinstance(type_, (*INTEGERS, *TIMESTAMPS, BooleanType, DateType, DoubleType, FloatType, TimeType))

@@ -19,11 +19,12 @@ from penstock.functions.registry import is_deterministic, make_call
 from penstock.plan import nodes as n
 from penstock.plan.conditions import EqualColumns, factored, implied, shared_facts
 from penstock.plan.facts import known_facts
-from penstock.plan.join_keys import can_be_keys
-from penstock.plan.join_order import Connection, Link, Tree, link, order
-from penstock.plan.join_order import inputs_of as inputs_of_tree
+from penstock.plan.operators.filter.node import filtered
+from penstock.plan.operators.join.keys import can_be_keys
+from penstock.plan.operators.join.order import Connection, Link, Tree, link, order
+from penstock.plan.operators.join.order import inputs_of as inputs_of_tree
 from penstock.plan.properties import Analysis, constant_shift
-from penstock.plan.rewriting import conjuncts, filtered, identity, position, shift, substitute
+from penstock.plan.rewriting import conjuncts, identity, position, shift, substitute
 from penstock.types.logical import Field, Schema
 
 if TYPE_CHECKING:

@@ -8,15 +8,13 @@ from penstock.config import ON_ERROR, RUNTIME_MODE, STATE_TTL_MS
 from penstock.errors import UnsupportedError
 from penstock.jobgraph import specs as s
 from penstock.jobgraph.graph import Global, Hash
-from penstock.plan import nodes as n
 from penstock.plan.changelog import ChangelogModes
 from penstock.plan.earlier_ids import EarlierFingerprints
 from penstock.plan.identity import identify
 from penstock.plan.lineage import Lineage
-from penstock.plan.operators import OperatorInput, PlannedOperator
+from penstock.plan.operator_graph import OperatorInput, PlannedOperator
 from penstock.plan.properties import Analysis
 from penstock.plan.rewriting import Interner
-from penstock.plan.translation import aggregates, joins, ordering, outputs, sources
 from penstock.types.durations import duration_text
 from penstock.types.logical import Schema
 
@@ -24,9 +22,13 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from penstock.jobgraph.graph import FunctionArtifact
+    from penstock.plan.node import Node
+    from penstock.plan.nodes import LogicalPlan
+    from penstock.plan.operator_graph import Note
+    from penstock.plan.operators.sink.node import Sink
 
 
-def is_bounded_final(plan: n.LogicalPlan) -> bool:
+def is_bounded_final(plan: LogicalPlan) -> bool:
     """Whether the job gives final rows once: all inputs bounded, and not asked to stream."""
     mode = RUNTIME_MODE.read(plan.config)
     bounded = all(Analysis().of(sink).bounded for sink in plan.sinks)
@@ -41,15 +43,15 @@ def is_bounded_final(plan: n.LogicalPlan) -> bool:
 
 
 class Translator:
-    """The state of one translation; the node's own rules are in the sibling modules. ``originals``:
+    """The state of one translation; how a node is run, the node says (``Node.translate``). ``originals``:
     fingerprint → the node that stood there in plans of the version before (``plan.earlier_ids``)."""
 
     def __init__(
         self,
-        plan: n.LogicalPlan,
+        plan: LogicalPlan,
         analysis: Analysis,
         parallelism: int,
-        originals: Mapping[str, n.Node] | None = None,
+        originals: Mapping[str, Node] | None = None,
         functions: Mapping[str, FunctionArtifact] | None = None,
     ) -> None:
         self.plan = plan
@@ -61,7 +63,7 @@ class Translator:
         self.earlier = EarlierFingerprints()
         self.originals = originals or {}
         self.functions = functions or {}
-        self.sinks: list[n.Sink] = [self.interner.intern(sink) for sink in plan.sinks]  # type: ignore[misc]
+        self.sinks: list[Sink] = [self.interner.intern(sink) for sink in plan.sinks]  # type: ignore[misc]
         self.analysis = analysis
         self.modes = ChangelogModes(self.sinks, analysis)
         self.operators: list[PlannedOperator] = []
@@ -74,22 +76,22 @@ class Translator:
         for sink in self.sinks:
             if id(sink) not in done:
                 done.add(id(sink))
-                outputs.sink(self, sink)
+                sink.translate(self)
         identify(self.operators, Lineage(), self.functions)
         return self.operators
 
-    def visit(self, node: n.Node) -> OperatorInput:
+    def visit(self, node: Node) -> OperatorInput:
         """Where the node's rows come from."""
         found = self.memo.get(id(node))
         if found is None:
-            made = self._translate(node)
+            made = node.translate(self)
             found = OperatorInput(made) if isinstance(made, PlannedOperator) else made
             self.memo[id(node)] = found
         return OperatorInput(found.source, found.partitioning, found.tag)
 
     def add(
         self,
-        node: n.Node,
+        node: Node,
         kind: str,
         name: str,
         spec: s.OperatorSpec,
@@ -103,7 +105,10 @@ class Translator:
         side_outputs: dict[str, Schema] | None = None,
         guarantee: str = "",
         mode: str | None = None,
+        notes: tuple[Note, ...] = (),
     ) -> PlannedOperator:
+        """An operator of the node. ``kind``: which part of the node it does (names and ids have it);
+        ``keeps``: its state, in words, with its size."""
         ports = [i if isinstance(i, list) else [i] for i in inputs]
         if parallelism is None:
             parallelism = max(
@@ -121,6 +126,7 @@ class Translator:
             mode=mode or self.modes.mode(node),
             keeps=keeps,
             guarantee=guarantee,
+            notes=notes,
             node=node,
             kind=kind,
             given=uid is not None,
@@ -128,7 +134,7 @@ class Translator:
         self.operators.append(op)
         return op
 
-    def earlier_uid(self, kind: str, node: n.Node) -> str:
+    def earlier_uid(self, kind: str, node: Node) -> str:
         """The operator's uid in the version before this one."""
         original = self.originals.get(self.interner.fingerprint(node), node)
         wanted = f"{kind}-{self.earlier.of(original)}"
@@ -148,78 +154,10 @@ class Translator:
     def single(self, inp: OperatorInput) -> OperatorInput:
         return self.keyed(inp, ())[0]
 
-    def shared(self, node: n.Node) -> bool:
+    def shared(self, node: Node) -> bool:
         return id(node) in self.memo
 
     def ttl_words(self) -> str:
         return (
             f" for {duration_text(self.ttl_ms * 1000)} after its last change" if self.ttl_ms else ", for ever"
         )
-
-    def _translate(self, node: n.Node) -> PlannedOperator | OperatorInput:
-        spec: s.OperatorSpec
-        match node:
-            case n.Scan():
-                return sources.scan(self, node)
-            case n.Values():
-                spec = s.CollectionSourceSpec(data=node.data, watermark=node.watermark)
-                return self.add(node, "values", "Values", spec, [], parallelism=1, guarantee="exactly-once")
-            case n.Filter():
-                return sources.calc(self, node, node.input, node.condition, None)
-            case n.Project():
-                if isinstance(node.input, n.Filter) and not self.shared(node.input):
-                    return sources.calc(self, node, node.input.input, node.input.condition, node.expressions)
-                return sources.calc(self, node, node.input, None, node.expressions)
-            case n.AssignWatermarks():
-                spec = s.AssignWatermarksSpec(
-                    watermark=node.watermark, timestamp_function=node.timestamp_function
-                )
-                return self.add(node, "watermark", "AssignWatermarks", spec, [self.visit(node.input)])
-            case n.LocalTime():
-                spec = s.LocalTimeSpec(time=node.time, zone=node.zone)
-                inp = self.visit(node.input)
-                name = f"LocalTime({node.zone})"
-                return self.add(node, "local-time", name, spec, [inp], hashed=inp.source.hashed)
-            case n.WindowTable():
-                return aggregates.window_table(self, node)
-            case n.Expand():
-                spec = s.ExpandSpec(projections=node.projections)
-                name = f"Expand({len(node.projections)} grouping sets)"
-                return self.add(node, "expand", name, spec, [self.visit(node.input)])
-            case n.Aggregate():
-                return aggregates.aggregate(self, node)
-            case n.WindowAggregate():
-                return aggregates.window_aggregate(self, node)
-            case n.Join():
-                return joins.join(self, node)
-            case n.TemporalJoin():
-                return joins.temporal_join(self, node)
-            case n.Union_():
-                return outputs.union(self, node)
-            case n.SetOperation():
-                return outputs.set_operation(self, node)
-            case n.Sort():
-                return ordering.sort(self, node)
-            case n.Limit():
-                spec = s.LimitSpec(offset=node.offset, limit=node.limit)
-                return self.add(
-                    node,
-                    "limit",
-                    f"Limit({node.limit})",
-                    spec,
-                    [self.single(self.visit(node.input))],
-                    parallelism=1,
-                )
-            case n.TopN():
-                return ordering.top_n(self, node)
-            case n.Over():
-                return ordering.over(self, node)
-            case n.Correlate():
-                return sources.correlate(self, node)
-            case n.AsyncCalc():
-                return sources.async_calc(self, node)
-            case n.Transform():
-                return outputs.transform(self, node)
-            case n.SideOutput():
-                return OperatorInput(self.visit(node.input).source, None, node.tag)
-        raise AssertionError(node)

@@ -1,0 +1,269 @@
+"""What every plan node is, and what it declares of itself: its traits.
+
+The rules and walks of the planner know no kind of node. They ask the node: which columns it reads
+and passes, what is true of its rows, which changes it needs to see, where its rows come from, what
+it says in EXPLAIN, and which operators run it. A node answers in its own folder below
+``penstock.plan.operators``, or in a package of somebody else's: nothing here lists the nodes there are.
+
+What a node does not answer has an answer here that is safe for any operator: it reads every column,
+nothing may be pushed below it, its rows have no key, and their order is lost. ``Unary`` and
+``Binary`` answer for nodes that pass their input's columns on.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import msgspec
+
+from penstock.plan.columns import (
+    Mapping_,
+    appended_schema,
+    moved,
+    referenced,
+)
+from penstock.plan.lineage import UNSTORED, Relation, bounded, opaque, table_set
+from penstock.plan.properties import Properties
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
+    from penstock.functions.expr import Expr
+    from penstock.jobgraph.specs import WatermarkSpec
+    from penstock.plan.lineage import Lineage, Meaning
+    from penstock.plan.operator_graph import OperatorInput, PlannedOperator
+    from penstock.plan.properties import Analysis
+    from penstock.plan.pruning import Pruner
+    from penstock.plan.pushdown import PushDown
+    from penstock.plan.translation import Translator
+    from penstock.types.logical import Schema
+
+replace = msgspec.structs.replace
+
+
+class Node(msgspec.Struct, frozen=True, kw_only=True, tag_field="node"):
+    """A logical operation and its traits. Nodes are immutable and compare by value. Column indices
+    mean the columns of the node's input (of two inputs: the left columns, then the right)."""
+
+    if TYPE_CHECKING:
+        # Each node has it as a field, in a place of its own: fingerprints go by the order of fields.
+        schema: Schema
+
+    # -- inputs --------------------------------------------------------------------------------
+
+    def children(self) -> tuple[Node, ...]:
+        """The nodes it reads."""
+        return ()
+
+    def over(self, inputs: tuple[Node, ...]) -> Node:
+        """The same over other inputs, which have the same schemas."""
+        return self
+
+    # -- columns -------------------------------------------------------------------------------
+
+    def demands(self, need: set[int]) -> list[tuple[Node, set[int]]]:
+        """What it asks of each input, given which of its own columns are needed."""
+        return [(child, set(range(len(child.schema)))) for child in self.children()]
+
+    def pruned(self, pruner: Pruner, need: set[int]) -> tuple[Node, Mapping_]:
+        """The node over narrower inputs, and where each column that is left is now."""
+        return pruner.whole(self)
+
+    # -- what is known of the rows -------------------------------------------------------------
+
+    def properties(self, analysis: Analysis) -> Properties:
+        """Boundedness, time attributes, windows, updates and keys of the rows."""
+        inputs = [analysis.of(child) for child in self.children()]
+        return Properties(
+            bounded=all(known.bounded for known in inputs), updating=any(known.updating for known in inputs)
+        )
+
+    def carries(self) -> tuple[tuple[Node, dict[int, int] | None], ...]:
+        """Inputs of which every row of the output has a row's values: the input, and where its columns
+        are in the output (None: in their own places). Facts about such an input hold above the node."""
+        return ()
+
+    def own_facts(self) -> list[Expr]:
+        """Conditions that every row meets because of the node itself."""
+        return []
+
+    def gives_nothing(self, empty: Sequence[bool]) -> bool:
+        """Whether no row ever comes out. ``empty[i]``: input i has none."""
+        return False
+
+    # -- predicates ----------------------------------------------------------------------------
+
+    def lowered(self, part: Expr) -> Expr | None:
+        """A condition on the output as the same condition on the only input; None: it must stay above."""
+        return None
+
+    def push_down(self, pusher: PushDown, parts: list[Expr]) -> Node:
+        """The node with ``parts`` (over its columns) applied as low as they may go."""
+        return pusher.below(self, parts)
+
+    def unawaited(self) -> tuple[str, Sequence[Expr]]:
+        """Expressions in which an async function cannot stand, and their place in words."""
+        return "", ()
+
+    # -- changelog -----------------------------------------------------------------------------
+
+    def asks_before(self, wanted: bool) -> bool:
+        """Whether it needs the old row of an update (−U) of its inputs. ``wanted``: its consumers do."""
+        return True
+
+    def in_order(self, key: frozenset[int], analysis: Analysis) -> bool:
+        """Whether all changes of a row of this key come out of one subtask, the old row's end before
+        the new one's beginning. Asked only where rows are updated."""
+        return False
+
+    # -- event time ----------------------------------------------------------------------------
+
+    def clock(self) -> str | None:
+        """What makes watermarks here, in words; None: nothing does."""
+        return None
+
+    def with_watermarks(self, change: Callable[[WatermarkSpec], WatermarkSpec]) -> Node:
+        """The node with the watermarks that it makes changed."""
+        return self
+
+    # -- side outputs --------------------------------------------------------------------------
+
+    def side_tags(self) -> list[str] | None:
+        """The side outputs it has; None: not known."""
+        return None
+
+    def side_input(self) -> Node | None:
+        """The input whose rows its side outputs have; None: they have rows of their own."""
+        return None
+
+    # -- identity ------------------------------------------------------------------------------
+
+    def relation(self, lineage: Lineage) -> Relation:
+        """Which base tables it reads, which rows it has, where its columns come from."""
+        parts = [lineage.of(child) for child in self.children()]
+        tables: frozenset[str] = frozenset().union(*(part.tables for part in parts))
+        atom = bounded(f"{_tag(self)}({'; '.join(part.rows for part in parts)})")
+        return opaque(tables, atom, tuple(f"{atom}.{name}" for name in self.schema.names))
+
+    def role(self, op: PlannedOperator, lineage: Lineage) -> str:
+        """What one of its operators does, over which tables: part of the operator's name."""
+        return f"{op.kind} {table_set(lineage.of(self).tables)}"
+
+    def meaning(self, op: PlannedOperator, lineage: Lineage) -> Meaning:
+        """What the state of one of its operators means: (part → words, state → columns). Asked only of
+        operators whose spec says that they have a meaning."""
+        return {}, {}
+
+    def layout(self, op: PlannedOperator, meaning: dict[str, str]) -> str:
+        """What must be equal for the stored bytes to be readable at all."""
+        parts = (part for part in meaning if part not in UNSTORED)
+        return bounded("; ".join(f"{part}: {meaning[part]}" for part in parts))
+
+    # -- words ---------------------------------------------------------------------------------
+
+    def explained(self) -> str:
+        """The node's line in EXPLAIN's logical plans."""
+        return type(self).__name__
+
+    def warnings(self, analysis: Analysis) -> Iterable[str]:
+        """What EXPLAIN warns of."""
+        return ()
+
+    def pushed_words(self) -> str:
+        """What was pushed into a source, for EXPLAIN's notes; empty: nothing."""
+        return ""
+
+    # -- soundness and running -----------------------------------------------------------------
+
+    def check(self) -> None:
+        """Unsound when a column that it names is not its input's, or of another type. Column names and
+        the event-time column are checked of every node."""
+
+    def translate(self, translator: Translator) -> PlannedOperator | OperatorInput:
+        """The operators that run it, the last of which gives its rows."""
+        raise NotImplementedError(type(self).__name__)
+
+
+class Unary(Node, frozen=True, kw_only=True):
+    """A node whose output is its input's columns, then perhaps columns of its own."""
+
+    #: Fields that name columns of the input: indices, sort keys, calls, windows or expressions.
+    reads: ClassVar[tuple[str, ...]] = ()
+    if TYPE_CHECKING:
+        input: Node
+
+    def children(self) -> tuple[Node, ...]:
+        return (self.input,)
+
+    def over(self, inputs: tuple[Node, ...]) -> Node:
+        return replace(self, input=inputs[0])
+
+    def keeps_rows(self) -> bool:
+        """Whether its state holds rows, so that each column costs memory."""
+        return False
+
+    def demands(self, need: set[int]) -> list[tuple[Node, set[int]]]:
+        width = len(self.input.schema)
+        wanted = {column for column in need if column < width}
+        for name in self.reads:
+            wanted |= referenced(getattr(self, name))
+        return [(self.input, wanted)]
+
+    def pruned(self, pruner: Pruner, need: set[int]) -> tuple[Node, Mapping_]:
+        child, at = pruner.own(self, self.input) if self.keeps_rows() else pruner.run(self.input)
+        changes: dict[str, Any] = {name: moved(getattr(self, name), at) for name in self.reads}
+        width, new_width = len(self.input.schema), len(child.schema)
+        own = range(len(self.schema) - width)
+        schema = appended_schema(child.schema, self.schema, at, width)
+        mapping = {**at, **{width + i: new_width + i for i in own}}
+        return replace(self, input=child, schema=schema, **changes), mapping
+
+    def properties(self, analysis: Analysis) -> Properties:
+        return analysis.of(self.input)
+
+
+class Binary(Node, frozen=True, kw_only=True):
+    """A node with a left and a right input."""
+
+    if TYPE_CHECKING:
+        left: Node
+        right: Node
+
+    def children(self) -> tuple[Node, ...]:
+        return (self.left, self.right)
+
+    def over(self, inputs: tuple[Node, ...]) -> Node:
+        return replace(self, left=inputs[0], right=inputs[1])
+
+    def role(self, op: PlannedOperator, lineage: Lineage) -> str:
+        sides = sorted(table_set(lineage.of(side).tables) for side in self.children())
+        return f"{op.kind} {' '.join(sides)}"
+
+
+class Nary(Node, frozen=True, kw_only=True):
+    """A node with any number of inputs."""
+
+    if TYPE_CHECKING:
+        inputs: tuple[Node, ...]
+
+    def children(self) -> tuple[Node, ...]:
+        return self.inputs
+
+    def over(self, inputs: tuple[Node, ...]) -> Node:
+        return replace(self, inputs=inputs)
+
+
+def _tag(node: Node) -> str:
+    return str(node.__struct_config__.tag)
+
+
+def inputs_of(node: Node) -> tuple[Node, ...]:
+    """The nodes a node reads."""
+    return node.children()
+
+
+def with_inputs(node: Node, inputs: tuple[Node, ...]) -> Node:
+    """The node over other inputs (same schemas)."""
+    if all(a is b for a, b in zip(inputs, node.children(), strict=True)):
+        return node
+    return node.over(inputs)

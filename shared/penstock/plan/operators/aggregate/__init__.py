@@ -1,0 +1,1 @@
+"""Unwindowed grouping, also DISTINCT."""

@@ -1,0 +1,1 @@
+"""Async functions, awaited for each row."""

@@ -1,0 +1,1 @@
+"""LATERAL TABLE(f(…)) and UNNEST."""

@@ -1,0 +1,1 @@
+"""GROUPING SETS: each row once per projection list."""

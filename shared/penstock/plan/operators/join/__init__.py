@@ -1,0 +1,1 @@
+"""Regular, interval and window joins."""

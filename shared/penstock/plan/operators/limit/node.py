@@ -1,0 +1,58 @@
+"""The node of LIMIT without an order."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from penstock.jobgraph.specs import LimitSpec
+from penstock.plan import soundness
+from penstock.plan.lineage import opaque
+from penstock.plan.node import Node, Unary
+from penstock.types.logical import Schema
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from penstock.plan.lineage import Lineage, Meaning, Relation
+    from penstock.plan.operator_graph import PlannedOperator
+    from penstock.plan.properties import Analysis
+    from penstock.plan.translation import Translator
+
+
+class Limit(Unary, frozen=True, kw_only=True, tag="limit"):
+    """Any ``limit`` rows behind the first ``offset``."""
+
+    input: Node
+    offset: int = 0
+    limit: int
+    schema: Schema
+
+    def carries(self) -> tuple[tuple[Node, dict[int, int] | None], ...]:
+        return ((self.input, None),)
+
+    def gives_nothing(self, empty: Sequence[bool]) -> bool:
+        return self.limit == 0 or empty[0]
+
+    def asks_before(self, wanted: bool) -> bool:
+        return wanted
+
+    def in_order(self, key: frozenset[int], analysis: Analysis) -> bool:
+        return analysis.in_order(self.input, key)
+
+    def relation(self, lineage: Lineage) -> Relation:
+        below = lineage.of(self.input)
+        return opaque(below.tables, f"any({self.limit} offset {self.offset}) of {below.rows}", below.columns)
+
+    def meaning(self, op: PlannedOperator, lineage: Lineage) -> Meaning:
+        return {"input": lineage.of(self.input).rows}, {}
+
+    def explained(self) -> str:
+        return f"Limit({self.limit}" + (f", offset={self.offset})" if self.offset else ")")
+
+    def check(self) -> None:
+        soundness.types(self.schema.types, self.input.schema.types)
+
+    def translate(self, translator: Translator) -> PlannedOperator:
+        spec = LimitSpec(offset=self.offset, limit=self.limit)
+        source = translator.single(translator.visit(self.input))
+        return translator.add(self, "limit", f"Limit({self.limit})", spec, [source], parallelism=1)

@@ -1,0 +1,1 @@
+"""Event time on the clock of a time zone."""

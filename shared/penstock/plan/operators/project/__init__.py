@@ -1,0 +1,1 @@
+"""Columns computed of each row."""

@@ -1,0 +1,31 @@
+"""Filters and projections as one operator."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from penstock.functions.expr import Expr, InputRef
+from penstock.jobgraph import specs as s
+
+if TYPE_CHECKING:
+    from penstock.plan.node import Node
+    from penstock.plan.operator_graph import PlannedOperator
+    from penstock.plan.translation import Translator
+
+
+def calc(
+    tr: Translator, node: Node, source: Node, condition: Expr | None, projections: tuple[Expr, ...] | None
+) -> PlannedOperator:
+    """Of the rows of ``source``: first the filter by ``condition``, then ``projections``."""
+    inp = tr.visit(source)
+    names = [w for w, present in (("Filter", condition), ("Project", projections)) if present is not None]
+    hashed = inp.source.hashed if inp.tag is None else None
+    if hashed is not None and projections is not None:
+        hashed = _moved_keys(hashed, projections)
+    spec = s.CalcSpec(condition=condition, projections=projections, on_error=tr.on_error)
+    return tr.add(node, "calc", "Calc(" + ", ".join(names) + ")", spec, [inp], hashed=hashed)
+
+
+def _moved_keys(keys: tuple[int, ...], projections: tuple[Expr, ...]) -> tuple[int, ...] | None:
+    at = {e.index: i for i, e in reversed(list(enumerate(projections))) if isinstance(e, InputRef)}
+    return tuple(at[k] for k in keys) if all(k in at for k in keys) else None

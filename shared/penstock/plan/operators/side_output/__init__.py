@@ -1,0 +1,1 @@
+"""Rows that an operator sends to a side output."""

@@ -1,0 +1,77 @@
+"""The node of rows that are written into a table."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from penstock.jobgraph import specs as s
+from penstock.plan import lineage as words
+from penstock.plan import soundness
+from penstock.plan.columns import Mapping_
+from penstock.plan.node import Node, Unary
+from penstock.plan.tables import TableRef
+from penstock.types.logical import Schema
+
+if TYPE_CHECKING:
+    from penstock.plan.lineage import Lineage, Meaning, Relation
+    from penstock.plan.operator_graph import PlannedOperator
+    from penstock.plan.pruning import Pruner
+    from penstock.plan.translation import Translator
+
+
+class Sink(Unary, frozen=True, kw_only=True, tag="sink"):
+    """Rows into a table. ``upsert_keys``: columns of the table's primary key. ``label``: of the
+    statement, given by the user; ``columns``: what the statement calls the rows' columns."""
+
+    input: Node
+    table: TableRef
+    upsert_keys: tuple[int, ...] = ()
+    name: str | None = None
+    uid: str | None = None
+    parallelism: int | None = None
+    label: str | None = None
+    columns: tuple[str, ...] = ()
+    schema: Schema
+
+    def demands(self, need: set[int]) -> list[tuple[Node, set[int]]]:
+        return [(self.input, set(range(len(self.input.schema))))]
+
+    def pruned(self, pruner: Pruner, need: set[int]) -> tuple[Node, Mapping_]:
+        return pruner.whole(self)
+
+    def asks_before(self, wanted: bool) -> bool:
+        return wanted
+
+    def relation(self, lineage: Lineage) -> Relation:
+        return lineage.of(self.input)
+
+    def meaning(self, op: PlannedOperator, lineage: Lineage) -> Meaning:
+        if isinstance(op.spec, s.SinkSpec):
+            return {"writes": self.table.place()}, {}
+        assert isinstance(op.spec, s.MaterializeSpec)
+        below = lineage.of(self.input)
+        row = words.typed(below.columns, self.input.schema.types)
+        return {**words.stored_rows(below, row), "keys": words.listed(row, op.spec.keys)}, {}
+
+    def explained(self) -> str:
+        return f"Sink(table={self.name or self.table.name}, columns=[{', '.join(self.schema.names)}])"
+
+    def statement_names(self) -> tuple[str, ...]:
+        """``into t`` and ``into t (a, b)``: a statement that gets a column more is still found by the
+        first, two statements into one table are told apart by the second. Its label is instead of both."""
+        target = f"into {self.name or self.table.name}"
+        if self.label:
+            return (f"{target} [{self.label}]",)
+        columns = self.columns or tuple(self.schema.names)
+        return (target, f"{target} ({', '.join(columns)})")
+
+    def check(self) -> None:
+        own = self.schema.types
+        soundness.indices(self.upsert_keys, own)
+        soundness.types(self.table.schema.types, own)
+        soundness.types(own, self.input.schema.types)
+
+    def translate(self, translator: Translator) -> PlannedOperator:
+        from penstock.plan.operators.sink.physical import sink
+
+        return sink(translator, self)

@@ -1,0 +1,53 @@
+"""Writers, and what puts updates in order before them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from penstock.config import NOT_NULL_ENFORCER, TYPE_LENGTH_ENFORCER
+from penstock.jobgraph import specs as s
+from penstock.jobgraph.graph import Hash
+from penstock.plan.operator_graph import OperatorInput
+from penstock.plan.state_size import a_row
+
+if TYPE_CHECKING:
+    from penstock.plan.operator_graph import PlannedOperator
+    from penstock.plan.operators.sink.node import Sink
+    from penstock.plan.translation import Translator
+
+
+def sink(tr: Translator, node: Sink) -> PlannedOperator:
+    inp = tr.visit(node.input)
+    how = tr.modes.sinks[id(node)]
+    table = node.table
+    parallelism = 1 if table.connector == "collect" else node.parallelism or inp.source.parallelism
+    if how.materialize:
+        source, width = tr.keyed(inp, how.keys)
+        made = tr.add(
+            node, "materialize", "SinkMaterializer", s.MaterializeSpec(keys=how.keys, ttl_ms=tr.ttl_ms),
+            [source], output=node.input.schema, parallelism=width, hashed=how.keys,
+            keeps=f"the rows behind each key{tr.ttl_words()} "
+                f"({a_row(node.input.schema)})", mode="upsert",
+        )  # fmt: skip
+        inp = OperatorInput(made)
+        parallelism = 1 if table.connector == "collect" else node.parallelism or width
+    if parallelism == 1:
+        inp = tr.single(inp)
+    elif how.mode != "append" and how.keys and inp.source.parallelism != parallelism:
+        inp = OperatorInput(inp.source, Hash(how.keys), inp.tag)
+    stored = table.connector != "collect"
+    spec = s.SinkSpec(
+        connector=table.connector,
+        options=table.options,
+        schema=table.schema,
+        mode=how.mode,
+        # A table that takes updates gets its key for plain inserts, too: they overwrite.
+        keys=how.keys or tuple(table.schema.names.index(c) for c in table.primary_key),
+        on_error=table.options.get("on-error", "fail"),  # type: ignore[arg-type]
+        not_null=NOT_NULL_ENFORCER.read(tr.config) if stored else None,  # type: ignore[arg-type]
+        type_length=TYPE_LENGTH_ENFORCER.read(tr.config) if stored else "IGNORE",  # type: ignore[arg-type]
+    )
+    return tr.add(
+        node, "sink", f"Sink: {node.name or table.name}", spec, [inp], parallelism=parallelism, uid=node.uid,
+        guarantee=table.guarantee, mode=how.mode,
+    )  # fmt: skip

@@ -1,0 +1,1 @@
+"""ORDER BY, with or without a limit."""

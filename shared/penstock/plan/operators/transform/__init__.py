@@ -1,0 +1,1 @@
+"""An operation of the DataStream API."""

@@ -1,0 +1,119 @@
+"""The node of an operation of the DataStream API."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from penstock.jobgraph import specs as s
+from penstock.jobgraph.graph import Hash, Partitioning
+from penstock.jobgraph.specs import OperatorSpec
+from penstock.plan import soundness
+from penstock.plan.lineage import bounded, opaque, table_set, values_words
+from penstock.plan.node import Nary, Node
+from penstock.plan.operator_graph import OperatorInput
+from penstock.plan.properties import Properties
+from penstock.types.logical import Schema
+
+if TYPE_CHECKING:
+    from penstock.plan.lineage import Lineage, Meaning, Relation
+    from penstock.plan.operator_graph import PlannedOperator
+    from penstock.plan.properties import Analysis
+    from penstock.plan.translation import Translator
+
+#: Fields of the spec that say what its state is. All others may change: functions are the user's
+#: own, and what they declare is compared by ``api.restore_check``.
+_OF_STATE: dict[type, tuple[str, ...]] = {
+    s.KeyedProcessSpec: ("kind",),
+    s.KeyedWindowSpec: ("kind", "window", "event_time", "trigger"),
+}
+
+
+class Transform(Nary, frozen=True, kw_only=True, tag="transform"):
+    """A DataStream operation: ``spec`` is run as it is. ``partitioning[i]``: how input i
+    reaches it (None: forward when it can be, else rebalance)."""
+
+    inputs: tuple[Node, ...]
+    spec: OperatorSpec
+    name: str
+    uid: str | None = None
+    partitioning: tuple[Partitioning | None, ...] = ()
+    parallelism: int | None = None
+    slot_sharing_group: str | None = None
+    chain: bool = True
+    schema: Schema
+    side_outputs: dict[str, Schema] = {}
+
+    def properties(self, analysis: Analysis) -> Properties:
+        if not self.inputs:
+            return Properties(bounded=isinstance(self.spec, s.CollectionSourceSpec))
+        return Properties(bounded=all(analysis.of(child).bounded for child in self.inputs))
+
+    def side_tags(self) -> list[str] | None:
+        return list(self.side_outputs)
+
+    def relation(self, lineage: Lineage) -> Relation:
+        parts = [lineage.of(child) for child in self.inputs]
+        tables: frozenset[str] = frozenset((self.name,))
+        if parts:
+            tables = frozenset().union(*(p.tables for p in parts))
+        atom = bounded(f"{self.name}({'; '.join(p.rows for p in parts)})")
+        return opaque(tables, atom, tuple(f"{self.name}.{c}" for c in self.schema.names))
+
+    def role(self, op: PlannedOperator, lineage: Lineage) -> str:
+        return f"{op.spec.__struct_config__.tag} '{self.name}' {table_set(lineage.of(self).tables)}"
+
+    def meaning(self, op: PlannedOperator, lineage: Lineage) -> Meaning:
+        if isinstance(op.spec, s.CollectionSourceSpec):
+            return {"reads": values_words(op.spec.data)}, {}
+        fields = _OF_STATE.get(type(self.spec))
+        if fields is None:
+            return {}, {}
+        parts = {
+            name: msgspec.json.encode(getattr(self.spec, name), order="sorted").decode() for name in fields
+        }
+        keys = self.spec.keys  # type: ignore[union-attr]
+        per_input = keys if keys and isinstance(keys[0], tuple) else (keys,)
+        for i, (child, own) in enumerate(zip(self.inputs, per_input, strict=False)):
+            parts[f"keys {i + 1}"] = ", ".join(str(child.schema.types[k]) for k in own)
+        return parts, {}
+
+    def layout(self, op: PlannedOperator, meaning: dict[str, str]) -> str:
+        return "; ".join(words for part, words in meaning.items() if part.startswith(("keys", "kind")))
+
+    def explained(self) -> str:
+        return f"Transform({self.name})"
+
+    def check(self) -> None:
+        for child, way in zip(self.inputs, self.partitioning, strict=False):
+            if isinstance(way, Hash):
+                soundness.indices(way.keys, child.schema.types)
+
+    def translate(self, translator: Translator) -> PlannedOperator:
+        inputs = []
+        parallelism = self.parallelism or translator.parallelism
+        for i, child in enumerate(self.inputs):
+            wanted: Partitioning | None = self.partitioning[i] if i < len(self.partitioning) else None
+            inp = translator.visit(child)
+            if isinstance(wanted, Hash) and inp.tag is None and inp.source.hashed == wanted.keys:
+                wanted = None if inp.source.parallelism == parallelism else wanted
+            inputs.append(OperatorInput(inp.source, wanted, inp.tag))
+        union = isinstance(self.spec, s.UnionSpec)
+        alone = not self.inputs and isinstance(self.spec, s.CollectionSourceSpec)
+        op = translator.add(
+            self,
+            "transform",
+            self.name,
+            self.spec,
+            [inputs] if union else inputs,  # type: ignore[list-item]
+            parallelism=1 if alone else parallelism,
+            uid=self.uid,
+            side_outputs=dict(self.side_outputs),
+        )
+        op.chain = self.chain
+        if self.slot_sharing_group:
+            op.slot_sharing_group = self.slot_sharing_group
+        elif inputs:
+            op.slot_sharing_group = inputs[0].source.slot_sharing_group
+        return op

@@ -1,0 +1,1 @@
+"""Rows that the plan itself holds."""

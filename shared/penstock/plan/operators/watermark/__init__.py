@@ -1,0 +1,1 @@
+"""A watermark strategy in the middle of a plan."""

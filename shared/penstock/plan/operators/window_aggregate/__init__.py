@@ -1,0 +1,1 @@
+"""Grouping that includes a window."""

@@ -1,0 +1,59 @@
+"""Catalog tables as a plan needs them."""
+
+from __future__ import annotations
+
+import re
+
+import msgspec
+
+from penstock.functions.expr import Expr
+from penstock.jobgraph.specs import WatermarkSpec
+from penstock.plan.lineage import bounded
+from penstock.types.logical import Schema
+
+#: Options whose values are written nowhere.
+_SECRET = re.compile("password|secret|token|credential|key", re.IGNORECASE)
+
+
+class MetadataColumn(msgspec.Struct, frozen=True):
+    """``name``'s value is the connector's metadata ``key``."""
+
+    name: str
+    key: str
+
+
+class TableRef(msgspec.Struct, frozen=True, kw_only=True):
+    """A catalog table as a plan needs it. ``physical``: the connector's own columns;
+    ``metadata``: appended after them; ``computed``: expressions over (physical, metadata)
+    that give ``schema``; ``watermark`` is over ``schema``'s columns. ``guarantee``,
+    ``sink_modes``, ``nested_projection``: what the connector says of itself."""
+
+    name: str
+    connector: str
+    options: dict[str, str]
+    physical: Schema
+    schema: Schema
+    metadata: tuple[MetadataColumn, ...] = ()
+    computed: tuple[Expr, ...] | None = None
+    watermark: WatermarkSpec | None = None
+    primary_key: tuple[str, ...] = ()
+    bounded: bool = False
+    guarantee: str = ""
+    sink_modes: tuple[str, ...] = ("append",)
+    #: The source delivers a ROW column with fewer fields when asked to.
+    nested_projection: bool = False
+    #: What a lookup join with it keeps, in words; empty = it cannot be looked up.
+    lookup: str = ""
+    #: The options that say which data it is; None = all of them.
+    location: tuple[str, ...] | None = None
+    #: ``computed`` as it was before the source applied a filter itself, None = as it is.
+    declared: tuple[Expr, ...] | None = None
+
+    def place(self) -> str:
+        """Where its data is, in words without secrets."""
+        if self.location is None:
+            located = {k: v for k, v in self.options.items() if not _SECRET.search(k)}
+        else:
+            located = {k: self.options[k] for k in self.location if k in self.options}
+        where = ", ".join(f"{k} = {v}" for k, v in sorted(located.items()) if k != "connector")
+        return bounded(f"{self.connector}({where})")

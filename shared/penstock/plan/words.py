@@ -1,0 +1,109 @@
+"""Expressions, keys, orders and windows as EXPLAIN writes them, with the names of their columns."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+from typing import TYPE_CHECKING
+
+from penstock.functions.expr import AggregateCall, Call, Expr, FieldAccess, InputRef, Literal, PythonCall
+from penstock.types import logical as t
+from penstock.types.durations import duration_text
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from penstock.jobgraph.specs import SortKey, WindowSpec
+    from penstock.types.logical import Schema
+
+_INFIX = {"+", "-", "*", "/", "%", "=", "<>", "<", "<=", ">", ">=", "AND", "OR", "||", "LIKE", "IS DISTINCT FROM",
+          "IS NOT DISTINCT FROM"}  # fmt: skip
+
+
+def key_pairs(left: Schema, right: Schema, left_keys: Sequence[int], right_keys: Sequence[int]) -> str:
+    a, b = left.names, right.names
+    return " AND ".join(f"left.{a[i]} = right.{b[j]}" for i, j in zip(left_keys, right_keys, strict=True))
+
+
+def column_names(columns: Sequence[int], schema: Schema) -> str:
+    return ", ".join(schema.names[i] for i in columns)
+
+
+def group_keys(keys: tuple[int, ...], schema: Schema) -> str:
+    return f"keys=[{column_names(keys, schema)}]"
+
+
+def calls_text(calls: Sequence[AggregateCall], schema: Schema) -> str:
+    if not calls:
+        return ""
+    return ", " + ", ".join(call_text(c, schema) for c in calls)
+
+
+def call_text(call: AggregateCall, schema: Schema) -> str:
+    args = column_names(call.args, schema) if call.args else ("*" if call.function == "COUNT" else "")
+    distinct = "DISTINCT " if call.distinct else ""
+    constants = "".join(f", {c!r}" for c in call.constants)
+    condition = f" FILTER {schema.names[call.filter]}" if call.filter is not None else ""
+    return f"{call.function}({distinct}{args}{constants}){condition}"
+
+
+def order_text(order: Sequence[SortKey], schema: Schema) -> str:
+    words = [
+        schema.names[k.index]
+        + (" DESC" if k.descending else " ASC")
+        + ("" if k.nulls_first != k.descending else " NULLS FIRST" if k.nulls_first else " NULLS LAST")
+        for k in order
+    ]
+    return f"order=[{', '.join(words)}]"
+
+
+def window_text(window: WindowSpec, schema: Schema | None) -> str:
+    time = (
+        ""
+        if schema is None
+        else "processing time, "
+        if window.time is None
+        else f"{schema.names[window.time]}, "
+    )
+    match window.kind:
+        case "session":
+            return f"SESSION({time}gap {duration_text(window.gap_us)})"
+        case "tumble":
+            return f"TUMBLE({time}{duration_text(window.size_us)})"
+    return f"{window.kind.upper()}({time}{duration_text(window.slide_us)}, {duration_text(window.size_us)})"
+
+
+def projections_text(exprs: Sequence[Expr], out: Schema, schema: Schema) -> str:
+    parts = []
+    for name, expr in zip(out.names, exprs, strict=True):
+        shown = text(expr, schema)
+        parts.append(shown if shown == name else f"{shown} AS {name}")
+    return ", ".join(parts)
+
+
+def text(expr: Expr, schema: Schema) -> str:
+    """An expression with the names of its input's columns."""
+    match expr:
+        case InputRef(index=i):
+            return schema.names[i] if i < len(schema) else f"${i}"
+        case Literal(value=None):
+            return "NULL"
+        case Literal(value=value, type=type_):
+            if isinstance(type_, t.STRINGS):
+                return "'" + str(value).replace("'", "''") + "'"
+            if isinstance(type_, t.DayTimeIntervalType):
+                return f"INTERVAL {duration_text(value)}"
+            if isinstance(type_, t.DecimalType) and isinstance(value, int):
+                return str(Decimal(value).scaleb(-type_.scale))
+            return str(value).upper() if isinstance(value, bool) else str(value)
+        case FieldAccess(arg=arg, index=i):
+            names = [f.name for f in arg.type.fields]  # type: ignore[union-attr]
+            return f"{text(arg, schema)}.{names[i]}"
+        case Call(function="CAST" | "TRY_CAST", args=(arg,)):
+            return f"{expr.function}({text(arg, schema)} AS {expr.type.sql()})"
+        case Call(function=function, args=args) if function in _INFIX and len(args) > 1:
+            return "(" + f" {function} ".join(text(a, schema) for a in args) + ")"
+        case Call(function=function, args=(arg,)) if function.startswith("IS "):
+            return f"{text(arg, schema)} {function}"
+        case Call(function=function, args=args) | PythonCall(function=function, args=args):
+            return f"{function}({', '.join(text(a, schema) for a in args)})"
+    return str(expr)
