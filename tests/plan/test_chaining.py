@@ -277,5 +277,5 @@ def test_a_broadcast_side_needs_no_key() -> None:
     source = values()
     spec = s.KeyedProcessSpec(kind="broadcast-process", function="f", keys=((0,), ()))
     op = operator("rules", spec, OperatorInput(source, Hash((0,))), OperatorInput(source, Broadcast()))
-    assert required_keys(spec) == ((0,), None)
+    assert required_keys(op) == ((0,), None)
     assert fine(op)

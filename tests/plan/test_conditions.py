@@ -10,8 +10,8 @@ import pytest
 from penstock.functions.expr import Call, Expr, InputRef, Literal
 from penstock.functions.registry import make_call
 from penstock.plan.conditions import EqualColumns, disjuncts, factored, implied, shared_facts
-from penstock.plan.words import text
 from penstock.plan.rewriting import conjunction
+from penstock.plan.words import text
 from penstock.types import logical as t
 
 BOOL, INT = t.BooleanType(), t.IntType()

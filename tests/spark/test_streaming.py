@@ -20,12 +20,11 @@ from penstock.api import (
 )
 from penstock.errors import UnsupportedError
 from penstock.jobgraph import specs as s
-from penstock.jobgraph.graph import JobGraph, OperatorNode
-from penstock.spark.coverage import check_streaming, not_streamed
+from penstock.jobgraph.graph import JobGraph
+from penstock.spark.coverage import check_streaming
 from penstock.spark.streaming import SparkStreamJob
 from penstock.sql.session import plan_script
 from penstock.testing import run_graph
-from penstock.types.logical import Schema
 
 SETTINGS = {"parallelism.default": "1", "execution.engine": "streaming", "table.exec.join.unbounded-state": "allow",
             "execution.checkpointing.interval": "100 ms"}  # fmt: skip
@@ -232,8 +231,7 @@ def test_every_kind_of_operator_is_shown(tmp_path: Path) -> None:
     ],
 )
 def test_by_kind(spec: s.OperatorSpec, reason: str) -> None:
-    node = OperatorNode(uid="u", name="n", spec=spec, output=Schema(()))
-    assert reason in str(not_streamed(node))
+    assert reason in str(spec.not_streamed())
 
 
 class Alarm(KeyedProcessFunction):

@@ -58,7 +58,7 @@ def check_distribution(
         ports = [sorted(distributions.port(op, i)) for i in range(len(op.inputs))]
         raise InternalError(
             "rows that an operator must see together may reach different subtasks",
-            expected=f"inputs spread by columns of {required_keys(op.spec) or 'the whole row'}",
+            expected=f"inputs spread by columns of {required_keys(op)}",
             got=f"{ports} at parallelism {op.parallelism}",
             where=f"operator '{op.name}'",
             remedy=REMEDY,

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from penstock.errors import SpecError
-from penstock.jobgraph import specs as s
 from penstock.jobgraph.identity import OperatorIdentity
 from penstock.plan.earlier_ids import EarlierFingerprints
 from penstock.plan.operator_graph import all_inputs
@@ -93,7 +92,7 @@ def _statements(operators: Sequence[PlannedOperator]) -> dict[int, tuple[str, ..
     found: dict[int, dict[str, None]] = {id(op): {} for op in operators}
     for op in reversed(operators):
         own = found[id(op)]
-        if isinstance(op.spec, s.SinkSpec) and isinstance(op.node, Sink):
+        if op.spec.is_sink and isinstance(op.node, Sink):
             own.update(dict.fromkeys(op.node.statement_names()))
         for inp in all_inputs(op):
             found[id(inp.source)].update(own)
@@ -132,25 +131,17 @@ class _Names:
 
     def _role(self, op: PlannedOperator) -> str:
         assert op.node is not None
-        return "sink" if isinstance(op.spec, s.SinkSpec) else op.node.role(op, self._lineage)
+        return "sink" if op.spec.is_sink else op.node.role(op, self._lineage)
 
 
 def _reads(op: PlannedOperator) -> bool:
-    return isinstance(op.spec, (s.EnumeratorSpec, s.SourceSpec, s.CollectionSourceSpec))
+    return op.spec.is_source
 
 
 # -- meaning -------------------------------------------------------------------------------
 
-#: Operators whose rows or state mean something to a later version of the job.
-_MEANING = (
-    s.EnumeratorSpec, s.SourceSpec, s.CollectionSourceSpec, s.SinkSpec, s.KeyedProcessSpec, s.KeyedWindowSpec,
-    s.GroupAggregateSpec, s.WindowAggregateSpec, s.JoinSpec, s.WindowJoinSpec, s.TemporalJoinSpec, s.TopNSpec,
-    s.DeduplicateSpec, s.OverSpec, s.OverFinalSpec, s.SortSpec, s.LimitSpec, s.TemporalSortSpec, s.MaterializeSpec,
-    s.NormalizeSpec, s.SetOperationSpec, s.WindowTableSpec,
-)  # fmt: skip
-
 
 def _meaning(op: PlannedOperator, lineage: Lineage) -> Meaning:
     """(part → words, state → columns); nothing for an operator that keeps nothing."""
-    keeps = isinstance(op.spec, _MEANING) and getattr(op.spec, "phase", "") != "local"
+    keeps = op.spec.is_source or op.spec.is_sink or op.spec.keeps_state()
     return op.node.meaning(op, lineage) if op.node is not None and keeps else ({}, {})

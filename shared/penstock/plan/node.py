@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import msgspec
 
+from penstock.jobgraph.loading import loaded
 from penstock.plan.columns import (
     Mapping_,
     appended_schema,
@@ -45,6 +46,9 @@ class Node(msgspec.Struct, frozen=True, kw_only=True, tag_field="node"):
     """A logical operation and its traits. Nodes are immutable and compare by value. Column indices
     mean the columns of the node's input (of two inputs: the left columns, then the right)."""
 
+    #: ``module:function`` that makes the operators, given (translator, node). In a module of its own, which
+    #: is imported when a plan is translated: it may know other nodes, which the node itself does not.
+    physical: ClassVar[str] = ""
     if TYPE_CHECKING:
         # Each node has it as a field, in a place of its own: fingerprints go by the order of fields.
         schema: Schema
@@ -181,7 +185,7 @@ class Node(msgspec.Struct, frozen=True, kw_only=True, tag_field="node"):
 
     def translate(self, translator: Translator) -> PlannedOperator | OperatorInput:
         """The operators that run it, the last of which gives its rows."""
-        raise NotImplementedError(type(self).__name__)
+        return loaded(self.physical)(translator, self)
 
 
 class Unary(Node, frozen=True, kw_only=True):

@@ -58,7 +58,3 @@ class PushDown:
         else:
             new = with_inputs(node, tuple(self.run(child) for child in node.children()))
         return filtered(new, stay)
-
-    def is_arranged(self, join: Node) -> bool:
-        """Whether the join is part of a block that was arranged already."""
-        return id(join) in self.arranged

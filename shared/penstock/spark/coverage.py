@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from penstock.errors import UnsupportedError
-from penstock.jobgraph import specs as s
 from penstock.plan.engine import SPARK_CHECKPOINTS, check_stream_folder
 
 if TYPE_CHECKING:
@@ -43,7 +42,7 @@ def check_streaming(graph: JobGraph) -> None:
         edges = {e.target_gate: e for e in graph.inputs_of(vertex.id)}
         for index, node in enumerate(vertex.operators):
             _check(node)
-            reason = not_streamed(node)
+            reason = node.spec.not_streamed()
             if reason is not None:
                 raise UnsupportedError(
                     f"{node.name} in Structured Streaming",
@@ -60,7 +59,7 @@ def check_streaming(graph: JobGraph) -> None:
                     elif producer.gate in edges:
                         edge = edges[producer.gate]
                         before.append(depth[edge.source, edge.source_operator])
-            depth[vertex.id, index] = max(before) + keeps_state(node.spec)
+            depth[vertex.id, index] = max(before) + node.spec.keeps_state()
             if depth[vertex.id, index] > 1:
                 raise UnsupportedError(
                     "several stateful operators behind one another in Structured Streaming",
@@ -72,56 +71,6 @@ def check_streaming(graph: JobGraph) -> None:
                 )
 
 
-#: Operators that keep state and run in Structured Streaming.
-STATEFUL = (
-    s.WindowAggregateSpec, s.JoinSpec, s.WindowJoinSpec, s.TemporalJoinSpec, s.TopNSpec, s.DeduplicateSpec,
-    s.OverSpec, s.KeyedProcessSpec, s.KeyedWindowSpec,
-)  # fmt: skip
-
-
-def keeps_state(spec: s.OperatorSpec) -> bool:
-    """Whether the operator keeps rows or values between micro-batches."""
-    if isinstance(spec, s.WindowTableSpec):
-        return spec.window.kind == "session"  # its rows wait until it has ended
-    return isinstance(spec, STATEFUL)
-
-
-_UPDATES = "it takes rows back that it has given, and Spark's sinks only append"
-
-
-def not_streamed(node: OperatorNode) -> str | None:
-    """Why an operator does not run in Structured Streaming; None: it does."""
-    spec = node.spec
-    match spec:
-        case s.GroupAggregateSpec() | s.SetOperationSpec() | s.MaterializeSpec() | s.NormalizeSpec():
-            return _UPDATES
-        case s.TopNSpec(window=None):
-            return _UPDATES
-        case s.DeduplicateSpec(window=None, keep=keep, time=time):
-            return None if keep == "first" and time is None else _UPDATES
-        case s.JoinSpec(interval=None, kind=kind):
-            return None if kind == "inner" else _UPDATES
-        case s.SortSpec() | s.LimitSpec() | s.TemporalSortSpec() | s.OverFinalSpec():
-            return "an order over a stream that does not end"
-        case s.LocalTimeSpec():
-            return "windows on the clock of a time zone: Spark's watermark is UTC"
-        case s.SourceSpec(connector="hybrid"):
-            return "a history that comes before the stream: micro-batches take splits side by side"
-        case s.LookupJoinSpec():
-            return "a look-up per row in an external table"
-        case s.CollectionSourceSpec():
-            return "rows of the plan beside a stream"
-        case s.SinkSpec(connector="collect"):
-            return "a SELECT whose rows nobody stores: use INSERT INTO"
-        case s.WindowAggregateSpec(window=window) if window.time is None:
-            return "windows of processing time: a micro-batch has one time for all of its rows"
-        case s.KeyedWindowSpec(event_time=False):
-            return "windows of processing time: a micro-batch has one time for all of its rows"
-        case s.KeyedProcessSpec(kind="broadcast-process"):
-            return "broadcast state: every group of keys would need all of it"
-    return None
-
-
 def _check(node: OperatorNode) -> None:
     if getattr(node.spec, "on_error", "fail") == "dead-letter":
         raise UnsupportedError(
@@ -131,10 +80,11 @@ def _check(node: OperatorNode) -> None:
             where=f"operator '{node.name}'",
             remedy="choose skip (the records are in the executors' logs), or execution.engine = streaming",
         )
-    if isinstance(node.spec, s.WindowAggregateSpec | s.GroupAggregateSpec) and node.spec.phase != "single":
+    phase = getattr(node.spec, "phase", "single")
+    if phase != "single":
         raise UnsupportedError(
             "a job planned for the streaming engine",
             expected="a plan made for Spark: aggregations of one phase",
-            got=f"operator '{node.name}' of phase {node.spec.phase}",
+            got=f"operator '{node.name}' of phase {phase}",
             remedy="submit it again with execution.engine = spark",
         )

@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 from penstock.errors import InternalError
 from penstock.jobgraph import specs as s
-from penstock.spark import aggregates, joins, ordering, sources, stateless, universal
+from penstock.jobgraph.loading import loaded
+from penstock.spark import sources, stateless, universal
 from penstock.spark.coverage import check_batch
 from penstock.spark.datasink import abandon
 from penstock.spark.drive import JobContext
@@ -140,7 +141,7 @@ class SparkJob:
         found = self._frames.get(id(node))
         if found is None:
             found = self._compile(node)
-            if len(node.consumers) > 1 and _worth_keeping(node.spec):
+            if len(node.consumers) > 1 and not node.spec.cheap:
                 found = {tag: self._persisted(f) for tag, f in found.items()}
             self._frames[id(node)] = found
         return found
@@ -169,41 +170,14 @@ class SparkJob:
         return {None: made, **self._empty_sides(node)}
 
     def _native(self, node: Node, spec: s.OperatorSpec, inputs: list[Frame]) -> Frame | None:
-        output = node.output
+        """As Spark does it itself; None: it has no such thing."""
         match spec:
             case s.CalcSpec():
                 return self._calc(node, spec, inputs[0])
             case s.UnionSpec():
-                return stateless.union(inputs, output, time=node.wants_time, arrival=node.wants_arrival)
-            case s.WindowMaximumSpec():
-                return inputs[0].renamed(output)  # it only drops what a maximum above would
-            case s.AssignWatermarksSpec(timestamp_function=None):
-                return inputs[0].renamed(output)
-            case s.ExpandSpec():
-                return stateless.expand(spec, inputs[0], output)
-            case s.WindowTableSpec():
-                return stateless.window_table(spec, inputs[0], output)
-            case s.GroupAggregateSpec():
-                return aggregates.group_aggregate(spec, inputs[0], output)
-            case s.WindowAggregateSpec():
-                return aggregates.window_aggregate(spec, inputs[0], output)
-            case s.JoinSpec():
-                return joins.join(spec, inputs[0], inputs[1], output)
-            case s.WindowJoinSpec():
-                return joins.window_join(spec, inputs[0], inputs[1], output)
-            case s.SetOperationSpec():
-                return joins.set_operation(spec, inputs[0], inputs[1], output)
-            case s.SortSpec():
-                return ordering.sort(spec, inputs[0], output)
-            case s.TemporalSortSpec():
-                return ordering.temporal_sort(spec, inputs[0], output)
-            case s.LimitSpec():
-                return ordering.limit(spec, inputs[0], output)
-            case s.TopNSpec():
-                return ordering.top_n(spec, inputs[0], output)
-            case s.DeduplicateSpec():
-                return ordering.deduplicate(spec, inputs[0], output)
-        return None
+                return stateless.union(inputs, node.output, time=node.wants_time, arrival=node.wants_arrival)
+        native = spec.native()
+        return loaded(native)(spec, *inputs, node.output) if native else None
 
     def _calc(self, node: Node, spec: s.CalcSpec, frame: Frame) -> Frame:
         made = stateless.calc(spec, frame, node.output)
@@ -212,7 +186,7 @@ class SparkJob:
         return sources.calc_in_python(frame, spec, node.output, node.node.uid, node.name, self.context)
 
     def _universal(self, node: Node, inputs: list[Frame]) -> dict[str | None, Frame]:
-        if universal.is_stateless(node.spec):
+        if not node.spec.keeps_state():
             if len(inputs) != 1:
                 raise InternalError(f"'{node.name}' has {len(inputs)} inputs", expected="one")
             return universal.stateless(node, inputs[0], self.context, self._kept)
@@ -228,13 +202,6 @@ class SparkJob:
             )
             for tag, schema in node.node.side_outputs.items()
         }
-
-
-def _worth_keeping(spec: s.OperatorSpec) -> bool:
-    """Rows that several operators read are kept when making them again costs more."""
-    return not isinstance(
-        spec, (s.SourceSpec, s.CollectionSourceSpec, s.CalcSpec, s.UnionSpec, s.AssignWatermarksSpec)
-    )
 
 
 def plan_for_spark(

@@ -23,12 +23,6 @@ if TYPE_CHECKING:
 TIME = "__time"
 ARRIVAL = "__arrival"
 
-#: Aggregates whose result depends on the order of rows.
-ORDERED_AGGREGATES = frozenset(
-    ("FIRST_VALUE", "LAST_VALUE", "SINGLE_VALUE", "LISTAGG", "COLLECT", "ARRAY_AGG", "JSON_ARRAYAGG",
-     "JSON_OBJECTAGG")
-)  # fmt: skip
-
 
 @dataclass(eq=False, slots=True)
 class Edge:
@@ -105,48 +99,9 @@ def flatten(graph: JobGraph) -> list[Node]:
 def _mark(nodes: list[Node]) -> None:
     for node in reversed(nodes):
         for consumer, _ in node.consumers:
-            node.wants_time |= _reads_time(consumer.spec) or (
-                consumer.wants_time and _passes_time(consumer.spec)
-            )
-            node.wants_arrival |= _reads_arrival(consumer.spec) or (
-                consumer.wants_arrival and not isinstance(consumer.spec, s.GroupAggregateSpec)
-            )
-
-
-def _reads_time(spec: OperatorSpec) -> bool:
-    match spec:
-        case s.KeyedProcessSpec():
-            return True
-        case s.KeyedWindowSpec(event_time=event_time):
-            return event_time
-        case s.RecordTimeSpec(kind=kind):
-            return kind != "assign"
-        case s.AssignWatermarksSpec(timestamp_function=function):
-            return function is not None
-        case s.WindowAggregateSpec(window=window) | s.WindowTableSpec(window=window):
-            return window.time == -1
-    return False
-
-
-def _passes_time(spec: OperatorSpec) -> bool:
-    match spec:
-        case s.RecordTimeSpec(kind=kind):
-            return kind == "append"
-        case s.GroupAggregateSpec() | s.WindowAggregateSpec():
-            return False
-    return True
-
-
-def _reads_arrival(spec: OperatorSpec) -> bool:
-    match spec:
-        case s.GroupAggregateSpec(aggregates=calls) | s.WindowAggregateSpec(aggregates=calls):
-            return any(c.function.upper() in ORDERED_AGGREGATES or c.python for c in calls)
-        case (
-            s.DeduplicateSpec() | s.TopNSpec() | s.OverSpec() | s.OverFinalSpec() | s.SortSpec() | s.LimitSpec() | s.MaterializeSpec()
-            | s.TemporalSortSpec() | s.TemporalJoinSpec() | s.KeyedProcessSpec() | s.KeyedWindowSpec()
-        ):  # fmt: skip
-            return True
-    return False
+            spec = consumer.spec
+            node.wants_time |= spec.reads_time() or (consumer.wants_time and spec.passes_time())
+            node.wants_arrival |= spec.reads_arrival() or (consumer.wants_arrival and spec.passes_arrival())
 
 
 def sink_nodes(nodes: Sequence[Node]) -> list[Node]:

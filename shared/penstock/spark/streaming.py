@@ -129,7 +129,7 @@ class SparkStreamJob(SparkJob):
             inputs = [self.input(node, i) for i in range(len(node.inputs))]
             if isinstance(spec, s.AssignWatermarksSpec):
                 made = self._assigned(node, spec, inputs[0])
-            elif universal.is_stateless(spec):
+            elif not spec.keeps_state():
                 made = self._native(node, spec, inputs)
                 if made is None:
                     return universal.stateless(node, inputs[0], self.context)
@@ -152,7 +152,7 @@ class SparkStreamJob(SparkJob):
         for index, frame in enumerate(inputs):
             frame = frame.with_hidden(time=timed, arrival=False)
             rows = universal.positional(frame)
-            keys = universal.keys_of(node.spec, index)
+            keys = node.spec.meeting_keys(index)
             shape = st.StructType(
                 [st.StructField("g", st.IntegerType()), st.StructField("payload", st.BinaryType())]
             )

@@ -30,24 +30,6 @@ if TYPE_CHECKING:
     from penstock.jobgraph.specs import OperatorSpec
     from penstock.spark.graph import Node
 
-#: Operators that keep nothing between rows and go over partitions as they lie.
-STATELESS = (
-    s.CalcSpec, s.UnionSpec, s.ExpandSpec, s.WindowTableSpec, s.WindowMaximumSpec, s.PythonSpec,
-    s.RecordTimeSpec, s.TableFunctionSpec, s.AssignWatermarksSpec, s.LocalTimeSpec, s.AsyncCalcSpec,
-    s.LookupJoinSpec,
-)  # fmt: skip
-
-
-def is_stateless(spec: OperatorSpec) -> bool:
-    """Whether rows go over the operator as they lie. Those of a session wait until it has ended."""
-    if isinstance(spec, s.WindowTableSpec) and spec.window.kind == "session":
-        return False
-    return isinstance(spec, STATELESS)
-
-
-#: Of those, they give a row's own columns and theirs behind them.
-_APPENDING = (s.TableFunctionSpec, s.LocalTimeSpec, s.AsyncCalcSpec, s.LookupJoinSpec)
-
 
 def stateless(
     node: Node, frame: Frame, job: JobContext, kept: list[DataFrame] | None = None
@@ -56,7 +38,7 @@ def stateless(
     program = Program(
         (step_of(node),), job, timed=frame.time, out_timed=node.wants_time, tags=read_tags(node)
     )
-    if frame.arrival and isinstance(node.spec, _APPENDING):
+    if frame.arrival and node.spec.appends_columns:
         return {None: _with_arrival(node, frame, program)}
     return _mapped(node, positional(frame), program, kept)
 
@@ -85,10 +67,10 @@ def keyed(
     node: Node, frames: Sequence[Frame], job: JobContext, kept: list[DataFrame] | None = None
 ) -> dict[str | None, Frame]:
     spec = node.spec
-    orders = [_time_order(event_order(spec, i), f) for i, f in enumerate(frames)]
+    orders = [_time_order(spec.event_order(i), f) for i, f in enumerate(frames)]
     ordered = any(o is not None for o in orders)
     timed = any(f.time for f in frames)
-    keys = [keys_of(spec, i) for i in range(len(frames))]
+    keys = [spec.meeting_keys(i) for i in range(len(frames))]
     # An aggregate of nothing is one row: an empty partition must run it too, which Spark would
     # leave out of its plan.
     marked = isinstance(spec, s.GroupAggregateSpec) and not spec.keys
@@ -116,7 +98,7 @@ def keyed(
     rows = rows.drop(ARRIVAL, *spread)
     program = Program(
         (step_of(node),), job, ordered=ordered, timed=timed, out_timed=node.wants_time, tags=read_tags(node),
-        compact=_compaction(spec), exact_timers=isinstance(spec, s.KeyedProcessSpec) and ordered and not batch, marked=marked,
+        compact=spec.compaction(), exact_timers=isinstance(spec, s.KeyedProcessSpec) and ordered and not batch, marked=marked,
     )  # fmt: skip
     return _mapped(node, rows, program, kept)
 
@@ -252,68 +234,3 @@ def _time_order(order: str | int | None, frame: Frame) -> str | int | None:
     if isinstance(order, int) and not isinstance(frame.schema.types[order], t.TIMESTAMPS):
         return None
     return order
-
-
-def event_order(spec: OperatorSpec, index: int) -> str | int | None:
-    """The column of input ``index`` that is event time to the operator; ``time``: the records'
-    own; None: it knows none. For rows that carry a window, its start: a watermark just below
-    it closes no window that is still to come."""
-    match spec:
-        case s.KeyedProcessSpec():
-            return "time"
-        case s.KeyedWindowSpec(event_time=event_time):
-            return "time" if event_time else None
-        case s.WindowAggregateSpec(window=window, windowed_input=windowed):
-            if windowed is not None:
-                return windowed[0]
-            return "time" if window.time == -1 else window.time
-        case s.WindowTableSpec(window=window):
-            return "time" if window.time == -1 else window.time
-        case s.JoinSpec(interval=interval):
-            return None if interval is None else interval[index]
-        case s.WindowJoinSpec():
-            return (spec.left_window, spec.right_window)[index][0]
-        case s.TemporalJoinSpec():
-            return (spec.left_time, spec.right_time)[index]
-        case s.TopNSpec(window=window) | s.DeduplicateSpec(window=window):
-            return None if window is None else window[0]
-        case s.OverSpec(order=order):
-            return order[0].index if order and not order[0].descending else None
-        case s.TemporalSortSpec(time=time):
-            return time
-    return None
-
-
-def keys_of(spec: OperatorSpec, index: int) -> tuple[int, ...]:
-    """Columns of input ``index`` whose equal values must meet; empty: all rows must."""
-    match spec:
-        case s.GroupAggregateSpec() | s.WindowAggregateSpec() | s.MaterializeSpec() | s.KeyedWindowSpec():
-            return spec.keys
-        case s.NormalizeSpec() | s.WindowTableSpec():
-            return spec.keys
-        case s.JoinSpec() | s.WindowJoinSpec() | s.TemporalJoinSpec():
-            return (spec.left_keys, spec.right_keys)[index]
-        case s.TopNSpec(partition=partition, window=window):
-            return partition or (() if window is None else (window[1],))
-        case s.DeduplicateSpec(keys=keys, window=window):
-            return keys or (() if window is None else (window[1],))
-        case s.OverSpec() | s.OverFinalSpec():
-            return spec.partition
-        case s.SetOperationSpec():
-            return ()
-        case s.KeyedProcessSpec(kind=kind, keys=process_keys):
-            if kind == "broadcast-process":
-                return ()  # every rule must reach every key: one partition
-            return process_keys[index] if index < len(process_keys) else ()
-    return ()
-
-
-def _compaction(spec: OperatorSpec) -> tuple[int, ...] | None:
-    match spec:
-        case s.MaterializeSpec(keys=keys) | s.NormalizeSpec(keys=keys):
-            return keys
-        case s.TopNSpec(window=None) | s.DeduplicateSpec(window=None) | s.SetOperationSpec():
-            return ()
-        case s.JoinSpec(interval=None):
-            return ()
-    return None

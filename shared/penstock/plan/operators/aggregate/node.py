@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import msgspec
 
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from penstock.plan.operator_graph import PlannedOperator
     from penstock.plan.properties import Analysis
     from penstock.plan.pruning import Pruner
-    from penstock.plan.translation import Translator
 
 replace = msgspec.structs.replace
 
@@ -121,6 +120,8 @@ class Aggregate(Grouping, frozen=True, kw_only=True, tag="aggregate"):
     """Unwindowed grouping: ``keys``, then aggregates. Grouping sets are an ``Expand`` below
     whose set number is one of the keys."""
 
+    physical: ClassVar[str] = "penstock.plan.operators.aggregate.physical:aggregate"
+
     input: Node
     keys: tuple[int, ...]
     aggregates: tuple[AggregateCall, ...]
@@ -165,8 +166,3 @@ class Aggregate(Grouping, frozen=True, kw_only=True, tag="aggregate"):
 
     def check(self) -> None:
         soundness.types(self.schema.types, self.check_group())
-
-    def translate(self, translator: Translator) -> PlannedOperator:
-        from penstock.plan.operators.aggregate.physical import aggregate
-
-        return aggregate(translator, self)

@@ -17,15 +17,14 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from penstock.plan.lineage import Lineage
-    from penstock.plan.operator_graph import PlannedOperator
     from penstock.plan.properties import Analysis
     from penstock.plan.pushdown import PushDown
-    from penstock.plan.translation import Translator
 
 
 class Filter(Unary, frozen=True, kw_only=True, tag="filter"):
     """Rows for which ``condition`` is TRUE. It must see the old row of an update, to take it back."""
 
+    physical: ClassVar[str] = "penstock.plan.operators.project.physical:filter_"
     reads: ClassVar[tuple[str, ...]] = ("condition",)
 
     input: Node
@@ -59,11 +58,6 @@ class Filter(Unary, frozen=True, kw_only=True, tag="filter"):
         soundness.expression(self.condition, self.input.schema.types)
         soundness.type_of(self.condition.type, BooleanType(), "the condition")
         soundness.types(self.schema.types, self.input.schema.types)
-
-    def translate(self, translator: Translator) -> PlannedOperator:
-        from penstock.plan.operators.project.physical import calc
-
-        return calc(translator, self, self.input, self.condition, None)
 
 
 def filtered(node: Node, parts: Sequence[Expr]) -> Node:

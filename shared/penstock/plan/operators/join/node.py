@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import msgspec
 
 from penstock.functions.expr import Expr, input_refs
 from penstock.jobgraph import specs as s
+from penstock.jobgraph.loading import loaded
 from penstock.plan import lineage as words
 from penstock.plan import soundness
 from penstock.plan.columns import Mapping_, moved, referenced, renamed
@@ -26,7 +27,6 @@ if TYPE_CHECKING:
     from penstock.plan.properties import Analysis
     from penstock.plan.pruning import Pruner
     from penstock.plan.pushdown import PushDown
-    from penstock.plan.translation import Translator
 
 replace = msgspec.structs.replace
 
@@ -109,6 +109,8 @@ class Pairing(Binary, frozen=True, kw_only=True):
 class Join(Pairing, frozen=True, kw_only=True, tag="join"):
     """``condition`` is the residual after the equi-keys. The optimiser fills ``interval``
     (see ``JoinSpec``) and ``window`` ((ls, le), (rs, re)) when it recognises them."""
+
+    physical: ClassVar[str] = "penstock.plan.operators.join.physical:join"
 
     left: Node
     right: Node
@@ -198,11 +200,7 @@ class Join(Pairing, frozen=True, kw_only=True, tag="join"):
         return (left and right) or of_one
 
     def push_down(self, pusher: PushDown, parts: list[Expr]) -> Node:
-        from penstock.plan.operators.join.pushdown import push_block, push_join
-
-        if self.kind == "inner" and not pusher.is_arranged(self):
-            return push_block(pusher, self, parts)
-        return push_join(pusher, self, parts)
+        return loaded("penstock.plan.operators.join.pushdown:push")(pusher, self, parts)
 
     def in_order(self, key: frozenset[int], analysis: Analysis) -> bool:
         width = len(self.left.schema)
@@ -343,8 +341,3 @@ class Join(Pairing, frozen=True, kw_only=True, tag="join"):
         if self.window is not None:
             soundness.indices(self.window[0], left)
             soundness.indices(self.window[1], right)
-
-    def translate(self, translator: Translator) -> PlannedOperator:
-        from penstock.plan.operators.join.physical import join
-
-        return join(translator, self)

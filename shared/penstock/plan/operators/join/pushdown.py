@@ -24,6 +24,13 @@ if TYPE_CHECKING:
 replace = msgspec.structs.replace
 
 
+def push(pusher: PushDown, node: n.Join, parts: list[Expr]) -> n.Node:
+    """Inner joins that stand together are looked at as one, once."""
+    if node.kind == "inner" and id(node) not in pusher.arranged:
+        return _push_block(pusher, node, parts)
+    return _push_join(pusher, node, parts)
+
+
 def push_temporal(pusher: PushDown, node: n.TemporalJoin, parts: list[Expr]) -> n.Node:
     """Conditions on the left go below; equalities become keys."""
     width = len(node.left.schema)
@@ -50,18 +57,18 @@ def push_temporal(pusher: PushDown, node: n.TemporalJoin, parts: list[Expr]) -> 
     return filtered(narrowed(new, node, len(left.schema), width), stay)
 
 
-def push_block(pusher: PushDown, node: n.Join, parts: list[Expr]) -> n.Node:
+def _push_block(pusher: PushDown, node: n.Join, parts: list[Expr]) -> n.Node:
     """Inner joins that stand together."""
     found = arrange(node, parts, pusher.shared)
     for join in found.joins:
         pusher.arranged[id(join)] = join
-    new = push_join(pusher, found.join, found.parts)
+    new = _push_join(pusher, found.join, found.parts)
     if found.outputs != identity(new):
         new = n.Project(input=new, expressions=tuple(found.outputs), schema=node.schema)
     return filtered(new, found.above)
 
 
-def push_join(pusher: PushDown, node: n.Join, parts: list[Expr]) -> n.Node:
+def _push_join(pusher: PushDown, node: n.Join, parts: list[Expr]) -> n.Node:
     """Conditions go to the side whose columns they are over; equalities between sides become keys."""
     width = len(node.left.schema)
     total = width + len(node.right.schema)

@@ -19,12 +19,12 @@ if TYPE_CHECKING:
 
     from penstock.plan.lineage import Lineage, Meaning, Relation
     from penstock.plan.operator_graph import PlannedOperator
-    from penstock.plan.translation import Translator
 
 
 class Over(Unary, frozen=True, kw_only=True, tag="over"):
     """Functions with OVER, appended. The frame: see ``OverFinalSpec``."""
 
+    physical: ClassVar[str] = "penstock.plan.operators.over.physical:over"
     reads: ClassVar[tuple[str, ...]] = ("partition", "order", "aggregates")
 
     input: Node
@@ -104,8 +104,3 @@ class Over(Unary, frozen=True, kw_only=True, tag="over"):
         soundness.indices([*self.partition, *(k.index for k in self.order)], given)
         soundness.calls(self.aggregates, given)
         soundness.types(self.schema.types, [*given, *(c.type for c in self.aggregates)])
-
-    def translate(self, translator: Translator) -> PlannedOperator:
-        from penstock.plan.operators.over.physical import over
-
-        return over(translator, self)

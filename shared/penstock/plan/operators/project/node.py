@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 import msgspec
 
@@ -12,7 +12,6 @@ from penstock.plan import soundness
 from penstock.plan.columns import Mapping_, kept_columns, referenced
 from penstock.plan.lineage import Relation, bounded, expression
 from penstock.plan.node import Node, Unary
-from penstock.plan.operators.filter.node import Filter
 from penstock.plan.properties import Properties, constant_shift, is_proctime
 from penstock.plan.rewriting import substitute
 from penstock.plan.words import projections_text
@@ -22,16 +21,16 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from penstock.plan.lineage import Lineage
-    from penstock.plan.operator_graph import PlannedOperator
     from penstock.plan.properties import Analysis
     from penstock.plan.pruning import Pruner
-    from penstock.plan.translation import Translator
 
 replace = msgspec.structs.replace
 
 
 class Project(Unary, frozen=True, kw_only=True, tag="project"):
     """Column i is ``expressions[i]`` of the input's row."""
+
+    physical: ClassVar[str] = "penstock.plan.operators.project.physical:project"
 
     input: Node
     expressions: tuple[Expr, ...]
@@ -117,11 +116,3 @@ class Project(Unary, frozen=True, kw_only=True, tag="project"):
         for expr in self.expressions:
             soundness.expression(expr, self.input.schema.types)
         soundness.types(self.schema.types, [e.type for e in self.expressions])
-
-    def translate(self, translator: Translator) -> PlannedOperator:
-        from penstock.plan.operators.project.physical import calc
-
-        below = self.input
-        if isinstance(below, Filter) and not translator.shared(below):
-            return calc(translator, self, below.input, below.condition, self.expressions)
-        return calc(translator, self, below, None, self.expressions)

@@ -6,14 +6,29 @@ from typing import TYPE_CHECKING
 
 from penstock.functions.expr import Expr, InputRef
 from penstock.jobgraph import specs as s
+from penstock.plan.operators.filter.node import Filter
 
 if TYPE_CHECKING:
     from penstock.plan.node import Node
     from penstock.plan.operator_graph import PlannedOperator
+    from penstock.plan.operators.project.node import Project
     from penstock.plan.translation import Translator
 
 
-def calc(
+def filter_(tr: Translator, node: Filter) -> PlannedOperator:
+    """The filter alone."""
+    return _calc(tr, node, node.input, node.condition, None)
+
+
+def project(tr: Translator, node: Project) -> PlannedOperator:
+    """The projection, with a filter right below it that nobody else reads."""
+    below = node.input
+    if isinstance(below, Filter) and not tr.shared(below):
+        return _calc(tr, node, below.input, below.condition, node.expressions)
+    return _calc(tr, node, below, None, node.expressions)
+
+
+def _calc(
     tr: Translator, node: Node, source: Node, condition: Expr | None, projections: tuple[Expr, ...] | None
 ) -> PlannedOperator:
     """Of the rows of ``source``: first the filter by ``condition``, then ``projections``."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import msgspec
 
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from penstock.plan.operator_graph import PlannedOperator
     from penstock.plan.properties import Analysis
     from penstock.plan.pruning import Pruner
-    from penstock.plan.translation import Translator
 
 replace = msgspec.structs.replace
 
@@ -32,6 +31,8 @@ replace = msgspec.structs.replace
 class Scan(Node, frozen=True, kw_only=True, tag="scan"):
     """``projection``: columns of ``table.schema`` still needed (None = all); ``pushed``:
     predicates the connector applies itself; ``uid``: given by the user."""
+
+    physical: ClassVar[str] = "penstock.plan.operators.scan.physical:scan"
 
     table: TableRef
     schema: Schema
@@ -140,8 +141,3 @@ class Scan(Node, frozen=True, kw_only=True, tag="scan"):
             for expr in table.computed:
                 soundness.within(expr, len(table.physical) + len(table.metadata))
             soundness.types(table.schema.types, [e.type for e in table.computed])
-
-    def translate(self, translator: Translator) -> PlannedOperator:
-        from penstock.plan.operators.scan.physical import scan
-
-        return scan(translator, self)

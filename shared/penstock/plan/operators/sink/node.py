@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 from penstock.jobgraph import specs as s
 from penstock.plan import lineage as words
@@ -16,12 +16,13 @@ if TYPE_CHECKING:
     from penstock.plan.lineage import Lineage, Meaning, Relation
     from penstock.plan.operator_graph import PlannedOperator
     from penstock.plan.pruning import Pruner
-    from penstock.plan.translation import Translator
 
 
 class Sink(Unary, frozen=True, kw_only=True, tag="sink"):
     """Rows into a table. ``upsert_keys``: columns of the table's primary key. ``label``: of the
     statement, given by the user; ``columns``: what the statement calls the rows' columns."""
+
+    physical: ClassVar[str] = "penstock.plan.operators.sink.physical:sink"
 
     input: Node
     table: TableRef
@@ -70,8 +71,3 @@ class Sink(Unary, frozen=True, kw_only=True, tag="sink"):
         soundness.indices(self.upsert_keys, own)
         soundness.types(self.table.schema.types, own)
         soundness.types(own, self.input.schema.types)
-
-    def translate(self, translator: Translator) -> PlannedOperator:
-        from penstock.plan.operators.sink.physical import sink
-
-        return sink(translator, self)

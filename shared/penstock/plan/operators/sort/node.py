@@ -9,6 +9,7 @@ from penstock.jobgraph.specs import SortKey
 from penstock.plan import lineage as words
 from penstock.plan import soundness
 from penstock.plan.node import Node, Unary
+from penstock.plan.operators.top_n.meaning import top_n_meaning
 from penstock.plan.properties import Properties
 from penstock.plan.words import order_text
 from penstock.types.logical import Schema
@@ -19,12 +20,12 @@ if TYPE_CHECKING:
     from penstock.plan.lineage import Lineage, Meaning, Relation
     from penstock.plan.operator_graph import PlannedOperator
     from penstock.plan.properties import Analysis
-    from penstock.plan.translation import Translator
 
 
 class Sort(Unary, frozen=True, kw_only=True, tag="sort"):
     """Rows in ``order``; of these ``limit`` (None: all) behind the first ``offset``."""
 
+    physical: ClassVar[str] = "penstock.plan.operators.sort.physical:sort"
     reads: ClassVar[tuple[str, ...]] = ("order",)
 
     input: Node
@@ -63,8 +64,6 @@ class Sort(Unary, frozen=True, kw_only=True, tag="sort"):
         return words.opaque(below.tables, atom, below.columns)
 
     def meaning(self, op: PlannedOperator, lineage: Lineage) -> Meaning:
-        from penstock.plan.operators.top_n.physical import top_n_meaning
-
         below = lineage.of(self.input)
         row = words.typed(below.columns, self.input.schema.types)
         parts = words.stored_rows(below, row)
@@ -84,8 +83,3 @@ class Sort(Unary, frozen=True, kw_only=True, tag="sort"):
     def check(self) -> None:
         soundness.indices([k.index for k in self.order], self.schema.types)
         soundness.types(self.schema.types, self.input.schema.types)
-
-    def translate(self, translator: Translator) -> PlannedOperator:
-        from penstock.plan.operators.sort.physical import sort
-
-        return sort(translator, self)

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, ClassVar, Literal
 
 from penstock.functions.expr import Expr
+from penstock.jobgraph.loading import loaded
 from penstock.jobgraph.specs import TemporalJoinSpec
 from penstock.plan import lineage as words
 from penstock.plan import soundness
@@ -23,12 +24,13 @@ if TYPE_CHECKING:
     from penstock.plan.operator_graph import PlannedOperator
     from penstock.plan.properties import Analysis
     from penstock.plan.pushdown import PushDown
-    from penstock.plan.translation import Translator
 
 
 class TemporalJoin(Pairing, frozen=True, kw_only=True, tag="temporal-join"):
     """FOR SYSTEM_TIME AS OF left's time: versioned by event time, or a lookup when
     ``lookup``. ``versions``: every row of the right is a version of its key."""
+
+    physical: ClassVar[str] = "penstock.plan.operators.temporal_join.physical:temporal_join"
 
     left: Node
     right: Node
@@ -57,9 +59,7 @@ class TemporalJoin(Pairing, frozen=True, kw_only=True, tag="temporal-join"):
         return ((self.left, None),)
 
     def push_down(self, pusher: PushDown, parts: list[Expr]) -> Node:
-        from penstock.plan.operators.join.pushdown import push_temporal
-
-        return push_temporal(pusher, self, parts)
+        return loaded("penstock.plan.operators.join.pushdown:push_temporal")(pusher, self, parts)
 
     def relation(self, lineage: Lineage) -> Relation:
         left = words.marked(lineage.of(self.left), "left")
@@ -98,8 +98,3 @@ class TemporalJoin(Pairing, frozen=True, kw_only=True, tag="temporal-join"):
     def check_times(self, left: Sequence[LogicalType], right: Sequence[LogicalType]) -> None:
         soundness.indices([] if self.left_time is None else [self.left_time], left)
         soundness.indices([] if self.right_time is None else [self.right_time], right)
-
-    def translate(self, translator: Translator) -> PlannedOperator:
-        from penstock.plan.operators.temporal_join.physical import temporal_join
-
-        return temporal_join(translator, self)

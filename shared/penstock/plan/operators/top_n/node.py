@@ -11,6 +11,7 @@ from penstock.jobgraph.specs import SortKey
 from penstock.plan import lineage as words
 from penstock.plan import soundness
 from penstock.plan.node import Node, Unary
+from penstock.plan.operators.top_n.meaning import top_n_meaning
 from penstock.plan.properties import Properties
 from penstock.plan.words import column_names, order_text
 from penstock.types.logical import Schema
@@ -21,12 +22,12 @@ if TYPE_CHECKING:
     from penstock.plan.operator_graph import PlannedOperator
     from penstock.plan.properties import Analysis
     from penstock.plan.pruning import Pruner
-    from penstock.plan.translation import Translator
 
 
 class TopN(Unary, frozen=True, kw_only=True, tag="top-n"):
     """ROW_NUMBER/RANK/DENSE_RANK between first and last per partition."""
 
+    physical: ClassVar[str] = "penstock.plan.operators.top_n.physical:top_n"
     reads: ClassVar[tuple[str, ...]] = ("partition", "order", "window")
 
     input: Node
@@ -85,8 +86,6 @@ class TopN(Unary, frozen=True, kw_only=True, tag="top-n"):
         return words.opaque(below.tables, atom, (*columns, *rank))
 
     def meaning(self, op: PlannedOperator, lineage: Lineage) -> Meaning:
-        from penstock.plan.operators.top_n.physical import top_n_meaning
-
         below = lineage.of(self.input)
         return top_n_meaning(op.spec, below, words.typed(below.columns, self.input.schema.types)), {}
 
@@ -104,8 +103,3 @@ class TopN(Unary, frozen=True, kw_only=True, tag="top-n"):
         named = [*self.partition, *(k.index for k in self.order), *(self.window or ())]
         soundness.indices(named, given)
         soundness.appended(self.schema.types, given, 1 if self.rank_column else 0)
-
-    def translate(self, translator: Translator) -> PlannedOperator:
-        from penstock.plan.operators.top_n.physical import top_n
-
-        return top_n(translator, self)

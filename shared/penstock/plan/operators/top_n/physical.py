@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from penstock.jobgraph import specs as s
-from penstock.plan import lineage as words
 from penstock.plan.changelog import smallest_key
 from penstock.plan.operator_graph import fetched_late
 from penstock.plan.state_size import a_row
@@ -23,7 +22,6 @@ from penstock.types.logical import (
 )
 
 if TYPE_CHECKING:
-    from penstock.plan.lineage import Relation
     from penstock.plan.operator_graph import Note, PlannedOperator
     from penstock.plan.operators.top_n.node import TopN
     from penstock.plan.translation import Translator
@@ -101,28 +99,3 @@ def notes_of(spec: s.TopNSpec | s.DeduplicateSpec, given: Schema) -> tuple[Note,
         if spec.window is not None:
             notes.append(("bounded", "the first rows of a window are dropped when it ends"))
     return (*notes, *fetched_late(given.names, used))
-
-
-def top_n_meaning(spec: s.OperatorSpec, below: Relation, row: tuple[str, ...]) -> dict[str, str]:
-    """What the state of a Top-N or a deduplication means. ``row``: its input's columns, typed."""
-    parts = words.stored_rows(below, row)
-    if isinstance(spec, s.TopNSpec):
-        parts["keys"] = words.listed(row, spec.partition)
-        parts["order"] = words.order_words(spec.order, below.columns)
-        number = "with" if spec.rank_column else "without"
-        parts["ranks"] = f"{spec.rank} {spec.first} to {spec.last}, {number} the number"
-        parts["unique"] = words.listed(row, spec.unique_keys)
-        parts["changes"] = f"{words.updates_words(spec.retracts)}, {words.befores_words(spec.emit_before)}"
-        if spec.window is not None:
-            parts["window"] = words.listed(row, spec.window)
-        return parts
-    assert isinstance(spec, s.DeduplicateSpec)
-    parts["keys"] = words.listed(row, spec.keys)
-    parts["keeps"] = f"{spec.keep} by {'arrival' if spec.time is None else row[spec.time]}"
-    if spec.window is not None:
-        parts["window"] = words.listed(row, spec.window)
-    elif spec.keep == "first" and spec.time is None:
-        parts["columns"] = "none"  # a key that was seen
-    elif not spec.emit_before:
-        parts["columns"] = "the time"
-    return parts

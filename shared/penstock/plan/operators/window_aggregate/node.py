@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import msgspec
 
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from penstock.plan.lineage import Lineage, Meaning, Relation
     from penstock.plan.operator_graph import PlannedOperator
     from penstock.plan.properties import Analysis
-    from penstock.plan.translation import Translator
 
 
 class WindowAggregate(Grouping, frozen=True, kw_only=True, tag="window-aggregate"):
@@ -32,6 +31,8 @@ class WindowAggregate(Grouping, frozen=True, kw_only=True, tag="window-aggregate
     ``windowed_input``: (start, end) indices when the rows already carry a window.
     ``late_tag``: side output of rows later than all their windows.
     """
+
+    physical: ClassVar[str] = "penstock.plan.operators.window_aggregate.physical:window_aggregate"
 
     input: Node
     window: WindowSpec
@@ -117,11 +118,6 @@ class WindowAggregate(Grouping, frozen=True, kw_only=True, tag="window-aggregate
         if self.windowed_input is None and self.window.time is not None:
             soundness.indices([self.window.time], given)
         soundness.appended(self.schema.types, made, len(self.window_columns))
-
-    def translate(self, translator: Translator) -> PlannedOperator:
-        from penstock.plan.operators.window_aggregate.physical import window_aggregate
-
-        return window_aggregate(translator, self)
 
 
 def window_words(node: WindowAggregate, columns: Sequence[str]) -> str:

@@ -18,12 +18,12 @@ if TYPE_CHECKING:
     from penstock.plan.lineage import Lineage, Meaning, Relation
     from penstock.plan.operator_graph import PlannedOperator
     from penstock.plan.properties import Analysis
-    from penstock.plan.translation import Translator
 
 
 class WindowTable(Unary, frozen=True, kw_only=True, tag="window-table"):
     """TABLE(TUMBLE/HOP/CUMULATE/SESSION(…)): window_start, window_end, window_time appended."""
 
+    physical: ClassVar[str] = "penstock.plan.operators.window_table.physical:window_table"
     reads: ClassVar[tuple[str, ...]] = ("window", "keys")
 
     input: Node
@@ -82,8 +82,3 @@ class WindowTable(Unary, frozen=True, kw_only=True, tag="window-table"):
         soundness.indices(self.keys, given)
         soundness.indices([] if self.window.time is None else [self.window.time], given)
         soundness.appended(self.schema.types, given, 3)
-
-    def translate(self, translator: Translator) -> PlannedOperator:
-        from penstock.plan.operators.window_table.physical import window_table
-
-        return window_table(translator, self)

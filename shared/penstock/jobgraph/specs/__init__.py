@@ -1,0 +1,120 @@
+"""What each operator does, as data, and what it declares of itself as an operator (``base.Spec``).
+
+``penstock.operators.factory`` makes an operator of each. Indices always mean columns of
+the operator's input. Durations are milliseconds (``_ms``) or microseconds (``_us``).
+Fields are only added, with defaults.
+"""
+
+from __future__ import annotations
+
+from typing import Union
+
+from penstock.jobgraph.specs.aggregates import (
+    GroupAggregateSpec,
+    WindowAggregateSpec,
+)
+from penstock.jobgraph.specs.base import Spec
+from penstock.jobgraph.specs.changes import (
+    MaterializeSpec,
+    NormalizeSpec,
+    SetOperationSpec,
+)
+from penstock.jobgraph.specs.joins import (
+    JoinSpec,
+    LookupJoinSpec,
+    TemporalJoinSpec,
+    WindowJoinSpec,
+)
+from penstock.jobgraph.specs.on_spark import (
+    SparkProgramSpec,
+    SparkQuerySpec,
+)
+from penstock.jobgraph.specs.ordering import (
+    DeduplicateSpec,
+    LimitSpec,
+    OverFinalSpec,
+    OverSpec,
+    SortSpec,
+    TemporalSortSpec,
+    TopNSpec,
+)
+from penstock.jobgraph.specs.parts import (
+    SortKey,
+    WatermarkSpec,
+    WindowSpec,
+)
+from penstock.jobgraph.specs.rows import (
+    AssignWatermarksSpec,
+    AsyncCalcSpec,
+    CalcSpec,
+    ExpandSpec,
+    LocalTimeSpec,
+    UnionSpec,
+    WindowMaximumSpec,
+    WindowTableSpec,
+)
+from penstock.jobgraph.specs.tables import (
+    CollectionSourceSpec,
+    EnumeratorSpec,
+    SinkSpec,
+    SourceSpec,
+)
+from penstock.jobgraph.specs.user import (
+    KeyedProcessSpec,
+    KeyedWindowSpec,
+    PythonSpec,
+    RecordTimeSpec,
+    TableFunctionSpec,
+)
+
+__all__ = [
+    "AssignWatermarksSpec",
+    "AsyncCalcSpec",
+    "CalcSpec",
+    "CollectionSourceSpec",
+    "DeduplicateSpec",
+    "EnumeratorSpec",
+    "ExpandSpec",
+    "GroupAggregateSpec",
+    "JoinSpec",
+    "KeyedProcessSpec",
+    "KeyedWindowSpec",
+    "LimitSpec",
+    "LocalTimeSpec",
+    "LookupJoinSpec",
+    "MaterializeSpec",
+    "NormalizeSpec",
+    "OperatorSpec",
+    "OverFinalSpec",
+    "OverSpec",
+    "PythonSpec",
+    "RecordTimeSpec",
+    "SetOperationSpec",
+    "SinkSpec",
+    "SortKey",
+    "SortSpec",
+    "SourceSpec",
+    "SparkProgramSpec",
+    "SparkQuerySpec",
+    "Spec",
+    "TableFunctionSpec",
+    "TemporalJoinSpec",
+    "TemporalSortSpec",
+    "TopNSpec",
+    "UnionSpec",
+    "WatermarkSpec",
+    "WindowAggregateSpec",
+    "WindowJoinSpec",
+    "WindowMaximumSpec",
+    "WindowSpec",
+    "WindowTableSpec",
+]
+
+OperatorSpec = Union[
+    SparkQuerySpec, SparkProgramSpec, EnumeratorSpec, SourceSpec, CollectionSourceSpec, SinkSpec, CalcSpec, AsyncCalcSpec, UnionSpec,
+    AssignWatermarksSpec, WindowMaximumSpec, LocalTimeSpec, WindowTableSpec, ExpandSpec, WindowAggregateSpec,
+    GroupAggregateSpec, JoinSpec, WindowJoinSpec, TemporalJoinSpec, LookupJoinSpec,
+    TopNSpec, DeduplicateSpec, OverSpec, OverFinalSpec, SortSpec, LimitSpec, TemporalSortSpec,
+    MaterializeSpec, NormalizeSpec, SetOperationSpec, PythonSpec, RecordTimeSpec, TableFunctionSpec,
+    KeyedProcessSpec, KeyedWindowSpec,
+]  # fmt: skip

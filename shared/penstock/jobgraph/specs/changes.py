@@ -1,0 +1,82 @@
+"""What puts changelogs in order, and operations on sets of rows."""
+
+from __future__ import annotations
+
+from typing import ClassVar, Literal
+
+from penstock.jobgraph.specs.base import UPDATES, Keys, Spec
+
+
+class MaterializeSpec(Spec, frozen=True, kw_only=True, tag="materialize"):
+    """The upsert materialiser: restores order per key before a keyed sink."""
+
+    keeps_columns: ClassVar[bool] = True
+
+    keys: tuple[int, ...]
+    ttl_ms: int = 0
+
+    def required_keys(self, width: int) -> Keys:
+        return (self.keys,)
+
+    def meeting_keys(self, index: int) -> tuple[int, ...]:
+        return self.keys
+
+    def keeps_state(self) -> bool:
+        return True
+
+    def reads_arrival(self) -> bool:
+        return True
+
+    def compaction(self) -> tuple[int, ...] | None:
+        return self.keys
+
+    def not_streamed(self) -> str | None:
+        return UPDATES
+
+
+class NormalizeSpec(Spec, frozen=True, kw_only=True, tag="normalize"):
+    """Upsert changelog → full changelog with −U, per key."""
+
+    keeps_columns: ClassVar[bool] = True
+
+    keys: tuple[int, ...]
+    ttl_ms: int = 0
+
+    def required_keys(self, width: int) -> Keys:
+        return (self.keys,)
+
+    def meeting_keys(self, index: int) -> tuple[int, ...]:
+        return self.keys
+
+    def keeps_state(self) -> bool:
+        return True
+
+    def compaction(self) -> tuple[int, ...] | None:
+        return self.keys
+
+    def not_streamed(self) -> str | None:
+        return UPDATES
+
+
+class SetOperationSpec(Spec, frozen=True, kw_only=True, tag="set-operation"):
+    """INTERSECT / EXCEPT [ALL] over (left, right) hashed on all columns."""
+
+    keeps_columns: ClassVar[bool] = True
+
+    kind: Literal["intersect", "except"]
+    all: bool = False
+
+    def required_keys(self, width: int) -> Keys:
+        return (tuple(range(width)), tuple(range(width)))
+
+    def keeps_state(self) -> bool:
+        return True
+
+    def compaction(self) -> tuple[int, ...] | None:
+        return ()
+
+    def not_streamed(self) -> str | None:
+        return UPDATES
+
+    def native(self) -> str:
+        return "penstock.spark.joins:set_operation"
