@@ -171,7 +171,7 @@ async def test_a_missing_or_mistyped_parquet_column_is_named(harness, tmp_path):
 
 
 async def test_csv_blocks_end_between_records(harness, tmp_path, monkeypatch):
-    monkeypatch.setattr("penstock.connectors.filesystem.parts.BLOCK_BYTES", 40)
+    monkeypatch.setattr("penstock.formats.lines.BLOCK_BYTES", 40)
     rows = [(i, 'a\n"b"\n\n' * (i % 4)) for i in range(50)]
     text = "".join(f'{i},"{n.replace(chr(34), chr(34) * 2)}"\n' for i, n in rows)
     (tmp_path / "a.csv").write_text(text)

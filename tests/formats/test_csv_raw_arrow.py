@@ -4,9 +4,9 @@ from decimal import Decimal
 import pyarrow as pa
 import pytest
 
-from penstock.connectors.base import FormatContext
 from penstock.errors import ConnectorError, RecordError, UnsupportedError
 from penstock.formats import get_format
+from penstock.formats.api import FormatContext
 from penstock.types import Batch, Schema
 from penstock.types import logical as t
 

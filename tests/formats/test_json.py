@@ -3,9 +3,9 @@ from decimal import Decimal
 
 import pytest
 
-from penstock.connectors.base import FormatContext
 from penstock.errors import ConnectorError, RecordError, UnsupportedError
 from penstock.formats import get_format
+from penstock.formats.api import FormatContext
 from penstock.types import Batch, Field, Schema
 from penstock.types import logical as t
 

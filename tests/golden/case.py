@@ -32,8 +32,8 @@ from typing import Any, Literal
 import msgspec
 import yaml
 
-from penstock.connectors.base import FormatContext
 from penstock.formats import get_format
+from penstock.formats.api import FormatContext
 from penstock.sql.session import SqlSession
 from penstock.types.batch import Batch
 

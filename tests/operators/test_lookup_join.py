@@ -11,11 +11,11 @@ from penstock.connectors import registry
 from penstock.connectors.base import LookupSource
 from penstock.connectors.datagen import DatagenConnector
 from penstock.connectors.lookup import LOOKUP_OPTIONS, LookupSettings, lookup_settings
-from penstock.connectors.options import OptionSet
 from penstock.connectors.simple import DeclaredConnector
 from penstock.errors import BrokerError, ConnectorError
 from penstock.operators import lookup_join
 from penstock.operators.lookup_cache import LookupCache, distinct, whole_table
+from penstock.options import OptionSet
 from penstock.sql.session import SqlSession
 from penstock.testing import run_graph
 from penstock.testing.harness import JobHarness, ManualClock
@@ -141,7 +141,6 @@ class Fake(DeclaredConnector):
 
 @pytest.fixture
 def fake(monkeypatch):
-    monkeypatch.setattr(registry, "_registered", dict(registry._registered))
     monkeypatch.setattr(lookup_join, "RETRY_PAUSE_S", 0.0)
     connector = Fake()
     registry.register(connector)

@@ -15,7 +15,7 @@ repeatably, when its checkpoint is complete.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
@@ -26,6 +26,14 @@ if TYPE_CHECKING:
     from penstock.metrics import MetricGroup
     from penstock.ports import Store
     from penstock.types import Batch, Schema
+
+
+#: How a connector runs. ``loop``: on the data thread, no call longer than 5 ms and none that waits;
+#: ``native``: it also hands long calls to ``SourceContext.run``, and they release the interpreter's lock;
+#: ``helper``: in a process of its own, which this version refuses (``connectors.registry``).
+Runs = Literal["loop", "native", "helper"]
+#: Those that this version can run.
+RUNS_HERE: tuple[Runs, ...] = ("loop", "native")
 
 
 class Split(msgspec.Struct, frozen=True):
@@ -255,6 +263,12 @@ class Connector(ABC):
     #: Kinds of ``lookup.cache`` it can serve lookup joins with, the default first (see
     #: ``connectors.lookup``); empty = it cannot be looked up.
     lookup_caches: tuple[str, ...] = ()
+    #: ROW columns may be declared with only the fields that a query reads.
+    nested_projection: bool = False
+    #: Rows lie in the process that plans: Spark's driver reads and writes them itself.
+    in_process: bool = False
+    #: How readers and writers use the slot's threads; the conformance kit measures it.
+    runs: Runs = "loop"
 
     def validate(self, table: TableInfo, *, role: Literal["source", "sink"]) -> None:
         """Unknown or malformed options, unsupported role or schema."""
@@ -300,36 +314,3 @@ class Connector(ABC):
 
     def writer(self, table: TableInfo) -> SinkWriter:
         raise NotImplementedError
-
-
-@dataclass(slots=True)
-class FormatContext:
-    """What a decoder knows: delivered columns and the policy for bad records."""
-
-    schema: Schema
-    projection: Sequence[int]
-    options: Mapping[str, str]
-    bad_record: Callable[[Exception, bytes | None, str], None]
-    extra: dict[str, Any] = field(default_factory=dict)
-
-
-class Decoder(ABC):
-    """Messages → columns of ``schema.select(projection)``."""
-
-    @abstractmethod
-    def decode(self, messages: Sequence[bytes], where: Callable[[int], str]) -> Batch:
-        """One record a message. ``where(i)`` names message i for errors."""
-
-    @abstractmethod
-    def decode_batch(self, data: bytes, where: str) -> Batch:
-        """Many records in one message or file part (JSON lines, CSV, Arrow IPC …)."""
-
-
-class Encoder(ABC):
-    @abstractmethod
-    def encode(self, batch: Batch) -> list[bytes]:
-        """One message a row."""
-
-    @abstractmethod
-    def encode_batch(self, batch: Batch) -> bytes:
-        """One message or file part for all rows."""

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 
 from penstock.connectors.base import SinkWriter, TableInfo
 from penstock.connectors.checksum import MASK, rows_checksum
-from penstock.connectors.options import Option, OptionSet, choice
 from penstock.connectors.simple import DeclaredConnector
+from penstock.options import Option, OptionSet, choice
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Sequence

@@ -24,9 +24,9 @@ import pyarrow as pa
 from penstock.cancelling import end_tasks
 from penstock.config import CHECKPOINT_INTERVAL_MS
 from penstock.connectors.base import SinkWriter, TableInfo
-from penstock.connectors.options import Option, OptionSet, boolean
 from penstock.connectors.simple import DeclaredConnector
 from penstock.errors import ConnectorError, InternalError
+from penstock.options import Option, OptionSet, boolean
 from penstock.types.batch import KIND_FIELD, Batch
 
 if TYPE_CHECKING:

@@ -18,7 +18,9 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.connectors.base import Fetched, SourceEnumerator, SourceReader, Split, TableInfo
-from penstock.connectors.options import (
+from penstock.connectors.simple import DeclaredConnector
+from penstock.errors import ConnectorError, nearest
+from penstock.options import (
     Option,
     OptionSet,
     boolean,
@@ -27,8 +29,6 @@ from penstock.connectors.options import (
     integer,
     number,
 )  # fmt: skip
-from penstock.connectors.simple import DeclaredConnector
-from penstock.errors import ConnectorError, nearest
 from penstock.types import Batch, Column
 from penstock.types import logical as t
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from penstock.connectors.options import Option, OptionSet, boolean, choice, duration_ms, integer
 from penstock.errors import ConnectorError, nearest
+from penstock.options import Option, OptionSet, boolean, choice, duration_ms, integer
 from penstock.types.durations import duration_text
 
 if TYPE_CHECKING:

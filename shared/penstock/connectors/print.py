@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from penstock.connectors.base import SinkWriter, TableInfo
-from penstock.connectors.options import Option, OptionSet, boolean, text
 from penstock.connectors.simple import DeclaredConnector
 from penstock.functions.formatting import double_text, float_text
+from penstock.options import Option, OptionSet, boolean, text
 from penstock.types import logical as t
 from penstock.types.text import interval_text
 

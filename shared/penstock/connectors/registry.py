@@ -1,13 +1,13 @@
-"""Connectors by name, imported when first asked for."""
+"""Connectors by name: Penstock's own, those of installed packages, and import paths."""
 
 from __future__ import annotations
 
-import importlib
 from typing import TYPE_CHECKING
 
-from penstock.connectors.base import Connector, TableInfo
-from penstock.connectors.options import check_on_error
-from penstock.errors import ConnectorError, nearest
+from penstock.connectors.base import RUNS_HERE, Connector, TableInfo
+from penstock.errors import ConnectorError
+from penstock.options import check_on_error
+from penstock.plugins import Register, instance_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -15,27 +15,34 @@ if TYPE_CHECKING:
 
     from penstock.types.logical import Schema
 
-_BUILTIN: dict[str, str] = {
-    "blackhole": "penstock.connectors.blackhole:BlackholeConnector",
-    "collect": "penstock.connectors.collect:CollectConnector",
-    "datagen": "penstock.connectors.datagen:DatagenConnector",
-    "filesystem": "penstock.connectors.filesystem:FilesystemConnector",
-    "hybrid": "penstock.connectors.hybrid:HybridConnector",
-    "jdbc": "penstock.connectors.jdbc:JdbcConnector",
-    "nats": "penstock.connectors.nats:NatsConnector",
-    "nexmark": "penstock.connectors.nexmark:NexmarkConnector",
-    "print": "penstock.connectors.print:PrintConnector",
-}
-_registered: dict[str, Connector] = {}
+CONNECTORS: Register[Connector] = Register(
+    "connector",
+    "penstock.connectors",
+    builtin={
+        "blackhole": "penstock.connectors.blackhole:BlackholeConnector",
+        "collect": "penstock.connectors.collect:CollectConnector",
+        "datagen": "penstock.connectors.datagen:DatagenConnector",
+        "filesystem": "penstock.connectors.filesystem:FilesystemConnector",
+        "hybrid": "penstock.connectors.hybrid:HybridConnector",
+        "jdbc": "penstock.connectors.jdbc:JdbcConnector",
+        "nats": "penstock.connectors.nats:NatsConnector",
+        "nexmark": "penstock.connectors.nexmark:NexmarkConnector",
+        "print": "penstock.connectors.print:PrintConnector",
+    },
+    make=instance_of(Connector),
+    expected="a penstock.connectors.api.Connector",
+    error=ConnectorError,
+)
 
 
 def known_connectors() -> list[str]:
-    return sorted({*_BUILTIN, *_registered})
+    """The names of all connectors, sorted."""
+    return CONNECTORS.names()
 
 
 def register(connector: Connector) -> None:
-    """Add a connector of one's own (in every process that plans or runs the job)."""
-    _registered[connector.name] = connector
+    """Add a connector of this process (in every process that plans or runs the job)."""
+    CONNECTORS.register(connector.name, connector)
 
 
 def get_connector(name: str) -> Connector:
@@ -44,36 +51,16 @@ def get_connector(name: str) -> Connector:
     ``python:package.module:Class`` names one of the user's own, importable wherever the
     job is planned and run.
     """
-    if name not in _registered and name.startswith("python:"):
-        _registered[name] = _import_own(name)
-    if name not in _registered:
-        if name not in _BUILTIN:
-            raise ConnectorError(
-                f"unknown connector '{name}'",
-                expected="one of " + ", ".join(known_connectors()),
-                got=repr(name),
-                remedy=nearest(name, known_connectors()) or "use one of the known connectors",
-            )
-        module, attribute = _BUILTIN[name].split(":")
-        _registered[name] = getattr(importlib.import_module(module), attribute)()
-    return _registered[name]
-
-
-def _import_own(name: str) -> Connector:
-    expected = "python:package.module:Class, a penstock.connectors.base.Connector"
-    module, _, attribute = name.removeprefix("python:").partition(":")
-    try:
-        made = getattr(importlib.import_module(module), attribute)()
-    except (ImportError, AttributeError, ValueError) as err:
+    found = CONNECTORS.find(name)
+    if found.runs not in RUNS_HERE:
         raise ConnectorError(
-            f"connector '{name}' cannot be imported",
-            expected=expected,
-            got=f"{type(err).__name__}: {err}",
-            remedy="check the name, and that its module is installed or shipped with the job",
-        ) from err
-    if not isinstance(made, Connector):
-        raise ConnectorError(f"'{name}' is no connector", expected=expected, got=type(made).__name__)
-    return made
+            f"connector '{name}' declares that it runs in a process of its own",
+            expected="runs = " + " or ".join(repr(way) for way in RUNS_HERE),
+            got=f"runs = {found.runs!r}",
+            remedy="this version has no helper processes: use a native client that releases the "
+            "interpreter's lock ('native'), or an asyncio client ('loop')",
+        )
+    return found
 
 
 def connector_of(options: Mapping[str, str], *, where: str | None = None) -> Connector:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from penstock.connectors.base import Connector, TableInfo
-from penstock.connectors.options import OptionSet
 from penstock.errors import ConnectorError
+from penstock.options import OptionSet
 
 if TYPE_CHECKING:
     from typing import Literal

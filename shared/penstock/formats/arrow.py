@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from penstock.connectors.base import Decoder, Encoder, FormatContext
-from penstock.connectors.options import Option, OptionSet, choice
-from penstock.errors import RecordError, nearest
-from penstock.formats.base import Format
-from penstock.formats.fitting import fits
-from penstock.types import logical as t
+from penstock.errors import RecordError
+from penstock.formats.api import Block, Decoder, Encoder, FileFormat, Format, FormatContext
+from penstock.formats.arrow_columns import ColumnarReader, columns_by_name
+from penstock.formats.file_errors import not_of_kind
+from penstock.options import Option, OptionSet, choice
 from penstock.types.batch import Batch
-from penstock.types.column import Column, external_arrow_type
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 
+    from penstock.formats.api import FileContext, Output
     from penstock.types.logical import Schema
 
 OPTIONS = OptionSet(
@@ -28,67 +28,6 @@ OPTIONS = OptionSet(
         )
     ],
 )
-
-
-def _fit(type_: t.LogicalType, array: pa.Array | pa.ChunkedArray) -> pa.Array:
-    """Rows with the fields of ``type_``, by name: data may have more, in any order."""
-    if isinstance(array, pa.ChunkedArray):
-        array = array.combine_chunks() if array.num_chunks != 1 else array.chunk(0)
-    if isinstance(type_, t.DecimalType) and not pa.types.is_decimal(array.type):
-        return array.cast(external_arrow_type(type_))  # whole numbers, not unscaled ones
-    if not isinstance(type_, t.RowType) or not pa.types.is_struct(array.type):
-        return array
-    if [f.name for f in array.type] == [f.name for f in type_.fields]:
-        return array
-    children, fields = [], []
-    for field in type_.fields:
-        index = array.type.get_field_index(field.name)
-        if index < 0:
-            known = ", ".join(f.name for f in array.type)
-            raise ValueError(f"there is no field '{field.name}' among {known}")
-        want = external_arrow_type(field.type)
-        child = _fit(field.type, array.field(index))
-        children.append(child if child.type == want else child.cast(want))
-        fields.append(pa.field(field.name, want))
-    mask = array.is_null() if array.null_count else None
-    return pa.StructArray.from_arrays(children, fields=fields, mask=mask)
-
-
-def columns_by_name(schema: Schema, data: pa.RecordBatch | pa.Table, where: str) -> list[Column]:
-    """The columns of ``schema`` out of Arrow data with those names, cast where needed."""
-    names = data.schema.names
-    columns = []
-    for field in schema.fields:
-        index = data.schema.get_field_index(field.name)
-        if index < 0:
-            raise RecordError(
-                f"there is no column '{field.name}'",
-                expected=f"'{field.name}' {field.type}",
-                got="columns " + ", ".join(names),
-                where=where,
-                remedy=nearest(field.name, names) or "declare the columns that are there",
-            )
-        have = data.schema.field(index).type
-        if not fits(field.type, have):
-            raise _another_type(field, have, "", where)
-        try:
-            columns.append(Column.from_arrow(field.type, _fit(field.type, data.column(index))))
-        except (pa.ArrowException, ValueError) as err:
-            raise _another_type(field, have, f": {err}", where) from err
-    return columns
-
-
-def _another_type(field: t.Field, have: pa.DataType, why: str, where: str) -> RecordError:
-    remedy = "declare the column with the type that is there"
-    if isinstance(field.type, t.TIMESTAMPS) and pa.types.is_integer(have):
-        remedy += f", and make the time of it: TO_TIMESTAMP_LTZ({field.name}, 3) takes milliseconds"
-    return RecordError(
-        f"column '{field.name}' is of another type",
-        expected=f"{field.type} (Arrow {external_arrow_type(field.type)})",
-        got=f"Arrow {have}{why}",
-        where=where,
-        remedy=remedy,
-    )
 
 
 class ArrowDecoder(Decoder):
@@ -132,10 +71,69 @@ class ArrowEncoder(Encoder):
         return sink.getvalue().to_pybytes()
 
 
+class ArrowReader(ColumnarReader):
+    """An Arrow IPC file or stream, record batch by record batch."""
+
+    kind = "Arrow IPC"
+
+    async def blocks(self, at: int | None) -> AsyncIterator[Block]:
+        run = self._ctx.run
+        handle = await run(self._ctx.open)
+        try:
+            batches = await run(partial(self._batches, handle))
+            index = 0
+            while (rows := await run(partial(self._next, batches))) is not None:
+                if index >= (at or 0):
+                    yield Block(index, partial(self._to_batch, rows))
+                index += 1
+        finally:
+            await run(handle.close)
+
+    def _batches(self, handle: Any) -> Any:
+        magic = handle.read(6)
+        handle.seek(0)
+        try:
+            if magic == b"ARROW1":
+                reader = pa.ipc.open_file(handle)
+                return (reader.get_batch(i) for i in range(reader.num_record_batches))
+            return iter(pa.ipc.open_stream(handle))
+        except (pa.ArrowException, OSError) as err:
+            raise not_of_kind(self._ctx.path, "Arrow IPC", "an Arrow IPC file or stream", err) from err
+
+
+class ArrowFileWriter:
+    """Appends batches to one open file, as an IPC stream."""
+
+    def __init__(self, sink: Output) -> None:
+        self._sink = sink
+        self._writer: Any = None
+
+    def write(self, batch: Batch) -> None:
+        rows = batch.to_external_arrow()
+        if self._writer is None:
+            self._writer = pa.ipc.new_stream(self._sink, rows.schema)
+        self._writer.write_batch(rows)
+
+    def close(self) -> None:
+        if self._writer is not None:
+            self._writer.close()
+
+
+class ArrowFiles(FileFormat):
+    native_writer = True
+
+    def reader(self, ctx: FileContext) -> ArrowReader:
+        return ArrowReader(ctx)
+
+    def writer(self, sink: Output, schema: Schema, options: Mapping[str, str]) -> ArrowFileWriter:
+        return ArrowFileWriter(sink)
+
+
 class ArrowFormat(Format):
     name = "arrow"
     options = OPTIONS
     extension = "arrow"
+    files = ArrowFiles()
 
     def decoder(self, ctx: FormatContext) -> ArrowDecoder:
         return ArrowDecoder(ctx)

@@ -15,12 +15,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.csv as pacsv
 
-from penstock.connectors.base import Decoder, Encoder, FormatContext
-from penstock.connectors.options import Option, OptionSet, boolean, character, text
 from penstock.errors import ConnectorError, RecordError, nearest
-from penstock.formats.base import Format, redact, shorten, unsupported_type
+from penstock.formats.api import Decoder, Encoder, Format, FormatContext
 from penstock.formats.build import build_column
 from penstock.formats.json_encode import timestamps_as_text
+from penstock.formats.lines import LineFiles
+from penstock.formats.reporting import redact, shorten, unsupported_type
+from penstock.options import Option, OptionSet, boolean, character, text
 from penstock.types import logical as t
 from penstock.types.batch import Batch
 from penstock.types.column import Column
@@ -280,8 +281,11 @@ class CsvEncoder(Encoder):
         self._delimiter = str(options["csv.field-delimiter"])
         self._quote = None if options["csv.disable-quote-character"] else str(options["csv.quote-character"])
         self._null = options["csv.null-literal"] or ""
+        self._has_header = bool(options["csv.header"])
 
-    def header(self) -> bytes:
+    def file_header(self) -> bytes:
+        if not self._has_header:
+            return b""
         return (self._delimiter.join(map(self._quoted, self._schema.names)) + "\n").encode()
 
     def encode(self, batch: Batch) -> list[bytes]:
@@ -319,8 +323,10 @@ class CsvEncoder(Encoder):
 class CsvFormat(Format):
     name = "csv"
     options = OPTIONS
-    lines = True
     extension = "csv"
+
+    def __init__(self) -> None:
+        self.files = LineFiles(self, cut=False)
 
     def check(self, schema: Schema, options: Mapping[str, str]) -> None:
         super().check(schema, options)

@@ -14,12 +14,13 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import pyarrow as pa
 
-from penstock.connectors.base import Decoder, FormatContext
-from penstock.connectors.options import Option, OptionSet, boolean, choice
 from penstock.errors import ConnectorError, RecordError
-from penstock.formats.base import Format, redact, unsupported_type
+from penstock.formats.api import Decoder, Format, FormatContext
 from penstock.formats.build import build_column, field_attribute
 from penstock.formats.json_lenient import LenientConverter
+from penstock.formats.lines import LineFiles
+from penstock.formats.reporting import redact, unsupported_type
+from penstock.options import Option, OptionSet, boolean, choice
 from penstock.types import logical as t
 from penstock.types.batch import Batch
 
@@ -182,8 +183,10 @@ class JsonDecoder(Decoder):
 class JsonFormat(Format):
     name = "json"
     options = OPTIONS
-    lines = True
     extension = "json"
+
+    def __init__(self) -> None:
+        self.files = LineFiles(self, cut=True)
 
     def check(self, schema: Schema, options: Mapping[str, str]) -> None:
         super().check(schema, options)

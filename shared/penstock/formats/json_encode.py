@@ -9,7 +9,7 @@ import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from penstock.connectors.base import Encoder
+from penstock.formats.api import Encoder
 from penstock.formats.build import field_attribute
 from penstock.types import logical as t
 

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from penstock.errors import RecordError
-from penstock.formats.base import shorten
 from penstock.formats.build import EXACT
+from penstock.formats.reporting import shorten
 from penstock.types import logical as t
 from penstock.types.batch import Batch
 from penstock.types.column import Column

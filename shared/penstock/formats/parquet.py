@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from penstock.connectors.options import Option, OptionSet, choice, integer
 from penstock.errors import UnsupportedError
-from penstock.formats.base import Format, unsupported_type
+from penstock.formats.api import Block, FileFormat, Format, SparkFiles
+from penstock.formats.arrow_columns import ColumnarReader
+from penstock.formats.file_errors import not_of_kind, shrunk
+from penstock.formats.reporting import unsupported_type
+from penstock.options import Option, OptionSet, choice, integer
 from penstock.types import logical as t
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import AsyncIterator, Callable, Mapping
+    from typing import BinaryIO
 
-    from penstock.connectors.base import Decoder, Encoder, FormatContext
+    from penstock.formats.api import Decoder, Encoder, FileContext, FormatContext, Output
     from penstock.types import Batch
     from penstock.types.logical import Schema
 
@@ -101,10 +106,94 @@ def _add_repeating(path: str, values: pa.Array, found: list[str]) -> None:
                 found.append(path)
 
 
+class ParquetReader(ColumnarReader):
+    """Row groups [first, last) of a Parquet file, only the projected columns."""
+
+    kind = "Parquet"
+
+    async def blocks(self, at: int | None) -> AsyncIterator[Block]:
+        run = self._ctx.run
+        handle = await run(self._ctx.open)
+        try:
+            file = await run(partial(_open_parquet, handle, self._ctx.path))
+            columns = self._columns(file)
+            last, there = self._ctx.part["last"], file.metadata.num_row_groups
+            if last > there:
+                raise shrunk(self._ctx.path, f"row group {last - 1}", f"{there} row groups")
+            for group in range(self._ctx.part["first"] if at is None else at, last):
+                batches = await run(
+                    partial(
+                        file.iter_batches,
+                        self._ctx.batch_rows,
+                        row_groups=[group],
+                        columns=columns,
+                        use_threads=False,
+                    )
+                )
+                while (rows := await run(partial(self._next, batches))) is not None:
+                    yield Block(group, partial(self._to_batch, rows))
+        finally:
+            await run(handle.close)
+
+    def _columns(self, file: pq.ParquetFile) -> list[str]:
+        self._check_columns(file.schema_arrow)
+        return [path for f in self._schema.fields for path in _leaves(f.name, f.type)]
+
+
+def _leaves(name: str, type_: t.LogicalType) -> list[str]:
+    """Parquet paths of a column: of a ROW only the fields that it has here."""
+    if isinstance(type_, t.RowType) and type_.fields:
+        return [path for f in type_.fields for path in _leaves(f"{name}.{f.name}", f.type)]
+    return [name]
+
+
+def _open_parquet(handle: Any, path: str) -> pq.ParquetFile:
+    try:
+        return pq.ParquetFile(handle)
+    except (pa.ArrowException, OSError) as err:
+        raise not_of_kind(path, "Parquet", "a Parquet file", err) from err
+
+
+class ParquetFiles(FileFormat):
+    native_writer = True
+    spark = SparkFiles("parquet", row_index=True, timestamps=True, nanoseconds=False)
+
+    def parts(
+        self, path: str, size: int, open: Callable[[], BinaryIO], part_bytes: int
+    ) -> list[dict[str, Any]]:
+        """Runs of row groups of about ``part_bytes``."""
+        handle = open()
+        try:
+            meta = _open_parquet(handle, path).metadata
+        finally:
+            handle.close()
+        parts, first, taken = [], 0, 0
+        for group in range(meta.num_row_groups):
+            taken += meta.row_group(group).total_byte_size
+            if taken >= part_bytes or group == meta.num_row_groups - 1:
+                parts.append({"first": first, "last": group + 1})
+                first, taken = group + 1, 0
+        return parts
+
+    def reader(self, ctx: FileContext) -> ParquetReader:
+        return ParquetReader(ctx)
+
+    def writer(self, sink: Output, schema: Schema, options: Mapping[str, str]) -> ParquetFileWriter:
+        return ParquetFileWriter(sink, schema, options)
+
+    def stored_schema(self, path: str) -> pa.Schema | None:
+        try:
+            return pq.read_schema(path)
+        except (pa.ArrowException, OSError):
+            return None
+
+
 class ParquetFormat(Format):
     name = "parquet"
     options = OPTIONS
+    messages = False
     extension = "parquet"
+    files = ParquetFiles()
 
     def check(self, schema: Schema, options: Mapping[str, str]) -> None:
         super().check(schema, options)

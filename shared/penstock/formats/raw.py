@@ -6,10 +6,11 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from penstock.connectors.base import Decoder, Encoder, FormatContext
-from penstock.connectors.options import OptionSet
 from penstock.errors import ConnectorError, RecordError
-from penstock.formats.base import Format, redact
+from penstock.formats.api import Decoder, Encoder, Format, FormatContext
+from penstock.formats.lines import LineFiles
+from penstock.formats.reporting import redact
+from penstock.options import OptionSet
 from penstock.types import logical as t
 from penstock.types.batch import Batch
 from penstock.types.column import Column
@@ -71,8 +72,10 @@ class RawEncoder(Encoder):
 class RawFormat(Format):
     name = "raw"
     options = OptionSet("format 'raw'", [])
-    lines = True
     extension = "txt"
+
+    def __init__(self) -> None:
+        self.files = LineFiles(self, cut=True)
 
     def check(self, schema: Schema, options: Mapping[str, str]) -> None:
         super().check(schema, options)

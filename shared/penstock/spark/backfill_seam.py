@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from penstock.connectors.base import Split, TableInfo
-from penstock.connectors.hybrid.connector import HybridConnector, is_live
+from penstock.connectors.hybrid.connector import HybridConnector
+from penstock.connectors.hybrid.parts import is_live
 from penstock.connectors.registry import get_connector
 from penstock.jobgraph.specs import EnumeratorSpec, SourceSpec
 from penstock.messages.layout import seam_key

@@ -1,11 +1,13 @@
-"""Tables of local files through Spark's own readers: Parquet and ORC."""
+"""Tables of local files through Spark's own readers, for the formats that declare one (Parquet, ORC).
+
+Spark's CSV and JSON mean other things (docs/spark.md) and take longer.
+"""
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 from urllib.parse import quote
 
@@ -13,6 +15,7 @@ import pyarrow as pa
 from pyspark.sql import functions as F
 from pyspark.sql import types as st
 
+from penstock.formats import get_format
 from penstock.spark.frames import Frame, col
 from penstock.spark.graph import ARRIVAL
 from penstock.spark.tables import ARRIVAL_BITS, TableRead
@@ -23,6 +26,7 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, SparkSession
 
     from penstock.connectors.filesystem.partitions import FoundFile, Partitioning
+    from penstock.formats.api import FileFormat, SparkFiles
 
 #: More files than this are read in Spark's order.
 _MAX_ORDERED_FILES = 256
@@ -37,8 +41,9 @@ def scan(session: SparkSession, table: TableRead) -> Frame | None:
     from penstock.connectors.filesystem.paths import LocalFiles, open_files
 
     spec = table.spec
-    kind = _KINDS.get(spec.options.get("format", ""))
-    if kind is None or spec.metadata or spec.pushed or table.time:
+    stored = get_format(spec.options.get("format"), where="connector 'filesystem'").files
+    kind = None if stored is None else stored.spark
+    if stored is None or kind is None or spec.metadata or spec.pushed or table.time:
         return None
     if table.arrival and not kind.row_index:
         return None
@@ -55,16 +60,16 @@ def scan(session: SparkSession, table: TableRead) -> Frame | None:
     inside = schema if partitioning is None else _data(partitioning, found, schema)
     if inside is None:
         return None
-    stored = _wanted(kind, paths, inside)
-    if stored is None:
+    found_columns = _wanted(stored, kind, paths, inside)
+    if found_columns is None:
         return None
-    columns_of_files = iter(stored)
+    columns_of_files = iter(found_columns)
     wanted = [
         next(columns_of_files) if f.name in inside.names else st.StructField(f.name, st.StringType())
         for f in schema.fields
     ]
     # With a schema, Spark reads no file to plan, and of a struct only the fields that are in it.
-    reader = session.read.format(spec.options["format"]).schema(st.StructType(wanted))
+    reader = session.read.format(kind.name).schema(st.StructType(wanted))
     if partitioning is not None:
         reader = reader.option("basePath", pattern)
     df = reader.load(paths)
@@ -105,11 +110,13 @@ def _data(partitioning: Partitioning, found: Sequence[FoundFile], schema: t.Sche
     return t.Schema(tuple(f for f in schema.fields if f.name not in partitioning.keys))
 
 
-def _wanted(kind: _Kind, paths: list[str], schema: t.Schema) -> list[st.StructField] | None:
+def _wanted(
+    files: FileFormat, kind: SparkFiles, paths: list[str], schema: t.Schema
+) -> list[st.StructField] | None:
     """What Spark is asked to read of every file; None where one of them has something else, for
     which Spark gives NULLs or a guess without a word, or is none (our connector says what is wrong)."""
     wanted: list[st.StructField] | None = None
-    for found in _schemas(kind, paths) or ():
+    for found in _schemas(files, paths) or ():
         actual = _spark_schema(found, nanoseconds=kind.nanoseconds)
         fields = []
         for field in schema.fields:
@@ -125,13 +132,13 @@ def _wanted(kind: _Kind, paths: list[str], schema: t.Schema) -> list[st.StructFi
     return wanted
 
 
-def _schemas(kind: _Kind, paths: list[str]) -> list[pa.Schema] | None:
+def _schemas(files: FileFormat, paths: list[str]) -> list[pa.Schema] | None:
     """The different ones of all files; None when one of these is no such file."""
     if len(paths) <= _FEW_FILES:
-        found = [kind.schema(p) for p in paths]
+        found = [files.stored_schema(p) for p in paths]
     else:
         with ThreadPoolExecutor(_FEW_FILES) as pool:
-            found = list(pool.map(kind.schema, paths))
+            found = list(pool.map(files.stored_schema, paths))
     different: list[pa.Schema] = []
     for schema in found:
         if schema is None:
@@ -139,24 +146,6 @@ def _schemas(kind: _Kind, paths: list[str]) -> list[pa.Schema] | None:
         if not any(schema.equals(other) for other in different):
             different.append(schema)
     return different
-
-
-def _parquet_schema(path: str) -> pa.Schema | None:
-    import pyarrow.parquet as pq
-
-    try:
-        return pq.read_schema(path)
-    except (pa.ArrowException, OSError):
-        return None
-
-
-def _orc_schema(path: str) -> pa.Schema | None:
-    from pyarrow import orc
-
-    try:
-        return orc.ORCFile(path).schema
-    except (pa.ArrowException, OSError):
-        return None
 
 
 def _spark_schema(found: pa.Schema, *, nanoseconds: bool) -> st.StructType:
@@ -175,27 +164,7 @@ def _spark_schema(found: pa.Schema, *, nanoseconds: bool) -> st.StructType:
     return st.StructType(fields)
 
 
-@dataclass(frozen=True)
-class _Kind:
-    """``schema``: of a file, None where it is none. ``row_index``: Spark knows a row's number in its
-    file. ``timestamps``: it reads those that Arrow writes. ``nanoseconds``: what Arrow shows as such
-    is none in the file."""
-
-    schema: Callable[[str], pa.Schema | None]
-    row_index: bool
-    timestamps: bool
-    nanoseconds: bool
-
-
-#: Formats that Spark reads as we do, and no slower. Spark's ORC fails at what Arrow's ORC writes of
-#: times before 1970. Its CSV and JSON mean other things (docs/spark.md) and take longer.
-_KINDS = {
-    "parquet": _Kind(_parquet_schema, row_index=True, timestamps=True, nanoseconds=False),
-    "orc": _Kind(_orc_schema, row_index=False, timestamps=False, nanoseconds=True),
-}
-
-
-def _clipped(have: st.DataType, want: t.LogicalType, kind: _Kind) -> st.DataType | None:
+def _clipped(have: st.DataType, want: t.LogicalType, kind: SparkFiles) -> st.DataType | None:
     """What Spark is asked to read: the file's type, of structs the declared fields; None where
     it would not come out as ours does."""
     wanted = spark_type(want)

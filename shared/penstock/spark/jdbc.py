@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import types as st
 
-from penstock.connectors.jdbc.connector import OPTIONS, only_spark
+from penstock.connectors.jdbc.connector import only_spark
+from penstock.connectors.jdbc.settings import OPTIONS
 from penstock.errors import SpecError, UnsupportedError, nearest
 from penstock.spark.frames import Frame, col
 from penstock.spark.session import is_connect

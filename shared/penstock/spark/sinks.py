@@ -60,7 +60,7 @@ def write(frame: Frame, table: TableWrite) -> None:
     rows = frame.df.select(*frame.columns())
     if spec.connector == "blackhole":
         rows.write.format("noop").mode("overwrite").save()
-    elif spec.connector in _HERE or getattr(get_connector(spec.connector), "in_process", False):
+    elif spec.connector in _HERE or get_connector(spec.connector).in_process:
         asyncio.run(_write_here(frame, table))
     else:
         write_table(rows, table)

@@ -40,7 +40,7 @@ def scan(session: SparkSession, node: Node, spec: s.SourceSpec, job: JobContext,
     table = TableRead(spec, node.node.uid, job_id, job, node.wants_time, node.wants_arrival)
     native = _NATIVE.get(spec.connector)
     frame = None if native is None else native(session, table)
-    if frame is None and getattr(get_connector(spec.connector), "in_process", False):
+    if frame is None and get_connector(spec.connector).in_process:
         frame = _in_process(session, table)
     if frame is None:
         frame = Frame(read_table(session, table), table.schema, table.time, table.arrival)

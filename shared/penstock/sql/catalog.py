@@ -163,7 +163,7 @@ def source_ref(table: Table, config: Mapping[str, str]) -> TableRef:
         primary_key=table.primary_key,
         bounded=connector.is_bounded(info),
         guarantee=connector.source_guarantee(info),
-        nested_projection=bool(getattr(connector, "nested_projection", False)),
+        nested_projection=connector.nested_projection,
         lookup=_lookup_words(connector, table),
         location=connector.location,
     )

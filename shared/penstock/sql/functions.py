@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 from penstock.errors import FunctionError, PenstockError, SqlError, nearest
+from penstock.plugins import Register
 from penstock.types import logical as t
 
 if TYPE_CHECKING:
@@ -42,6 +43,8 @@ class UserFunctions:
 
     def __init__(self) -> None:
         self._by_name: dict[str, UserFunction] = {}
+        #: Of installed packages, those that were asked for.
+        self._from_packages: dict[str, UserFunction] = {}
 
     def add(self, function: UserFunction) -> None:
         self._by_name[function.name.lower()] = function
@@ -50,7 +53,8 @@ class UserFunctions:
         return self._by_name.pop(name.lower(), None) is not None
 
     def names(self) -> list[str]:
-        return sorted(f.name for f in self._by_name.values())
+        """Those declared here and those of installed packages."""
+        return sorted({*(f.name for f in self._by_name.values()), *INSTALLED.names()})
 
     def scalar(self, name: str) -> UserFunction | None:
         return self._of_kind(name, "scalar")
@@ -62,11 +66,13 @@ class UserFunctions:
         return self._of_kind(name, "aggregate")
 
     def has(self, name: str) -> bool:
+        """Whether it was declared here, which goes before a package's of that name."""
         return name.lower() in self._by_name
 
     def artifacts(self, names: Sequence[str]) -> dict[str, FunctionArtifact]:
         """The entries of a job's function table, and the classes of the program in them."""
-        found = {f.name: f.artifact for f in self._by_name.values() if f.name in names}
+        known = {**self._from_packages, **self._by_name}
+        found = {f.name: f.artifact for f in known.values() if f.name in names}
         if not found:
             return found
         # Here, not at the top: SQL without functions never loads cloudpickle.
@@ -75,9 +81,31 @@ class UserFunctions:
         return with_classes(found)
 
     def _of_kind(self, name: str, kind: FunctionKind) -> UserFunction | None:
-        found = self._by_name.get(name.lower())
+        found = self._by_name.get(name.lower()) or self._installed(name)
         return found if found is not None and found.kind == kind else None
 
+    def _installed(self, name: str) -> UserFunction | None:
+        """A function of an installed package; it is imported when it is first asked for."""
+        if name.lower() not in self._from_packages:
+            known = next((n for n in INSTALLED.names() if n.lower() == name.lower()), None)
+            if known is None:
+                return None
+            where = f"entry point '{INSTALLED.group}'"
+            value = INSTALLED.find(known, where=where)
+            what = INSTALLED.providers(known)[0].target
+            self._from_packages[name.lower()] = user_function(known, value, what=what, where=where)
+        return self._from_packages[name.lower()]
+
+
+#: SQL functions of installed packages: name → what ``@udf``, ``@udtf`` or ``@udaf`` decorates.
+INSTALLED: Register[Any] = Register(
+    "function",
+    "penstock.functions",
+    builtin={},
+    make=lambda value: value,
+    expected="a function decorated with @udf, @udtf or @udaf",
+    error=SqlError,
+)
 
 #: What a decorator of ``penstock.api`` leaves on its function.
 MARK = "penstock_function"

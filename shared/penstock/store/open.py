@@ -6,13 +6,16 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote, urlsplit
 
 from penstock.errors import ObjectStoreError, SpecError
+from penstock.plugins import Register, function
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from obstore.store import ObjectStore
 
     from penstock.ports import Store
+
+    OpenStore = Callable[[str, Mapping[str, str]], Store]
 
 #: Options of the HTTP client; obstore takes them apart from the store's own.
 _CLIENT_OPTIONS = frozenset({
@@ -22,6 +25,47 @@ _CLIENT_OPTIONS = frozenset({
 })  # fmt: skip
 
 _KNOWN = "file:///folder, s3://bucket/prefix, gs://…, az://…, or memory:///name"
+
+
+def open_local(url: str, options: Mapping[str, str]) -> Store:
+    """``file:///folder``."""
+    from penstock.store.local import LocalStore
+
+    parts = urlsplit(url)
+    if parts.netloc not in ("", "localhost") or not parts.path:
+        raise SpecError("not a folder's URL", expected="file:///absolute/folder", got=repr(url))
+    return LocalStore(unquote(parts.path))
+
+
+def open_memory(url: str, options: Mapping[str, str]) -> Store:
+    """``memory:///name``: within one process."""
+    from penstock.store.memory import MemoryStore
+
+    return MemoryStore.named(url)
+
+
+def open_remote(url: str, options: Mapping[str, str]) -> Store:
+    """Whatever obstore knows."""
+    from penstock.store.objects import ObstoreStore
+
+    return ObstoreStore(open_obstore(url, options), url)
+
+
+#: By the URL's scheme: ``open(url, options) -> Store``. Any other scheme is obstore's to know or refuse.
+STORES: Register[OpenStore] = Register(
+    "object store",
+    "penstock.stores",
+    builtin={
+        "file": "penstock.store.open:open_local",
+        "memory": "penstock.store.open:open_memory",
+        **dict.fromkeys(
+            ("abfs", "abfss", "adl", "az", "azure", "gs", "s3", "s3a"), "penstock.store.open:open_remote"
+        ),
+    },
+    make=function,
+    expected="a function open(url, options) that returns a penstock.ports.Store",
+    error=SpecError,
+)
 
 
 def open_store(url: str, options: Mapping[str, str] | None = None) -> Store:
@@ -34,28 +78,18 @@ def open_store(url: str, options: Mapping[str, str] | None = None) -> Store:
     """
     from penstock.store.routed import RoutedStore
 
+    given = options or {}
     if urlsplit(url).scheme == "memory":  # one process's own
-        return _open(url, options)
-    return RoutedStore(_open(url, options), url.rstrip("/"), lambda other: _open(other, options))
+        return _open(url, given)
+    return RoutedStore(_open(url, given), url.rstrip("/"), lambda other: _open(other, given))
 
 
-def _open(url: str, options: Mapping[str, str] | None) -> Store:
-    parts = urlsplit(url)
-    if parts.scheme == "memory":
-        from penstock.store.memory import MemoryStore
-
-        return MemoryStore.named(url)
-    if parts.scheme == "file":
-        if parts.netloc not in ("", "localhost") or not parts.path:
-            raise SpecError("not a folder's URL", expected="file:///absolute/folder", got=repr(url))
-        from penstock.store.local import LocalStore
-
-        return LocalStore(unquote(parts.path))
-    if not parts.scheme:
+def _open(url: str, options: Mapping[str, str]) -> Store:
+    scheme = urlsplit(url).scheme
+    if not scheme:
         raise SpecError("not an object store's URL", expected=_KNOWN, got=repr(url))
-    from penstock.store.objects import ObstoreStore
-
-    return ObstoreStore(open_obstore(url, options or {}), url)
+    opened = STORES.find(scheme) if STORES.providers(scheme) else open_remote
+    return opened(url, options)
 
 
 def open_obstore(url: str, options: Mapping[str, str]) -> ObjectStore:

@@ -5,62 +5,18 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Literal
 
 from penstock.connectors.base import LookupSource, SinkWriter, SourceEnumerator, SourceReader, TableInfo
-from penstock.connectors.lookup import LOOKUP_OPTIONS
-from penstock.connectors.options import (
-    Option,
-    OptionSet,
-    boolean,
-    bytes_size,
-    choice,
-    duration_ms,
-    integer,
-    text,
-)
+from penstock.connectors.filesystem.settings import METADATA, OPTIONS
 from penstock.connectors.simple import DeclaredConnector
-from penstock.errors import ConnectorError, SpecError
-from penstock.formats import get_format
-from penstock.types import logical as t
+from penstock.errors import ConnectorError
+from penstock.formats import file_format
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-    from typing import Any
-
-
-def _positive(value: str) -> int:
-    number = integer(value)
-    if number < 1:
-        raise SpecError("not a positive number", expected="1 or more", got=repr(value))
-    return number
-
-
-OPTIONS = OptionSet(
-    "connector 'filesystem'",
-    [
-        Option("path", text, None, "A file, a folder, a glob, or such a URL (file:, s3:, gs:, az:).", required=True),
-        Option("source.split-size", bytes_size, 64 << 20, "Files of lines are cut into parts of about this size."),
-        Option("source.monitor-interval", duration_ms, None, "Look for new files this often: an unbounded source.", role="source"),
-        Option("sink.rolling-policy.file-size", bytes_size, 128 << 20, "A file is closed at about this size.", role="sink"),
-        Option("sink.overwrite", boolean, False, "What INSERT OVERWRITE sets: at the end the new files take the place of all others.", role="sink"),
-        Option("sink.max-open-files", _positive, 64, "So many partitions a subtask writes at a time; the file that waits longest is closed for another.", role="sink"),
-        Option("sink.static-partition", text, None, "What INSERT OVERWRITE … PARTITION sets: a JSON list of the partition's values.", role="sink"),
-        Option("partition.keys", text, None, "What PARTITIONED BY sets: a JSON list of columns whose values are folders 'column=value'."),
-        Option("partition.default-name", text, "__DEFAULT_PARTITION__", "The folder's value for NULL and the empty string."),
-        Option("partition.filter", text, None, "What WHERE sets: conditions on partition columns, in JSON.", role="source"),
-        *LOOKUP_OPTIONS,
-        Option("sink.delivery-guarantee", choice("exactly-once"), "exactly-once", "Files show once their checkpoint completed.", role="sink"),
-    ],
-    prefixes=("fs.", "json.", "csv.", "parquet.", "orc.", "arrow."),
-)  # fmt: skip
-
-#: Metadata columns. ``file.path``: the file's name; ``row``: its number in the file part.
-METADATA: Mapping[str, Any] = {
-    "file.path": t.VarCharType(nullable=False),
-    "row": t.BigIntType(nullable=False),
-}
 
 
 class FilesystemConnector(DeclaredConnector):
     name = "filesystem"
+    runs = "native"
     location = ("path", "partition.keys")
     #: ROW columns may be declared with only the fields that are read.
     nested_projection = True
@@ -82,7 +38,7 @@ class FilesystemConnector(DeclaredConnector):
         if partitioning is not None:
             partitioning.check(table.options["path"])
             schema = partitioning.data
-        get_format(table.options.get("format"), where="connector 'filesystem'").check(schema, table.options)
+        file_format(table.options.get("format"), where="connector 'filesystem'").check(schema, table.options)
         if role == "source" and "source.monitor-interval" not in table.options:
             self._check_there(table)
 

@@ -1,18 +1,8 @@
-"""Writing rows into one open file, whatever the format."""
+"""A file that is being written, as formats take it."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Protocol
-
-import pyarrow as pa
-
-from penstock.formats import get_format
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from penstock.types import Batch
-    from penstock.types.logical import Schema
+from typing import Any
 
 
 class CountingFile:
@@ -48,59 +38,3 @@ class CountingFile:
         if not self.closed:
             self.closed = True
             self._handle.close()
-
-
-class RowFile(Protocol):
-    """Rows go in; ``close`` ends the format (footer), not the file beneath."""
-
-    def write(self, batch: Batch) -> None: ...
-
-    def close(self) -> None: ...
-
-
-class _TextRows:
-    def __init__(self, sink: CountingFile, encoder: Any, *, header: bytes) -> None:
-        self._sink = sink
-        self._encoder = encoder
-        if header:
-            sink.write(header)
-
-    def write(self, batch: Batch) -> None:
-        self._sink.write(self._encoder.encode_batch(batch))
-
-    def close(self) -> None:
-        """Lines need no end."""
-
-
-class _ArrowRows:
-    def __init__(self, sink: CountingFile) -> None:
-        self._sink = sink
-        self._writer: Any = None
-
-    def write(self, batch: Batch) -> None:
-        rows = batch.to_external_arrow()
-        if self._writer is None:
-            self._writer = pa.ipc.new_stream(self._sink, rows.schema)
-        self._writer.write_batch(rows)
-
-    def close(self) -> None:
-        if self._writer is not None:
-            self._writer.close()
-
-
-def row_file(sink: CountingFile, format_name: str, schema: Schema, options: Mapping[str, str]) -> RowFile:
-    """The writer of rows for a format."""
-    if format_name == "parquet":
-        from penstock.formats.parquet import ParquetFileWriter
-
-        return ParquetFileWriter(sink, schema, options)
-    if format_name == "orc":
-        from penstock.formats.orc import OrcFileWriter
-
-        return OrcFileWriter(sink, schema, options)
-    if format_name == "arrow":
-        return _ArrowRows(sink)
-    format_ = get_format(format_name)
-    encoder = format_.encoder(schema, options)
-    header = encoder.header() if options.get("csv.header", "").lower() == "true" else b""  # type: ignore[attr-defined]
-    return _TextRows(sink, encoder, header=header)

@@ -23,10 +23,11 @@ import msgspec
 
 from penstock.cancelling import end_tasks
 from penstock.connectors.base import SinkWriter, TableInfo
-from penstock.connectors.filesystem.connector import OPTIONS
-from penstock.connectors.filesystem.files import CountingFile, RowFile, row_file
+from penstock.connectors.filesystem.files import CountingFile
 from penstock.connectors.filesystem.partitions import Partitioning
+from penstock.connectors.filesystem.parts import file_format_of
 from penstock.connectors.filesystem.paths import LASTING_ERRNOS, Files, join, open_files
+from penstock.connectors.filesystem.settings import OPTIONS
 from penstock.errors import ConnectorError, ExternalError
 from penstock.formats import get_format
 
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Sequence
 
     from penstock.connectors.base import SourceContext
+    from penstock.formats.api import RowFile
     from penstock.types import Batch
 
 _log = logging.getLogger("penstock.connectors.filesystem")
@@ -41,8 +43,6 @@ _log = logging.getLogger("penstock.connectors.filesystem")
 PENDING_FOLDER = "_pending"
 #: Rows written at a time on the data thread.
 _STEP_ROWS = 4_096
-#: Formats whose batches go whole to the helper thread.
-_COLUMNAR = ("parquet", "orc", "arrow")
 _MAX_QUEUED_ROWS = 65_536
 
 
@@ -75,6 +75,7 @@ class FileSink(SinkWriter):
         self._table = table
         self._options = OPTIONS.read(table.options)
         self._format = table.options["format"]
+        self._writing = file_format_of(table.options)
         self._queue: deque[Batch | _Cut] = deque()
         self._queued_rows = 0
         self._partitioning = Partitioning.of(table)
@@ -113,7 +114,7 @@ class FileSink(SinkWriter):
 
     def write(self, batch: Batch) -> None:
         self._check()
-        step = max(1, len(batch)) if self._format in _COLUMNAR else _STEP_ROWS
+        step = max(1, len(batch)) if self._writing.native_writer else _STEP_ROWS
         for start in range(0, len(batch), step):
             self._queue.append(batch.slice(start, step))
         self._queued_rows += len(batch)
@@ -170,7 +171,7 @@ class FileSink(SinkWriter):
                 await self._close_file(next(iter(self._open_files)))
             current = await run(partial(self._new_file, folder))
         self._open_files[folder] = current
-        if self._format in _COLUMNAR:
+        if self._writing.native_writer:
             await run(partial(current.rows.write, batch))
         else:
             current.rows.write(batch)  # Python encodes it: not for the helper thread
@@ -184,7 +185,7 @@ class FileSink(SinkWriter):
         self._number += 1
         path = join(self._folder, PENDING_FOLDER, name)
         file = CountingFile(self._files.open_output(path))
-        return _Open(folder, path, file, row_file(file, self._format, self._schema, self._table.options))
+        return _Open(folder, path, file, self._writing.writer(file, self._schema, self._table.options))
 
     async def _close_file(self, folder: str) -> None:
         current = self._open_files.pop(folder)

@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import asyncio
-import itertools
 from collections import deque
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 import numpy as np
 
 from penstock.connectors.base import Fetched, SourceEnumerator, SourceReader, Split, TableInfo
-from penstock.connectors.filesystem.connector import METADATA, OPTIONS
 from penstock.connectors.filesystem.partitions import found_files
-from penstock.connectors.filesystem.parts import Block, part_reader
+from penstock.connectors.filesystem.parts import file_format_of, part_reader
 from penstock.connectors.filesystem.paths import FileInfo, Files, open_files
+from penstock.connectors.filesystem.settings import METADATA, OPTIONS
 from penstock.errors import ConnectorError
 from penstock.types import Batch, Column, Field, Schema
 
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from penstock.connectors.base import SourceContext
+    from penstock.formats.api import Block
 
 #: Batches read ahead of ``poll``.
 _AHEAD = 3
@@ -65,56 +66,10 @@ class FileEnumerator(SourceEnumerator):
         return await ctx.run(look)
 
     def _parts(self, files: Files, info: FileInfo) -> list[dict[str, Any]]:
-        size: int = self._options["source.split-size"]
-        kind = self._table.options["format"]
-        if kind == "parquet":
-            return _row_group_parts(files, info, size)
-        if kind == "orc":
-            return _stripe_parts(files, info, size)
-        if kind in ("json", "raw") and size and info.size > size:
-            count = -(-info.size // size)
-            edges = [info.size * i // count for i in range(count + 1)]
-            return [{"path": info.path, "start": a, "end": b} for a, b in itertools.pairwise(edges)]
-        return [{"path": info.path, "start": 0, "end": info.size}]
-
-
-def _row_group_parts(files: Files, info: FileInfo, size: int) -> list[dict[str, Any]]:
-    """Runs of row groups of about ``size`` bytes."""
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    handle = files.open_input(info.path)
-    try:
-        meta = pq.ParquetFile(handle).metadata
-    except (pa.ArrowException, OSError) as err:
-        raise ConnectorError(
-            f"'{info.path}' is no Parquet file", expected="a Parquet file", got=str(err),
-            remedy="check 'format' and 'path'",
-        ) from err  # fmt: skip
-    finally:
-        handle.close()
-    parts, first, taken = [], 0, 0
-    for group in range(meta.num_row_groups):
-        taken += meta.row_group(group).total_byte_size
-        if taken >= size or group == meta.num_row_groups - 1:
-            parts.append({"path": info.path, "first": first, "last": group + 1})
-            first, taken = group + 1, 0
-    return parts
-
-
-def _stripe_parts(files: Files, info: FileInfo, size: int) -> list[dict[str, Any]]:
-    """Runs of stripes of about ``size`` bytes; ORC's footer, as Arrow shows it, says only how
-    many there are."""
-    from penstock.connectors.filesystem.parts import open_orc
-
-    handle = files.open_input(info.path)
-    try:
-        stripes = open_orc(handle, info.path).nstripes
-    finally:
-        handle.close()
-    count = min(stripes, -(-info.size // size) if size else 1)
-    edges = [stripes * i // count for i in range(count + 1)] if count else []
-    return [{"path": info.path, "first": a, "last": b} for a, b in itertools.pairwise(edges)]
+        parts = file_format_of(self._table.options).parts(
+            info.path, info.size, partial(files.open_input, info.path), self._options["source.split-size"]
+        )
+        return [{"path": info.path, **part} for part in parts]
 
 
 @dataclass(slots=True)

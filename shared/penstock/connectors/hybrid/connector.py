@@ -7,35 +7,23 @@ overlap.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
-from penstock.connectors.base import Connector, SourceEnumerator, SourceReader, TableInfo
+from penstock.connectors.base import SourceEnumerator, SourceReader, TableInfo
 from penstock.connectors.hybrid.cut import Cut
-from penstock.connectors.options import Option, OptionSet, text
-from penstock.connectors.registry import connector_of, table_info
+from penstock.connectors.hybrid.parts import HISTORY, LIVE, PARTS, part_of, part_options
+from penstock.connectors.hybrid.settings import OPTIONS
+from penstock.connectors.registry import connector_of
 from penstock.connectors.simple import DeclaredConnector
 from penstock.errors import ConnectorError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-HISTORY, LIVE = "history", "live"
-PARTS = (HISTORY, LIVE)
-
-OPTIONS = OptionSet(
-    "connector 'hybrid'",
-    [
-        Option("history.connector", text, None, "The bounded part's connector; its options follow as history.<option>.", required=True),
-        Option("live.connector", text, None, "The connector of what follows; its options follow as live.<option>.", required=True),
-        Option("switch.column", text, None, "The column that says to which part a row belongs."),
-        Option("switch.at", text, None, "History gives the rows below this value of that column, live those from it on."),
-    ],
-    prefixes=("history.", "live."),
-)  # fmt: skip
-
 
 class HybridConnector(DeclaredConnector):
     name = "hybrid"
+    runs = "native"
     roles = ("source",)
 
     def __init__(self) -> None:
@@ -118,40 +106,3 @@ class HybridConnector(DeclaredConnector):
         from penstock.connectors.hybrid.source import HybridReader
 
         return HybridReader(table)
-
-
-def part_options(options: Mapping[str, str], part: str) -> dict[str, str]:
-    """The options of one part as its connector knows them; ``on-error`` is the table's."""
-    prefix = f"{part}."
-    own = {key.removeprefix(prefix): value for key, value in options.items() if key.startswith(prefix)}
-    if "on-error" in options:
-        own["on-error"] = options["on-error"]
-    return own
-
-
-def part_of(table: TableInfo, part: str) -> tuple[Connector, TableInfo]:
-    options = part_options(table.options, part)
-    return connector_of(options, where=f"connector 'hybrid', part '{part}'"), table_info(
-        table.schema, options
-    )
-
-
-def is_live(split_id: str) -> bool:
-    """Whether a split of a hybrid source belongs to the part behind the seam."""
-    return split_id.startswith(f"{LIVE}:")
-
-
-def part_named(part: str, inner: str) -> str:
-    return f"{part}:{inner}"
-
-
-__all__: list[Any] = [
-    "HISTORY",
-    "LIVE",
-    "OPTIONS",
-    "PARTS",
-    "HybridConnector",
-    "is_live",
-    "part_named",
-    "part_of",
-]

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from penstock.connectors.base import Fetched, SourceContext, SourceEnumerator, SourceReader, Split
-from penstock.connectors.hybrid.connector import HISTORY, LIVE, part_named, part_of
 from penstock.connectors.hybrid.cut import Cut
+from penstock.connectors.hybrid.parts import HISTORY, LIVE, part_named, part_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

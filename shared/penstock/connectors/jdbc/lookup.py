@@ -6,8 +6,8 @@ import sqlite3
 from typing import TYPE_CHECKING, Any
 
 from penstock.connectors.base import LookupSource, TableInfo
-from penstock.connectors.jdbc.connector import OPTIONS
 from penstock.connectors.jdbc.database import column_list, connect, failure, quoted
+from penstock.connectors.jdbc.settings import OPTIONS
 from penstock.connectors.jdbc.source import decoded
 from penstock.connectors.jdbc.values import search_parameters
 

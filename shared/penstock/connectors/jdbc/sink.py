@@ -8,8 +8,8 @@ import sqlite3
 from typing import TYPE_CHECKING, Any
 
 from penstock.connectors.base import SinkWriter, TableInfo
-from penstock.connectors.jdbc.connector import OPTIONS
 from penstock.connectors.jdbc.database import column_list, connect, failure, quoted
+from penstock.connectors.jdbc.settings import OPTIONS
 from penstock.connectors.jdbc.values import parameters
 from penstock.errors import ExternalError
 from penstock.types.batch import RowKind

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from penstock.connectors.base import Fetched, SourceEnumerator, SourceReader, Split, TableInfo
-from penstock.connectors.jdbc.connector import OPTIONS
 from penstock.connectors.jdbc.database import column_list, connect, failure, quoted
+from penstock.connectors.jdbc.settings import OPTIONS
 from penstock.connectors.jdbc.values import column_from_database
 from penstock.errors import RecordError
 from penstock.types.batch import Batch

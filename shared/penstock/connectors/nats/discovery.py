@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from penstock.connectors.base import SourceEnumerator, Split, TableInfo
 from penstock.connectors.nats.client import JetStreamApi, check_subject, connect, server_url
-from penstock.connectors.nats.connector import OPTIONS
+from penstock.connectors.nats.settings import OPTIONS
 from penstock.connectors.nats.subjects import has_wildcard, split_filters
 from penstock.errors import ConnectorError
 

@@ -10,7 +10,7 @@ from penstock.connectors.nats.client import BATCH_HEADER
 from penstock.connectors.nats.subjects import SubjectTemplate
 from penstock.errors import RecordError
 from penstock.formats import get_format
-from penstock.formats.base import redact
+from penstock.formats.reporting import redact
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

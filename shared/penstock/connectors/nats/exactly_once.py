@@ -29,8 +29,8 @@ import msgspec
 from penstock.cancelling import end_tasks
 from penstock.connectors.base import SinkWriter, TableInfo
 from penstock.connectors.nats.client import TRANSACTION_HEADER, JetStreamApi, connect, server_url
-from penstock.connectors.nats.connector import OPTIONS
 from penstock.connectors.nats.encoding import MessageEncoder, OutMessage
+from penstock.connectors.nats.settings import OPTIONS
 from penstock.connectors.nats.streams import marker_subject, sink_stream
 from penstock.errors import BrokerError, FencedError, InternalError, ObjectStoreError
 from penstock.messages.layout import staged_prefix

@@ -15,9 +15,9 @@ import msgspec
 from penstock.cancelling import end_tasks
 from penstock.connectors.base import SinkWriter, TableInfo
 from penstock.connectors.nats.client import JetStreamApi, connect, server_url
-from penstock.connectors.nats.connector import OPTIONS
 from penstock.connectors.nats.encoding import MessageEncoder
 from penstock.connectors.nats.send_window import SendWindow
+from penstock.connectors.nats.settings import OPTIONS
 from penstock.connectors.nats.streams import sink_stream
 from penstock.errors import BrokerError, PenstockError
 

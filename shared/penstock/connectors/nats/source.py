@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.cancelling import end_tasks
-from penstock.connectors.base import Fetched, FormatContext, SourceReader, Split, TableInfo
+from penstock.connectors.base import Fetched, SourceReader, Split, TableInfo
 from penstock.connectors.nats.client import (
     BATCH_HEADER,
     END_HEADER,
@@ -20,17 +20,19 @@ from penstock.connectors.nats.client import (
     connect,
     server_url,
 )
-from penstock.connectors.nats.connector import METADATA, OPTIONS
 from penstock.connectors.nats.consumer import Message, OrderedConsumer, Start
+from penstock.connectors.nats.settings import METADATA, OPTIONS
 from penstock.connectors.nats.subjects import has_wildcard
 from penstock.errors import PenstockError
 from penstock.formats import get_format
+from penstock.formats.api import FormatContext
 from penstock.types import Batch, Column, Field, Schema
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from penstock.connectors.base import Decoder, SourceContext
+    from penstock.connectors.base import SourceContext
+    from penstock.formats.api import Decoder
 
 _log = logging.getLogger("penstock.connectors.nats")
 

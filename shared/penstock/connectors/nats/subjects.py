@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from penstock.errors import ConnectorError, RecordError, nearest
-from penstock.formats.base import shorten
+from penstock.formats.reporting import shorten
 from penstock.types import logical as t
 
 if TYPE_CHECKING:

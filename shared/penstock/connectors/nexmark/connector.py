@@ -5,26 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Literal
 
 from penstock.connectors.base import SourceEnumerator, SourceReader, TableInfo
-from penstock.connectors.options import Option, OptionSet, duration_ms, integer
+from penstock.connectors.nexmark.settings import OPTIONS
 from penstock.connectors.simple import DeclaredConnector
 from penstock.errors import ConnectorError, nearest
 from penstock.types import logical as t
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
-
-OPTIONS = OptionSet(
-    "connector 'nexmark'",
-    [
-        Option("events.num", integer, None, "Number of events of all kinds; default: without end."),
-        Option("rate", integer, 10_000, "Events a second of event time."),
-        Option("rows-per-second", integer, 0, "Events a second of real time, all readers together; 0 = as fast as can be."),
-        Option("seed", integer, 42, "Of everything random."),
-        Option("out-of-order", duration_ms, 0, "An event's time lags its place in the order by up to this."),
-        Option("base-time-ms", integer, 1_700_000_000_000, "Time of the first event, ms since the epoch."),
-        Option("splits", integer, None, "Splits that share the events; default: one a reader."),
-    ],
-)  # fmt: skip
 
 _LONG, _TEXT, _TIME = t.BigIntType(), t.VarCharType(), t.TimestampType(3)
 FIELDS: Mapping[str, Mapping[str, t.LogicalType]] = {

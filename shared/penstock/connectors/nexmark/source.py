@@ -15,9 +15,9 @@ import msgspec
 import numpy as np
 
 from penstock.connectors.base import Fetched, SourceEnumerator, SourceReader, Split, TableInfo
-from penstock.connectors.nexmark.connector import OPTIONS
 from penstock.connectors.nexmark.model import EVENTS_PER_EPOCH, PLACE, Model
 from penstock.connectors.nexmark.rows import RowMaker
+from penstock.connectors.nexmark.settings import OPTIONS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

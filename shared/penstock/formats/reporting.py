@@ -1,40 +1,10 @@
-"""What every format offers."""
+"""What formats say of values they refuse: the error, and records fit for a log."""
 
 from __future__ import annotations
 
 import re
-from abc import ABC, abstractmethod
-from typing import TYPE_CHECKING
 
 from penstock.errors import UnsupportedError
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from penstock.connectors.base import Decoder, Encoder, FormatContext
-    from penstock.connectors.options import OptionSet
-    from penstock.types.logical import Schema
-
-
-class Format(ABC):
-    """A named format. Its options carry its name as prefix (``json.…``)."""
-
-    name: str
-    options: OptionSet
-    #: True when records are text lines, so that a file may be cut at line ends.
-    lines: bool = False
-    #: File name extension, without the dot.
-    extension: str = ""
-
-    def check(self, schema: Schema, options: Mapping[str, str]) -> None:
-        """Malformed options or a schema that the format cannot hold."""
-        self.options.check({k: v for k, v in options.items() if k.startswith(f"{self.name}.")})
-
-    @abstractmethod
-    def decoder(self, ctx: FormatContext) -> Decoder: ...
-
-    @abstractmethod
-    def encoder(self, schema: Schema, options: Mapping[str, str]) -> Encoder: ...
 
 
 def unsupported_type(format_name: str, column: str, type_: object) -> UnsupportedError:

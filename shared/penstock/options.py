@@ -1,4 +1,4 @@
-"""Typed connector options: declared once, checked with errors that name the option."""
+"""Typed options of connectors and formats: declared once, checked with errors that name the option."""
 
 from __future__ import annotations
 

@@ -1,0 +1,37 @@
+"""What readers of files say when a file is not what it was, or not what the table declares."""
+
+from __future__ import annotations
+
+from penstock.errors import ConnectorError
+
+
+def shrunk(path: str, position: str, found: str) -> ConnectorError:
+    """The file no longer reaches to a position that is needed."""
+    return ConnectorError(
+        f"'{path}' no longer has the position that is needed",
+        expected=f"{position}, as it was when the file was found",
+        got=found,
+        where=path,
+        remedy="restore the file, or start the job anew without its state",
+    )
+
+
+def damaged(path: str, kind: str, err: Exception) -> Exception:
+    """What to raise when the middle of a file cannot be read; ``err`` itself where it is the
+    storage that fails, not the file."""
+    if isinstance(err, OSError) and err.errno is not None:
+        return err
+    return ConnectorError(
+        f"'{path}' is damaged",
+        expected=f"a whole {kind} file",
+        got=str(err),
+        where=path,
+        remedy="write or copy the file anew, or move it out of 'path'",
+    )
+
+
+def not_of_kind(path: str, kind: str, expected: str, err: Exception) -> ConnectorError:
+    """The file is none of this kind at all."""
+    return ConnectorError(
+        f"'{path}' is no {kind} file", expected=expected, got=str(err), remedy="check 'format' and 'path'"
+    )
