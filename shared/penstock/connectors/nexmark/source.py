@@ -2,14 +2,14 @@
 
 Chunk c (``CHUNK_EPOCHS`` epochs) belongs to split c mod splits, so all splits move through
 event time together and any number of readers makes the same events. A position is the
-number of the next chunk of the split.
+number of the next chunk of the split, or a chunk and how many of its rows were delivered.
 """
 
 from __future__ import annotations
 
 import asyncio
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 import numpy as np
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from penstock.connectors.base import SourceContext
+    from penstock.types import Batch
 
 #: 16,350 events, so that a chunk of all kinds fits a batch.
 CHUNK_EPOCHS = 327
@@ -43,17 +44,29 @@ class NexmarkEnumerator(SourceEnumerator):
 
 @dataclass(slots=True)
 class _State:
-    """``chunk``: the next one, counted within the split; ``chunks``: how many it has."""
+    """``chunk``: the next one, counted within the split; ``chunks``: how many it has. ``rest``: rows of the
+    chunks from ``at`` on that are made and not delivered, behind ``skip`` rows that are; after a restore
+    the next ``drop`` rows were delivered before."""
 
     split: Split
     chunk: int
     chunks: int | None
     first: int
     started_ms: int
+    at: int = 0
+    skip: int = 0
+    drop: int = 0
+    rest: Batch | None = None
 
     @property
     def done(self) -> bool:
-        return self.chunks is not None and self.chunk >= self.chunks
+        return self.chunks is not None and self.chunk >= self.chunks and self.rest is None
+
+    def position(self) -> Any:
+        """A chunk's number, or within a chunk ``{"chunk": its number, "skip": rows delivered}``."""
+        if self.rest is not None:
+            return {"chunk": self.at, "skip": self.skip}
+        return {"chunk": self.chunk, "skip": self.drop} if self.drop else self.chunk
 
 
 class NexmarkReader(SourceReader):
@@ -69,6 +82,8 @@ class NexmarkReader(SourceReader):
         )
         self._chunk_events = self.chunk_epochs * EVENTS_PER_EPOCH
         self._states: dict[str, _State] = {}
+        #: The split whose ``rest`` goes first.
+        self._begun: _State | None = None
         self._added = asyncio.Event()
 
     async def open(self, ctx: SourceContext) -> None:
@@ -91,15 +106,20 @@ class NexmarkReader(SourceReader):
             index, of = split.payload["index"], split.payload["of"]
             total = None if self._events is None else -(-self._events // self._chunk_events)
             chunks = None if total is None else max(0, -(-(total - index) // of))
-            at = split.position or 0
-            self._states[split.id] = _State(split, at, chunks, at, self.ctx.now_ms())
+            position = split.position or 0
+            inside = isinstance(position, dict)
+            at, drop = (position["chunk"], position["skip"]) if inside else (position, 0)
+            self._states[split.id] = _State(split, at, chunks, at, self.ctx.now_ms(), drop=drop)
         self._added.set()
 
     def poll(self) -> Fetched | None:
         """The split that is furthest behind goes first: event time moves evenly."""
+        if self._begun is not None:
+            return self._delivered(self._begun, self._begun.rest)
         ready = [s for s in self._states.values() if self._due(s)]
         while ready:
             state = min(ready, key=self._next_chunk)
+            state.at, state.skip = state.chunk, 0
             count = min(self._due(state), self._chunks_per_batch)
             index, of = state.split.payload["index"], state.split.payload["of"]
             chunks = (state.chunk + np.arange(count, dtype=np.int64)) * of + index
@@ -109,10 +129,25 @@ class NexmarkReader(SourceReader):
             batch = self._maker.batch(epochs)
             if self._events is not None and (int(epochs[-1]) + 1) * EVENTS_PER_EPOCH > self._events:
                 batch = batch.slice(0, self._rows_before_end(epochs))
+            if state.drop:
+                state.skip = min(state.drop, len(batch))
+                state.drop -= state.skip
+                batch = batch.slice(state.skip)
             if len(batch):
-                return Fetched(state.split.id, batch)
+                return self._delivered(state, batch)
             ready = [s for s in self._states.values() if self._due(s)]
         return None
+
+    def _delivered(self, state: _State, batch: Batch | None) -> Fetched:
+        """The next rows of ``batch``; what is too much for one poll waits."""
+        assert batch is not None
+        limit = self.ctx.batch_rows
+        self._begun, state.rest = None, None
+        if len(batch) > limit:
+            self._begun, state.rest = state, batch.slice(limit)
+            state.skip += limit
+            batch = batch.slice(0, limit)
+        return Fetched(state.split.id, batch)
 
     @staticmethod
     def _next_chunk(state: _State) -> int:
@@ -135,6 +170,8 @@ class NexmarkReader(SourceReader):
         return max(0, min(left, events // self._chunk_events + 1 - (state.chunk - state.first)))
 
     async def wait(self) -> None:
+        if self._begun is not None:
+            return
         if all(s.done for s in self._states.values()):
             self._added.clear()
             await self._added.wait()
@@ -145,7 +182,8 @@ class NexmarkReader(SourceReader):
         return {s.split.id for s in self._states.values() if s.done}
 
     def caught_up(self, split_id: str) -> bool:
-        return not self._due(self._states[split_id])
+        state = self._states[split_id]
+        return state.rest is None and not self._due(state)
 
     def snapshot(self) -> list[Split]:
-        return [msgspec.structs.replace(s.split, position=s.chunk) for s in self._states.values()]
+        return [msgspec.structs.replace(s.split, position=s.position()) for s in self._states.values()]

@@ -1,0 +1,19 @@
+"""Conformance kits: one class for each port. docs/extending/ shows each of them at work."""
+
+from penstock.testing.conformance.base import Conformance, Failure, run_kit
+from penstock.testing.conformance.format import FormatConformance
+from penstock.testing.conformance.sink import SinkConformance
+from penstock.testing.conformance.source import BadTable, SourceConformance
+from penstock.testing.conformance.stores import LeaseStoreConformance, ObjectStoreConformance
+
+__all__ = [
+    "BadTable",
+    "Conformance",
+    "Failure",
+    "FormatConformance",
+    "LeaseStoreConformance",
+    "ObjectStoreConformance",
+    "SinkConformance",
+    "SourceConformance",
+    "run_kit",
+]

@@ -1,0 +1,276 @@
+"""Drives a connector's enumerator, reader and writer as the engine does, and measures the data thread."""
+
+from __future__ import annotations
+
+import asyncio
+import resource
+import sys
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from penstock.connectors.base import SourceContext, Split
+from penstock.metrics import MetricGroup
+from penstock.store.memory import MemoryStore
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+    from types import FrameType
+
+    from penstock.connectors.base import Connector, SourceReader, TableInfo
+    from penstock.types.logical import Schema
+
+Row = "tuple[Any, ...]"
+
+#: Python lines that one call may run in the helper thread: some 5 ms of the interpreter's lock.
+HELPER_LINES = 50_000
+#: CPU time that the data thread may spend at a stretch.
+DATA_THREAD_MS = 5.0
+#: CPU time that a call may spend in the helper thread while the data thread stands: a call that
+#: releases the lock lets it go on after a time slice of the scheduler at the latest.
+HELD_MS = 60.0
+
+
+@dataclass
+class BadRecords:
+    """The policy for bad records: ``fail`` raises, ``skip`` keeps (error, raw, where)."""
+
+    policy: str = "fail"
+    kept: list[tuple[Exception, bytes | None, str]] = field(default_factory=list)
+
+    def __call__(self, error: Exception, raw: bytes | None, where: str) -> None:
+        if self.policy == "fail":
+            raise error
+        self.kept.append((error, raw, where))
+
+
+class Helper:
+    """The slot's helper thread. ``measured``: count what calls do to the data thread."""
+
+    def __init__(self) -> None:
+        self._pool = ThreadPoolExecutor(1, "kit-helper")
+        self.calls = 0
+        self.measured = False
+        #: Python lines of the call that ran most of them.
+        self.most_lines = 0
+        self.in_flight: int | None = None
+
+    async def run(self, call: Callable[[], Any]) -> Any:
+        self.calls += 1
+        return await asyncio.get_running_loop().run_in_executor(self._pool, self._do, call)
+
+    def _do(self, call: Callable[[], Any]) -> Any:
+        if not self.measured:
+            return call()
+        lines = 0
+
+        def count(_frame: FrameType, event: str, _arg: Any) -> Any:
+            nonlocal lines
+            lines += event == "line"
+            return count
+
+        before = sys.gettrace()
+        self.in_flight = threading.get_ident()
+        sys.settrace(count)
+        try:
+            return call()
+        finally:
+            sys.settrace(before)
+            self.in_flight = None
+            self.most_lines = max(self.most_lines, lines)
+
+    def close(self) -> None:
+        self._pool.shutdown()
+
+
+def json_round_trip(splits: Sequence[Split]) -> list[Split]:
+    """As a checkpoint keeps them."""
+    return msgspec.json.decode(msgspec.json.encode(list(splits)), type=list[Split])
+
+
+@dataclass
+class Driver:
+    """One table under test: its connector, and what a slot gives it."""
+
+    connector: Connector
+    table: TableInfo
+    parallelism: int = 1
+    helper: Helper = field(default_factory=Helper)
+    store: MemoryStore = field(default_factory=MemoryStore)
+
+    def context(
+        self,
+        *,
+        subtask_index: int = 0,
+        attempt: int = 1,
+        projection: Sequence[int] | None = None,
+        metadata: Sequence[str] = (),
+        batch_rows: int = 16_384,
+        bad: BadRecords | None = None,
+        pushed: Mapping[str, Any] | None = None,
+    ) -> SourceContext:
+        bad = bad or BadRecords()
+        schema: Schema = self.table.schema
+        return SourceContext(
+            job_id="conformance",
+            uid="operator",
+            subtask_index=subtask_index,
+            parallelism=self.parallelism,
+            attempt=attempt,
+            options=self.table.options,
+            schema=schema,
+            projection=range(len(schema)) if projection is None else projection,
+            metadata=metadata,
+            pushed=pushed or {},
+            config={},
+            metrics=MetricGroup(),
+            on_error="fail" if bad.policy == "fail" else "skip",
+            run=self.helper.run,
+            now_ms=lambda: int(time.time() * 1000),
+            bad_record=bad,
+            store=self.store,
+            batch_rows=batch_rows,
+        )
+
+    async def splits(self, known: Sequence[str] = ()) -> list[Split]:
+        """What a fresh enumerator discovers, as it arrives at a reader: through JSON."""
+        enumerator = self.connector.enumerator(self.table)
+        try:
+            return json_round_trip(await enumerator.discover(self.context(), set(known)))
+        finally:
+            await enumerator.close()
+
+    async def reader(self, splits: Sequence[Split], **context: Any) -> SourceReader:
+        reader = self.connector.reader(self.table)
+        await reader.open(self.context(**context))
+        reader.add_splits(splits)
+        return reader
+
+
+@dataclass
+class Taken:
+    """One batch as it was polled: the split, its rows, and the reader's snapshot after it."""
+
+    split_id: str
+    rows: list[tuple[Any, ...]]
+    snapshot: list[Split]
+
+
+async def read_to_end(
+    reader: SourceReader, *, snapshots: bool = False, each: Callable[[Taken], None] | None = None
+) -> list[Taken]:
+    """Poll until all splits are finished, waiting as the engine does."""
+    out: list[Taken] = []
+    mine = {s.id for s in reader.snapshot()}
+    while True:
+        fetched = reader.poll()
+        if fetched is not None:
+            snapshot = json_round_trip(reader.snapshot()) if snapshots else []
+            out.append(Taken(fetched.split_id, fetched.batch.to_pylist(), snapshot))
+            if each is not None:
+                each(out[-1])
+            await asyncio.sleep(0)
+            continue
+        if reader.finished_splits() >= mine:
+            return out
+        await reader.wait()
+
+
+def by_split(taken: Sequence[Taken]) -> dict[str, list[tuple[Any, ...]]]:
+    """Split → its rows in order."""
+    out: dict[str, list[tuple[Any, ...]]] = {}
+    for item in taken:
+        out.setdefault(item.split_id, []).extend(item.rows)
+    return out
+
+
+def all_rows(taken: Sequence[Taken]) -> list[tuple[Any, ...]]:
+    return [row for item in taken for row in item.rows]
+
+
+# -- the data thread -------------------------------------------------------------------------------
+
+_watched: set[int] = set()
+_blocking: list[str] = []
+_hooked = False
+#: Audit events of calls that wait; a non-blocking socket's connect is none.
+_EVENTS = (
+    "subprocess.Popen",
+    "socket.getaddrinfo",
+    "socket.gethostbyname",
+    "urllib.Request",
+    "sqlite3.connect",
+)
+
+
+def _audit(event: str, args: tuple[Any, ...]) -> None:
+    if not _watched or threading.get_ident() not in _watched:
+        return
+    if event in _EVENTS or (event == "socket.connect" and args[0].gettimeout() != 0.0):
+        _blocking.append(event)
+
+
+_sleep = time.sleep
+
+
+def _noted_sleep(seconds: float) -> None:
+    if threading.get_ident() in _watched:
+        _blocking.append("time.sleep")
+    _sleep(seconds)
+
+
+def waits_of_this_thread() -> int:
+    """How often this thread has given up the processor to wait for something."""
+    return resource.getrusage(resource.RUSAGE_THREAD).ru_nvcsw
+
+
+class DataThread:
+    """Watches the thread of the running loop: the longest stretch of CPU time between two turns of the
+    loop, calls that wait, and how long a helper call kept it from running."""
+
+    def __init__(self, helper: Helper) -> None:
+        self._helper = helper
+        self.longest_ms = 0.0
+        self.held_ms = 0.0
+        self.blocking: list[str] = []
+
+    async def __aenter__(self) -> DataThread:
+        global _hooked
+        if not _hooked:
+            sys.addaudithook(_audit)
+            _hooked = True
+        _blocking.clear()
+        self._sleep, time.sleep = time.sleep, _noted_sleep
+        _watched.add(threading.get_ident())
+        self._helper.measured = True
+        self._task = asyncio.create_task(self._tick())
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        time.sleep = self._sleep
+        _watched.discard(threading.get_ident())
+        self._helper.measured = False
+        self.blocking = list(_blocking)
+        self._task.cancel()
+        await asyncio.gather(self._task, return_exceptions=True)
+
+    async def _tick(self) -> None:
+        here = time.thread_time_ns()
+        there: tuple[int, int] | None = None
+        while True:
+            await asyncio.sleep(0)
+            now = time.thread_time_ns()
+            self.longest_ms = max(self.longest_ms, (now - here) / 1e6)
+            here = now
+            ident = self._helper.in_flight
+            if ident is None:
+                there = None
+                continue
+            spent = time.clock_gettime_ns(time.pthread_getcpuclockid(ident))
+            if there is not None and there[0] == ident:
+                self.held_ms = max(self.held_ms, (spent - there[1]) / 1e6)
+            there = (ident, spent)

@@ -1,0 +1,461 @@
+"""The conformance kit of sources."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from penstock.connectors.base import TableInfo
+from penstock.errors import PenstockError
+from penstock.testing.conformance.base import Conformance, leaves_nothing, refusal, same_rows
+from penstock.testing.conformance.driving import (
+    DATA_THREAD_MS,
+    HELD_MS,
+    HELPER_LINES,
+    BadRecords,
+    DataThread,
+    Driver,
+    Taken,
+    all_rows,
+    by_split,
+    json_round_trip,
+    read_to_end,
+    waits_of_this_thread,
+)
+
+if TYPE_CHECKING:
+    from penstock.connectors.base import Connector, Split
+    from penstock.types.logical import Schema
+
+T = TypeVar("T")
+Rows = Sequence[tuple[Any, ...]]
+
+#: Positions at which a restore is tried, spread over the rows when there are more.
+_MOST_POSITIONS = 64
+#: Passes of the measured check: it fails only when each of them fails.
+_PASSES = 3
+
+
+@dataclass(frozen=True)
+class BadTable:
+    """A table with bad records: its options, the rows that are good, and how many records are bad."""
+
+    options: Mapping[str, str]
+    good: Rows
+    bad: int
+
+
+class SourceConformance(Conformance):
+    """Checks a source: splits, restore at every row, rescaling, projection, end, idleness, bad records,
+    what is left behind, and how it uses the data thread.
+
+    The author gives ``connector``, ``schema``, ``options`` (a bounded table of two splits or more, with
+    some tens of rows or more; the same rows whenever it is read) and ``expected`` (its rows, in any order).
+    Optional: ``bad`` and, for sources that can go on, ``live_options`` with ``publish``.
+    """
+
+    #: The table's columns.
+    schema: Schema
+    #: False for a source that has only one split.
+    many_splits = True
+    #: The subtasks that the table is split for.
+    parallelism = 2
+
+    def connector(self) -> Connector:
+        raise NotImplementedError
+
+    def options(self) -> Mapping[str, str]:
+        """The options of a bounded table, ``connector`` among them. Called once a check."""
+        raise NotImplementedError
+
+    def expected(self) -> Rows:
+        """The rows of that table."""
+        raise NotImplementedError
+
+    def bad(self) -> BadTable | None:
+        """A table with bad records; None where the source has none."""
+        return None
+
+    def live_options(self) -> Mapping[str, str] | None:
+        """The options of an unbounded table without rows; None where all tables are bounded."""
+        return None
+
+    async def publish(self, options: Mapping[str, str], rows: Rows) -> None:
+        """Put rows where the table of ``live_options`` finds them."""
+        raise NotImplementedError
+
+    # -- splits -----------------------------------------------------------------------------
+
+    def test_the_table_is_accepted_and_bounded(self) -> None:
+        connector, table = self.connector(), self._table()
+        connector.validate(table, role="source")
+        assert connector.is_bounded(table), "is_bounded is False for the table of options()"
+
+    def test_an_unknown_option_is_refused_by_name(self) -> None:
+        table = self._table({**self.options(), "no-such-option": "1"})
+        said = refusal(
+            lambda: self.connector().validate(table, role="source"), "validate accepts 'no-such-option'"
+        )
+        assert "no-such-option" in said, f"the error does not name the option: {said}"
+
+    def test_splits_are_the_same_in_every_discovery(self) -> None:
+        async def check(driver: Driver) -> None:
+            first, second = await driver.splits(), await driver.splits()
+            ids = [s.id for s in first]
+            assert len(set(ids)) == len(ids), f"two splits have one id: {ids}"
+            assert first == second, "a second discovery gives other splits or another order"
+            assert await driver.splits(known=ids) == [], "a split that is known is discovered again"
+            assert len(ids) > 1 or not self.many_splits, "the table has one split: the kit needs two or more"
+
+        self._drive(check)
+
+    def test_every_row_comes_once(self) -> None:
+        async def check(driver: Driver) -> None:
+            got = all_rows(await self._read(driver, await driver.splits()))
+            same_rows(got, list(self.expected()), "read from start to end")
+
+        self._drive(check)
+
+    def test_a_batch_has_at_most_batch_rows(self) -> None:
+        async def check(driver: Driver) -> None:
+            for taken in await self._read(driver, await driver.splits(), batch_rows=3):
+                assert len(taken.rows) <= 3, f"{len(taken.rows)} rows although batch_rows is 3"
+
+        self._drive(check)
+
+    # -- positions --------------------------------------------------------------------------
+
+    def test_a_restore_at_every_row_goes_on_exactly_there(self) -> None:
+        async def check(driver: Driver) -> None:
+            splits = await driver.splits()
+            straight = await self._read(driver, splits, batch_rows=1, snapshots=True)
+            want = by_split(straight)
+            step = max(1, len(straight) // _MOST_POSITIONS)
+            for end in range(0, len(straight), step):
+                before = by_split(straight[: end + 1])
+                after = by_split(await self._read(driver, straight[end].snapshot, attempt=2))
+                for split_id, rows in want.items():
+                    got = before.get(split_id, []) + after.get(split_id, [])
+                    assert got == rows, (
+                        f"restored behind row {end + 1}: split '{split_id}' gives "
+                        f"{_difference(got, rows)} (position {_position(straight[end].snapshot, split_id)})"
+                    )
+
+        self._drive(check)
+
+    def test_a_snapshot_names_every_split_and_changes_nothing(self) -> None:
+        async def check(driver: Driver) -> None:
+            splits = await driver.splits()
+            reader = await driver.reader(splits, batch_rows=2)
+            try:
+                while True:
+                    first, second = json_round_trip(reader.snapshot()), json_round_trip(reader.snapshot())
+                    assert first == second, "two snapshots without a poll in between differ"
+                    ids = sorted(s.id for s in first)
+                    assert ids == sorted(s.id for s in splits), f"the snapshot has splits {ids}"
+                    if reader.poll() is None:
+                        if reader.finished_splits() >= set(ids):
+                            return
+                        await reader.wait()
+            finally:
+                await reader.close()
+
+        self._drive(check)
+
+    def test_splits_move_to_other_readers(self) -> None:
+        """Rescaling: from one reader to three and back to one."""
+
+        async def check(driver: Driver) -> None:
+            taken, splits = await self._some(driver, await driver.splits())
+            shares: list[list[Split]] = [[], [], []]
+            for i, split in enumerate(splits):
+                shares[i % 3].append(split)
+            moved: list[Split] = []
+            for index, share in enumerate(shares):
+                if share:
+                    more, left = await self._some(driver, share, subtask_index=index, attempt=2)
+                    taken += more
+                    moved += left
+            taken += await self._read(driver, moved, attempt=3)
+            same_rows(all_rows(taken), list(self.expected()), "one reader, then three, then one")
+
+        self._drive(check)
+
+    # -- columns ----------------------------------------------------------------------------
+
+    def test_only_the_projected_columns_come(self) -> None:
+        async def check(driver: Driver) -> None:
+            splits, width = await driver.splits(), len(self.schema)
+            choices = [[], *[[i] for i in range(width)], list(reversed(range(width)))]
+            for projection in choices:
+                got = all_rows(await self._read(driver, splits, projection=projection))
+                want = [tuple(row[i] for i in projection) for row in self.expected()]
+                same_rows(got, want, f"columns {[self.schema.names[i] for i in projection]}")
+
+        self._drive(check)
+
+    # -- end and idleness --------------------------------------------------------------------
+
+    def test_a_bounded_source_ends_and_stays_ended(self) -> None:
+        async def check(driver: Driver) -> None:
+            splits = await driver.splits()
+            reader = await driver.reader(splits)
+            try:
+                await read_to_end(reader)
+                ids = {s.id for s in splits}
+                assert reader.finished_splits() == ids, "finished_splits lacks a split at the end"
+                for split_id in ids:
+                    assert reader.caught_up(split_id), f"split '{split_id}' is finished, but not caught up"
+                assert reader.poll() is None, "rows come behind the end"
+                pending = reader.pending_records()
+                assert pending in (None, 0), f"pending_records is {pending} at the end"
+                final = json_round_trip(reader.snapshot())
+            finally:
+                await reader.close()
+            again = await self._read(driver, final, attempt=2)
+            assert not all_rows(again), "a restored finished split gives rows again"
+
+        self._drive(check)
+
+    def test_no_split_is_caught_up_before_its_last_row(self) -> None:
+        """Event time would run past the rows that are left."""
+
+        async def check(driver: Driver) -> None:
+            splits = await driver.splits()
+            reader = await driver.reader(splits, batch_rows=5)
+            claimed: dict[str, int] = {}
+            count = 0
+            try:
+                while True:
+                    fetched = reader.poll()
+                    if fetched is not None:
+                        early = claimed.get(fetched.split_id)
+                        assert early is None, (
+                            f"split '{fetched.split_id}' was caught up behind row {early} of the source, "
+                            "and then gave rows"
+                        )
+                        count += len(fetched.batch)
+                        pending = reader.pending_records()
+                        assert pending is None or pending >= 0, f"pending_records is {pending}"
+                        claimed.update({s.id: count for s in splits if reader.caught_up(s.id)})
+                    elif reader.finished_splits() >= {s.id for s in splits}:
+                        return
+                    else:
+                        await reader.wait()
+            finally:
+                await reader.close()
+
+        self._drive(check)
+
+    def test_an_unbounded_source_waits_for_rows_and_delivers_them(self) -> None:
+        options = self.live_options()
+        if options is None:
+            return
+
+        async def check(driver: Driver) -> None:
+            assert not driver.connector.is_bounded(driver.table), "is_bounded is True for live_options()"
+            expected = list(self.expected())
+            half = len(expected) // 2
+            known: dict[str, Split] = {}
+            reader = await driver.reader([])
+            taken: list[tuple[Any, ...]] = []
+            try:
+                for rows in (expected[:half], expected[half:]):
+                    await self.publish(options, rows)
+                    want = len(taken) + len(rows)
+                    while len(taken) < want:
+                        found = await driver.splits(known=list(known))
+                        known.update({s.id: s for s in found})
+                        if found:
+                            reader.add_splits(found)
+                        fetched = reader.poll()
+                        if fetched is not None:
+                            taken += fetched.batch.to_pylist()
+                        elif known:
+                            await _briefly(reader.wait())
+                    while (fetched := reader.poll()) is not None:
+                        taken += fetched.batch.to_pylist()
+            finally:
+                await reader.close()
+            same_rows(taken, expected, "published in two halves")
+
+        self._drive(check, options)
+
+    # -- bad records -------------------------------------------------------------------------
+
+    def test_bad_records_go_the_way_of_the_policy(self) -> None:
+        table = self.bad()
+        if table is None:
+            return
+
+        async def check(driver: Driver) -> None:
+            splits = await driver.splits()
+            skipped = BadRecords("skip")
+            got = all_rows(await self._read(driver, splits, bad=skipped))
+            same_rows(got, list(table.good), "with bad records left out")
+            assert len(skipped.kept) == table.bad, f"{len(skipped.kept)} bad records, not {table.bad}"
+            for error, _, where in skipped.kept:
+                assert where, f"a bad record without its place: {error}"
+            try:
+                await self._read(driver, splits)
+            except PenstockError:
+                return
+            raise AssertionError("with the policy 'fail' a bad record raises nothing")
+
+        self._drive(check, table.options)
+
+    # -- resources ---------------------------------------------------------------------------
+
+    def test_closing_in_the_middle_leaves_nothing_behind(self) -> None:
+        async def check(driver: Driver) -> None:
+            splits = await driver.splits()
+
+            async def cycle() -> None:
+                reader = await driver.reader(splits, batch_rows=1)
+                reader.poll()
+                await reader.close()
+
+            await leaves_nothing(cycle, "a reader that is closed in the middle")
+
+        self._drive(check)
+
+    def test_waiting_can_be_cancelled(self) -> None:
+        async def check(driver: Driver) -> None:
+            splits = await driver.splits()
+
+            async def cycle() -> None:
+                reader = await driver.reader(splits)
+                await read_to_end(reader)
+                waiting = asyncio.ensure_future(reader.wait())
+                await asyncio.sleep(0)
+                waiting.cancel()
+                await asyncio.gather(waiting, return_exceptions=True)
+                await reader.close()
+
+            await leaves_nothing(cycle, "a reader whose wait was cancelled")
+
+        self._drive(check)
+
+    def test_it_runs_as_it_declares(self) -> None:
+        """``loop``: no call to the helper thread, no wait, no long stretch on the data thread. ``native``:
+        besides, calls to the helper thread, which neither hold the interpreter's lock nor run Python for
+        long. Measured in CPU time and lines, so that a busy machine changes nothing."""
+        passes = [self._measured_pass() for _ in range(_PASSES)]
+        shared = set.intersection(*map(set, passes))
+        assert not shared, "; ".join(passes[0][name] for name in sorted(shared))
+
+    def _measured_pass(self) -> dict[str, str]:
+        """What went wrong in one pass, by kind."""
+        wrong: dict[str, str] = {}
+
+        async def check(driver: Driver) -> None:
+            runs = driver.connector.runs
+            splits = await driver.splits()
+            polls = waits = 0
+            driver.helper.calls = 0
+            async with DataThread(driver.helper) as thread:
+                reader = await driver.reader(splits)
+                try:
+                    while True:
+                        before = waits_of_this_thread()
+                        fetched = reader.poll()
+                        waits += waits_of_this_thread() > before
+                        polls += 1
+                        if fetched is None:
+                            if reader.finished_splits() >= {s.id for s in splits}:
+                                break
+                            await reader.wait()
+                        await asyncio.sleep(0)
+                finally:
+                    await reader.close()
+            if thread.blocking:
+                wrong["blocking"] = f"the data thread was kept waiting by {sorted(set(thread.blocking))}"
+            if thread.longest_ms > DATA_THREAD_MS:
+                wrong["long"] = (
+                    f"the data thread was busy for {thread.longest_ms:.1f} ms of CPU time at a stretch; "
+                    f"at most {DATA_THREAD_MS:.0f} are allowed: hand over fewer rows a poll"
+                )
+            if runs == "loop":
+                if driver.helper.calls:
+                    wrong["helper"] = "runs = 'loop', but it calls SourceContext.run: declare 'native'"
+                elif waits * 10 > polls:
+                    wrong["waits"] = f"poll waited for something in {waits} of {polls} calls; it must not"
+            if driver.helper.most_lines > HELPER_LINES:
+                wrong["lines"] = (
+                    f"a call in the helper thread ran {driver.helper.most_lines} lines of Python; at most "
+                    f"{HELPER_LINES} are allowed, since they keep the data thread from running"
+                )
+            if thread.held_ms > HELD_MS:
+                wrong["held"] = (
+                    f"a call in the helper thread held the interpreter's lock for {thread.held_ms:.0f} ms"
+                )
+
+        self._drive(check)
+        return wrong
+
+    # -- helpers -----------------------------------------------------------------------------
+
+    def _table(self, options: Mapping[str, str] | None = None) -> TableInfo:
+        options = dict(self.options() if options is None else options)
+        return TableInfo(self.schema, options, options.get("format"))
+
+    def _drive(
+        self, check: Callable[[Driver], Awaitable[None]], options: Mapping[str, str] | None = None
+    ) -> None:
+        driver = Driver(self.connector(), self._table(options), self.parallelism)
+
+        async def driven() -> None:
+            await check(driver)
+
+        try:
+            self.within_patience(driven())
+        finally:
+            driver.helper.close()
+
+    async def _read(
+        self, driver: Driver, splits: Sequence[Split], *, snapshots: bool = False, **context: Any
+    ) -> list[Taken]:
+        reader = await driver.reader(splits, **context)
+        try:
+            return await read_to_end(reader, snapshots=snapshots)
+        finally:
+            await reader.close()
+
+    async def _some(
+        self, driver: Driver, splits: Sequence[Split], **context: Any
+    ) -> tuple[list[Taken], list[Split]]:
+        """A few rows, and where the splits stand then."""
+        reader = await driver.reader(splits, batch_rows=3, **context)
+        taken: list[Taken] = []
+        try:
+            for _ in range(4):
+                fetched = reader.poll()
+                while fetched is None and not reader.finished_splits() >= {s.id for s in splits}:
+                    await reader.wait()
+                    fetched = reader.poll()
+                if fetched is not None:
+                    taken.append(Taken(fetched.split_id, fetched.batch.to_pylist(), []))
+            return taken, json_round_trip(reader.snapshot())
+        finally:
+            await reader.close()
+
+
+def _difference(got: Rows, want: Rows) -> str:
+    for i, (a, b) in enumerate(zip(got, want, strict=False)):
+        if a != b:
+            return f"{a} as its row {i + 1}, not {b}"
+    return f"{len(got)} rows, not {len(want)}"
+
+
+def _position(splits: Sequence[Split], split_id: str) -> Any:
+    return next((s.position for s in splits if s.id == split_id), None)
+
+
+async def _briefly(waiting: Awaitable[None]) -> None:
+    """Wait, but not so long that nobody looks for new splits."""
+    try:
+        await asyncio.wait_for(waiting, 0.05)
+    except TimeoutError:
+        return
