@@ -174,10 +174,10 @@ class Register(Generic[T]):
         )
 
 
-def instance_of(port: type[T]) -> Callable[[Any], T]:
+def instance_of(port: type[Any]) -> Callable[[Any], Any]:
     """``Register.make`` for things of one class: the target is the class, or an instance of it."""
 
-    def make(value: Any) -> T:
+    def make(value: Any) -> Any:
         made = value() if isinstance(value, type) else value
         if not isinstance(made, port):
             raise TypeError(f"an object of type {type(made).__name__}")

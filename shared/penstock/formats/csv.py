@@ -87,7 +87,16 @@ class CsvDecoder(Decoder):
 
     def set_header(self, line: bytes, where: str) -> None:
         """Column order of the file that follows, from its first line."""
-        cells = self._parse(line, 1)
+        try:
+            cells = self._parse_header(line)
+        except pa.ArrowException as err:
+            raise ConnectorError(
+                "the first line is no CSV header",
+                expected="column names: " + ", ".join(self._table.names),
+                got=str(err),
+                where=where,
+                remedy="check 'format', 'path' and 'csv.header'",
+            ) from err
         names = [column[0].as_py() for column in cells.columns]
         for field in self._schema.fields:
             if field.name not in names:
@@ -103,14 +112,14 @@ class CsvDecoder(Decoder):
     def decode(self, messages: Sequence[bytes], where: Callable[[int], str]) -> Batch:
         if not messages:
             return Batch.empty(self._schema)
-        cells = self._parse_or_none(b"\n".join(m.rstrip(b"\r\n") for m in messages) + b"\n", len(messages))
+        cells = self._parse_or_none(b"\n".join(m.rstrip(b"\r\n") for m in messages) + b"\n")
         if cells is not None and cells.num_rows == len(messages):
             return self._convert(cells, messages, where)
         parts = [self._decode_single(m, where(i)) for i, m in enumerate(messages)]
         return Batch.concat(parts)
 
     def decode_batch(self, data: bytes, where: str) -> Batch:
-        cells = self._parse_or_none(data, None)
+        cells = self._parse_or_none(data)
         first = self._extra.get("lines_before", 0) + 1
         if cells is None:
             # A record of another width: one line a record, to find it.
@@ -123,32 +132,28 @@ class CsvDecoder(Decoder):
     def _names(self) -> list[str]:
         return self._header or self._table.names
 
-    def _parse(self, data: bytes, _rows: int | None) -> pa.RecordBatch | pa.Table:
-        quote = (
-            False if self._options["csv.disable-quote-character"] else self._options["csv.quote-character"]
+    def _parse_options(self, **more: object) -> pacsv.ParseOptions:
+        options = self._options
+        quote = False if options["csv.disable-quote-character"] else options["csv.quote-character"]
+        return pacsv.ParseOptions(delimiter=options["csv.field-delimiter"], quote_char=quote, **more)
+
+    def _parse_header(self, line: bytes) -> pa.Table:
+        """The first line of a file, as one row of text cells."""
+        return pacsv.read_csv(
+            io.BytesIO(line),
+            read_options=pacsv.ReadOptions(autogenerate_column_names=True, use_threads=False),
+            parse_options=self._parse_options(),
+            convert_options=pacsv.ConvertOptions(default_column_type=pa.string()),
         )
-        width = len(self._header or self._table.fields) if data is not None else 0
-        names = [str(i) for i in range(width)]
-        if self.has_header and self._header is None:
-            return pacsv.read_csv(
-                io.BytesIO(data),
-                read_options=pacsv.ReadOptions(autogenerate_column_names=True, use_threads=False),
-                parse_options=pacsv.ParseOptions(
-                    delimiter=self._options["csv.field-delimiter"], quote_char=quote
-                ),
-                convert_options=pacsv.ConvertOptions(default_column_type=pa.string()),
-            )
+
+    def _parse(self, data: bytes) -> pa.Table:
+        names = [str(i) for i in range(len(self._header or self._table.fields))]
         return pacsv.read_csv(
             io.BytesIO(data),
             read_options=pacsv.ReadOptions(
                 column_names=names, use_threads=False, block_size=max(len(data) + 1, 1024)
             ),
-            parse_options=pacsv.ParseOptions(
-                delimiter=self._options["csv.field-delimiter"],
-                quote_char=quote,
-                newlines_in_values=True,
-                ignore_empty_lines=len(names) > 1,
-            ),
+            parse_options=self._parse_options(newlines_in_values=True, ignore_empty_lines=len(names) > 1),
             convert_options=pacsv.ConvertOptions(
                 column_types=dict.fromkeys(names, pa.string()),
                 strings_can_be_null=self._null is not None,
@@ -157,15 +162,15 @@ class CsvDecoder(Decoder):
             ),
         )
 
-    def _parse_or_none(self, data: bytes, rows: int | None) -> pa.Table | None:
+    def _parse_or_none(self, data: bytes) -> pa.Table | None:
         try:
-            return self._parse(data, rows)
+            return self._parse(data)
         except (pa.ArrowException, UnicodeDecodeError):
             return None
 
     def _decode_single(self, message: bytes, where: str) -> Batch:
         try:
-            cells = self._parse(message.rstrip(b"\r\n") + b"\n", 1)
+            cells = self._parse(message.rstrip(b"\r\n") + b"\n")
             if cells.num_rows != 1:
                 raise RecordError(
                     "not one CSV record", expected="one record", got=f"{cells.num_rows} records"
@@ -267,6 +272,10 @@ def _cast(type_: t.LogicalType, cells: pa.Array) -> Column:
 def _times(type_: t.LogicalType, cells: pa.Array) -> Column:
     from penstock.types.column import external_arrow_type
 
+    if isinstance(type_, t.TimeType):
+        # Arrow reads no text as a time of day, but as one of a date: that of day 0 is the time's number.
+        dated = pc.binary_join_element_wise("1970-01-01", cells, " ").cast(pa.timestamp("us"))
+        return Column.from_arrow(type_, dated.cast(pa.int64()).cast(pa.time64("us")))
     column = Column.from_arrow(type_, cells.cast(external_arrow_type(type_)))
     if isinstance(type_, t.TIMESTAMPS) and type_.precision < 6:
         step = 10 ** (6 - type_.precision)

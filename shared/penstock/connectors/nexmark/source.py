@@ -106,7 +106,7 @@ class NexmarkReader(SourceReader):
             index, of = split.payload["index"], split.payload["of"]
             total = None if self._events is None else -(-self._events // self._chunk_events)
             chunks = None if total is None else max(0, -(-(total - index) // of))
-            position = split.position or 0
+            position: Any = split.position or 0
             inside = isinstance(position, dict)
             at, drop = (position["chunk"], position["skip"]) if inside else (position, 0)
             self._states[split.id] = _State(split, at, chunks, at, self.ctx.now_ms(), drop=drop)

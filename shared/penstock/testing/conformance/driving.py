@@ -217,7 +217,7 @@ def _audit(event: str, args: tuple[Any, ...]) -> None:
 _sleep = time.sleep
 
 
-def _noted_sleep(seconds: float) -> None:
+def _noted_sleep(seconds: Any) -> None:
     if threading.get_ident() in _watched:
         _blocking.append("time.sleep")
     _sleep(seconds)
@@ -244,7 +244,8 @@ class DataThread:
             sys.addaudithook(_audit)
             _hooked = True
         _blocking.clear()
-        self._sleep, time.sleep = time.sleep, _noted_sleep
+        self._sleep = time.sleep
+        time.sleep = _noted_sleep
         _watched.add(threading.get_ident())
         self._helper.measured = True
         self._task = asyncio.create_task(self._tick())

@@ -1,0 +1,9 @@
+"""Resource providers: who starts and stops the workers (task managers) of a cluster.
+
+``penstock.providers.api`` is the port; ``open_provider`` finds one by name.
+"""
+
+from penstock.providers.api import ResourceProvider, WorkerPhase, WorkerProfile
+from penstock.providers.registry import PROVIDERS, open_provider
+
+__all__ = ["PROVIDERS", "ResourceProvider", "WorkerPhase", "WorkerProfile", "open_provider"]
