@@ -8,6 +8,7 @@ import pytest
 from penstock.errors import LeaseStoreError
 from penstock.leases import MemoryLeases, open_leases
 from penstock.leases.redis import RedisLeases
+from penstock.testing.conformance import LeaseStoreConformance
 
 
 @pytest.fixture(params=["memory", pytest.param("redis", marks=pytest.mark.cluster)])
@@ -81,3 +82,25 @@ async def test_survives_a_restart_of_the_server(own_valkey):
     assert not await leases.renew("rm", "a", 3_600_000)  # it forgot
     assert await leases.acquire("rm", "a", 3_600_000)
     await leases.close()
+
+
+class TestMemoryLeases(LeaseStoreConformance):
+    def setup_method(self):
+        super().setup_method()
+        self.now_ms = 0.0
+
+    async def open(self):
+        return MemoryLeases(lambda: self.now_ms)
+
+    async def pass_ms(self, ms):
+        self.now_ms += ms
+
+
+@pytest.mark.cluster
+class TestRedisLeases(LeaseStoreConformance):
+    @pytest.fixture(autouse=True)
+    def _server(self, redis_url):
+        self.url = redis_url
+
+    async def open(self):
+        return open_leases(self.url, prefix=uuid.uuid4().hex)

@@ -9,6 +9,7 @@ from penstock.errors import ObjectStoreError, SpecError
 from penstock.store import MemoryStore, open_store, probe_conditional_create
 from penstock.store.local import LocalStore
 from penstock.store.objects import ObstoreStore
+from penstock.testing.conformance import ObjectStoreConformance
 
 
 @pytest.fixture(params=["memory", "local", "obstore"])
@@ -148,3 +149,27 @@ def test_options_of_the_http_client_are_no_options_of_the_store():
     store = open_obstore("s3://bucket", {"allow_http": "true", "timeout": "5s", "endpoint": "http://x:1"})
     assert dict(store.config)["endpoint"] == "http://x:1"
     assert dict(store.client_options)["allow_http"] in (True, "true")
+
+
+class _Stores(ObjectStoreConformance):
+    async def close(self, store):
+        return None
+
+
+class TestMemoryStore(_Stores):
+    async def open(self):
+        return MemoryStore()
+
+
+class TestLocalStore(_Stores):
+    async def open(self):
+        return open_store(f"file://{self.folder}/deep/store")
+
+    reopen = open
+
+
+class TestObstore(_Stores):
+    async def open(self):
+        import obstore.store
+
+        return ObstoreStore(obstore.store.MemoryStore(), "memory")

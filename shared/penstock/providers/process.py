@@ -99,7 +99,7 @@ class ProcessProvider:
                 if worker_id not in running:
                     self._start(worker_id, wanted[worker_id])
             for worker_id in (records.keys() | running.keys()) - wanted.keys():
-                self._stop(worker_id, records.get(worker_id), running.get(worker_id, []))
+                self._stop(worker_id, records.get(worker_id), running.get(worker_id, set()))
 
     def _list(self) -> dict[str, WorkerPhase]:
         with self._alone():
@@ -137,7 +137,7 @@ class ProcessProvider:
                 ) from err
         self._children.append(child)
 
-    def _stop(self, worker_id: str, record: _Record | None, pids: Sequence[int]) -> None:
+    def _stop(self, worker_id: str, record: _Record | None, pids: set[int]) -> None:
         if not pids:
             self._path(worker_id).unlink(missing_ok=True)
             return
@@ -152,11 +152,11 @@ class ProcessProvider:
             except ProcessLookupError:
                 continue
 
-    def _running(self) -> dict[str, list[int]]:
+    def _running(self) -> dict[str, set[int]]:
         """Worker id → its processes' ids, by the environment with which they were started."""
         self._reap()
         begin = f"{WORKER_VARIABLE}={self._cluster}/".encode()
-        found: dict[str, list[int]] = {}
+        found: dict[str, set[int]] = {}
         for folder in Path("/proc").glob("[0-9]*"):
             try:
                 environment = (folder / "environ").read_bytes().split(b"\0")
@@ -166,7 +166,7 @@ class ProcessProvider:
             name = next((e.removeprefix(begin) for e in environment if e.startswith(begin)), None)
             # Of a worker's own processes, which inherit its environment, only the leader counts.
             if name is not None and status[0] != b"Z" and int(status[3]) == int(folder.name):
-                found.setdefault(os.fsdecode(name), []).append(int(folder.name))
+                found.setdefault(os.fsdecode(name), set()).add(int(folder.name))
         return found
 
     def _reap(self) -> None:

@@ -2,8 +2,10 @@
 
 from penstock.testing.conformance.base import Conformance, Failure, run_kit
 from penstock.testing.conformance.format import FormatConformance
+from penstock.testing.conformance.provider import ProviderConformance
 from penstock.testing.conformance.sink import SinkConformance
 from penstock.testing.conformance.source import BadTable, SourceConformance
+from penstock.testing.conformance.state import StateBackendConformance
 from penstock.testing.conformance.stores import LeaseStoreConformance, ObjectStoreConformance
 
 __all__ = [
@@ -13,7 +15,9 @@ __all__ = [
     "FormatConformance",
     "LeaseStoreConformance",
     "ObjectStoreConformance",
+    "ProviderConformance",
     "SinkConformance",
     "SourceConformance",
+    "StateBackendConformance",
     "run_kit",
 ]
