@@ -100,7 +100,7 @@ async def test_a_profile_that_makes_no_sense_is_refused(tmp_path):
 def test_a_task_manager_is_started_with_its_id_and_slots():
     profile = WorkerProfile(slots=4, settings={"taskmanager.host": "x"})
     command = taskmanager_command("tm-7", profile, {"cluster.id": "c"})
-    assert command[1:3] == ["-m", "services.taskmanager"]
+    assert command[1:4] == ["-P", "-m", "penstock_services.taskmanager"]
     assert {
         "taskmanager.resource-id=tm-7",
         "taskmanager.numberOfTaskSlots=4",

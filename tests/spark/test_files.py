@@ -13,6 +13,7 @@ import pytest
 from pyarrow import orc
 
 from penstock.errors import ConnectorError, PenstockError
+from penstock.formats import get_format
 from penstock.spark import files
 from penstock.spark.engine import SparkJob
 from penstock.spark.errors import translated
@@ -141,7 +142,7 @@ def test_a_bad_line(spark: Any, tmp_path: Path, format_: str, bad: str) -> None:
 @pytest.mark.parametrize("format_", ["parquet", "orc"])
 def test_spark_reads_itself_only_what_ours_would_read(name: str, format_: str) -> None:
     array, reads = READS[name]
-    kind = files._KINDS[format_]
+    kind = get_format(format_).files.spark
     found = files._spark_schema(pa.schema([("v", array.type)]), nanoseconds=kind.nanoseconds)
     for declared in DECLARED:
         if "v" in found.names and files._clipped(found["v"].dataType, parse_type(declared), kind) is not None:

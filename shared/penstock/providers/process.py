@@ -54,7 +54,7 @@ def taskmanager_command(worker_id: str, profile: WorkerProfile, config: Mapping[
         "taskmanager.numberOfTaskSlots": str(profile.slots),
     }
     options = [part for key, value in sorted(settings.items()) for part in ("-D", f"{key}={value}")]
-    return [sys.executable, "-m", "services.taskmanager", *options]
+    return [sys.executable, "-P", "-m", "penstock_services.taskmanager", *options]
 
 
 class ProcessProvider:
