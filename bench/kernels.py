@@ -29,10 +29,10 @@ from penstock.jobgraph.specs import (
 )
 from penstock.operators.calc import CalcOperator
 from penstock.operators.deduplicate import DeduplicateOperator
-from penstock.operators.group_aggregate import GroupAggregateOperator
+from penstock.operators.group_aggregate import make_group_aggregate
 from penstock.operators.join import make_join
 from penstock.operators.top_n import TopNOperator
-from penstock.operators.window_aggregate import WindowAggregateOperator
+from penstock.operators.window_aggregate import make_window_aggregate
 from penstock.testing.operator_harness import Subtask
 from penstock.types import logical as t
 from penstock.types.batch import Batch
@@ -135,14 +135,14 @@ def operators() -> None:
                 f"hop 10 s / 2 s {name}, {keys} keys",
                 total,
                 lambda b=batches, s=hop, o=windowed: drive(
-                    lambda: WindowAggregateOperator(s), b, o, watermarks=True
+                    lambda: make_window_aggregate(s), b, o, watermarks=True
                 ),
             )
             group = GroupAggregateSpec(keys=(0,), aggregates=calls)
             line(
                 f"group aggregate {name}, {keys} keys",
                 total,
-                lambda b=batches, s=group, o=out: drive(lambda: GroupAggregateOperator(s), b, o),
+                lambda b=batches, s=group, o=out: drive(lambda: make_group_aggregate(s), b, o),
             )
         top = TopNSpec(partition=(0,), order=(SortKey(2, True, False),), last=10, rank_column=True)
         ranked = Schema((*BID.fields, t.Field("rn", BIG)))

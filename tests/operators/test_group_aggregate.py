@@ -16,7 +16,7 @@ from penstock.errors import InternalError
 from penstock.functions.accumulators import accumulator_types
 from penstock.functions.expr import AggregateCall
 from penstock.jobgraph.specs import GroupAggregateSpec
-from penstock.operators.group_aggregate import GroupAggregateOperator
+from penstock.operators.group_aggregate import make_group_aggregate
 from penstock.testing.operator_harness import Cluster, Subtask, materialized
 from penstock.types import logical as t
 from penstock.types.batch import Batch, RowKind
@@ -143,7 +143,7 @@ ROW = st.tuples(
 @given(st.lists(st.lists(ROW, min_size=1, max_size=10), min_size=1, max_size=5), st.booleans(), st.data())
 def test_append_only_after_every_batch(batches, emit_before, data):
     names = list(AGGREGATES | ORDERED)
-    make = lambda: GroupAggregateOperator(spec(names, emit_before=emit_before))  # noqa: E731
+    make = lambda: make_group_aggregate(spec(names, emit_before=emit_before))  # noqa: E731
     cluster = Cluster(make, [(0,)], [INPUT], output(names), 1)
     rows = []
     for i, items in enumerate(batches):
@@ -169,7 +169,7 @@ def test_append_only_after_every_batch(batches, emit_before, data):
 def test_retractions_after_every_batch(batches, data):
     """An integer retracts one of the rows that stand."""
     names = list(AGGREGATES)
-    make = lambda: GroupAggregateOperator(spec(names, retracts=True))  # noqa: E731
+    make = lambda: make_group_aggregate(spec(names, retracts=True))  # noqa: E731
     cluster = Cluster(make, [(0,)], [INPUT], output(names), 1)
     standing = []
     for i, items in enumerate(batches):
@@ -192,7 +192,7 @@ def test_retractions_after_every_batch(batches, data):
 
 
 def test_each_key_changes_once_a_batch_in_adjacent_pairs():
-    sub = Subtask(GroupAggregateOperator(spec(["count_star", "sum_int"], retracts=True)), [INPUT],
+    sub = Subtask(make_group_aggregate(spec(["count_star", "sum_int"], retracts=True)), [INPUT],
                   output(["count_star", "sum_int"]))  # fmt: skip
     row = lambda k, v: (k, v, None, None, None, None, None)  # noqa: E731
     sub.process(Batch.of(INPUT, [row("a", 1), row("b", 2), row("a", 3)]))
@@ -212,9 +212,9 @@ def test_two_phases_equal_one():
     calls = [AGGREGATES[n][0] for n in names]
     partial = [x for c in calls for x in accumulator_types(c, [INPUT.types[i] for i in c.args])]
     middle = Schema.of(("k", STR), *((f"p{i}", x) for i, x in enumerate(partial)))
-    local = Subtask(GroupAggregateOperator(spec(names, phase="local")), [INPUT], middle)
+    local = Subtask(make_group_aggregate(spec(names, phase="local")), [INPUT], middle)
     both = Subtask(
-        GroupAggregateOperator(spec(names, phase="global", local_types=tuple(INPUT.types))),
+        make_group_aggregate(spec(names, phase="global", local_types=tuple(INPUT.types))),
         [middle],
         output(names),
     )
@@ -236,10 +236,10 @@ def test_a_bounded_aggregation_emits_once_and_one_row_for_nothing():
     names = ["count_star", "sum_int"]
     out = Schema(output(names).fields[1:])
     final = GroupAggregateSpec(keys=(), aggregates=tuple(AGGREGATES[n][0] for n in names), bounded_final=True)
-    empty = Subtask(GroupAggregateOperator(final), [INPUT], out)
+    empty = Subtask(make_group_aggregate(final), [INPUT], out)
     empty.finish()
     assert empty.changes() == [("+I", (0, None))]
-    some = Subtask(GroupAggregateOperator(final), [INPUT], out)
+    some = Subtask(make_group_aggregate(final), [INPUT], out)
     some.process(Batch.of(INPUT, [("a", 1, None, None, None, None, None)] * 3))
     assert some.changes() == []
     some.finish()
@@ -247,7 +247,7 @@ def test_a_bounded_aggregation_emits_once_and_one_row_for_nothing():
 
 
 def test_state_lives_no_longer_than_its_ttl():
-    sub = Subtask(GroupAggregateOperator(spec(["count_star"], ttl_ms=1000)), [INPUT], output(["count_star"]))
+    sub = Subtask(make_group_aggregate(spec(["count_star"], ttl_ms=1000)), [INPUT], output(["count_star"]))
     row = ("a", 1, None, None, None, None, None)
     sub.process(Batch.of(INPUT, [row]))
     assert sub.wakes == [1000]
@@ -262,6 +262,6 @@ def test_state_lives_no_longer_than_its_ttl():
 
 
 def test_a_retraction_into_an_append_only_plan_is_an_error():
-    sub = Subtask(GroupAggregateOperator(spec(["count_star"])), [INPUT], output(["count_star"]))
+    sub = Subtask(make_group_aggregate(spec(["count_star"])), [INPUT], output(["count_star"]))
     with pytest.raises(InternalError, match="append-only"):
         sub.process(Batch.of(INPUT, [("a", 1, None, None, None, None, None)], kinds=[3]))

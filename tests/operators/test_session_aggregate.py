@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from penstock.functions.expr import AggregateCall
 from penstock.jobgraph.specs import WindowAggregateSpec, WindowSpec
-from penstock.operators.window_aggregate import WindowAggregateOperator
+from penstock.operators.window_aggregate import make_window_aggregate
 from penstock.testing.operator_harness import Cluster, Subtask
 from penstock.types import logical as t
 from penstock.types.batch import Batch
@@ -75,7 +75,7 @@ ROW = st.tuples(
     st.sampled_from([1, 3]),
 )
 def test_equals_sessions_row_by_row(steps, parallelism):
-    make = lambda: WindowAggregateOperator(SPEC)  # noqa: E731
+    make = lambda: make_window_aggregate(SPEC)  # noqa: E731
     cluster = Cluster(make, [(0,)], [INPUT], OUT, 1)
     # Within a batch rows merge together first: a row is late only if its session is.
     reference = Reference()
@@ -104,7 +104,7 @@ def test_equals_sessions_row_by_row(steps, parallelism):
 
 
 def test_a_bridging_row_merges_two_sessions():
-    sub = Subtask(WindowAggregateOperator(SPEC), [INPUT], OUT)
+    sub = Subtask(make_window_aggregate(SPEC), [INPUT], OUT)
     sub.process(Batch.of(INPUT, [("a", 0, 1), ("a", 15, 1)]))
     sub.process(Batch.of(INPUT, [("a", 8, 2)]))
     sub.watermark(23)

@@ -13,7 +13,7 @@ from penstock.errors import RecordError
 from penstock.functions.accumulators import accumulator_types
 from penstock.functions.expr import AggregateCall
 from penstock.jobgraph.specs import WindowAggregateSpec, WindowSpec
-from penstock.operators.window_aggregate import WindowAggregateOperator
+from penstock.operators.window_aggregate import make_window_aggregate
 from penstock.testing.operator_harness import Cluster, Subtask, materialized
 from penstock.types import logical as t
 from penstock.types.batch import Batch
@@ -103,7 +103,7 @@ WINDOWS = st.sampled_from([
 @given(st.lists(st.lists(ROW, min_size=1, max_size=15), min_size=1, max_size=5), WINDOWS)
 def test_panes_equal_the_definition(batches, window):
     kind, size, slide, offset = window
-    sub = Subtask(WindowAggregateOperator(spec(kind, size, slide, offset=offset)), [INPUT], OUTPUT)
+    sub = Subtask(make_window_aggregate(spec(kind, size, slide, offset=offset)), [INPUT], OUTPUT)
     for rows in batches:
         sub.process(batch(rows))
     sub.finish()
@@ -117,7 +117,7 @@ def test_late_rows_and_rescaling(batches, window, data):
     """On-time rows give the reference's windows, late ones the side output; a run that is
     snapshotted and restored at another parallelism in the middle gives the same."""
     kind, size, slide, offset = window
-    make = lambda: WindowAggregateOperator(spec(kind, size, slide, offset=offset, late_tag="late"))  # noqa: E731
+    make = lambda: make_window_aggregate(spec(kind, size, slide, offset=offset, late_tag="late"))  # noqa: E731
     straight = Cluster(make, [(0,)], [INPUT], OUTPUT, 1)
     scaled = Cluster(make, [(0,)], [INPUT], OUTPUT, 2)
     watermark, on_time, late = -(2**63), [], []
@@ -147,7 +147,7 @@ def test_late_rows_and_rescaling(batches, window, data):
 
 
 def test_a_window_fires_once_when_the_watermark_passes_its_end():
-    sub = Subtask(WindowAggregateOperator(spec("tumble", 10 * S, 0)), [INPUT], OUTPUT)
+    sub = Subtask(make_window_aggregate(spec("tumble", 10 * S, 0)), [INPUT], OUTPUT)
     sub.process(batch([("a", 1, 5, 1.0), ("a", 9, -7, None), ("b", 12, 1, 2.0)]))
     sub.watermark(10 * S - 2)
     assert sub.rows() == []
@@ -157,11 +157,11 @@ def test_a_window_fires_once_when_the_watermark_passes_its_end():
     assert len(sub.rows()) == 1
     sub.finish()
     assert [r[0] for r in sub.rows()] == ["a", "b"]
-    assert len(sub.operator._keys) == len(sub.operator._cells) == len(sub.operator._pane_index) == 0
+    assert len(sub.operator._keys) == len(sub.operator._cells) == len(sub.operator._keys.panes) == 0
 
 
 def test_a_late_row_of_one_hop_still_counts_in_the_next():
-    sub = Subtask(WindowAggregateOperator(spec("hop", 10 * S, 5 * S, late_tag="late")), [INPUT], OUTPUT)
+    sub = Subtask(make_window_aggregate(spec("hop", 10 * S, 5 * S, late_tag="late")), [INPUT], OUTPUT)
     sub.process(batch([("a", 1, 1, None), ("a", 11, 1, None)]))
     sub.watermark(10 * S)
     sub.process(batch([("a", 7, 1, None), ("a", 4, 1, None)]))  # [0,10) is closed, [5,15) open
@@ -173,7 +173,7 @@ def test_a_late_row_of_one_hop_still_counts_in_the_next():
 
 def test_allowed_lateness_fires_the_window_of_the_key_again():
     sub = Subtask(
-        WindowAggregateOperator(spec("tumble", 10 * S, 0, allowed_lateness_us=5 * S)), [INPUT], OUTPUT
+        make_window_aggregate(spec("tumble", 10 * S, 0, allowed_lateness_us=5 * S)), [INPUT], OUTPUT
     )
     sub.process(batch([("a", 1, 1, None), ("b", 1, 1, None)]))
     sub.watermark(10 * S)
@@ -193,13 +193,13 @@ def test_two_phases_equal_one(window):
     one = spec(*window)
     partial = [x for c in CALLS for x in accumulator_types(c, [INPUT.types[i] for i in c.args])]
     middle = Schema.of(("k", STR), ("pane_end", BIG.not_null), *((f"p{i}", x) for i, x in enumerate(partial)))
-    local = Subtask(WindowAggregateOperator(spec(*window, phase="local", late_tag="late")), [INPUT], middle)
+    local = Subtask(make_window_aggregate(spec(*window, phase="local", late_tag="late")), [INPUT], middle)
     both = Subtask(
-        WindowAggregateOperator(spec(*window, phase="global", local_types=tuple(INPUT.types))),
+        make_window_aggregate(spec(*window, phase="global", local_types=tuple(INPUT.types))),
         [middle],
         OUTPUT,
     )
-    single = Subtask(WindowAggregateOperator(one), [INPUT], OUTPUT)
+    single = Subtask(make_window_aggregate(one), [INPUT], OUTPUT)
     rows = [("ab"[i % 2], i * 7 % 40, i - 20 if i % 3 else None, i / 4) for i in range(60)]
     for at in range(0, 60, 20):
         local.process(batch(rows[at : at + 20]))
@@ -220,7 +220,7 @@ def test_windowed_input_is_grouped_by_its_own_windows():
     schema = Schema.of(("k", STR), ("ws", TS.not_null), ("we", TS.not_null), ("v", BIG))
     out = Schema.of(("k", STR), ("s", BIG), ("window_start", TS.not_null), ("window_end", TS.not_null))
     sub = Subtask(
-        WindowAggregateOperator(WindowAggregateSpec(
+        make_window_aggregate(WindowAggregateSpec(
             window=WindowSpec(kind="tumble", size_us=10 * S), keys=(0,), windowed_input=(1, 2),
             aggregates=(AggregateCall("SUM", (3,), BIG),), window_columns=("start", "end"),
         )), [schema], out,
@@ -237,7 +237,7 @@ def test_windowed_input_is_grouped_by_its_own_windows():
 def test_processing_time_windows_fire_by_the_clock():
     window = WindowSpec(kind="tumble", size_us=10 * S)
     sub = Subtask(
-        WindowAggregateOperator(WindowAggregateSpec(window=window, keys=(0,), aggregates=CALLS)),
+        make_window_aggregate(WindowAggregateSpec(window=window, keys=(0,), aggregates=CALLS)),
         [INPUT],
         OUTPUT,
     )
@@ -252,7 +252,7 @@ def test_processing_time_windows_fire_by_the_clock():
 
 def test_a_null_row_time_is_an_error():
     schema = Schema.of(("k", STR), ("ts", TS), ("v", BIG), ("d", DBL))
-    sub = Subtask(WindowAggregateOperator(spec()), [schema], OUTPUT)
+    sub = Subtask(make_window_aggregate(spec()), [schema], OUTPUT)
     with pytest.raises(RecordError, match="row time is NULL"):
         sub.process(Batch.of(schema, [("a", None, 1, 1.0)]))
 
@@ -261,7 +261,7 @@ def test_without_keys_an_empty_window_is_not_emitted():
     out = Schema(OUTPUT.fields[1:])
     window = WindowSpec(kind="tumble", time=1, size_us=10 * S)
     sub = Subtask(
-        WindowAggregateOperator(WindowAggregateSpec(window=window, keys=(), aggregates=CALLS)), [INPUT], out
+        make_window_aggregate(WindowAggregateSpec(window=window, keys=(), aggregates=CALLS)), [INPUT], out
     )
     sub.process(batch([("a", 1, 1, None), ("b", 1, 2, None), ("b", 31, 2, None)]))
     sub.finish()

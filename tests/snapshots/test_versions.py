@@ -20,7 +20,7 @@ from penstock.columnar.hashing import hash_columns, key_group_range, key_groups
 from penstock.functions.expr import AggregateCall
 from penstock.jobgraph.specs import GroupAggregateSpec, OverSpec, SortKey, TemporalJoinSpec
 from penstock.messages.slot import StateHandle, StateLink
-from penstock.operators.group_aggregate import GroupAggregateOperator
+from penstock.operators.group_aggregate import make_group_aggregate
 from penstock.operators.over import OverOperator
 from penstock.operators.temporal_join import TemporalJoinOperator
 from penstock.snapshots import restoring
@@ -68,7 +68,7 @@ async def test_version_1_of_a_group_aggregate() -> None:
         AggregateCall("LISTAGG", (0,), STR, constants=("|",)),
     )
     output = Schema.of(("k", STR), ("n", N), ("d", N), ("l", STR))
-    operator = GroupAggregateOperator(GroupAggregateSpec(keys=(0,), aggregates=calls, emit_before=False))
+    operator = make_group_aggregate(GroupAggregateSpec(keys=(0,), aggregates=calls, emit_before=False))
     task = Subtask(operator, [ROWS], output, restored=await stored("agg"))
     task.process(Batch.of(ROWS, [("a", 3, 0), ("b", 7, 0)]))
     assert sorted(task.rows()) == [("a", 4, 2, "a|a|a|a"), ("b", 2, 2, "b|b")]
@@ -131,7 +131,7 @@ async def test_a_chain_of_an_earlier_version(version: int, parallelism: int) -> 
         first, last = key_group_range(index, parallelism, 128)
         restored = await restoring.restore([handle], "u", (first, last), index, parallelism)
         task = Subtask(
-            GroupAggregateOperator(spec),
+            make_group_aggregate(spec),
             [rows],
             output,
             restored=restored,

@@ -33,14 +33,14 @@ from penstock.jobgraph.specs import (
 )
 from penstock.operators.deduplicate import DeduplicateOperator
 from penstock.operators.emitting import RECORD_TIMES
-from penstock.operators.group_aggregate import GroupAggregateOperator
+from penstock.operators.group_aggregate import make_group_aggregate
 from penstock.operators.join import make_join
 from penstock.operators.keyed_process import KeyedProcessOperator
 from penstock.operators.keyed_window import KeyedWindowOperator
 from penstock.operators.operator import MAX_WATERMARK
 from penstock.operators.over import OverOperator
 from penstock.operators.top_n import TopNOperator
-from penstock.operators.window_aggregate import WindowAggregateOperator
+from penstock.operators.window_aggregate import make_window_aggregate
 from penstock.operators.window_functions import WindowCall
 from penstock.runtime.malloc import keep_freed_memory
 from penstock.state.descriptors import ValueStateDescriptor
@@ -50,6 +50,7 @@ from penstock.types import logical as t
 from penstock.types.batch import Batch
 from penstock.types.column import Column
 from penstock.types.logical import Schema
+from tests.state.both_ways import tier
 
 BIG, STR = t.BigIntType(), t.VarCharType()
 N = BIG.not_null
@@ -74,7 +75,7 @@ WINDOW_US = 200 * SECOND_US
 
 
 def windows(window: WindowSpec) -> Any:
-    return WindowAggregateOperator(
+    return make_window_aggregate(
         WindowAggregateSpec(
             window=window, keys=(0,), window_columns=("start", "end"),
             aggregates=(AggregateCall("COUNT", (), N), AggregateCall("MAX", (1,), STR)),
@@ -84,7 +85,7 @@ def windows(window: WindowSpec) -> Any:
 
 CASES: dict[str, tuple[Any, list[Schema], Schema]] = {
     "aggregate": (
-        lambda: GroupAggregateOperator(
+        lambda: make_group_aggregate(
             GroupAggregateSpec(
                 keys=(0,),
                 aggregates=(
@@ -98,7 +99,7 @@ CASES: dict[str, tuple[Any, list[Schema], Schema]] = {
         SUMS,
     ),
     "distinct": (
-        lambda: GroupAggregateOperator(
+        lambda: make_group_aggregate(
             GroupAggregateSpec(keys=(0,), aggregates=(AggregateCall("COUNT", (1,), N, distinct=True),))
         ),
         [ROWS],
@@ -265,8 +266,7 @@ def main(case: str, limit_bytes: int, folder: Path, new: int, old: int) -> dict[
         total = (total * 31 + digest(task)) % (1 << 61)
         own, files_now = memory_bytes()
         most, mapped = max(most, own - base), max(mapped, files_now - files)
-    tier = getattr(task.operator, "_tier", None)
-    on_disk = tier.count if tier else -1
+    on_disk = tier(task.operator).count if hasattr(task.operator, "_keys") else -1
     for batch in task.operator.on_watermark(MAX_WATERMARK):  # windows: all of them are due
         task.out = [batch]
         total = (total + digest(task)) % (1 << 61)

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from penstock.errors import ExternalError
 from penstock.functions.expr import AggregateCall
 from penstock.jobgraph.specs import GroupAggregateSpec
-from penstock.operators.group_aggregate import GroupAggregateOperator
+from penstock.operators.group_aggregate import make_group_aggregate
 from penstock.snapshots.restoring import restore
 from penstock.state import cold_tier
 from penstock.state.cold_rows import Bloom, ColdRows, Moved
@@ -28,6 +28,7 @@ from penstock.types import logical as t
 from penstock.types.batch import Batch
 from penstock.types.column import Column
 from penstock.types.logical import Schema
+from tests.state.both_ways import tier
 
 BIG, STR = t.BigIntType(), t.VarCharType()
 N = BIG.not_null
@@ -45,7 +46,7 @@ def subtask(folder: Path, limit: int, restored: Any = None, *, retracts: bool = 
     output = Schema(OUT.fields[: 1 + len(calls)])
     spec = GroupAggregateSpec(keys=(0,), aggregates=calls, retracts=retracts)
     return Subtask(
-        GroupAggregateOperator(spec), [ROWS], output, restored=restored, memory=StateMemory(limit),
+        make_group_aggregate(spec), [ROWS], output, restored=restored, memory=StateMemory(limit),
         local_dir=folder,
     )  # fmt: skip
 
@@ -85,11 +86,11 @@ def test_ten_times_the_budget_gives_the_same_rows(tmp_path: Path) -> None:
         large.process(batch)
         assert totals(small.out) == totals(large.out)
         small.out, large.out = [], []
-        most = max(most, operator._tier.nbytes())
+        most = max(most, tier(operator).nbytes())
     full = large.operator._nbytes()
     assert full > 10 * limit
     assert most < 1.5 * limit
-    assert operator._tier.count > 80_000
+    assert tier(operator).count > 80_000
     assert operator._keys.high < 30_000  # slots of evicted rows are used again
 
 
@@ -142,12 +143,12 @@ def test_chains_hold_what_is_in_memory_and_on_disk(
         task.process(batch)
         plain.process(batch)
     assert materialized(task.out) == materialized(plain.out)
-    assert len(task.operator._keys) + task.operator._tier.count == len(plain.operator._keys)
+    assert len(task.operator._keys) + tier(task.operator).count == len(plain.operator._keys)
 
 
 def test_what_cannot_be_evicted_fails_with_the_largest_holders(tmp_path: Path) -> None:
     spec = GroupAggregateSpec(keys=(0,), aggregates=CALLS, bounded_final=True)
-    task = Subtask(GroupAggregateOperator(spec), [ROWS], OUT, memory=StateMemory(600_000), local_dir=tmp_path)
+    task = Subtask(make_group_aggregate(spec), [ROWS], OUT, memory=StateMemory(600_000), local_dir=tmp_path)
 
     def fill() -> None:
         for at in range(0, 40_000, 500):

@@ -24,7 +24,7 @@ from penstock.jobgraph.specs import (
 )
 from penstock.operators.changelog import MaterializeOperator, NormalizeOperator
 from penstock.operators.deduplicate import DeduplicateOperator
-from penstock.operators.group_aggregate import GroupAggregateOperator
+from penstock.operators.group_aggregate import make_group_aggregate
 from penstock.operators.join import make_join
 from penstock.operators.over import OverOperator
 from penstock.operators.set_operation import SetOperationOperator
@@ -34,7 +34,7 @@ from penstock.testing.operator_harness import Cluster
 from penstock.types import logical as t
 from penstock.types.batch import Batch
 from penstock.types.logical import Schema
-from tests.state.both_ways import BothWays
+from tests.state.both_ways import BothWays, tier
 
 BIG, STR, TIME = t.BigIntType(), t.VarCharType(), t.TimestampType(6)
 N = BIG.not_null
@@ -51,7 +51,7 @@ def call(name: str, *args: int, type_: t.LogicalType = BIG, distinct: bool = Fal
 def aggregate(*calls: AggregateCall, retracts: bool = False, ttl_ms: int = 0) -> Any:
     spec = GroupAggregateSpec(keys=(0,), aggregates=calls, retracts=retracts, ttl_ms=ttl_ms)
     out = Schema.of(("k", BIG), *((f"a{i}", c.type) for i, c in enumerate(calls)))
-    return lambda: GroupAggregateOperator(spec), [ROWS], out, retracts
+    return lambda: make_group_aggregate(spec), [ROWS], out, retracts
 
 
 def deduplicate(schema: Schema = ROWS, **more: Any) -> Any:
@@ -169,7 +169,7 @@ def test_equals_what_stays_in_memory(
     for _ in range(40):
         side = int(random.integers(len(inputs)))
         both.process(source.batch(side), side)
-        on_disk = max(on_disk, *(operator._tier.count for operator in both.operators))
+        on_disk = max(on_disk, *(tier(operator).count for operator in both.operators))
         act = int(random.integers(8))
         both.checkpoints(act, rescales=name not in EXPIRING)
         if act == 5 and name in EXPIRING:
@@ -187,15 +187,15 @@ def test_what_expired_leaves_the_snapshots_too(tmp_path: Path, monkeypatch: pyte
     cluster = Cluster(make, [(0,)], inputs, output, 1, limit_bytes=9_000, folder=tmp_path)
     cluster.process(Batch.of(ROWS, [(k, f"text-{k}", 0, 0) for k in range(300)]))
     task = cluster.subtasks[0]
-    tier = task.operator._tier
-    assert tier.count > 200
+    held = tier(task.operator)
+    assert held.count > 200
     task.checkpoint()
     task.processing_time(TTL_MS)
-    assert tier.count > 100  # the sweep goes on at the next times
+    assert held.count > 100  # the sweep goes on at the next times
     cluster.process(Batch.of(ROWS, [(k, "text-0", 0, 0) for k in range(300)]))
     inserted = [row for kind, row in task.changes()[300:] if kind == "+I"]
     assert sorted(inserted) == [(k, 1) for k in range(300)]  # whatever was not swept yet is over
-    while tier.expire(0) is False:
+    while held.expire(0) is False:
         pass
     restored = cluster.rescale(1).subtasks[0]
-    assert restored.operator._tier.count + len(restored.operator._keys) == 300
+    assert tier(restored.operator).count + len(restored.operator._keys) == 300

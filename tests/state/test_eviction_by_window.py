@@ -18,7 +18,7 @@ from penstock.types import logical as t
 from penstock.types.batch import Batch
 from penstock.types.column import Column
 from penstock.types.logical import Schema
-from tests.state.both_ways import BothWays
+from tests.state.both_ways import BothWays, tier
 
 BIG, STR, TIME = t.BigIntType(), t.VarCharType(), t.TimestampType(6)
 N = BIG.not_null
@@ -123,7 +123,7 @@ def test_equals_what_stays_in_memory(tmp_path: Path, name: str, seed: int) -> No
     on_disk = rows = 0
     for _ in range(40):
         both.process(source.batch())
-        on_disk = max(on_disk, *(operator._tier.count for operator in both.operators))
+        on_disk = max(on_disk, *(tier(operator).count for operator in both.operators))
         act = int(random.integers(8))
         both.checkpoints(act)
         if act > 4:
@@ -133,7 +133,7 @@ def test_equals_what_stays_in_memory(tmp_path: Path, name: str, seed: int) -> No
     assert rows > 20
     both.finish()
     both.same()
-    assert all(operator._tier.count == len(operator._keys) == 0 for operator in both.operators)
+    assert all(tier(operator).count == len(operator._keys) == 0 for operator in both.operators)
 
 
 @pytest.mark.usefixtures("tiny")
@@ -148,9 +148,9 @@ def test_deltas_follow_the_changes_and_a_closed_window_leaves_nothing(tmp_path: 
         for part in range(10):
             texts = [random.bytes(32).hex() for _ in range(60)]
             small.process(made([(f"key-{i}-{part}", at, i, at + 10, texts[i], at, i) for i in range(60)]))
-    tier = task.operator._tier
-    assert tier.count > 2_500
-    assert len(tier.runs()) == 6
+    held = tier(task.operator)
+    assert held.count > 2_500
+    assert len(held.runs()) == 6
     whole = task.checkpoint()
     assert whole.size_bytes > 65_536  # else every snapshot is whole
     # A key comes back, changes and goes again.
@@ -159,12 +159,12 @@ def test_deltas_follow_the_changes_and_a_closed_window_leaves_nothing(tmp_path: 
     delta = task.checkpoint()
     assert delta.size_bytes < whole.size_bytes / 10
     small.watermark(49)  # one window is left
-    assert tier.count + len(task.operator._keys) == 600
-    assert tier.runs() == [(50, 60)]
+    assert held.count + len(task.operator._keys) == 600
+    assert held.runs() == [(50, 60)]
     small = small.rescale(2)
     restored = [s.operator for s in small.subtasks]
-    assert sum(o._tier.count + len(o._keys) for o in restored) == 600
-    assert all(o._tier.count > 100 for o in restored)
+    assert sum(tier(o).count + len(o._keys) for o in restored) == 600
+    assert all(tier(o).count > 100 for o in restored)
     small.subtasks[0].out.clear()
     small.finish()
     # (Of 60 keys there are two rows.)

@@ -21,7 +21,7 @@ from penstock.types import logical as t
 from penstock.types.batch import Batch
 from penstock.types.column import Column
 from penstock.types.logical import Schema
-from tests.state.both_ways import BothWays
+from tests.state.both_ways import BothWays, tier
 
 BIG, STR, TIME = t.BigIntType(), t.VarCharType(), t.TimestampType(6)
 N = BIG.not_null
@@ -95,7 +95,7 @@ def test_equals_what_stays_in_memory(
         both.checkpoints(act)
         if act > 4:
             both.watermark(source.now - 215)
-            on_disk = max(on_disk, *(operator._tier.count for operator in both.operators))
+            on_disk = max(on_disk, *(tier(operator).count for operator in both.operators))
         if act == 8:
             both.processing_time(now := now + 1)
         rows += both.same().total()
@@ -104,7 +104,7 @@ def test_equals_what_stays_in_memory(
     both.finish()
     both.same()
     if "while" in name:  # no time is left behind
-        assert all(len(operator._frames) == operator._tier.count == 0 for operator in both.operators)
+        assert all(len(operator._frames) == tier(operator).count == 0 for operator in both.operators)
 
 
 def filled(tmp_path: Path, name: str) -> tuple[Cluster, Subtask]:
@@ -124,8 +124,8 @@ def filled(tmp_path: Path, name: str) -> tuple[Cluster, Subtask]:
 @pytest.mark.parametrize("name", ["three rows", "a while"])
 def test_deltas_follow_the_changes(tmp_path: Path, name: str) -> None:
     small, task = filled(tmp_path, name)
-    tier = task.operator._tier
-    assert tier.count > 1_000
+    held = tier(task.operator)
+    assert held.count > 1_000
     whole = task.checkpoint()
     assert whole.size_bytes > 65_536  # else every snapshot is whole
     # Keys come back, change and go again.
@@ -135,7 +135,7 @@ def test_deltas_follow_the_changes(tmp_path: Path, name: str) -> None:
     assert delta.size_bytes < whole.size_bytes / 10
     restored = small.rescale(3)
     held = [s.operator for s in restored.subtasks]
-    assert sum(o._tier.count + len(o._keys) for o in held) == 2_000
+    assert sum(tier(o).count + len(o._keys) for o in held) == 2_000
     restored.subtasks[0].out.clear()
     restored.process(made([(i, "last", 1, 40, 10) for i in range(2_000)]))
     restored.watermark(40)
@@ -151,11 +151,11 @@ def test_what_is_not_looked_back_to_leaves_the_disk(tmp_path: Path, monkeypatch:
     small.process(made([(0, "late", 0, 1_000, 0)]))
     small.watermark(1_000)
     assert len(operator._frames) == 1
-    assert operator._tier.count > 100  # the sweep goes on at the next times
+    assert tier(operator).count > 100  # the sweep goes on at the next times
     while task.wakes:
         task.wakes.clear()
         task.processing_time(task.now_ms + 1)
-    assert operator._tier.count == 0
+    assert tier(operator).count == 0
     small.watermark(MAX_WATERMARK)
     assert len(operator._frames) == len(operator._keys) == 0
 

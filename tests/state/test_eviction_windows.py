@@ -12,16 +12,16 @@ import pytest
 from penstock.functions.expr import AggregateCall
 from penstock.jobgraph import Hash
 from penstock.jobgraph.specs import WatermarkSpec, WindowAggregateSpec, WindowSpec
-from penstock.operators import window_panes, window_pieces
-from penstock.operators.window_aggregate import WindowAggregateOperator
-from penstock.state import cold_runs, cold_tier
+from penstock.operators import window_pieces
+from penstock.operators.window_aggregate import make_window_aggregate
+from penstock.state import cold_runs, cold_tier, pane_space
 from penstock.testing import GraphBuilder, JobHarness, MemoryTable
 from penstock.testing.operator_harness import Cluster
 from penstock.types import logical as t
 from penstock.types.batch import Batch
 from penstock.types.column import Column
 from penstock.types.logical import Schema
-from tests.state.both_ways import BothWays
+from tests.state.both_ways import BothWays, tier
 
 BIG, STR, TIME = t.BigIntType(), t.VarCharType(), t.TimestampType(6)
 N = BIG.not_null
@@ -153,7 +153,7 @@ def tiny(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cold_tier, "LEAST_KEYS", 2)
     monkeypatch.setattr(cold_runs, "_DROP_KEYS", 2)
     monkeypatch.setattr(window_pieces, "_LEAST_KEYS", 1)
-    monkeypatch.setattr(window_panes, "_LOOSE", 2)
+    monkeypatch.setattr(pane_space, "_LOOSE", 2)
     monkeypatch.setattr("penstock.state.memory.HARD", 1e9)
 
 
@@ -166,7 +166,7 @@ def test_equals_what_stays_in_memory(tmp_path: Path, name: str, seed: int) -> No
     source = Source(random, spec.retracts)
 
     def make() -> Any:
-        return WindowAggregateOperator(spec)
+        return make_window_aggregate(spec)
 
     both = BothWays(
         make, [spec.keys], [ROWS], out, folder=tmp_path, limit_bytes=10_000, random=random,
@@ -177,7 +177,7 @@ def test_equals_what_stays_in_memory(tmp_path: Path, name: str, seed: int) -> No
     on_disk = rows = 0
     for _ in range(30):
         both.process(source.batch())
-        on_disk = max(on_disk, *(operator._tier.count for operator in both.operators))
+        on_disk = max(on_disk, *(tier(operator).count for operator in both.operators))
         act = int(random.integers(9))
         both.checkpoints(act, rescales=rescales)
         if act > 4:
@@ -189,29 +189,29 @@ def test_equals_what_stays_in_memory(tmp_path: Path, name: str, seed: int) -> No
     both.same()
     for operator in both.operators:
         held = operator._sessions.count if spec.window.kind == "session" else len(operator._cells)
-        assert operator._tier.count == held == len(operator._keys) == 0
+        assert tier(operator).count == held == len(operator._keys) == 0
 
 
 @pytest.mark.usefixtures("tiny")
 def test_a_window_that_closed_leaves_disk_and_snapshots(tmp_path: Path) -> None:
     spec, out = CASES["hop, remembered values"]
     small = Cluster(
-        lambda: WindowAggregateOperator(spec), [spec.keys], [ROWS], out, 1, limit_bytes=10_000,
+        lambda: make_window_aggregate(spec), [spec.keys], [ROWS], out, 1, limit_bytes=10_000,
         folder=tmp_path, checkpoint_every=0,
     )  # fmt: skip
     for second in range(0, 40, 4):
         rows = [(f"key-{i}", i, f"text-{i}", second * S, 0, S) for i in range(30)]
         small.process(made(rows, None))
     task = small.subtasks[0]
-    tier = task.operator._tier
-    assert tier.count > 200
+    held = tier(task.operator)
+    assert held.count > 200
     task.checkpoint()
     small.watermark(47 * S)  # one window is left, of the last pane
-    assert tier.count + len(task.operator._cells) == 30
-    assert len(tier._disk._blooms) == 1
+    assert held.count + len(task.operator._cells) == 30
+    assert len(held._disk._blooms) == 1
     small = small.rescale(2)
     restored = [s.operator for s in small.subtasks]
-    assert sum(o._tier.count + len(o._cells) for o in restored) == 30
+    assert sum(tier(o).count + len(o._cells) for o in restored) == 30
     small.subtasks[0].out.clear()
     small.finish()
     assert sum(batch.num_rows for batch in small.out()) == 30
@@ -223,7 +223,7 @@ def test_sessions_of_the_clock_end_in_time_wherever_they_lie(tmp_path: Path) -> 
     spec = WindowAggregateSpec(window=window, keys=(0,), aggregates=SUMS, window_columns=("start", "end"))
     out = CASES["sessions, sums of one key column"][1]
     small = Cluster(
-        lambda: WindowAggregateOperator(spec), [(0,)], [ROWS], out, 1, limit_bytes=10_000, folder=tmp_path,
+        lambda: make_window_aggregate(spec), [(0,)], [ROWS], out, 1, limit_bytes=10_000, folder=tmp_path,
         checkpoint_every=0,
     )  # fmt: skip
     for second in range(3):
@@ -231,7 +231,7 @@ def test_sessions_of_the_clock_end_in_time_wherever_they_lie(tmp_path: Path) -> 
         small.process(made([(f"key-{second}-{i}", i, f"text-{i}", 0, 0, S) for i in range(30)], None))
     small = small.rescale(1)
     task = small.subtasks[0]
-    assert task.operator._tier.count > 60
+    assert tier(task.operator).count > 60
     task.out.clear()
     came: dict[int, int] = {}
     while task.wakes:
@@ -241,7 +241,7 @@ def test_sessions_of_the_clock_end_in_time_wherever_they_lie(tmp_path: Path) -> 
         came[at] = sum(batch.num_rows for batch in task.out)
     # (A restored operator looks once at its sessions.)
     assert came == {0: 0, 3_000: 30, 4_000: 60, 5_000: 90}
-    assert task.operator._tier.count == 0
+    assert tier(task.operator).count == 0
 
 
 @pytest.mark.parametrize("window", [HOP, SESSION], ids=["hop", "session"])

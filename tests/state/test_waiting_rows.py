@@ -34,7 +34,7 @@ from penstock.testing.operator_harness import Cluster, Subtask
 from penstock.types import logical as t
 from penstock.types.batch import Batch
 from penstock.types.logical import Schema
-from tests.state.both_ways import BothWays, changes
+from tests.state.both_ways import BothWays, changes, tier
 
 BIG, STR, TIME = t.BigIntType(), t.VarCharType(), t.TimestampType(6)
 N = BIG.not_null
@@ -230,4 +230,4 @@ def test_no_time_is_left_behind_at_the_end(tmp_path: Path) -> None:
         task.process(source.batch(versions=False))
     task.watermark(MAX_WATERMARK)
     assert len(task.operator._pending) == 0
-    assert len(task.operator._frames) == task.operator._tier.count == 0
+    assert len(task.operator._frames) == tier(task.operator).count == 0

@@ -24,8 +24,8 @@ from penstock.types.column import Column, numpy_dtype
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from penstock.columnar.announcing import Changes
     from penstock.functions.expr import AggregateCall
-    from penstock.state.tables import SlotChanges
 
     Load = Callable[[np.ndarray, Sequence[Column]], np.ndarray]
 
@@ -49,7 +49,7 @@ class EntryTable:
     slots_of: Callable[[np.ndarray], np.ndarray]
     entries_of: Callable[[np.ndarray], np.ndarray]
     load: Load
-    changes: SlotChanges | None = None
+    changes: Changes | None = None
     #: ``load`` puts what it is given into order: it must be given all entries of a slot at once.
     ordered: bool = False
 

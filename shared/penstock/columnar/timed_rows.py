@@ -22,7 +22,7 @@ from penstock.types import logical as t
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from penstock.state.tables import SlotChanges
+    from penstock.columnar.announcing import Changes
     from penstock.types.column import Column
 
 _BUCKET_BITS = 24
@@ -36,7 +36,7 @@ class TimedRows:
     by entry. ``evicts``: rows may go with their key before they are due."""
 
     def __init__(
-        self, types: Sequence[t.LogicalType], span_us: int, changes: SlotChanges, *, evicts: bool = False
+        self, types: Sequence[t.LogicalType], span_us: int, changes: Changes, *, evicts: bool = False
     ) -> None:
         self._width = max(span_us + 1, 1000)
         self.rows = LateRows(types, *((GARBAGE_ROWS,) if evicts else ()))

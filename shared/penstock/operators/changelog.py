@@ -10,7 +10,7 @@ from penstock.columnar.grouping import distinct
 from penstock.columnar.key_index import KeyIndex
 from penstock.columnar.sorting import group_bounds, last_of_each, position_in_group, stable_argsort
 from penstock.columnar.store import make_store
-from penstock.operators.changes import TimeToLive, change_batch
+from penstock.operators.changes import change_batch
 from penstock.operators.emitting import batch_pieces
 from penstock.operators.operator import Operator
 from penstock.snapshots.contract import OperatorSnapshot
@@ -25,6 +25,7 @@ from penstock.state.cold_tier import (
 )
 from penstock.state.ranked_rows import RankedRows, cancelled
 from penstock.state.tables import StateTable
+from penstock.state.time_to_live import TimeToLive
 from penstock.types import logical as t
 from penstock.types.column import Column
 

@@ -1,4 +1,4 @@
-"""Building changelog batches: what changed per key, as adjacent −U / +U pairs; state TTL."""
+"""Building changelog batches: what changed per key, as adjacent −U / +U pairs."""
 
 from __future__ import annotations
 
@@ -8,14 +8,12 @@ import numpy as np
 
 from penstock.columnar.equality import equal_or_both_null
 from penstock.columnar.sorting import stable_argsort
-from penstock.columnar.store import grown
 from penstock.types.batch import Batch, RowKind
 from penstock.types.column import Column
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from penstock.operators.operator import OperatorContext
     from penstock.types.logical import Schema
 
 INSERT, BEFORE, AFTER, DELETE = (np.uint8(k) for k in RowKind)
@@ -77,50 +75,3 @@ def change_batch(
         Column.concat([x.take(first), y.take(second)]).take(order) for x, y in zip(old, new, strict=True)
     ]
     return Batch(schema, columns, kinds=kinds[order], num_rows=len(order))
-
-
-class TimeToLive:
-    """Idle-state retention: when each slot was last written, and which are due."""
-
-    def __init__(self, ttl_ms: int, ctx: OperatorContext) -> None:
-        self.ttl_ms, self._ctx = ttl_ms, ctx
-        self._last = np.full(1024, np.iinfo(np.int64).max, np.int64)
-        self._next_ms: int | None = None
-        #: What was last written by then is gone (-1: nothing yet).
-        self.swept_ms = -1
-
-    def touch(self, slots: np.ndarray, high: int) -> None:
-        if not self.ttl_ms:
-            return
-        now = self._ctx.now_ms()
-        self._last = grown(self._last, high, np.iinfo(np.int64).max)
-        self._last[slots] = now
-        if self._next_ms is None:
-            # Half a TTL between sweeps: a slot lives at most 1.5 TTL.
-            self._next_ms = now + self.ttl_ms
-            self._ctx.wake_at(self._next_ms)
-
-    def forget(self, slots: np.ndarray) -> None:
-        if self.ttl_ms:
-            self._last[slots] = np.iinfo(np.int64).max
-
-    def times(self, slots: np.ndarray) -> np.ndarray:
-        """When each was last written, ms since the epoch."""
-        return self._last[slots]
-
-    def came_back(self, slots: np.ndarray, times: np.ndarray) -> None:
-        """These were last written at other times than now."""
-        if len(slots):
-            self._last = grown(self._last, int(slots.max()) + 1, np.iinfo(np.int64).max)
-            self._last[slots] = times
-
-    def due(self, now_ms: int) -> np.ndarray:
-        """Slots whose time is over; they are forgotten here."""
-        if self._next_ms is None or now_ms < self._next_ms:
-            return np.empty(0, np.int64)
-        self.swept_ms = now_ms - self.ttl_ms
-        out = np.flatnonzero(self._last <= self.swept_ms)
-        self._last[out] = np.iinfo(np.int64).max
-        self._next_ms = now_ms + max(self.ttl_ms // 2, 1)
-        self._ctx.wake_at(self._next_ms)
-        return out

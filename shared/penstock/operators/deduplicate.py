@@ -16,7 +16,7 @@ from penstock.columnar.sorting import (
 )
 from penstock.columnar.store import grown, make_store
 from penstock.errors import SpecError, UnsupportedError
-from penstock.operators.changes import AFTER, INSERT, TimeToLive, change_batch, typed
+from penstock.operators.changes import AFTER, INSERT, change_batch, typed
 from penstock.operators.emitting import (
     batch_pieces,
     event_times,
@@ -36,6 +36,7 @@ from penstock.state.cold_tier import (
     one_row_each,
 )
 from penstock.state.tables import StateTable
+from penstock.state.time_to_live import TimeToLive
 from penstock.types import logical as t
 from penstock.types.batch import Batch
 from penstock.types.column import Column

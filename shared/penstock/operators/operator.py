@@ -18,8 +18,9 @@ Order of calls::
 from __future__ import annotations
 
 from abc import ABC
+from contextlib import ExitStack
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Union
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar, Union
 
 from penstock.snapshots.contract import OperatorSnapshot
 from penstock.state.epochs import Epochs
@@ -94,10 +95,23 @@ class OperatorContext:
     epochs: Epochs = field(default_factory=Epochs)
 
 
+class Closeable(Protocol):
+    def close(self) -> None: ...
+
+
+_C = TypeVar("_C", bound=Closeable)
+
+
 class Operator(ABC):
     """Base class: a stateless pass-through, overridden where an operator differs."""
 
     ctx: OperatorContext
+    _held: tuple[Closeable, ...] = ()
+
+    def hold(self, resource: _C) -> _C:
+        """``resource``, which ``close`` will close: those held last come first."""
+        self._held = (resource, *self._held)
+        return resource
 
     def open(self, ctx: OperatorContext, restored: RestoredState | None) -> None:
         """Called once, before anything else, with restored state or None."""
@@ -151,3 +165,6 @@ class Operator(ABC):
 
     def close(self) -> None:
         """Release everything; called once also after a failure or cancellation."""
+        with ExitStack() as stack:
+            for resource in reversed(self._held):
+                stack.callback(resource.close)

@@ -18,7 +18,7 @@ from penstock.columnar.sorting import (
 )
 from penstock.errors import UnsupportedError
 from penstock.jobgraph.specs import SortKey
-from penstock.operators.changes import TimeToLive, typed
+from penstock.operators.changes import typed
 from penstock.operators.emitting import (
     batch_pieces,
     event_times,
@@ -40,6 +40,7 @@ from penstock.state.cold_tier import (
     movable_entries,
     one_row_each,
 )
+from penstock.state.time_to_live import TimeToLive
 from penstock.state.waiting_rows import WaitingOrder, WaitingRows
 from penstock.types import logical as t
 from penstock.types.batch import Batch

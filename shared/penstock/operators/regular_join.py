@@ -9,7 +9,7 @@ import numpy as np
 
 from penstock.columnar.key_index import KeyIndex
 from penstock.columnar.store import grown
-from penstock.operators.changes import DELETE, INSERT, TimeToLive
+from penstock.operators.changes import DELETE, INSERT
 from penstock.operators.emitting import batch_pieces, pieces
 from penstock.operators.join_side import JoinSide
 from penstock.operators.joining import (
@@ -25,6 +25,7 @@ from penstock.snapshots.contract import OperatorSnapshot
 from penstock.snapshots.keyed_blocks import restored_columns
 from penstock.state.cold_tier import ColdTier, Resident, can_evict
 from penstock.state.tables import StateTable
+from penstock.state.time_to_live import TimeToLive
 from penstock.types import logical as t
 from penstock.types.batch import Batch
 from penstock.types.column import Column

@@ -16,7 +16,7 @@ from penstock.columnar.sorting import (
 )
 from penstock.columnar.store import grown
 from penstock.operators import top_rows
-from penstock.operators.changes import DELETE, INSERT, TimeToLive, change_batch, typed
+from penstock.operators.changes import DELETE, INSERT, change_batch, typed
 from penstock.operators.emitting import (
     batch_pieces,
     event_times,
@@ -30,6 +30,7 @@ from penstock.snapshots.contract import OperatorSnapshot
 from penstock.snapshots.keyed_blocks import restored_columns
 from penstock.state.cold_tier import ColdTier, Resident
 from penstock.state.ranked_rows import Gathered, RankedRows, cancelled
+from penstock.state.time_to_live import TimeToLive
 from penstock.types import logical as t
 from penstock.types.batch import Batch
 from penstock.types.column import Column

@@ -15,13 +15,14 @@ from penstock.columnar.key_index import KeyIndex
 from penstock.columnar.late_rows import GARBAGE_ROWS, LateRows
 from penstock.columnar.sorting import position_in_group, single_key_codes, stable_argsort_by
 from penstock.columnar.store import grown
-from penstock.operators.changes import AFTER, BEFORE, INSERT, TimeToLive, typed
+from penstock.operators.changes import AFTER, BEFORE, INSERT, typed
 from penstock.operators.emitting import PIECE_ROWS
 from penstock.operators.operator import Operator
 from penstock.snapshots.contract import OperatorSnapshot
 from penstock.snapshots.keyed_blocks import restored_columns
 from penstock.state.cold_tier import ColdTier, MovableTable, Resident, can_evict, make_changes
 from penstock.state.tables import StateTable
+from penstock.state.time_to_live import TimeToLive
 from penstock.types import logical as t
 from penstock.types.batch import Batch
 from penstock.types.column import Column

@@ -11,19 +11,17 @@ import numpy as np
 from penstock.columnar.windows import ROWTIME_STEP_US
 from penstock.operators.changes import typed
 from penstock.operators.emitting import pieces
-from penstock.operators.window_panes import dense, key_of, packed, run_of
+from penstock.state.pane_space import key_of, packed
 from penstock.types.batch import Batch
 from penstock.types.column import Column
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from penstock.columnar.key_index import KeyIndex
     from penstock.jobgraph.specs import WindowAggregateSpec
-    from penstock.operators.window_panes import Pane
     from penstock.operators.window_pieces import WindowPieces
     from penstock.state.aggregates import AggregateSet
-    from penstock.state.cold_tier import Resident
+    from penstock.state.pane_space import Pane, PaneSpace
     from penstock.types.logical import Schema
 
 #: Due windows are merged and emitted together up to about this many cells.
@@ -31,24 +29,22 @@ FIRE_CELLS = 16_384
 
 
 class WindowFiring:
-    """``keys``, ``cells``, ``aggregates``: an operator's, in memory; ``spilled``: how windows
-    are merged that may lie on disk, None where none ever does. It changes nothing."""
+    """``space``, ``aggregates``: an operator's, in memory; ``spilled``: how windows are merged
+    that may lie on disk, None where none ever does. It changes nothing."""
 
     def __init__(
         self,
         spec: WindowAggregateSpec,
         schema: Schema,
         *,
-        keys: KeyIndex,
-        cells: KeyIndex,
+        space: PaneSpace,
         aggregates: AggregateSet,
-        tier: Resident,
         spilled: WindowPieces | None,
     ) -> None:
         self.spec, self._schema = spec, schema
         self._windowed = spec.windowed_input is not None
-        self._keys, self._cells, self._aggregates = keys, cells, aggregates
-        self._tier, self._spilled = tier, spilled
+        self._keys, self._cells, self._aggregates = space.index, space.cells, aggregates
+        self._tier, self._spilled = space.tier, spilled
 
     def fire(
         self, live: Iterable[Pane], windows: Sequence[tuple[int, int]], only_keys: np.ndarray | None = None
@@ -67,9 +63,7 @@ class WindowFiring:
             panes = self._panes_of(by_start, starts, start, end)
             found = [pane.cells(self._cells) for pane in panes]
             count = sum(map(len, found))
-            if self._spilled is not None and self._spilled.needed(
-                [run_of(p, self._windowed) for p in panes], count
-            ):
+            if self._spilled is not None and self._spilled.needed([p.run for p in panes], count):
                 if waiting:
                     yield from self._fire_cells(chosen, cells, window_of, only_keys, merge)
                     chosen, cells, window_of, waiting, merge = [], [], [], 0, False
@@ -131,10 +125,10 @@ class WindowFiring:
     ) -> Iterator[Batch]:
         """A window (start, end) of which a part may lie on disk."""
         if only_keys is None:
-            found = spilled.whole([(run_of(p, self._windowed), p.cells(self._cells)) for p in panes])
+            found = spilled.whole([(p.run, p.cells(self._cells)) for p in panes])
         else:
             found = spilled.some(
-                [(run_of(p, self._windowed), self._cells_of(only_keys, p)) for p in panes],
+                [(p.run, self._cells_of(only_keys, p)) for p in panes],
                 self._keys.keys(only_keys),
             )
         for keys, results in found:
@@ -164,3 +158,16 @@ class WindowFiring:
             columns.append(Column(schema.types[len(columns)], values[name]))
         times = ends - 1 if self.spec.window.time == -1 else None
         return Batch(schema, typed(schema, columns), times=times, num_rows=n)
+
+
+def dense(key_slots: np.ndarray, high: int) -> tuple[np.ndarray, np.ndarray]:
+    """(position of each row's key among the distinct ones, the distinct ones ascending)."""
+    if len(key_slots) * 8 < high:
+        keys, local = np.unique(key_slots, return_inverse=True)
+        return local, keys
+    seen = np.zeros(high, np.bool_)
+    seen[key_slots] = True
+    keys = np.flatnonzero(seen)
+    position = np.empty(high, np.int64)
+    position[keys] = np.arange(len(keys))
+    return position[key_slots], keys

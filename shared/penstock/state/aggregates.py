@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from penstock.columnar.accumulators import EntryTable
     from penstock.functions.expr import AggregateCall
-    from penstock.operators.operator import OperatorContext
+    from penstock.state.context import StateContext
 
 
 def make_accumulator(
@@ -94,6 +94,11 @@ class AggregateSet:
     def partial_types(self) -> list[t.LogicalType]:
         return [x for a in self.accumulators for x in a.types]
 
+    @property
+    def partial_names(self) -> list[str]:
+        """Of the columns of ``partial_types``, as a snapshot has them."""
+        return [f"agg{i}.{j}" for i, a in enumerate(self.accumulators) for j in range(len(a.types))]
+
     def reset(self, slots: np.ndarray, high: int) -> None:
         for a in self.accumulators:
             a.reset(slots, high)
@@ -141,13 +146,18 @@ class AggregateSet:
         """``nbytes`` without room that is free, when so many slots are in use."""
         return sum(a.live_bytes(slots) for a in self.accumulators)
 
+    def remembered(self) -> list[tuple[str, EntryTable]]:
+        """(name in a snapshot, state with many rows a slot) of the accumulators that have some."""
+        found = [(_table_name(i), a.table()) for i, a in enumerate(self.accumulators)]
+        return [(name, table) for name, table in found if table is not None]
+
     def tables(self) -> list[EntryTable]:
         """State with many rows a slot, in the order of ``state_tables``."""
         return [table for a in self.accumulators if (table := a.table()) is not None]
 
     def state_tables(
         self,
-        ctx: OperatorContext,
+        ctx: StateContext,
         *,
         head: Callable[[np.ndarray], tuple[list[Column], list[Column]]],
         names: Sequence[str],

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from penstock.columnar.accumulators import EntryTable
-    from penstock.operators.operator import OperatorContext
+    from penstock.state.context import StateContext
     from penstock.types.column import Column
     from penstock.types.logical import LogicalType
 
@@ -53,6 +53,23 @@ _EXPIRE_KEYS = 4_096
 _LATEST = (1 << 63) - 1
 #: What is merged or emitted at once: bytes of rows; keys, at least and at most.
 PIECE_BYTES, LEAST_KEYS, MOST_KEYS = 1 << 20, 64, 1 << 14
+
+
+class Movable(Protocol):
+    """What a tier needs of a table: see ``MovableTable`` and ``SlotTable``."""
+
+    types: Sequence[LogicalType]
+    times: Callable[[np.ndarray], np.ndarray] | None
+    touched: Callable[[np.ndarray, np.ndarray], None] | None
+
+    @property
+    def numbered(self) -> RowChanges: ...
+
+    def rows_of(self, keys: np.ndarray, /) -> tuple[np.ndarray, np.ndarray]: ...
+
+    def read(self, rows: np.ndarray, /) -> list[Column]: ...
+
+    def load(self, keys: np.ndarray, columns: list[Column], /) -> np.ndarray: ...
 
 
 @dataclass(slots=True)
@@ -99,12 +116,12 @@ def movable_entries(table: EntryTable) -> MovableTable:
     return MovableTable(table.changes, table.types, rows_of, table.read, table.load)
 
 
-def can_evict(ctx: OperatorContext, key_types: Sequence[LogicalType]) -> bool:
+def can_evict(ctx: StateContext, key_types: Sequence[LogicalType]) -> bool:
     """Whether there is a limit to keep to, and the keys have canonical bytes."""
     return bool(ctx.memory.limit_bytes and key_types and all(_is_plain(x) for x in key_types))
 
 
-def make_changes(ctx: OperatorContext, *, evicts: bool) -> SlotChanges:
+def make_changes(ctx: StateContext, *, evicts: bool) -> SlotChanges:
     """What a table that may be moved announces its changes to."""
     return RowChanges(ctx.epochs) if evicts else SlotChanges(ctx.epochs)
 
@@ -120,7 +137,7 @@ class Resident:
         """As many keys as may be merged or emitted at once."""
         return MOST_KEYS
 
-    def __init__(self, ctx: OperatorContext, nbytes: Callable[[], int], *, evicts: bool = False) -> None:
+    def __init__(self, ctx: StateContext, nbytes: Callable[[], int], *, evicts: bool = False) -> None:
         self._memory = ctx.memory
         self._holder = ctx.memory.add(ctx.name, nbytes, evicts=evicts)
 
@@ -181,16 +198,17 @@ class ColdTier(Resident):
 
     def __init__(
         self,
-        ctx: OperatorContext,
+        ctx: StateContext,
         index: Index,
-        tables: Sequence[MovableTable],
+        tables: Sequence[Movable],
         *,
         drop: Callable[[np.ndarray], None],
         nbytes: Callable[[], int],
     ) -> None:
         super().__init__(ctx, self.nbytes, evicts=True)
         self._folder = ctx.local_dir / "cold"
-        self._index, self._tables = index, list(tables)
+        #: May grow until the first row is moved.
+        self._index, self._tables = index, tables
         self._drop, self._rows_nbytes = drop, nbytes
         self._used = np.zeros(1024, np.bool_)
         self._hand = 0
@@ -201,7 +219,8 @@ class ColdTier(Resident):
         self._disk: ColdRows | None = None
         self.count = 0
         # By table: what was last touched by then is gone; some of it is still to be removed.
-        self._expired_ms, self._expiring = [-1] * len(tables), [False] * len(tables)
+        self._expired_ms: dict[int, int] = {}
+        self._expiring: set[int] = set()
         #: Keys with an earlier time were all found due.
         self._due = 0
         ctx.metrics.gauge("numKeysOnDisk", lambda: self.count)
@@ -265,21 +284,24 @@ class ColdTier(Resident):
     def _standing(self, table: int, moved: Moved, dead: np.ndarray) -> np.ndarray:
         """Mask of the rows whose time is not over: a sweep may not have come to them yet."""
         if moved.times is not None:
-            return moved.times > self._expired_ms[table]
+            return moved.times > self._expired_ms.get(table, -1)
         return ~np.repeat(dead, moved.counts)
 
     def expire(self, until_ms: int, table: int = 0) -> bool:
-        if until_ms > self._expired_ms[table]:
-            self._expired_ms[table], self._expiring[table] = until_ms, True
-        if self._disk is None or not self._expiring[table]:
+        if until_ms > self._expired_ms.get(table, -1):
+            self._expired_ms[table] = until_ms
+            self._expiring.add(table)
+        if self._disk is None or table not in self._expiring:
             return True
         untimed = [n for n, other in enumerate(self._tables) if other.times is None]
         looked, gone, ids = self._disk.expired(table, self._expired_ms[table], _EXPIRE_KEYS, untimed)
         self.count -= gone
         for of, numbers in ids.items():
             self._tables[of].numbered.lost(numbers)
-        self._expiring[table] = looked == _EXPIRE_KEYS
-        return not self._expiring[table]
+        if looked == _EXPIRE_KEYS:
+            return False
+        self._expiring.remove(table)
+        return True
 
     def due(self, until: int) -> list[Column] | None:
         if self._disk is None or until < self._due:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from penstock.columnar.late_rows import LateColumn
-    from penstock.operators.operator import OperatorContext
+    from penstock.state.context import StateContext
     from penstock.types.logical import LogicalType
 
 
@@ -47,7 +47,7 @@ class RankedRows:
     """Rows by partition slot, each with its place in the partition's order. ``changes``: the
     rows' changes, by entry; ``evicts``: a partition's rows may be moved to the disk."""
 
-    def __init__(self, types: Sequence[LogicalType], ctx: OperatorContext, *, evicts: bool) -> None:
+    def __init__(self, types: Sequence[LogicalType], ctx: StateContext, *, evicts: bool) -> None:
         self.types = list(types)
         self.rows = LateRows(types, *((GARBAGE_ROWS,) if evicts else ()))
         self.changes = make_changes(ctx, evicts=evicts)

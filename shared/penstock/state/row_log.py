@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    from penstock.operators.operator import OperatorContext
     from penstock.snapshots.contract import RestoredState
+    from penstock.state.context import StateContext
 
 _KIND, _TIME = t.TinyIntType(), t.BigIntType()
 _NO_IDS, _NO_EPOCHS = np.empty(0, np.int64), np.empty(0, np.int32)
@@ -114,7 +114,7 @@ class RowLog:
     partitioned (none: all under one key). Row kinds and times are kept too."""
 
     def __init__(
-        self, ctx: OperatorContext, name: str, schema: t.Schema, keys: Sequence[int], *, kind: str
+        self, ctx: StateContext, name: str, schema: t.Schema, keys: Sequence[int], *, kind: str
     ) -> None:
         self.name = name
         self.schema = schema

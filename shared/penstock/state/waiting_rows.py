@@ -32,8 +32,8 @@ from penstock.types.column import Column
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from penstock.operators.operator import OperatorContext
     from penstock.snapshots.contract import PendingBlock, RestoredState
+    from penstock.state.context import StateContext
 
 _LONG = t.BigIntType(False)
 #: Runs of one length that are merged together.
@@ -87,7 +87,7 @@ class WaitingRows:
     key). Row kinds and times are kept too. ``spills`` False: all stay in memory, and are counted."""
 
     def __init__(
-        self, ctx: OperatorContext, name: str, schema: t.Schema, keys: Sequence[int], order: WaitingOrder,
+        self, ctx: StateContext, name: str, schema: t.Schema, keys: Sequence[int], order: WaitingOrder,
         *, kind: str, spills: bool = True,
     ) -> None:  # fmt: skip
         self.name, self.schema, self.order = name, schema, order

@@ -1,0 +1,28 @@
+"""What keyed state needs of the operator that keeps it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from penstock.metrics import MetricGroup
+    from penstock.state.epochs import Epochs
+    from penstock.state.memory import StateMemory
+
+
+class StateContext(Protocol):
+    """The part of an ``OperatorContext`` that state uses. ``name``: the operator's, for errors;
+    ``now_ms``, ``wake_at``: processing time, ms since the epoch; ``local_dir``: a private folder
+    on the local disk; ``memory``: what the state of the slot may take; ``epochs``: the task's."""
+
+    name: str
+    max_parallelism: int
+    metrics: MetricGroup
+    local_dir: Path
+    now_ms: Callable[[], int]
+    wake_at: Callable[[int], None]
+    memory: StateMemory
+    epochs: Epochs

@@ -1,0 +1,227 @@
+"""The keys of one operator, with all that it keeps of them.
+
+A ``KeySpace`` holds the index of the operator's partition key, how often each key is used, and
+the tables of rows by key. What every keyed operator needs is here, once: keys that go to the
+disk and come back, the limit of memory, time to live, cuts, restoring, gauges, closing.
+``docs/state.md`` tells how an operator uses it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from penstock.columnar.grouping import distinct
+from penstock.columnar.growing import grown
+from penstock.columnar.key_index import KeyIndex
+from penstock.snapshots.contract import OperatorSnapshot
+from penstock.snapshots.reading import row_count
+from penstock.state.cold_tier import ColdTier, Resident, can_evict
+from penstock.state.slot_table import CellTable
+from penstock.state.time_to_live import TimeToLive
+from penstock.state.touched import Touched
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    import pyarrow as pa
+
+    from penstock.snapshots.contract import KeyedBlock, PendingBlock, RestoredState
+    from penstock.state.context import StateContext
+    from penstock.state.slot_table import SlotTable
+    from penstock.types.column import Column
+    from penstock.types.logical import LogicalType
+
+
+class KeySpace:
+    """``types``: of the key's columns; none at all means one key. ``kind``: the operator's, in
+    its snapshots. ``names``: of the key's columns there. ``ttl_ms``: keys that were not written for
+    so long go with their rows (0: never). ``evicts``: keys may go to the disk, where there is
+    a limit of memory and the keys have canonical bytes.
+
+    The tables are made next, then ``restore`` is called once.
+    """
+
+    def __init__(
+        self,
+        ctx: StateContext,
+        types: Sequence[LogicalType],
+        *,
+        kind: str,
+        names: Sequence[str] | None = None,
+        ttl_ms: int = 0,
+        evicts: bool = True,
+    ) -> None:
+        self.ctx, self.kind = ctx, kind
+        self.index = KeyIndex(types)
+        self.names = [f"key{i}" for i in range(len(types))] if names is None else list(names)
+        #: By key slot, where tables count: rows that refer to the key.
+        self.uses = np.zeros(1024, np.int64)
+        self.ttl = TimeToLive(ttl_ms, ctx)
+        self.evicts = evicts and can_evict(ctx, types)
+        self.tables: list[SlotTable] = []
+        self.tier = self._make_tier()
+        ctx.metrics.gauge("numKeysInState", lambda: len(self.index))
+        ctx.metrics.gauge("stateBytes", self.live_bytes)
+
+    def _make_tier(self) -> Resident:
+        if not self.evicts:
+            return Resident(self.ctx, self.live_bytes)
+        return ColdTier(self.ctx, self.index, self.tables, drop=self.free, nbytes=self.live_bytes)
+
+    def add(self, table: SlotTable) -> None:
+        """A table of this space; tables that it owns are added after it."""
+        self.tables.append(table)
+
+    def __len__(self) -> int:
+        """Keys in memory."""
+        return len(self.index)
+
+    @property
+    def high(self) -> int:
+        """One above the highest slot ever given out."""
+        return self.index.high
+
+    @property
+    def on_disk(self) -> int:
+        """Keys on disk."""
+        return self.tier.count
+
+    @property
+    def copying(self) -> bool:
+        """A cut is still being copied: freeing many rows now would copy them all at once."""
+        return any(table.changes.copying for table in self.tables)
+
+    def live_bytes(self) -> int:
+        """Bytes of keys and rows in memory, without room that is free."""
+        each = 8 + (8 if self.ttl.ttl_ms else 0)
+        return self.index.live_bytes + each * len(self.index) + sum(t.live_bytes for t in self.tables)
+
+    # -- keys ----------------------------------------------------------------------------
+
+    def touch(self, columns: Sequence[Column], n: int) -> Touched:
+        """``with space.touch(key columns, rows) as keys``: see ``Touched``."""
+        return Touched(self, columns, n)
+
+    def upsert(self, columns: Sequence[Column], n: int) -> tuple[np.ndarray, np.ndarray]:
+        """(slot of each row's key, slots that are new to the memory)."""
+        return self.index.upsert(columns, n)
+
+    def keys(self, slots: np.ndarray) -> list[Column]:
+        """The key columns of slots."""
+        return self.index.keys(slots)
+
+    def use(self, slots: np.ndarray, times: np.ndarray | int = 1) -> None:
+        """So many more rows refer to these keys (repeats allowed)."""
+        self.uses = grown(self.uses, self.index.high)
+        np.add.at(self.uses, slots, times)
+
+    def free_unused(self, slots: np.ndarray) -> None:
+        """Forget those of these keys (repeats allowed) that no row refers to."""
+        self.uses = grown(self.uses, self.index.high)
+        unused = slots[self.uses[slots] == 0]
+        if len(unused):
+            unused = distinct(unused)
+            self.ttl.forget(unused)
+            self.index.free(unused)
+
+    def free(self, slots: np.ndarray) -> None:
+        """Give up keys (each once) and all their rows."""
+        self._free_rows(slots)
+        self.ttl.forget(slots)
+        self.index.free(slots)
+
+    def _free_rows(self, slots: np.ndarray) -> None:
+        for table in self.tables:
+            if not table.owned:
+                positions, rows = table.rows_of(slots)
+                if len(rows):
+                    table.free(rows, slots[positions])
+
+    # -- time ----------------------------------------------------------------------------
+
+    def expire(self, now_ms: int) -> None:
+        """Give up what was not written for the time to live; on disk some of it at a time."""
+        if self.ttl.ttl_ms:
+            self.free(self.ttl.due(now_ms))
+            if not self.tier.expire(self.ttl.swept_ms):
+                self.ctx.wake_at(now_ms + 1)
+        for number, table in enumerate(self.tables):
+            lives = table.rows_to_live
+            if lives is None or not lives.ttl_ms:
+                continue
+            due = lives.due(now_ms)
+            if len(due):
+                keys = table.keys_of(due)
+                table.free(due, keys)
+                self.free_unused(keys)
+            if not self.tier.expire(lives.swept_ms, number):
+                self.ctx.wake_at(now_ms + 1)
+
+    # -- snapshots -----------------------------------------------------------------------
+
+    def split(self, slots: np.ndarray) -> tuple[list[Column], list[Column]]:
+        """The keys of slots as a snapshot has them: (columns by which the input is
+        partitioned, other columns)."""
+        return self.index.keys(slots), []
+
+    @property
+    def stored_types(self) -> list[LogicalType]:
+        """Of all columns that ``split`` gives."""
+        return self.index.types
+
+    def of_stored(self, columns: list[Column]) -> list[Column]:
+        """What ``upsert`` takes, from all columns that ``split`` gives."""
+        return columns
+
+    def cut(self) -> dict[str, KeyedBlock | PendingBlock]:
+        """All tables at this moment; nothing is copied yet."""
+        return {table.name: table.cut() for table in self.tables}
+
+    def snapshot(self, unions: Mapping[str, list[bytes]] | None = None) -> OperatorSnapshot:
+        """``cut`` as the whole snapshot of an operator, with its union state."""
+        return OperatorSnapshot(keyed=self.cut(), unions=dict(unions or {}))
+
+    def restore(self, restored: RestoredState | None) -> None:
+        """Load what a snapshot has of this subtask's keys."""
+        for table in self.tables:
+            blocks = () if restored is None else restored.keyed.get(table.name, ())
+            if isinstance(table, CellTable) and table is self.tables[0] and self._extends():
+                self._extend(table, blocks)
+                continue
+            # Block by block, so that what is touched at once fits into the processor's cache, and
+            # no more of it is in memory twice; rows that are put into order all together.
+            for part in ([blocks] if blocks else []) if table.ordered else ([b] for b in blocks):
+                self._load(table, part)
+
+    def _extends(self) -> bool:
+        """Whether every key has one row in a first table of cells, and all keys stay in memory."""
+        return not self.evicts
+
+    def _extend(self, table: CellTable, blocks: Sequence[pa.RecordBatch]) -> None:
+        """Nothing is looked up or merged."""
+        self.index.reserve(row_count(blocks))
+        for block in blocks:
+            keys, columns, n = table.parsed([block])
+            if n:
+                at = self.index.extend(keys, n)
+                table.extend(at, columns)
+                self.ttl.touch(np.arange(at.start, at.stop), at.stop)
+
+    def _load(self, table: SlotTable, blocks: Sequence[pa.RecordBatch]) -> None:
+        keys, columns, n = table.parsed(blocks)
+        if not n:
+            return
+        slots, new = self.upsert(keys, n)
+        self.tier.fetch(new)
+        rows = table.load(slots, columns)
+        if table.rows_to_live is not None:
+            table.rows_to_live.touch(rows, int(rows.max()) + 1)
+        elif not table.owned:
+            self.ttl.touch(slots, self.high)
+        self.tier.settle()
+
+    def close(self) -> None:
+        """Release the disk and the claim on the slot's memory."""
+        self.tier.close()

@@ -1,0 +1,65 @@
+"""The keys of a batch while an operator works on them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from types import TracebackType
+    from typing import Self
+
+    from penstock.state.key_space import KeySpace
+    from penstock.types.column import Column
+
+_NONE = np.empty(0, np.int64)
+
+
+class Touched:
+    """``with space.touch(key columns, rows) as keys``: inside, all rows of these keys are in
+    memory and stay there.
+
+    ``slots``: int64 key slot of each row. ``new``: slots of keys that had no row anywhere.
+    ``free`` gives up keys with their rows when the block ends; on an error nothing is freed.
+    Outputs are collected inside and yielded behind: a generator that is suspended inside
+    would leave the keys half changed.
+    """
+
+    __slots__ = ("_came", "_columns", "_gone", "_n", "_space", "new", "slots")
+
+    def __init__(self, space: KeySpace, columns: Sequence[Column], n: int) -> None:
+        self._space, self._columns, self._n = space, columns, n
+        self.slots = self.new = self._gone = _NONE
+        self._came = 0
+
+    def __enter__(self) -> Self:
+        self.slots, made = self._space.upsert(self._columns, self._n)
+        self._came = len(made)
+        self.new = self._space.tier.fetch(made)
+        return self
+
+    def free(self, slots: np.ndarray) -> None:
+        """Give up these keys (each once) at the end of the block."""
+        self._gone = np.concatenate((self._gone, slots)) if len(self._gone) else slots
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if kind is not None:
+            return
+        space, pinned = self._space, self._pinned()
+        self._written(pinned)
+        if len(self._gone):
+            space.free(self._gone)
+        space.tier.used(pinned)
+        space.tier.make_room(self._came)
+
+    def _pinned(self) -> np.ndarray:
+        """The slots, repeats allowed."""
+        return self.slots
+
+    def _written(self, slots: np.ndarray) -> None:
+        """When the keys were last written is now."""
+        self._space.ttl.touch(slots, self._space.high)
