@@ -7,78 +7,118 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from penstock.columnar.key_index import KeyIndex
-from penstock.columnar.late_rows import GARBAGE_ROWS, LateColumn, LateRows
+from penstock.columnar.late_rows import GARBAGE_ROWS, LateRows
 from penstock.columnar.multimap import Found, MultiMap
 from penstock.columnar.store import grown
-from penstock.state.cold_tier import MovableTable, make_changes
+from penstock.snapshots.keyed_blocks import restored_columns
+from penstock.state.slot_table import SlotTable
+from penstock.state.time_to_live import TimeToLive
 from penstock.types import logical as t
 from penstock.types.column import Column
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
-    from penstock.operators.operator import OperatorContext
+    import pyarrow as pa
+
+    from penstock.columnar.late_rows import LateColumn
+    from penstock.state.key_space import KeySpace
+    from penstock.state.slot_table import Parsed
     from penstock.types.batch import Batch
-    from penstock.types.logical import LogicalType
+    from penstock.types.logical import Schema
 
 _LONG = t.BigIntType(False)
 
 
-class JoinSide:
+class JoinSide(SlotTable):
     """Rows as *entries*, numbered from 0.
 
     An append-only side keeps every batch as it came, a row an entry. From its first
     retraction on, rows are indexed by their values, equal ones sharing an entry with a
-    count: then a retraction finds its row. ``keys``: the join key's columns, all of them in
-    ``index``. ``counts_partners``: whether it matters how many rows of the other side a row
-    is joined with. ``evicts``: rows may be moved to the disk.
+    count: then a retraction finds its row. ``keys``: the join key's columns of ``schema``, all
+    of them in the space's index. ``counts_partners``: whether it matters how many rows of the
+    other side a row is joined with. ``ttl_ms``: a row goes so long after it came.
     """
 
     def __init__(
-        self, types: Sequence[LogicalType], keys: Sequence[int], index: KeyIndex, ctx: OperatorContext,
-        *, counts_partners: bool, evicts: bool,
+        self, space: KeySpace, name: str, schema: Schema, keys: Sequence[int],
+        *, counts_partners: bool, ttl_ms: int,
     ) -> None:  # fmt: skip
-        self._types, self._key_columns, self._key_index = list(types), list(keys), index
-        self._rows: LateRows | KeyIndex = LateRows(types, *((GARBAGE_ROWS,) if evicts else ()))
+        super().__init__(
+            space, name, names=[*(f"{i}.{x}" for i, x in enumerate(schema.names)), "count", "partners"],
+            types=[*schema.types, _LONG, _LONG],
+        )  # fmt: skip
+        self._row_types, self._key_columns = schema.types, list(keys)
+        self._rows: LateRows | KeyIndex = LateRows(schema.types, *((GARBAGE_ROWS,) if space.evicts else ()))
         self._map = MultiMap()
-        self.changes = make_changes(ctx, evicts=evicts)
         #: Copies of each entry's row; None while every entry is one row.
         self._counts: np.ndarray | None = None
         self._partners = np.zeros(1024, np.int64) if counts_partners else None
+        self._expire_after(ttl_ms)
+
+    def _expire_after(self, ttl_ms: int) -> None:
+        lives = self.rows_to_live = TimeToLive(ttl_ms, self.space.ctx)
+        if ttl_ms:
+            self.times, self.touched = lives.times, lives.came_back
 
     def __len__(self) -> int:
         return len(self._rows)
 
     @property
-    def nbytes(self) -> int:
-        own = sum(x.nbytes for x in (self._counts, self._partners) if x is not None)
-        return self._rows.nbytes + self._map.nbytes + self.changes.nbytes + own
-
-    @property
     def live_bytes(self) -> int:
-        """``nbytes`` without room that is free."""
         own = sum(x.itemsize for x in (self._counts, self._partners) if x is not None)
         return self._rows.live_bytes + self._map.live_bytes + (12 + own) * len(self._rows)
 
-    def movable(self, came_back: Callable[[np.ndarray, np.ndarray], None]) -> MovableTable:
-        """The rows as they go to the disk and come back. ``came_back(key slots, copies)``: is
-        told of those that did."""
+    # -- as a table ----------------------------------------------------------------------
 
-        def load(key_slots: np.ndarray, columns: Sequence[Column]) -> np.ndarray:
-            came_back(key_slots, columns[-2].values)
-            return self.load(columns[:-2], key_slots, columns[-2].values, columns[-1].values)
+    def rows_of(self, keys: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        return self._map.probe(keys)
 
-        return MovableTable(
-            self.changes, [*self._types, _LONG, _LONG], lambda slots: self._map.probe(slots), load=load,
-            read=lambda entries: [*self.take(entries), *self.state(entries)],
-        )  # fmt: skip
+    def keys_of(self, rows: np.ndarray) -> np.ndarray:
+        return self.space.index.lookup(self.take_some(rows, self._key_columns), len(rows))
+
+    def stored_key(self, rows: np.ndarray) -> tuple[list[Column], list[Column]]:
+        return self.take_some(rows, self._key_columns), []
+
+    def read(self, rows: np.ndarray) -> list[Column]:
+        return [*self.take(rows), *self._state(rows)]
+
+    def later(self, rows: np.ndarray) -> list[Column | LateColumn]:
+        stored = self._rows
+        found = stored.keys(rows) if isinstance(stored, KeyIndex) else stored.take_later(rows)
+        return [*found, *self._state(rows)]
+
+    def parsed(self, blocks: Sequence[pa.RecordBatch]) -> Parsed:
+        k = len(self._key_columns)
+        columns, n = restored_columns(blocks, [*(self._row_types[i] for i in self._key_columns), *self.types])
+        return columns[:k], columns[k:], n
+
+    def load(self, keys: np.ndarray, columns: list[Column]) -> np.ndarray:
+        """Those that were kept one by one may share an entry now."""
+        rows, counts, partners = columns[:-2], columns[-2].values, columns[-1].values
+        self.space.use(keys, counts)
+        if isinstance(self._rows, KeyIndex):
+            return self._merge(self._rows, rows, keys, counts, partners)
+        entries = self._append(rows, keys, partners)
+        if int(counts.max(initial=1)) > 1:
+            self._grow_counts()[entries] = counts
+        return entries
+
+    def free(self, rows: np.ndarray, keys: np.ndarray) -> None:
+        # Copies still counted: all of an expired row's, none of a retracted one's, and
+        # fewer than none where retractions met no row.
+        copies = self.copies(rows)
+        self.space.use(keys, -1 if copies is None else -copies)
+        assert self.rows_to_live is not None
+        self.rows_to_live.forget(rows)
+        self.changes.free(rows)
+        self._map.remove(rows)
+        self._rows.free(rows)
+
+    # -- rows ----------------------------------------------------------------------------
 
     @property
-    def indexed(self) -> bool:
-        return isinstance(self._rows, KeyIndex)
-
-    @property
-    def high(self) -> int:
+    def _high(self) -> int:
         return self._rows.high if isinstance(self._rows, KeyIndex) else self._rows.slots.high
 
     def find(self, key_slots: np.ndarray) -> Found:
@@ -88,11 +128,6 @@ class JoinSide:
     def take(self, entries: np.ndarray) -> list[Column]:
         return self._rows.keys(entries) if isinstance(self._rows, KeyIndex) else self._rows.take(entries)
 
-    def take_later(self, entries: np.ndarray) -> Sequence[Column | LateColumn]:
-        """``take`` for a snapshot."""
-        rows = self._rows
-        return rows.keys(entries) if isinstance(rows, KeyIndex) else rows.take_later(entries)
-
     def take_some(self, entries: np.ndarray, indices: Sequence[int]) -> list[Column]:
         """Only these columns of the entries' rows."""
         if isinstance(self._rows, KeyIndex):
@@ -100,23 +135,16 @@ class JoinSide:
             return [columns[i] for i in indices]
         return self._rows.take_some(entries, indices)
 
-    def key_slots(self, entries: np.ndarray) -> np.ndarray:
-        """Slot of each entry's join key."""
-        return self._key_index.lookup(self.take_some(entries, self._key_columns), len(entries))
-
     def copies(self, entries: np.ndarray) -> np.ndarray | None:
         """How often each entry's row is there; None: once each."""
         return None if self._counts is None else self._counts[entries]
 
-    def state(self, entries: np.ndarray) -> list[Column]:
+    def _state(self, entries: np.ndarray) -> list[Column]:
         """Copies and partners, as a snapshot has them."""
         ones = np.ones(len(entries), np.int64)
         copies = ones if self._counts is None else self._counts[entries]
         partners = ones - 1 if self._partners is None else self._partners[entries]
         return [Column(_LONG, copies), Column(_LONG, partners)]
-
-    def live(self) -> np.ndarray:
-        return self.changes.live()
 
     def meet(self, entries: np.ndarray, more: np.ndarray) -> np.ndarray:
         """Add to the partners of entries (each once); returns how many they had."""
@@ -126,17 +154,29 @@ class JoinSide:
         self._partners[entries] = had + more
         return had
 
-    def change(
-        self, batch: Batch, key_slots: np.ndarray, partners: np.ndarray
+    def change(self, batch: Batch, keys: np.ndarray, partners: np.ndarray) -> int:
+        """Apply a batch whose rows have these key slots and partners. Returns how many retractions
+        met no row."""
+        signs, was_indexed = batch.signs(), isinstance(self._rows, KeyIndex)
+        gone, unmatched = np.empty(0, np.int64), 0
+        if was_indexed or (signs is not None and (signs < 0).any()):
+            added, gone, unmatched = self._apply(batch, keys, partners)
+            if not was_indexed:  # entries were numbered anew
+                added = self.changes.live()
+        else:
+            added = self._append(batch.columns, keys, partners)
+        self.space.use(keys, 1 if signs is None else signs.astype(np.int64))
+        assert self.rows_to_live is not None
+        self.rows_to_live.touch(added, self._high)
+        if len(gone):
+            self.free(gone, self.keys_of(gone))
+        return unmatched
+
+    def _apply(
+        self, batch: Batch, keys: np.ndarray, partners: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray, int]:
-        """Apply a batch. Returns (new entries, entries whose last copy went, retractions
-        that met no row). The caller frees the second."""
-        signs = batch.signs()
-        none = np.empty(0, np.int64)
-        retracts = signs is not None and bool((signs < 0).any())
-        if not retracts and not isinstance(self._rows, KeyIndex):
-            return self._append(batch.columns, key_slots, partners), none, 0
-        rows = self._indexed()
+        """(new entries, entries whose last copy went, retractions that met no row)."""
+        signs, rows = batch.signs(), self._indexed()
         entries, new = rows.upsert(batch.columns, batch.num_rows)
         self.changes.write(entries)
         counts = self._grow_counts()
@@ -147,27 +187,10 @@ class JoinSide:
         row_of[entries] = np.arange(len(entries), dtype=np.int32)
         first = row_of[new]
         self._set_partners(new, partners[first])
-        self._map.add(key_slots[first], new)
+        self._map.add(keys[first], new)
         touched = np.unique(entries)
         gone = touched[counts[touched] <= 0]
-        unmatched = int(-counts[gone].sum())
-        return new, gone, unmatched
-
-    def load(
-        self, columns: Sequence[Column], key_slots: np.ndarray, counts: np.ndarray, partners: np.ndarray
-    ) -> np.ndarray:
-        """Put rows back. Those that were kept one by one may share an entry now."""
-        if isinstance(self._rows, KeyIndex):
-            return self._merge(self._rows, columns, key_slots, counts, partners)
-        entries = self._append(columns, key_slots, partners)
-        if int(counts.max(initial=1)) > 1:
-            self._grow_counts()[entries] = counts
-        return entries
-
-    def free(self, entries: np.ndarray) -> None:
-        self.changes.free(entries)
-        self._map.remove(entries)
-        self._rows.free(entries)
+        return new, gone, int(-counts[gone].sum())
 
     def _merge(
         self,
@@ -201,13 +224,13 @@ class JoinSide:
 
     def _set_partners(self, entries: np.ndarray, partners: np.ndarray) -> None:
         if self._partners is not None:
-            self._partners = grown(self._partners, self.high)
+            self._partners = grown(self._partners, self._high)
             self._partners[entries] = partners
 
     def _grow_counts(self) -> np.ndarray:
         if self._counts is None:
-            self._counts = np.ones(max(1024, self.high), np.int64)
-        self._counts = grown(self._counts, self.high, 1)
+            self._counts = np.ones(max(1024, self._high), np.int64)
+        self._counts = grown(self._counts, self._high, 1)
         return self._counts
 
     def _indexed(self) -> KeyIndex:
@@ -217,11 +240,13 @@ class JoinSide:
         """
         if isinstance(self._rows, KeyIndex):
             return self._rows
-        old = self.live()
-        columns, key_slots = self.take(old), self.key_slots(old)
-        copies, partners = (c.values for c in self.state(old))
+        old = self.changes.live()
+        columns, keys = self.take(old), self.keys_of(old)
+        copies, partners = (c.values for c in self._state(old))
         self.changes.renumber()
-        index = KeyIndex([x.with_nullable(True) for x in self._types])
+        index = KeyIndex([x.with_nullable(True) for x in self._row_types])
         self._rows, self._map, self._counts = index, MultiMap(), None
-        self._merge(index, columns, key_slots, copies, partners)
+        assert self.rows_to_live is not None
+        self._expire_after(self.rows_to_live.ttl_ms)
+        self._merge(index, columns, keys, copies, partners)
         return index

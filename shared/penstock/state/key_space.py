@@ -38,7 +38,8 @@ class KeySpace:
     """``types``: of the key's columns; none at all means one key. ``kind``: the operator's, in
     its snapshots. ``names``: of the key's columns there. ``ttl_ms``: keys that were not written for
     so long go with their rows (0: never). ``evicts``: keys may go to the disk, where there is
-    a limit of memory and the keys have canonical bytes.
+    a limit of memory and the keys have canonical bytes. ``counted``: tables count the rows of a
+    key in ``uses``, and a key that a batch leaves without rows is forgotten.
 
     The tables are made next, then ``restore`` is called once.
     """
@@ -52,8 +53,9 @@ class KeySpace:
         names: Sequence[str] | None = None,
         ttl_ms: int = 0,
         evicts: bool = True,
+        counted: bool = False,
     ) -> None:
-        self.ctx, self.kind = ctx, kind
+        self.ctx, self.kind, self.counted = ctx, kind, counted
         self.index = KeyIndex(types)
         self.names = [f"key{i}" for i in range(len(types))] if names is None else list(names)
         #: By key slot, where tables count: rows that refer to the key.

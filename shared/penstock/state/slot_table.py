@@ -69,7 +69,7 @@ class SlotTable(ABC):
         self.rows_to_live: TimeToLive | None = None
         if timed and space.ttl.ttl_ms:
             self.times, self.touched = self._key_times, self._key_came_back
-        self._state = StateTable(
+        self._stored_as = StateTable(
             name, self._stored, names=[*space.names, *names], kind=space.kind,
             max_parallelism=space.ctx.max_parallelism, changes=self.changes,
         )  # fmt: skip
@@ -120,7 +120,7 @@ class SlotTable(ABC):
         return self.space.of_stored(columns[: len(stored)]), columns[len(stored) :], n
 
     def cut(self) -> Cut:
-        return self._state.cut()
+        return self._stored_as.cut()
 
     @property
     def numbered(self) -> RowChanges:

@@ -53,6 +53,8 @@ class Touched:
         self._written(pinned)
         if len(self._gone):
             space.free(self._gone)
+        if space.counted:
+            space.free_unused(self.slots)
         space.tier.used(pinned)
         space.tier.make_room(self._came)
 
