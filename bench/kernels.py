@@ -31,7 +31,7 @@ from penstock.operators.calc import CalcOperator
 from penstock.operators.deduplicate import DeduplicateOperator
 from penstock.operators.group_aggregate import make_group_aggregate
 from penstock.operators.join import make_join
-from penstock.operators.top_n import TopNOperator
+from penstock.operators.top_n import make_top_n
 from penstock.operators.window_aggregate import make_window_aggregate
 from penstock.testing.operator_harness import Subtask
 from penstock.types import logical as t
@@ -149,7 +149,7 @@ def operators() -> None:
         line(
             f"top 10, {keys} keys",
             total,
-            lambda b=batches, o=ranked, s=top: drive(lambda: TopNOperator(s), b, o),
+            lambda b=batches, o=ranked, s=top: drive(lambda: make_top_n(s), b, o),
             1,
         )
         keep = DeduplicateSpec(keys=(0,), keep="last", time=4, emit_before=False)

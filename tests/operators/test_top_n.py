@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from penstock.jobgraph.specs import SortKey, TopNSpec
-from penstock.operators.top_n import TopNOperator
+from penstock.operators.top_n import make_top_n
 from penstock.testing.operator_harness import Cluster, Subtask, materialized
 from penstock.types import logical as t
 from penstock.types.batch import Batch, RowKind
@@ -81,7 +81,7 @@ def test_equals_the_definition_after_every_batch(retracts, data):
         rank_column=data.draw(st.booleans()), retracts=retracts,
     )  # fmt: skip
     out = RANKED if spec.rank_column else INPUT
-    cluster = Cluster(lambda: TopNOperator(spec), [(0,)], [INPUT], out, 1)
+    cluster = Cluster(lambda: make_top_n(spec), [(0,)], [INPUT], out, 1)
     standing, number = [], 0
     for i in range(data.draw(st.integers(1, 6))):
         rows, kinds = [], []
@@ -104,7 +104,7 @@ def test_equals_the_definition_after_every_batch(retracts, data):
 @pytest.mark.parametrize("fixed", [False, True])
 def test_one_row_is_updated_in_a_pair(fixed):
     spec = TopNSpec(partition=(0,), order=(SortKey(1, True, False),), last=1, fixed_order=fixed)
-    sub = Subtask(TopNOperator(spec), [INPUT], INPUT)
+    sub = Subtask(make_top_n(spec), [INPUT], INPUT)
     sub.process(Batch.of(INPUT, [("a", 1, "x", 1), ("a", 3, "x", 2)]))
     sub.process(Batch.of(INPUT, [("a", 2, "x", 3), ("a", 3, "x", 4)]))  # a tie: the first stays
     sub.process(Batch.of(INPUT, [("a", 5, "x", 5)]))
@@ -120,7 +120,7 @@ def test_window_top_n_comes_out_when_the_window_closes():
     spec = TopNSpec(
         partition=(0, 1), order=(SortKey(2, True, False),), last=2, rank_column=True, window=(0, 1)
     )
-    cluster = Cluster(lambda: TopNOperator(spec), [(0, 1)], [schema], out, 1)
+    cluster = Cluster(lambda: make_top_n(spec), [(0, 1)], [schema], out, 1)
     cluster.process(Batch.of(schema, [(0, 10, 1), (0, 10, 5), (5, 15, 7), (0, 10, 3)]))
     cluster = cluster.rescale(2)
     assert cluster.out() == []

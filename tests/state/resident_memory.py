@@ -39,7 +39,7 @@ from penstock.operators.keyed_process import KeyedProcessOperator
 from penstock.operators.keyed_window import KeyedWindowOperator
 from penstock.operators.operator import MAX_WATERMARK
 from penstock.operators.over import OverOperator
-from penstock.operators.top_n import TopNOperator
+from penstock.operators.top_n import make_top_n
 from penstock.operators.window_aggregate import make_window_aggregate
 from penstock.operators.window_functions import WindowCall
 from penstock.runtime.malloc import keep_freed_memory
@@ -111,7 +111,7 @@ CASES: dict[str, tuple[Any, list[Schema], Schema]] = {
         ROWS,
     ),
     "top-n": (
-        lambda: TopNOperator(
+        lambda: make_top_n(
             TopNSpec(partition=(0,), rank_column=True, rank="row_number", first=1, last=3,
                      order=(SortKey(2),), fixed_order=True)
         ),
@@ -119,7 +119,7 @@ CASES: dict[str, tuple[Any, list[Schema], Schema]] = {
         RANKED,
     ),
     "window-top-n": (
-        lambda: TopNOperator(
+        lambda: make_top_n(
             TopNSpec(partition=(0,), rank_column=True, first=1, last=3, order=(SortKey(2),),
                      fixed_order=True, window=(3, 4))
         ),

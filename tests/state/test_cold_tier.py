@@ -87,7 +87,7 @@ def test_ten_times_the_budget_gives_the_same_rows(tmp_path: Path) -> None:
         assert totals(small.out) == totals(large.out)
         small.out, large.out = [], []
         most = max(most, tier(operator).nbytes())
-    full = large.operator._nbytes()
+    full = large.operator._keys.live_bytes()
     assert full > 10 * limit
     assert most < 1.5 * limit
     assert tier(operator).count > 80_000

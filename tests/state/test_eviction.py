@@ -28,7 +28,7 @@ from penstock.operators.group_aggregate import make_group_aggregate
 from penstock.operators.join import make_join
 from penstock.operators.over import OverOperator
 from penstock.operators.set_operation import SetOperationOperator
-from penstock.operators.top_n import TopNOperator
+from penstock.operators.top_n import make_top_n
 from penstock.state import cold_tier
 from penstock.testing.operator_harness import Cluster
 from penstock.types import logical as t
@@ -61,7 +61,7 @@ def deduplicate(schema: Schema = ROWS, **more: Any) -> Any:
 def top(*, retracts: bool = False, rank_column: bool = True, **more: Any) -> Any:
     spec = TopNSpec(partition=(0,), rank_column=rank_column, retracts=retracts, **more)
     out = Schema((*ROWS.fields, t.Field("rank", N))) if rank_column else ROWS
-    return lambda: TopNOperator(spec), [ROWS], out, retracts
+    return lambda: make_top_n(spec), [ROWS], out, retracts
 
 
 def join(kind: str, *, retracts: bool = False, conditional: bool = False, ttl_ms: int = 0) -> Any:

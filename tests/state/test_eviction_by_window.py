@@ -11,7 +11,7 @@ import pytest
 
 from penstock.jobgraph.specs import DeduplicateSpec, SortKey, TopNSpec
 from penstock.operators.deduplicate import DeduplicateOperator
-from penstock.operators.top_n import TopNOperator
+from penstock.operators.top_n import make_top_n
 from penstock.state import cold_runs, cold_tier
 from penstock.testing.operator_harness import Cluster
 from penstock.types import logical as t
@@ -39,7 +39,7 @@ def deduplicate(**spec: Any) -> Any:
 
 def top(**spec: Any) -> Any:
     made = TopNSpec(window=WINDOW, rank_column=True, **{"partition": (0,), **spec})
-    return lambda: TopNOperator(made), made.partition, RANKED, made.retracts
+    return lambda: make_top_n(made), made.partition, RANKED, made.retracts
 
 
 CASES: dict[str, Any] = {

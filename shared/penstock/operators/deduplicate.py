@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from penstock.columnar.key_index import KeyIndex
 from penstock.columnar.sorting import (
     first_of_each,
     group_bounds,
@@ -14,7 +13,6 @@ from penstock.columnar.sorting import (
     last_of_each,
     stable_argsort_by,
 )
-from penstock.columnar.store import grown, make_store
 from penstock.errors import SpecError, UnsupportedError
 from penstock.operators.changes import AFTER, INSERT, change_batch, typed
 from penstock.operators.emitting import (
@@ -24,19 +22,12 @@ from penstock.operators.emitting import (
     restored_watermark,
     watermark_state,
 )
-from penstock.operators.open_windows import OpenWindows, WindowKeyOrder
 from penstock.operators.operator import MIN_WATERMARK, Operator
-from penstock.snapshots.contract import OperatorSnapshot
 from penstock.snapshots.keyed_blocks import restored_columns
-from penstock.state.cold_tier import (
-    ColdTier,
-    MovableTable,
-    Resident,
-    make_changes,
-    one_row_each,
-)
-from penstock.state.tables import StateTable
-from penstock.state.time_to_live import TimeToLive
+from penstock.state.cells import NumberCells, RowCells
+from penstock.state.key_space import KeySpace
+from penstock.state.slot_table import CellTable
+from penstock.state.window_keys import WindowKeySpace
 from penstock.types import logical as t
 from penstock.types.batch import Batch
 from penstock.types.column import Column
@@ -48,7 +39,10 @@ if TYPE_CHECKING:
 
     from penstock.jobgraph.specs import DeduplicateSpec
     from penstock.operators.operator import OperatorContext, Output
-    from penstock.snapshots.contract import RestoredState
+    from penstock.snapshots.contract import OperatorSnapshot, RestoredState
+    from penstock.state.slot_table import Parsed
+    from penstock.state.touched import Touched
+    from penstock.types.logical import Schema
 
 _LONG = t.BigIntType(False)
 _NO_ROW = MIN_WATERMARK
@@ -64,48 +58,30 @@ class DeduplicateOperator(Operator):
 
     def __init__(self, spec: DeduplicateSpec) -> None:
         self.spec = spec
-        self._key_order = WindowKeyOrder(spec.keys, spec.window)
         self._keys_only = spec.keep == "first" and spec.time is None and spec.window is None
         self._keeps_rows = not self._keys_only and (spec.emit_before or spec.window is not None)
 
     def open(self, ctx: OperatorContext, restored: RestoredState | None) -> None:
         super().open(ctx, restored)
-        self._schema = ctx.input_schemas[0]
-        self._keys = KeyIndex([self._schema.types[i] for i in self._key_order.columns])
-        self._stores = [make_store(x) for x in self._schema.types] if self._keeps_rows else []
-        # By key slot: time of the row kept; _NO_ROW where there is none.
-        self._times = np.full(1024, _NO_ROW, np.int64)
-        self._windows = OpenWindows()
+        spec, schema = self.spec, ctx.input_schemas[0]
+        self._windows: WindowKeySpace | None = None
+        if spec.window is None:
+            self._key_columns: tuple[int, ...] = spec.keys
+            types = [schema.types[i] for i in spec.keys]
+            self._keys = self.hold(KeySpace(ctx, types, kind="deduplicate", ttl_ms=spec.ttl_ms))
+        else:
+            self._keys = self._windows = self.hold(
+                WindowKeySpace(
+                    ctx, schema.types, spec.keys, spec.window, kind="deduplicate", stored_bounds=True
+                )
+            )
+            self._key_columns = self._windows.columns
+        #: Of the row kept; _NO_ROW where there is none.
+        self._times = NumberCells("time", _LONG, _NO_ROW)
+        times = () if self._keys_only else (self._times,)
+        self._rows = _KeptRows(self._keys, schema, times, with_rows=self._keeps_rows)
         self._watermark = restored_watermark(restored)
-        self._ttl = TimeToLive(self.spec.ttl_ms, ctx)
-        evicts = self._key_order.can_evict(ctx, self._keys.types)
-        self._changes = make_changes(ctx, evicts=evicts)
-        self._table = self._state_table()
-        self._tier = self._cold_tier() if evicts else Resident(ctx, self._nbytes)
-        if restored is not None:
-            self._restore(restored)
-        ctx.metrics.gauge("numKeysInState", lambda: len(self._keys))
-        ctx.metrics.gauge("stateBytes", self._nbytes)
-
-    def _nbytes(self) -> int:
-        each = 12.0 if self._keys_only else 28.0 + sum(s.row_bytes for s in self._stores)
-        return self._keys.live_bytes + int(each * len(self._keys))
-
-    def _cold_tier(self) -> ColdTier:
-        types = [*(self._schema.types if self._keeps_rows else ()), *(() if self._keys_only else (_LONG,))]
-        table = MovableTable(self._changes, types, one_row_each, read=self._kept, load=self._load)
-        if self.spec.window is not None:
-            return self._windows.tier(
-                self.ctx, self._keys, table, self._key_order, drop=self._drop, nbytes=self._nbytes,
-                stored_bounds=True,
-            )  # fmt: skip
-        if self._ttl.ttl_ms:
-            table.times, table.touched = self._ttl.times, self._ttl.came_back
-        return ColdTier(self.ctx, self._keys, [table], drop=self._drop, nbytes=self._nbytes)
-
-    def close(self) -> None:
-        if hasattr(self, "_tier"):
-            self._tier.close()
+        self._keys.restore(restored)
 
     def process(self, input_index: int, batch: Batch) -> Iterator[Output]:
         signs = batch.signs()
@@ -125,25 +101,24 @@ class DeduplicateOperator(Operator):
                 batch = batch.filter(~late)
                 if not batch.num_rows:
                     return
-        slots, new = self._keys.upsert([batch.columns[i] for i in self._key_order.columns], batch.num_rows)
-        new = self._tier.fetch(new)
-        self._ttl.touch(slots, self._keys.high)
-        yield from self._update(batch, slots, new)
-        self._tier.used(slots)
-        self._tier.make_room(len(new))
+        with self._keys.touch([batch.columns[i] for i in self._key_columns], batch.num_rows) as keys:
+            out = self._first_rows(batch, keys) if self._keys_only else self._update(batch, keys.slots)
+        if out is not None:
+            yield from batch_pieces(out)
 
-    def _update(self, batch: Batch, slots: np.ndarray, new: np.ndarray) -> Iterator[Output]:
-        if self._keys_only:
-            if len(new):
-                self._changes.write(new)
-                rows = np.flatnonzero(np.isin(slots, new))
-                rows = rows[first_of_each(slots[rows])]
-                yield self._shown(batch, rows, None)
-            return
-        self._times = grown(self._times, self._keys.high, _NO_ROW)
+    def _first_rows(self, batch: Batch, keys: Touched) -> Batch | None:
+        """The first row of each key that is new."""
+        if not len(keys.new):
+            return None
+        self._rows.put(keys.new, [])
+        rows = np.flatnonzero(np.isin(keys.slots, keys.new))
+        return self._shown(batch, rows[first_of_each(keys.slots[rows])], None)
+
+    def _update(self, batch: Batch, slots: np.ndarray) -> Batch | None:
+        """Keep each key's best row; what changes by that."""
         rows, times = self._best(batch, slots)
         targets = slots[rows]
-        kept = self._times[targets]
+        kept = self._times.values[targets]
         had = kept != _NO_ROW
         wins = None
         if self.spec.keep == "first":
@@ -153,27 +128,20 @@ class DeduplicateOperator(Operator):
         if wins is not None and not wins.all():
             rows, times, targets, had = rows[wins], times[wins], targets[wins], had[wins]
         if not len(rows):
-            return
-        self._changes.write(targets)
-        out = None
+            return None
         if not self._keeps_rows:
-            out = self._shown(batch, rows, had)
-        else:
-            come = [c.take(rows) for c in batch.columns]
-            if self.spec.window is None:
-                before = (
-                    self._take(targets)
-                    if had.any()
-                    else [Column.nulls(x, len(rows)) for x in self._schema.types]
-                )
-                out = change_batch(
-                    self.ctx.output_schema, before, come, had, np.ones(len(rows), np.bool_),
-                    emit_before=self.spec.emit_before,
-                )  # fmt: skip
-            self._put(targets, come)
-        self._times[targets] = times
-        if out is not None:
-            yield from batch_pieces(out)
+            self._rows.put(targets, [Column(_LONG, times)])
+            return self._shown(batch, rows, had)
+        come, out = [c.take(rows) for c in batch.columns], None
+        if self.spec.window is None:
+            types = batch.schema.types
+            stored = self._rows.read(targets)[:-1] if had.any() else _nulls(types, len(rows))
+            out = change_batch(
+                self.ctx.output_schema, stored, come, had, np.ones(len(rows), np.bool_),
+                emit_before=self.spec.emit_before,
+            )  # fmt: skip
+        self._rows.put(targets, [*come, Column(_LONG, times)])
+        return out
 
     def _shown(self, batch: Batch, rows: np.ndarray, had: np.ndarray | None) -> Batch:
         """The batch's ``rows`` as they come out: +U where the key ``had`` one before."""
@@ -199,118 +167,60 @@ class DeduplicateOperator(Operator):
         rows = np.sort(order[bounds[:-1]] if first else order[bounds[1:] - 1])
         return rows, times[rows]
 
-    def _put(self, slots: np.ndarray, columns: Sequence[Column]) -> None:
-        high = self._keys.high
-        for store, column in zip(self._stores, columns, strict=True):
-            store.put(slots, column, high)
-        if self.spec.window is not None:
-            self._windows.opened(slots, columns[self.spec.window[1]].values, high)
-
-    def _take(self, slots: np.ndarray) -> list[Column]:
-        high = self._keys.high
-        out = []
-        for store, type_ in zip(self._stores, self._schema.types, strict=True):
-            # A key of this very batch has no stored row yet: make sure its slot exists.
-            store.put(np.empty(0, np.int64), Column.nulls(type_, 0), high)
-            out.append(store.take(slots))
-        return out
-
     def on_watermark(self, watermark: int) -> Iterator[Output]:
         if watermark <= self._watermark:
             return
         self._watermark = watermark
-        if self.spec.window is None or not self._windows.any_due(watermark):
+        windows = self._windows
+        if windows is None or not windows.any_due(watermark):
             return
         schema = self.ctx.output_schema
-        due = self._windows.due(watermark, self._keys.high)
-        for part in pieces(due, self._tier.piece_keys):
-            yield Batch(schema, typed(schema, self._take(part)), num_rows=len(part))
-        self._free(due)
-        for piece in self._windows.due_on_disk(watermark):
+        due = windows.due(watermark)
+        for part in pieces(due, windows.tier.piece_keys):
+            yield Batch(schema, typed(schema, self._rows.read(part)[:-1]), num_rows=len(part))
+        windows.free(due)
+        for piece in windows.due_on_disk(watermark):
             yield Batch(schema, typed(schema, piece.tables[0].columns[:-1]), num_rows=len(piece))
-        self._windows.passed(self._keys.high)
+        windows.passed()
 
     def on_processing_time(self, now_ms: int) -> Iterator[Output]:
-        self._free(self._ttl.due(now_ms))
-        if not self._tier.expire(self._ttl.swept_ms):
-            self.ctx.wake_at(now_ms + 1)
+        self._keys.expire(now_ms)
         return iter(())
 
-    def _free(self, slots: np.ndarray) -> None:
-        self._changes.free(slots)
-        self._drop(slots)
-
-    def _drop(self, slots: np.ndarray) -> None:
-        self._ttl.forget(slots)
-        for store in self._stores:
-            store.clear(slots)
-        if not self._keys_only:
-            self._times[slots] = _NO_ROW
-        if self.spec.window is not None:
-            self._windows.forget(slots)
-        self._keys.free(slots)
-
-    # -- state -------------------------------------------------------------------------
-
     def snapshot(self, checkpoint_id: int) -> OperatorSnapshot:
-        unions = watermark_state(self._watermark) if self.spec.window else {}
-        return OperatorSnapshot(keyed={"rows": self._table.cut()}, unions=unions)
+        return self._keys.snapshot(watermark_state(self._watermark) if self.spec.window else None)
 
-    def _state_table(self) -> StateTable:
-        names = [f"key{i}" for i in range(len(self._key_order.columns))]
-        if self._keeps_rows:
-            names += [f"{i}.{name}" for i, name in enumerate(self._schema.names)]
-        if not self._keys_only:
-            names.append("time")
-        return StateTable(
-            "rows", self._read, names=names, kind="deduplicate",
-            max_parallelism=self.ctx.max_parallelism, changes=self._changes,
-        )  # fmt: skip
 
-    def _read(self, slots: np.ndarray) -> tuple[list[Column], list[Column]]:
-        keys, bounds = self._key_order.split(self._keys.keys(slots))
-        return keys, [*bounds, *self._kept(slots)]
+class _KeptRows(CellTable):
+    """What is kept of each key: the whole row of ``schema``, its time, both, or neither."""
 
-    def _kept(self, slots: np.ndarray) -> list[Column]:
-        """What is kept beside the key."""
-        rows = self._take(slots) if self._keeps_rows else []
-        return rows if self._keys_only else [*rows, Column(_LONG, self._times[slots])]
+    def __init__(
+        self, space: KeySpace, schema: Schema, times: Sequence[NumberCells], *, with_rows: bool
+    ) -> None:
+        names = [f"{i}.{name}" for i, name in enumerate(schema.names)]
+        rows = [RowCells(names, schema.types)] if with_rows else []
+        super().__init__(space, "rows", [*rows, *times])
+        self._schema, self._first_name, self._keeps_rows = schema, names[0], with_rows
 
-    def _load(self, slots: np.ndarray, columns: Sequence[Column]) -> np.ndarray:
-        self._changes.write(slots)
-        if self._keeps_rows:
-            self._put(slots, columns[:-1])
-        if not self._keys_only:
-            self._times = grown(self._times, self._keys.high, _NO_ROW)
-            self._times[slots] = columns[-1].values
-        return slots
-
-    def _restore(self, restored: RestoredState) -> None:
-        for batch in restored.keyed.get("rows", []):
-            if batch.num_rows:
-                self._put_back(batch)
-                self._tier.settle()
-
-    def _put_back(self, batch: pa.RecordBatch) -> None:
-        k = len(self._key_order.stored)
-        types = [self._schema.types[i] for i in self._key_order.stored]
+    def parsed(self, blocks: Sequence[pa.RecordBatch]) -> Parsed:
         # Who reads the result may have changed since: rows that are no longer asked for are
         # left out, rows that were not kept cannot be made up.
-        with_rows = f"0.{self._schema.names[0]}" in batch.schema.names
-        if self._keeps_rows and not with_rows:
+        stored = {self._first_name in block.schema.names for block in blocks if block.num_rows}
+        if self._keeps_rows and False in stored:
             raise SpecError(
                 "the snapshot holds no rows to retract",
                 expected="the whole last row of each key, as the query now needs rows before an update",
                 got="keys and times only: the query that wrote it gave updates without them",
-                where=self.ctx.name,
+                where=self.space.ctx.name,
                 remedy="keep a sink that takes updates by key, or start without this operator's state",
             )
-        if with_rows:
-            types += self._schema.types
-        if not self._keys_only:
-            types.append(_LONG)
-        columns, n = restored_columns([batch], types)
-        slots, _ = self._keys.upsert(self._key_order.of_stored(columns[:k]), n)
-        self._ttl.touch(slots, self._keys.high)
-        kept = [] if self._keys_only else columns[-1:]
-        self._load(slots, [*(columns[k:-1] if self._keeps_rows else ()), *kept])
+        if self._keeps_rows or True not in stored:
+            return super().parsed(blocks)
+        key_types, row_types = self.space.stored_types, self._schema.types
+        columns, n = restored_columns(blocks, [*key_types, *row_types, *self.types])
+        k = len(key_types)
+        return self.space.of_stored(columns[:k]), columns[k + len(row_types) :], n
+
+
+def _nulls(types: Sequence[t.LogicalType], n: int) -> list[Column]:
+    return [Column.nulls(x, n) for x in types]

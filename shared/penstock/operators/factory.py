@@ -32,7 +32,7 @@ _FACTORIES: dict[str, str] = {
     "WindowJoinSpec": _OPERATORS + "window_join:WindowJoinOperator",
     "TemporalJoinSpec": _OPERATORS + "temporal_join:TemporalJoinOperator",
     "LookupJoinSpec": _OPERATORS + "lookup_join:LookupJoinOperator",
-    "TopNSpec": _OPERATORS + "top_n:TopNOperator",
+    "TopNSpec": _OPERATORS + "top_n:make_top_n",
     "DeduplicateSpec": _OPERATORS + "deduplicate:DeduplicateOperator",
     "OverSpec": _OPERATORS + "over:OverOperator",
     "OverFinalSpec": _OPERATORS + "over_final:OverFinalOperator",

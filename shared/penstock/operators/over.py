@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -31,28 +30,21 @@ from penstock.operators.over_frames import BoundedFrames, first_peers, last_peer
 from penstock.snapshots.contract import OperatorSnapshot
 from penstock.snapshots.keyed_blocks import restored_columns
 from penstock.state.aggregates import AggregateSet
-from penstock.state.cold_tier import (
-    ColdTier,
-    MovableTable,
-    Resident,
-    can_evict,
-    make_changes,
-    movable_entries,
-    one_row_each,
-)
-from penstock.state.time_to_live import TimeToLive
+from penstock.state.key_space import KeySpace
+from penstock.state.slot_table import aggregate_cells
 from penstock.state.waiting_rows import WaitingOrder, WaitingRows
 from penstock.types import logical as t
 from penstock.types.batch import Batch
 from penstock.types.column import Column
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterator
 
     from penstock.jobgraph.specs import OverSpec
     from penstock.operators.operator import OperatorContext, Output
     from penstock.snapshots.contract import RestoredState
 
+_LONG = t.BigIntType(False)
 _BOOL = t.BooleanType(False)
 
 
@@ -85,25 +77,22 @@ class OverOperator(Operator):
                 where=ctx.name,
                 remedy="use ROWS, or order by the table's row time",
             )
-        self._keys = KeyIndex([types[i] for i in self.spec.partition])
-        self._state = AggregateSet(self.spec.aggregates, types, function=ctx.function)
-        evicts = can_evict(ctx, self._keys.types)
-        # A bounded frame keeps rows and no accumulators: these tables stay empty then.
-        self._tables = self._state.state_tables(
-            ctx, head=self._head, names=[f"key{i}" for i in range(len(self.spec.partition))], kind="over",
-            make_changes=partial(make_changes, ctx, evicts=evicts),
+        self._keys = self.hold(
+            KeySpace(
+                ctx, [types[i] for i in self.spec.partition], kind="over", counted=self._bounded,
+                ttl_ms=0 if self._bounded else self.spec.ttl_ms,
+            )
         )  # fmt: skip
-        self._changes = self._tables[0].changes
-        self._pending = WaitingRows(
-            ctx, "pending", self._schema, self.spec.partition, self._waiting_order(), kind="over"
+        self._state = AggregateSet(self.spec.aggregates, types, function=ctx.function)
+        # A bounded frame keeps rows and no accumulators.
+        self._cells = None if self._bounded else aggregate_cells(self._keys, self._state)
+        self._frames = BoundedFrames(self.spec, ctx, self._keys) if self._bounded else None
+        self._pending = self.hold(
+            WaitingRows(ctx, "pending", self._schema, self.spec.partition, self._waiting_order(), kind="over")
         )
-        self._frames = BoundedFrames(self.spec, ctx, self._keys, evicts=evicts) if self._bounded else None
         self._watermark = restored_watermark(restored)
         #: Rows that come out later look back from here.
         self._looked_back = self._watermark
-        self._ttl = TimeToLive(self.spec.ttl_ms, ctx)
-        self._evicts = evicts
-        self._tier = self._cold_tier() if evicts else Resident(ctx, self._nbytes)
         if restored is not None:
             self._restore(restored)
 
@@ -114,41 +103,6 @@ class OverOperator(Operator):
         return WaitingOrder(
             lambda rows: (rows.columns[time],), (SortKey(0),), lambda rows: rows.columns[time].values
         )
-
-    def _nbytes(self) -> int:
-        keys = len(self._keys)
-        held = self._state.live_bytes(keys) if self._frames is None else self._frames.live_bytes
-        return self._keys.live_bytes + held + 12 * keys
-
-    def _cold_tier(self) -> ColdTier:
-        if self._frames is not None:
-            return ColdTier(
-                self.ctx, self._keys, [self._frames.movable()], drop=self._frames.drop, nbytes=self._nbytes
-            )
-        cells = MovableTable(
-            self._changes, self._state.partial_types, one_row_each,
-            read=self._state.partials, load=self._load,
-        )  # fmt: skip
-        if self._ttl.ttl_ms:
-            cells.times, cells.touched = self._ttl.times, self._ttl.came_back
-        tables = [cells, *(movable_entries(table) for table in self._state.tables())]
-        return ColdTier(self.ctx, self._keys, tables, drop=self._drop, nbytes=self._nbytes)
-
-    def _load(self, slots: np.ndarray, columns: Sequence[Column]) -> np.ndarray:
-        self._changes.write(slots)
-        self._state.reset(slots, self._keys.high)
-        self._state.merge(slots, columns)
-        return slots
-
-    def _drop(self, slots: np.ndarray) -> None:
-        self._state.release(slots)
-        self._ttl.forget(slots)
-        self._keys.free(slots)
-
-    def close(self) -> None:
-        for name in ("_tier", "_pending"):
-            if hasattr(self, name):
-                getattr(self, name).close()
 
     def process(self, input_index: int, batch: Batch) -> Iterator[Output]:
         signs = batch.signs()
@@ -208,11 +162,11 @@ class OverOperator(Operator):
 
     def _by_key(self, rows: Batch) -> list[np.ndarray | None]:
         """Rows whose partitions may be in memory together (None: all of them)."""
-        if not (self._bounded and self._evicts):
+        if not (self._bounded and self._keys.evicts):
             return [None]
-        keys = KeyIndex(self._keys.types)
+        keys = KeyIndex(self._keys.index.types)
         slots, _ = keys.upsert([rows.columns[i] for i in self.spec.partition], rows.num_rows)
-        most = self._tier.piece_keys
+        most = self._keys.tier.piece_keys
         if keys.high <= most:
             return [None]
         order = stable_argsort(slots)
@@ -223,21 +177,14 @@ class OverOperator(Operator):
         """Some of the rows, sorted by partition and order: (which they are, they, results)."""
         if part is not None:
             rows = rows.take(part)
-        slots, new = self._keys.upsert([rows.columns[i] for i in self.spec.partition], rows.num_rows)
-        touched = slots
-        new = self._tier.fetch(new)
-        if not self._bounded:
-            self._changes.write(slots)
-            self._state.reset(new, self._keys.high)
-            self._ttl.touch(slots, self._keys.high)
-        order = sort_indices(rows.columns, self.spec.order, first=slots)
-        rows, slots = rows.take(order), slots[order]
-        if self._frames is None:
-            results = self._running(rows, slots)
-        else:
-            results = self._frames.results(rows, slots, self._looked_back)
-        self._tier.used(touched)
-        self._tier.make_room(len(new))
+        columns = [rows.columns[i] for i in self.spec.partition]
+        with (self._keys if self._cells is None else self._cells).touch(columns, rows.num_rows) as keys:
+            order = sort_indices(rows.columns, self.spec.order, first=keys.slots)
+            rows, slots = rows.take(order), keys.slots[order]
+            if self._frames is None:
+                results = self._running(rows, slots)
+            else:
+                results = self._frames.results(rows, slots, self._looked_back)
         return order if part is None else part[order], rows, results
 
     def _expire(self) -> None:
@@ -246,7 +193,7 @@ class OverOperator(Operator):
         if until is None:
             return
         at_end = self._looked_back == MAX_WATERMARK
-        while not self._tier.expire(until):
+        while not self._keys.tier.expire(until):
             if not at_end:
                 self.ctx.wake_at(self.ctx.now_ms() + 1)
                 return
@@ -308,55 +255,27 @@ class OverOperator(Operator):
         if self._frames is not None:
             self._expire()
             return iter(())
-        due = self._ttl.due(now_ms)
-        self._changes.free(due)
-        self._drop(due)
-        if not self._tier.expire(self._ttl.swept_ms):
-            self.ctx.wake_at(now_ms + 1)
+        self._keys.expire(now_ms)
         return iter(())
 
     # -- state ---------------------------------------------------------------------------
 
     def snapshot(self, checkpoint_id: int) -> OperatorSnapshot:
-        keyed = {self._pending.name: self._pending.cut()}
-        for table in [*self._tables, *(() if self._frames is None else (self._frames.table,))]:
-            keyed[table.name] = table.cut()
+        keyed = {self._pending.name: self._pending.cut(), **self._keys.cut()}
         return OperatorSnapshot(keyed=keyed, unions=watermark_state(self._watermark))
 
-    def _head(self, slots: np.ndarray) -> tuple[list[Column], list[Column]]:
-        return self._keys.keys(slots), []
-
     def _restore(self, restored: RestoredState) -> None:
-        k = len(self.spec.partition)
-        key_types = [self._schema.types[i] for i in self.spec.partition]
         self._pending.restore(restored)
-        if self._frames is not None:
-            for block in restored.keyed.get("history", []):
-                self._put_back(self._frames, *self._frames.rows_of(block))
+        self._keys.restore(restored)
         # Version 1 kept both in one state.
-        columns, n = restored_columns(
-            restored.keyed.get("rows", []), [*key_types, *self._schema.types, _BOOL]
-        )
-        if n:
-            rows, past = Batch(self._schema, columns[k:-1], num_rows=n), columns[-1].values
-            if self._frames is not None and past.any():
-                self._put_back(self._frames, rows.filter(past), self._frames.next_places(int(past.sum())))
-            self._pending.add(rows.filter(~past))
-        for name, types, put in self._state.state_loaders():
-            batches = restored.keyed.get(name, [])
-            for part in [batches] if self._state.is_ordered(name) else ([b] for b in batches):
-                columns, n = restored_columns(part, [*key_types, *types])
-                if n:
-                    slots, new = self._keys.upsert(columns[:k], n)
-                    new = self._tier.fetch(new)
-                    self._changes.write(slots)
-                    self._state.reset(new, self._keys.high)
-                    self._ttl.touch(slots, self._keys.high)
-                    put(slots, columns[k:])
-                    self._tier.settle()
-
-    def _put_back(self, frames: BoundedFrames, rows: Batch, places: np.ndarray) -> None:
-        slots, new = self._keys.upsert([rows.columns[i] for i in self.spec.partition], rows.num_rows)
-        self._tier.fetch(new)
-        frames.put_back(slots, rows.columns, places)
-        self._tier.settle()
+        k, types = len(self.spec.partition), [*self._keys.index.types, *self._schema.types, _BOOL]
+        columns, n = restored_columns(restored.keyed.get("rows", []), types)
+        if not n:
+            return
+        rows, past = Batch(self._schema, columns[k:-1], num_rows=n), columns[-1].values
+        if self._frames is not None and past.any():
+            history, seen = self._frames.rows, rows.filter(past)
+            keys = [seen.columns[i] for i in self.spec.partition]
+            places = Column(_LONG, history.next_places(seen.num_rows))
+            self._keys.put_back(history, keys, [*seen.columns, places], seen.num_rows)
+        self._pending.add(rows.filter(~past))

@@ -12,18 +12,15 @@ import numpy as np
 from msgspec.structs import replace
 
 from penstock.columnar.frames import Layout
-from penstock.columnar.grouping import distinct
 from penstock.columnar.sorting import changes, group_bounds, stable_argsort
 from penstock.columnar.store import grown
 from penstock.operators.emitting import clamp_watermark
 from penstock.operators.joining import bounded_slices
 from penstock.operators.operator import MAX_WATERMARK
-from penstock.snapshots.keyed_blocks import restored_columns
 from penstock.state.aggregates import AggregateSet
 from penstock.state.ranked_rows import RankedRows
 from penstock.state.row_log import RowForm
 from penstock.types import logical as t
-from penstock.types.batch import Batch
 from penstock.types.column import Column
 
 if TYPE_CHECKING:
@@ -31,11 +28,13 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    from penstock.columnar.key_index import KeyIndex
     from penstock.functions.expr import AggregateCall
     from penstock.jobgraph.specs import OverSpec
     from penstock.operators.operator import OperatorContext
-    from penstock.state.cold_tier import MovableTable
+    from penstock.state.key_space import KeySpace
+    from penstock.state.slot_table import Parsed
+    from penstock.types.batch import Batch
+    from penstock.types.logical import Schema
 
 _LONG = t.BigIntType(False)
 #: Rows of frames that are aggregated at a time.
@@ -88,45 +87,31 @@ def _read_by(call: AggregateCall) -> tuple[int, ...]:
 
 
 class BoundedFrames:
-    """``keys``: partitions by slot; one of which nothing is kept is freed."""
+    """``space``: of the partitions; it counts their rows. ``rows``: those that later ones look
+    back to."""
 
-    def __init__(self, spec: OverSpec, ctx: OperatorContext, keys: KeyIndex, *, evicts: bool) -> None:
+    def __init__(self, spec: OverSpec, ctx: OperatorContext, space: KeySpace) -> None:
         assert spec.preceding is not None
-        self._partition, self._preceding = spec.partition, spec.preceding
-        self._schema, self._keys = ctx.input_schemas[0], keys
+        schema = ctx.input_schemas[0]
+        self._space, self._preceding = space, spec.preceding
         self._spec, self._needed = _narrow(spec)
-        types = [self._schema.types[i] for i in self._needed]
+        types = [schema.types[i] for i in self._needed]
         #: So many of the columns are the aggregates'.
         self._arguments = 1 + max((i for call in self._spec.aggregates for i in _read_by(call)), default=-1)
         self._state = AggregateSet(self._spec.aggregates, types, function=ctx.function)
-        #: A row's place is the number of its arrival here.
-        self._rows = RankedRows(self._schema.types, ctx, evicts=evicts)
-        self._next_place = 0
         #: The order's column, where rows go by their time.
         self._time = spec.order[0].index if spec.frame == "range" else None
-        # By row: its time; MAX where there is none. By key slot: how many rows.
-        self._times = np.full(1024, MAX_WATERMARK, np.int64)
-        self._counts = np.zeros(1024, np.int64)
-        self.table = self._rows.state_table(
-            spec.partition, self._schema.names, "over", ctx.max_parallelism, name="history"
-        )
-        self._old_form = RowForm(self._schema, spec.partition, "over", ctx.max_parallelism)
+        self.rows = _FrameRows(space, schema, spec.partition, self._time)
 
     def __len__(self) -> int:
-        return len(self._rows)
-
-    @property
-    def live_bytes(self) -> int:
-        """Of the rows, and of what is known of partitions."""
-        each = 0 if self._time is None else 8
-        return self._rows.live_bytes + each * len(self._rows) + 8 * len(self._keys)
+        return len(self.rows)
 
     def results(self, rows: Batch, slots: np.ndarray, looked_back: int) -> list[Column]:
         """Of rows sorted by partition and order, all later than those before them. Rows to come
         look back from ``looked_back`` on; of these partitions what they do not see is given up."""
         bounds = group_bounds(slots)
         touched, new = slots[bounds[:-1]], np.diff(bounds)
-        at, entries = self._rows.placed(touched)
+        at, entries = self.rows.rows_of(touched)
         past = np.bincount(at, minlength=len(touched))
         # A partition's earlier rows, then its new ones.
         place = np.arange(len(entries)) + np.repeat(bounds[:-1], past)
@@ -136,20 +121,19 @@ class BoundedFrames:
         if len(entries):
             order = np.empty(frames.rows, np.int64)
             order[place], order[mine] = np.arange(len(entries)), len(entries) + np.arange(len(slots))
-            earlier = self._rows.rows.take_some(entries, self._needed)
+            earlier = self.rows.rows.take_some(entries, self._needed)
             columns = [Column.concat(both).take(order) for both in zip(earlier, columns, strict=True)]
         if self._spec.lags:
             out = [_lag(columns, frames, *lag) for lag in self._spec.lags]
         else:
             out = self._aggregates(columns, frames)
         keep = self._kept(columns, frames, looked_back)
-        self._remove(entries[~keep[place]])
-        self._counts = grown(self._counts, self._keys.high)
-        self._counts[touched] = np.add.reduceat(keep, frames.bounds[:-1], dtype=np.int64)
+        self.rows.remove(entries[~keep[place]])
+        self._space.uses = grown(self._space.uses, self._space.high)
+        self._space.uses[touched] = np.add.reduceat(keep, frames.bounds[:-1], dtype=np.int64)
         fresh = np.flatnonzero(keep[mine])
         stays = rows.columns if len(fresh) == len(slots) else [c.take(fresh) for c in rows.columns]
-        self._add(slots[fresh], stays, self.next_places(len(fresh)))
-        self._free_empty(touched)
+        self.rows.add(slots[fresh], stays, self.rows.next_places(len(fresh)))
         return out
 
     def expire(self, looked_back: int) -> int | None:
@@ -158,12 +142,11 @@ class BoundedFrames:
         if self._time is None:
             return None
         limit = self._limit(looked_back)
-        old = np.flatnonzero(self._times[: self._rows.rows.slots.high] <= limit)
+        old = self.rows.until(limit)
         if len(old):
-            of = self._rows.partition_of[old]
-            np.subtract.at(self._counts, of, 1)
-            self._remove(old)
-            self._free_empty(distinct(of))
+            keys = self.rows.partition_of[old]
+            self.rows.free(old, keys)
+            self._space.free_unused(keys)
         return min(limit + _TIME_ZERO_US, MAX_WATERMARK)
 
     # -- frames --------------------------------------------------------------------------
@@ -213,59 +196,60 @@ class BoundedFrames:
             return MAX_WATERMARK - 1
         return clamp_watermark(looked_back - self._preceding)
 
-    def _add(self, slots: np.ndarray, columns: Sequence[Column], places: np.ndarray) -> np.ndarray:
-        """Of one partition they stand in their order, behind those that it has."""
-        entries = self._rows.add(slots, columns, places)
-        if len(entries):
-            self._next_place = max(self._next_place, int(places.max()) + 1)
-            if self._time is not None:
-                self._times = grown(self._times, self._rows.rows.slots.high, MAX_WATERMARK)
-                self._times[entries] = columns[self._time].values
-        return entries
 
-    def _remove(self, entries: np.ndarray) -> None:
-        if self._time is not None:
-            self._times[entries] = MAX_WATERMARK
-        self._rows.remove(entries)
+class _FrameRows(RankedRows):
+    """A row's place is the number of its arrival here: the rows of a partition stand in their order.
+    ``time``: the column by which rows go, None where they do not."""
 
-    def _free_empty(self, slots: np.ndarray) -> None:
-        self._counts = grown(self._counts, self._keys.high)
-        self._keys.free(slots[self._counts[slots] == 0])
+    def __init__(self, space: KeySpace, schema: Schema, partition: Sequence[int], time: int | None) -> None:
+        super().__init__(space, "history", schema, partition)
+        self._time, self._next_place = time, 0
+        #: By row: its time; MAX where there is none.
+        self._times = np.full(1024, MAX_WATERMARK, np.int64)
+        if time is not None:
+            self.times = lambda rows: self._times[rows] + _TIME_ZERO_US
+        self._schema = schema
+        self._old_form = RowForm(schema, partition, space.kind, space.ctx.max_parallelism)
 
-    # -- state ---------------------------------------------------------------------------
+    @property
+    def live_bytes(self) -> int:
+        return super().live_bytes + (0 if self._time is None else 8 * len(self))
 
-    def movable(self) -> MovableTable:
-        table = self._rows.movable(
-            lambda slots, columns: self.put_back(slots, columns[:-1], columns[-1].values)
-        )
-        if self._time is not None:
-            table.times = lambda entries: self._times[entries] + _TIME_ZERO_US
-        return table
+    def parsed(self, blocks: Sequence[pa.RecordBatch]) -> Parsed:
+        if all("place" in block.schema.names for block in blocks):
+            return super().parsed(blocks)
+        rows = self._old_form.read(blocks)  # as they came, in the order of the blocks
+        places = Column(_LONG, self.next_places(rows.num_rows))
+        return [rows.columns[i] for i in self._key_columns], [*rows.columns, places], rows.num_rows
 
-    def drop(self, slots: np.ndarray) -> None:
-        """Give up partitions with their rows, which lie on disk by then."""
-        self._remove(self._rows.of(slots))
-        self._counts[slots] = 0
-        self._keys.free(slots)
+    def load(self, keys: np.ndarray, columns: list[Column]) -> np.ndarray:
+        self.space.use(keys)
+        return super().load(keys, columns)
 
-    def rows_of(self, block: pa.RecordBatch) -> tuple[Batch, np.ndarray]:
-        """(rows, places) that a snapshot holds."""
-        k = len(self._partition)
-        types = [*(self._schema.types[i] for i in self._partition), *self._schema.types, _LONG]
-        if "place" in block.schema.names:
-            columns, n = restored_columns([block], types)
-            return Batch(self._schema, columns[k:-1], num_rows=n), columns[-1].values
-        rows = self._old_form.read([block])  # as they came, in the order of the blocks
-        return rows, self.next_places(rows.num_rows)
+    def free(self, rows: np.ndarray, keys: np.ndarray) -> None:
+        self.space.use(keys, -1)
+        self.remove(rows)
 
     def next_places(self, n: int) -> np.ndarray:
         return np.arange(self._next_place, self._next_place + n)
 
-    def put_back(self, slots: np.ndarray, columns: Sequence[Column], places: np.ndarray) -> np.ndarray:
-        """Rows of partitions, in any order; there may be more of each."""
-        self._counts = grown(self._counts, self._keys.high)
-        np.add.at(self._counts, slots, 1)
-        return self._add(slots, columns, places)
+    def until(self, limit: int) -> np.ndarray:
+        """Rows up to this time."""
+        return np.flatnonzero(self._times[: self.rows.slots.high] <= limit)
+
+    def add(self, partitions: np.ndarray, columns: Sequence[Column], places: np.ndarray) -> np.ndarray:
+        entries = super().add(partitions, columns, places)
+        if len(entries):
+            self._next_place = max(self._next_place, int(places.max()) + 1)
+            if self._time is not None:
+                self._times = grown(self._times, self.rows.slots.high, MAX_WATERMARK)
+                self._times[entries] = columns[self._time].values
+        return entries
+
+    def remove(self, entries: np.ndarray) -> None:
+        if self._time is not None:
+            self._times[entries] = MAX_WATERMARK
+        super().remove(entries)
 
 
 class _Frames:

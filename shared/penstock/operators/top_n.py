@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from penstock.columnar.key_index import KeyIndex
 from penstock.columnar.sorting import (
     changes,
     group_bounds,
@@ -24,13 +23,10 @@ from penstock.operators.emitting import (
     restored_watermark,
     watermark_state,
 )
-from penstock.operators.open_windows import OpenWindows, WindowKeyOrder
 from penstock.operators.operator import Operator
-from penstock.snapshots.contract import OperatorSnapshot
-from penstock.snapshots.keyed_blocks import restored_columns
-from penstock.state.cold_tier import ColdTier, Resident
+from penstock.state.key_space import KeySpace
 from penstock.state.ranked_rows import Gathered, RankedRows, cancelled
-from penstock.state.time_to_live import TimeToLive
+from penstock.state.window_keys import WindowKeySpace
 from penstock.types import logical as t
 from penstock.types.batch import Batch
 from penstock.types.column import Column
@@ -40,14 +36,16 @@ if TYPE_CHECKING:
 
     from penstock.jobgraph.specs import TopNSpec
     from penstock.operators.operator import OperatorContext, Output
-    from penstock.snapshots.contract import RestoredState
+    from penstock.snapshots.contract import OperatorSnapshot, RestoredState
+    from penstock.state.touched import Touched
+    from penstock.types.logical import Schema
 
 _LONG = t.BigIntType(False)
 _MAX_CODE = 2**63 - 1
 
 
-def TopNOperator(spec: TopNSpec) -> Operator:
-    """The operator for ``spec`` (a class in all but its constructor)."""
+def make_top_n(spec: TopNSpec) -> Operator:
+    """The operator of a ``TopNSpec``: by the order's kind."""
     if spec.fixed_order and top_rows.fits(spec):
         return top_rows.TopRowsOperator(spec)
     return RankingOperator(spec)
@@ -63,77 +61,34 @@ class RankingOperator(Operator):
 
     def __init__(self, spec: TopNSpec) -> None:
         self.spec = spec
-        self._key_order = WindowKeyOrder(spec.partition, spec.window)
-        self._partition = self._key_order.columns
 
     def open(self, ctx: OperatorContext, restored: RestoredState | None) -> None:
         super().open(ctx, restored)
-        self._schema = ctx.input_schemas[0]
-        self._keys = KeyIndex([self._schema.types[i] for i in self._partition])
-        evicts = self._key_order.can_evict(ctx, self._keys.types)
-        self._rows = RankedRows(self._schema.types, ctx, evicts=evicts)
-        self._table = self._rows.state_table(
-            self.spec.partition, self._schema.names, "top-n", ctx.max_parallelism
-        )
-        # By partition slot: no later row can enter at or above this order code.
-        self._bar = np.full(1024, _MAX_CODE, np.int64)
-        self._windows = OpenWindows()
-        self._watermark = restored_watermark(restored)
-        self._ttl = TimeToLive(self.spec.ttl_ms, ctx)
-        order = self.spec.order
+        spec, schema = self.spec, ctx.input_schemas[0]
+        self._schema = schema
+        order = spec.order
         self._fixed_order = (
             len(order) == 1
-            and self.spec.rank == "row_number"
-            and not self.spec.retracts
-            and Column.nulls(self._schema.types[order[0].index], 0).is_numpy
+            and spec.rank == "row_number"
+            and not spec.retracts
+            and Column.nulls(schema.types[order[0].index], 0).is_numpy
         )
-        self._tier = self._cold_tier() if evicts else Resident(ctx, self._nbytes)
-        if restored is not None:
-            self._restore(restored)
-        ctx.metrics.gauge("numRowsInState", lambda: len(self._rows))
-        ctx.metrics.gauge("stateBytes", self._nbytes)
-
-    def _nbytes(self) -> int:
-        return self._rows.live_bytes + self._keys.live_bytes + 24 * len(self._keys)
-
-    def _cold_tier(self) -> ColdTier:
-        table = self._rows.movable(self._load)
-        if self.spec.window is not None:
-            return self._windows.tier(
-                self.ctx, self._keys, table, self._key_order, drop=self._drop, nbytes=self._nbytes,
-                stored_bounds=False,
+        self._windows: WindowKeySpace | None = None
+        if spec.window is None:
+            self._partition: tuple[int, ...] = spec.partition
+            types = [schema.types[i] for i in spec.partition]
+            self._keys = self.hold(KeySpace(ctx, types, kind="top-n", ttl_ms=spec.ttl_ms))
+        else:
+            self._keys = self._windows = self.hold(
+                WindowKeySpace(
+                    ctx, schema.types, spec.partition, spec.window, kind="top-n", stored_bounds=False
+                )
             )  # fmt: skip
-        if self._ttl.ttl_ms:
-            of = self._rows.partition_slots
-            table.times = lambda entries: self._ttl.times(of(entries))
-            table.touched = lambda entries, times: self._ttl.came_back(of(entries), times)
-        return ColdTier(self.ctx, self._keys, [table], drop=self._drop, nbytes=self._nbytes)
-
-    def _load(self, slots: np.ndarray, columns: Sequence[Column]) -> np.ndarray:
-        """``slots``: partition by partition, in their order."""
-        self._bar = grown(self._bar, self._keys.high, _MAX_CODE)
-        self._bar[slots] = _MAX_CODE
-        rows, places = list(columns[:-1]), columns[-1].values
-        entries = self._rows.add(slots, rows, places)
-        self._open_windows(slots, rows)
-        if self._fixed_order:
-            self._raise_bars(Gathered(slots, entries, rows), np.arange(len(slots)), places)
-        return entries
-
-    def _drop(self, slots: np.ndarray) -> None:
-        self._rows.remove(self._rows.of(slots))
-        self._ttl.forget(slots)
-        if self.spec.window is not None:
-            self._windows.forget(slots)
-        self._keys.free(slots)
-
-    def _open_windows(self, slots: np.ndarray, rows: Sequence[Column]) -> None:
-        if self.spec.window is not None:
-            self._windows.opened(slots, rows[self.spec.window[1]].values, self._keys.high)
-
-    def close(self) -> None:
-        if hasattr(self, "_tier"):
-            self._tier.close()
+            self._partition = self._windows.columns
+        self._rows = _Rankings(self._keys, schema, spec, self._partition, fixed_order=self._fixed_order)
+        self._watermark = restored_watermark(restored)
+        self._keys.restore(restored)
+        ctx.metrics.gauge("numRowsInState", lambda: len(self._rows))
 
     # -- input -------------------------------------------------------------------------
 
@@ -145,38 +100,28 @@ class RankingOperator(Operator):
                 batch = batch.filter(~late)
                 if not batch.num_rows:
                     return
-        slots, new = self._keys.upsert([batch.columns[i] for i in self._partition], batch.num_rows)
-        new = self._tier.fetch(new)
-        if len(new):
-            self._bar = grown(self._bar, self._keys.high, _MAX_CODE)
-            self._bar[new] = _MAX_CODE
-        self._open_windows(slots, batch.columns)
-        touched = slots
-        if self._fixed_order:
-            enters = self._codes(batch) < self._bar[slots]
-            if not enters.all():
-                batch, slots = batch.filter(enters), slots[enters]
-        if batch.num_rows:
-            yield from self._update(batch, slots)
-        self._tier.used(touched)
-        self._tier.make_room(len(new))
+        out: Iterator[Output] = iter(())
+        with self._keys.touch([batch.columns[i] for i in self._partition], batch.num_rows) as keys:
+            slots = keys.slots
+            if self._fixed_order:
+                enters = self._rows.enter(batch.columns, slots)
+                if not enters.all():
+                    batch, slots = batch.filter(enters), slots[enters]
+            keys.written = np.unique(slots)
+            if batch.num_rows:
+                out = self._update(keys, batch, slots)
+        yield from out
 
-    def _codes(self, batch: Batch) -> np.ndarray:
-        key = self.spec.order[0]
-        return single_key_codes(batch.columns[key.index], key)
-
-    def _update(self, batch: Batch, slots: np.ndarray) -> Iterator[Output]:
-        touched = np.unique(slots)
-        self._ttl.touch(touched, self._keys.high)
-        rows = self._rows.gather(touched, slots, batch.columns)
+    def _update(self, keys: Touched, batch: Batch, slots: np.ndarray) -> Iterator[Output]:
+        """Merge a batch with the rows of its partitions; what comes out."""
+        assert keys.written is not None
+        rows = self._rows.gather(keys.written, slots, batch.columns)
         signs = np.ones(len(rows.entries), np.int8)
         given = batch.signs()
-        before = None
         if given is not None and (given < 0).any():
             new_rows = np.flatnonzero(rows.entries < 0)
             signs[new_rows] = given[stable_argsort(slots)]
         old_ranks = self._old_ranks(rows)
-        before = rows
         if (signs < 0).any():
             stands, unmatched = cancelled(rows, signs, self._identity())
             if unmatched:
@@ -190,13 +135,14 @@ class RankingOperator(Operator):
         new_ranks = np.zeros(len(signs), np.int64)
         new_ranks[order] = ranks
         kept = order[keep]
-        if self.spec.window is None:
-            yield from self._emit(before, old_ranks, new_ranks)
         self._store(rows, kept, places[keep])
         if self._fixed_order:
-            self._raise_bars(rows, kept, ranks[keep])
-        if self.spec.retracts and self.spec.window is None:
-            self._free_empty(touched, rows.partitions[kept])
+            self._rows.raise_bars(rows, kept, ranks[keep])
+        if self.spec.window is not None:
+            return iter(())
+        if self.spec.retracts:
+            keys.free(np.setdiff1d(keys.written, rows.partitions[kept]))
+        return self._emit(rows, old_ranks, new_ranks)
 
     def _identity(self) -> tuple[int, ...] | None:
         return self.spec.unique_keys or None
@@ -242,20 +188,6 @@ class RankingOperator(Operator):
         if len(fresh):
             columns = [c.take(fresh) for c in rows.columns]
             self._rows.add(rows.partitions[fresh], columns, places[~old])
-
-    def _raise_bars(self, rows: Gathered, kept: np.ndarray, ranks: np.ndarray) -> None:
-        """Partitions that are full: a later row must sort before their last one."""
-        full = kept[ranks == self.spec.last]
-        if len(full):
-            columns = [c.take(full) for c in rows.columns]
-            codes = self._codes(Batch(self._schema, columns, num_rows=len(full)))
-            self._bar[rows.partitions[full]] = codes
-
-    def _free_empty(self, touched: np.ndarray, still: np.ndarray) -> None:
-        empty = np.setdiff1d(touched, still)
-        if len(empty):
-            self._ttl.forget(empty)
-            self._keys.free(empty)
 
     # -- output ------------------------------------------------------------------------
 
@@ -327,19 +259,18 @@ class RankingOperator(Operator):
         if watermark <= self._watermark:
             return
         self._watermark = watermark
-        if self.spec.window is None or not self._windows.any_due(watermark):
+        windows = self._windows
+        if windows is None or not windows.any_due(watermark):
             return
-        due = self._windows.due(watermark, self._keys.high)
-        for slots in pieces(due, self._tier.piece_keys):
-            entries = self._rows.of(slots)
+        due = windows.due(watermark)
+        for slots in pieces(due, windows.tier.piece_keys):
+            _, entries = self._rows.rows_of(slots)
             yield from self._shown(self._rows.partition_of[entries], self._rows.rows.take(entries))
-            self._rows.remove(entries)
-        self._windows.forget(due)
-        self._keys.free(due)
-        for piece in self._windows.due_on_disk(watermark):
+        windows.free(due)
+        for piece in windows.due_on_disk(watermark):
             [rows] = piece.tables
             yield from self._shown(np.repeat(np.arange(len(piece)), rows.counts), rows.columns[:-1])
-        self._windows.passed(self._keys.high)
+        windows.passed()
 
     def _shown(self, partitions: np.ndarray, columns: list[Column]) -> Iterator[Batch]:
         """Whole partitions, each in its order."""
@@ -351,31 +282,44 @@ class RankingOperator(Operator):
             yield Batch(schema, typed(schema, out), num_rows=len(part))
 
     def on_processing_time(self, now_ms: int) -> Iterator[Output]:
-        self._drop(self._ttl.due(now_ms))
-        if not self._tier.expire(self._ttl.swept_ms):
-            self.ctx.wake_at(now_ms + 1)
+        self._keys.expire(now_ms)
         return iter(())
 
-    # -- state -------------------------------------------------------------------------
-
     def snapshot(self, checkpoint_id: int) -> OperatorSnapshot:
-        unions = watermark_state(self._watermark) if self.spec.window else {}
-        return OperatorSnapshot(keyed={"rows": self._table.cut()}, unions=unions)
+        return self._keys.snapshot(watermark_state(self._watermark) if self.spec.window else None)
 
-    def _restore(self, restored: RestoredState) -> None:
-        k = len(self.spec.partition)
-        types = [*(self._schema.types[i] for i in self.spec.partition), *self._schema.types, _LONG]
-        for block in restored.keyed.get("rows", []):
-            columns, n = restored_columns([block], types)
-            if not n:
-                continue
-            rows = columns[k:-1]
-            slots, new = self._keys.upsert([rows[i] for i in self._partition], n)
-            self._tier.fetch(new)
-            self._bar = grown(self._bar, self._keys.high, _MAX_CODE)
-            self._rows.add(slots, rows, columns[-1].values)
-            self._ttl.touch(np.unique(slots), self._keys.high)
-            self._open_windows(slots, rows)
-            if self._fixed_order:
-                self._raise_bars(Gathered(slots, slots, rows), np.arange(n), columns[-1].values)
-            self._tier.settle()
+
+class _Rankings(RankedRows):
+    """The rows of all partitions; and, where the order is of one column of fixed width, the order
+    code at or above which no later row can enter."""
+
+    def __init__(
+        self, space: KeySpace, schema: Schema, spec: TopNSpec, partition: Sequence[int], *, fixed_order: bool
+    ) -> None:
+        super().__init__(space, "rows", schema, spec.partition, partition)
+        self._last, self._order, self._fixed_order = spec.last, spec.order[0], fixed_order
+        self._bar = np.full(1024, _MAX_CODE, np.int64)
+
+    def make(self, keys: np.ndarray) -> None:
+        self._bar = grown(self._bar, self.space.high, _MAX_CODE)
+        self._bar[keys] = _MAX_CODE
+
+    def load(self, keys: np.ndarray, columns: list[Column]) -> np.ndarray:
+        entries = super().load(keys, columns)
+        if self._fixed_order:
+            rows = Gathered(keys, entries, columns[:-1])
+            self.raise_bars(rows, np.arange(len(keys)), columns[-1].values)
+        return entries
+
+    def enter(self, columns: Sequence[Column], partitions: np.ndarray) -> np.ndarray:
+        """Mask of the rows that may be among the first of their partitions."""
+        return self._codes(columns) < self._bar[partitions]
+
+    def raise_bars(self, rows: Gathered, kept: np.ndarray, ranks: np.ndarray) -> None:
+        """Partitions that are full: a later row must sort before their last one."""
+        full = kept[ranks == self._last]
+        if len(full):
+            self._bar[rows.partitions[full]] = self._codes([c.take(full) for c in rows.columns])
+
+    def _codes(self, columns: Sequence[Column]) -> np.ndarray:
+        return single_key_codes(columns[self._order.index], self._order)

@@ -61,11 +61,15 @@ class KeySpace:
         #: By key slot, where tables count: rows that refer to the key.
         self.uses = np.zeros(1024, np.int64)
         self.ttl = TimeToLive(ttl_ms, ctx)
-        self.evicts = evicts and can_evict(ctx, types)
+        self.evicts = evicts and can_evict(ctx, self._canonical(types))
         self.tables: list[SlotTable] = []
         self.tier = self._make_tier()
         ctx.metrics.gauge("numKeysInState", lambda: len(self.index))
         ctx.metrics.gauge("stateBytes", self.live_bytes)
+
+    def _canonical(self, types: Sequence[LogicalType]) -> Sequence[LogicalType]:
+        """Those of the key's columns that need canonical bytes on disk."""
+        return types
 
     def _make_tier(self) -> Resident:
         if not self.evicts:
@@ -107,8 +111,21 @@ class KeySpace:
         return Touched(self, columns, n)
 
     def upsert(self, columns: Sequence[Column], n: int) -> tuple[np.ndarray, np.ndarray]:
-        """(slot of each row's key, slots that are new to the memory)."""
+        """(slot of each row's key, slots that are new to the memory: ``fetch`` them)."""
         return self.index.upsert(columns, n)
+
+    def fetch(self, made: np.ndarray) -> np.ndarray:
+        """``made``: slots that are new to the memory. They are empty, or their rows come back from
+        the disk. Returns those that had no row anywhere."""
+        if not len(made):
+            return made
+        self._made(made)
+        for table in self.tables:
+            table.make(made)
+        return self.tier.fetch(made)
+
+    def _made(self, slots: np.ndarray) -> None:
+        """These slots are new to the memory."""
 
     def keys(self, slots: np.ndarray) -> list[Column]:
         """The key columns of slots."""
@@ -208,15 +225,21 @@ class KeySpace:
             keys, columns, n = table.parsed([block])
             if n:
                 at = self.index.extend(keys, n)
+                slots = np.arange(at.start, at.stop)
+                self._made(slots)
                 table.extend(at, columns)
-                self.ttl.touch(np.arange(at.start, at.stop), at.stop)
+                self.ttl.touch(slots, at.stop)
 
     def _load(self, table: SlotTable, blocks: Sequence[pa.RecordBatch]) -> None:
-        keys, columns, n = table.parsed(blocks)
+        self.put_back(table, *table.parsed(blocks))
+
+    def put_back(self, table: SlotTable, keys: list[Column], columns: list[Column], n: int) -> None:
+        """``n`` restored rows of a table: their keys, as ``upsert`` takes them, and their columns, as
+        ``load`` does. What is too much for the memory goes to the disk."""
         if not n:
             return
-        slots, new = self.upsert(keys, n)
-        self.tier.fetch(new)
+        slots, made = self.upsert(keys, n)
+        self.fetch(made)
         rows = table.load(slots, columns)
         if table.rows_to_live is not None:
             table.rows_to_live.touch(rows, int(rows.max()) + 1)

@@ -12,16 +12,22 @@ from penstock.columnar.late_rows import GARBAGE_ROWS, LateRows
 from penstock.columnar.multimap import MultiMap
 from penstock.columnar.sorting import position_in_group, stable_argsort
 from penstock.columnar.store import grown
-from penstock.state.cold_tier import MovableTable, make_changes
-from penstock.state.tables import StateTable
+from penstock.snapshots.keyed_blocks import restored_columns
+from penstock.state.slot_table import SlotTable
+from penstock.types import logical as t
 from penstock.types.column import Column
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
-    from penstock.columnar.late_rows import LateColumn
-    from penstock.state.context import StateContext
-    from penstock.types.logical import LogicalType
+    import pyarrow as pa
+
+    from penstock.state.key_space import KeySpace
+    from penstock.state.slot_table import Parsed
+    from penstock.state.tables import Later
+    from penstock.types.logical import Schema
+
+_LONG = t.BigIntType(False)
 
 
 @dataclass(slots=True)
@@ -43,14 +49,26 @@ class Gathered:
         )
 
 
-class RankedRows:
-    """Rows by partition slot, each with its place in the partition's order. ``changes``: the
-    rows' changes, by entry; ``evicts``: a partition's rows may be moved to the disk."""
+class RankedRows(SlotTable):
+    """Rows by partition, each with its place in the partition's order. ``keys``: the partition's
+    columns of ``schema``, as a snapshot has them; ``columns``: those of the index, in its order
+    (None: the same)."""
 
-    def __init__(self, types: Sequence[LogicalType], ctx: StateContext, *, evicts: bool) -> None:
-        self.types = list(types)
-        self.rows = LateRows(types, *((GARBAGE_ROWS,) if evicts else ()))
-        self.changes = make_changes(ctx, evicts=evicts)
+    def __init__(
+        self,
+        space: KeySpace,
+        name: str,
+        schema: Schema,
+        keys: Sequence[int],
+        columns: Sequence[int] | None = None,
+    ) -> None:
+        super().__init__(
+            space, name, names=[*(f"{i}.{x}" for i, x in enumerate(schema.names)), "place"],
+            types=[*schema.types, _LONG],
+        )  # fmt: skip
+        self.rows = LateRows(schema.types, *((GARBAGE_ROWS,) if space.evicts else ()))
+        self._row_types, self._key_columns = schema.types, list(keys)
+        self._index_columns = list(keys if columns is None else columns)
         self._map = MultiMap()
         self.partition_of = np.full(1024, -1, np.int64)
         self.place = np.zeros(1024, np.int64)
@@ -59,13 +77,46 @@ class RankedRows:
         return len(self.rows)
 
     @property
-    def nbytes(self) -> int:
-        return self.rows.nbytes + self._map.nbytes + self.place.nbytes
-
-    @property
     def live_bytes(self) -> int:
-        """``nbytes`` without room that is free."""
         return self.rows.live_bytes + self._map.live_bytes + 28 * len(self.rows)
+
+    # -- as a table ----------------------------------------------------------------------
+
+    def rows_of(self, keys: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """By (partition's position, place)."""
+        at, entries = self._map.probe(keys)
+        places = self.place[entries]
+        if ((places[1:] > places[:-1]) | (at[1:] != at[:-1])).all():
+            return at, entries
+        order = stable_argsort(places)
+        order = order[stable_argsort(at[order])]
+        return at[order], entries[order]
+
+    def keys_of(self, rows: np.ndarray) -> np.ndarray:
+        return self.partition_of[rows]
+
+    def stored_key(self, rows: np.ndarray) -> tuple[list[Column], list[Column]]:
+        return self.rows.take_some(rows, self._key_columns), []
+
+    def read(self, rows: np.ndarray) -> list[Column]:
+        return [*self.rows.take(rows), Column(_LONG, self.place[rows])]
+
+    def later(self, rows: np.ndarray) -> list[Column | Later]:
+        return [*self.rows.take_later(rows), Column(_LONG, self.place[rows])]
+
+    def parsed(self, blocks: Sequence[pa.RecordBatch]) -> Parsed:
+        k = len(self._key_columns)
+        columns, n = restored_columns(blocks, [*(self._row_types[i] for i in self._key_columns), *self.types])
+        rows = columns[k:]
+        return [rows[i] for i in self._index_columns], rows, n
+
+    def load(self, keys: np.ndarray, columns: list[Column]) -> np.ndarray:
+        return self.add(keys, columns[:-1], columns[-1].values)
+
+    def free(self, rows: np.ndarray, keys: np.ndarray) -> None:
+        self.remove(rows)
+
+    # -- rows ----------------------------------------------------------------------------
 
     def gather(self, touched: np.ndarray, partitions: np.ndarray, columns: Sequence[Column]) -> Gathered:
         """The stored rows of the touched partitions, and new rows, sorted by partition."""
@@ -108,46 +159,6 @@ class RankedRows:
         self._map.remove(entries)
         self.rows.free(entries)
 
-    def of(self, partitions: np.ndarray) -> np.ndarray:
-        """Entries of partitions, by (partition's position, place)."""
-        return self.placed(partitions)[1]
-
-    def placed(self, partitions: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """(partition's position, entry) pairs by (partition's position, place)."""
-        rows, entries = self._map.probe(partitions)
-        places = self.place[entries]
-        if ((places[1:] > places[:-1]) | (rows[1:] != rows[:-1])).all():
-            return rows, entries
-        order = stable_argsort(places)
-        order = order[stable_argsort(rows[order])]
-        return rows[order], entries[order]
-
-    def partition_slots(self, entries: np.ndarray) -> np.ndarray:
-        return self.partition_of[entries]
-
-    def movable(self, load: Callable[[np.ndarray, list[Column]], np.ndarray]) -> MovableTable:
-        """The rows as they go to the disk and come back: with their places."""
-        return MovableTable(
-            self.changes, [*self.types, _long()], self.placed, load=load,
-            read=lambda entries: [*self.rows.take(entries), Column(_long(), self.place[entries])],
-        )  # fmt: skip
-
-    def state_table(
-        self, keys: Sequence[int], names: Sequence[str], kind: str, parallelism: int, *, name: str = "rows"
-    ) -> StateTable:
-        """Rows and places, keyed by columns ``keys``. ``parallelism``: the greatest."""
-
-        def read(entries: np.ndarray) -> tuple[list[Column], list[Column | LateColumn]]:
-            place = Column(_long(), self.place[entries])
-            return self.rows.take_some(entries, keys), [*self.rows.take_later(entries), place]
-
-        labels = [f"key{i}" for i in range(len(keys))]
-        labels += [f"{i}.{name}" for i, name in enumerate(names)]
-        return StateTable(
-            name, read, names=[*labels, "place"], kind=kind, max_parallelism=parallelism,
-            changes=self.changes,
-        )  # fmt: skip
-
 
 def cancelled(
     gathered: Gathered, signs: np.ndarray, identity: Sequence[int] | None, *, newest_first: bool = False
@@ -159,8 +170,8 @@ def cancelled(
     """
     n = len(signs)
     columns = gathered.columns if identity is None else [gathered.columns[i] for i in identity]
-    index = KeyIndex([_long(), *(c.type.with_nullable(True) for c in columns)])
-    ids, _ = index.upsert([Column(_long(), gathered.partitions), *columns], n)
+    index = KeyIndex([_LONG, *(c.type.with_nullable(True) for c in columns)])
+    ids, _ = index.upsert([Column(_LONG, gathered.partitions), *columns], n)
     takes = np.bincount(ids[signs < 0], minlength=index.high)
     adds = np.flatnonzero(signs > 0)
     if newest_first:
@@ -171,9 +182,3 @@ def cancelled(
     stands[order[position >= takes[ids[order]]]] = True
     have = np.bincount(ids[adds], minlength=index.high)
     return stands, int(np.maximum(takes - have, 0).sum())
-
-
-def _long() -> LogicalType:
-    from penstock.types.logical import BigIntType
-
-    return BigIntType(False)

@@ -101,6 +101,9 @@ class SlotTable(ABC):
     def load(self, keys: np.ndarray, columns: list[Column]) -> np.ndarray:
         """Put rows back, a key slot each; the rows made. They are announced as new ones."""
 
+    def make(self, keys: np.ndarray) -> None:  # noqa: B027 - most keep nothing by key
+        """These key slots are new: whatever the table keeps by key starts empty."""
+
     @abstractmethod
     def free(self, rows: np.ndarray, keys: np.ndarray) -> None:
         """Announce that the rows go, and give them up. ``keys``: key slot of each."""
@@ -170,10 +173,9 @@ class CellTable(SlotTable):
         self.changes.write(slots)
         self._merge(slots, columns)
 
-    def make(self, slots: np.ndarray) -> None:
-        """Empty cells for slots that have none."""
+    def make(self, keys: np.ndarray) -> None:
         for part in self._parts:
-            part.reset(slots, self.space.high)
+            part.reset(keys, self.space.high)
 
     def rows_of(self, keys: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         return np.arange(len(keys)), keys
@@ -185,9 +187,7 @@ class CellTable(SlotTable):
         return [c for part in self._parts for c in part.partials(rows)]
 
     def load(self, keys: np.ndarray, columns: Sequence[Column]) -> np.ndarray:
-        self.changes.write(keys)
-        self.make(keys)
-        self._merge(keys, columns)
+        self.put(keys, columns)
         return keys
 
     def extend(self, at: slice, columns: Sequence[Column]) -> None:
@@ -224,8 +224,6 @@ class CellsTouched(Touched):
     def __enter__(self) -> Self:
         super().__enter__()
         self._announce()
-        if len(self.new):
-            self._table.make(self.new)
         return self
 
     def _announce(self) -> None:

@@ -9,7 +9,6 @@ import numpy as np
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from types import TracebackType
-    from typing import Self
 
     from penstock.state.key_space import KeySpace
     from penstock.types.column import Column
@@ -22,22 +21,24 @@ class Touched:
     memory and stay there.
 
     ``slots``: int64 key slot of each row. ``new``: slots of keys that had no row anywhere.
+    ``written``: slots whose time to live begins anew; set it where that is not all of them.
     ``free`` gives up keys with their rows when the block ends; on an error nothing is freed.
     Outputs are collected inside and yielded behind: a generator that is suspended inside
     would leave the keys half changed.
     """
 
-    __slots__ = ("_came", "_columns", "_gone", "_n", "_space", "new", "slots")
+    __slots__ = ("_came", "_columns", "_gone", "_n", "_space", "new", "slots", "written")
 
     def __init__(self, space: KeySpace, columns: Sequence[Column], n: int) -> None:
         self._space, self._columns, self._n = space, columns, n
         self.slots = self.new = self._gone = _NONE
         self._came = 0
+        self.written: np.ndarray | None = None
 
     def __enter__(self) -> Self:
         self.slots, made = self._space.upsert(self._columns, self._n)
         self._came = len(made)
-        self.new = self._space.tier.fetch(made)
+        self.new = self._space.fetch(made)
         return self
 
     def free(self, slots: np.ndarray) -> None:
@@ -50,7 +51,7 @@ class Touched:
         if kind is not None:
             return
         space, pinned = self._space, self._pinned()
-        self._written(pinned)
+        space.ttl.touch(pinned if self.written is None else self.written, space.high)
         if len(self._gone):
             space.free(self._gone)
         if space.counted:
@@ -61,7 +62,3 @@ class Touched:
     def _pinned(self) -> np.ndarray:
         """The slots, repeats allowed."""
         return self.slots
-
-    def _written(self, slots: np.ndarray) -> None:
-        """When the keys were last written is now."""
-        self._space.ttl.touch(slots, self._space.high)
