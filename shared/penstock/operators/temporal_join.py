@@ -47,16 +47,20 @@ class TemporalJoinOperator(Operator):
         self._schemas = (left, right)
         self._pair_schema = t.Schema((*left.fields, *right.fields))
         self._condition = compile_condition(self.spec.condition, ctx)
-        self._waiting = WaitingRows(
-            ctx, "waiting", left, self.spec.left_keys, _by_time(self.spec.left_time), kind="temporal-join"
+        self._waiting = self.hold(
+            WaitingRows(
+                ctx, "waiting", left, self.spec.left_keys, _by_time(self.spec.left_time), kind="temporal-join"
+            )
         )
         #: Versions above the watermark, and whether each is a deletion; the newest below it.
         self._version_schema = t.Schema((*right.fields, t.Field("deleted", _BOOL)))
-        self._versions = WaitingRows(
-            ctx, "versions", self._version_schema, self.spec.right_keys, _by_time(self.spec.right_time),
-            kind="temporal-join",
+        self._versions = self.hold(
+            WaitingRows(
+                ctx, "versions", self._version_schema, self.spec.right_keys, _by_time(self.spec.right_time),
+                kind="temporal-join",
+            )
         )  # fmt: skip
-        self._settled = SettledVersions(ctx, right, self.spec.right_keys)
+        self._settled = self.hold(SettledVersions(ctx, right, self.spec.right_keys))
         self._watermark = restored_watermark(restored)
         if restored is not None:
             for state in (self._waiting, self._versions, self._settled):
@@ -139,11 +143,6 @@ class TemporalJoinOperator(Operator):
             if rows.num_rows:
                 theirs = [c.take_or_null(version) for c in versions.columns]
                 yield joined(self.ctx.output_schema, rows.columns, theirs, rows.kinds)
-
-    def close(self) -> None:
-        for name in ("_waiting", "_versions", "_settled"):
-            if hasattr(self, name):
-                getattr(self, name).close()
 
     # -- state -------------------------------------------------------------------------
 

@@ -240,7 +240,7 @@ class KeySpace:
             return
         slots, made = self.upsert(keys, n)
         self.fetch(made)
-        rows = table.load(slots, columns)
+        rows = table.reload(slots, columns)
         if table.rows_to_live is not None:
             table.rows_to_live.touch(rows, int(rows.max()) + 1)
         elif not table.owned:

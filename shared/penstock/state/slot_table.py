@@ -101,6 +101,10 @@ class SlotTable(ABC):
     def load(self, keys: np.ndarray, columns: list[Column]) -> np.ndarray:
         """Put rows back, a key slot each; the rows made. They are announced as new ones."""
 
+    def reload(self, keys: np.ndarray, columns: list[Column]) -> np.ndarray:
+        """``load`` of rows of a snapshot: in any order, a key's rows in several pieces."""
+        return self.load(keys, columns)
+
     def make(self, keys: np.ndarray) -> None:  # noqa: B027 - most keep nothing by key
         """These key slots are new: whatever the table keeps by key starts empty."""
 
