@@ -100,7 +100,7 @@ def test_equals_sessions_row_by_row(steps, parallelism):
     late = [r for s in cluster.subtasks for r in s.side_rows("late")]
     assert sorted(r[0] or "" for r in late) == sorted(r[0] or "" for r in reference.late)
     for sub in cluster.subtasks:
-        assert len(sub.operator._keys) == sub.operator._sessions.count == 0
+        assert len(sub.operator._keys) == len(sub.operator._sessions) == 0
 
 
 def test_a_bridging_row_merges_two_sessions():

@@ -188,7 +188,7 @@ def test_equals_what_stays_in_memory(tmp_path: Path, name: str, seed: int) -> No
     both.finish()
     both.same()
     for operator in both.operators:
-        held = operator._sessions.count if spec.window.kind == "session" else len(operator._cells)
+        held = len(operator._sessions) if spec.window.kind == "session" else len(operator._cells)
         assert tier(operator).count == held == len(operator._keys) == 0
 
 
