@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from penstock.columnar.grouping import distinct
-from penstock.columnar.key_index import KeyIndex
-from penstock.columnar.store import grown
 from penstock.columnar.timed_rows import TimedRows
 from penstock.errors import UnsupportedError
 from penstock.jobgraph.specs import SortKey
@@ -20,24 +16,35 @@ from penstock.operators.emitting import (
     restored_watermark,
     watermark_state,
 )
-from penstock.operators.joining import PairCondition, joined, matchable_rows, null_columns, take_all
+from penstock.operators.joining import (
+    PairCondition,
+    bounded_slices,
+    joined,
+    matchable_rows,
+    null_columns,
+    take_all,
+)
 from penstock.operators.operator import MAX_WATERMARK, MIN_WATERMARK, Operator
-from penstock.snapshots.contract import OperatorSnapshot
 from penstock.snapshots.keyed_blocks import restored_columns
-from penstock.state.cold_tier import ColdTier, MovableTable, Resident, can_evict, make_changes
-from penstock.state.tables import StateTable
+from penstock.state.key_space import KeySpace
+from penstock.state.slot_table import SlotTable
 from penstock.state.waiting_rows import WaitingOrder, WaitingRows
 from penstock.types import logical as t
 from penstock.types.batch import Batch
 from penstock.types.column import Column
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
+
+    import pyarrow as pa
 
     from penstock.columnar.late_rows import LateColumn
     from penstock.jobgraph.specs import JoinSpec
     from penstock.operators.operator import OperatorContext, Output
-    from penstock.snapshots.contract import KeyedBlock, PendingBlock, RestoredState
+    from penstock.snapshots.contract import OperatorSnapshot, RestoredState
+    from penstock.state.context import StateContext
+    from penstock.state.slot_table import Parsed
+    from penstock.types.logical import LogicalType
 
 LEFT, RIGHT = 0, 1
 _BOOL, _LONG = t.BooleanType(False), t.BigIntType(False)
@@ -71,31 +78,23 @@ class IntervalJoinOperator(Operator):
         left, right = ctx.input_schemas
         self._schemas = (left, right)
         self._condition = PairCondition(self.spec.condition, left, right, ctx)
-        self._keys = KeyIndex([left.types[i].with_nullable(True) for i in self.spec.left_keys])
-        self._rows_of_key = np.zeros(1024, np.int64)
-        evicts = can_evict(ctx, self._keys.types)
-        self._sides = tuple(
-            TimedRows(x.types, self._high - self._low, make_changes(ctx, evicts=evicts), evicts=evicts)
-            for x in self._schemas
-        )
-        self._tables = (self._table("left", LEFT), self._table("right", RIGHT))
+        self._keys = self.hold(
+            _JoinKeys(
+                ctx, [left.types[i].with_nullable(True) for i in self.spec.left_keys], self._remind
+            )
+        )  # fmt: skip
+        self._sides = (self._side("left", LEFT), self._side("right", RIGHT))
         self._watermark = restored_watermark(restored)
-        self._tier = self._cold_tier() if evicts else Resident(ctx, self._nbytes)
         #: Keys on disk, and when they are to come back.
-        self._reminders = self._reminder_log() if evicts else None
-        if restored is not None:
-            self._restore(restored)
+        self._reminders = self.hold(self._reminder_log()) if self._keys.evicts else None
+        self._keys.restore(restored)
         ctx.metrics.gauge("numRowsInState", lambda: len(self._sides[0]) + len(self._sides[1]))
-        ctx.metrics.gauge("stateBytes", self._nbytes)
 
-    def _nbytes(self) -> int:
-        rows = self._sides[LEFT].live_bytes + self._sides[RIGHT].live_bytes
-        return rows + self._keys.live_bytes + 8 * len(self._keys)
-
-    def close(self) -> None:
-        for held in (getattr(self, "_tier", None), getattr(self, "_reminders", None)):
-            if held is not None:
-                held.close()
+    def _side(self, name: str, side: int) -> _Side:
+        return _Side(
+            self._keys, name, self._schemas[side], self._keys_of[side], time=self._times[side],
+            span_us=self._high - self._low, limit=lambda: self._limit(side),
+        )  # fmt: skip
 
     # -- input -------------------------------------------------------------------------
 
@@ -110,7 +109,6 @@ class IntervalJoinOperator(Operator):
             )
         for at in range(0, batch.num_rows, _PROBE_ROWS):
             yield from self._process(input_index, batch.slice(at, _PROBE_ROWS))
-            self._tier.make_room(min(batch.num_rows - at, _PROBE_ROWS))
 
     def _process(self, side: int, batch: Batch) -> Iterator[Output]:
         times, timed = self._event_times(side, batch)
@@ -123,45 +121,60 @@ class IntervalJoinOperator(Operator):
             if not len(kept):
                 return
             batch, times = batch.take(kept), times[kept]
-        n = batch.num_rows
-        key_slots, new = self._keys.upsert([batch.columns[i] for i in self._keys_of[side]], n)
-        self._rows_of_key = grown(self._rows_of_key, self._keys.high)
-        self._fetch(new)
-        self._tier.used(key_slots)
+        start = 0
+        while start < batch.num_rows:
+            rest = batch.slice(start, batch.num_rows - start)
+            keys = [rest.columns[i] for i in self._keys_of[side]]
+            with self._keys.touch(keys, rest.num_rows) as touched:
+                if touched.came_back:
+                    # Rows that come out alone when they are over did so in time.
+                    for rows in self._sides:
+                        rows.sweep()
+                done, outputs = self._join(side, rest, touched.slots, times[start:])
+            start += done
+            yield from outputs
+
+    def _join(
+        self, side: int, batch: Batch, key_slots: np.ndarray, times: np.ndarray
+    ) -> tuple[int, list[Output]]:
+        """Join the first rows of a batch with those that are kept, as many as give a bounded number
+        of pairs, and keep them: (how many, what comes out, in order)."""
         low, high = (self._low, self._high) if side == LEFT else (-self._high, -self._low)
         other = self._sides[1 - side]
-        rows, entries = other.probe(key_slots, times + low, times + high)
+        rows, entries = other.rows.probe(key_slots, times + low, times + high)
+        n = next(bounded_slices(np.bincount(rows, minlength=batch.num_rows))).stop
+        if n < batch.num_rows:
+            batch, key_slots, times = batch.slice(0, n), key_slots[:n], times[:n]
+            rows, entries = rows[rows < n], entries[rows < n]
         if len(rows):
-            rows, entries = self._condition.meeting(side, batch, rows, other.rows, entries)
+            rows, entries = self._condition.meeting(side, batch, rows, other.rows.rows, entries)
+        outputs: list[Output] = []
         matched = np.zeros(n, np.bool_)
         matched[rows] = True
         fresh = np.empty(0, np.int64)
         if self.spec.kind in ("semi", "anti") and side == RIGHT:
-            fresh = np.unique(entries[~other.matched[entries]])
-        other.match(entries)
+            fresh = np.unique(entries[~other.rows.matched[entries]])
+        other.rows.match(entries)
         if self.spec.kind not in ("semi", "anti"):
-            yield from self._pairs(side, batch, rows, entries)
+            outputs += self._pairs(side, batch, rows, entries)
         if self.spec.kind == "semi":
             if side == LEFT:
-                yield from self._left_only(batch.filter(matched).columns, int(matched.sum()))
+                outputs += self._left_only(batch.filter(matched).columns, int(matched.sum()))
             elif len(fresh):
-                yield from self._left_only(other.rows.take(fresh), len(fresh))
+                outputs += self._left_only(other.rows.rows.take(fresh), len(fresh))
         # Rows whose last possible partner is already behind the watermark are not kept.
         keep = times + high > self._watermark if self._watermark > MIN_WATERMARK else np.ones(n, np.bool_)
         if not keep.all():
-            yield from self._unmatched(side, batch.filter(~keep & ~matched))
+            outputs += self._unmatched(side, batch.filter(~keep & ~matched))
         kept = np.flatnonzero(keep)
-        np.add.at(self._rows_of_key, key_slots[kept], 1)
         kept_batch = batch if len(kept) == n else batch.take(kept)
         self._sides[side].add(key_slots[kept], times[kept], kept_batch.columns, matched[kept])
-        unused = key_slots[self._rows_of_key[key_slots] == 0]
-        if len(unused):
-            self._keys.free(np.unique(unused))
+        return n, outputs
 
     def _pairs(self, side: int, batch: Batch, rows: np.ndarray, entries: np.ndarray) -> Iterator[Batch]:
         for part in pieces(np.arange(len(rows))):
             mine = take_all(batch.columns, rows[part])
-            theirs = self._sides[1 - side].rows.take(entries[part])
+            theirs = self._sides[1 - side].rows.rows.take(entries[part])
             left, right = (mine, theirs) if side == LEFT else (theirs, mine)
             yield joined(self.ctx.output_schema, left, right)
 
@@ -202,39 +215,31 @@ class IntervalJoinOperator(Operator):
         for keys in self._reminders.due(watermark):
             for at in range(0, keys.num_rows, _REMINDED_KEYS):
                 piece = keys.slice(at, _REMINDED_KEYS)
-                _, new = self._keys.upsert(piece.columns[:-1], piece.num_rows)
-                self._rows_of_key = grown(self._rows_of_key, self._keys.high)
-                self._keys.free(self._tier.fetch(new))  # those came back before
+                _, made = self._keys.upsert(piece.columns[:-1], piece.num_rows)
+                self._keys.free_unused(self._keys.fetch(made))  # those came back before
                 yield from self._expire()
-                self._tier.make_room(len(new))
+                self._keys.tier.make_room(len(made))
 
-    def _expired(self, side: int) -> np.ndarray:
-        """Entries without a later partner: once time + reach <= watermark, for those have times
-        above it."""
-        limit = self._watermark
-        if limit != MAX_WATERMARK:
-            limit = clamp_watermark(limit - self._reach[side])
-        return self._sides[side].expired(limit)
+    def _limit(self, side: int) -> int:
+        """Rows up to this time have no later partner: once time + reach <= watermark, for those have
+        times above it."""
+        if self._watermark == MAX_WATERMARK:
+            return MAX_WATERMARK
+        return clamp_watermark(self._watermark - self._reach[side])
 
     def _expire(self) -> Iterator[Output]:
         for side, rows in enumerate(self._sides):
-            gone = self._expired(side)
+            gone = rows.expired()
             if not len(gone):
                 continue
             if self._pads[side]:
-                alone = gone[~rows.matched[gone]]
+                alone = gone[~rows.rows.matched[gone]]
                 for part in pieces(alone):
-                    columns = rows.rows.take(part)
+                    columns = rows.rows.rows.take(part)
                     yield from self._unmatched(side, Batch(self._schemas[side], columns, num_rows=len(part)))
-            touched = self._free(side, gone)
-            self._keys.free(touched[self._rows_of_key[touched] == 0])
-
-    def _free(self, side: int, entries: np.ndarray) -> np.ndarray:
-        """Drop rows; returns their keys, of which some may have none left."""
-        key_slots = self._sides[side].key_slots[entries]
-        np.subtract.at(self._rows_of_key, key_slots, 1)
-        self._sides[side].free(entries)
-        return distinct(key_slots)
+            key_slots = rows.keys_of(gone)
+            rows.free(gone, key_slots)
+            self._keys.free_unused(key_slots)
 
     def output_watermark(self, watermark: int) -> int:
         if watermark in (MIN_WATERMARK, MAX_WATERMARK):
@@ -243,47 +248,15 @@ class IntervalJoinOperator(Operator):
 
     # -- on disk -----------------------------------------------------------------------
 
-    def _cold_tier(self) -> ColdTier:
-        tables = [
-            MovableTable(
-                rows.changes, [*self._schemas[side].types, _BOOL], rows.of_keys,
-                read=partial(self._read, side), load=partial(self._load, side),
-            )
-            for side, rows in enumerate(self._sides)
-        ]  # fmt: skip
-        return ColdTier(self.ctx, self._keys, tables, drop=self._move_out, nbytes=self._nbytes)
-
     def _reminder_log(self) -> WaitingRows:
-        fields = [*(t.Field(f"key{i}", x) for i, x in enumerate(self._keys.types)), t.Field("at", _LONG)]
+        fields = [
+            *(t.Field(f"key{i}", x) for i, x in enumerate(self._keys.index.types)),
+            t.Field("at", _LONG),
+        ]
         order = WaitingOrder(
             lambda rows: rows.columns[-1:], (SortKey(0),), lambda rows: rows.columns[-1].values
         )
         return WaitingRows(self.ctx, "reminders", t.Schema(tuple(fields)), (), order, kind="interval-join")
-
-    def _fetch(self, new: np.ndarray) -> None:
-        """What lies on disk of keys that were just made; of it, what is over is left out."""
-        if len(self._tier.fetch(new)) == len(new):
-            return
-        for side in (LEFT, RIGHT):
-            # Rows that come out alone when they are over did so in time.
-            self._free(side, self._expired(side))
-
-    def _read(self, side: int, entries: np.ndarray) -> list[Column]:
-        rows = self._sides[side]
-        return [*rows.rows.take(entries), Column(_BOOL, rows.matched[entries])]
-
-    def _load(self, side: int, key_slots: np.ndarray, columns: Sequence[Column]) -> np.ndarray:
-        self._rows_of_key = grown(self._rows_of_key, self._keys.high)
-        np.add.at(self._rows_of_key, key_slots, 1)
-        times = columns[self._times[side]].values
-        return self._sides[side].add(key_slots, times, columns[:-1], columns[-1].values)
-
-    def _move_out(self, key_slots: np.ndarray) -> None:
-        self._remind(key_slots)
-        for rows in self._sides:
-            rows.free(rows.of_keys(key_slots)[1])
-        self._rows_of_key[key_slots] = 0
-        self._keys.free(key_slots)
 
     def _remind(self, key_slots: np.ndarray) -> None:
         """Keys come back when the first of their rows has to come out alone, or when all of
@@ -292,53 +265,103 @@ class IntervalJoinOperator(Operator):
         n = len(key_slots)
         first, last = np.full(n, MAX_WATERMARK), np.full(n, MIN_WATERMARK)
         for side, rows in enumerate(self._sides):
-            owners, entries = rows.of_keys(key_slots)
-            over = rows.times[entries] + self._reach[side]
+            owners, entries = rows.rows_of(key_slots)
+            over = rows.rows.times[entries] + self._reach[side]
             np.maximum.at(last, owners, over)
             if self._pads[side]:
-                alone = ~rows.matched[entries]
+                alone = ~rows.rows.matched[entries]
                 np.minimum.at(first, owners[alone], over[alone])
         columns = [*self._keys.keys(key_slots), Column(_LONG, np.minimum(first, last))]
         # While keys are being moved out, more may be held than in the end.
         self._reminders.add(Batch(self._reminders.schema, columns, num_rows=n), checked=False)
 
-    # -- state -------------------------------------------------------------------------
-
     def snapshot(self, checkpoint_id: int) -> OperatorSnapshot:
-        keyed: dict[str, KeyedBlock | PendingBlock] = {table.name: table.cut() for table in self._tables}
-        return OperatorSnapshot(keyed=keyed, unions=watermark_state(self._watermark))
+        return self._keys.snapshot(watermark_state(self._watermark))
 
-    def _table(self, name: str, side: int) -> StateTable:
-        mine, keys = self._sides[side], self._keys_of[side]
 
-        def read(entries: np.ndarray) -> tuple[list[Column], list[Column | LateColumn]]:
-            matched = Column(_BOOL, mine.matched[entries])
-            return mine.rows.take_some(entries, keys), [*mine.rows.take_later(entries), matched]
+class _JoinKeys(KeySpace):
+    """Keys of which rows come out when their time has come: whoever evicts them leaves a reminder."""
 
-        names = [*(f"key{i}" for i in range(len(keys))), *_row_names(self._schemas[side]), "matched"]
-        return StateTable(
-            name, read, names=names, kind="interval-join", max_parallelism=self.ctx.max_parallelism,
-            changes=mine.changes,
+    def __init__(
+        self, ctx: StateContext, types: Sequence[LogicalType], remind: Callable[[np.ndarray], None]
+    ) -> None:
+        self._remind = remind
+        super().__init__(ctx, types, kind="interval-join", counted=True)
+
+    def evicted(self, slots: np.ndarray) -> None:
+        self._remind(slots)
+        super().evicted(slots)
+
+
+class _Side(SlotTable):
+    """The rows of one side. ``keys``: the join key's columns of ``schema``; ``time``: that of a row's
+    time (or the record's own). ``limit()``: rows up to this time are over."""
+
+    def __init__(
+        self, space: KeySpace, name: str, schema: t.Schema, keys: Sequence[int], *, time: int, span_us: int,
+        limit: Callable[[], int],
+    ) -> None:  # fmt: skip
+        super().__init__(
+            space, name, names=[*(f"{i}.{x}" for i, x in enumerate(schema.names)), "matched"],
+            types=[*schema.types, _BOOL],
         )  # fmt: skip
+        self._row_types, self._key_columns = schema.types, list(keys)
+        self._time, self._limit = time, limit
+        self.rows = TimedRows(schema.types, span_us, self.changes, evicts=space.evicts)
 
-    def _restore(self, restored: RestoredState) -> None:
-        for name, side in (("left", LEFT), ("right", RIGHT)):
-            schema = self._schemas[side]
-            key_types = [schema.types[i] for i in self._keys_of[side]]
-            types = [*key_types, *schema.types, _BOOL]
-            for batch in restored.keyed.get(name, []):
-                columns, n = restored_columns([batch], types)
-                if n:
-                    key_slots, new = self._keys.upsert(columns[: len(key_types)], n)
-                    self._rows_of_key = grown(self._rows_of_key, self._keys.high)
-                    self._fetch(new)
-                    self._load(side, key_slots, columns[len(key_types) :])
-                    # Of what lay on disk some may have been over.
-                    self._free(side, self._expired(side))
-                    touched = distinct(key_slots)
-                    self._keys.free(touched[self._rows_of_key[touched] == 0])
-                    self._tier.settle()
+    def __len__(self) -> int:
+        return len(self.rows)
 
+    @property
+    def live_bytes(self) -> int:
+        return self.rows.live_bytes
 
-def _row_names(schema: t.Schema) -> list[str]:
-    return [f"{i}.{name}" for i, name in enumerate(schema.names)]
+    def rows_of(self, keys: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        return self.rows.of_keys(keys)
+
+    def keys_of(self, rows: np.ndarray) -> np.ndarray:
+        return self.rows.key_slots[rows]
+
+    def stored_key(self, rows: np.ndarray) -> tuple[list[Column], list[Column]]:
+        return self.rows.rows.take_some(rows, self._key_columns), []
+
+    def read(self, rows: np.ndarray) -> list[Column]:
+        return [*self.rows.rows.take(rows), Column(_BOOL, self.rows.matched[rows])]
+
+    def later(self, rows: np.ndarray) -> list[Column | LateColumn]:
+        return [*self.rows.rows.take_later(rows), Column(_BOOL, self.rows.matched[rows])]
+
+    def parsed(self, blocks: Sequence[pa.RecordBatch]) -> Parsed:
+        k = len(self._key_columns)
+        columns, n = restored_columns(blocks, [*(self._row_types[i] for i in self._key_columns), *self.types])
+        return columns[:k], columns[k:], n
+
+    def load(self, keys: np.ndarray, columns: list[Column]) -> np.ndarray:
+        return self.add(keys, columns[self._time].values, columns[:-1], columns[-1].values)
+
+    def reload(self, keys: np.ndarray, columns: list[Column]) -> np.ndarray:
+        entries = self.load(keys, columns)
+        # Of what lay on disk some may have been over.
+        self.sweep()
+        self.space.free_unused(keys)
+        return entries
+
+    def free(self, rows: np.ndarray, keys: np.ndarray) -> None:
+        self.space.use(keys, -1)
+        self.rows.free(rows)
+
+    def add(
+        self, keys: np.ndarray, times: np.ndarray, columns: Sequence[Column], matched: np.ndarray
+    ) -> np.ndarray:
+        """Keep rows; their entries."""
+        self.space.use(keys)
+        return self.rows.add(keys, times, columns, matched)
+
+    def expired(self) -> np.ndarray:
+        """Entries that are over, by time, each once: they are to be freed."""
+        return self.rows.expired(self._limit())
+
+    def sweep(self) -> None:
+        """Free rows that are over and came out, or never do. Their keys stay."""
+        gone = self.expired()
+        self.free(gone, self.keys_of(gone))

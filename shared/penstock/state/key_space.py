@@ -74,7 +74,7 @@ class KeySpace:
     def _make_tier(self) -> Resident:
         if not self.evicts:
             return Resident(self.ctx, self.live_bytes)
-        return ColdTier(self.ctx, self.index, self.tables, drop=self.free, nbytes=self.live_bytes)
+        return ColdTier(self.ctx, self.index, self.tables, drop=self.evicted, nbytes=self.live_bytes)
 
     def add(self, table: SlotTable) -> None:
         """A table of this space; tables that it owns are added after it."""
@@ -150,6 +150,10 @@ class KeySpace:
         self._free_rows(slots)
         self.ttl.forget(slots)
         self.index.free(slots)
+
+    def evicted(self, slots: np.ndarray) -> None:
+        """These keys lie on disk with all their rows: give up what the memory has of them."""
+        self.free(slots)
 
     def _free_rows(self, slots: np.ndarray) -> None:
         for table in self.tables:

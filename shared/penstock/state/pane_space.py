@@ -142,7 +142,12 @@ class PaneSpace(KeySpace):
 
         keys = CellKeys(self.cells, self.panes, self.index)
         self._runs = RunTier(
-            self.ctx, keys, self.tables, drop=self.free, nbytes=self.live_bytes, leading=len(self.panes.types)
+            self.ctx,
+            keys,
+            self.tables,
+            drop=self.evicted,
+            nbytes=self.live_bytes,
+            leading=len(self.panes.types),
         )
         return self._runs
 

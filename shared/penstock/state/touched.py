@@ -42,6 +42,11 @@ class Touched:
         self.new = self._space.fetch(made)
         return self
 
+    @property
+    def came_back(self) -> bool:
+        """Whether rows of some of these keys lay on disk."""
+        return len(self.new) < self._came
+
     def free(self, slots: np.ndarray) -> None:
         """Give up these keys (each once) at the end of the block."""
         self._gone = np.concatenate((self._gone, slots)) if len(self._gone) else slots

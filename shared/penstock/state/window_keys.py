@@ -71,7 +71,7 @@ class WindowKeySpace(KeySpace):
         from penstock.state.cold_runs import RunTier
 
         self._runs = RunTier(
-            self.ctx, self.index, self.tables, drop=self.free, nbytes=self.live_bytes, leading=_BOUNDS,
+            self.ctx, self.index, self.tables, drop=self.evicted, nbytes=self.live_bytes, leading=_BOUNDS,
             arrange=self._arranged,
         )  # fmt: skip
         return self._runs
