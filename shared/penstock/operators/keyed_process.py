@@ -144,16 +144,18 @@ class KeyedProcessOperator(Operator):
         spec = self._spec
         keyed_input = ctx.input_schemas[0]
         space = KeySpace(tuple(keyed_input.fields[i].type for i in spec.keys[0]), ctx.max_parallelism)
-        self._backend = make_backend(
-            STATE_BACKEND.read(ctx.config) if space.types else "hashmap",
-            space,
-            now_ms=ctx.now_ms,
-            uid=ctx.uid,
-            local_dir=ctx.local_dir,
-            undo=spec.on_error != "fail",
-            cache_entries=LEVELDB_CACHE_ENTRIES.read(ctx.config),
-            epochs=ctx.epochs,
-            memory=ctx.memory,
+        self._backend = self.hold(
+            make_backend(
+                STATE_BACKEND.read(ctx.config) if space.types else "hashmap",
+                space,
+                now_ms=ctx.now_ms,
+                uid=ctx.uid,
+                local_dir=ctx.local_dir,
+                undo=spec.on_error != "fail",
+                cache_entries=LEVELDB_CACHE_ENTRIES.read(ctx.config),
+                epochs=ctx.epochs,
+                memory=ctx.memory,
+            )
         )
         self._broadcast = BroadcastStates(ctx.uid) if spec.kind == "broadcast-process" else None
         self._batch = is_batch(ctx.config)
@@ -163,9 +165,9 @@ class KeyedProcessOperator(Operator):
             self._backend.restore(function_state(restored, self.ctx.name, waits=waits))
             if self._broadcast is not None:
                 self._broadcast.restore(restored)
-        self._waiting = BatchInputs(ctx, spec.keys, restored) if waits else None
+        self._waiting = self.hold(BatchInputs(ctx, spec.keys, restored)) if waits else None
         self._timers = TimerService(self._backend, ctx.now_ms, ctx.wake_at)
-        self._function = UserFunction(ctx, spec.function, spec.on_error)
+        self._function = self.hold(UserFunction(ctx, spec.function, spec.on_error))
         self._emit = Emitter(ctx.output_schema, self._function.where, spec.tags)
         self._context = ProcessContext(
             self._backend,
@@ -196,15 +198,6 @@ class KeyedProcessOperator(Operator):
                     self._on_timer = reduction.at_the_end
                 return [reduction.keep if self._batch else reduction.run]
         raise UnsupportedError(f"process operator of kind '{self._spec.kind}'", expected="process, reduce, …")
-
-    def close(self) -> None:
-        if hasattr(self, "_function"):
-            self._function.close()
-        if hasattr(self, "_backend"):
-            self._backend.close()
-        waiting = getattr(self, "_waiting", None)
-        if waiting is not None:
-            waiting.close()
 
     # -- records ----------------------------------------------------------------------------
 

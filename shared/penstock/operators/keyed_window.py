@@ -75,16 +75,18 @@ class KeyedWindowOperator(Operator):
         spec = self._spec
         schema = ctx.input_schemas[0]
         space = KeySpace(tuple(schema.fields[i].type for i in spec.keys), ctx.max_parallelism)
-        self._backend = backend = make_backend(
-            STATE_BACKEND.read(ctx.config),
-            space,
-            now_ms=ctx.now_ms,
-            uid=ctx.uid,
-            local_dir=ctx.local_dir,
-            undo=spec.on_error != "fail",
-            cache_entries=LEVELDB_CACHE_ENTRIES.read(ctx.config),
-            epochs=ctx.epochs,
-            memory=ctx.memory,
+        self._backend = backend = self.hold(
+            make_backend(
+                STATE_BACKEND.read(ctx.config),
+                space,
+                now_ms=ctx.now_ms,
+                uid=ctx.uid,
+                local_dir=ctx.local_dir,
+                undo=spec.on_error != "fail",
+                cache_entries=LEVELDB_CACHE_ENTRIES.read(ctx.config),
+                epochs=ctx.epochs,
+                memory=ctx.memory,
+            )
         )
         backend.timer_namespaces = True
         self._watermark = MIN_WATERMARK
@@ -92,10 +94,10 @@ class KeyedWindowOperator(Operator):
         waits = self._batch and not ctx.rows_in_order
         if restored is not None:
             backend.restore(function_state(restored, ctx.name, waits=waits))
-        self._waiting = BatchInputs(ctx, [spec.keys], restored) if waits else None
+        self._waiting = self.hold(BatchInputs(ctx, [spec.keys], restored)) if waits else None
         #: Triggers set no more timers.
         self._quiesced = False
-        self._function = UserFunction(ctx, spec.function, spec.on_error)
+        self._function = self.hold(UserFunction(ctx, spec.function, spec.on_error))
         call: WindowCall = self._function.object
         self._trigger = call.trigger
         self._emit = Emitter(ctx.output_schema, self._function.where, spec.tags)
@@ -117,15 +119,6 @@ class KeyedWindowOperator(Operator):
         self._most_windows = TIMERS if ctx.memory.limit_bytes else OUTPUT_ROWS
         if backend.processing_timers.next_time is not None:
             ctx.wake_at(backend.processing_timers.next_time)
-
-    def close(self) -> None:
-        if hasattr(self, "_function"):
-            self._function.close()
-        if hasattr(self, "_backend"):
-            self._backend.close()
-        waiting = getattr(self, "_waiting", None)
-        if waiting is not None:
-            waiting.close()
 
     # -- records ---------------------------------------------------------------------------------
 

@@ -45,8 +45,10 @@ class OverFinalOperator(Operator):
         super().open(ctx, restored)
         self._schema = ctx.input_schemas[0]
         partition = self.spec.partition
-        self._rows = WaitingRows(
-            ctx, "rows", self._schema, partition, by_hash(partition), kind="over", spills=bool(partition)
+        self._rows = self.hold(
+            WaitingRows(
+                ctx, "rows", self._schema, partition, by_hash(partition), kind="over", spills=bool(partition)
+            )
         )
         if restored is not None:
             self._rows.restore(restored)
@@ -192,10 +194,6 @@ class OverFinalOperator(Operator):
         if len(targets):
             state.add(targets, list(columns), None)
         return state.results(np.arange(n))[0]
-
-    def close(self) -> None:
-        if hasattr(self, "_rows"):
-            self._rows.close()
 
     def snapshot(self, checkpoint_id: int) -> OperatorSnapshot:
         return OperatorSnapshot(keyed={"rows": self._rows.cut()})

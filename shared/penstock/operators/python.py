@@ -48,7 +48,7 @@ class PythonOperator(Operator):
     def open(self, ctx: OperatorContext, restored: RestoredState | None) -> None:
         super().open(ctx, restored)
         spec = self._spec
-        self._function = UserFunction(ctx, spec.function, spec.on_error)
+        self._function = self.hold(UserFunction(ctx, spec.function, spec.on_error))
         self._call = self._function.method(spec.kind)
         self._function.open(RuntimeContext(ctx))
         run = {"map": self._map, "filter": self._filter, "flat_map": self._flat_map}[spec.kind]
@@ -56,10 +56,6 @@ class PythonOperator(Operator):
 
     def process(self, input_index: int, batch: Batch) -> Iterator[Output]:
         return self._run(batch)
-
-    def close(self) -> None:
-        if hasattr(self, "_function"):
-            self._function.close()
 
     # -- per record ---------------------------------------------------------------------
 
@@ -273,14 +269,9 @@ class RecordTimeOperator(Operator):
         super().open(ctx, restored)
         self._function: UserFunction | None = None
         if self._spec.function is not None:
-            self._function = UserFunction(ctx, self._spec.function)
+            self._function = self.hold(UserFunction(ctx, self._spec.function))
             self._extract = self._function.method("extract_timestamp")
             self._function.open(RuntimeContext(ctx))
-
-    def close(self) -> None:
-        function = getattr(self, "_function", None)
-        if function is not None:
-            function.close()
 
     def process(self, input_index: int, batch: Batch) -> Iterator[Output]:
         match self._spec.kind:

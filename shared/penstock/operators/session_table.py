@@ -41,7 +41,7 @@ class SessionTableOperator(Operator):
         super().open(ctx, restored)
         self._schema = ctx.input_schemas[0]
         #: Rows with their session's time in ``times``.
-        self._rows = RowLog(ctx, "rows", self._schema, self.spec.keys, kind="session-table")
+        self._rows = self.hold(RowLog(ctx, "rows", self._schema, self.spec.keys, kind="session-table"))
         self._watermark = restored_watermark(restored)
         #: No session ends before.
         self._next_end = MAX_WATERMARK
@@ -139,10 +139,6 @@ class SessionTableOperator(Operator):
 
     def _new_index(self) -> KeyIndex:
         return KeyIndex([self._schema.types[k].with_nullable(True) for k in self.spec.keys])
-
-    def close(self) -> None:
-        if hasattr(self, "_rows"):
-            self._rows.close()
 
     def snapshot(self, checkpoint_id: int) -> OperatorSnapshot:
         return OperatorSnapshot(keyed={"rows": self._rows.cut()}, unions=watermark_state(self._watermark))

@@ -45,7 +45,9 @@ class SortOperator(Operator):
     def open(self, ctx: OperatorContext, restored: RestoredState | None) -> None:
         super().open(ctx, restored)
         order = WaitingOrder(lambda rows: rows.columns, self.spec.order)
-        self._log = _log(ctx, "sort", order, restored)
+        self._log = self.hold(_log(ctx, "sort", order))
+        if restored is not None:
+            self._log.restore(restored)
         self._retracted = False
 
     def process(self, input_index: int, batch: Batch) -> Iterator[Output]:
@@ -90,10 +92,6 @@ class SortOperator(Operator):
             for part in pieces(order[low:high]):
                 out = rows.take(part)
                 yield out.with_columns(self.ctx.output_schema, out.columns)
-
-    def close(self) -> None:
-        if hasattr(self, "_log"):
-            self._log.close()
 
     def snapshot(self, checkpoint_id: int) -> OperatorSnapshot:
         self._cancel()
@@ -154,7 +152,9 @@ class TemporalSortOperator(Operator):
     def open(self, ctx: OperatorContext, restored: RestoredState | None) -> None:
         super().open(ctx, restored)
         order = WaitingOrder(self._ordered_by, self._order, self._times)
-        self._log = _log(ctx, "temporal-sort", order, restored)
+        self._log = self.hold(_log(ctx, "temporal-sort", order))
+        if restored is not None:
+            self._log.restore(restored)
         self._watermark = restored_watermark(restored)
 
     def _times(self, rows: Batch) -> np.ndarray:
@@ -180,18 +180,11 @@ class TemporalSortOperator(Operator):
                 out = ready.take(part)
                 yield out.with_columns(self.ctx.output_schema, out.columns)
 
-    def close(self) -> None:
-        if hasattr(self, "_log"):
-            self._log.close()
-
     def snapshot(self, checkpoint_id: int) -> OperatorSnapshot:
         return OperatorSnapshot(keyed={"rows": self._log.cut()}, unions=watermark_state(self._watermark))
 
 
-def _log(ctx: OperatorContext, kind: str, order: WaitingOrder, restored: RestoredState | None) -> WaitingRows:
+def _log(ctx: OperatorContext, kind: str, order: WaitingOrder) -> WaitingRows:
     """All rows under the one global key."""
     schema = ctx.input_schemas[0]
-    log = WaitingRows(ctx, "rows", schema, (), order, kind=kind, spills=bool(schema.fields))
-    if restored is not None:
-        log.restore(restored)
-    return log
+    return WaitingRows(ctx, "rows", schema, (), order, kind=kind, spills=bool(schema.fields))

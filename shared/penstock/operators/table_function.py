@@ -58,15 +58,10 @@ class TableFunctionOperator(Operator):
         if spec.builtin:
             self._expand = self._unnest
             return
-        self._function = UserFunction(ctx, spec.function)
+        self._function = self.hold(UserFunction(ctx, spec.function))
         self._call = self._function.method("eval")
         self._function.open(RuntimeContext(ctx))
         self._expand = self._per_batch if spec.per == "batch" else self._per_record
-
-    def close(self) -> None:
-        function = getattr(self, "_function", None)
-        if function is not None:
-            function.close()
 
     def process(self, input_index: int, batch: Batch) -> Iterator[Output]:
         return self._run(batch)

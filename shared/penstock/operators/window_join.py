@@ -60,7 +60,7 @@ class WindowJoinOperator(Operator):
         self._pair_schema = t.Schema((*left.fields, *right.fields))
         self._condition = compile_condition(self.spec.condition, ctx)
         self._logs = tuple(
-            WaitingRows(ctx, name, schema, keys, self._order(side), kind="window-join")
+            self.hold(WaitingRows(ctx, name, schema, keys, self._order(side), kind="window-join"))
             for side, (name, schema, keys) in enumerate(
                 zip(("left", "right"), self._schemas, self._keys_of, strict=True)
             )
@@ -182,10 +182,6 @@ class WindowJoinOperator(Operator):
             if alone.num_rows:
                 padding = null_columns(self._schemas[LEFT], alone.num_rows)
                 yield joined(self.ctx.output_schema, padding, alone.columns)
-
-    def close(self) -> None:
-        for log in getattr(self, "_logs", ()):
-            log.close()
 
     # -- state -------------------------------------------------------------------------
 

@@ -132,7 +132,7 @@ class WindowPieces:
         side.reset(slots, len(slots))
         first, *entries = piece.tables
         side.merge(slots, first.columns)
-        for table, moved in zip(side.tables(), entries, strict=True):
+        for (_, table), moved in zip(side.remembered(), entries, strict=True):
             if len(moved.ids):
                 table.load(np.repeat(slots, moved.counts), moved.columns)
         return side

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import partial
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -11,7 +10,6 @@ import numpy as np
 from penstock.columnar.accumulators import Accumulator, cell_accumulator
 from penstock.errors import UnsupportedError
 from penstock.functions.accumulators import EXTREMES, SUMS, VARIANCES, is_ordered_fixed
-from penstock.state.tables import SlotChanges, StateTable
 from penstock.types import logical as t
 from penstock.types.column import Column
 
@@ -21,7 +19,6 @@ if TYPE_CHECKING:
 
     from penstock.columnar.accumulators import EntryTable
     from penstock.functions.expr import AggregateCall
-    from penstock.state.context import StateContext
 
 
 def make_accumulator(
@@ -151,74 +148,12 @@ class AggregateSet:
         found = [(_table_name(i), a.table()) for i, a in enumerate(self.accumulators)]
         return [(name, table) for name, table in found if table is not None]
 
-    def tables(self) -> list[EntryTable]:
-        """State with many rows a slot, in the order of ``state_tables``."""
-        return [table for a in self.accumulators if (table := a.table()) is not None]
-
-    def state_tables(
-        self,
-        ctx: StateContext,
-        *,
-        head: Callable[[np.ndarray], tuple[list[Column], list[Column]]],
-        names: Sequence[str],
-        kind: str,
-        cells: Callable[[np.ndarray], list[Column]] | None = None,
-        cell_names: Sequence[str] = (),
-        make_changes: Callable[[], SlotChanges] | None = None,
-    ) -> list[StateTable]:
-        """The whole state as tables, ``cells`` first, whose rows the operator itself must
-        announce as written and freed. ``head``: key columns and others of slots, which
-        begin every row and are called ``names``; ``cells``: more of them for ``cells``;
-        ``make_changes``: of each table, if they are not plain ones."""
-
-        def read(slots: np.ndarray) -> tuple[list[Column], list[Column]]:
-            keys, more = head(slots)
-            return keys, [*more, *(cells(slots) if cells else ()), *self.partials(slots)]
-
-        make_changes = make_changes or partial(SlotChanges, ctx.epochs)
-        labels = [f"agg{i}.{j}" for i, a in enumerate(self.accumulators) for j in range(len(a.types))]
-        out = [
-            StateTable(
-                "cells", read, names=[*names, *cell_names, *labels], kind=kind,
-                max_parallelism=ctx.max_parallelism, changes=make_changes(),
-            )
-        ]  # fmt: skip
-        for i, accumulator in enumerate(self.accumulators):
-            entries = accumulator.table()
-            if entries is not None:
-                entries.changes = make_changes()
-                labels = [f"value{j}" for j in range(len(entries.types))]
-                out.append(
-                    StateTable(
-                        _table_name(i), partial(_read_entries, head, entries), names=[*names, *labels],
-                        kind=kind, max_parallelism=ctx.max_parallelism, changes=entries.changes,
-                    )
-                )  # fmt: skip
-        return out
-
     def touch_entries(self, slots: np.ndarray) -> None:
         """What the rows of these slots' entries begin with is about to change."""
         for accumulator in self.accumulators:
             table = accumulator.table()
             if table is not None and len(slots):
                 table.write(table.entries_of(slots))
-
-    def state_loaders(
-        self,
-    ) -> list[tuple[str, list[t.LogicalType], Callable[[np.ndarray, Sequence[Column]], Any]]]:
-        """(table name, types of its columns, load(slots, columns)), ``cells`` first."""
-        loaders: list[Any] = [("cells", self.partial_types, self.merge)]
-        for i, a in enumerate(self.accumulators):
-            entries = a.table()
-            if entries is not None:
-                loaders.append((_table_name(i), list(entries.types), entries.load))
-        return loaders
-
-    def is_ordered(self, name: str) -> bool:
-        """Whether a table of ``state_loaders`` must be loaded at once."""
-        tables = {_table_name(i): a.table() for i, a in enumerate(self.accumulators)}
-        table = tables.get(name)
-        return table is not None and table.ordered
 
     def results(self, slots: np.ndarray) -> list[Column]:
         return [
@@ -228,13 +163,6 @@ class AggregateSet:
 
 def _table_name(i: int) -> str:
     return f"agg{i}.values"
-
-
-def _read_entries(
-    head: Callable[[np.ndarray], tuple[list[Column], list[Column]]], table: EntryTable, entries: np.ndarray
-) -> tuple[list[Column], list[Column]]:
-    keys, more = head(table.slots_of(entries))
-    return keys, [*more, *table.read(entries)]
 
 
 def _as(type_: t.LogicalType, column: Column) -> Column:

@@ -1,23 +1,15 @@
 """State larger than memory: an operator's cold keys go to the local disk, with all their rows.
 
-An operator keeps its keys in a ``KeyIndex`` and the rows of a key in one or more tables. It
-shows each table as a ``MovableTable``; the tier does the rest. A clock hand passes over the
-slots of the keys and moves out those that nobody touched since it came by last; a key that
-is asked for comes back with all its rows, before the operator looks at it::
+A ``KeySpace`` has a tier. A clock hand passes over the slots of the keys and moves out those that
+nobody touched since it came by last; a key that is asked for comes back with all its rows,
+before the operator looks at it.
 
-    slots, new = self._keys.upsert(columns, n)
-    new = self._tier.fetch(new)              # those that really are new
-    ...
-    self._tier.used(slots)                   # at the end of ``process``
-    self._tier.make_room(len(new))
-
-An operator whose rows cannot move, or that has no limit to keep to, has a ``Resident`` tier:
+A space whose keys cannot move, or that has no limit to keep to, has a ``Resident`` tier:
 it counts, and fails when far too much is held.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
@@ -34,7 +26,6 @@ from penstock.types.column import numpy_dtype
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from penstock.columnar.accumulators import EntryTable
     from penstock.state.context import StateContext
     from penstock.types.column import Column
     from penstock.types.logical import LogicalType
@@ -56,7 +47,7 @@ PIECE_BYTES, LEAST_KEYS, MOST_KEYS = 1 << 20, 64, 1 << 14
 
 
 class Movable(Protocol):
-    """What a tier needs of a table: see ``MovableTable`` and ``SlotTable``."""
+    """What a tier needs of a table: see ``SlotTable``."""
 
     types: Sequence[LogicalType]
     times: Callable[[np.ndarray], np.ndarray] | None
@@ -70,50 +61,6 @@ class Movable(Protocol):
     def read(self, rows: np.ndarray, /) -> list[Column]: ...
 
     def load(self, keys: np.ndarray, columns: list[Column], /) -> np.ndarray: ...
-
-
-@dataclass(slots=True)
-class MovableTable:
-    """One table of an operator, as its rows are moved. Key slots are given each once.
-
-    ``rows_of(key slots)``: (position of the key, row) pairs by position, a key's rows in an
-    order that ``load`` will meet again. ``read(rows)``: their columns, of ``types``: what a
-    snapshot has of a row, without its key. ``load(key slots, columns)``: rows back, a key slot
-    each, announced with ``changes.write`` as if they were new; gives the rows made.
-    ``times(rows)``: ms since the epoch when each was last touched, where they expire; then
-    ``touched(rows, times)`` is told after ``load``. Or, of a table that never expires, any
-    time by which ``due`` is to find the key again, the same for all its rows. At least 0.
-    """
-
-    changes: SlotChanges
-    types: Sequence[LogicalType]
-    rows_of: Callable[[np.ndarray], tuple[np.ndarray, np.ndarray]]
-    read: Callable[[np.ndarray], list[Column]]
-    load: Callable[[np.ndarray, list[Column]], np.ndarray]
-    times: Callable[[np.ndarray], np.ndarray] | None = None
-    touched: Callable[[np.ndarray, np.ndarray], None] | None = None
-
-    @property
-    def numbered(self) -> RowChanges:
-        assert isinstance(self.changes, RowChanges)  # of ``make_changes``
-        return self.changes
-
-
-def one_row_each(slots: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """``MovableTable.rows_of`` where a key's slot is its row."""
-    return np.arange(len(slots)), slots
-
-
-def movable_entries(table: EntryTable) -> MovableTable:
-    """The many rows that an accumulator has of a slot."""
-    assert table.changes is not None
-
-    def rows_of(slots: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        entries = table.entries_of(slots)
-        order = np.argsort(slots)
-        return order[np.searchsorted(slots, table.slots_of(entries), sorter=order)], entries
-
-    return MovableTable(table.changes, table.types, rows_of, table.read, table.load)
 
 
 def can_evict(ctx: StateContext, key_types: Sequence[LogicalType]) -> bool:
