@@ -106,11 +106,11 @@ class Operator(ABC):
     """Base class: a stateless pass-through, overridden where an operator differs."""
 
     ctx: OperatorContext
-    _held: tuple[Closeable, ...] = ()
+    _resources: tuple[Closeable, ...] = ()
 
     def hold(self, resource: _C) -> _C:
         """``resource``, which ``close`` will close: those held last come first."""
-        self._held = (resource, *self._held)
+        self._resources = (resource, *self._resources)
         return resource
 
     def open(self, ctx: OperatorContext, restored: RestoredState | None) -> None:
@@ -166,5 +166,5 @@ class Operator(ABC):
     def close(self) -> None:
         """Release everything; called once also after a failure or cancellation."""
         with ExitStack() as stack:
-            for resource in reversed(self._held):
+            for resource in reversed(self._resources):
                 stack.callback(resource.close)

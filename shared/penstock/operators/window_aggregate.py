@@ -235,7 +235,7 @@ class PaneAggregateOperator(Operator):
         firsts = (self._panes.first_end_after(p.start, after) for p in self._keys.live.values())
         return min((f for f in firsts if f is not None), default=MAX_WATERMARK)
 
-    def _fire_again(self, key_slots: np.ndarray, pane_ids: np.ndarray) -> Iterator[Output]:
+    def _fire_again(self, key_slots: np.ndarray, pane_ids: np.ndarray) -> Iterator[Batch]:
         """Late but allowed rows: emit their keys' already fired windows anew."""
         touched: dict[tuple[int, int], list[np.ndarray]] = {}
         fired = self._fired_to()

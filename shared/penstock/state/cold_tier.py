@@ -49,9 +49,14 @@ PIECE_BYTES, LEAST_KEYS, MOST_KEYS = 1 << 20, 64, 1 << 14
 class Movable(Protocol):
     """What a tier needs of a table: see ``SlotTable``."""
 
-    types: Sequence[LogicalType]
-    times: Callable[[np.ndarray], np.ndarray] | None
-    touched: Callable[[np.ndarray, np.ndarray], None] | None
+    @property
+    def types(self) -> Sequence[LogicalType]: ...
+
+    @property
+    def times(self) -> Callable[[np.ndarray], np.ndarray] | None: ...
+
+    @property
+    def touched(self) -> Callable[[np.ndarray, np.ndarray], None] | None: ...
 
     @property
     def numbered(self) -> RowChanges: ...

@@ -18,11 +18,26 @@ class StateContext(Protocol):
     ``now_ms``, ``wake_at``: processing time, ms since the epoch; ``local_dir``: a private folder
     on the local disk; ``memory``: what the state of the slot may take; ``epochs``: the task's."""
 
-    name: str
-    max_parallelism: int
-    metrics: MetricGroup
-    local_dir: Path
-    now_ms: Callable[[], int]
-    wake_at: Callable[[int], None]
-    memory: StateMemory
-    epochs: Epochs
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def max_parallelism(self) -> int: ...
+
+    @property
+    def metrics(self) -> MetricGroup: ...
+
+    @property
+    def local_dir(self) -> Path: ...
+
+    @property
+    def memory(self) -> StateMemory: ...
+
+    @property
+    def epochs(self) -> Epochs: ...
+
+    @property
+    def now_ms(self) -> Callable[[], int]: ...
+
+    @property
+    def wake_at(self) -> Callable[[int], None]: ...
