@@ -50,6 +50,19 @@ def test_drops_what_was_beaten_before():
     assert run(TUMBLE, batches) == [(7, 2), (9, 6), (8, 11 * SECOND)]
 
 
+def test_drops_beaten_rows_of_one_window_beside_rows_without_a_value():
+    batches = [[(7, 1), (None, 2), (6, 3)], [(None, 4), (6, 5), (7, 6)], [(None, 7)]]
+    assert run(TUMBLE, batches) == [(7, 1), (None, 2), (None, 4), (7, 6), (None, 7)]
+
+
+def test_drops_beaten_rows_whose_validity_mask_is_all_true():
+    column = Column(t.BigIntType(), np.array([7, 6, 5]), np.ones(3, np.bool_))
+    times = Column(t.TimestampType(3, False), np.array([1, 2, 3], np.int64))
+    sub = Subtask(WindowMaximumOperator(TUMBLE), [ROWS], ROWS)
+    (kept,) = sub.operator.process(0, Batch(ROWS, [column, times]))
+    assert kept.columns[0].storage_list() == [7]
+
+
 def test_windows_starts_nulls_and_late_rows_pass():
     batches = [[(9, 1), (3, 10 * SECOND), (8, 10 * SECOND + 1)], [(None, 2), (1, 10 * SECOND)], [(2, 3)]]
     out = run(TUMBLE, batches, [0, 10 * SECOND - 1])

@@ -52,8 +52,8 @@ class WindowMaximumOperator(Operator):
         codes = order_codes(column)
         low, high = int(ends.min()), int(ends.max())
         if low == high:
-            bar = self._raise(low, int(codes.max())) if column.valid is None else None
-            keep = codes >= bar if bar is not None else np.ones(len(codes), np.bool_)
+            valued = codes if column.valid is None else codes[column.valid]
+            keep = codes >= (self._raise(low, int(valued.max())) if len(valued) else 0)
         else:
             keep = self._beaten_by_none(Column(_LONG, ends), codes, column.valid)
         if self._watermark > MIN_WATERMARK and low - 1 <= self._watermark:
