@@ -95,3 +95,12 @@ def test_unscaled_decimals_equal_arrows(unscaled: list) -> None:
     column = Column.of(type_, values)
     assert column.storage_list() == unscaled
     assert column.to_external_arrow().equals(pa.array(values, pa.decimal128(18, 4)))
+
+
+def test_rows_taken_without_a_null_among_them_have_no_mask() -> None:
+    column = Column.of(t.BigIntType(), [1, None, 3])
+    assert column.take(np.array([0, 2])).valid is None
+    assert column.filter(np.array([True, False, True])).valid is None
+    taken = column.take(np.array([1, 2]))
+    assert taken.valid is not None
+    assert taken.valid.tolist() == [False, True]

@@ -212,9 +212,11 @@ class Column:
     # -- reshaping --------------------------------------------------------------
 
     def take(self, indices: np.ndarray) -> Column:
+        """The rows at ``indices``. Without a NULL among them the result has no mask: a filter on one kind
+        of event leaves no NULL in that kind's fields, and what has a mask takes slower paths later."""
         if isinstance(self.values, np.ndarray):
-            valid = self._valid
-            return Column(self.type, self.values[indices], None if valid is None else valid[indices])
+            valid = None if self._valid is None else self._valid[indices]
+            return Column(self.type, self.values[indices], None if valid is None or valid.all() else valid)
         return Column(self.type, self.values.take(pa.array(indices)))
 
     def take_or_null(self, indices: np.ndarray) -> Column:
