@@ -44,7 +44,7 @@ check: $(STAMP) ## lint, types, import contract
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/lint-imports
-	$(BIN)/mypy shared/penstock shared/penstock_services
+	$(BIN)/mypy
 
 bench: $(STAMP) ## run the benchmarks (see bench/README.md)
 	$(BIN)/python -m bench

@@ -14,7 +14,7 @@ from starlette.responses import Response
 from penstock.bus import RefusedError
 from penstock.bus.envelope import told
 from penstock.errors import PenstockError, SnapshotError, SpecError
-from penstock_services.dispatcher.directory import UnknownJobError
+from penstock_services.dispatcher.logged import UnknownJobError
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable

@@ -132,4 +132,4 @@ def render(
         def collect(self) -> Iterator[Any]:
             return families.collect(prefixes)
 
-    return generate_latest(Collector())  # type: ignore[arg-type]
+    return generate_latest(Collector())

@@ -200,6 +200,6 @@ class Adopting:
         slots = {(e.taskmanager_id, e.allocation_id) for e in job.graph if e.allocation_id}
         return [
             job.orders.introduce(taskmanager_id, allocation_id)
-            for taskmanager_id, allocation_id in sorted(slots)  # type: ignore[type-var]
+            for taskmanager_id, allocation_id in sorted(slots)
             if taskmanager_id is not None and allocation_id is not None
         ]

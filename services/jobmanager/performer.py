@@ -220,9 +220,9 @@ class Performer:
     async def _overview(self) -> ClusterOverview | None:
         message = RequestClusterOverview()
         try:
-            return await request(
-                self._transport, self._subjects.to_resourcemanager(message), message, ClusterOverview
-            )
+            subject = self._subjects.to_resourcemanager(message)
+            overview: ClusterOverview = await request(self._transport, subject, message, ClusterOverview)
+            return overview
         except PenstockError as err:
             self._logger.warning("no resource manager", job=self._job_id, error=err.message)
             return None

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from penstock.errors import ExternalError, PenstockError
 from penstock.messages.preface import recv_preface, verify
 from penstock.unix_sockets import unix_address
-from penstock_services.taskmanager.slot_table import Admission
+from penstock_services.taskmanager.slots import Admission
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -99,8 +99,10 @@ class Relay:
 
     def _take(self) -> SlotReport | SlotLost:
         """The next message; its reports leave the queue and are this task's to deliver."""
-        if isinstance(self._queue[0][0], SlotLost):
-            return self._queue.popleft()[0]
+        first = self._queue[0][0]
+        if isinstance(first, SlotLost):
+            self._queue.popleft()
+            return first
         reports: list[FromSlot] = []
         total = 0
         while self._queue and len(reports) < MAX_BATCH:

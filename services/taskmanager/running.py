@@ -13,11 +13,7 @@ from penstock.errors import PenstockError
 from penstock.jobgraph.graph import runs_on_spark
 from penstock.messages.cluster import RequestTaskManagerDetails, SlotLost
 from penstock.messages.slot import Deploy, SlotLog, SlotReady
-from penstock_services.taskmanager.log_files import emptied
-from penstock_services.taskmanager.relay import Relay
-from penstock_services.taskmanager.slot import DRAIN_TIMEOUT_S, SlotProcess
-from penstock_services.taskmanager.slot_table import (
-    END_GRACE_MS,
+from penstock_services.taskmanager.events import (
     Deliver,
     Delivered,
     Ended,
@@ -25,8 +21,11 @@ from penstock_services.taskmanager.slot_table import (
     Forked,
     MasterHeard,
     ReportLost,
-    SlotTable,
 )
+from penstock_services.taskmanager.log_files import emptied
+from penstock_services.taskmanager.relay import Relay
+from penstock_services.taskmanager.slot import DRAIN_TIMEOUT_S, SlotProcess
+from penstock_services.taskmanager.slot_table import END_GRACE_MS, SlotTable
 from penstock_services.taskmanager.stalls import look_for_stall
 
 if TYPE_CHECKING:

@@ -34,11 +34,7 @@ from penstock_services.common.actor import ESCALATE, Actor, RestartPolicy
 from penstock_services.common.processes import SystemSpawner
 from penstock_services.taskmanager.data_port import DataPort
 from penstock_services.taskmanager.deployments import SharedDeployments
-from penstock_services.taskmanager.folders import Folders
-from penstock_services.taskmanager.heartbeats import Heartbeats
-from penstock_services.taskmanager.log_files import OWN, log_files, log_piece
-from penstock_services.taskmanager.running import RunningSlots
-from penstock_services.taskmanager.slot_table import (
+from penstock_services.taskmanager.events import (
     Deliver,
     End,
     Fork,
@@ -49,8 +45,12 @@ from penstock_services.taskmanager.slot_table import (
     OfferAnswered,
     ReportLost,
     ReportSlots,
-    SlotTable,
 )
+from penstock_services.taskmanager.folders import Folders
+from penstock_services.taskmanager.heartbeats import Heartbeats
+from penstock_services.taskmanager.log_files import OWN, log_files, log_piece
+from penstock_services.taskmanager.running import RunningSlots
+from penstock_services.taskmanager.slot_table import SlotTable
 from penstock_services.taskmanager.slots import Settings
 from penstock_services.taskmanager.spark import SparkServer
 from penstock_services.taskmanager.template import OutputBound, Template

@@ -105,7 +105,7 @@ agg.cont()  # expected: has no attribute "cont"
 env.set_parallelism("two")  # expected: incompatible type "str"
 
 
-@udf(result_tpe="BIGINT")  # expected: No overload variant of "udf"
+@udf(result_tpe="BIGINT")  # expected: Unexpected keyword argument "result_tpe"
 def plus(a: int, b: int) -> int:
     return a + b
 """
@@ -123,7 +123,10 @@ def test_a_misspelt_name_is_an_error_for_a_type_checker(tmp_path: Path) -> None:
     )
     errors = [line for line in done.stdout.splitlines() if ": error: " in line]
     assert [line for line in errors if not line.startswith("misspelt.py")] == [], done.stderr
-    said = {int(line.split(":")[1]): line for line in errors}
+    said: dict[int, str] = {}
+    for line in errors:
+        number = int(line.split(":")[1])
+        said[number] = f"{said.get(number, '')}{line}\n"
     expected = {
         number: text.partition("# expected: ")[2]
         for number, text in enumerate(MISSPELT.splitlines(), 1)

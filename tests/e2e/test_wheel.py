@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import sysconfig
@@ -69,7 +70,10 @@ def test_a_cluster_starts_beside_a_package_named_services(wheel: Path, tmp_path:
     program = tmp_path / "prices.py"
     program.write_text(PROGRAM)
     command = [environment / "bin" / "penstock", "run", program]
-    done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path)
+    # The servers' binaries, too, are those of this environment.
+    path = f"{sysconfig.get_path('scripts')}{os.pathsep}{os.environ['PATH']}"
+    run_in = {**os.environ, "PATH": path}
+    done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, env=run_in)
     assert done.returncode == 0, done.stderr
     assert sorted(done.stdout.split()) == ["+I[119]", "+I[238]"]
 

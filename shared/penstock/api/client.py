@@ -69,14 +69,14 @@ class ClusterClient:
         """Submit a JobSpec; its job id. One is chosen here when the spec has none, so that
         a repeated request cannot start the job twice."""
         spec = {**spec, "job_id": spec.get("job_id") or uuid.uuid4().hex}
-        return self._call("POST", "/jobs", json=spec, timeout=120.0)["jobid"]
+        return str(self._call("POST", "/jobs", json=spec, timeout=120.0)["jobid"])
 
     def job(self, job_id: str) -> dict[str, Any]:
         """``GET /jobs/{id}`` (Flink's shape, plus ours)."""
-        return self._call("GET", f"/jobs/{job_id}")
+        return self._object("GET", f"/jobs/{job_id}")
 
     def jobs(self) -> list[dict[str, Any]]:
-        return self._call("GET", "/jobs/overview")["jobs"]
+        return list(self._call("GET", "/jobs/overview")["jobs"])
 
     def cancel(self, job_id: str) -> None:
         self._call("PATCH", f"/jobs/{job_id}", params={"mode": "cancel"})
@@ -102,16 +102,17 @@ class ClusterClient:
     def _trigger(self, path: str, body: dict[str, Any]) -> str:
         trigger_id = uuid.uuid4().hex
         known = {key: value for key, value in body.items() if value is not None}
-        return self._call("POST", path, json={**known, "triggerId": trigger_id})["request-id"]
+        reply = self._call("POST", path, json={**known, "triggerId": trigger_id})
+        return str(reply["request-id"])
 
     def triggered(self, job_id: str, trigger_id: str) -> dict[str, Any]:
         """``{status: {id}, operation, progress}`` of a request."""
-        return self._call("GET", f"/jobs/{job_id}/checkpoints/{trigger_id}")
+        return self._object("GET", f"/jobs/{job_id}/checkpoints/{trigger_id}")
 
     def dispose_savepoint(self, path: str) -> dict[str, Any]:
         """Delete it; the outcome."""
         trigger_id = self._call("POST", "/savepoint-disposal", json={"savepoint-path": path})["request-id"]
-        return self._call("GET", f"/savepoint-disposal/{trigger_id}")
+        return self._object("GET", f"/savepoint-disposal/{trigger_id}")
 
     def jobmanager_config(self) -> dict[str, str]:
         return {entry["key"]: entry["value"] for entry in self._call("GET", "/jobmanager/config")}
@@ -119,20 +120,20 @@ class ClusterClient:
     # -- what happened -----------------------------------------------------------------
 
     def exceptions(self, job_id: str) -> dict[str, Any]:
-        return self._call("GET", f"/jobs/{job_id}/exceptions")
+        return self._object("GET", f"/jobs/{job_id}/exceptions")
 
     def checkpoints(self, job_id: str) -> dict[str, Any]:
-        return self._call("GET", f"/jobs/{job_id}/checkpoints")
+        return self._object("GET", f"/jobs/{job_id}/checkpoints")
 
     def checkpoint_details(self, job_id: str, checkpoint_id: str) -> dict[str, Any]:
-        return self._call("GET", f"/jobs/{job_id}/checkpoints/details/{checkpoint_id}")
+        return self._object("GET", f"/jobs/{job_id}/checkpoints/details/{checkpoint_id}")
 
     def checkpoint_subtasks(self, job_id: str, checkpoint_id: str, vertex_id: str) -> dict[str, Any]:
-        return self._call("GET", f"/jobs/{job_id}/checkpoints/details/{checkpoint_id}/subtasks/{vertex_id}")
+        return self._object("GET", f"/jobs/{job_id}/checkpoints/details/{checkpoint_id}/subtasks/{vertex_id}")
 
     def spark(self, job_id: str) -> dict[str, Any]:
         """What Spark did for the job: stages and log of each query."""
-        return self._call("GET", f"/jobs/{job_id}/spark")
+        return self._object("GET", f"/jobs/{job_id}/spark")
 
     def accumulators(self, job_id: str) -> dict[str, int]:
         """Counters of the job's operators, added up over subtasks, by name."""
@@ -141,11 +142,11 @@ class ClusterClient:
 
     def vertex(self, job_id: str, vertex_id: str) -> dict[str, Any]:
         """A vertex with its subtasks."""
-        return self._call("GET", f"/jobs/{job_id}/vertices/{vertex_id}")
+        return self._object("GET", f"/jobs/{job_id}/vertices/{vertex_id}")
 
     def subtask_times(self, job_id: str, vertex_id: str) -> list[dict[str, Any]]:
         """Of each subtask of a vertex: when it entered which state (ms)."""
-        return self._call("GET", f"/jobs/{job_id}/vertices/{vertex_id}/subtasktimes")["subtasks"]
+        return list(self._call("GET", f"/jobs/{job_id}/vertices/{vertex_id}/subtasktimes")["subtasks"])
 
     def vertex_metrics(self, job_id: str, vertex_id: str) -> dict[str, Any]:
         """Metrics of a vertex: "<subtask>.<metric>" or "<subtask>.<operator>.<metric>" → value."""
@@ -194,18 +195,18 @@ class ClusterClient:
     # -- the cluster -------------------------------------------------------------------
 
     def overview(self) -> dict[str, Any]:
-        return self._call("GET", "/overview")
+        return self._object("GET", "/overview")
 
     def info(self) -> dict[str, Any]:
         """Processes of the cluster, with their ids."""
-        return self._call("GET", "/cluster/info")
+        return self._object("GET", "/cluster/info")
 
     def taskmanagers(self) -> list[dict[str, Any]]:
-        return self._call("GET", "/taskmanagers")["taskmanagers"]
+        return list(self._call("GET", "/taskmanagers")["taskmanagers"])
 
     def log_files(self, taskmanager_id: str) -> list[dict[str, Any]]:
         """``{name, size, mtime}`` each, the one that was written to last at the end."""
-        return self._call("GET", f"/taskmanagers/{taskmanager_id}/logs")["logs"]
+        return list(self._call("GET", f"/taskmanagers/{taskmanager_id}/logs")["logs"])
 
     def log_file(self, taskmanager_id: str, name: str, offset: int = 0) -> Iterator[bytes]:
         """The file's bytes behind ``offset``, in pieces, as far as there are some now."""
@@ -224,6 +225,11 @@ class ClusterClient:
             ) from err
 
     # -- inside -------------------------------------------------------------------------
+
+    def _object(self, method: str, path: str, **kwargs: Any) -> dict[str, Any]:
+        """The answer of a path that answers one JSON object."""
+        found: dict[str, Any] = self._call(method, path, **kwargs)
+        return found
 
     def _call(self, method: str, path: str, **kwargs: Any) -> Any:
         retry = tenacity.Retrying(

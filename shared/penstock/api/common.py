@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 
-def Row(*values: Any, **named: Any) -> tuple:
+def Row(*values: Any, **named: Any) -> tuple[Any, ...]:
     """A row: ``Row(1, "a")`` by position, ``Row(id=1, name="a")`` with attributes."""
     if values and named:
         raise SpecError("a row by position and by name at once", expected="Row(1, 2) or Row(a=1, b=2)")

@@ -44,6 +44,7 @@ if TYPE_CHECKING:
 
     from penstock.api.execution import JobClient, JobExecutionResult
     from penstock.api.tables import Tables
+    from penstock.connectors.base import Connector
     from penstock.jobgraph import JobGraph
     from penstock.plan.engine import SparkSupport
     from penstock.types.pickling import ClassName
@@ -399,11 +400,12 @@ class StreamExecutionEnvironment:
         return plan_job(plan, table, python_path=tuple(self._python_path), spark=spark)
 
 
-def _metadata_type(connector: Any, key: str, name: str) -> t.LogicalType:
+def _metadata_type(connector: Connector, key: str, name: str) -> t.LogicalType:
     if key not in connector.metadata:
         raise SpecError(
             f"source '{name}' has no metadata '{key}'",
             expected=", ".join(connector.metadata) or "none",
             got=repr(key),
         )
-    return connector.metadata[key]
+    type_: t.LogicalType = connector.metadata[key]
+    return type_

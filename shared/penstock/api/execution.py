@@ -67,7 +67,7 @@ class JobClient:
         return self._job_id
 
     def get_job_status(self) -> str:
-        return self._client.job(self._job_id)["state"]
+        return str(self._client.job(self._job_id)["state"])
 
     def cancel(self) -> None:
         self._client.cancel(self._job_id)

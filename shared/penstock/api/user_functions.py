@@ -273,7 +273,7 @@ def _declare(
 def _callee(target: Any, kind: str, what: str) -> Callable[..., Any]:
     """What is called for a row."""
     method = "accumulate" if kind == "aggregate" else "eval"
-    found = getattr(target, method, None)
+    found: Callable[..., Any] | None = getattr(target, method, None)
     if found is None and callable(target) and not isinstance(target, type) and kind != "aggregate":
         found = target
     if found is None:

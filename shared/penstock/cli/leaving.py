@@ -73,4 +73,4 @@ def awaited_end(client: ClusterClient, job_id: str) -> str:
     deadline = time.monotonic() + CANCEL_S
     while (state := client.job(job_id)["state"]) not in TERMINAL and time.monotonic() < deadline:
         time.sleep(0.05)
-    return state
+    return str(state)

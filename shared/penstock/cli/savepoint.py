@@ -20,17 +20,10 @@ from penstock.cli.showing import find_job, print_table
 from penstock.cli.sql import read_script
 from penstock.config import MAX_PARALLELISM, RECOVERY_PATH
 from penstock.errors import ExternalError, PenstockError, SnapshotError, SpecError, error_from_dict
-from penstock.snapshots.compatibility import (
-    Difference,
-    Operator,
-    adopted,
-    by_state,
-    compare,
-    kept_uids,
-    operators_of,
-)
+from penstock.snapshots.compatibility import Difference, adopted, by_state, compare, kept_uids, operators_of
 from penstock.snapshots.footers import OperatorSummary, summarise
 from penstock.snapshots.manifest import CheckpointManifest, folder_at, read_manifest
+from penstock.snapshots.matching import Operator
 from penstock.snapshots.verifying import Verified, verify
 from penstock.store.open import open_store
 from penstock.store.routed import split_url

@@ -36,7 +36,7 @@ class Child:
     argv: Sequence[str]
     log: Path
     restart: bool = True
-    process: subprocess.Popen | None = None
+    process: subprocess.Popen[bytes] | None = None
     starts: int = 0
     started_at: float = 0.0
     history: list[str] = field(default_factory=list)

@@ -107,7 +107,7 @@ def _bind_sign(op: str, call: Call) -> Any:
             if is_null(args[0]):
                 return Scalar(type_, None)
             values = d.unscaled(args[0])
-            return d.from_unscaled(type_, -d.widen(values, d.bound(values)), args[0].valid)  # type: ignore[arg-type,operator]
+            return d.from_unscaled(type_, -d.widen(values, d.bound(values)), args[0].valid)  # type: ignore[arg-type]
 
         return negate
     return strict(call, np.negative)

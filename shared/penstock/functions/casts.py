@@ -190,7 +190,7 @@ def _fast_parse(column: Column, target: t.LogicalType) -> Column | None:
 
 def parse_distinct(column: Column, target: t.LogicalType, parse: Any, lenient: bool) -> Column:
     """Parse each distinct text once; a text that does not parse raises, or is NULL if ``lenient``."""
-    encoded = column.values.dictionary_encode()  # type: ignore[union-attr]
+    encoded = column.values.dictionary_encode()
     texts = encoded.dictionary.to_pylist()
     values = [parse(text) for text in texts]
     if not lenient and None in values:
@@ -242,7 +242,7 @@ def _to_number(source: t.LogicalType, target: t.LogicalType) -> Convert:
             else:
                 values = d.to_double(column).astype(dtype)
         elif integral and isinstance(source, _FLOATS):
-            values = saturate(column.values, dtype)  # type: ignore[arg-type]
+            values = saturate(column.values, dtype)
         else:
             values = column.values.astype(dtype)
         return Column(target, values, column.valid)
@@ -331,7 +331,7 @@ def _temporal(source: t.LogicalType, target: t.LogicalType, zone: str) -> Conver
     def wall(column: Column) -> Any:
         """Wall-clock µs since the epoch."""
         if isinstance(source, t.DateType):
-            return column.values.astype(np.int64) * DAY_US  # type: ignore[union-attr]
+            return column.values.astype(np.int64) * DAY_US
         if isinstance(source, t.TimestampLtzType):
             return local_us(column.values, zone)
         return column.values

@@ -187,7 +187,7 @@ register(
     FunctionDef(
         "ITEM", _resolve_item, _bind_item, fails=lambda call: isinstance(call.args[0].type, t.ArrayType)
     )
-)  # type: ignore[arg-type]
+)
 
 
 # -- functions per row ---------------------------------------------------------------------

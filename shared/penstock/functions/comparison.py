@@ -70,7 +70,7 @@ def comparator(op: str, a: t.LogicalType, b: t.LogicalType) -> Callable[..., np.
 def _bools(array: Any, n: int) -> np.ndarray:
     if isinstance(array, pa.Scalar):
         return np.full(n, bool(array.as_py()), np.bool_)
-    return Column.from_arrow(BOOLEAN, array).values  # type: ignore[return-value]
+    return Column.from_arrow(BOOLEAN, array).values
 
 
 def _decimal_comparator(op: str, a: t.LogicalType, b: t.LogicalType) -> Callable[..., np.ndarray]:

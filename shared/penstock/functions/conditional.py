@@ -84,8 +84,8 @@ def _gather(part: Vector, conjunction: bool, n: int) -> tuple[np.ndarray, np.nda
         return np.full(n, bool(part.value), np.bool_), None
     values, valid = part.values, part.valid
     if valid is None:
-        return values, None  # type: ignore[return-value]
-    return (values | ~valid if conjunction else values & valid), ~valid  # type: ignore[operator,return-value]
+        return values, None
+    return (values | ~valid if conjunction else values & valid), ~valid
 
 
 def _spread(
@@ -106,7 +106,7 @@ def _bind_not(call: Call) -> Any:
 
     def run(args: Sequence[Vector], n: int) -> Vector:
         column = as_column(args[0], n)
-        return Column(type_, ~column.values, column.valid)  # type: ignore[operator]
+        return Column(type_, ~column.values, column.valid)
 
     return run
 
@@ -135,8 +135,8 @@ def _is(name: str, test: Callable[[Vector, int], np.ndarray], param: Any = ANY) 
 def _truth(wanted: bool) -> Callable[[Vector, int], np.ndarray]:
     def test(vector: Vector, n: int) -> np.ndarray:
         column = as_column(vector, n)
-        values = column.values if wanted else ~column.values  # type: ignore[operator]
-        return values & _validity(column, n)  # type: ignore[operator]
+        values = column.values if wanted else ~column.values
+        return values & _validity(column, n)
 
     return test
 
@@ -215,7 +215,7 @@ def _case_form(call: Call, nodes: list[Node]) -> Callable[[Frame], Vector]:
 
 def _true(vector: Vector, n: int) -> np.ndarray:
     column = as_column(vector, n)
-    return column.values if column.valid is None else column.values & column.valid  # type: ignore[return-value,operator]
+    return column.values if column.valid is None else column.values & column.valid
 
 
 def _choose(type_: t.LogicalType, values: Sequence[Node], choice: np.ndarray, frame: Frame) -> Vector:
@@ -361,7 +361,7 @@ def _bind_extreme(numpy_kernel: Any, arrow_kernel: Any) -> Callable[[Call], Any]
             out = args[0].values
             for arg in args[1:]:
                 out = numpy_kernel(out, arg.values)
-            return Column(type_, out, merge_valid(args))  # type: ignore[arg-type]
+            return Column(type_, out, merge_valid(args))
 
         return run
 

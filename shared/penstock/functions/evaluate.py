@@ -158,7 +158,7 @@ def true_mask(vector: Vector, n: int) -> np.ndarray:
     if isinstance(vector, Scalar):
         return np.full(n, bool(vector.value), np.bool_)
     valid = vector.valid
-    return vector.values if valid is None else vector.values & valid  # type: ignore[return-value]
+    return vector.values if valid is None else vector.values & valid
 
 
 def evaluate_constant(expr: Expr) -> Scalar | None:

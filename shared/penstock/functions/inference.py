@@ -163,7 +163,7 @@ def castable(source: t.LogicalType, target: t.LogicalType) -> bool:
     if isinstance(source, t.INTERVALS):
         return type(source) is type(target)
     if isinstance(source, (t.ArrayType, t.MultisetType)) and type(source) is type(target):
-        return castable(source.element, target.element)  # type: ignore[union-attr]
+        return castable(source.element, target.element)
     if isinstance(source, t.MapType) and isinstance(target, t.MapType):
         return castable(source.key, target.key) and castable(source.value, target.value)
     if isinstance(source, t.RowType) and isinstance(target, t.RowType):

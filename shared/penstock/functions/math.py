@@ -71,7 +71,7 @@ def _bind_floor(up: bool) -> Callable[[Call], Any]:
             return lambda args, n: args[0]
         if isinstance(source, APPROXIMATE):
             return strict(call, np.ceil if up else np.floor)
-        power = 10**source.scale  # type: ignore[union-attr]
+        power = 10**source.scale
         # Python's // is the floor; the ceiling is the floor of the negative.
         return _decimal(call, lambda v: -(-v // power) if up else v // power, power)
 
@@ -89,7 +89,7 @@ def _decimal(call: Call, function: Callable[[Any], Any], constant: int = 0) -> A
         values = d.unscaled(args[0])
         return d.from_unscaled(
             type_, function(d.widen(values, d.bound(values) + constant + 1)), args[0].valid
-        )  # type: ignore[arg-type]
+        )
 
     return run
 
@@ -230,8 +230,8 @@ def _round_fails(call: Call) -> bool:
     return isinstance(call.type, APPROXIMATE)
 
 
-register(FunctionDef("ROUND", _resolve_round, _bind_round(True), fails=_round_fails))  # type: ignore[arg-type]
-register(FunctionDef("TRUNCATE", _resolve_round, _bind_round(False), fails=_round_fails))  # type: ignore[arg-type]
+register(FunctionDef("ROUND", _resolve_round, _bind_round(True), fails=_round_fails))
+register(FunctionDef("TRUNCATE", _resolve_round, _bind_round(False), fails=_round_fails))
 
 
 # -- DOUBLE functions ------------------------------------------------------------------------

@@ -62,7 +62,7 @@ def result_of(type_: t.LogicalType, out: Any) -> Column:
             _check_float(value)
     if isinstance(type_, (t.TimeType, *t.TIMESTAMPS)) and type_.precision < 6:
         unit = 10 ** (6 - type_.precision)
-        column = Column(type_, np.floor_divide(column.values, unit) * unit, column.valid)  # type: ignore[arg-type]
+        column = Column(type_, np.floor_divide(column.values, unit) * unit, column.valid)
     return column
 
 

@@ -186,7 +186,7 @@ for _negate in (False, True):
         _bind_like(_negate),
         optional=1,
         fails=lambda call: len(call.args) > 2,
-    )  # type: ignore[arg-type]
+    )
     define(
         f"{_not}SIMILAR TO",
         [STR, STR, STR],

@@ -153,7 +153,7 @@ def resolver(
             if target is None:
                 labels = [p.label for p in params] + ([f"{variadic.label} …"] if variadic else [])
                 call.fail(f"{call.name}({', '.join(labels)})")
-            targets.append(target.with_nullable(type_.nullable))  # type: ignore[union-attr]
+            targets.append(target.with_nullable(type_.nullable))
         out = result(targets) if callable(result) else result
         return targets, out.with_nullable(call.any_nullable if nullable is None else nullable)
 

@@ -86,7 +86,7 @@ def _zoned(call: Resolution, type_: t.LogicalType) -> None:
 def wall_us(column: Column, zone: str) -> Any:
     """Wall-clock µs of a date, time or timestamp column."""
     if isinstance(column.type, t.DateType):
-        return column.values.astype(np.int64) * DAY_US  # type: ignore[union-attr]
+        return column.values.astype(np.int64) * DAY_US
     if isinstance(column.type, t.TimestampLtzType):
         return local_us(column.values, zone)
     return column.values
@@ -354,7 +354,7 @@ register(
     FunctionDef(
         "DATE_FORMAT", _resolve_format, _bind_format, fails=lambda call: literal_value(call, 1) is None
     )
-)  # type: ignore[arg-type]
+)
 
 
 def _parsed_us(text: str, pattern: str, *, roll: bool = False, zone: str = "UTC") -> int | None:

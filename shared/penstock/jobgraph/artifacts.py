@@ -72,7 +72,7 @@ def with_classes(
         found |= {name: cls for name, cls in further.items() if cls is not None}
 
 
-class _Pickler(cloudpickle.Pickler):
+class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]  # cloudpickle has no types
     """Keeps note of the classes that are written by value."""
 
     def __init__(self, out: io.BytesIO) -> None:

@@ -74,7 +74,7 @@ def decode_preface(body: bytes) -> dict[str, Any]:
             expected="JSON with " + ", ".join((*_FIELDS, "mac")),
             got=repr(body[:80]),
         )
-    return preface
+    return dict(preface)
 
 
 async def read_preface(reader: asyncio.StreamReader) -> dict[str, Any]:

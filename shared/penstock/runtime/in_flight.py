@@ -148,7 +148,7 @@ def _encode(element: Element) -> bytes | bool | int:
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, rb.schema) as writer:
         writer.write_batch(rb)
-    return sink.getvalue().to_pybytes()
+    return bytes(sink.getvalue().to_pybytes())
 
 
 # -- restoring -----------------------------------------------------------------------------

@@ -25,11 +25,11 @@ def probe_without_pandas() -> None:
     if "pandas" in sys.modules:
         return
     finder = _NoPandas()
-    sys.meta_path.insert(0, finder)  # type: ignore[arg-type]
+    sys.meta_path.insert(0, finder)
     try:
         pa.scalar(0)
     finally:
-        sys.meta_path.remove(finder)  # type: ignore[arg-type]
+        sys.meta_path.remove(finder)
 
 
 def use_pandas_if_imported() -> None:

@@ -56,7 +56,7 @@ def record_batch(records: list[Record]) -> pa.RecordBatch:
 
 def records_of(batches: Iterable[pa.RecordBatch]) -> Iterator[Record]:
     for rows in batches:
-        yield from zip(*(column.to_pylist() for column in rows.columns), strict=True)  # type: ignore[misc]
+        yield from zip(*(column.to_pylist() for column in rows.columns), strict=True)
 
 
 class SegmentWriter:

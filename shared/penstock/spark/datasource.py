@@ -99,7 +99,7 @@ class PenstockDataSource(DataSource):
     def streamReader(self, schema: st.StructType) -> DataSourceStreamReader:
         return StreamReader(self._table())
 
-    def writer(self, schema: st.StructType, overwrite: bool) -> DataSourceArrowWriter:  # type: ignore[override]
+    def writer(self, schema: st.StructType, overwrite: bool) -> DataSourceArrowWriter:
         return Writer(self._table())
 
 
@@ -128,7 +128,7 @@ class _Reader(DataSourceReader):
             SplitPartition(0, b"")
         ]
 
-    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:  # type: ignore[override]
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         assert isinstance(partition, SplitPartition)
         return carried(self._read(partition), self._where())
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import base64
 import json
 import re
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 from urllib.parse import unquote, urlsplit
 
 from penstock.errors import (
@@ -24,6 +24,8 @@ from penstock.errors import (
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+T = TypeVar("T")
 
 _MARK = "PENSTOCK-ERROR:"
 _FOUND = re.compile(_MARK + r"([A-Za-z0-9+/=]+)")
@@ -47,7 +49,7 @@ class TaskError(Exception):
         super().__init__(f"{error.message}\n{_MARK}{data}")
 
 
-def carried(batches: Iterator, where: str) -> Iterator:
+def carried(batches: Iterator[T], where: str) -> Iterator[T]:
     """Pass on what an executor's generator yields; its errors become ``TaskError``s."""
     try:
         yield from batches

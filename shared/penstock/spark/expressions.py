@@ -274,9 +274,7 @@ def _cast(call: Call, columns: Sequence[Column]) -> Column:
         return value.cast("string")
     if isinstance(have, t.STRINGS) and isinstance(want, t.VarCharType) and want.length >= have.length:
         return value
-    if (
-        isinstance(have, t.TIMESTAMPS) and type(have) is type(want) and want.precision >= have.precision  # type: ignore[union-attr]
-    ):
+    if isinstance(have, t.TIMESTAMPS) and type(have) is type(want) and want.precision >= have.precision:
         return value
     raise NotNative
 

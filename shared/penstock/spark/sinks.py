@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
+from penstock.connectors.jdbc.connector import only_spark
 from penstock.connectors.registry import get_connector
 from penstock.operators.constraints import Constraints
 from penstock.spark import jdbc
@@ -43,7 +44,7 @@ def batch_of(frame: Frame, rows: pa.RecordBatch) -> Batch:
 
 def stages(spec: SinkSpec) -> bool:
     """Whether a connector's writer stages the rows, and commits them at the end."""
-    by_spark = spec.connector == "jdbc" and jdbc.only_spark(spec.options)
+    by_spark = spec.connector == "jdbc" and only_spark(spec.options)
     return spec.connector != "blackhole" and not by_spark
 
 

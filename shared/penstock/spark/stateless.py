@@ -66,26 +66,30 @@ def expand(spec: s.ExpandSpec, frame: Frame, output: Schema) -> Frame | None:
 # -- windows ---------------------------------------------------------------------------------------
 
 
+def _bigint(value: int) -> Column:
+    return F.lit(value).cast("bigint")
+
+
 def window_starts_ends(window: s.WindowSpec, at: Column) -> tuple[Column, Column]:
     """(array of starts, array of ends) in µs of the windows that a row at ``at`` (BIGINT µs)
     lies in; for tumbling windows plain columns."""
     size = window.size_us
     slide = window.slide_us or size
-    big = lambda v: F.lit(v).cast("bigint")  # noqa: E731
     if window.kind == "tumble":
-        start = at - F.pmod(at - big(window.offset_us), big(size))
-        return start, start + big(size)
+        start = at - F.pmod(at - _bigint(window.offset_us), _bigint(size))
+        return start, start + _bigint(size)
     if window.kind == "hop":
         count = -(-size // slide)
-        last = at - F.pmod(at - big(window.offset_us), big(slide))
+        last = at - F.pmod(at - _bigint(window.offset_us), _bigint(slide))
         starts = F.filter(
-            F.sequence(last - big((count - 1) * slide), last, big(slide)), lambda x: x + big(size) > at
+            F.sequence(last - _bigint((count - 1) * slide), last, _bigint(slide)),
+            lambda x: x + _bigint(size) > at,
         )
-        return starts, F.transform(starts, lambda x: x + big(size))
+        return starts, F.transform(starts, lambda x: x + _bigint(size))
     assert window.kind == "cumulate"
-    start = at - F.pmod(at - big(window.offset_us), big(size))
-    step_end = at - F.pmod(at - start, big(slide)) + big(slide)
-    ends = F.sequence(step_end, start + big(size), big(slide))
+    start = at - F.pmod(at - _bigint(window.offset_us), _bigint(size))
+    step_end = at - F.pmod(at - start, _bigint(slide)) + _bigint(slide)
+    ends = F.sequence(step_end, start + _bigint(size), _bigint(slide))
     return F.transform(ends, lambda x: start), ends
 
 

@@ -166,7 +166,7 @@ class StreamReader(DataSourceStreamReader):
                 found.setdefault(split.id, [split, batch, batch])[2] = batch
         yield [SplitBatches(msgspec.json.encode(s), first, last) for s, first, last in found.values()]
 
-    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:  # type: ignore[override]
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         assert isinstance(partition, SplitBatches)
         return carried(self._read(partition), self._where())
 

@@ -319,12 +319,26 @@ class Aggregation:
             args += [make_call("=", [number, Literal(g, _SET_NUMBER)]), Literal(value, _SET_NUMBER)]
         return make_call("CASE", [*args, Literal(values[-1], _SET_NUMBER)])
 
-    def _window_node(self, input_node, key_positions, calls, window) -> n.Node:
+    def _window_node(
+        self,
+        input_node: n.Node,
+        key_positions: Sequence[int],
+        calls: tuple[AggregateCall, ...],
+        window: WindowProperty | None,
+    ) -> n.Node:
         names, types = input_node.schema.names, input_node.schema.types
-        spec = self.window.spec if self.window is not None else window.spec
         side_of: dict[int, str] = {}
+        ends: tuple[int, int] | None = None
+        if self.window is not None:
+            spec = self.window.spec
+        else:
+            assert window is not None, "windowed by its columns"
+            spec = window.spec
         if window is not None:
+            assert window.start is not None
+            assert window.end is not None
             side_of = {window.start: "start", window.end: "end"}
+            ends = (window.start, window.end)
             if window.time is not None:
                 side_of[window.time] = "time"
         keys = [(i, k) for i, k in enumerate(key_positions) if k not in side_of]
@@ -348,7 +362,7 @@ class Aggregation:
             window=spec,
             keys=tuple(k for _, k in keys),
             aggregates=calls,
-            windowed_input=(window.start, window.end) if window is not None else None,
+            windowed_input=ends,
             schema=schema,
         )
 

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from sqlglot import exp
 
-    from penstock.connectors.base import Connector
+    from penstock.connectors.base import Connector, TableInfo
     from penstock.sql.statements import ColumnDef, WatermarkClause
 
 #: Of the OPTIONS hint of a table that is read: the uid of its source; of one that is inserted into: the
@@ -60,7 +60,7 @@ class Table:
         """What an INSERT must give: the physical columns."""
         return self.physical
 
-    def info(self):
+    def info(self) -> TableInfo:
         return table_info(self.physical, self.options)
 
 

@@ -19,6 +19,8 @@ from penstock.sql.scope import Relation
 from penstock.types import logical as t
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from sqlglot import exp
 
     from penstock.sql.catalog import Catalog
@@ -67,7 +69,14 @@ def build_table(statement: CreateTable, catalog: Catalog, *, zone: str) -> Table
     )  # fmt: skip
 
 
-def _merge_like(base: Table, statement: CreateTable, columns, options, watermark, key):
+def _merge_like(
+    base: Table,
+    statement: CreateTable,
+    columns: list[ColumnDef],
+    options: dict[str, str],
+    watermark: WatermarkClause | None,
+    key: tuple[str, ...],
+) -> tuple[list[ColumnDef], dict[str, str], WatermarkClause | None, tuple[str, ...]]:
     """LIKE: what of the base table is taken over (Flink's defaults: INCLUDING ALL, but
     options, computed columns and watermarks may be excluded or overwritten)."""
     choices = statement.like.options if statement.like else {}
@@ -132,9 +141,17 @@ def _primary_key(columns: list[ColumnDef], names: tuple[str, ...], where: str) -
     return names
 
 
-def _full_schema(columns, physical, options, source, zone, where, catalog):
+def _full_schema(
+    columns: Sequence[ColumnDef],
+    physical: t.Schema,
+    options: dict[str, str],
+    source: Source,
+    zone: str,
+    where: str,
+    catalog: Catalog,
+) -> tuple[tuple[MetadataColumn, ...], t.Schema, tuple[Expr, ...] | None]:
     declared = [c for c in columns if c.kind == "metadata"]
-    metadata = tuple(MetadataColumn(c.name, c.metadata_key) for c in declared)
+    metadata = tuple(MetadataColumn(c.name, c.metadata_key) for c in declared if c.metadata_key is not None)
     delivered: list[t.LogicalType] = []
     if declared:
         delivered = [_metadata_type(c, options, where) for c in declared]
@@ -167,6 +184,7 @@ def _full_schema(columns, physical, options, source, zone, where, catalog):
     fields: list[t.Field] = []
     for column in columns:
         if column.kind == "computed":
+            assert column.expression is not None
             bound = computed(column.expression)
             expression = _inline(bound, [inputs[name] for name in names])
         else:
@@ -184,16 +202,16 @@ def _metadata_type(column: ColumnDef, options: dict[str, str], where: str) -> t.
     from penstock.connectors.registry import connector_of
 
     connector = connector_of(options, where=where)
-    known = dict(connector.metadata)
-    if column.metadata_key not in known:
+    known: t.LogicalType | None = connector.metadata.get(column.metadata_key or "")
+    if known is None:
         raise ConnectorError(
             f"connector '{options['connector']}' has no metadata '{column.metadata_key}'",
-            expected="one of " + (", ".join(known) or "(it offers none)"),
+            expected="one of " + (", ".join(connector.metadata) or "(it offers none)"),
             got=repr(column.metadata_key),
             where=str(column.position),
-            remedy=did_you_mean(column.metadata_key or "", known),
+            remedy=did_you_mean(column.metadata_key or "", connector.metadata),
         )
-    return known[column.metadata_key]
+    return known
 
 
 def _watermark(

@@ -233,7 +233,7 @@ class FlinkParser(FunctionSyntax):
         if self._match(TokenType.TABLE):
             token = self._prev
             if self._match(TokenType.L_PAREN):
-                this = self._require(self._parse_select(), "a query")
+                this: exp.Expr | None = self._require(self._parse_select(), "a query")
                 self._close()
             else:
                 this = self._parse_table_parts()

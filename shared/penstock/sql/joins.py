@@ -78,7 +78,7 @@ def make_join(
                 right_keys=(),
                 condition=bound,
                 schema=schema,
-            )  # type: ignore[arg-type]
+            )
         )
     schema = joined_schema(
         left.node.schema,
@@ -93,7 +93,7 @@ def make_join(
         left_keys=(),
         right_keys=(),
         condition=bound,
-        schema=schema,  # type: ignore[arg-type]
+        schema=schema,
     )
     relation = joined(left, right, result)
     if using:
@@ -194,7 +194,7 @@ def bind_correlate(
         builtin=builtin,
         per=per,  # type: ignore[arg-type]
         asynchronous=asynchronous,
-        schema=schema,  # type: ignore[arg-type]
+        schema=schema,
     )
     right = Relation.of(n.Values(schema=right_schema, data=""), alias.name if alias is not None else None)
     relation = joined(left, right, node)

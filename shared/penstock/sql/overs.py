@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from sqlglot import exp
 
@@ -59,7 +59,7 @@ class Overs:
         self.binder = binder
         self.named = {w.name: w for w in named}
         self.results: dict[int, tuple[exp.Window, InputRef]] = {}
-        groups: dict[tuple, list[tuple[exp.Window, AggregateDraft]]] = {}
+        groups: dict[tuple[Any, ...], list[tuple[exp.Window, AggregateDraft]]] = {}
         different: list[exp.Window] = []
         different += (w for w in windows if w not in different)
         for window in different:
@@ -229,8 +229,8 @@ class Overs:
         if interval:
             order = _order(window)[0].this
             if isinstance(self.binder.bind(order).type, t.DateType):
-                return sign * (bound.value // 86_400_000_000)
-        return sign * bound.value
+                return sign * (int(bound.value) // 86_400_000_000)
+        return sign * int(bound.value)
 
     def _plan(
         self,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar, cast
 
 from sqlglot import exp
 from sqlglot import parser as sg_parser
@@ -15,6 +15,9 @@ from penstock.sql.errors import position_in
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
+
+T = TypeVar("T")
+E = TypeVar("E", bound=exp.Expr)
 
 UNITS = (
     "MILLENNIUM", "CENTURY", "DECADE", "YEAR", "QUARTER", "MONTH", "WEEK", "DAY", "DOY", "DOW",
@@ -57,7 +60,7 @@ def _token_name(token: Any) -> str:
 class ParserBase(sg_parser.Parser):
     """sqlglot's parser with our errors."""
 
-    def raise_error(self, message: str, token: Any = None) -> None:
+    def raise_error(self, message: str, token: Any = None) -> NoReturn:
         token = token or self._curr
         ended = not token or token.token_type == TokenType.SENTINEL
         if ended:
@@ -95,7 +98,7 @@ class ParserBase(sg_parser.Parser):
             return None
         return meant(before.text, CLAUSES)
 
-    def expression(self, instance: Any, token: Any = None, comments: Any = None) -> Any:
+    def expression(self, instance: E, token: Any = None, comments: Any = None) -> E:
         if (
             token is None
             and "start" not in instance.meta
@@ -118,13 +121,15 @@ class ParserBase(sg_parser.Parser):
             if not self._match_text_seq(text):
                 self.raise_error(f"Expecting {text}")
 
-    def _require(self, value: Any, what: str) -> Any:
+    def _require(self, value: T | None, what: str) -> T:
         if value is None:
             self.raise_error(f"Expecting {what}")
         return value
 
     def _name(self, what: str = "a name") -> exp.Identifier:
-        return self._require(self._parse_id_var(any_token=False), what)
+        name = self._require(self._parse_id_var(any_token=False), what)
+        assert isinstance(name, exp.Identifier)
+        return name
 
     def _text(self, what: str) -> str:
         if not self._match(TokenType.STRING):
@@ -168,4 +173,4 @@ class ParserBase(sg_parser.Parser):
         return unit
 
     def _operand(self) -> exp.Expression:
-        return self._require(self._parse_disjunction(), "an expression")
+        return cast("exp.Expression", self._require(self._parse_disjunction(), "an expression"))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from sqlglot import exp
 from sqlglot.errors import ErrorLevel, ParseError, TokenError
@@ -33,7 +33,11 @@ from penstock.sql.statements import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from penstock.types.logical import LogicalType
+
+T = TypeVar("T")
 
 
 def parse_script(text: str) -> list[Statement]:
@@ -100,13 +104,14 @@ def parse_script(text: str) -> list[Statement]:
 def parse_expression(text: str) -> exp.Expression:
     """One expression, e.g. for tests and the Table API."""
     parser = _StatementParser(error_level=ErrorLevel.IMMEDIATE, dialect=Flink())
-    return _run(parser, lambda p: p._parse_disjunction(), Flink().tokenize(text), text)
+    parsed = _run(parser, lambda p: p._parse_disjunction(), Flink().tokenize(text), text)
+    return cast("exp.Expression", parsed)
 
 
 def parse_type(text: str) -> LogicalType:
     """A type as SQL writes it. SqlError with its place in the text."""
     parser = _StatementParser(error_level=ErrorLevel.IMMEDIATE, dialect=Flink())
-    return _run(parser, lambda p: p.flink_type(), Flink().tokenize(text), text)
+    return _run(parser, _StatementParser.flink_type, Flink().tokenize(text), text)
 
 
 #: COMPILE AND EXECUTE PLAN 'file' IF NOT EXISTS FOR EXECUTE BEGIN STATEMENT SET
@@ -137,7 +142,7 @@ def _closed(opener: list[Token], closed: StatementSet) -> Statement:
         return Explain(closed, closed.position, closed.text)
     if word == "COMPILE":
         parser = _StatementParser(error_level=ErrorLevel.IMMEDIATE, dialect=Flink())
-        return _run(parser, lambda p: p.compiled_set(closed), opener, closed.text)  # type: ignore[no-any-return]
+        return _run(parser, lambda p: p.compiled_set(closed), opener, closed.text)
     return closed
 
 
@@ -222,13 +227,16 @@ def _last_opened(text: str) -> tuple[int, str | None]:
 def _parse_one(chunk: list[Token], text: str, hints: dict[int, list[Hint]]) -> Statement:
     parser = _StatementParser(error_level=ErrorLevel.IMMEDIATE, dialect=Flink())
     parser.hints = hints
-    statement = _run(parser, lambda p: p.statement(), chunk, text)
+    statement = _run(parser, _StatementParser.statement, chunk, text)
     return replace(statement, text=text)
 
 
-def _run(parser: _StatementParser, method: Any, tokens: list[Token], text: str) -> Any:
+def _run(
+    parser: _StatementParser, method: Callable[[_StatementParser], T], tokens: list[Token], text: str
+) -> T:
     try:
-        return parser._parse(method, tokens, text)[0]
+        parsed: Any = parser._parse(method, tokens, text)[0]  # type: ignore[arg-type]  # our methods give statements, too
+        return cast("T", parsed)
     except ParseError as err:
         known = getattr(err, "sql_error", None)
         if known is not None:

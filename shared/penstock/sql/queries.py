@@ -373,7 +373,7 @@ def _natural_name(node: exp.Expression) -> str | None:
     if parts:
         return parts[-1]
     if isinstance(node, exp.Dot):
-        return node.expression.name
+        return str(node.expression.name)
     return None
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, TypeVar
 
 from sqlglot.tokens import TokenType
 
@@ -10,6 +10,11 @@ from penstock.errors import PenstockError, SqlError, nearest
 from penstock.sql.errors import position_in
 from penstock.sql.parser_base import ParserBase, meant
 from penstock.types import logical as t
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+T = TypeVar("T")
 
 _SIMPLE_TYPES: dict[str, t.LogicalType] = {
     "BOOLEAN": t.BooleanType(), "TINYINT": t.TinyIntType(), "SMALLINT": t.SmallIntType(),
@@ -120,7 +125,7 @@ class TypeSyntax(ParserBase):
         )
         raise AssertionError  # raise_error never returns
 
-    def _angled(self, inner: Any) -> Any:
+    def _angled(self, inner: Callable[[], T]) -> T:
         if not self._match(TokenType.LT):
             self.raise_error("Expecting '<'")
         value = inner()

@@ -216,7 +216,7 @@ def duration_us(ctx: QueryBinder, node: exp.Expression) -> int:
             expected="INTERVAL '10' SECOND",
             got=str(bound.type),
         )
-    return bound.value
+    return int(bound.value)
 
 
 def make_window(

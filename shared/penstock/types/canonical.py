@@ -168,7 +168,7 @@ def _set(value: Iterable[Any], out: bytearray) -> None:
     _unordered(b"S", (canonical(item) for item in value), out)
 
 
-def _dict(value: dict, out: bytearray) -> None:
+def _dict(value: dict[Any, Any], out: bytearray) -> None:
     _unordered(b"D", (canonical((k, v)) for k, v in value.items()), out)
 
 
@@ -204,7 +204,7 @@ def _writer(cls: type) -> Callable[[Any, bytearray], Any] | None:
         head = _head(cls)
         return lambda value, out: _items(b"c" + head, fields(value), out)
     for base, writer in _WRITERS.items():
-        if issubclass(cls, base) and cls.__eq__ is base.__eq__:
+        if issubclass(cls, base) and cls.__eq__ is base.__eq__:  # type: ignore[comparison-overlap]  # plain functions of the classes
             return writer
     if issubclass(cls, enum.Enum) and cls.__eq__ is object.__eq__:
         head = _head(cls)
@@ -284,7 +284,7 @@ def _is_generated(cls: type, fields: Sequence[str]) -> bool:
 
 
 def _why_not(cls: type) -> str:
-    if cls.__eq__ is object.__eq__:
+    if cls.__eq__ is object.__eq__:  # type: ignore[comparison-overlap]  # plain functions of the classes
         return "it has no equality by value: every record would be a key of its own"
     return "it compares by an __eq__ of its own, which other processes cannot be sure of"
 

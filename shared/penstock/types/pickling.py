@@ -135,9 +135,9 @@ def dumps(value: Any) -> bytes:
 def _by_value(value: Any) -> bytes:
     from cloudpickle import Pickler
 
-    class ByValue(Pickler):
+    class ByValue(Pickler):  # type: ignore[misc]  # cloudpickle has no types
         def reducer_override(self, obj: Any) -> Any:
-            found = _ByName.reducer_override(self, obj)  # type: ignore[arg-type]
+            found = _ByName.reducer_override(self, obj)
             if found is not NotImplemented:
                 return found
             found = super().reducer_override(obj)

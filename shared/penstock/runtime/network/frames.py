@@ -110,4 +110,5 @@ def encode_credit(n: int) -> bytes:
 
 
 def decode_credit(payload: bytes | bytearray) -> int:
-    return _U32.unpack(payload)[0]
+    credit: int = _U32.unpack(payload)[0]
+    return credit

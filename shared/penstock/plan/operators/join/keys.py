@@ -22,7 +22,9 @@ def stored_alike(a: t.LogicalType, b: t.LogicalType) -> bool:
     match a, b:
         case t.DecimalType(), t.DecimalType():
             return a.scale == b.scale and _is_int64(a) == _is_int64(b)
-        case (t.ArrayType(), t.ArrayType()) | (t.MultisetType(), t.MultisetType()):
+        case t.ArrayType(), t.ArrayType():
+            return stored_alike(a.element, b.element)
+        case t.MultisetType(), t.MultisetType():
             return stored_alike(a.element, b.element)
         case t.MapType(), t.MapType():
             return stored_alike(a.key, b.key) and stored_alike(a.value, b.value)
@@ -77,10 +79,10 @@ def _holds(wide: t.LogicalType, narrow: t.LogicalType) -> bool:
         case t.DecimalType(), _ if isinstance(narrow, EXACT):
             common = key_type(wide, narrow)
             return common is not None and (common.precision, common.scale) == (wide.precision, wide.scale)
-        case (
-            (t.TimeType(), t.TimeType())
-            | (t.TimestampType(), t.TimestampType())
-            | (t.TimestampLtzType(), t.TimestampLtzType())
-        ):
+        case t.TimeType(), t.TimeType():
+            return narrow.precision <= wide.precision
+        case t.TimestampType(), t.TimestampType():
+            return narrow.precision <= wide.precision
+        case t.TimestampLtzType(), t.TimestampLtzType():
             return narrow.precision <= wide.precision
     return False
