@@ -40,11 +40,13 @@ fuzz: $(STAMP) ## random queries on both engines against DuckDB, then new exampl
 	$(BIN)/python -m tests.fuzz --queries $(QUERIES) --from $(FROM) --jobs $(WORKERS) --spark
 	$(BIN)/python -m pytest -m hypothesis --hypothesis-profile=fuzz
 
-check: $(STAMP) ## lint, types, import contract
+check: $(STAMP) ## lint, format, strict types, layers, dead code, names and links in the docs
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/lint-imports
 	$(BIN)/mypy
+	$(BIN)/python -m tests.dead_code
+	$(BIN)/python -m pytest -q tests/test_layers.py tests/test_docs.py tests/test_docs_names.py tests/test_configuration_doc.py
 
 bench: $(STAMP) ## run the benchmarks (see bench/README.md)
 	$(BIN)/python -m bench

@@ -9,8 +9,6 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-import msgspec
-
 from penstock.errors import SpecError
 from penstock.jobgraph.artifacts import make_artifact
 from penstock.plan import nodes as n
@@ -133,7 +131,3 @@ def side_output(of: Transformation, tag: str, schema: Schema) -> Transformation:
         schema,
         f"side output {tag}",
     )
-
-
-def replace_spec(spec: Any, **changes: Any) -> Any:
-    return msgspec.structs.replace(spec, **changes)

@@ -94,10 +94,6 @@ class Subjects:
         """A notification anyone may subscribe; never the truth."""
         return ".".join((self.cluster, "events", *(token(t, "event") for t in tokens)))
 
-    @property
-    def events_all(self) -> str:
-        return f"{self.cluster}.events.>"
-
 
 def matches(pattern: str, subject: str) -> bool:
     """NATS' matching: ``*`` is one token, a last ``>`` is one or more."""

@@ -90,11 +90,3 @@ def decimal_column(type_: t.DecimalType, unscaled: np.ndarray, valid: np.ndarray
     bitmap = None if valid is None else pa.array(valid).buffers()[1]
     arrow = pa.decimal128(type_.precision, type_.scale)
     return Column(type_, pa.Array.from_buffers(arrow, len(unscaled), [bitmap, pa.py_buffer(words)]))
-
-
-def unscaled_ints(column: Column) -> np.ndarray:
-    """Unscaled values of a DECIMAL column (int64, or Python ints when they do not fit)."""
-    values = column.values
-    if isinstance(values, np.ndarray):
-        return values
-    return to_ints([np.array(c) for c in limbs(column)])

@@ -58,7 +58,6 @@ class Scalar:
 
 
 Vector = Union[Column, Scalar]
-Kernel = "Callable[[Sequence[Vector], int], Vector]"
 
 
 def as_column(vector: Vector, n: int) -> Column:
@@ -108,13 +107,6 @@ def column_from_storage(type_: t.LogicalType, values: list[Any]) -> Column:
         return Column(type_, np.array(values, dtype))
     valid = np.array([v is not None for v in values], np.bool_)
     return Column(type_, np.array([0 if v is None else v for v in values], dtype), valid)
-
-
-def select_valid(valid: np.ndarray | None, extra: np.ndarray | None) -> np.ndarray | None:
-    """``valid & extra`` where either may be None for 'all'."""
-    if extra is None:
-        return valid
-    return extra if valid is None else valid & extra
 
 
 def concat_take(type_: t.LogicalType, parts: Sequence[Vector], choice: np.ndarray, rows: Any) -> Column:

@@ -97,9 +97,6 @@ class ForkSlot(_Msg, frozen=True, kw_only=True, tag="fork-slot"):
     log_max_files: int = MAX_FILES
 
 
-ToTemplate = Union[ForkSlot]
-
-
 class TemplateReady(_Msg, frozen=True, kw_only=True, tag="template-ready"):
     """Everything is imported; sent once at start."""
 

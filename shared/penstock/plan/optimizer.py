@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 
-from penstock.config import LATE_TABLE, SOURCE_PUSH_DOWN, is_batch
+from penstock.config import SOURCE_PUSH_DOWN, is_batch
 from penstock.functions.expr import Call, Expr, InputRef, Literal
 from penstock.functions.registry import make_call
 from penstock.jobgraph.specs import WatermarkSpec
@@ -179,10 +179,6 @@ def _equality(part: Expr, scan: n.Scan) -> tuple[int, Any] | None:
 
 
 # -- late data ---------------------------------------------------------------------------------
-
-
-def late_table_name(plan: n.LogicalPlan) -> str:
-    return LATE_TABLE.read(plan.config)
 
 
 def _attach_late(roots: list[n.Node], table: n.TableRef) -> list[n.Node]:

@@ -108,10 +108,6 @@ class InputGates:
         return not any(self._live)
 
     @property
-    def aligning(self) -> Barrier | None:
-        return self._aligning
-
-    @property
     def has_events(self) -> bool:
         return bool(self._events or self._ready)
 

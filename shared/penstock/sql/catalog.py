@@ -55,11 +55,6 @@ class Table:
     #: PARTITIONED BY.
     partition_keys: tuple[str, ...] = ()
 
-    @property
-    def sink_schema(self) -> t.Schema:
-        """What an INSERT must give: the physical columns."""
-        return self.physical
-
     def info(self) -> TableInfo:
         return table_info(self.physical, self.options)
 

@@ -42,7 +42,6 @@ _JSON_WORDS = {
     "returning": "RETURNING", "wrapper": "WRAPPER", "on_empty": "ON EMPTY", "on_error": "ON ERROR", "on_null": "ON NULL",
 }  # fmt: skip
 
-AGGREGATE_MARK = "aggregate"
 
 #: A longer chain of an associative operator becomes a shallow tree.
 _SHORT_CHAIN = 32

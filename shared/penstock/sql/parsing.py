@@ -101,13 +101,6 @@ def parse_script(text: str) -> list[Statement]:
     return out
 
 
-def parse_expression(text: str) -> exp.Expression:
-    """One expression, e.g. for tests and the Table API."""
-    parser = _StatementParser(error_level=ErrorLevel.IMMEDIATE, dialect=Flink())
-    parsed = _run(parser, lambda p: p._parse_disjunction(), Flink().tokenize(text), text)
-    return cast("exp.Expression", parsed)
-
-
 def parse_type(text: str) -> LogicalType:
     """A type as SQL writes it. SqlError with its place in the text."""
     parser = _StatementParser(error_level=ErrorLevel.IMMEDIATE, dialect=Flink())

@@ -60,14 +60,6 @@ class Relation:
     def ref(self, column: ScopeColumn) -> InputRef:
         return InputRef(column.index, column.type)
 
-    def known_names(self) -> list[str]:
-        out: dict[str, None] = {}
-        for column in self.columns:
-            out[column.name] = None
-            if column.table:
-                out[f"{column.table}.{column.name}"] = None
-        return list(out)
-
     def find(
         self, parts: Sequence[str], node: exp.Expression, source: Source
     ) -> tuple[ScopeColumn, int] | None:

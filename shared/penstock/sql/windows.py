@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-import msgspec
 from sqlglot import exp
 
 from penstock.functions.expr import Expr, InputRef, Literal
@@ -331,13 +330,5 @@ def group_window(ctx: QueryBinder, node: exp.Expression, relation: Relation) -> 
     return GroupWindow(name, spec, bound.index, tuple(duration_us(ctx, d) for d in durations), zone)
 
 
-def with_time(spec: WindowSpec, time: int | None) -> WindowSpec:
-    return msgspec.structs.replace(spec, time=time)
-
-
 def window_types(spec: WindowSpec) -> dict[str, t.LogicalType]:
     return {"start": WINDOW_TIME, "end": WINDOW_TIME, "time": time_type(spec)}
-
-
-def as_expr(index: int, type_: t.LogicalType) -> Expr:
-    return InputRef(index, type_)

@@ -18,7 +18,7 @@ import msgspec
 
 from penstock.cancelling import end_tasks
 from penstock.connectors.nats.client import JetStreamApi, JetStreamError
-from penstock.errors import BrokerError, ConnectorError, PenstockError
+from penstock.errors import ConnectorError, PenstockError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -298,11 +298,3 @@ class OrderedConsumer:
         if "Nats-Pending-Messages" not in headers:
             self._outstanding = 0
         self.taken()
-
-
-def broker_gone(url: str) -> BrokerError:
-    return BrokerError(
-        f"the connection to NATS at {url} is closed",
-        where="connector 'nats'",
-        remedy="check that the server runs",
-    )
