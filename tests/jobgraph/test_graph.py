@@ -44,7 +44,7 @@ def test_every_spec_is_in_the_union_under_its_own_tag() -> None:
     members = specs.OperatorSpec.__args__
     declared = [
         c for _, c in inspect.getmembers(specs, inspect.isclass)
-        if issubclass(c, specs._Spec) and c is not specs._Spec
+        if issubclass(c, specs.Spec) and c is not specs.Spec
     ]  # fmt: skip
     assert set(members) == set(declared)
     assert len({m.__struct_config__.tag for m in members}) == len(members)

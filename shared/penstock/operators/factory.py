@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from penstock.errors import UnsupportedError
 
 if TYPE_CHECKING:
-    from penstock.jobgraph.specs import OperatorSpec
+    from penstock.jobgraph.specs import OperatorSpec, Spec
     from penstock.operators.operator import Operator
 
 _OPERATORS = "penstock.operators."
@@ -50,11 +50,11 @@ _FACTORIES: dict[str, str] = {
 }
 
 
-def operator_factory(spec_type: type) -> Any:
+def operator_factory(spec_type: type[Spec]) -> Any:
     """The callable that makes operators of a spec class. UnsupportedError when this
     build has none."""
-    target = _FACTORIES.get(spec_type.__name__)
-    if target is None:
+    target = spec_type.operator or _FACTORIES.get(spec_type.__name__)
+    if not target:
         raise _unsupported(spec_type, "no operator is registered for it")
     module_name, attribute = target.split(":")
     try:
@@ -70,7 +70,8 @@ def operator_factory(spec_type: type) -> Any:
 
 
 def make_operator(spec: OperatorSpec) -> Operator:
-    return operator_factory(type(spec))(spec)
+    own = spec.own()
+    return operator_factory(type(own))(own)
 
 
 def _unsupported(spec_type: type, got: str) -> UnsupportedError:

@@ -20,7 +20,7 @@ from penstock.jobgraph.graph import (
     Rebalance,
 )
 from penstock.jobgraph.identity import vertex_id_of
-from penstock.jobgraph.specs import EnumeratorSpec
+from penstock.jobgraph.specs import EnumeratorSpec, as_sent
 from penstock.plan.graph_check import check_job_graph
 from penstock.plan.operator_graph import OperatorInput, PlannedOperator, all_inputs
 
@@ -142,7 +142,7 @@ def _emit(
                 OperatorNode(
                     uid=op.uid,
                     name=op.name,
-                    spec=op.spec,
+                    spec=as_sent(op.spec),
                     inputs=inputs,
                     output=op.output,
                     side_outputs=op.side_outputs,

@@ -11,7 +11,7 @@ from penstock.jobgraph.identity import OperatorIdentity
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
 
-    from penstock.jobgraph.specs import OperatorSpec
+    from penstock.jobgraph.specs import Spec
     from penstock.plan.node import Node
     from penstock.types.logical import Schema
 
@@ -38,7 +38,7 @@ class PlannedOperator:
 
     uid: str
     name: str
-    spec: OperatorSpec
+    spec: Spec
     inputs: list[list[OperatorInput]]
     output: Schema
     parallelism: int

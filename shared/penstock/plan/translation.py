@@ -94,7 +94,7 @@ class Translator:
         node: Node,
         kind: str,
         name: str,
-        spec: s.OperatorSpec,
+        spec: s.Spec,
         inputs: Sequence[OperatorInput | list[OperatorInput]],
         *,
         output: Schema | None = None,

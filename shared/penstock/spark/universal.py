@@ -128,6 +128,7 @@ def step_of(node: Node, *, keep: bool = False) -> Step:
 
 def final_spec(spec: OperatorSpec) -> OperatorSpec:
     """The spec with whole changelogs, no time to live: the rows left at the end are meant."""
+    spec = spec.own()
     changes: dict[str, Any] = {}
     if hasattr(spec, "emit_before"):
         changes["emit_before"] = True

@@ -7,7 +7,7 @@ Fields are only added, with defaults.
 
 from __future__ import annotations
 
-from typing import Union
+from typing import Union, get_args
 
 from penstock.jobgraph.specs.aggregates import (
     GroupAggregateSpec,
@@ -43,6 +43,7 @@ from penstock.jobgraph.specs.parts import (
     WatermarkSpec,
     WindowSpec,
 )
+from penstock.jobgraph.specs.registered import RegisteredSpec, registered
 from penstock.jobgraph.specs.rows import (
     AssignWatermarksSpec,
     AsyncCalcSpec,
@@ -89,6 +90,7 @@ __all__ = [
     "OverSpec",
     "PythonSpec",
     "RecordTimeSpec",
+    "RegisteredSpec",
     "SetOperationSpec",
     "SinkSpec",
     "SortKey",
@@ -108,6 +110,7 @@ __all__ = [
     "WindowMaximumSpec",
     "WindowSpec",
     "WindowTableSpec",
+    "as_sent",
 ]
 
 OperatorSpec = Union[
@@ -116,5 +119,12 @@ OperatorSpec = Union[
     GroupAggregateSpec, JoinSpec, WindowJoinSpec, TemporalJoinSpec, LookupJoinSpec,
     TopNSpec, DeduplicateSpec, OverSpec, OverFinalSpec, SortSpec, LimitSpec, TemporalSortSpec,
     MaterializeSpec, NormalizeSpec, SetOperationSpec, PythonSpec, RecordTimeSpec, TableFunctionSpec,
-    KeyedProcessSpec, KeyedWindowSpec,
+    KeyedProcessSpec, KeyedWindowSpec, RegisteredSpec,
 ]  # fmt: skip
+
+_BROUGHT_ALONG = frozenset(get_args(OperatorSpec))
+
+
+def as_sent(spec: Spec) -> OperatorSpec:
+    """The spec as a job graph holds it."""
+    return spec if type(spec) in _BROUGHT_ALONG else registered(spec)  # type: ignore[return-value]

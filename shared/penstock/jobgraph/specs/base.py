@@ -29,6 +29,9 @@ PROCESSING_TIME = "windows of processing time: a micro-batch has one time for al
 class Spec(msgspec.Struct, frozen=True, kw_only=True, tag_field="op"):
     """Data that says what an operator does. Fields are only added, with defaults."""
 
+    #: ``module:Class`` of what runs it, made with the spec. The operators that Penstock brings along are
+    #: known to ``penstock.operators.factory``.
+    operator: ClassVar[str] = ""
     #: Whether it reads rows from outside, or assigns those who do; whether it writes them there.
     is_source: ClassVar[bool] = False
     is_sink: ClassVar[bool] = False
@@ -38,6 +41,10 @@ class Spec(msgspec.Struct, frozen=True, kw_only=True, tag_field="op"):
     appends_columns: ClassVar[bool] = False
     #: Whether making its rows again costs less than keeping them for several readers.
     cheap: ClassVar[bool] = False
+
+    def own(self) -> Spec:
+        """The spec itself, also where it travels as plain data (``specs.registered``)."""
+        return self
 
     # -- over subtasks -------------------------------------------------------------------------
 
