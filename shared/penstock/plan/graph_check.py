@@ -110,7 +110,7 @@ class _Check:
         vertex, position = self.at[op.uid]
         node = vertex.operators[position]
         same = (
-            node.spec is op.spec
+            (node.spec is op.spec or node.spec.own() == op.spec)
             and vertex.parallelism == op.parallelism
             and vertex.slot_sharing_group == op.slot_sharing_group
             and node.output == op.output

@@ -74,8 +74,8 @@ def registered(spec: Spec) -> RegisteredSpec:
             got=f"{path}, operator = '{kind.operator}'",
             remedy="define the class in a module of the package, not inside a function",
         )
-    fields = {name: msgspec.to_builtins(getattr(spec, name)) for name in spec.__struct_fields__}
-    return RegisteredSpec(type=path, fields=fields)
+    fields = {name: getattr(spec, name) for name in spec.__struct_fields__}
+    return RegisteredSpec(type=path, fields=msgspec.json.decode(msgspec.json.encode(fields)))
 
 
 @functools.lru_cache(maxsize=1024)
