@@ -23,7 +23,16 @@ from penstock.plan.columns import (
     moved,
     referenced,
 )
-from penstock.plan.lineage import UNSTORED, Relation, bounded, opaque, table_set
+from penstock.plan.lineage import (
+    UNSTORED,
+    Relation,
+    bounded,
+    listed,
+    opaque,
+    table_set,
+    typed,
+    typed_row,
+)
 from penstock.plan.properties import Properties
 
 if TYPE_CHECKING:
@@ -155,8 +164,10 @@ class Node(msgspec.Struct, frozen=True, kw_only=True, tag_field="node"):
 
     def meaning(self, op: PlannedOperator, lineage: Lineage) -> Meaning:
         """What the state of one of its operators means: (part → words, state → columns). Asked only of
-        operators whose spec says that they have a meaning."""
-        return {}, {}
+        operators whose spec says that they have a meaning. Here: the rows of all inputs; state of an
+        operator that says no more is kept only while nothing below it changes."""
+        return {f"input {i + 1}": typed_row(lineage.of(child), child.schema.types)
+                for i, child in enumerate(self.children())}, {}  # fmt: skip
 
     def layout(self, op: PlannedOperator, meaning: dict[str, str]) -> str:
         """What must be equal for the stored bytes to be readable at all."""
@@ -224,6 +235,19 @@ class Unary(Node, frozen=True, kw_only=True):
 
     def properties(self, analysis: Analysis) -> Properties:
         return analysis.of(self.input)
+
+    def meaning(self, op: PlannedOperator, lineage: Lineage) -> Meaning:
+        """Its input's rows, the columns that it names, and its other fields as they are."""
+        below = lineage.of(self.input)
+        row = typed(below.columns, self.input.schema.types)
+        parts = {"input": below.rows}
+        for name in self.__struct_fields__:
+            value = getattr(self, name)
+            if name in self.reads:
+                parts[name] = listed(row, sorted(referenced(value)))
+            elif name not in ("input", "schema"):
+                parts[name] = msgspec.json.encode(value, order="sorted").decode()
+        return parts, {}
 
 
 class Binary(Node, frozen=True, kw_only=True):

@@ -42,9 +42,7 @@ def debounce(source: n.Node) -> Debounce:
 
 
 def planned(node: n.Node, parallelism: int = 1) -> JobGraph:
-    table = n.TableRef(
-        name="out", connector="collect", options={}, physical=node.schema, schema=node.schema
-    )
+    table = n.TableRef(name="out", connector="collect", options={}, physical=node.schema, schema=node.schema)
     sink = n.Sink(input=node, table=table, schema=node.schema)
     config = {"parallelism.default": str(parallelism), "execution.runtime-mode": "STREAMING"}
     return plan_job(n.LogicalPlan(name="outside", sinks=(sink,), config=config))
@@ -53,7 +51,9 @@ def planned(node: n.Node, parallelism: int = 1) -> JobGraph:
 def columns(node: n.Node, *wanted: int) -> n.Project:
     types = node.schema.types
     return n.Project(
-        input=node, expressions=tuple(InputRef(i, types[i]) for i in wanted), schema=node.schema.select(wanted)
+        input=node,
+        expressions=tuple(InputRef(i, types[i]) for i in wanted),
+        schema=node.schema.select(wanted),
     )
 
 

@@ -38,7 +38,9 @@ class Debounce(Unary, frozen=True, kw_only=True, tag="debounce"):
     def relation(self, lineage: Lineage) -> Relation:
         below = lineage.of(self.input)
         keys = ", ".join(sorted(below.columns[k] for k in self.keys))
-        words = f"debounced({keys} by {below.columns[self.time]}, {self.quiet_us / 1000:g} ms) of {below.rows}"
+        words = (
+            f"debounced({keys} by {below.columns[self.time]}, {self.quiet_us / 1000:g} ms) of {below.rows}"
+        )
         return opaque(below.tables, bounded(words), below.columns)
 
     def meaning(self, op: PlannedOperator, lineage: Lineage) -> Meaning:
@@ -48,17 +50,13 @@ class Debounce(Unary, frozen=True, kw_only=True, tag="debounce"):
 
     def explained(self) -> str:
         names = self.input.schema
-        return (
-            f"Debounce([{column_names(self.keys, names)}], {names.names[self.time]}, {self.quiet_us / 1000:g} ms)"
-        )
+        return f"Debounce([{column_names(self.keys, names)}], {names.names[self.time]}, {self.quiet_us / 1000:g} ms)"
 
     def translate(self, translator: Translator) -> PlannedOperator:
         source, parallelism = translator.keyed(translator.visit(self.input), self.keys)
         types = self.input.schema.types
         size = about(INDEX_BYTES + row_bytes([*(types[k] for k in self.keys), types[self.time]]), "key")
-        spec = DebounceSpec(
-            keys=self.keys, time=self.time, quiet_us=self.quiet_us, ttl_ms=translator.ttl_ms
-        )
+        spec = DebounceSpec(keys=self.keys, time=self.time, quiet_us=self.quiet_us, ttl_ms=translator.ttl_ms)
         return translator.add(
             self, "debounce", "Debounce", spec, [source], parallelism=parallelism, hashed=self.keys,
             keeps=f"the time of a key's last row{translator.ttl_words()} ({size})",

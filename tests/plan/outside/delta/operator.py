@@ -33,9 +33,7 @@ class DeltaOperator(Operator):
     def open(self, ctx: OperatorContext, restored: RestoredState | None) -> None:
         super().open(ctx, restored)
         spec, types = self.spec, ctx.input_schemas[0].types
-        self._keys = self.hold(
-            KeySpace(ctx, [types[k] for k in spec.keys], kind="delta", ttl_ms=spec.ttl_ms)
-        )
+        self._keys = self.hold(KeySpace(ctx, [types[k] for k in spec.keys], kind="delta", ttl_ms=spec.ttl_ms))
         self._last = NumberCells("last", _NUMBER, _NONE)
         self._table = CellTable(self._keys, "last", [self._last])
         self._keys.restore(restored)
@@ -56,7 +54,9 @@ class DeltaOperator(Operator):
             difference[order] = came - before
             last = np.append(np.flatnonzero(first)[1:] - 1, len(slots) - 1)
             self._table.put(slots[last], [Column(_NUMBER, came[last])])
-        column = Column.of(BigIntType(), [d if k else None for d, k in zip(difference.tolist(), known, strict=True)])
+        column = Column.of(
+            BigIntType(), [d if k else None for d, k in zip(difference.tolist(), known, strict=True)]
+        )
         yield Batch(self.ctx.output_schema, [*batch.columns, column], times=batch.times)
 
     def on_processing_time(self, now_ms: int) -> Iterator[Output]:

@@ -1,0 +1,252 @@
+"""The conformance kit of operators: a node, its rows, and a reference in plain Python are enough.
+
+The kit plans the node, runs it as a job and alone, cuts and restores its state at every step, moves it
+to other parallelisms, lets nearly nothing of it stay in memory, and takes rows back; each time the
+final rows must be those of the reference. See ``penstock.testing.conformance.base`` for how a kit is used.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING, Any
+from unittest import mock
+
+import msgspec
+import numpy as np
+
+from penstock.config import PARALLELISM, RUNTIME_MODE, STATE_TTL_MS
+from penstock.functions.expr import InputRef
+from penstock.operators.factory import make_operator
+from penstock.plan import nodes as n
+from penstock.plan.physical import plan_job
+from penstock.state import cold_tier, memory
+from penstock.testing.conformance.base import Conformance
+from penstock.testing.harness import run_graph
+from penstock.testing.memory import MemoryTable
+from penstock.testing.operator_harness import Cluster, materialized
+from penstock.types.batch import Batch, RowKind
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from penstock.jobgraph.graph import JobGraph, OperatorNode
+    from penstock.jobgraph.specs import WatermarkSpec
+    from penstock.types.logical import Schema
+
+Row = tuple[Any, ...]
+
+
+class OperatorConformance(Conformance):
+    """Checks an operator against ``expected``. The author gives ``schemas``, ``rows``, ``node`` and
+    ``expected``, and derived attributes where the operator needs them.
+
+    The operator alone is the one between the sources and the sink of its job at parallelism 1; it must be
+    one. Two inputs get their rows in turns; ``expected`` must not depend on which comes first."""
+
+    #: Rows that are given at once: small, so that a state is cut at many places.
+    batch_rows = 4
+    #: Per input how watermarks are made, of one of its columns; empty: there is no event time.
+    watermarks: tuple[WatermarkSpec | None, ...] = ()
+    #: Whether inputs may take rows back.
+    takes_updates = False
+    #: Settings of the job.
+    config: dict[str, str] = {}
+
+    def schemas(self) -> list[Schema]:
+        """Of each input."""
+        raise NotImplementedError
+
+    def rows(self) -> list[list[Row]]:
+        """Of each input, in the order in which they come."""
+        raise NotImplementedError
+
+    def node(self, inputs: tuple[n.Node, ...]) -> n.Node:
+        """The operator over its inputs."""
+        raise NotImplementedError
+
+    def expected(self, rows: list[list[Row]]) -> Sequence[Row]:
+        """The final rows, in any order, when these came into the inputs and then ended."""
+        raise NotImplementedError
+
+    # -- as a job ------------------------------------------------------------------------------
+
+    def test_a_job_gives_the_expected_rows(self) -> None:
+        for parallelism in (1, 2, 3):
+            got = run_graph(self._job(parallelism)).rows
+            self._same(Counter(map(_plain, got)), f"a job at parallelism {parallelism}")
+
+    def test_batches_of_one_row(self) -> None:
+        got = run_graph(self._job(2, batch_rows=1)).rows
+        self._same(Counter(map(_plain, got)), "a job that is given row by row")
+
+    def test_columns_that_nobody_reads_may_go(self) -> None:
+        """One column of the output at a time: what the node does not declare to read is not there."""
+        width = len(self.node(self._scans()).schema)
+        for column in range(width):
+            got = run_graph(self._job(1, column=column)).rows
+            expected = Counter((_plain(row)[column],) for row in self.expected(self.rows()))
+            self._same(Counter(map(_plain, got)), f"column {column} alone", expected)
+
+    def test_it_says_what_it_keeps(self) -> None:
+        """An operator with state tells EXPLAIN of it, and has a meaning by which savepoints know it."""
+        graph = self._job(1)
+        for op in self._own(graph):
+            if op.spec.keeps_state():
+                line = next(x for x in graph.plan.splitlines() if x.startswith("#") and f" {op.name}" in x)
+                assert "keeps " in line, f"EXPLAIN does not say what '{op.name}' keeps: {line}"
+                assert op.identity.meaning, (
+                    f"the state of '{op.name}' has no meaning: Node.meaning gives none"
+                )
+
+    # -- alone, with its state ------------------------------------------------------------------
+
+    def test_spread_over_subtasks(self) -> None:
+        for parallelism in (1, 2, 4):
+            self._ended(self._cluster(parallelism), self._batches(), f"{parallelism} subtasks")
+
+    def test_restored_at_every_step(self) -> None:
+        """The checkpoint before a step is all that is left of what came before."""
+        batches = list(self._batches())
+        for at in range(len(batches) + 1):
+            cluster = self._fed(self._cluster(1), batches[:at]).rescale(1)
+            self._ended(cluster, batches[at:], f"restored before step {at}")
+
+    def test_rescaled_on_the_way(self) -> None:
+        cluster = self._cluster(1)
+        for step, batch in enumerate(self._batches()):
+            if step % 3 == 2:
+                cluster = cluster.rescale((2, 4, 3, 1)[step // 3 % 4])
+            self._fed(cluster, [batch])
+        self._ended(cluster, [], "rescaled every three steps")
+
+    def test_checkpoints_that_fail(self) -> None:
+        """A checkpoint that is given up takes nothing with it."""
+        cluster = self._cluster(2, checkpoint_every=2)
+        for batch in self._batches():
+            given_up = [(subtask, subtask.begin()) for subtask in cluster.subtasks]
+            self._fed(cluster, [batch])
+            for subtask, snapshot in given_up:
+                subtask.abort(snapshot)
+        self._ended(cluster.rescale(1), [], "after checkpoints that failed")
+
+    def test_state_beyond_memory(self) -> None:
+        """Hardly a key may stay in memory: what a step needs comes back from the disk."""
+        with mock.patch.object(memory, "HARD", 1e9), mock.patch.object(cold_tier, "_EVICT_KEYS", 1):
+            cluster = self._cluster(1, limit_bytes=1, folder=self.folder)
+            self._ended(cluster, self._batches(), "a state that lies on disk")
+
+    def test_time_to_live(self) -> None:
+        """Keys that nobody wrote for the time to live are gone."""
+        op = self._alone({STATE_TTL_MS.key: "1000"})
+        if not getattr(op.spec.own(), "ttl_ms", 0):
+            return
+        cluster = self._cluster(1, op=op)
+        subtask = self._fed(cluster, self._batches()).subtasks[0]
+        for now_ms in range(0, 10_000, 500):
+            subtask.processing_time(now_ms)
+        gauge = subtask.metrics.gauges.get("numKeysInState")
+        kept = 0 if gauge is None else gauge()
+        assert not kept, f"{kept} keys are in the state 9 s after their time to live of 1 s"
+
+    def test_rows_that_are_taken_back(self) -> None:
+        """A row that came and was taken back is as if it had not come."""
+        if not self.takes_updates:
+            return
+        op = self._alone()
+        if hasattr(op.spec, "retracts"):
+            op = msgspec.structs.replace(op, spec=msgspec.structs.replace(op.spec, retracts=True))  # type: ignore[type-var]
+        cluster = self._cluster(2, op=op)
+        for index, batch in self._batches():
+            back = batch.with_kinds(np.full(batch.num_rows, RowKind.DELETE, np.uint8))
+            for one in (batch, batch, back):
+                cluster.process(one, index)
+        self._ended(cluster, [], "rows taken back")
+
+    # -- parts ----------------------------------------------------------------------------------
+
+    def _same(self, got: Counter, what: str, expected: Counter | None = None) -> None:
+        wanted = Counter(map(_plain, self.expected(self.rows()))) if expected is None else expected
+        missing, surplus = wanted - got, got - wanted
+        assert got == wanted, (
+            f"{what}: {missing.total()} rows are missing, {surplus.total()} are too many; "
+            f"missing {list(missing)[:3]}, too many {list(surplus)[:3]}"
+        )
+
+    def _ended(self, cluster: Cluster, batches: Any, what: str) -> None:
+        self._fed(cluster, batches).finish()
+        self._same(Counter(materialized(cluster.out())), what)
+
+    def _fed(self, cluster: Cluster, batches: Any) -> Cluster:
+        for index, batch in batches:
+            cluster.process(batch, index)
+        return cluster
+
+    def _batches(self) -> Iterator[tuple[int, Batch]]:
+        """(input, batch), the inputs in turns."""
+        rows, schemas = self.rows(), self.schemas()
+        longest = max(map(len, rows))
+        for start in range(0, longest, self.batch_rows):
+            for index, schema in enumerate(schemas):
+                part = rows[index][start : start + self.batch_rows]
+                if part:
+                    yield index, Batch.of(schema, part)
+
+    def _scans(self, batch_rows: int | None = None) -> tuple[n.Node, ...]:
+        scans: list[n.Node] = []
+        for index, (schema, rows) in enumerate(zip(self.schemas(), self.rows(), strict=True)):
+            name = f"{type(self).__name__}-{index}"
+            MemoryTable(name, schema, [[Batch.of(schema, rows)]], batch_rows=batch_rows or self.batch_rows)
+            table = n.TableRef(
+                name=name, connector="memory", options={"name": name}, physical=schema, schema=schema,
+                bounded=True, watermark=self.watermarks[index] if self.watermarks else None,
+            )  # fmt: skip
+            scans.append(n.Scan(table=table, schema=schema))
+        return tuple(scans)
+
+    def _job(
+        self,
+        parallelism: int,
+        *,
+        batch_rows: int | None = None,
+        column: int | None = None,
+        config: dict[str, str] | None = None,
+    ) -> JobGraph:
+        node = self.node(self._scans(batch_rows))
+        if column is not None:
+            expressions = (InputRef(column, node.schema.types[column]),)
+            node = n.Project(input=node, expressions=expressions, schema=node.schema.select([column]))
+        table = n.TableRef(
+            name="out", connector="collect", options={}, physical=node.schema, schema=node.schema,
+            sink_modes=("append", "retract"),
+        )  # fmt: skip
+        settings = {
+            RUNTIME_MODE.key: "STREAMING",
+            **self.config,
+            **(config or {}),
+            PARALLELISM.key: str(parallelism),
+        }
+        sink = n.Sink(input=node, table=table, schema=node.schema)
+        return plan_job(n.LogicalPlan(name="conformance", sinks=(sink,), config=settings))
+
+    def _own(self, graph: JobGraph) -> list[OperatorNode]:
+        """The job's operators but for sources and sinks."""
+        nodes = [op for vertex in graph.vertices for op in vertex.operators]
+        return [op for op in nodes if not op.spec.is_source and not op.spec.is_sink]
+
+    def _alone(self, config: dict[str, str] | None = None) -> OperatorNode:
+        found = self._own(self._job(1, config=config))
+        assert len(found) == 1, f"not one operator but {[op.name for op in found]}"
+        return found[0]
+
+    def _cluster(self, parallelism: int, *, op: OperatorNode | None = None, **options: Any) -> Cluster:
+        op = op or self._alone()
+        required = op.spec.required_keys(len(op.output))
+        keys = [() if k is None else k for k in required] or [()] * len(self.schemas())
+        return Cluster(
+            lambda: make_operator(op.spec), keys, self.schemas(), op.output, parallelism, **options
+        )  # fmt: skip
+
+
+def _plain(row: Sequence[Any]) -> Row:
+    """A row that can be counted: lists and maps by their text."""
+    return tuple(repr(value) if isinstance(value, (list, dict)) else value for value in row)
