@@ -75,3 +75,11 @@ def test_many_columns() -> None:
 def test_many_branches() -> None:
     branches = " UNION ALL ".join(f"SELECT x + {i} AS y FROM t WHERE x = 1" for i in range(200))
     assert rows_of(f"SELECT COUNT(*), SUM(y) FROM ({branches})") == [(200, sum(range(1, 201)))]
+
+
+def test_nested_derived_tables_that_use_a_column_twice() -> None:
+    """Put into one another, their expressions would have 2**60 terms."""
+    query = "SELECT x FROM t"
+    for i in range(60):
+        query = f"SELECT x * 2 - x + 1 AS x FROM ({query}) AS d{i} WHERE x * x <> {i - 5} + x"
+    assert rows_of(query) == [(61,), (62,), (63,)]

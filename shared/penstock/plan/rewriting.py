@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from penstock.functions.expr import Call, Expr, InputRef, input_refs, transform
+from penstock.functions.expr import Call, Expr, InputRef, children, input_refs, transform
 from penstock.functions.registry import is_deterministic, make_call
 from penstock.plan.node import Node, with_inputs
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
 _INPUT_FIELDS = {"input", "left", "right", "inputs"}
 
@@ -157,6 +157,19 @@ def conjunction(parts: Sequence[Expr]) -> Expr | None:
 def substitute(expr: Expr, inputs: Sequence[Expr]) -> Expr:
     """Column i replaced by ``inputs[i]``."""
     return transform(expr, lambda e: inputs[e.index] if isinstance(e, InputRef) else e)
+
+
+def reads(expr: Expr) -> Iterator[int]:
+    """The columns that an expression reads, each as often as it does."""
+    if isinstance(expr, InputRef):
+        yield expr.index
+    for child in children(expr):
+        yield from reads(child)
+
+
+def size(expr: Expr) -> int:
+    """How many nodes an expression has as a tree."""
+    return 1 + sum(map(size, children(expr)))
 
 
 def shift(expr: Expr, by: int) -> Expr:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -13,7 +14,7 @@ from penstock.plan.operators.filter.node import filtered
 from penstock.plan.operators.join.pushdown import grown, narrowed, wide_schema
 from penstock.plan.operators.project.appending import append_columns
 from penstock.plan.properties import constant_shift
-from penstock.plan.rewriting import conjunction, conjuncts, identity, position, substitute
+from penstock.plan.rewriting import conjunction, conjuncts, identity, position, reads, substitute
 from penstock.types import logical as t
 
 if TYPE_CHECKING:
@@ -41,10 +42,7 @@ def merge_projects(node: n.Node) -> n.Node:
 def _cheap_to_inline(outer: n.Project, inner: n.Project) -> bool:
     """False when an expression of the inner projection would be computed twice, or is
     not deterministic and used at all."""
-    uses: dict[int, int] = {}
-    for expr in outer.expressions:
-        for i in input_refs(expr):
-            uses[i] = uses.get(i, 0) + 1
+    uses = Counter(column for expr in outer.expressions for column in reads(expr))
     return all(
         isinstance(inner.expressions[i], (InputRef, Literal, FieldAccess))
         or (count == 1 and is_deterministic(inner.expressions[i]))

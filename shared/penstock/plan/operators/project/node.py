@@ -13,7 +13,7 @@ from penstock.plan.columns import Mapping_, kept_columns, referenced
 from penstock.plan.lineage import Relation, bounded, expression
 from penstock.plan.node import Node, Unary
 from penstock.plan.properties import Properties, constant_shift, is_proctime
-from penstock.plan.rewriting import substitute
+from penstock.plan.rewriting import reads, size, substitute
 from penstock.plan.words import projections_text
 from penstock.types.logical import Schema
 
@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from penstock.plan.pruning import Pruner
 
 replace = msgspec.structs.replace
+#: Nodes that a condition gains at most when it passes a projection.
+_MOST_GROWTH = 500
 
 
 class Project(Unary, frozen=True, kw_only=True, tag="project"):
@@ -94,8 +96,12 @@ class Project(Unary, frozen=True, kw_only=True, tag="project"):
         return empty[0]
 
     def lowered(self, part: Expr) -> Expr | None:
-        used = [self.expressions[i] for i in input_refs(part)]
-        return substitute(part, self.expressions) if all(is_deterministic(e) for e in used) else None
+        if not all(is_deterministic(self.expressions[i]) for i in input_refs(part)):
+            return None
+        # A condition that reads computed columns several times grows by as much with each projection that
+        # it passes: over forty derived tables without an end.
+        grown = sum(size(self.expressions[i]) for i in reads(part))
+        return substitute(part, self.expressions) if grown <= _MOST_GROWTH else None
 
     def asks_before(self, wanted: bool) -> bool:
         return wanted
