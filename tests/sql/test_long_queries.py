@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from penstock.errors import SqlError
+from penstock.errors import PenstockError, SqlError
 from penstock.sql.expressions import MAX_CHAIN
 from penstock.sql.session import SqlSession
 from penstock.testing import MemoryTable, run_graph
@@ -83,3 +83,27 @@ def test_nested_derived_tables_that_use_a_column_twice() -> None:
     for i in range(60):
         query = f"SELECT x * 2 - x + 1 AS x FROM ({query}) AS d{i} WHERE x * x <> {i - 5} + x"
     assert rows_of(query) == [(61,), (62,), (63,)]
+
+
+@pytest.mark.parametrize(
+    ("expression", "values"),
+    [
+        ("CASE " + " ".join(f"WHEN x = {i + 2} THEN {i}" for i in range(LONG)) + " ELSE -1 END", [-1, 0, 1]),
+        (
+            "CASE s " + " ".join(f"WHEN 'k{i}' THEN {i}" for i in range(LONG)) + " WHEN 'b' THEN 7 END",
+            [None, 7, None],
+        ),
+        (f"x IN ({', '.join(map(str, range(2, 20_002)))})", [False, True, True]),
+        ("s NOT IN (" + ", ".join(f"'k{i}'" for i in range(20_000)) + ", 'b')", [True, False, None]),
+    ],
+    ids=["searched case", "case of a value", "in", "not in"],
+)
+def test_many_choices(expression: str, values: list[object]) -> None:
+    assert rows_of(f"SELECT x, {expression} AS r FROM t") == [(i + 1, v) for i, v in enumerate(values)]
+
+
+def test_case_within_case_has_a_limit() -> None:
+    expression = "".join(f"CASE WHEN x = {i} THEN {i} ELSE " for i in range(300)) + "0" + " END" * 300
+    with pytest.raises(PenstockError, match="nested too deeply") as refused:
+        rows_of(f"SELECT {expression} AS r FROM t")
+    assert "split the expression" in (refused.value.remedy or "")
