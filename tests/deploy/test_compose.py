@@ -9,7 +9,6 @@ The tests of this file share one cluster (a project of their own, free ports) an
 
 from __future__ import annotations
 
-import io
 import os
 import subprocess
 import uuid
@@ -17,8 +16,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import httpx
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 
 from tests.deploy.clusters import (
@@ -29,11 +26,12 @@ from tests.deploy.clusters import (
     Cluster,
     ask,
     compose_command,
+    connected_addresses,
     engine,
-    read_stream,
     running_cluster,
     wait_for,
 )
+from tests.deploy.counting import JOB, ROWS, ROWS_PER_SECOND, assert_exact
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -41,34 +39,6 @@ if TYPE_CHECKING:
     from docker.models.containers import Container
 
 pytestmark = [pytest.mark.cluster, pytest.mark.slow]
-
-#: Half a minute of rows: the job is still at work when a container of its is killed.
-ROWS, ROWS_PER_SECOND = 90_000, 3_000
-
-JOB = """
-name: {name}
-parallelism: 4
-config: {{execution.engine: {engine}, execution.checkpointing.interval: 1 s}}
-sql: |
-  CREATE TABLE numbers (k BIGINT, n BIGINT, at_ TIMESTAMP(3),
-                        WATERMARK FOR at_ AS at_ - INTERVAL '1' SECOND)
-  WITH ('connector' = 'datagen', 'number-of-rows' = '{rows}', 'rows-per-second' = '{pace}',
-        'fields.k.min' = '0', 'fields.k.max' = '9',
-        'fields.n.kind' = 'sequence', 'fields.n.start' = '1', 'fields.n.end' = '{rows}');
-  CREATE TABLE counts (k BIGINT, window_end TIMESTAMP(3), n BIGINT, total BIGINT)
-  WITH ('connector' = 'nats', 'stream' = '{name}', 'subject' = '{name}.{{k}}', 'stream.create' = 'true',
-        'format' = 'json', 'sink.delivery-guarantee' = 'exactly-once');
-  CREATE TABLE files
-  WITH ('connector' = 'filesystem', 'path' = 's3://penstock/out/{name}', 'format' = 'parquet')
-  LIKE counts (EXCLUDING OPTIONS);
-  CREATE VIEW counted AS SELECT k, window_end, COUNT(*) AS n, SUM(n) AS total
-    FROM TABLE(TUMBLE(TABLE numbers, DESCRIPTOR(at_), INTERVAL '1' SECOND))
-    GROUP BY k, window_start, window_end;
-  BEGIN STATEMENT SET;
-  INSERT INTO counts SELECT * FROM counted;
-  INSERT INTO files SELECT * FROM counted;
-  END;
-"""
 
 
 @pytest.fixture(scope="module")
@@ -86,24 +56,6 @@ def working_container(cluster: Cluster) -> Container:
 
     host = wait_for("slots in use", busy)[0]
     return next(c for c in cluster.containers("taskmanager") if c.id.startswith(host))
-
-
-async def assert_exact(cluster: Cluster, name: str, rows: int) -> None:
-    """Each number was counted once, in the stream and in the files."""
-    published = await read_stream(cluster, name, f"{name}.*")
-    files = cluster.files(f"out/{name}/").values()
-    written = pa.concat_tables(pq.read_table(io.BytesIO(data)) for data in files).to_pylist()
-    for results in (published, written):
-        assert sum(row["n"] for row in results) == rows
-        assert sum(row["total"] for row in results) == rows * (rows + 1) // 2
-        assert len({(row["k"], row["window_end"]) for row in results}) == len(results)
-
-
-def connected_addresses(container: Container) -> set[str]:
-    """Remote addresses of the container's established TCP connections."""
-    lines = container.exec_run(["cat", "/proc/net/tcp"]).output.decode().splitlines()[1:]
-    remote = [line.split()[2] for line in lines if line.split()[3] == "01"]
-    return {".".join(str(b) for b in reversed(bytes.fromhex(a.partition(":")[0]))) for a in remote}
 
 
 def test_all_services_are_healthy_and_the_dashboard_answers(cluster):

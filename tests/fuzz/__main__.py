@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import multiprocessing
 import os
+import signal
 import sys
 from collections import Counter
 from collections.abc import Iterator
@@ -17,6 +19,8 @@ from tests.fuzz.work import tried
 
 #: Seeds that one process tries: its memory, and what a crash of it loses, stay small.
 CHUNK = 25
+#: Chunks between two lines that say how far a run is.
+PROGRESS = 10
 
 
 def arguments() -> argparse.Namespace:
@@ -50,8 +54,12 @@ def main() -> int:
     context = multiprocessing.get_context("spawn")
     work = partial(tried, spark=args.spark, shrink=not args.no_shrink)
     size = CHUNK if not args.spark else 4 * CHUNK
-    with context.Pool(args.jobs, maxtasksperchild=1) as pool:
-        for results in pool.imap_unordered(work, chunks(args.first, args.queries, size)):
+    # A run for the night is ended by a signal, and tells what it has found then as well.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    with context.Pool(args.jobs, maxtasksperchild=1) as pool, contextlib.suppress(KeyboardInterrupt):
+        for number, results in enumerate(
+            pool.imap_unordered(work, chunks(args.first, args.queries, size)), 1
+        ):
             for found in results:
                 counts[found["status"]] += 1
                 if found["status"] in ("refused", "invalid"):
@@ -62,6 +70,8 @@ def main() -> int:
                     if args.findings is not None:
                         with args.findings.open("a") as file:
                             file.write(json.dumps(found) + "\n")
+            if number % PROGRESS == 0:
+                print(f"… {sum(counts.values())} queries, {findings} findings", flush=True)
     print("not compared:")
     for words, n in refusals.most_common(15):
         print(f"  {n:5d}  {words}")
