@@ -232,6 +232,15 @@ class DataStream:
             plain(lambda inputs, c: n.Union_(inputs=inputs, schema=schema), steps, schema, "Union")
         )
 
+    def transform(self, name: str, make: Callable[..., n.Node], *others: DataStream) -> DataStream:
+        """An operator of another package over this stream, and ``others`` if it has several inputs.
+        ``make(node, …)`` gives its plan node over the nodes of the streams; it is called once before
+        for the columns that come out. docs/adr/0020-operators-declare-their-traits.md tells of nodes."""
+        steps = (self._step, *(other._step for other in others))
+        # Rows of the same columns stand in for the streams, which have no nodes yet.
+        shown = make(*(n.Values(schema=step.schema, data="") for step in steps))
+        return self._then(plain(lambda inputs, c: make(*inputs), steps, shown.schema, name))
+
     def rebalance(self) -> DataStream:
         return self._partitioned(Rebalance(), "Rebalance")
 

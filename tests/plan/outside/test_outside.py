@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from penstock.api import Sink, StreamExecutionEnvironment, Types
 from penstock.errors import SpecError
 from penstock.functions.expr import InputRef, Literal
 from penstock.functions.registry import make_call
@@ -133,6 +134,18 @@ def test_it_travels_as_data() -> None:
     assert decode_job_graph(encode_job_graph(graph)) == graph
     again = decode_plan(encode_plan(graph), "test")
     assert Counter(map(tuple, run_graph(again).rows)) == debounced(ROWS)
+
+
+def test_a_program_uses_it() -> None:
+    env = StreamExecutionEnvironment.get_execution_environment()
+    types = [Types.STRING(), Types.LONG(), Types.LONG(), Types.LONG()]
+    stream = env.from_collection(ROWS, Types.ROW_NAMED(["k", "at", "v", "unread"], types))
+    stream = stream.transform("Delta", lambda node: delta(node, (0,), 2)).map(
+        lambda row: row[4], Types.LONG()
+    )
+    stream.sink_to(Sink.connector("collect"))
+    got = Counter(value for (value,) in run_graph(env.job_graph("outside")).rows)
+    assert got == Counter(row[4] for row in differences(ROWS).elements())
 
 
 class Local(s.Spec, frozen=True, kw_only=True, tag="local"):

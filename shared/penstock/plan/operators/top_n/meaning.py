@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from penstock.plan.lineage import Relation
 
 
-def top_n_meaning(spec: s.OperatorSpec, below: Relation, row: tuple[str, ...]) -> dict[str, str]:
+def top_n_meaning(spec: s.Spec, below: Relation, row: tuple[str, ...]) -> dict[str, str]:
     """What the state of a Top-N or a deduplication means. ``row``: its input's columns, typed."""
     parts = words.stored_rows(below, row)
     if isinstance(spec, s.TopNSpec):
