@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from penstock.columnar.hashing import hash_columns, key_groups
 from penstock.messages.slot import StateHandle
 from penstock.metrics import MetricGroup
 from penstock.snapshots.contract import RestoredState
@@ -140,6 +141,29 @@ def test_a_snapshot_gives_everything_back(tmp_path: Path, limit_bytes: int) -> N
     assert ctx.metrics.gauges["numKeysInState"]() == len(expected)
     first.space.close()
     second.space.close()
+
+
+@pytest.mark.parametrize("limit_bytes", [0, 700])
+def test_rows_are_looked_up_and_listed_where_they_lie(tmp_path: Path, limit_bytes: int) -> None:
+    counts = Counts(Context(tmp_path, limit_bytes))
+    counts.ctx.memory.check = lambda: None
+    counts.add(*range(200))
+    for key in range(0, 200, 3):
+        counts.add(key)
+    on_disk = counts.space.on_disk
+    assert (on_disk > 0) == bool(limit_bytes)
+    asked = [3, 4, 1_000, 0, 199]
+    positions, [found, texts] = counts.space.lookup([Column.of(BIG, asked)], len(asked))["rows"]
+    rows = zip(positions.tolist(), found.to_pylist(), texts.to_pylist(), strict=True)
+    assert sorted(rows) == [(0, 2, "3"), (1, 1, "4"), (3, 2, "0"), (4, 1, "199")]
+    listed = []
+    for groups in ((0, 40), (41, 127)):
+        for keys, *_ in counts.space.rows(counts.table, groups):
+            assert all(groups[0] <= g <= groups[1] for g in key_groups(hash_columns([keys]), 128))
+            listed += keys.to_pylist()
+    assert sorted(listed) == list(range(200))
+    assert counts.space.on_disk == on_disk  # nothing was moved
+    counts.space.close()
 
 
 def reference(n: int) -> dict[int, tuple[int, str]]:

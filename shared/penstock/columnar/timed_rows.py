@@ -106,9 +106,17 @@ class TimedRows:
         return entries
 
     def of_keys(self, key_slots: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """(position of the key, entry) pairs of distinct keys, where rows may be evicted."""
-        assert self._of_key is not None
-        return self._of_key.probe(key_slots)
+        """(position of the key, entry) pairs of distinct keys. Where rows are never evicted, all rows
+        are looked through."""
+        if self._of_key is not None:
+            return self._of_key.probe(key_slots)
+        entries = np.flatnonzero(self.rows.slots.live[: self.rows.slots.high])
+        order = np.argsort(key_slots)
+        at = np.searchsorted(key_slots, self.key_slots[entries], sorter=order)
+        at = order[np.minimum(at, len(key_slots) - 1)] if len(key_slots) else at
+        mine = key_slots[at] == self.key_slots[entries] if len(key_slots) else np.zeros(len(at), np.bool_)
+        by_key = np.argsort(at[mine], kind="stable")
+        return at[mine][by_key], entries[mine][by_key]
 
     def probe(
         self, key_slots: np.ndarray, low: np.ndarray, high: np.ndarray

@@ -209,7 +209,17 @@ class ColdRows:
         """The rows of these keys, out of here; in the order of ``names``."""
         return self._take(table, names.bytes)
 
+    def peek(self, table: int, names: Names) -> Moved:
+        """The rows of these keys, which stay; in the order of ``names``."""
+        return self._found(table, names.bytes)[0]
+
     def _take(self, table: int, names: Sequence[bytes]) -> Moved:
+        moved, found, records = self._found(table, names)
+        self._forget(table, [names[i] for i in found], records, moved, moved.counts[found])
+        return moved
+
+    def _found(self, table: int, names: Sequence[bytes]) -> tuple[Moved, list[int], list[bytes]]:
+        """(the rows of these keys, which of the keys have some, their records)."""
         get, at = self._db.get, bytes([table])
         records: list[bytes] = []
         found: list[int] = []
@@ -220,8 +230,7 @@ class ColdRows:
                 found.append(i)
         counts = np.zeros(len(names), np.int64)
         counts[found], rows = self._decoded(table, records)
-        self._forget(table, [names[i] for i in found], records, rows, counts[found])
-        return Moved(counts, rows.ids, rows.stamps, rows.times, rows.columns)
+        return Moved(counts, rows.ids, rows.stamps, rows.times, rows.columns), found, records
 
     def expired(
         self, table: int, until_ms: int, most: int, with_it: Sequence[int]

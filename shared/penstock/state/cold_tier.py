@@ -24,7 +24,7 @@ from penstock.types import logical as t
 from penstock.types.column import numpy_dtype
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from penstock.state.context import StateContext
     from penstock.types.column import Column
@@ -113,6 +113,16 @@ class Resident:
     def earliest(self) -> int | None:
         """The first time of a key on disk."""
         return None
+
+    def peek(self, table: int, keys: Sequence[Column]) -> tuple[np.ndarray, list[Column]] | None:
+        """(position of the key, columns) of the rows that a table has on disk of distinct keys; they
+        stay there. None: there are none."""
+        return None
+
+    def stored(self, table: int) -> Iterator[tuple[list[Column], list[Column]]]:
+        """(key columns, other columns) of all rows that a table has on disk at this moment, some at a
+        time."""
+        return iter(())
 
     def used(self, slots: np.ndarray) -> None:
         """These were touched."""
@@ -266,6 +276,31 @@ class ColdTier(Resident):
             return None
         names, time = self._disk.listed(0, self._due, _LATEST, 1)
         return time if names else None
+
+    # -- looking -------------------------------------------------------------------------
+
+    def peek(self, table: int, keys: Sequence[Column]) -> tuple[np.ndarray, list[Column]] | None:
+        if self._disk is None:
+            return None
+        asked, names = self._disk.known(keys)
+        if not len(asked):
+            return None
+        moved = self._disk.peek(table, names)
+        owners = np.repeat(asked[names.order], moved.counts)
+        if moved.times is not None:
+            stays = moved.times > self._expired_ms.get(table, -1)
+            owners, moved = owners[stays], moved.filter(stays)
+        return (owners, moved.columns) if len(owners) else None
+
+    def stored(self, table: int) -> Iterator[tuple[list[Column], list[Column]]]:
+        if self._disk is None:
+            return
+        reading = self._disk.cut(table, 0, 0)
+        try:
+            while (piece := reading.read(_PIECE_KEYS)) is not None:
+                yield piece[1], piece[2]
+        finally:
+            reading.close()
 
     # -- going ---------------------------------------------------------------------------
 

@@ -14,6 +14,7 @@ import numpy as np
 
 from penstock.columnar.grouping import distinct
 from penstock.columnar.growing import grown
+from penstock.columnar.hashing import hash_columns, key_groups
 from penstock.columnar.key_index import KeyIndex
 from penstock.snapshots.contract import OperatorSnapshot
 from penstock.snapshots.reading import row_count
@@ -21,17 +22,21 @@ from penstock.state.cold_tier import ColdTier, Resident, can_evict
 from penstock.state.slot_table import CellTable
 from penstock.state.time_to_live import TimeToLive
 from penstock.state.touched import Touched
+from penstock.types.column import Column
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     import pyarrow as pa
 
     from penstock.snapshots.contract import KeyedBlock, PendingBlock, RestoredState
     from penstock.state.context import StateContext
     from penstock.state.slot_table import SlotTable
-    from penstock.types.column import Column
     from penstock.types.logical import LogicalType
+
+
+#: Rows that are read at once for somebody outside.
+_PIECE_ROWS = 4_096
 
 
 class KeySpace:
@@ -161,6 +166,51 @@ class KeySpace:
                 positions, rows = table.rows_of(slots)
                 if len(rows):
                     table.free(rows, slots[positions])
+
+    # -- looking from outside ------------------------------------------------------------
+
+    def find(self, columns: Sequence[Column], n: int) -> np.ndarray:
+        """Slot of each key, as ``upsert`` takes them; -1 where it is not in memory."""
+        return self.index.lookup(columns, n)
+
+    def lookup(self, columns: Sequence[Column], n: int) -> dict[str, tuple[np.ndarray, list[Column]]]:
+        """By table: (position of the key, columns) of the rows of distinct keys, wherever they lie.
+        Nothing is announced, moved or marked as used."""
+        slots = self.find(columns, n)
+        here, others = np.flatnonzero(slots >= 0), np.flatnonzero(slots < 0)
+        out = {}
+        for number, table in enumerate(self.tables):
+            at, rows = table.rows_of(slots[here])
+            positions, found = here[at], table.read(rows)
+            cold = self.tier.peek(number, [c.take(others) for c in columns]) if len(others) else None
+            if cold is not None:
+                positions = np.concatenate((positions, others[cold[0]]))
+                found = [Column.concat(pair) for pair in zip(found, cold[1], strict=True)]
+            out[table.name] = positions, found
+        return out
+
+    def rows(self, table: SlotTable, key_groups: tuple[int, int]) -> Iterator[list[Column]]:
+        """All rows of a table whose key lies in these groups (both included), some at a time, under
+        the columns that they have in a snapshot; each row as it is when its turn comes."""
+        live = table.changes.live()
+        for at in range(0, len(live), _PIECE_ROWS):
+            part = live[at : at + _PIECE_ROWS]
+            part = part[table.changes.holds(part)]
+            keys, head = table.stored_key(part)
+            chosen = part[self._within(keys, len(part), key_groups)]
+            if len(chosen):
+                keys, head = table.stored_key(chosen)
+                yield [*keys, *head, *table.read(chosen)]
+        for keys, others in self.tier.stored(self.tables.index(table)):
+            chosen = np.flatnonzero(self._within(keys, len(keys[0]), key_groups))
+            if len(chosen):
+                yield [c.take(chosen) for c in (*keys, *others)]
+
+    def _within(self, keys: Sequence[Column], n: int, wanted: tuple[int, int]) -> np.ndarray:
+        """Mask of the keys whose group is wanted. Groups are computed here, when they are asked for."""
+        hashes = hash_columns(keys) if keys else np.zeros(n, np.uint64)
+        groups = key_groups(hashes, self.ctx.max_parallelism)
+        return (groups >= wanted[0]) & (groups <= wanted[1])
 
     # -- time ----------------------------------------------------------------------------
 

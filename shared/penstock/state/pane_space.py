@@ -188,6 +188,14 @@ class PaneSpace(KeySpace):
             self._enlist(new)
         return cells, new
 
+    def find(self, columns: Sequence[Column], n: int) -> np.ndarray:
+        k = len(self.index.types)
+        key_slots, pane_ids = self.index.lookup(columns[:k], n), self.panes.lookup(columns[k:], n)
+        known = np.flatnonzero((key_slots >= 0) & (pane_ids >= 0))
+        found = np.full(n, -1, np.int64)
+        found[known] = self.cells.lookup_ints(packed(key_slots[known], pane_ids[known]))
+        return found
+
     def _enlist(self, new: np.ndarray) -> None:
         """Cells into their panes, and counted with their keys."""
         found = self.cells.ints(new)
