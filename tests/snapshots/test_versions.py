@@ -25,8 +25,8 @@ from penstock.operators.over import OverOperator
 from penstock.operators.temporal_join import TemporalJoinOperator
 from penstock.snapshots import restoring
 from penstock.snapshots.contract import RestoredState
-from penstock.state.backend import make_backend
-from penstock.state.blocks import KeySpace
+from penstock.state.backends import make_backend
+from penstock.state.blocks import KeyLayout
 from penstock.state.descriptors import (
     ListStateDescriptor,
     MapStateDescriptor,
@@ -94,7 +94,7 @@ async def test_version_1_of_a_temporal_join() -> None:
 
 
 async def test_version_1_of_keyed_state_and_timers() -> None:
-    backend = make_backend("hashmap", KeySpace((STR,), 128), now_ms=lambda: 0, uid="keyed")
+    backend = make_backend("hashmap", KeyLayout((STR,), 128), now_ms=lambda: 0, uid="keyed")
     backend.restore(await stored("keyed"))
     value = backend.state(ValueStateDescriptor("v", BIG))
     entries = backend.state(MapStateDescriptor("m", STR, BIG))

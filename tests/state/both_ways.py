@@ -11,7 +11,6 @@ import numpy as np
 
 from penstock.snapshots.contract import PendingBlock
 from penstock.state.cold_tier import Resident
-from penstock.state.key_space import KeySpace
 from penstock.testing.operator_harness import Cluster, Subtask
 from penstock.types.batch import Batch
 from penstock.types.logical import Schema
@@ -19,7 +18,7 @@ from penstock.types.logical import Schema
 
 def tier(operator: Any) -> Resident:
     """Where an operator's keys go when memory is short."""
-    return operator._keys.tier if isinstance(operator._keys, KeySpace) else operator._tier
+    return operator._keys.tier
 
 
 def changes(cluster: Cluster) -> Any:

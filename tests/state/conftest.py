@@ -5,8 +5,9 @@ from typing import Any
 
 import pytest
 
-from penstock.state.backend import KeyedStateBackend, make_backend
-from penstock.state.blocks import KeySpace
+from penstock.state.backend import KeyedStateBackend
+from penstock.state.backends import make_backend
+from penstock.state.blocks import KeyLayout
 from penstock.types import logical as t
 
 
@@ -28,7 +29,7 @@ class Backends:
         self._made: list[KeyedStateBackend] = []
 
     def make(self, *types: t.LogicalType, **options: Any) -> KeyedStateBackend:
-        space = KeySpace(types or (t.BigIntType(),), options.pop("max_parallelism", 128))
+        space = KeyLayout(types or (t.BigIntType(),), options.pop("max_parallelism", 128))
         folder = self._folder / str(len(self._made))
         kind = options.pop("kind", self.kind)
         backend = make_backend(

@@ -16,7 +16,7 @@ from penstock.snapshots.contract import OperatorSnapshot, RestoredState
 from penstock.snapshots.reading import SnapshotReader
 from penstock.snapshots.restoring import SnapshotChain, SnapshotSet
 from penstock.state.backend import KeyedStateBackend
-from penstock.state.blocks import KeySpace
+from penstock.state.blocks import KeyLayout
 from penstock.state.descriptors import (
     AggregatingStateDescriptor,
     ListStateDescriptor,
@@ -239,7 +239,7 @@ async def test_a_range_of_key_groups_takes_its_keys_only(backends: Any) -> None:
     for key in range(200):
         at(backend, key)
         state.update(key)
-    space = KeySpace((BIGINT,), 128)
+    space = KeyLayout((BIGINT,), 128)
     found: list[int] = []
     for groups in ((0, 40), (41, 127)):
         part = backends.make()
@@ -432,7 +432,7 @@ def test_one_name_two_types_is_refused(backends: Any) -> None:
 
 def test_state_needs_a_key(backends: Any) -> None:
     backend = backends.make(max_parallelism=128)
-    backend.space = KeySpace((), 128)
+    backend.space = KeyLayout((), 128)
     with pytest.raises(UnsupportedError, match="not keyed"):
         backend.state(ValueStateDescriptor("v", INT))
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 
-from penstock.state.backend import make_backend
+from penstock.state.backends import make_backend
 from penstock.testing.conformance import StateBackendConformance
 
 

@@ -32,8 +32,8 @@ from penstock.operators.process_context import (
 )
 from penstock.operators.user_code import RuntimeContext, UserFunction
 from penstock.snapshots.contract import OperatorSnapshot
-from penstock.state.backend import make_backend
-from penstock.state.blocks import KeySpace
+from penstock.state.backends import make_backend
+from penstock.state.blocks import KeyLayout
 from penstock.state.broadcast import BroadcastStates
 from penstock.state.descriptors import ValueStateDescriptor
 from penstock.types import Batch
@@ -143,7 +143,7 @@ class KeyedProcessOperator(Operator):
         super().open(ctx, restored)
         spec = self._spec
         keyed_input = ctx.input_schemas[0]
-        space = KeySpace(tuple(keyed_input.fields[i].type for i in spec.keys[0]), ctx.max_parallelism)
+        space = KeyLayout(tuple(keyed_input.fields[i].type for i in spec.keys[0]), ctx.max_parallelism)
         self._backend = self.hold(
             make_backend(
                 STATE_BACKEND.read(ctx.config) if space.types else "hashmap",

@@ -28,8 +28,8 @@ from penstock.operators.window_functions import (
     WindowCall,
 )
 from penstock.snapshots.contract import OperatorSnapshot
-from penstock.state.backend import make_backend
-from penstock.state.blocks import KeySpace
+from penstock.state.backends import make_backend
+from penstock.state.blocks import KeyLayout
 from penstock.state.descriptors import ListStateDescriptor, ValueStateDescriptor
 from penstock.state.states import MergingState, Scope
 from penstock.types import logical as t
@@ -74,7 +74,7 @@ class KeyedWindowOperator(Operator):
         super().open(ctx, restored)
         spec = self._spec
         schema = ctx.input_schemas[0]
-        space = KeySpace(tuple(schema.fields[i].type for i in spec.keys), ctx.max_parallelism)
+        space = KeyLayout(tuple(schema.fields[i].type for i in spec.keys), ctx.max_parallelism)
         self._backend = backend = self.hold(
             make_backend(
                 STATE_BACKEND.read(ctx.config),

@@ -35,7 +35,7 @@ from penstock.snapshots.restoring import SnapshotChain, Source
 from penstock.snapshots.writing import StateInfo, write_snapshot
 from penstock.spark.errors import carried
 from penstock.spark.typemap import from_spark_array, spark_type, to_spark_array
-from penstock.state.blocks import KeySpace, RowForm, decode_namespace
+from penstock.state.blocks import KeyLayout, RowForm, decode_namespace
 from penstock.store.open import open_store
 from penstock.types import logical as t
 from penstock.types.column import Column
@@ -268,7 +268,7 @@ class StateFrame:
             identity: tuple[str, ...] = ("map_key",)
         else:
             fields, identity = (("value", descriptor.stored_type),), ()
-        space = KeySpace(tuple(key_types), 1)
+        space = KeyLayout(tuple(key_types), 1)
         form = RowForm(space, False, fields, {"kind": descriptor.kind}, identity)
         return cls._of(frame, form, key_types, fields)
 
@@ -278,7 +278,7 @@ class StateFrame:
         fields = (("time", t.BigIntType()),)
         micros = F.unix_micros(F.col(f"`{frame.columns[-1]}`").cast("timestamp"))
         frame = frame.withColumn(frame.columns[-1], micros)
-        form = RowForm(KeySpace(tuple(key_types), 1), False, fields, {"kind": "timer"}, ("time",))
+        form = RowForm(KeyLayout(tuple(key_types), 1), False, fields, {"kind": "timer"}, ("time",))
         return cls._of(frame, form, key_types, fields)
 
     @classmethod

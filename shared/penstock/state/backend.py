@@ -30,7 +30,6 @@ if TYPE_CHECKING:
     from penstock.snapshots.contract import KeyedBlock, PendingBlock, RestoredState
     from penstock.state.descriptors import StateDescriptor
     from penstock.state.key_changes import KeyCut
-    from penstock.state.memory import StateMemory
 
 _BIGINT = t.BigIntType()
 EVENT_TIMERS, PROCESSING_TIMERS = "timer/event", "timer/processing"
@@ -56,7 +55,7 @@ class KeyedStateBackend(ABC):
 
     def __init__(
         self,
-        space: blocks.KeySpace,
+        space: blocks.KeyLayout,
         *,
         now_ms: Callable[[], int],
         uid: str,
@@ -330,31 +329,3 @@ def _split(keys: Sequence[Any], namespaced: bool) -> tuple[Sequence[Any], Sequen
     if not namespaced:
         return keys, ()
     return [key for key, _ in keys], [namespace for _, namespace in keys]
-
-
-def make_backend(
-    kind: str,
-    space: blocks.KeySpace,
-    *,
-    now_ms: Callable[[], int],
-    uid: str,
-    local_dir: Any = None,
-    undo: bool = False,
-    cache_entries: int | None = None,
-    epochs: Epochs | None = None,
-    memory: StateMemory | None = None,
-) -> KeyedStateBackend:
-    """``kind``: ``hashmap`` or ``leveldb`` (files in ``local_dir``, live values counted in
-    ``memory``). ``epochs``: the task's."""
-    if kind == "hashmap":
-        from penstock.state.hashmap import HashMapStateBackend
-
-        return HashMapStateBackend(space, now_ms=now_ms, uid=uid, undo=undo, epochs=epochs)
-    if kind == "leveldb":
-        from penstock.state.leveldb import LevelDBStateBackend
-
-        limit: Any = {} if cache_entries is None else {"cache_entries": cache_entries}
-        return LevelDBStateBackend(
-            space, local_dir, now_ms=now_ms, uid=uid, undo=undo, epochs=epochs, memory=memory, **limit
-        )
-    raise SpecError("unknown state backend", expected="hashmap | leveldb", got=repr(kind))

@@ -26,7 +26,7 @@ _WINDOW = struct.Struct(">qq")
 
 
 @dataclass(frozen=True, slots=True)
-class KeySpace:
+class KeyLayout:
     """The key of an operator: its types, and how many key groups there are."""
 
     types: tuple[t.LogicalType, ...]
@@ -64,7 +64,7 @@ class RowForm:
     namespace; ``identity``: of those the fields that tell a row's entry apart (a timer's
     time); ``schema``: more for the snapshot's schema."""
 
-    space: KeySpace
+    space: KeyLayout
     namespaced: bool
     fields: tuple[tuple[str, t.LogicalType], ...]
     schema: Mapping[str, Any]
@@ -120,7 +120,7 @@ def _joined(batches: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
     return batches[0] if len(batches) == 1 else pa.concat_batches(batches)
 
 
-def in_group_order(space: KeySpace, batch: pa.RecordBatch, schema: dict[str, Any]) -> KeyedBlock:
+def in_group_order(space: KeyLayout, batch: pa.RecordBatch, schema: dict[str, Any]) -> KeyedBlock:
     types = [t.type_from_json(x) for x in schema["key_types"]]
     columns = [Column.from_arrow(type_, batch.column(i)) for i, type_ in enumerate(types)]
     groups = space.groups(columns)
@@ -130,7 +130,7 @@ def in_group_order(space: KeySpace, batch: pa.RecordBatch, schema: dict[str, Any
     return KeyedBlock(batch, groups, schema)
 
 
-def read_keys(space: KeySpace, batch: pa.RecordBatch, schema: Mapping[str, Any], where: str) -> list[Any]:
+def read_keys(space: KeyLayout, batch: pa.RecordBatch, schema: Mapping[str, Any], where: str) -> list[Any]:
     """The rows' keys. SpecError when the snapshot was keyed by other types."""
     stored = tuple(t.type_from_json(x) for x in schema["key_types"])
     if [x.with_nullable(True) for x in stored] != [x.with_nullable(True) for x in space.types]:
@@ -159,7 +159,7 @@ def read_field(
 
 
 def regroup(
-    space: KeySpace, batches: Sequence[pa.RecordBatch], schema: dict[str, Any], *, delta: bool
+    space: KeyLayout, batches: Sequence[pa.RecordBatch], schema: dict[str, Any], *, delta: bool
 ) -> KeyedBlock:
     """Restored rows that nobody claimed, for the next snapshot unchanged; in a delta none."""
     batch = _joined(batches)

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from penstock.errors import UnsupportedError
 from penstock.snapshots.by_key import NAMESPACE_BYTES
 from penstock.state.backend import KeyedStateBackend, Registered
-from penstock.state.blocks import KeySpace, decode_namespace, encode_namespace
+from penstock.state.blocks import KeyLayout, decode_namespace, encode_namespace
 from penstock.state.codec import codec, tuple_codec
 from penstock.state.key_changes import KeyChanges
 from penstock.state.memory import StateMemory
@@ -99,7 +99,7 @@ class LevelDBStateBackend(KeyedStateBackend):
 
     def __init__(
         self,
-        space: KeySpace,
+        space: KeyLayout,
         local_dir: Path | str,
         *,
         now_ms: Callable[[], int],

@@ -12,7 +12,7 @@ from penstock.snapshots import writing as snap
 from penstock.snapshots.contract import OperatorSnapshot
 from penstock.snapshots.reading import SnapshotReader
 from penstock.snapshots.restoring import SnapshotChain, SnapshotSet
-from penstock.state.blocks import KeySpace
+from penstock.state.blocks import KeyLayout
 from penstock.state.descriptors import (
     ListStateDescriptor,
     MapStateDescriptor,
@@ -82,7 +82,7 @@ class StateBackendConformance(Conformance):
             backend.close()
         super().teardown_method()
 
-    def make(self, space: KeySpace, *, now_ms: Callable[[], int], undo: bool) -> KeyedStateBackend:
+    def make(self, space: KeyLayout, *, now_ms: Callable[[], int], undo: bool) -> KeyedStateBackend:
         """A new, empty backend for keys of ``space``. Files go below ``self.folder``."""
         raise NotImplementedError
 
@@ -287,7 +287,7 @@ class StateBackendConformance(Conformance):
     # -- helpers -----------------------------------------------------------------------------
 
     def _backend(self, *types: t.LogicalType, undo: bool = False) -> KeyedStateBackend:
-        backend = self.make(KeySpace(types or (_BIGINT,), 128), now_ms=self.clock, undo=undo)
+        backend = self.make(KeyLayout(types or (_BIGINT,), 128), now_ms=self.clock, undo=undo)
         self._made.append(backend)
         return backend
 
