@@ -32,7 +32,7 @@ async def test_print_writes_a_line_a_row(harness, capsys):
     writer = await harness.writer(schema, {"connector": "print"})
     writer.write(batch)
     assert capsys.readouterr().out == (
-        "+I[1, a, 1.50, 2013-01-01T02:03:04.500000, {x=true}]\n-D[null, null, null, null, null]\n"
+        "+I[1, a, 1.50, 2013-01-01T02:03:04.500, +I[true]]\n-D[null, null, null, null, null]\n"
     )
     options = {"connector": "print", "print-identifier": "p", "standard-error": "true"}
     writer = await harness.writer(SCHEMA, options, parallelism=2, subtask_index=1)
@@ -45,6 +45,30 @@ async def test_print_spells_numbers_as_java_does(harness, capsys):
     writer = await harness.writer(schema, {"connector": "print"})
     writer.write(Batch.of(schema, [(320.1, 1e10, [1e-5]), (float("nan"), -0.0, [])]))
     assert capsys.readouterr().out == "+I[320.1, 1.0E10, [1.0E-5]]\n+I[NaN, -0.0, []]\n"
+
+
+async def test_print_spells_all_else_as_flink_does(harness, capsys):
+    """The line is Flink 2.3's own, of the same row under 'table.local-time-zone' = 'Asia/Kolkata'."""
+    row = t.RowType((Field("a", t.IntType()), Field("b", t.TimestampLtzType(3))))
+    types = (
+        t.TimestampLtzType(3), t.TimestampLtzType(6), t.TimestampType(3), t.TimestampType(0), t.TimeType(0), t.DateType(),
+        row, t.ArrayType(t.IntType()), t.MapType(t.VarCharType(), t.IntType()), t.FloatType(), t.VarBinaryType(),
+        t.DecimalType(5, 2),
+    )  # fmt: skip
+    schema = Schema.of(*((f"c{i}", type_) for i, type_ in enumerate(types)))
+    kolkata = dt.timezone(dt.timedelta(hours=5, minutes=30))
+    at = dt.datetime(2024, 1, 2, 3, 4, tzinfo=kolkata)
+    values = (
+        at.replace(second=5, microsecond=120000), at.replace(second=5, microsecond=123456),
+        dt.datetime(2024, 1, 2, 3, 4, 5, 100000), dt.datetime(2024, 1, 2, 3, 4), dt.time(3, 4), dt.date(2024, 1, 2),
+        {"a": 1, "b": at}, [1, 2], [("a", 1)], 1.5, b"ab", Decimal("1.50"),
+    )  # fmt: skip
+    writer = await harness.writer(schema, {"connector": "print"})
+    writer.write(Batch.of(schema, [values]))
+    assert capsys.readouterr().out == (
+        "+I[2024-01-01T21:34:05.120Z, 2024-01-01T21:34:05.123456Z, 2024-01-02T03:04:05.100, 2024-01-02T03:04, 03:04, "
+        "2024-01-02, +I[1, 2024-01-01T21:34:00Z], [1, 2], {a=1}, 1.5, [97, 98], 1.50]\n"
+    )
 
 
 WIDE = Schema.of(

@@ -27,31 +27,47 @@ OPTIONS = OptionSet(
 )
 
 
-def format_value(value: Any, type_: t.LogicalType | None = None) -> str:
-    """A value as Flink prints it: ISO time stamps, ``null``, nested rows in brackets."""
+def format_value(value: Any, type_: t.LogicalType) -> str:
+    """A value as Flink's print sink writes it: as Java spells times, numbers and bytes, whatever the session's
+    time zone (an instant is in UTC), nested rows with their kind."""
+    if value is None:
+        return "null"
     if (interval := interval_text(value, type_)) is not None:
         return interval
-    if isinstance(value, float):
-        return float_text(np.float32(value)) if isinstance(type_, t.FloatType) else double_text(value)
-    if isinstance(value, list) and isinstance(type_, t.ArrayType):
-        return "[" + ", ".join(format_value(v, type_.element) for v in value) + "]"
-    if isinstance(value, dict) and isinstance(type_, t.RowType):
-        fields = {f.name: f.type for f in type_.fields}
-        return "{" + ", ".join(f"{k}={format_value(v, fields.get(k))}" for k, v in value.items()) + "}"
-    match value:
-        case None:
-            return "null"
-        case bool():
+    match type_:
+        case t.FloatType():
+            return float_text(np.float32(value))
+        case t.DoubleType():
+            return double_text(value)
+        case t.BooleanType():
             return "true" if value else "false"
-        case dt.datetime():
-            return value.replace(tzinfo=None).isoformat() + ("Z" if value.tzinfo else "")
-        case dict():
-            return "{" + ", ".join(f"{format_value(k)}={format_value(v)}" for k, v in value.items()) + "}"
-        case list():
-            return "[" + ", ".join(map(format_value, value)) + "]"
-        case bytes():
-            return value.hex()
+        case t.TimeType():
+            return _time_text(value)
+        case t.TimestampType():
+            return f"{value.date().isoformat()}T{_time_text(value.time())}"
+        case t.TimestampLtzType():
+            utc = value.astimezone(dt.UTC)
+            return f"{utc.date().isoformat()}T{_time_text(utc.time(), seconds=True)}Z"
+        case t.ArrayType(element=element):
+            return "[" + ", ".join(format_value(v, element) for v in value) + "]"
+        case t.MapType(key=key, value=of):
+            return "{" + ", ".join(f"{format_value(k, key)}={format_value(v, of)}" for k, v in value) + "}"
+        case t.MultisetType(element=element):
+            return "{" + ", ".join(f"{format_value(k, element)}={n}" for k, n in value) + "}"
+        case t.RowType(fields=fields):
+            parts = (format_value(v, f.type) for v, f in zip(value.values(), fields, strict=True))
+            return f"+I[{', '.join(parts)}]"
+        case t.BinaryType() | t.VarBinaryType():
+            return "[" + ", ".join(str(b - 256 if b > 127 else b) for b in value) + "]"
     return str(value)
+
+
+def _time_text(value: dt.time, *, seconds: bool = False) -> str:
+    """As ``LocalTime.toString``: no seconds where there are none (but for instants), a fraction of three
+    or six digits."""
+    if value.microsecond:
+        return value.isoformat("microseconds" if value.microsecond % 1000 else "milliseconds")
+    return value.isoformat("seconds" if seconds or value.second else "minutes")
 
 
 class PrintWriter(SinkWriter):
