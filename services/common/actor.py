@@ -11,13 +11,13 @@ from __future__ import annotations
 import asyncio
 import inspect
 import itertools
-import logging
 from collections import deque
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from penstock.clocks import SteadyClock
 from penstock.errors import InternalError
+from penstock.log_events import EventLog
 from penstock_services.common.core import After, Answer, Asked, CancelTimer, EffectFailed, Tick
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from penstock.ports import Clock
     from penstock_services.common.core import Core
 
-_log = logging.getLogger("penstock.actor")
+_log = EventLog("penstock.actor")
 
 MAILBOX = 1024
 
@@ -155,7 +155,7 @@ class Actor:
         try:
             result = self._perform(effect)
         except Exception as err:
-            _log.exception("%s: %s failed", self.name, type(effect).__name__)
+            _log.exception("effect_failed", actor=self.name, effect=type(effect).__name__)
             events.append(EffectFailed(effect, err))
             return
         if inspect.isawaitable(result):
@@ -169,7 +169,7 @@ class Actor:
         except asyncio.CancelledError:
             raise
         except Exception as err:
-            _log.warning("%s: %s failed: %s", self.name, type(effect).__name__, err)
+            _log.warning("effect_failed", actor=self.name, effect=type(effect).__name__, error=err)
             event = EffectFailed(effect, err)
         if event is not None:
             await self._mailbox.put(event)
@@ -286,11 +286,11 @@ class Supervisor:
                 while failures and failures[0] < now - policy.within_ms:
                     failures.popleft()
                 if len(failures) >= policy.max_restarts:
-                    _log.exception("%s/%s failed; giving up", self.name, name)
+                    _log.exception("child_given_up", supervisor=self.name, child=name)
                     self._error = self._error or err
                     self._failure.set()
                     return
                 pause_ms = min(policy.first_backoff_ms * 2 ** len(failures), policy.max_backoff_ms)
                 failures.append(now)
-                _log.exception("%s/%s failed; starting it again in %d ms", self.name, name, pause_ms)
+                _log.exception("child_restarting", supervisor=self.name, child=name, delay_ms=round(pause_ms))
             await self._clock.sleep(pause_ms / 1000)

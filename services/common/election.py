@@ -8,18 +8,18 @@ the *start* of the last renewal that succeeded, by its own monotonic clock.
 from __future__ import annotations
 
 import asyncio
-import logging
 import random
 from typing import TYPE_CHECKING, Any
 
 from penstock.errors import LeaseStoreError, PenstockError
+from penstock.log_events import EventLog
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
     from penstock.ports import Clock, LeaseStore
 
-_log = logging.getLogger("penstock.election")
+_log = EventLog("penstock.election")
 
 _ENDED = "it ended"
 _RESIGNED = "resigned"
@@ -85,11 +85,11 @@ class LeaderElection:
             got = await call(self.name, self.owner, self._ttl_ms)
         except LeaseStoreError as err:
             if not self._store_down:
-                _log.warning("lease '%s': %s", self.name, err)
+                _log.warning("lease_store_failed", lease=self.name, error=err)
             self._store_down = True
             return None
         if self._store_down:
-            _log.warning("lease '%s': the lease store answers again", self.name)
+            _log.warning("lease_store_recovered", lease=self.name)
         self._store_down = False
         if got:
             self._valid_until_ms = started_ms + self._ttl_ms
@@ -102,7 +102,7 @@ class LeaderElection:
     async def _lead(self) -> None:
         self._resign.clear()
         self._leading = True
-        _log.info("lease '%s' gained by %s", self.name, self.owner)
+        _log.info("lease_acquired", lease=self.name, owner=self.owner)
         gained: asyncio.Future[None] = asyncio.ensure_future(self._on_gained())
         reason = _ENDED
         try:
@@ -112,9 +112,10 @@ class LeaderElection:
             if not gained.done():
                 gained.cancel()
             await asyncio.gather(gained, return_exceptions=True)
-            expected = reason in (_ENDED, _RESIGNED)
-            level = logging.INFO if expected else logging.WARNING
-            _log.log(level, "lease '%s' lost by %s: %s", self.name, self.owner, reason)
+            if reason in (_ENDED, _RESIGNED):
+                _log.info("lease_released", lease=self.name, owner=self.owner, reason=reason)
+            else:
+                _log.warning("lease_lost", lease=self.name, owner=self.owner, reason=reason)
             await self._on_lost(reason)
         await self._release()
         # Others first: what made this one lose may still hold.
@@ -128,7 +129,7 @@ class LeaderElection:
                 return _RESIGNED
             if gained.done() and (err := gained.exception()) is not None:
                 if not isinstance(err, PenstockError):
-                    _log.error("lease '%s': taking over failed", self.name, exc_info=err)
+                    _log.error("leader_start_failed", lease=self.name, exc_info=err)
                 return f"taking over failed: {err}"
             if self._clock.monotonic_ms() >= self._valid_until_ms:
                 return "it could not be renewed in time"
@@ -157,4 +158,4 @@ class LeaderElection:
         try:
             await self._leases.release(self.name, self.owner)
         except LeaseStoreError as err:
-            _log.warning("lease '%s' was not given back (it expires): %s", self.name, err)
+            _log.warning("lease_not_released", lease=self.name, error=err)

@@ -1,7 +1,8 @@
 """Logging of a service: structlog to stderr, a line an event, key=value or JSON.
 
 ``PENSTOCK_LOG_FORMAT`` is ``text`` (default) or ``json``; ``PENSTOCK_LOG_LEVEL`` a level.
-Records of the standard ``logging`` (libraries, ``penstock.*``) take the same way.
+Records of the standard ``logging`` (libraries, ``penstock.*``) take the same way; those of
+``penstock.log_events`` keep their fields apart.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import sys
 from logging.handlers import RotatingFileHandler
 from typing import TYPE_CHECKING, Any
 
+from penstock.log_events import LogEvent
 from penstock.redaction import without_credentials
 
 if TYPE_CHECKING:
@@ -40,6 +42,12 @@ def configure(role: str, service_id: str) -> structlog.stdlib.BoundLogger:
     def who(_: Any, __: str, event: dict[str, Any]) -> dict[str, Any]:
         return {"role": role, "id": service_id, **event}
 
+    def apart(_: Any, __: str, event: dict[str, Any]) -> dict[str, Any]:
+        record = event.get("_record")
+        if record is not None and isinstance(record.msg, LogEvent):
+            return {**event, **record.msg.fields, "event": record.msg.name}
+        return event
+
     shared: list[Any] = [
         structlog.stdlib.add_log_level,
         structlog.processors.TimeStamper(fmt="iso", utc=True),
@@ -59,7 +67,7 @@ def configure(role: str, service_id: str) -> structlog.stdlib.BoundLogger:
 
     handler.setFormatter(
         structlog.stdlib.ProcessorFormatter(
-            foreign_pre_chain=shared,
+            foreign_pre_chain=[*shared, apart],
             processors=[
                 structlog.stdlib.ProcessorFormatter.remove_processors_meta,
                 structlog.processors.format_exc_info,

@@ -181,21 +181,21 @@ async def serve(
         await asyncio.wait([started, failed, stop_wanted], return_when=asyncio.FIRST_COMPLETED)
         if started.done() and not started.cancelled() and (error := started.exception()) is None:
             await announce(context.transport, context.subjects, context.role, context.service_id)
-            context.log.info("ready", pid=os.getpid(), **started.result())
+            context.log.info("service_ready", pid=os.getpid(), **started.result())
             await asyncio.wait([failed, stop_wanted], return_when=asyncio.FIRST_COMPLETED)
         if failed.done():
             error = failed.result()
     finally:
         if not started.done():
             started.cancel()
-        context.log.info("stopping", reason=str(error) if error else "told to")
+        context.log.info("service_stopping", reason=str(error) if error else "told to")
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(STOP_TIMEOUT_S):
                 await _stop(service, context)
         failed.cancel()
     if error is not None:
         raise error
-    context.log.info("stopped")
+    context.log.info("service_stopped")
     return 0
 
 

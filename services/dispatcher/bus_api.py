@@ -67,7 +67,7 @@ class BusApi:
             try:
                 return encode(await handler(data))
             except Exception as err:
-                self._logger.warning("refused", subject=subject, error=str(err))
+                self._logger.warning("request_refused", subject=subject, error=str(err))
                 return encode(failed(err))
 
         return answer

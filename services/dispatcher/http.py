@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
@@ -14,6 +13,7 @@ from starlette.responses import Response
 from penstock.bus import RefusedError
 from penstock.bus.envelope import told
 from penstock.errors import PenstockError, SnapshotError, SpecError
+from penstock.log_events import EventLog
 from penstock_services.dispatcher.logged import UnknownJobError
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from starlette.requests import Request
     from starlette.types import ASGIApp, Receive, Scope, Send
 
-_log = logging.getLogger("penstock.rest")
+_log = EventLog("penstock.rest")
 
 #: A job graph may hold data (VALUES) and pickled functions; anything larger belongs into files.
 MAX_BODY_BYTES = 32 * 1024 * 1024
@@ -80,7 +80,7 @@ def status_of(err: PenstockError) -> int:
 
 def error_answer(err: BaseException) -> Response:
     if not isinstance(err, PenstockError | RecursionError):
-        _log.error("a request failed", exc_info=err)
+        _log.error("request_failed", exc_info=err)
     err = told(err)
     headers = {"connection": "close"} if isinstance(err, TooSlowError) else None
     return answer({"errors": [str(err)], "error": err.to_dict()}, status_of(err), headers)

@@ -79,7 +79,7 @@ class Submitter:
         name = graph.name
         if not created and (known := await self._accepted(job_id)) is not None:
             name = known.name
-        self._logger.info("accepted", job=job_id, name=name, created=created)
+        self._logger.info("job_accepted", job_id=job_id, name=name, created=created)
         await self._run(job_id)
         return SubmitReply(job_id=job_id, name=name, created=created)
 
@@ -165,6 +165,4 @@ class Submitter:
                 deadline_s=RUN_DEADLINE_S,
             )
         except PenstockError as err:
-            self._logger.warning(
-                "no job manager answers; it will find the job", job=job_id, error=err.message
-            )
+            self._logger.warning("jobmanager_unreachable", job_id=job_id, error=err.message)

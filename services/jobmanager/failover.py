@@ -65,8 +65,8 @@ class Failover:
             case Restart(delay_ms):
                 entry = job.exceptions.latest or {}
                 line = job.say(
-                    "warning", "failed; restarts", info, task=task, taskmanager=location, delay_ms=delay_ms,
-                    vertices=f"{len(hit)} of {len(job.layout.all)}", because=entry.get("restored_instead"),
+                    "warning", "job_restarting", info, task=task, taskmanager_id=location, delay_ms=delay_ms,
+                    vertices=f"{len(hit)} of {len(job.layout.all)}", reason=entry.get("restored_instead"),
                 )  # fmt: skip
                 return self._back_off(hit, delay_ms, now_ms).after(line, *effects)
             case GiveUp(reason):
@@ -79,9 +79,7 @@ class Failover:
         job = self._job
         if (entry := job.exceptions.latest) is not None:
             entry["not_restarted"] = reason
-        line = job.say(
-            "error", "failed; is not restarted", info, task=task, taskmanager=location, because=reason
-        )
+        line = job.say("error", "job_failed", info, task=task, taskmanager_id=location, reason=reason)
         return self._ending.stop(_J.FAILED, info.error, now_ms).after(line)
 
     def _without_damaged(self) -> Restart | GiveUp:
@@ -177,7 +175,7 @@ class Failover:
             failure = self.fail(info, now_ms, vertices=vertices, task=task, location=location)
             return failure.after(*effects)
         job.exceptions.add_cause(info, now_ms, job_attempt=job.job_attempt, task=task, location=location)
-        effects.append(job.say("warning", "a slot is lost", info, task=task, taskmanager=location))
+        effects.append(job.say("warning", "slot_lost", info, task=task, taskmanager_id=location))
         return self._maybe_give_up(info, now_ms).after(*effects)
 
     def _late_cause(self, reason: str, exit_code: int | None, allocation_id: str, now_ms: int) -> Step:
@@ -188,7 +186,7 @@ class Failover:
             return Step()
         info = slot_msg.ErrorInfo(error=error)
         job.exceptions.add(info, now_ms, job_attempt=job.job_attempt, concurrent=True)
-        return self._maybe_give_up(info, now_ms).after(job.say("warning", "a slot is lost", info))
+        return self._maybe_give_up(info, now_ms).after(job.say("warning", "slot_lost", info))
 
     def _maybe_give_up(self, info: ErrorInfo, now_ms: int) -> Step:
         job = self._job

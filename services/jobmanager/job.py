@@ -98,14 +98,14 @@ class Job:
     async def _gained(self) -> None:
         if self._reign is not None:
             if await self._still_ours(self._reign):
-                self._context.log.info("goes on", job=self.job_id, epoch=self._reign.log.epoch)
+                self._context.log.info("job_resumed", job_id=self.job_id, epoch=self._reign.log.epoch)
                 self._reign.performer.may_act.set()
                 return
             await self._end_reign()
         log = job_log(self._store, self.job_id)
         await log.read()
         if not log.entries:
-            self._context.log.warning("no such job was accepted", job=self.job_id)
+            self._context.log.warning("job_unknown", job_id=self.job_id)
             self._on_over(self.job_id, False)
             return
         if self._story(log).terminal is None:
@@ -183,8 +183,8 @@ class Job:
             context.transport, context.subjects.job_all(self.job_id), ToJobMaster, self._serve
         )
         context.log.info(
-            "leads", job=self.job_id, name=graph.name, epoch=log.epoch, attempt=inherited.job_attempt or 1,
-            phase=phase or "running",
+            "leadership_acquired", job_id=self.job_id, name=graph.name, epoch=log.epoch,
+            attempt=inherited.job_attempt or 1, phase=phase or "running",
         )  # fmt: skip
 
     async def _statistics(self, keys: Iterable[str]) -> list[Statistics]:
@@ -194,7 +194,7 @@ class Job:
             try:
                 found.append(msgspec.json.decode(await self._store.get(key), type=Statistics))
             except (KeyError, ObjectStoreError, msgspec.DecodeError) as err:
-                self._context.log.warning("no statistics", job=self.job_id, key=key, error=str(err))
+                self._context.log.warning("statistics_not_read", job_id=self.job_id, key=key, error=str(err))
         return found
 
     @property
@@ -206,7 +206,7 @@ class Job:
         try:
             await reign.actor.run()
         except Exception:
-            self._context.log.exception("the job master failed; another takes over", job=self.job_id)
+            self._context.log.exception("job_master_failed", job_id=self.job_id)
             if self._reign is reign:
                 reign.performer.may_act.clear()
                 reign.log.epoch = 0  # never resumed
@@ -220,24 +220,24 @@ class Job:
             try:
                 await reign.subscription.unsubscribe()
             except BrokerError as err:
-                self._context.log.warning("unsubscribing failed", job=self.job_id, error=err.message)
+                self._context.log.warning("unsubscribe_failed", job_id=self.job_id, error=err.message)
         await self._context.supervisor.stop(self._actor_name)
 
     async def _lost(self, reason: str) -> None:
         if self._reign is not None and self._reign.core.stage is not Stage.GONE:
-            self._context.log.warning("leadership lost; pauses", job=self.job_id, reason=reason)
+            self._context.log.warning("leadership_lost", job_id=self.job_id, reason=reason)
             self._reign.performer.may_act.clear()
 
     def _stopped(self, status: JobStatus, reason: str) -> None:
         """The master's last word."""
         if status.globally_terminal:
-            self._context.log.info("over", job=self.job_id, status=status.value)
+            self._context.log.info("job_ended", job_id=self.job_id, status=status.value)
             self._on_over(self.job_id, True)
             return
         if status is JobStatus.RUNNING:
-            self._context.log.info("handed over", job=self.job_id, reason=reason)
+            self._context.log.info("job_handed_over", job_id=self.job_id, reason=reason)
         else:
-            self._context.log.warning("deposed", job=self.job_id, reason=reason)
+            self._context.log.warning("leadership_revoked", job_id=self.job_id, reason=reason)
         if self._reign is not None:
             self._reign.log.epoch = 0  # never resumed
         self.election.resign()
@@ -250,7 +250,7 @@ class Job:
         try:
             await publish(context.transport, context.subjects.to_taskmanagers(over), over)
         except BrokerError as err:
-            context.log.warning("no task manager was told", job=self.job_id, error=err.message)
+            context.log.warning("announcement_failed", job_id=self.job_id, error=err.message)
         try:
             await self._store.get(archive_key(self.job_id))
         except KeyError:
@@ -282,7 +282,7 @@ class Job:
         try:
             return await reign.actor.ask(message)
         except PenstockError as err:
-            self._context.log.warning("not answered", job=self.job_id, error=err.message)
+            self._context.log.warning("request_not_answered", job_id=self.job_id, error=err.message)
             return None
 
 

@@ -123,7 +123,7 @@ class JobState:
         """Into the exception history; the effect says it in the log as well."""
         info = slot_msg.ErrorInfo(error=error)
         self.exceptions.add(info, now_ms, job_attempt=self.job_attempt, task=task)
-        return self.say("warning", "something is wrong", info, task=task)
+        return self.say("warning", "job_problem_noted", info, task=task)
 
     def failed_as_well(
         self, info: ErrorInfo, now_ms: int, *, task: str | None, location: str | None
@@ -132,7 +132,7 @@ class JobState:
         kept = self.exceptions.add(
             info, now_ms, job_attempt=self.job_attempt, task=task, location=location, concurrent=True
         )
-        return [self.say("info", "failed as well", info, task=task, taskmanager=location)] if kept else []
+        return [self.say("info", "task_failed_too", info, task=task, taskmanager_id=location)] if kept else []
 
     def say(
         self, level: Literal["info", "warning", "error"], event: str, info: ErrorInfo, **more: Any

@@ -6,11 +6,11 @@ The truth does not hang on these objects: without them the history is shown from
 
 from __future__ import annotations
 
-import logging
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from penstock.log_events import EventLog
 from penstock.messages.layout import exceptions_key, exceptions_prefix
 
 if TYPE_CHECKING:
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from penstock.ports import Store
 
-_log = logging.getLogger("penstock.jobmanager")
+_log = EventLog("penstock.jobmanager")
 
 
 def encoded(entries: Sequence[dict[str, Any]]) -> bytes:
@@ -39,6 +39,6 @@ async def kept_exceptions(store: Store, job_id: str) -> list[dict[str, Any]]:
     except KeyError:
         return []  # the job has ended meanwhile: its archive has them
     except msgspec.MsgspecError as err:
-        _log.warning("the exceptions of job %s cannot be read: %s", job_id, err)
+        _log.warning("exceptions_not_read", job_id=job_id, error=err)
         return []
     return found

@@ -108,7 +108,7 @@ class Performer:
                 self._on_stop(status, reason)
                 return None
             case fx.Say(level, event, fields):
-                getattr(self._logger, level)(event, job=self._job_id, **fields)
+                getattr(self._logger, level)(event, job_id=self._job_id, **fields)
                 return None
             case _:
                 return self._when_allowed(effect)
@@ -174,8 +174,8 @@ class Performer:
                 )
             except PenstockError as err:
                 self._logger.warning(
-                    "command lost", job=self._job_id, to=command.taskmanager_id,
-                    what=type(message).__name__, error=err.message,
+                    "command_lost", job_id=self._job_id, taskmanager_id=command.taskmanager_id,
+                    command=type(message).__name__, error=err.message,
                 )  # fmt: skip
                 return fx.CommandLost(command, err.message)
             return fx.CommandDone(command, reply)
@@ -211,7 +211,7 @@ class Performer:
                 retry=needed == 0,
             )
         except PenstockError as err:
-            self._logger.debug("no resource manager", job=self._job_id, error=err.message)
+            self._logger.debug("resourcemanager_unreachable", job_id=self._job_id, error=err.message)
             return fx.NotDeclared(needed, err.message)
         if isinstance(reply, Refused):
             return fx.Deposed(reply.reason) if reply.fenced else fx.NotDeclared(needed, reply.reason)
@@ -224,7 +224,7 @@ class Performer:
             overview: ClusterOverview = await request(self._transport, subject, message, ClusterOverview)
             return overview
         except PenstockError as err:
-            self._logger.warning("no resource manager", job=self._job_id, error=err.message)
+            self._logger.warning("resourcemanager_unreachable", job_id=self._job_id, error=err.message)
             return None
 
     async def _look_for(self, taskmanager_id: str) -> fx.Event:
@@ -240,7 +240,12 @@ class Performer:
         except NobodyServesError:
             return fx.LookedFor(taskmanager_id, gone=True)
         except BrokerError as err:  # slow, or we are cut off
-            self._logger.debug("no answer", job=self._job_id, to=taskmanager_id, error=err.message)
+            self._logger.debug(
+                "taskmanager_unreachable",
+                job_id=self._job_id,
+                taskmanager_id=taskmanager_id,
+                error=err.message,
+            )
         return fx.LookedFor(taskmanager_id, gone=False)
 
     async def _find_allocations(self) -> fx.Event | None:
@@ -260,7 +265,7 @@ class Performer:
         try:
             await self._transport.publish(self._subjects.to_taskmanagers(message), encode(message))
         except PenstockError as err:
-            self._logger.debug("nobody was told", job=self._job_id, error=err.message)
+            self._logger.debug("announcement_failed", job_id=self._job_id, error=err.message)
             return fx.NotAnnounced()
         return None
 
@@ -270,7 +275,7 @@ class Performer:
                 self._subjects.event(subject, self._job_id), msgspec.json.encode(data)
             )
         except PenstockError as err:
-            self._logger.debug("nobody was notified", job=self._job_id, error=err.message)
+            self._logger.debug("notification_failed", job_id=self._job_id, error=err.message)
 
     # -- log and store -------------------------------------------------------------------
 
@@ -284,7 +289,7 @@ class Performer:
             except ObjectStoreError as err:
                 if until is not None and self._clock.monotonic_ms() >= until:
                     raise
-                self._logger.warning("the object store failed; again", job=self._job_id, error=err.message)
+                self._logger.warning("store_call_retried", job_id=self._job_id, error=err.message)
             await self._clock.sleep(pause)
             pause = min(2 * pause, LONGEST_PAUSE_S)
 
@@ -295,7 +300,7 @@ class Performer:
                 number = await self._until_done(lambda: self._log.append(entry), None)
             except FencedError as err:
                 return fx.Deposed(err.message)
-        self._logger.info("decided", job=self._job_id, n=number, entry=type(entry).__name__)
+        self._logger.info("decision_logged", job_id=self._job_id, n=number, entry=type(entry).__name__)
         return fx.LogAppended(entry, number)
 
     async def _store_manifest(self, effect: fx.StoreManifest) -> fx.Event:
@@ -332,7 +337,7 @@ class Performer:
         try:
             await self._store.put(effect.key, msgspec.json.encode(effect.statistics))
         except ObjectStoreError as err:
-            self._logger.warning("statistics were not kept", job=self._job_id, error=err.message)
+            self._logger.warning("statistics_not_stored", job_id=self._job_id, error=err.message)
 
     async def _keep_exceptions(self, entries: tuple[dict[str, Any], ...]) -> None:
         """The newest state is written last, whichever effect comes first."""
@@ -344,7 +349,7 @@ class Performer:
             try:
                 await self._store.put(layout.exceptions_key(self._job_id, self._epoch), encoded(entries))
             except ObjectStoreError as err:
-                self._logger.warning("exceptions were not kept", job=self._job_id, error=err.message)
+                self._logger.warning("exceptions_not_stored", job_id=self._job_id, error=err.message)
 
     async def _copy_savepoint(self, folder: str, manifest: CheckpointManifest) -> None:
         """All objects first, the manifest that names them last: a folder with a manifest is
@@ -390,7 +395,7 @@ class Performer:
             except FencedError as err:
                 return fx.Deposed(err.message)
             except ObjectStoreError as err:
-                self._logger.warning("objects were left over", job=self._job_id, error=err.message)
+                self._logger.warning("objects_not_deleted", job_id=self._job_id, error=err.message)
                 return None
         await self._delete(keys)
         return None
@@ -400,14 +405,14 @@ class Performer:
             await self._store.delete(sorted(keys))
         except ObjectStoreError as err:
             self._logger.warning(
-                "objects were left over", job=self._job_id, keys=len(keys), error=err.message
+                "objects_not_deleted", job_id=self._job_id, keys=len(keys), error=err.message
             )
 
     async def _delete_below(self, prefix: str, keep: frozenset[str] = frozenset()) -> None:
         try:
             keys = frozenset(key for key, _ in await self._store.list(prefix)) - keep
         except ObjectStoreError as err:
-            self._logger.warning("objects were left over", job=self._job_id, error=err.message)
+            self._logger.warning("objects_not_deleted", job_id=self._job_id, error=err.message)
             return
         if keys:
             await self._delete(keys)

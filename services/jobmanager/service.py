@@ -80,7 +80,7 @@ class JobManagerService:
             try:
                 listed = await self._store.list(ACTIVE_PREFIX)
             except PenstockError as err:
-                self._context.log.warning("cannot list the active jobs", error=err.message)
+                self._context.log.warning("active_jobs_not_listed", error=err.message)
             else:
                 active = {key.removeprefix(ACTIVE_PREFIX) for key, _ in listed}
                 for job_id in sorted(active):

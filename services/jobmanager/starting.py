@@ -124,6 +124,10 @@ class Starting:
             restore=job.restore,
         )
         job.graph.transition_all(job.graph.of(job.affected), _E.DEPLOYING, now_ms)
-        said = {"attempt": job.job_attempt, "slots": len(messages), "restored": job.restored_checkpoint_id}
+        fields = {
+            "attempt": job.job_attempt,
+            "slots": len(messages),
+            "restored_checkpoint_id": job.restored_checkpoint_id,
+        }
         deploys = [job.orders.deploy(job.taskmanager_of(d.allocation_id), d, shared) for d in messages]
-        return Step([fx.Say("info", "deploys", said), *deploys], Stage.DEPLOYED)
+        return Step([fx.Say("info", "job_deploying", fields), *deploys], Stage.DEPLOYED)

@@ -103,7 +103,7 @@ class ResourceManagerService:
         self._subscription = await serve_typed(
             context.transport, context.subjects.resourcemanager_all, ToResourceManager, self._serve
         )
-        context.log.info("leading", epoch=epoch)
+        context.log.info("leadership_acquired", epoch=epoch)
 
     async def _lost(self, reason: str) -> None:
         if self._subscription is not None:
@@ -111,7 +111,7 @@ class ResourceManagerService:
             try:
                 await subscription.unsubscribe()
             except BrokerError as err:
-                self._context.log.warning("unsubscribing failed", error=str(err))
+                self._context.log.warning("unsubscribe_failed", error=str(err))
         await self._context.supervisor.stop("core")
         self._actor = None
 
@@ -124,7 +124,7 @@ class ResourceManagerService:
 
     def _connection(self, connected: bool) -> None:
         if self._actor is not None and not self._actor.try_tell(Connection(connected)):
-            self._context.log.warning("the mailbox is full", dropped=f"Connection({connected})")
+            self._context.log.warning("mailbox_full", dropped=f"Connection({connected})")
 
     # -- effects ----------------------------------------------------------------------
 
@@ -142,7 +142,7 @@ class ResourceManagerService:
             case Watch():
                 return self._watch(effect)
             case Abdicate(reason):
-                self._context.log.warning("abdicating", reason=reason)
+                self._context.log.warning("leadership_resigned", reason=reason)
                 if self._election is not None:
                     self._election.resign()
                 return None
@@ -160,7 +160,7 @@ class ResourceManagerService:
         return AllocateAnswered(effect.message.allocation_id, reply if isinstance(reply, Refused) else None)
 
     async def _notify(self, effect: NotifyJob) -> None:
-        self._context.log.info("notice", job=effect.job_id, message=str(effect.message))
+        self._context.log.info("job_notified", job_id=effect.job_id, message=str(effect.message))
         await request(
             self._context.transport,
             self._context.subjects.to_job(effect.job_id, effect.message),

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import logging
 
+from penstock.log_events import EventLog
 from penstock.messages.preface import WATCH
 
-_log = logging.getLogger("penstock.resourcemanager.watch")
+_log = EventLog("penstock.resourcemanager.watch")
 
 CONNECT_S = 2.0
 
@@ -23,7 +23,7 @@ async def until_closed(host: str, port: int) -> bool:
         async with asyncio.timeout(CONNECT_S):
             reader, writer = await asyncio.open_connection(host, port)
     except (OSError, TimeoutError) as err:
-        _log.debug("no connection to %s:%d: %s", host, port, err)
+        _log.debug("taskmanager_watch_failed", host=host, port=port, error=err)
         return False
     try:
         writer.write(WATCH)

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import logging
 import os
 import socket
 from typing import TYPE_CHECKING, Any
 
 from penstock.errors import ExternalError, PenstockError
+from penstock.log_events import EventLog
 from penstock.messages.preface import recv_preface, verify
 from penstock.unix_sockets import unix_address
 from penstock_services.taskmanager.slots import Admission
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from penstock_services.taskmanager.slot import SlotProcess
     from penstock_services.taskmanager.slot_table import SlotTable
 
-_log = logging.getLogger("penstock.taskmanager.data_port")
+_log = EventLog("penstock.taskmanager.data_port")
 
 PREFACE_TIMEOUT_S = 5.0
 #: For a slot that is allocated but not there yet: its peer may be deployed a little earlier.
@@ -103,11 +103,11 @@ class DataPort:
             try:
                 sock, _ = await loop.sock_accept(listening)
             except OSError as err:
-                _log.warning("cannot accept a data connection: %s", err)
+                _log.warning("data_connection_failed", error=err)
                 await asyncio.sleep(0.1)  # out of descriptors: others will be given back
                 continue
             if len(self._tasks) >= MAX_PENDING:
-                _log.warning("refused a data connection: %d are waiting already", MAX_PENDING)
+                _log.warning("data_connection_refused", reason=f"{MAX_PENDING} are waiting already")
                 sock.close()
                 continue
             sock.setblocking(False)
@@ -121,9 +121,9 @@ class DataPort:
         try:
             await self._admit(sock)
         except TimeoutError:
-            _log.warning("refused a data connection: no preface within %g s", PREFACE_TIMEOUT_S)
+            _log.warning("data_connection_refused", reason=f"no preface within {PREFACE_TIMEOUT_S:g} s")
         except (PenstockError, OSError) as err:
-            _log.warning("refused a data connection: %s", err)
+            _log.warning("data_connection_refused", reason=err)
         finally:
             sock.close()  # the slot has its own copy
 

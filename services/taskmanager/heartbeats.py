@@ -89,7 +89,7 @@ class Heartbeats:
             return  # the others are starting too: no cause for alarm yet
         if heard != self._heard:
             if heard:
-                self._context.log.info("registered", resourcemanager=what)
+                self._context.log.info("taskmanager_registered", resourcemanager_id=what)
             else:
-                self._context.log.warning("the resource manager does not answer; slots run on", error=what)
+                self._context.log.warning("resourcemanager_unreachable", error=what)
         self._heard = heard

@@ -5,12 +5,12 @@ bounded. When the bound is reached the slot's channel is read no further.
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections import deque
 from typing import TYPE_CHECKING, Any, Union
 
 from penstock.bus import RefusedError, request
 from penstock.errors import BrokerError, PenstockError
+from penstock.log_events import EventLog
 from penstock.messages.cluster import Ack, Refused, SlotLost, SlotReport
 from penstock.messages.slot import TaskMetricsReport
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from penstock.messages.slot import FromSlot
     from penstock.ports import Transport
 
-_log = logging.getLogger("penstock.taskmanager.relay")
+_log = EventLog("penstock.taskmanager.relay")
 
 MAX_QUEUED = 1024
 MAX_QUEUED_BYTES = 8 * 1024 * 1024
@@ -127,10 +127,10 @@ class Relay:
             try:
                 await request(self._transport, subject, message, Union[Ack, Refused], deadline_s=60.0)
             except BrokerError as err:
-                _log.warning("the master of job %s does not answer: %s", self._job_id, err.message)
+                _log.warning("job_master_unreachable", job_id=self._job_id, error=err.message)
                 continue
             except (RefusedError, PenstockError) as err:
                 # It was answered: repeating would bring the same.
-                _log.warning("the master of job %s did not take a report: %s", self._job_id, err)
+                _log.warning("report_refused", job_id=self._job_id, error=err)
             self._on_answer()
             return

@@ -110,13 +110,13 @@ class RunningSlots:
             self._folders.remove_slot(local_dir)
             raise
         self._context.log.info(
-            "slot started",
-            slot=effect.slot_index,
-            allocation=deploy.allocation_id,
-            job=deploy.job_id,
+            "slot_started",
+            slot_index=effect.slot_index,
+            allocation_id=deploy.allocation_id,
+            job_id=deploy.job_id,
             attempt=deploy.job_attempt,
             slot_pid=forked.pid,
-            ms=round(self._context.clock.monotonic_ms() - started_ms, 1),
+            duration_ms=round(self._context.clock.monotonic_ms() - started_ms, 1),
         )
         relay = Relay(
             self._context.transport,
@@ -148,7 +148,10 @@ class RunningSlots:
                 await reading
         reason = await process.last_words()
         self._context.log.info(
-            "slot ended", allocation=process.deploy.allocation_id, slot_pid=process.pid, reason=reason
+            "slot_ended",
+            allocation_id=process.deploy.allocation_id,
+            slot_pid=process.pid,
+            reason=reason,
         )
         if not self.stopping:
             # The slot table says whether its master must be told (ReportLost comes first).
@@ -171,8 +174,8 @@ class RunningSlots:
                 return await work()
             except Exception:
                 self._context.log.exception(
-                    "a slot's report could not be handled; the slot is ended",
-                    allocation=process.deploy.allocation_id,
+                    "slot_report_failed",
+                    allocation_id=process.deploy.allocation_id,
                     slot_pid=process.pid,
                 )
                 process.kill()
@@ -180,9 +183,9 @@ class RunningSlots:
     async def _read(self, process: SlotProcess, relay: Relay) -> None:
         async for report, size in process.reports():
             match report:
-                case SlotLog(level=level, text=text):
+                case SlotLog(level=level, event=event, fields=fields):
                     log = self._context.log.error if level == "error" else self._context.log.warning
-                    log("slot says", allocation=process.deploy.allocation_id, text=text)
+                    log(event, allocation_id=process.deploy.allocation_id, **fields)
                 case SlotReady():
                     pass
                 case _:
@@ -196,8 +199,8 @@ class RunningSlots:
         for process in list(self._processes.values()):
             if gone := emptied(process.log_path, max_bytes):
                 self._context.log.warning(
-                    "what a slot wrote past Python was too much; its output's file was emptied",
-                    allocation=process.deploy.allocation_id,
+                    "slot_output_discarded",
+                    allocation_id=process.deploy.allocation_id,
                     slot_pid=process.pid,
                     lost_bytes=gone,
                 )

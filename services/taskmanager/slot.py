@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import logging
 import os
 import signal
 from pathlib import Path
@@ -15,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from penstock.errors import ExternalError
+from penstock.log_events import EventLog
 from penstock.messages.slot import FromSlot, ShutdownSlot
 from penstock.messages.slot_output import newest
 from penstock_services.taskmanager.packets import send_packet
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from penstock.messages.slot import Deploy
     from penstock_services.taskmanager.template import ForkedSlot, Template
 
-_log = logging.getLogger("penstock.taskmanager.slot")
+_log = EventLog("penstock.taskmanager.slot")
 _encoder = msgspec.msgpack.Encoder()
 _decoder: msgspec.msgpack.Decoder[FromSlot] = msgspec.msgpack.Decoder(FromSlot)
 
@@ -161,7 +161,7 @@ class SlotProcess:
             except (asyncio.IncompleteReadError, ConnectionError):
                 return
             except msgspec.DecodeError as err:
-                _log.error("slot process %d sent a malformed report and is killed: %s", self.pid, err)
+                _log.error("slot_report_malformed", slot_pid=self.pid, error=err)
                 self.kill()
                 return
             self._heard_s = asyncio.get_running_loop().time()

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-import logging
 import os
 import secrets
 import signal
@@ -18,6 +17,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from penstock.errors import PenstockError
+from penstock.log_events import EventLog
 from penstock.reserving import port_of, reserve_port
 from penstock_services.taskmanager.template import describe_status
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from penstock_services.common.processes import SystemSpawner
 
-_log = logging.getLogger("penstock.taskmanager.spark")
+_log = EventLog("penstock.taskmanager.spark")
 
 #: Looked at so often: whether a server that nobody uses may end.
 _LOOK_S = 5.0
@@ -128,7 +128,7 @@ class SparkServer:
         path = self._folder / f"driver-{next(self._spares)}.sock"
         if len(str(path)) > _SOCKET_PATH_CHARS:
             self._readying = False
-            _log.info("no driver is kept ready: the path of its socket would be too long: %s", path)
+            _log.info("spark_spare_driver_skipped", reason="the path of its socket is too long", path=path)
             return
         log_path = path.with_suffix(".log")
         try:
@@ -140,7 +140,7 @@ class SparkServer:
                     [*argv, "--listen", str(path)], environment, stderr=log.fileno()
                 )
         except PenstockError as err:  # the next job starts its own
-            _log.warning("no driver is kept ready: %s", err.message)
+            _log.warning("spark_spare_driver_failed", error=err.message)
             return
         finally:
             self._readying = False
@@ -172,7 +172,7 @@ class SparkServer:
         except BaseException:
             _close(held)
             raise
-        _log.info("Spark starts: pid=%d port=%d local[%d], its log: %s", pid, port, self._cores, log_path)
+        _log.info("spark_server_started", server_pid=pid, port=port, cores=self._cores, log=log_path)
         self._unused_since_s = asyncio.get_running_loop().time()
         self._watch = asyncio.create_task(self._watched(pid, held))
         return SparkAddress(port, ui_port, token, pid, str(log_path))
@@ -184,7 +184,7 @@ class SparkServer:
             while not ended.done():
                 await asyncio.wait({ended}, timeout=_LOOK_S)
                 if not ended.done() and self._unused():
-                    _log.info("Spark was not used for %g s: ending it", self._idle_s)
+                    _log.info("spark_server_stopping", unused_s=self._idle_s)
                     self._spawner.kill(pid, signal.SIGTERM)
                     self._address = None  # the next job starts another
                     self._end_spare()
@@ -195,7 +195,7 @@ class SparkServer:
         self._spawner.kill_group(pid)
         if self._address is not None and self._address.pid == pid:
             self._address = None
-            _log.error("Spark ended with %s", describe_status(ended.result()))
+            _log.error("spark_server_lost", server_pid=pid, status=describe_status(ended.result()))
 
     def _unused(self) -> bool:
         unused_s = asyncio.get_running_loop().time() - self._unused_since_s

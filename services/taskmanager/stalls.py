@@ -58,12 +58,12 @@ async def look_for_stall(process: SlotProcess, relay: Relay, log: Any) -> None:
     # Not put(): that waits, and a full relay means that the master hears enough.
     relay.tell(SlotStalled(allocation_id=deploy.allocation_id, stalled=stalled, frame=frame))
     if not stalled:
-        log.warning("slot answers again", allocation=deploy.allocation_id)
+        log.warning("slot_resumed", allocation_id=deploy.allocation_id)
         return
     log.error(
-        "slot hangs: a step has not come to its end",
-        job=deploy.job_id,
-        allocation=deploy.allocation_id,
+        "slot_stalled",
+        job_id=deploy.job_id,
+        allocation_id=deploy.allocation_id,
         slot_pid=process.pid,
         tasks=", ".join(f"{t.vertex_id}:{t.subtask_index}" for t in deploy.tasks),
         frame=frame,

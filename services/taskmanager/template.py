@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import logging
 import os
 import signal
 import socket
@@ -18,6 +17,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from penstock.errors import ExternalError
+from penstock.log_events import EventLog
 from penstock.messages.slot import ForkFailed, ForkSlot, FromTemplate, SlotExited, SlotForked, TemplateReady
 from penstock.messages.slot_output import MAX_BYTES, MAX_FILES
 from penstock_services.taskmanager.packets import send_packet
@@ -25,7 +25,7 @@ from penstock_services.taskmanager.packets import send_packet
 if TYPE_CHECKING:
     from penstock_services.common.processes import SystemSpawner
 
-_log = logging.getLogger("penstock.taskmanager.template")
+_log = EventLog("penstock.taskmanager.template")
 _encoder = msgspec.msgpack.Encoder()
 _decoder: msgspec.msgpack.Decoder[FromTemplate] = msgspec.msgpack.Decoder(FromTemplate)
 
@@ -107,14 +107,14 @@ class Template:
             message = _decoder.decode(data)
             match message:
                 case TemplateReady(import_ms=import_ms):
-                    _log.info("template ready: pid=%s import_ms=%.0f", message.pid, import_ms)
+                    _log.info("template_ready", template_pid=message.pid, import_ms=round(import_ms))
                     self._ready.set()
                 case SlotForked(allocation_id=allocation_id, pid=pid):
                     self._exits[pid] = loop.create_future()
                     if (fork := self._forks.get(allocation_id)) and not fork.done():
                         fork.set_result(pid)
                     else:
-                        _log.warning("nobody waits for the slot of %s: ending pid %d", allocation_id, pid)
+                        _log.warning("slot_unclaimed", allocation_id=allocation_id, slot_pid=pid)
                         self._spawner.kill(pid, signal.SIGKILL)
                 case ForkFailed(allocation_id=allocation_id, error=error):
                     if (fork := self._forks.get(allocation_id)) and not fork.done():

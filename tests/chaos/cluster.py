@@ -70,7 +70,7 @@ class ChaosCluster(EmbeddedCluster):
         super().wait_ready()
         deadline = time.monotonic() + TEMPLATE_WAIT_S
         waiting = [self.child(name).log for name in self.names("taskmanager")]
-        while waiting := [log for log in waiting if "template ready" not in log.read_text()]:
+        while waiting := [log for log in waiting if "template_ready" not in log.read_text()]:
             if time.monotonic() > deadline:
                 raise ExternalError("slots cannot be forked", got=str(waiting))
             time.sleep(0.05)

@@ -319,7 +319,7 @@ def test_a_stopped_job_manager_is_refused_when_it_wakes(want, make_cluster, flig
         assert decided, "the standby did decide"
         log = next(c for c in cluster.children if c.pid == pid).log
         until(
-            lambda: any(w in log.read_text().lower() for w in ("leadership lost", "fenced")), "it to notice"
+            lambda: any(w in log.read_text().lower() for w in ("leadership_lost", "fenced")), "it to notice"
         )
     assert_same_board(run.board(), want)
 

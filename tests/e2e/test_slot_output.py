@@ -42,7 +42,7 @@ def test_print_of_a_job_is_seen_and_bounded(
 
     stdout = httpx.get(f"{url}/taskmanagers/{manager}/stdout").text.splitlines()
     assert [line for line in stdout if line.startswith("few")] == rows
-    assert "slot started" in httpx.get(f"{url}/taskmanagers/{manager}/log").text
+    assert "slot_started" in httpx.get(f"{url}/taskmanagers/{manager}/log").text
     kept = [file["size"] for file in files if file["name"].startswith(f"{many}.")]
     assert len(kept) == 2
     assert max(kept) <= MAX_BYTES

@@ -322,7 +322,7 @@ class TestLocalRecovery:
             graph, restore=last, store=store, config=self.CONFIG, local_state_dir=tmp_path
         ) as job:
             assert sorted((await job.wait()).rows) == expected()
-        assert "is damaged, reading the store" in caplog.text
+        assert "local_copy_damaged" in caplog.text
 
     async def test_copies_that_nobody_will_ask_for_are_removed(
         self, source: MemoryTable, graph: JobGraph, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -6,7 +6,6 @@ front of it does not count as its end; a signal that it cannot handle does.
 
 from __future__ import annotations
 
-import logging
 import threading
 import time
 from typing import TYPE_CHECKING
@@ -16,13 +15,14 @@ import msgspec
 from penstock.api.client import TERMINAL, ClusterClient
 from penstock.config import ATTACHED, CLIENT_HEARTBEAT_INTERVAL_MS, SHUTDOWN_ON_ATTACHED_EXIT
 from penstock.errors import PenstockError
+from penstock.log_events import EventLog
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from penstock.jobgraph import JobGraph
 
-_log = logging.getLogger("penstock.client")
+_log = EventLog("penstock.client")
 
 #: A submission that a signal interrupted may reach the cluster up to so long after it.
 WITHDRAW_S = 10.0
@@ -86,4 +86,4 @@ class Watching:
                 try:
                     client.heartbeat(self._job_id)
                 except PenstockError as err:  # the next one may arrive
-                    _log.debug("no heartbeat for job %s: %s", self._job_id, err.message)
+                    _log.debug("client_heartbeat_failed", job_id=self._job_id, error=err.message)

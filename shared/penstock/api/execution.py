@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import os
 import uuid
 from dataclasses import dataclass, field
@@ -14,6 +13,7 @@ from penstock.api.attached import Watching, withdraw
 from penstock.api.client import ClusterClient, raise_if_cancelled
 from penstock.config import REST_ADDRESS, is_cluster_option
 from penstock.errors import PenstockError, UnsupportedError
+from penstock.log_events import EventLog
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from penstock.jobgraph import JobGraph
     from penstock.types.logical import Schema
 
-_log = logging.getLogger("penstock.client")
+_log = EventLog("penstock.client")
 
 #: Address of the cluster: this environment variable, or the key ``rest.address``.
 CLUSTER_VARIABLE = "PENSTOCK_CLUSTER"
@@ -142,7 +142,7 @@ def submit(graph: JobGraph, config: Mapping[str, str]) -> JobClient:
             try:
                 withdraw(client, job_id)  # nobody knows its id
             except PenstockError as unreachable:
-                _log.warning("job %s could not be cancelled: %s", job_id, unreachable.message)
+                _log.warning("job_cancel_failed", job_id=job_id, error=unreachable.message)
         client.close()
         if cluster is not None:
             cluster.__exit__(None, None, None)

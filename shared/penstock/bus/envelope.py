@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import asyncio
 import functools
-import logging
 from typing import TYPE_CHECKING, Any, TypeVar, Union, get_args
 
 import msgspec
@@ -24,6 +23,7 @@ from penstock.errors import (
     error_from_dict,
     nested_too_deeply,
 )
+from penstock.log_events import EventLog
 from penstock.messages.cluster import Failed, Refused
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ MAX_MESSAGE_BYTES = 256 * 1024
 FIRST_PAUSE_S = 0.05
 LONGEST_PAUSE_S = 1.0
 
-_log = logging.getLogger("penstock.bus")
+_log = EventLog("penstock.bus")
 _encoder = msgspec.json.Encoder()
 
 
@@ -168,7 +168,7 @@ async def serve_typed(
         except PenstockError as err:
             return encode(failed(err))
         except Exception as err:
-            _log.exception("the handler of %s failed", on)
+            _log.exception("handler_failed", subject=on)
             return encode(failed(err))
         return None if reply is None else encode(reply)
 

@@ -5,11 +5,11 @@ raises ``BrokerError`` at once, so that callers retry by their own deadlines.
 from __future__ import annotations
 
 import asyncio
-import logging
 from typing import TYPE_CHECKING, Any
 
 from penstock.bus.envelope import NobodyServesError
 from penstock.errors import BrokerError
+from penstock.log_events import EventLog
 from penstock.redaction import without_credentials
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     Handler = Callable[[str, bytes], Awaitable[bytes | None]]
 
-_log = logging.getLogger("penstock.bus")
+_log = EventLog("penstock.bus")
 
 #: Handlers of one subscription that may run at once; beyond it messages wait in the client.
 MAX_RUNNING = 256
@@ -74,22 +74,22 @@ class NatsTransport:
         async def on_error(err: Exception) -> None:
             what = f"{type(err).__name__}: {err}".rstrip(": ")
             if not last and not client.is_connected:
-                _log.warning("nats: cannot reach %s yet: %s", url, what)
+                _log.warning("nats_unreachable", url=url, error=what)
             elif client.is_connected:
-                _log.warning("nats: %s", what)
+                _log.warning("nats_error", url=url, error=what)
             last[:] = [what]
 
         async def on_disconnect() -> None:
             if client.is_closed or client.is_draining:  # told to
                 return
-            _log.warning("nats: disconnected from %s; reconnecting", url)
+            _log.warning("nats_disconnected", url=url)
             if on_connection:
                 on_connection(False)
 
         async def on_reconnect() -> None:
             _log.warning(
-                "nats: connected again to %s",
-                client.connected_url and client.connected_url.netloc.rpartition("@")[2],
+                "nats_reconnected",
+                url=client.connected_url and client.connected_url.netloc.rpartition("@")[2],
             )
             if on_connection:
                 on_connection(True)
@@ -175,7 +175,7 @@ class NatsTransport:
                 if msg.reply and reply is not None:
                     await self._nc.publish(msg.reply, reply)
             except Exception:
-                _log.exception("the handler of %s failed", msg.subject)
+                _log.exception("handler_failed", subject=msg.subject)
             finally:
                 running.release()
 

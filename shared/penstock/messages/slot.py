@@ -341,10 +341,11 @@ class TaskMetricsReport(_Msg, frozen=True, kw_only=True, tag="metrics"):
 
 
 class SlotLog(_Msg, frozen=True, kw_only=True, tag="log"):
-    """A warning or error for the task manager's log; also what user code printed."""
+    """A warning or error for the task manager's log: an event of ``docs/logs.md`` and its fields."""
 
     level: str
-    text: str
+    event: str
+    fields: dict[str, str] = {}
 
 
 class SlotStalled(_Msg, frozen=True, kw_only=True, tag="stalled"):

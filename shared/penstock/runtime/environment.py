@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from penstock.clocks import SteadyClock
+from penstock.log_events import EventLog
 from penstock.runtime.credit import CreditPool
 from penstock.state.memory import StateMemory
 
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from pathlib import Path
 
+    from penstock.log_events import Log
     from penstock.messages.slot import StorageSettings
     from penstock.ports import Store
 
@@ -45,10 +46,6 @@ class Helper:
             self._pool.shutdown(wait=False, cancel_futures=True)
 
 
-def _log(level: str, text: str) -> None:
-    logging.getLogger("penstock.runtime").log(logging.getLevelName(level.upper()), text)
-
-
 @dataclass(slots=True)
 class Environment:
     """Shared by all tasks of one slot and job attempt.
@@ -74,5 +71,5 @@ class Environment:
     memory: StateMemory = field(default_factory=StateMemory)
     #: Of the task manager: outlives the slot, for copies of snapshots.
     local_state_dir: Path | None = None
-    #: ``log(level, text)``: for the task manager's log.
-    log: Callable[[str, str], None] = _log
+    #: For the task manager's log.
+    log: Log = EventLog("penstock.runtime").log

@@ -24,6 +24,7 @@ import msgspec
 
 from penstock.config import NETWORK_MEMORY, STATE_MEMORY
 from penstock.errors import FencedError, InternalError, PenstockError
+from penstock.log_events import LogEvent
 from penstock.messages.slot import (
     LOCAL_STATE,
     CancelTasks,
@@ -152,7 +153,7 @@ class Slot:
                 try:
                     await self._handle(message)
                 except FencedError as err:
-                    self.log("warning", str(err))
+                    self.log("warning", "command_refused", error=err)
         finally:
             reports.cancel()
             await self._shutdown()
@@ -283,7 +284,7 @@ class Slot:
             except BlockingIOError:
                 return
             except OSError as err:
-                self.log("warning", f"the channel for data sockets broke: {err}")
+                self.log("warning", "data_channel_failed", error=err)
                 data, fds = b"", []
             if not data:
                 asyncio.get_running_loop().remove_reader(self._fd_channel.fileno())
@@ -303,7 +304,7 @@ class Slot:
         try:
             await self._network.accept(sock, preface)
         except PenstockError as err:
-            self.log("warning", str(err))
+            self.log("warning", "data_connection_refused", reason=err)
 
     def _connection_lost(self, err: PenstockError) -> None:
         for task in self._tasks().values():
@@ -391,12 +392,13 @@ class Slot:
             )
         )
 
-    def log(self, level: str, text: str) -> None:
-        text = without_credentials(text)
-        print(f"{level}: {text}", file=sys.stderr, flush=True)  # noqa: T201  the slot's own log
+    def log(self, level: str, event: str, /, **fields: Any) -> None:
+        told = {name: without_credentials(str(value)) for name, value in fields.items()}
+        print(f"{level}: {LogEvent(event, told)}", file=sys.stderr, flush=True)  # noqa: T201  the slot's own log
         # The slot's log has all of it; what a task manager does not read must not pile up here.
         if self._control.unread_bytes <= MAX_UNREAD_BYTES:
-            self._control.send(SlotLog(level=level, text=text[:MAX_LOG_CHARACTERS]))
+            short = {name: value[:MAX_LOG_CHARACTERS] for name, value in told.items()}
+            self._control.send(SlotLog(level=level, event=event, fields=short))
 
     # -- figures --------------------------------------------------------------------------------
 
@@ -473,7 +475,7 @@ class Slot:
 
     def _break(self, err: Exception) -> None:
         """An error that belongs to no task: all of them fail, and none is started here any more."""
-        self.log("error", f"the slot fails: {err!r}")
+        self.log("error", "slot_failed", error=repr(err))
         sys.stderr.write(without_credentials("".join(traceback.format_exception(err))))
         if self._broken is not None:
             return  # they fail already
@@ -487,9 +489,9 @@ class Slot:
         limit): who connects tries again or has raised already."""
         err = context.get("exception")
         if "future" in context and isinstance(err, OSError):
-            self.log("warning", f"an attempt to connect that was given up has failed: {err!r}")
+            self.log("warning", "abandoned_connection_failed", error=repr(err))
             return
-        self.log("error", f"{context.get('message')}: {err!r}")
+        self.log("error", "loop_error", message=context.get("message"), error=repr(err))
         if isinstance(err, Exception):
             self._break(err)
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import logging
 import os
 import signal
 import socket
@@ -20,13 +19,15 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from penstock.log_events import EventLog
+
 if TYPE_CHECKING:
     from asyncio import StreamReader, StreamWriter
     from asyncio.subprocess import Process
 
     from penstock.messages.spark import DriverJob
 
-_log = logging.getLogger("penstock.runtime.spark")
+_log = EventLog("penstock.runtime.spark")
 #: For the driver to interrupt its query, before it is killed.
 _GRACE_S = 5.0
 _PEER = struct.Struct("3i")  # pid, uid, gid
@@ -49,7 +50,7 @@ class Driver:
             try:
                 reader, writer = await asyncio.open_unix_connection(spare)
             except OSError as err:
-                _log.info("the driver that waited is gone (%s): starting one", err)
+                _log.info("spark_spare_driver_lost", error=err)
             else:
                 peer = writer.get_extra_info("socket")
                 credentials = peer.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _PEER.size)

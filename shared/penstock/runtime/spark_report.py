@@ -7,13 +7,13 @@ and the machine is gone.
 from __future__ import annotations
 
 import asyncio
-import logging
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import msgspec
 
 from penstock.errors import PenstockError
+from penstock.log_events import EventLog
 from penstock.messages.layout import spark_report_key
 from penstock.messages.spark import Progress, SparkReport
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from penstock.operators.operator import OperatorContext
 
-_log = logging.getLogger("penstock.runtime.spark")
+_log = EventLog("penstock.runtime.spark")
 _EVERY_S = 2.0
 _LOG_BYTES = 32_768
 
@@ -76,6 +76,6 @@ class Reporter:
         try:
             await self._ctx.store.put(self._key, data)
         except PenstockError as err:
-            _log.warning("the report on Spark could not be stored: %s", err.message)
+            _log.warning("spark_report_not_stored", error=err.message)
         else:
             self._written = data

@@ -194,9 +194,11 @@ class Task:
                 try:
                     await node.operator.stop()
                 except Exception as err:
-                    self._environment.log("warning", f"{self.name}: closing '{node.node.name}' failed: {err}")
+                    self._environment.log(
+                        "warning", "operator_close_failed", task=self.name, operator=node.node.name, error=err
+                    )
         for failure in self.chain.close():
-            self._environment.log("warning", f"{self.name}: closing an operator failed: {failure}")
+            self._environment.log("warning", "operator_close_failed", task=self.name, error=failure)
 
     def _become(
         self,

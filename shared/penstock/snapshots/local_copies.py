@@ -16,7 +16,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection
+    from collections.abc import Collection
+
+    from penstock.log_events import Log
 
 #: Copies of jobs that wrote none for so long are swept away.
 _STALE_S = 6 * 3600
@@ -26,7 +28,7 @@ class LocalCopies:
     """Below ``root``: ``<job>/<vertex>-<subtask>/<key>``. Methods block: they belong into
     the helper thread."""
 
-    def __init__(self, root: Path, job_id: str, log: Callable[[str, str], None]) -> None:
+    def __init__(self, root: Path, job_id: str, log: Log) -> None:
         self._root = root
         self._folder = root / job_id
         self._log = log
@@ -54,7 +56,7 @@ class LocalCopies:
             part.replace(path)
         except OSError as err:
             part.unlink(missing_ok=True)
-            self._log("warning", f"no local copy of snapshot {key}: {err}")
+            self._log("warning", "local_copy_not_written", key=key, error=err)
 
     def keep_only(self, keys: Collection[str], of: str) -> None:
         """Remove the other copies of a subtask (``<vertex>-<subtask>``)."""

@@ -26,9 +26,10 @@ from penstock.snapshots.reading import RestoredRows, SnapshotReader, StoredBlock
 from penstock.snapshots.writing import BlockInfo, StateInfo, corrupt
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Iterable, Sequence
     from pathlib import Path
 
+    from penstock.log_events import Log
     from penstock.messages.slot import StateHandle, StateLink
     from penstock.ports import Store
     from penstock.snapshots.local_copies import LocalCopies
@@ -48,7 +49,7 @@ class Source:
     store: Store | None
     copies: LocalCopies | None = None
     run: Run | None = None
-    log: Callable[[str, str], None] | None = None
+    log: Log | None = None
     #: Bytes that are to be read (as far as is known), that were, and of those locally.
     total_bytes: int = 0
     read_bytes: int = 0
@@ -99,7 +100,7 @@ class Source:
         """A local copy proved to be none: say so, and be rid of it."""
         path.unlink(missing_ok=True)
         if self.log is not None:
-            self.log("warning", f"the local copy of snapshot {key} is damaged, reading the store: {err}")
+            self.log("warning", "local_copy_damaged", key=key, error=err)
 
 
 class SnapshotChain:

@@ -9,12 +9,12 @@ from __future__ import annotations
 import contextlib
 import datetime
 import json
-import logging
 import threading
 import time
 import urllib.request
 from typing import TYPE_CHECKING, Any
 
+from penstock.log_events import EventLog
 from penstock.messages.spark import Progress, Stage
 from penstock.spark.session import is_connect
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     Tell = Callable[[Progress], None]
 
-_log = logging.getLogger("penstock.spark.progress")
+_log = EventLog("penstock.spark.progress")
 _ASK_S = 0.5
 _ANSWER_S = 20.0
 #: After the end of what is watched: how often, and how long at most, it is asked whether it knows.
@@ -96,7 +96,7 @@ def _asked(url: str, tag: str, tell: Tell) -> Iterator[None]:
             except (OSError, LookupError, ValueError) as err:  # the job does not depend on it
                 settled = True
                 if not warned:
-                    _log.warning("Spark's status API does not answer as it should: %s: %r", url, err)
+                    _log.warning("spark_status_not_read", url=url, error=repr(err))
                 warned = True
 
     thread = threading.Thread(target=ask, name="spark-progress", daemon=True)

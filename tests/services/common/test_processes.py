@@ -134,7 +134,7 @@ async def test_registration_and_orderly_shutdown(processes, transport, tmp_path)
     ) == DeclareReply(allocated=0, missing=3, total=2, free=2, epoch=1)
 
     async def is_ready():
-        return [line for line in lines(worker) if line["event"] == "ready"]
+        return [line for line in lines(worker) if line["event"] == "service_ready"]
 
     [ready] = await until(is_ready, "the ready line")
     assert ready["role"] == "taskmanager"

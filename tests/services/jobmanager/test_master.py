@@ -265,10 +265,10 @@ def test_the_log_says_why_a_job_restarts_and_why_it_gives_up():
         cluster.run(until=lambda a=attempt: cluster.core.job_attempt == a and running(cluster))
         fail_a_task(cluster, {"type": "FunctionError", "message": "raised", "user_traceback": TRACEBACK})
     cluster.run()
-    lines = [line for line in cluster.said if line.event.startswith("failed;")]
+    lines = [line for line in cluster.said if line.event in ("job_restarting", "job_failed")]
     assert [(line.level, line.event) for line in lines] == [
-        ("warning", "failed; restarts"),
-        ("error", "failed; is not restarted"),
+        ("warning", "job_restarting"),
+        ("error", "job_failed"),
     ]
     why = {
         "error": "[PS-FUNCTION] raised", "raised": "KeyError: 'k'", "at": "/app/rows.py:12 in double",
@@ -279,8 +279,8 @@ def test_the_log_says_why_a_job_restarts_and_why_it_gives_up():
         assert line.fields["task"] == cluster.core.exceptions.all()[-attempt]["task"]
         assert why.items() <= line.fields.items()
     assert lines[0].fields["delay_ms"] == 50
-    assert lines[1].fields["because"] == "fixed-delay allows 1 restarts"
-    deployed = [line.fields["attempt"] for line in cluster.said if line.event == "deploys"]
+    assert lines[1].fields["reason"] == "fixed-delay allows 1 restarts"
+    deployed = [line.fields["attempt"] for line in cluster.said if line.event == "job_deploying"]
     assert deployed == [1, 2]
 
 
@@ -289,7 +289,7 @@ def test_the_log_says_which_slot_was_lost():
     cluster.run(until=lambda: running(cluster))
     cluster.lose(next(iter(cluster.allocations)))
     cluster.run(until=lambda: cluster.core.job_attempt == 2)
-    first = next(line for line in cluster.said if line.event == "failed; restarts")
+    first = next(line for line in cluster.said if line.event == "job_restarting")
     assert "slot lost" in first.fields["error"]
     assert first.fields["at"].startswith("task manager ")
 

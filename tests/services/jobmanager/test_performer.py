@@ -215,8 +215,8 @@ async def test_what_is_said_is_in_the_log_at_once_also_while_nothing_may_be_done
     performer = await leading(MemoryStore())
     performer.may_act.clear()
     with structlog.testing.capture_logs() as lines:
-        assert performer.perform(fx.Say("warning", "failed; restarts", {"error": "boom"})) is None
-    assert lines == [{"log_level": "warning", "event": "failed; restarts", "job": "j", "error": "boom"}]
+        assert performer.perform(fx.Say("warning", "job_restarting", {"error": "boom"})) is None
+    assert lines == [{"log_level": "warning", "event": "job_restarting", "job_id": "j", "error": "boom"}]
 
 
 async def test_the_newest_exceptions_are_kept_below_the_masters_epoch():

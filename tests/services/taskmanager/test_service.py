@@ -450,8 +450,8 @@ async def test_a_slot_that_hangs_is_named(rig, monkeypatch):
         await rig.next(TaskStateChanged)  # its last word: it has written its log, and hangs
         monkeypatch.setattr(stalls, "STALLED_MS", 300)
         async with asyncio.timeout(60):
-            while not (found := [line for line in logs if line["event"].startswith("slot hangs")]):
+            while not (found := [line for line in logs if line["event"] == "slot_stalled"]):
                 await rig.beats.get()
-    assert found[0]["allocation"] == "a1"
+    assert found[0]["allocation_id"] == "a1"
     assert found[0]["log_level"] == "error"
     assert "slot of a1 does hang" in found[0]["log_ends"]

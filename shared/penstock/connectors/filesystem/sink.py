@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-import logging
 from collections import deque
 from dataclasses import dataclass
 from functools import partial
@@ -30,6 +29,7 @@ from penstock.connectors.filesystem.paths import LASTING_ERRNOS, Files, join, op
 from penstock.connectors.filesystem.settings import OPTIONS
 from penstock.errors import ConnectorError, ExternalError
 from penstock.formats import get_format
+from penstock.log_events import EventLog
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Sequence
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from penstock.formats.api import RowFile
     from penstock.types import Batch
 
-_log = logging.getLogger("penstock.connectors.filesystem")
+_log = EventLog("penstock.connectors.filesystem")
 
 PENDING_FOLDER = "_pending"
 #: Rows written at a time on the data thread.
@@ -275,7 +275,7 @@ class FileSink(SinkWriter):
                 current.rows.close()
                 current.file.close()
             except (OSError, ValueError) as err:
-                _log.debug("closing %s, which is thrown away: %s", current.path, err)
+                _log.debug("file_close_failed", path=current.path, error=err)
         for file in (*self._closed, *opened):
             self._files.delete(file.path)
 

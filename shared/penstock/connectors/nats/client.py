@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -12,6 +11,7 @@ from penstock.cancelling import end_tasks
 from penstock.config import NATS_URL
 from penstock.connectors.nats.subjects import overlaps
 from penstock.errors import BrokerError, ConnectorError, PenstockError, nearest
+from penstock.log_events import EventLog
 from penstock.redaction import without_credentials
 
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from nats.aio.client import Client
 
-_log = logging.getLogger("penstock.connectors.nats")
+_log = EventLog("penstock.connectors.nats")
 
 #: The first connection, where none is taken. Short: a wrong address is answered after three
 #: attempts of the job.
@@ -56,7 +56,7 @@ async def connect(
     async def on_error(err: Exception) -> None:
         text = str(err) or type(err).__name__
         if not last or last[0] != text:
-            _log.warning("nats at %s: %s", url, text)
+            _log.warning("nats_error", url=url, error=text)
         last[:] = [text]
         wrong.set()
 
@@ -91,7 +91,7 @@ async def connect(
         try:
             await asyncio.wait_for(client.close(), 1)
         except (TimeoutError, OSError, nats.errors.Error) as closing:
-            _log.debug("closing a client that never connected: %s", closing)
+            _log.debug("nats_close_failed", error=closing)
         raise BrokerError(
             f"cannot connect to NATS at {url}",
             expected="a nats-server with JetStream that accepts connections",

@@ -9,7 +9,6 @@ starts behind the last message received: nothing is lost, repeated or reordered.
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections import deque
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -19,13 +18,14 @@ import msgspec
 from penstock.cancelling import end_tasks
 from penstock.connectors.nats.client import JetStreamApi, JetStreamError
 from penstock.errors import ConnectorError, PenstockError
+from penstock.log_events import EventLog
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from nats.aio.msg import Msg
 
-_log = logging.getLogger("penstock.connectors.nats")
+_log = EventLog("penstock.connectors.nats")
 
 PULL_EXPIRES_S = 30.0
 HEARTBEAT_S = 5.0
@@ -174,7 +174,7 @@ class OrderedConsumer:
                         err if isinstance(err, PenstockError) else self._api.refused("a consumer", err)
                     )
                     return
-                _log.warning("nats: reading %s of %s: %s; trying again", self.subject, self.stream, err)
+                _log.warning("nats_read_retried", subject=self.subject, stream=self.stream, error=err)
                 self._reset.set()
                 await asyncio.sleep(min(10.0, 0.1 * 2**attempt))
 
@@ -244,7 +244,7 @@ class OrderedConsumer:
             if name is not None and self._api.client.is_connected:
                 await self._api.request(f"CONSUMER.DELETE.{self.stream}.{name}")
         except Exception as err:
-            _log.debug("nats: dropping consumer %s: %s", name, err)
+            _log.debug("nats_consumer_not_deleted", consumer=name, error=err)
 
     def _ask(self) -> None:
         count = self._prefetch - len(self.messages) - self._outstanding
@@ -265,7 +265,7 @@ class OrderedConsumer:
 
     def _asked(self, task: asyncio.Future[None]) -> None:
         if not task.cancelled() and task.exception() is not None and not self._closed:
-            _log.debug("nats: pull request: %s", task.exception())
+            _log.debug("nats_pull_failed", error=task.exception())
             self._reset.set()
 
     def _receive(self, msg: Msg) -> None:

@@ -19,7 +19,6 @@ from __future__ import annotations
 
 import asyncio
 import base64
-import logging
 import re
 import uuid
 from typing import TYPE_CHECKING, Any
@@ -33,6 +32,7 @@ from penstock.connectors.nats.encoding import MessageEncoder, OutMessage
 from penstock.connectors.nats.settings import OPTIONS
 from penstock.connectors.nats.streams import marker_subject, sink_stream
 from penstock.errors import BrokerError, FencedError, InternalError, ObjectStoreError
+from penstock.log_events import EventLog
 from penstock.messages.layout import staged_prefix
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from penstock.connectors.base import SourceContext
     from penstock.types import Batch
 
-_log = logging.getLogger("penstock.connectors.nats")
+_log = EventLog("penstock.connectors.nats")
 
 #: The server takes 1000 messages in an atomic batch; one is the marker.
 BATCH_ROWS = 999
@@ -330,7 +330,7 @@ class ExactlyOnceWriter(SinkWriter):
                 await self._store.delete(done)
         except ObjectStoreError as err:
             # Rubbish that stays a little longer is no reason to begin anew.
-            _log.warning("%d staged objects are left over for now: %s", len(done), err.message)
+            _log.warning("staged_objects_not_deleted", objects=len(done), error=err.message)
             self._committed_objects = done
         for item in [i for i in self._uncommitted if i.checkpoint_id <= checkpoint_id]:
             await self._commit(item)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -26,6 +25,7 @@ from penstock.connectors.nats.subjects import has_wildcard
 from penstock.errors import PenstockError
 from penstock.formats import get_format
 from penstock.formats.api import FormatContext
+from penstock.log_events import EventLog
 from penstock.types import Batch, Column, Field, Schema
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from penstock.connectors.base import SourceContext
     from penstock.formats.api import Decoder
 
-_log = logging.getLogger("penstock.connectors.nats")
+_log = EventLog("penstock.connectors.nats")
 
 #: Between looks whether a quiet split has passed its end, or may move its position on.
 _QUIET_S = 2.0
@@ -302,7 +302,7 @@ class NatsReader(SourceReader):
                 try:
                     await self._move_on(state)
                 except PenstockError as err:
-                    _log.debug("nats: looking after %s: %s", state.split.id, err)
+                    _log.debug("nats_position_not_read", split=state.split.id, error=err)
 
     async def _move_on(self, state: _State) -> None:
         consumer = state.consumer
