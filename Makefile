@@ -3,9 +3,11 @@ PYTHON ?= $(shell command -v python3.11 || command -v python3)
 VENV   := .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
+# The site is made from sources alone: its tools need nothing of .venv.
+DOCS   := .venv-docs
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test fuzz check bench sim tpc mutants chaos lock clean
+.PHONY: help install demo test fuzz check docs bench sim tpc mutants chaos lock clean
 # make sim SEEDS=1 FROM=137
 SEEDS  ?= 200
 FROM   ?= 1
@@ -48,6 +50,14 @@ check: $(STAMP) ## lint, format, strict types, layers, dead code, names and link
 	$(BIN)/python -m tests.dead_code
 	$(BIN)/python -m pytest -q tests/test_layers.py tests/test_docs.py tests/test_docs_names.py tests/test_configuration_doc.py
 
+docs: $(DOCS)/.installed ## make the documentation as a site, in out/site
+	NO_MKDOCS_2_WARNING=1 $(DOCS)/bin/mkdocs build --quiet
+
+$(DOCS)/.installed: docs/requirements.lock
+	$(PYTHON) -m venv $(DOCS)
+	$(DOCS)/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes -r docs/requirements.lock
+	@touch $@
+
 bench: $(STAMP) ## run the benchmarks (see bench/README.md)
 	$(BIN)/python -m bench
 
@@ -67,7 +77,8 @@ chaos: $(STAMP) ## kill, stop and cut off a real cluster's processes: FAULTS=200
 lock: ## pin all dependencies anew (needs uv on the PATH)
 	uv pip compile --universal --generate-hashes --extra demo --extra dev --extra spark --no-emit-index-url --no-header --quiet pyproject.toml -o requirements.lock
 	uv pip compile --universal --generate-hashes --extra spark --no-emit-index-url --no-header --quiet -c requirements.lock pyproject.toml -o deploy/requirements.lock
+	uv pip compile --universal --generate-hashes --group docs --no-emit-index-url --no-header --quiet -o docs/requirements.lock
 
 clean: ## remove the environment, caches and results
-	rm -rf $(VENV) out build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) $(DOCS) out build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -36,7 +36,9 @@ Config = Annotated[
 Engine = Annotated[str | None, typer.Option("--engine", help="auto, streaming or spark.")]
 Backfill = Annotated[
     str | None,
-    typer.Option("--backfill", help="Who reads the history of a hybrid table: auto, spark or none."),
+    typer.Option(
+        "--backfill", help="Engine that reads the history of a hybrid table: auto, spark or none (streaming)."
+    ),
 ]
 Parallelism = Annotated[
     int | None, typer.Option("-p", "--parallelism", min=1, help="Parallelism of the job.")
@@ -79,13 +81,15 @@ def parse_config(pairs: list[str] | None) -> dict[str, str]:
 @app.command()
 def up(
     taskmanagers: Annotated[int, typer.Option(min=1, help="Task managers to start.")] = 1,
-    slots: Annotated[int, typer.Option(min=1, help="Slots of each.")] = 2,
-    jobmanagers: Annotated[int, typer.Option(min=1, help="Job managers (one leads each job).")] = 1,
-    dispatchers: Annotated[int, typer.Option(min=1, help="Dispatchers.")] = 1,
-    resourcemanagers: Annotated[int, typer.Option(min=1, help="Resource managers (one leads).")] = 1,
+    slots: Annotated[int, typer.Option(min=1, help="Slots of each task manager.")] = 2,
+    jobmanagers: Annotated[int, typer.Option(min=1, help="Job managers to start; one leads each job.")] = 1,
+    dispatchers: Annotated[int, typer.Option(min=1, help="Dispatchers to start.")] = 1,
+    resourcemanagers: Annotated[int, typer.Option(min=1, help="Resource managers to start; one leads.")] = 1,
     port: Annotated[int, typer.Option(help="Port of the REST API and dashboard; 0 = any.")] = 8081,
     nats_port: Annotated[int, typer.Option(help="Port of NATS; 0 = any.")] = 0,
-    data: Annotated[Path | None, typer.Option(help="Keep everything in this folder.")] = None,
+    data: Annotated[
+        Path | None, typer.Option(help="Folder for jobs, state and streams; without it nothing is kept.")
+    ] = None,
     config: Config = None,
 ) -> None:
     """Start a whole cluster on this machine; Ctrl-C stops it and leaves nothing behind."""
@@ -111,7 +115,7 @@ def up(
 def sql(
     file: Annotated[Path | None, typer.Option("-f", "--file", help="Script to run to its end.")] = None,
     init: Annotated[Path | None, typer.Option("-i", "--init", help="Script to run first.")] = None,
-    execute: Annotated[str | None, typer.Option("-e", "--execute", help="Statements, given here.")] = None,
+    execute: Annotated[str | None, typer.Option("-e", "--execute", help="Statements to run.")] = None,
     python: Annotated[
         Path | None, typer.Option("-py", "--python", help="Module whose functions SQL may call.")
     ] = None,
@@ -145,24 +149,30 @@ def run(
     engine: Engine = None,
     backfill: Backfill = None,
     parallelism: Parallelism = None,
-    detached: Annotated[bool, typer.Option("-d", "--detached", help="Do not wait for its end.")] = False,
+    detached: Annotated[
+        bool, typer.Option("-d", "--detached", help="Return when the job is submitted.")
+    ] = False,
     savepoint: Annotated[
-        str | None, typer.Option("-s", "--from-savepoint", help="Savepoint or checkpoint to begin from.")
+        str | None, typer.Option("-s", "--from-savepoint", help="Savepoint or checkpoint to start from.")
     ] = None,
     allow_dropped: Annotated[
         bool,
-        typer.Option("-n", "--allow-non-restored-state", help="Drop state that the job has no operator for."),
+        typer.Option(
+            "-n", "--allow-non-restored-state", help="Drop the state of operators that the job does not have."
+        ),
     ] = False,
     keep_state: Annotated[
         list[str] | None,
         typer.Option(
             "--keep-state",
-            help="Uid of an operator whose state is kept although the job means something else by it now.",
+            help="Uid of an operator whose state is restored although its meaning has changed; repeatable.",
         ),
     ] = None,
     python: Annotated[
         Path | None,
-        typer.Option("-py", "--python", help="Module whose functions FILE.sql may call; alone: the job."),
+        typer.Option(
+            "-py", "--python", help="Module whose functions FILE.sql may call; without FILE, the job itself."
+        ),
     ] = None,
     config: Config = None,
     format: Annotated[str, typer.Option("--format", help="table, json or csv, for SELECT.")] = "table",
@@ -209,7 +219,7 @@ def savepoint(
     cluster: Cluster = None,
     config: Config = None,
     verify: Annotated[
-        bool, typer.Option("--verify", help="inspect: read all of it, and check every block.")
+        bool, typer.Option("--verify", help="For inspect: read the whole savepoint and check every block.")
     ] = False,
     format: Annotated[str, typer.Option("--format", help="table or json.")] = "table",
 ) -> None:
@@ -255,13 +265,16 @@ def savepoint(
 
 @app.command()
 def stop(
-    job_id: Annotated[str, typer.Argument(help="Id of the job (or the start of it).")],
+    job_id: Annotated[str, typer.Argument(help="Id of the job, or the beginning of the id.")],
     savepoint_path: Annotated[
         str | None,
         typer.Option("-p", "--savepoint-path", "--savepointPath", help="Folder for the savepoint."),
     ] = None,
     drain: Annotated[
-        bool, typer.Option("-d", "--drain", help="Let event time come to its end first.")
+        bool,
+        typer.Option(
+            "-d", "--drain", help="First let event time reach its end: all windows and timers fire."
+        ),
     ] = False,
     cluster: Cluster = None,
 ) -> None:
@@ -273,8 +286,10 @@ def stop(
 
 @app.command()
 def checkpoint(
-    job_id: Annotated[str, typer.Argument(help="Id of the job (or the start of it).")],
-    full: Annotated[bool, typer.Option("--full", help="The whole state, not what changed.")] = False,
+    job_id: Annotated[str, typer.Argument(help="Id of the job, or the beginning of the id.")],
+    full: Annotated[
+        bool, typer.Option("--full", help="Write the whole state, not only what changed.")
+    ] = False,
     cluster: Cluster = None,
 ) -> None:
     """Take a checkpoint of a job now."""
@@ -293,10 +308,10 @@ def list_(cluster: Cluster = None, format: Annotated[str, typer.Option("--format
 
 @app.command()
 def cancel(
-    job_id: Annotated[str, typer.Argument(help="Id of the job (or the start of it).")],
+    job_id: Annotated[str, typer.Argument(help="Id of the job, or the beginning of the id.")],
     cluster: Cluster = None,
 ) -> None:
-    """Cancel a job and wait until it is."""
+    """Cancel a job and wait until it is cancelled."""
     from penstock.cli.inspect import cancel_job
 
     cancel_job(cluster or DEFAULT_CLUSTER, job_id)
@@ -304,13 +319,16 @@ def cancel(
 
 @app.command()
 def info(
-    job_id: Annotated[str | None, typer.Argument(help="A job; none: the cluster.")] = None,
+    job_id: Annotated[
+        str | None, typer.Argument(help="Id of a job; without it the cluster is shown.")
+    ] = None,
     cluster: Cluster = None,
     checkpoints: Annotated[
-        bool, typer.Option("--checkpoints", help="Its last checkpoints, and what held them up.")
+        bool, typer.Option("--checkpoints", help="The job's last checkpoints, and what delayed each.")
     ] = False,
     checkpoint: Annotated[
-        str | None, typer.Option("--checkpoint", metavar="ID", help="What each subtask did for one.")
+        str | None,
+        typer.Option("--checkpoint", metavar="ID", help="What each subtask did for this checkpoint."),
     ] = None,
     format: Annotated[str, typer.Option("--format", help="table or json.")] = "table",
 ) -> None:
@@ -333,9 +351,9 @@ def info(
 
 @app.command()
 def logs(
-    job_id: Annotated[str, typer.Argument(help="Id of the job (or the start of it).")],
+    job_id: Annotated[str, typer.Argument(help="Id of the job, or the beginning of the id.")],
     follow: Annotated[
-        bool, typer.Option("-f", "--follow", help="Go on until the job is over (Ctrl-C ends it).")
+        bool, typer.Option("-f", "--follow", help="Keep printing until the job has ended (Ctrl-C stops).")
     ] = False,
     cluster: Cluster = None,
 ) -> None:

@@ -19,28 +19,41 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 CHECKPOINT_INTERVAL_MS = define(
-    "execution.checkpointing.interval", 10_000, parse_duration_ms, "Between checkpoints; 0 = none."
+    "execution.checkpointing.interval",
+    10_000,
+    parse_duration_ms,
+    "Time between the starts of two checkpoints. 0: no periodic checkpoints.",
 )
 CHECKPOINT_TIMEOUT_MS = define(
-    "execution.checkpointing.timeout", 600_000, parse_duration_ms, "Then a checkpoint is aborted.", least=10
+    "execution.checkpointing.timeout",
+    600_000,
+    parse_duration_ms,
+    "A checkpoint that is not complete after this time is aborted.",
+    least=10,
 )
 CHECKPOINT_MIN_PAUSE_MS = define(
-    "execution.checkpointing.min-pause", 0, parse_duration_ms, "Between two checkpoints."
+    "execution.checkpointing.min-pause",
+    0,
+    parse_duration_ms,
+    "Shortest time between the end of a checkpoint and the start of the next.",
 )
 CHECKPOINT_MODE = define(
-    "execution.checkpointing.mode", "EXACTLY_ONCE", one_of("EXACTLY_ONCE", "AT_LEAST_ONCE"), "Alignment."
+    "execution.checkpointing.mode",
+    "EXACTLY_ONCE",
+    one_of("EXACTLY_ONCE", "AT_LEAST_ONCE"),
+    "Whether barriers are aligned (EXACTLY_ONCE) or not.",
 )
 CHECKPOINT_UNALIGNED = define(
     "execution.checkpointing.unaligned.enabled",
     False,
     parse_bool,
-    "Barriers may overtake rows, which are then saved in the checkpoint (savepoints stay aligned).",
+    "Barriers may overtake rows, which are then saved in the checkpoint. Savepoints stay aligned.",
 )
 CHECKPOINT_ALIGNED_TIMEOUT_MS = define(
     "execution.checkpointing.aligned-checkpoint-timeout",
     0,
     parse_duration_ms,
-    "So long an unaligned checkpoint tries to be an aligned one.",
+    "How long an unaligned checkpoint waits for alignment before its barriers overtake.",
 )
 CHECKPOINT_DIR = define(
     "execution.checkpointing.dir",
@@ -52,44 +65,48 @@ INCREMENTAL = define(
     "execution.checkpointing.incremental",
     True,
     parse_bool,
-    "A checkpoint writes what changed since the last completed one; savepoints are always whole.",
+    "Checkpoints write what changed since the last completed one. Savepoints are always whole.",
 )
 CHECKPOINT_RETAINED = define(
     "execution.checkpointing.num-retained",
     2,
     parse_int,
-    "Completed checkpoints kept, and from 2 on one that shares no object with them; with one alone nothing is left "
-    "when its objects are damaged.",
+    "Completed checkpoints that are kept. From 2 on, one that shares no object with them is kept "
+    "too, for the case that objects are damaged.",
     least=1,
 )
 CHECKPOINT_MAX_CONCURRENT = define(
     "execution.checkpointing.max-concurrent-checkpoints",
     1,
     parse_int,
-    "Checkpoints in flight at once. More than one: not with unaligned ones; a min-pause makes it one.",
+    "Checkpoints in flight at once. More than one is refused with unaligned checkpoints; a "
+    "min-pause limits it to one.",
     least=1,
 )
 CHECKPOINT_TOLERABLE_FAILURES = define(
     "execution.checkpointing.tolerable-failed-checkpoints",
     0,
     parse_int,
-    "In a row, before the job fails.",
+    "Consecutive failed checkpoints before the job fails.",
     least=0,
 )
 SAVEPOINT_DIR = define(
     "execution.checkpointing.savepoint-dir",
     "savepoints",
     parse_folder,
-    "Where savepoints go: a folder below `high-availability.storageDir`, or a URL.",
+    "Where savepoints are written: a folder below `high-availability.storageDir`, or a URL.",
 )
 EXTERNALIZED_RETENTION = define(
     "execution.checkpointing.externalized-checkpoint-retention",
     "RETAIN_ON_CANCELLATION",
     one_of("RETAIN_ON_CANCELLATION", "DELETE_ON_CANCELLATION", "NO_EXTERNALIZED_CHECKPOINTS"),
-    "Whether the last checkpoints stay when a job is cancelled or has failed.",
+    "Whether the last checkpoints stay when a job is cancelled or fails.",
 )
 STATE_BACKEND = define(
-    "state.backend.type", "hashmap", one_of("hashmap", "leveldb"), "Where keyed state lives."
+    "state.backend.type",
+    "hashmap",
+    one_of("hashmap", "leveldb"),
+    "Where keyed state of functions lives: in memory or in LevelDB on the local disk.",
 )
 LEVELDB_CACHE_ENTRIES = define(
     "state.backend.leveldb.cache-entries",
@@ -102,28 +119,29 @@ STATE_MEMORY = define(
     "state.backend.memory.per-slot",
     0,
     parse_bytes,
-    "Memory for the state of a slot; above it cold rows of aggregations move to the local disk; 0 = no limit.",
+    "Memory for the state of a slot; above it, state that was not used lately moves to the local "
+    "disk. 0: no limit.",
 )
 LOCAL_RECOVERY = define(
     "state.backend.local-recovery",
     False,
     parse_bool,
-    "Task managers keep copies of the last snapshots on their disk (io.tmp.dirs) and restore from them.",
+    "Task managers keep copies of the last snapshots on their disk (`io.tmp.dirs`) and restore from them.",
 )
 RECOVERY_PATH = define(
-    "execution.state-recovery.path", "", str, "A savepoint or checkpoint that a new job starts from."
+    "execution.state-recovery.path", "", str, "Savepoint or checkpoint that a new job starts from."
 )
 RECOVERY_IGNORE_UNCLAIMED = define(
     "execution.state-recovery.ignore-unclaimed-state",
     False,
     parse_bool,
-    "Drop state of operators that the job does not have any more (else it is refused).",
+    "Drop the state of operators that the job does not have; without it such a savepoint is refused.",
 )
 RECOVERY_KEEP_STATE = define(
     "execution.state-recovery.keep-state",
     "",
     str,
-    "Uids (';' between) of operators whose state is restored although the job means something else by it.",
+    "Uids, separated by `;`, of operators whose state is restored although their meaning has changed.",
 )
 
 

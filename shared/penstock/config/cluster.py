@@ -12,23 +12,33 @@ from penstock.config.values import (
     parse_java_memory,
 )
 
-CLUSTER_ID = define("cluster.id", "penstock", str, "Prefix of every NATS subject.", scope="cluster")
+CLUSTER_ID = define(
+    "cluster.id",
+    "penstock",
+    str,
+    "Prefix of every NATS subject; separates clusters on one server.",
+    scope="cluster",
+)
 NATS_CONNECT_TIMEOUT_MS = define(
     "nats.connect.timeout",
     10_000,
     parse_duration_ms,
-    "A service that cannot connect so long at start ends.",
+    "A service ends when it cannot connect for this time at its start.",
     scope="cluster",
     least=1,
 )
 REDIS_URL = define(
-    "high-availability.redis.url", "redis://127.0.0.1:6379", str, "Lease store.", scope="cluster"
+    "high-availability.redis.url",
+    "redis://127.0.0.1:6379",
+    str,
+    "Redis or Valkey that holds the leases.",
+    scope="cluster",
 )
 STORAGE_URL = define(
     "high-availability.storageDir",
     "",
     str,
-    "Object store: file:///…, s3://bucket/prefix, memory:///.",
+    "Object store of the cluster: file:///…, s3://bucket/prefix, memory:///.",
     scope="cluster",
 )
 STORAGE_OPTIONS_PREFIX = define_family(
@@ -40,7 +50,7 @@ LEASE_TTL_MS = define(
     "high-availability.lease-duration",
     5_000,
     parse_duration_ms,
-    "Expiry of a leader's lease.",
+    "Time after which a leader's lease expires unless it is renewed.",
     scope="cluster",
     least=100,
 )
@@ -48,17 +58,19 @@ REST_PORT = define(
     "rest.port",
     8081,
     parse_int,
-    "Port of the dispatcher's REST API; 0 = any.",
+    "Port of the dispatcher's REST API. 0: any free one.",
     scope="cluster",
     least=0,
     most=65535,
 )
-REST_BIND = define("rest.bind-address", "127.0.0.1", str, "Address the REST API binds.", scope="cluster")
+REST_BIND = define(
+    "rest.bind-address", "127.0.0.1", str, "Address that the REST API listens on.", scope="cluster"
+)
 NUM_SLOTS = define(
     "taskmanager.numberOfTaskSlots",
     1,
     parse_int,
-    "Slots a task manager offers.",
+    "Slots that a task manager offers.",
     scope="cluster",
     least=1,
     most=MOST_SUBTASKS,
@@ -67,24 +79,30 @@ TM_RESOURCE_ID = define(
     "taskmanager.resource-id",
     "",
     str,
-    "Name of the task manager, unique in the cluster; empty = chosen.",
+    "Name of the task manager, unique in the cluster. Empty: chosen.",
     scope="cluster",
 )
 TM_HOST = define(
-    "taskmanager.host", "127.0.0.1", str, "Advertised address of the data port.", scope="cluster"
+    "taskmanager.host",
+    "127.0.0.1",
+    str,
+    "Address of the data port as others reach it; `auto`: that of the interface towards NATS.",
+    scope="cluster",
 )
-TM_BIND = define("taskmanager.bind-host", "127.0.0.1", str, "Address the data port binds.", scope="cluster")
+TM_BIND = define(
+    "taskmanager.bind-host", "127.0.0.1", str, "Address that the data port listens on.", scope="cluster"
+)
 TM_DATA_PORT = define(
-    "taskmanager.data.port", 0, parse_int, "Data port; 0 = any.", scope="cluster", least=0, most=65535
+    "taskmanager.data.port", 0, parse_int, "Data port. 0: any free one.", scope="cluster", least=0, most=65535
 )
 TM_TMP_DIR = define(
-    "io.tmp.dirs", "", str, "Folder for local state and sockets; empty = a temporary one.", scope="cluster"
+    "io.tmp.dirs", "", str, "Folder for local state and sockets. Empty: a temporary one.", scope="cluster"
 )
 TM_SLOT_TIMEOUT_MS = define(
     "taskmanager.slot.timeout",
     10_000,
     parse_duration_ms,
-    "An allocated slot that no master takes is free again.",
+    "An allocated slot that no job master takes is free again after this time.",
     scope="cluster",
     least=1,
 )
@@ -92,7 +110,7 @@ TM_OUTPUT_SIZE = define(
     "taskmanager.slot.output.max-size",
     16 * 1024**2,
     parse_bytes,
-    "Of one file with what a slot prints; a full one is followed by the next.",
+    "Size at which a file of a slot's output is followed by the next.",
     scope="cluster",
     least=4096,
 )
@@ -100,7 +118,7 @@ TM_OUTPUT_FILES = define(
     "taskmanager.slot.output.max-files",
     4,
     parse_int,
-    "Files of a slot's output that are kept, the newest ones.",
+    "Files of a slot's output that are kept; older ones are deleted.",
     scope="cluster",
     least=1,
 )
@@ -108,7 +126,7 @@ TM_SPARK_CORES = define(
     "taskmanager.spark.cores",
     0,
     parse_int,
-    "local[n] of a task manager's own Spark; 0 = its slots, at most the cores.",
+    "Cores of a task manager's own Spark. 0: as many as its slots, at most the cores of the machine.",
     scope="cluster",
     least=0,
 )
@@ -116,32 +134,37 @@ TM_SPARK_MEMORY = define(
     "taskmanager.spark.memory",
     "2g",
     parse_java_memory,
-    "Java heap of a task manager's own Spark, as Java writes it.",
+    "Java heap of a task manager's own Spark, in Java's notation.",
     scope="cluster",
 )
 TM_SPARK_IDLE_MS = define(
     "taskmanager.spark.idle-timeout",
     600_000,
     parse_duration_ms,
-    "A task manager's own Spark that no job uses so long is ended; 0 = never.",
+    "A task manager's own Spark ends when no job used it for this time. 0: never.",
     scope="cluster",
 )
 TM_MASTER_TIMEOUT_MS = define(
     "taskmanager.master.timeout",
     900_000,
     parse_duration_ms,
-    "Slots of a job with no master so long are ended.",
+    "The slots of a job end when no job master was there for this time.",
     scope="cluster",
     least=1,
 )
 HEARTBEAT_INTERVAL_MS = define(
-    "heartbeat.interval", 1_000, parse_duration_ms, "Between heartbeats.", scope="cluster", least=10
+    "heartbeat.interval",
+    1_000,
+    parse_duration_ms,
+    "Time between two heartbeats of a process.",
+    scope="cluster",
+    least=10,
 )
 HEARTBEAT_TIMEOUT_MS = define(
     "heartbeat.timeout",
     10_000,
     parse_duration_ms,
-    "Then a process counts as lost.",
+    "A process that sent no heartbeat for this time counts as lost.",
     scope="cluster",
     least=10,
 )
@@ -149,13 +172,13 @@ METRICS_FLINK_NAMES = define(
     "metrics.flink-names",
     False,
     parse_bool,
-    "`GET /metrics` shows them below `flink_` too, where dashboards and alerts may look.",
+    "`GET /metrics` shows every metric under Flink's name (`flink_…`) too.",
     scope="cluster",
 )
 SLOT_REQUEST_NOTICE_MS = define(
     "slot.request.notice",
     2_000,
     parse_duration_ms,
-    "Then a waiting job says for what it waits.",
+    "A job that waits longer than this for slots says what it waits for.",
     scope="cluster",
 )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
 
-from penstock.config.values import parse_duration_ms
+from penstock.config.values import OneOf, parse_bool, parse_duration_ms
 from penstock.errors import SpecError
 
 if TYPE_CHECKING:
@@ -55,12 +55,18 @@ class ConfigOption(Generic[T]):
 
     def bounds(self) -> str:
         """The allowed values in words; empty = whatever its type allows."""
+        if isinstance(self.parse, OneOf):
+            return ", ".join(value for value in self.parse.values if value)
+        if self.parse is parse_bool:
+            return "true, false"
         if self.least is None:
             return ""
         least = self.shown(self.least)
         return f"{least} or more" if self.most is None else f"{least} to {self.shown(self.most)}"
 
     def shown(self, value: T) -> str:
+        if isinstance(value, bool):
+            return str(value).lower()
         return f"{value} ms" if self.parse is parse_duration_ms else str(value)
 
 

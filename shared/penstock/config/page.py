@@ -4,9 +4,39 @@ from __future__ import annotations
 
 from penstock.config.option import FAMILIES, OPTIONS
 
+#: heading → beginnings of the keys below it; a key stands under the longest that fits
+_SECTIONS = {
+    "Jobs": ("execution.", "parallelism.", "pipeline.", "rest.address", "nats.", "user.", "client."),
+    "Checkpoints, savepoints, state": ("execution.checkpointing.", "execution.state-recovery.", "state."),
+    "Restarts": ("restart-strategy.", "jobmanager.execution."),
+    "SQL": ("table.", "sql-client."),
+    "Spark and backfills": ("spark.", "execution.backfill.", "taskmanager.spark."),
+    "Cluster": (
+        "cluster.",
+        "heartbeat.",
+        "high-availability.",
+        "io.",
+        "metrics.",
+        "rest.",
+        "slot.",
+        "storage.",
+    ),
+    "Task managers": ("taskmanager.",),
+}
+
+
+def _section(key: str) -> str:
+    fitting = [
+        (len(start), title)
+        for title, starts in _SECTIONS.items()
+        for start in starts
+        if key.startswith(start)
+    ]
+    return max(fitting)[1]
+
 
 def markdown() -> str:
-    """``docs/configuration.md``: every key, its default and meaning."""
+    """The whole page; ValueError for a key that belongs under no heading."""
     lines = [
         "# Configuration",
         "",
@@ -14,17 +44,23 @@ def markdown() -> str:
         "",
         "Keys are Flink's where Flink has one. A service reads them from the YAML file given with",
         "`--config` (or named by `PENSTOCK_CONF`) and from `-D key=value`; a job from its spec's `config`,",
-        "from `SET 'key' = 'value'` in SQL, and from the CLI's `-D`. Durations: `200 ms`, `10 s`, `3 h`",
+        "from `SET 'key' = 'value'` in SQL, and from the command line's `-D`. Durations: `200 ms`, `10 s`, `3 h`",
         "(a bare number is milliseconds). Sizes: `64 mb`. Keys below `user.` are your own.",
         "",
-        "Options of the cluster are read by its services when they start; a job that sets one is refused.",
-        "",
-        "| key | default | allowed | of | meaning |",
-        "|---|---|---|---|---|",
+        "Services read the options of the cluster when they start; a job that sets one is refused. An unknown key is",
+        "refused too, with the nearest known one. [Tuning](tuning.md) says which options are worth a change.",
     ]
     rows = {f"{family.prefix}…": f" |  | {family.scope} | {family.doc}" for family in FAMILIES}
     for option in OPTIONS.values():
         shown = f"`{option.shown(option.default)}`" if option.default != "" else ""
         rows[option.key] = f"{shown} | {option.bounds()} | {option.scope} | {option.doc}"
-    lines += [f"| `{key}` | {row} |" for key, row in sorted(rows.items())]
+    for title in _SECTIONS:
+        lines += [
+            "",
+            f"## {title}",
+            "",
+            "| key | default | allowed | of | meaning |",
+            "|---|---|---|---|---|",
+        ]
+        lines += [f"| `{key}` | {row} |" for key, row in sorted(rows.items()) if _section(key) == title]
     return "\n".join(lines) + "\n"

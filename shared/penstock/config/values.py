@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from penstock.errors import SpecError, nearest
@@ -145,19 +146,26 @@ def parse_folder(text: str) -> str:
     return str(text)
 
 
-def one_of(*values: str) -> Callable[[str], str]:
-    def parse(text: str) -> str:
-        for value in values:
+@dataclass(frozen=True)
+class OneOf:
+    """Parses one of ``values``, in upper or lower case; gives it as it is spelt here."""
+
+    values: tuple[str, ...]
+
+    def __call__(self, text: str) -> str:
+        for value in self.values:
             if str(text).lower() == value.lower():
                 return value
         raise SpecError(
             "not one of the known values",
-            expected=" | ".join(values),
+            expected=" | ".join(self.values),
             got=repr(text),
-            remedy=nearest(str(text), values),
+            remedy=nearest(str(text), self.values),
         )
 
-    return parse
+
+def one_of(*values: str) -> OneOf:
+    return OneOf(values)
 
 
 def refused(why: str) -> Callable[[str], str]:
