@@ -305,8 +305,9 @@ def print_difference(difference: Difference) -> None:
         print(f"does not fit: {problem}")
     for note in difference.notes:
         print(f"note: {note}")
-    if difference.changed:
-        print(f"keeping a changed one as it is needs --keep-state UID, e.g. {difference.changed[0].uid}")
+    keepable = [changed.uid for changed in difference.changed if changed.readable]
+    if keepable:
+        print(f"keeping a changed one as it is needs --keep-state UID, e.g. {keepable[0]}")
     if difference.dropped or difference.changed or difference.ambiguous:
         print("restoring the rest needs --allow-non-restored-state")
 

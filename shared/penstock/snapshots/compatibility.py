@@ -33,6 +33,8 @@ class Mapped(msgspec.Struct, frozen=True, kw_only=True):
     rows: int = 0
     #: What of its meaning differs, a sentence each
     why: tuple[str, ...] = ()
+    #: False: its state has another layout than the job's operator reads, so that it cannot be kept as it is
+    readable: bool = True
 
 
 class Difference(msgspec.Struct, frozen=True, kw_only=True):
@@ -123,7 +125,7 @@ def compare(
         if not summary.states:
             continue
         if pair.uid not in uids:
-            changed.append(_mapped(summary, why=pair.why))
+            changed.append(msgspec.structs.replace(_mapped(summary, why=pair.why), readable=pair.readable))
             problems += _unkeepable(pair, mine[pair.uid], summary, kept)
             continue
         problems += _parallelism_problems(mine[pair.uid], summary, own_max_parallelism)
@@ -249,13 +251,20 @@ def check(difference: Difference, where: str, *, lenient: bool) -> None:
             f"before the next savepoint; or drop the state with --allow-non-restored-state ({LENIENT_KEY})",
         )
     if difference.changed:
+        keepable = [m.uid for m in difference.changed if m.readable]
+        keep = (
+            f"; or keep the state as it is with --keep-state {keepable[0]} ({KEEP_KEY})"
+            if keepable
+            else "; columns that the state has can be read on, e.g. by an INSERT into a 'blackhole' table"
+            if any("columns: " in why for m in difference.changed for why in m.why)
+            else ""
+        )
         raise SpecError(
             "the savepoint's state means something else than this job does",
             expected="the same keys, functions, windows and filters below for state that is kept",
             got="; ".join(f"{_named(m)}: {'; '.join(m.why)}" for m in difference.changed),
             where=where,
-            remedy=f"undo the change; or keep the state as it is with --keep-state {difference.changed[0].uid} "
-            f"({KEEP_KEY}); or drop it with --allow-non-restored-state ({LENIENT_KEY})",
+            remedy=f"undo the change{keep}; or drop the state with --allow-non-restored-state ({LENIENT_KEY})",
         )
     if difference.dropped:
         new = ", ".join(f"'{m.name}' ({m.uid})" for m in difference.new)
