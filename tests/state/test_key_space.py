@@ -19,7 +19,9 @@ from penstock.state.cells import NumberCells, RowCells
 from penstock.state.epochs import Epochs
 from penstock.state.key_space import KeySpace
 from penstock.state.memory import StateMemory
+from penstock.state.pane_space import Pane, PaneSpace
 from penstock.state.slot_table import CellTable
+from penstock.state.window_keys import WindowKeySpace
 from penstock.types import logical as t
 from penstock.types.column import Column
 
@@ -164,6 +166,51 @@ def test_rows_are_looked_up_and_listed_where_they_lie(tmp_path: Path, limit_byte
     assert sorted(listed) == list(range(200))
     assert counts.space.on_disk == on_disk  # nothing was moved
     counts.space.close()
+
+
+def panes(ctx: Context) -> KeySpace:
+    return PaneSpace(
+        ctx, [BIG], kind="counts", pane_names=["pane_start"],
+        make_pane=lambda pane_id, run: Pane(pane_id, run, end=run[0] + 10, last_end=run[0] + 10),
+    )  # fmt: skip
+
+
+def windows(ctx: Context) -> KeySpace:
+    return WindowKeySpace(ctx, [BIG, BIG, BIG], (0,), (1, 2), kind="counts", stored_bounds=True)
+
+
+@pytest.mark.parametrize("limit_bytes", [0, 2_000])
+@pytest.mark.parametrize("make", [panes, windows])
+def test_rows_of_panes_and_windows_are_looked_up_where_they_lie(
+    tmp_path: Path, make: Any, limit_bytes: int
+) -> None:
+    ctx = Context(tmp_path, limit_bytes)
+    ctx.memory.check = lambda: None
+    space = make(ctx)
+    counts = NumberCells("count", BIG)
+    table = CellTable(space, "rows", [counts])
+    space.restore(None)
+
+    def columns(keys: list[int], start: int) -> list[Column]:
+        starts = [start] * len(keys)
+        own = [starts] if make is panes else [starts, [start + 10] * len(keys)]
+        found = [Column.of(BIG, x) for x in ([keys, *own] if make is panes else [*own, keys])]
+        return found
+
+    for start in (0, 10, 20):
+        with table.touch(columns(list(range(100)), start), 100) as rows:
+            counts.values[rows.slots] += start + np.arange(100)
+    assert (space.on_disk > 0) == bool(limit_bytes)
+    positions, [found] = space.lookup(columns([7, 200, 99], 10), 3)["rows"]
+    assert sorted(zip(positions.tolist(), found.to_pylist(), strict=True)) == [(0, 17), (2, 109)]
+    listed = [
+        row
+        for part in space.rows(table, (0, 127))
+        for row in zip(*(c.to_pylist() for c in part), strict=True)
+    ]
+    assert len(listed) == 300
+    assert {row[-1] - row[1] - row[0] for row in listed} == {0}
+    space.close()
 
 
 def reference(n: int) -> dict[int, tuple[int, str]]:

@@ -209,7 +209,7 @@ class ColdRows:
         """The rows of these keys, out of here; in the order of ``names``."""
         return self._take(table, names.bytes)
 
-    def peek(self, table: int, names: Names) -> Moved:
+    def look(self, table: int, names: Names) -> Moved:
         """The rows of these keys, which stay; in the order of ``names``."""
         return self._found(table, names.bytes)[0]
 

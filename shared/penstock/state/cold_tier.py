@@ -114,7 +114,7 @@ class Resident:
         """The first time of a key on disk."""
         return None
 
-    def peek(self, table: int, keys: Sequence[Column]) -> tuple[np.ndarray, list[Column]] | None:
+    def look(self, table: int, keys: Sequence[Column]) -> tuple[np.ndarray, list[Column]] | None:
         """(position of the key, columns) of the rows that a table has on disk of distinct keys; they
         stay there. None: there are none."""
         return None
@@ -279,13 +279,13 @@ class ColdTier(Resident):
 
     # -- looking -------------------------------------------------------------------------
 
-    def peek(self, table: int, keys: Sequence[Column]) -> tuple[np.ndarray, list[Column]] | None:
+    def look(self, table: int, keys: Sequence[Column]) -> tuple[np.ndarray, list[Column]] | None:
         if self._disk is None:
             return None
         asked, names = self._disk.known(keys)
         if not len(asked):
             return None
-        moved = self._disk.peek(table, names)
+        moved = self._disk.look(table, names)
         owners = np.repeat(asked[names.order], moved.counts)
         if moved.times is not None:
             stays = moved.times > self._expired_ms.get(table, -1)

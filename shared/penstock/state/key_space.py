@@ -173,16 +173,21 @@ class KeySpace:
         """Slot of each key, as ``upsert`` takes them; -1 where it is not in memory."""
         return self.index.lookup(columns, n)
 
+    def _disk_columns(self, columns: Sequence[Column]) -> Sequence[Column]:
+        """What ``upsert`` takes, in the order in which a key's columns stand on disk."""
+        return columns
+
     def lookup(self, columns: Sequence[Column], n: int) -> dict[str, tuple[np.ndarray, list[Column]]]:
         """By table: (position of the key, columns) of the rows of distinct keys, wherever they lie.
         Nothing is announced, moved or marked as used."""
         slots = self.find(columns, n)
         here, others = np.flatnonzero(slots >= 0), np.flatnonzero(slots < 0)
+        absent = [c.take(others) for c in self._disk_columns(columns)]
         out = {}
         for number, table in enumerate(self.tables):
             at, rows = table.rows_of(slots[here])
             positions, found = here[at], table.read(rows)
-            cold = self.tier.peek(number, [c.take(others) for c in columns]) if len(others) else None
+            cold = self.tier.look(number, absent) if len(others) else None
             if cold is not None:
                 positions = np.concatenate((positions, others[cold[0]]))
                 found = [Column.concat(pair) for pair in zip(found, cold[1], strict=True)]

@@ -196,6 +196,10 @@ class PaneSpace(KeySpace):
         found[known] = self.cells.lookup_ints(packed(key_slots[known], pane_ids[known]))
         return found
 
+    def _disk_columns(self, columns: Sequence[Column]) -> Sequence[Column]:
+        k = len(self.index.types)
+        return [*columns[k:], *columns[:k]]
+
     def _enlist(self, new: np.ndarray) -> None:
         """Cells into their panes, and counted with their keys."""
         found = self.cells.ints(new)
