@@ -80,3 +80,22 @@ def test_what_cannot_be_joined_is_refused_by_name(script, query, message):
     with pytest.raises(PenstockError, match=message) as caught:
         session.execute(query)
     assert "line 1" in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("declared", "held", "key"),
+    [
+        ("DECIMAL(10, 2)", "1.50", "CAST(1.5 AS DECIMAL(4, 1))"),
+        ("DECIMAL(24, 4)", "7", "CAST(7 AS BIGINT)"),
+        ("BIGINT", "7", "CAST(7 AS INT)"),
+        ("STRING", "ab", "CAST('ab' AS CHAR(2))"),
+        ("TIMESTAMP(6)", "2024-01-02 03:04:05", "CAST(TIMESTAMP '2024-01-02 03:04:05' AS TIMESTAMP(3))"),
+    ],
+)
+def test_a_lookup_in_files_takes_keys_of_a_type_that_the_column_holds(tmp_path, declared, held, key):
+    (tmp_path / "dim.csv").write_text(f"{held},a\n")
+    ddl = f"""CREATE TABLE dim (k {declared}, name STRING)
+        WITH ('connector' = 'filesystem', 'path' = '{tmp_path}/dim.csv', 'format' = 'csv');"""
+    left = f"(SELECT {key} AS k, PROCTIME() AS p FROM (VALUES (1)) AS v(x)) AS l"
+    query = f"SELECT name FROM {left} LEFT JOIN dim FOR SYSTEM_TIME AS OF l.p AS d ON l.k = d.k"
+    assert rows(ddl, query) == [("a",)]
