@@ -61,11 +61,19 @@ class OptionSet:
             for o in self.options.values()
         }
 
-    def check(self, given: Mapping[str, str], *, role: str | None = None, also: Iterable[str] = ()) -> None:
-        """Unknown, missing and malformed options; ``also``: further known keys."""
+    def check(
+        self,
+        given: Mapping[str, str],
+        *,
+        role: str | None = None,
+        also: Iterable[str] = (),
+        prefixes: tuple[str, ...] = (),
+    ) -> None:
+        """Unknown, missing and malformed options; ``also``: further known keys; ``prefixes``: of further
+        keys that the owner of the prefix checks."""
         known = {*self.options, *COMMON, *also}
         for key in given:
-            if key not in known and not key.startswith(self.prefixes or ("\0",)):
+            if key not in known and not key.startswith((*self.prefixes, *prefixes)):
                 raise ConnectorError(
                     f"unknown option '{key}'",
                     expected="one of " + ", ".join(sorted(known - {"connector"})),

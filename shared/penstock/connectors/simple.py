@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from penstock.connectors.base import Connector, TableInfo
 from penstock.errors import ConnectorError
+from penstock.formats import get_format
 from penstock.options import OptionSet
 
 if TYPE_CHECKING:
@@ -16,6 +17,8 @@ class DeclaredConnector(Connector):
     """A connector whose options are an ``OptionSet`` and whose roles are listed."""
 
     roles: tuple[str, ...] = ("source", "sink")
+    #: Rows are bytes in a ``'format'``, whose options stand among the table's.
+    takes_format: bool = False
 
     def __init__(self, options: OptionSet) -> None:
         self.option_set = options
@@ -23,7 +26,13 @@ class DeclaredConnector(Connector):
 
     def validate(self, table: TableInfo, *, role: Literal["source", "sink"]) -> None:
         self.check_role(role)
-        self.option_set.check(table.options, role=role)
+        self.option_set.check(table.options, role=role, prefixes=self._format_prefixes(table))
+
+    def _format_prefixes(self, table: TableInfo) -> tuple[str, ...]:
+        """Options of the table's format are the format's to check, also of one from another package."""
+        if not self.takes_format or not table.format:
+            return ()
+        return (f"{get_format(table.format, where=self.option_set.owner).name}.",)
 
     def check_role(self, role: str) -> None:
         if role not in self.roles:

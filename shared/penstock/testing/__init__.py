@@ -3,19 +3,51 @@ cluster.
 
 ``run_graph(graph)`` runs a job graph to its end and gives its rows; ``JobHarness`` lets a
 test trigger checkpoints, kill, and restore at another parallelism.
+
+The conformance kits (``SourceConformance`` …) test what other packages bring: docs/extending.
 """
 
+from penstock.testing.conformance import (
+    AggregateConformance,
+    BadTable,
+    Conformance,
+    Failure,
+    FormatConformance,
+    LeaseStoreConformance,
+    ObjectStoreConformance,
+    ProviderConformance,
+    ScalarConformance,
+    SinkConformance,
+    SourceConformance,
+    StateBackendConformance,
+    TableConformance,
+    run_kit,
+)
 from penstock.testing.graphs import GraphBuilder, with_parallelism
 from penstock.testing.harness import Checkpoint, JobHarness, ManualClock, RunResult, run_graph
 from penstock.testing.memory import MemoryTable
 
 __all__ = [
+    "AggregateConformance",
+    "BadTable",
     "Checkpoint",
+    "Conformance",
+    "Failure",
+    "FormatConformance",
     "GraphBuilder",
     "JobHarness",
+    "LeaseStoreConformance",
     "ManualClock",
     "MemoryTable",
+    "ObjectStoreConformance",
+    "ProviderConformance",
     "RunResult",
+    "ScalarConformance",
+    "SinkConformance",
+    "SourceConformance",
+    "StateBackendConformance",
+    "TableConformance",
     "run_graph",
+    "run_kit",
     "with_parallelism",
 ]

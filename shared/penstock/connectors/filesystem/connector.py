@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 class FilesystemConnector(DeclaredConnector):
     name = "filesystem"
+    takes_format = True
     runs = "native"
     location = ("path", "partition.keys")
     #: ROW columns may be declared with only the fields that are read.

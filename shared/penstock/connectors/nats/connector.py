@@ -24,6 +24,7 @@ _NEEDS = (
 
 class NatsConnector(DeclaredConnector):
     name = "nats"
+    takes_format = True
     location = ("stream", "subject", "scan.split")
     #: ROW columns may be declared with only the fields that are read.
     nested_projection = True

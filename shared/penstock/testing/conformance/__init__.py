@@ -2,6 +2,11 @@
 
 from penstock.testing.conformance.base import Conformance, Failure, run_kit
 from penstock.testing.conformance.format import FormatConformance
+from penstock.testing.conformance.functions import (
+    AggregateConformance,
+    ScalarConformance,
+    TableConformance,
+)
 from penstock.testing.conformance.provider import ProviderConformance
 from penstock.testing.conformance.sink import SinkConformance
 from penstock.testing.conformance.source import BadTable, SourceConformance
@@ -9,6 +14,7 @@ from penstock.testing.conformance.state import StateBackendConformance
 from penstock.testing.conformance.stores import LeaseStoreConformance, ObjectStoreConformance
 
 __all__ = [
+    "AggregateConformance",
     "BadTable",
     "Conformance",
     "Failure",
@@ -16,8 +22,10 @@ __all__ = [
     "LeaseStoreConformance",
     "ObjectStoreConformance",
     "ProviderConformance",
+    "ScalarConformance",
     "SinkConformance",
     "SourceConformance",
     "StateBackendConformance",
+    "TableConformance",
     "run_kit",
 ]

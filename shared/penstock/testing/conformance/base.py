@@ -45,9 +45,11 @@ class Failure:
 
 
 class Conformance:
-    """The base of all kits. ``folder``: an empty folder for each check."""
+    """The base of all kits. ``folder``: an empty folder for each check; ``patience_s``: after that a check
+    counts as hanging."""
 
     folder: Path
+    patience_s: float = PATIENCE_S
     _temporary: tempfile.TemporaryDirectory[str]
 
     def setup_method(self) -> None:
@@ -67,15 +69,16 @@ class Conformance:
             names.update(dict.fromkeys(n for n in vars(base) if n.startswith("test_")))
         return list(names)
 
-    @staticmethod
-    def within_patience(work: Coroutine[Any, Any, T]) -> T:
+    def within_patience(self, work: Coroutine[Any, Any, T]) -> T:
         """Run a coroutine in an event loop of its own; AssertionError when it hangs."""
 
         async def limited() -> T:
             try:
-                return await asyncio.wait_for(work, PATIENCE_S)
+                return await asyncio.wait_for(work, self.patience_s)
             except TimeoutError as err:
-                raise AssertionError(f"nothing happened for {PATIENCE_S:.0f} s: something hangs") from err
+                raise AssertionError(
+                    f"nothing happened for {self.patience_s:.0f} s: something hangs"
+                ) from err
 
         return asyncio.run(limited())
 
@@ -145,7 +148,8 @@ class Held:
             except OSError:
                 continue  # the thread has ended, or this kernel does not tell
         return cls(
-            frozenset(t.ident or 0 for t in threading.enumerate()),
+            # The loop's own pool (``asyncio.to_thread``) grows to its limit and ends with the loop.
+            frozenset(t.ident or 0 for t in threading.enumerate() if not t.name.startswith("asyncio_")),
             len(os.listdir("/proc/self/fd")) if os.path.isdir("/proc/self/fd") else 0,
             frozenset(children),
             frozenset(id(t) for t in asyncio.all_tasks()),

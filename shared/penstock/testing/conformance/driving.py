@@ -30,9 +30,9 @@ Row = "tuple[Any, ...]"
 HELPER_LINES = 50_000
 #: CPU time that the data thread may spend at a stretch.
 DATA_THREAD_MS = 5.0
-#: CPU time that a call may spend in the helper thread while the data thread stands: a call that
-#: releases the lock lets it go on after a time slice of the scheduler at the latest.
-HELD_MS = 60.0
+#: CPU time of a call in the helper thread between two turns of the data thread's loop: thousands of turns
+#: pass while a call works that releases the interpreter's lock, none while one does not.
+HELD_MS = 100.0
 
 
 @dataclass
@@ -57,7 +57,11 @@ class Helper:
         self.measured = False
         #: Python lines of the call that ran most of them.
         self.most_lines = 0
+        #: The thread that is in a call, and its CPU time when the data thread last had a turn.
         self.in_flight: int | None = None
+        self.seen_ns = 0
+        #: The most CPU time between two turns of the data thread.
+        self.held_ms = 0.0
 
     async def run(self, call: Callable[[], Any]) -> Any:
         self.calls += 1
@@ -74,14 +78,20 @@ class Helper:
             return count
 
         before = sys.gettrace()
-        self.in_flight = threading.get_ident()
+        self.seen_ns, self.in_flight = time.thread_time_ns(), threading.get_ident()
         sys.settrace(count)
         try:
             return call()
         finally:
             sys.settrace(before)
-            self.in_flight = None
             self.most_lines = max(self.most_lines, lines)
+            self.in_flight = None
+            self.turn(time.thread_time_ns())
+
+    def turn(self, spent_ns: int) -> None:
+        """The data thread has a turn, or the call ends; ``spent_ns``: CPU time of the helper thread."""
+        self.held_ms = max(self.held_ms, (spent_ns - self.seen_ns) / 1e6)
+        self.seen_ns = spent_ns
 
     def close(self) -> None:
         self._pool.shutdown()
@@ -160,24 +170,19 @@ class Taken:
     snapshot: list[Split]
 
 
-async def read_to_end(
-    reader: SourceReader, *, snapshots: bool = False, each: Callable[[Taken], None] | None = None
-) -> list[Taken]:
-    """Poll until all splits are finished, waiting as the engine does."""
+async def read_to_end(reader: SourceReader, *, snapshots: bool = False) -> list[Taken]:
+    """Poll until all splits are finished. It waits before every poll, as the engine may: while there are
+    rows ``wait`` returns at once."""
     out: list[Taken] = []
     mine = {s.id for s in reader.snapshot()}
-    while True:
+    while not reader.finished_splits() >= mine:
+        await reader.wait()
         fetched = reader.poll()
         if fetched is not None:
             snapshot = json_round_trip(reader.snapshot()) if snapshots else []
             out.append(Taken(fetched.split_id, fetched.batch.to_pylist(), snapshot))
-            if each is not None:
-                each(out[-1])
-            await asyncio.sleep(0)
-            continue
-        if reader.finished_splits() >= mine:
-            return out
-        await reader.wait()
+        await asyncio.sleep(0)
+    return out
 
 
 def by_split(taken: Sequence[Taken]) -> dict[str, list[tuple[Any, ...]]]:
@@ -230,12 +235,11 @@ def waits_of_this_thread() -> int:
 
 class DataThread:
     """Watches the thread of the running loop: the longest stretch of CPU time between two turns of the
-    loop, calls that wait, and how long a helper call kept it from running."""
+    loop, and calls that wait."""
 
     def __init__(self, helper: Helper) -> None:
         self._helper = helper
         self.longest_ms = 0.0
-        self.held_ms = 0.0
         self.blocking: list[str] = []
 
     async def __aenter__(self) -> DataThread:
@@ -261,17 +265,11 @@ class DataThread:
 
     async def _tick(self) -> None:
         here = time.thread_time_ns()
-        there: tuple[int, int] | None = None
         while True:
             await asyncio.sleep(0)
             now = time.thread_time_ns()
             self.longest_ms = max(self.longest_ms, (now - here) / 1e6)
             here = now
             ident = self._helper.in_flight
-            if ident is None:
-                there = None
-                continue
-            spent = time.clock_gettime_ns(time.pthread_getcpuclockid(ident))
-            if there is not None and there[0] == ident:
-                self.held_ms = max(self.held_ms, (spent - there[1]) / 1e6)
-            there = (ident, spent)
+            if ident is not None:
+                self._helper.turn(time.clock_gettime_ns(time.pthread_getcpuclockid(ident)))

@@ -387,9 +387,9 @@ class SourceConformance(Conformance):
                     f"a call in the helper thread ran {driver.helper.most_lines} lines of Python; at most "
                     f"{HELPER_LINES} are allowed, since they keep the data thread from running"
                 )
-            if thread.held_ms > HELD_MS:
+            if driver.helper.held_ms > HELD_MS:
                 wrong["held"] = (
-                    f"a call in the helper thread held the interpreter's lock for {thread.held_ms:.0f} ms"
+                    f"a call in the helper thread held the interpreter's lock for {driver.helper.held_ms:.0f} ms"
                 )
 
         self._drive(check)

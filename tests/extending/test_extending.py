@@ -1,0 +1,164 @@
+"""docs/extending: the code of the pages passes the kits, and works in a job as an installed package."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import sys
+
+import pytest
+
+from penstock.connectors.registry import CONNECTORS, get_connector
+from penstock.errors import ConnectorError, PenstockError, SqlError
+from penstock.formats import get_format
+from penstock.leases import open_leases
+from penstock.providers import open_provider
+from penstock.sql.session import SqlSession
+from penstock.store import open_store
+from penstock.testing import Conformance, run_graph, run_kit
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["journal", "pairs", "stores", "leases", "fleet", "functions", "state"],
+)
+def test_what_a_page_shows_passes_its_kit(acme, name):
+    path = acme / "tests" / f"test_{name}.py"
+    spec = importlib.util.spec_from_file_location(f"acme_test_{name}", path)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    kits = [
+        x
+        for x in vars(module).values()
+        if isinstance(x, type) and issubclass(x, Conformance) and x.__module__ == module.__name__
+    ]
+    assert kits
+    for kit in kits:
+        assert kit.checks()
+        assert [str(f) for f in run_kit(kit)] == []
+
+
+def test_each_thing_is_found_by_its_name(acme, tmp_path):
+    assert get_connector("acme-journal").name == "acme-journal"
+    assert get_format("acme-pairs").name == "acme-pairs"
+    assert type(open_store(f"acme-sqlite://{tmp_path}/s.db").base).__name__ == "SqliteStore"
+    assert type(open_leases(f"acme-sqlite://{tmp_path}/l.db")).__name__ == "SqliteLeases"
+    assert type(open_provider("acme-fleet", "c", {})).__name__ == "FleetProvider"
+
+
+def test_import_paths_need_no_entry_point(acme):
+    assert get_connector("python:acme.journal:JournalConnector").name == "acme-journal"
+    assert get_format("python:acme.pairs:PairsFormat").name == "acme-pairs"
+
+
+SCRIPT = """
+CREATE TABLE journal (id BIGINT, name STRING) WITH ('connector' = 'acme-journal', 'path' = '{folder}/in', 'format' = 'acme-pairs');
+CREATE TABLE copied (who STRING, many BIGINT) WITH ('connector' = 'acme-journal', 'path' = '{folder}/out', 'format' = 'acme-pairs');
+INSERT INTO copied SELECT initials(name), id * 2 FROM journal WHERE id > 0;
+"""
+
+
+def made(folder):
+    for name in ("in", "out"):
+        (folder / name).mkdir()
+    for n in range(3):
+        lines = [f"id={n * 10 + i};name=Ada%20L{i}" for i in range(10)]
+        (folder / "in" / f"{n}.log").write_text("\n".join(lines) + "\n")
+
+
+def test_a_job_uses_connector_format_and_function(acme, tmp_path):
+    made(tmp_path)
+    results = SqlSession().run_script(SCRIPT.format(folder=tmp_path))
+    run_graph(next(r.job for r in results if r.job is not None).job_graph)
+    assert written(tmp_path) == sorted(f"who=AL;many={2 * i}" for i in range(1, 30))
+
+
+def written(folder):
+    return sorted(x for p in (folder / "out").glob("*.log") for x in p.read_text().splitlines())
+
+
+@pytest.mark.cluster
+def test_a_real_cluster_runs_the_job(acme, tmp_path, monkeypatch):
+    """The processes of the cluster find the package as an installed one: by the import path alone."""
+    from penstock.api.client import ClusterClient
+    from penstock.embedded.cluster import EmbeddedCluster
+
+    made(tmp_path)
+    monkeypatch.setenv(
+        "PYTHONPATH", os.pathsep.join([str(acme), os.environ.get("PYTHONPATH", "")]).strip(os.pathsep)
+    )
+    with EmbeddedCluster(taskmanagers=1, slots=2) as cluster, ClusterClient(cluster.rest_url) as client:
+        job_id = client.submit({"sql": SCRIPT.format(folder=tmp_path)})
+        assert client.wait(job_id)["state"] == "FINISHED"
+    assert written(tmp_path) == sorted(f"who=AL;many={2 * i}" for i in range(1, 30))
+
+
+# -- the registers -----------------------------------------------------------------------------
+
+
+def test_a_name_that_two_packages_provide_is_refused_and_names_both(declare):
+    declare("one-package", {"penstock.connectors": {"twice": "one:X"}})
+    declare("another", {"penstock.connectors": {"twice": "two:Y"}}, version="2.5")
+    assert "twice" in CONNECTORS.names()
+    with pytest.raises(ConnectorError, match="provided twice") as err:
+        get_connector("twice")
+    assert "one-package 1.0 (one:X)" in err.value.got
+    assert "another 2.5 (two:Y)" in err.value.got
+
+
+def test_a_package_may_not_take_a_name_of_ours(declare):
+    declare("greedy", {"penstock.formats": {"json": "greedy:Json"}})
+    with pytest.raises(ConnectorError, match="'json' is provided twice") as err:
+        get_format("json")
+    assert "penstock (penstock.formats.json:JsonFormat) and greedy 1.0" in err.value.got
+
+
+def test_a_package_that_fails_at_import_fails_only_who_uses_it(declare):
+    declare(
+        "broken-package",
+        {"penstock.connectors": {"broken": "broken_module:X"}},
+        broken_module="raise RuntimeError('no licence')",
+    )
+    assert get_connector("datagen").name == "datagen"
+    with pytest.raises(
+        ConnectorError, match=r"'broken' of package broken-package 1\.0 cannot be imported"
+    ) as err:
+        get_connector("broken")
+    assert "RuntimeError: no licence" in err.value.got
+    sys.modules.pop("broken_module", None)
+
+
+def test_what_is_no_connector_is_refused(declare):
+    declare("odd", {"penstock.connectors": {"odd": "odd_module:X"}}, odd_module="X = 5")
+    with pytest.raises(ConnectorError, match="'odd' is no connector") as err:
+        get_connector("odd")
+    assert "odd_module:X: an object of type int" in err.value.got
+
+
+def test_helper_processes_are_refused_by_name(declare):
+    text = "from penstock.connectors.api import Connector\nclass X(Connector):\n    name = 'far'\n    runs = 'helper'\n"
+    declare("far-package", {"penstock.connectors": {"far": "far_module:X"}}, far_module=text)
+    with pytest.raises(ConnectorError, match="runs in a process of its own") as err:
+        get_connector("far")
+    assert err.value.got == "runs = 'helper'"
+
+
+def test_an_unknown_name_says_which_entry_point_would_bring_it():
+    with pytest.raises(ConnectorError) as err:
+        get_connector("zzz")
+    assert "penstock.connectors" in err.value.remedy
+
+
+def test_a_broken_function_is_named(declare):
+    declare("bad-functions", {"penstock.functions": {"half": "no_such_module:half"}})
+    with pytest.raises(SqlError, match=r"function 'half' of package bad-functions 1\.0 cannot be imported"):
+        SqlSession().execute("SELECT half(1)")
+
+
+def test_the_options_of_a_foreign_format_are_the_formats(acme, tmp_path):
+    (tmp_path / "x.pairs").write_text("id=1\n")
+    ddl = "CREATE TABLE t (id BIGINT) WITH ('connector' = 'filesystem', 'path' = '{}', 'format' = 'acme-pairs'{})"
+    job = list(SqlSession().run_script(ddl.format(tmp_path, "") + "; SELECT id FROM t"))[-1].job
+    assert run_graph(job.job_graph).rows == [(1,)]
+    with pytest.raises(PenstockError, match="acme-pairs"):
+        list(SqlSession().run_script(ddl.format(tmp_path, ", 'acme-pairs.x' = '1'") + "; SELECT id FROM t"))
