@@ -8,11 +8,9 @@ ended by process id. They die with pytest, whatever ends it (PR_SET_PDEATHSIG).
 from __future__ import annotations
 
 import asyncio
-import ctypes
 import json
 import os
 import selectors
-import signal
 import socket
 import subprocess
 import sys
@@ -24,6 +22,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from hypothesis import HealthCheck, settings
 
+from penstock.processes import die_with_parent_after_exec
 from penstock.reserving import port_of, reserve_port
 
 if TYPE_CHECKING:
@@ -41,11 +40,6 @@ settings.load_profile("tests")
 
 #: Against hanging only.
 _START_TIMEOUT_S = 120.0
-_PR_SET_PDEATHSIG = 1
-
-
-def _die_with_parent() -> None:
-    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
 @dataclass
@@ -69,7 +63,11 @@ class Server:
 def _start(argv: Sequence[str], log: Path, url_when_ready: Callable[[], str | None]) -> Server:
     with log.open("ab") as out:
         process = subprocess.Popen(
-            list(argv), stdin=subprocess.DEVNULL, stdout=out, stderr=out, preexec_fn=_die_with_parent
+            list(argv),
+            stdin=subprocess.DEVNULL,
+            stdout=out,
+            stderr=out,
+            preexec_fn=die_with_parent_after_exec,
         )
     deadline = time.monotonic() + _START_TIMEOUT_S
     while time.monotonic() < deadline and process.poll() is None:

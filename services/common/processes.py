@@ -4,25 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import ctypes
 import os
 import signal
 from typing import TYPE_CHECKING
 
 from penstock.errors import ExternalError
+from penstock.processes import die_with_parent_after_exec
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from penstock.ports import Spawner
-
-_PR_SET_PDEATHSIG = 1
-_libc = ctypes.CDLL(None)  # loaded here: after a fork as little as possible is done
-
-
-def die_with_parent() -> None:
-    """In a new child, before exec: the kernel kills it when its parent ends."""
-    _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
 class SystemSpawner:
@@ -49,7 +41,7 @@ class SystemSpawner:
                 stdout=stderr,
                 stderr=stderr,
                 pass_fds=tuple(pass_fds),
-                preexec_fn=die_with_parent,
+                preexec_fn=die_with_parent_after_exec,
                 process_group=0 if group else None,
             )
         except OSError as err:

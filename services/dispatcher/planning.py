@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from penstock.errors import FunctionError, InternalError, SpecError, error_from_dict
-from penstock_services.common.processes import die_with_parent
+from penstock.processes import die_with_parent_after_exec
 from penstock_services.dispatcher.spec import graph_of
 
 if TYPE_CHECKING:
@@ -71,7 +71,7 @@ class Planner:
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.PIPE,
             start_new_session=True,
-            preexec_fn=die_with_parent,
+            preexec_fn=die_with_parent_after_exec,
         )
         try:
             out, err = await asyncio.wait_for(process.communicate(spec), self._limit_s)

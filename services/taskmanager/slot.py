@@ -5,9 +5,7 @@ to it, and its end.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import os
-import signal
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +15,7 @@ from penstock.errors import ExternalError
 from penstock.log_events import EventLog
 from penstock.messages.slot import FromSlot, ShutdownSlot
 from penstock.messages.slot_output import newest
+from penstock.processes import ProcessHandle
 from penstock_services.taskmanager.packets import send_packet
 from penstock_services.taskmanager.template import describe_status
 
@@ -70,7 +69,7 @@ class SlotProcess:
         self._reader: asyncio.StreamReader
         self._writer: asyncio.StreamWriter | None = None
         self._gone = asyncio.Event()
-        self._pidfd: int | None = None
+        self._process: ProcessHandle | None = None
         self._heard_s = 0.0
         #: said already that it hangs
         self.stalled = False
@@ -84,16 +83,16 @@ class SlotProcess:
         loop = asyncio.get_running_loop()
         self._heard_s = loop.time()
         try:
-            self._pidfd = os.pidfd_open(self.pid)
-            loop.add_reader(self._pidfd, self._died)
+            self._process = ProcessHandle(self.pid)
+            loop.add_reader(self._process, self._died)
         except ProcessLookupError:
             self._gone.set()  # dead before it could be watched
         self._reader, self._writer = await asyncio.open_unix_connection(sock=self._control)
         await self.send(self.deploy)
 
     def _died(self) -> None:
-        assert self._pidfd is not None
-        asyncio.get_running_loop().remove_reader(self._pidfd)
+        assert self._process is not None
+        asyncio.get_running_loop().remove_reader(self._process)
         self._gone.set()
 
     # -- down -------------------------------------------------------------------------
@@ -142,10 +141,8 @@ class SlotProcess:
         await self._gone.wait()
 
     def kill(self) -> None:
-        if self._pidfd is not None:
-            # By pidfd: the number may be another process's by now.
-            with contextlib.suppress(ProcessLookupError):
-                signal.pidfd_send_signal(self._pidfd, signal.SIGKILL)
+        if self._process is not None:
+            self._process.kill()
 
     # -- up ---------------------------------------------------------------------------
 
@@ -194,10 +191,10 @@ class SlotProcess:
             return ""
 
     def close(self) -> None:
-        if self._pidfd is not None:
-            asyncio.get_running_loop().remove_reader(self._pidfd)
-            os.close(self._pidfd)
-            self._pidfd = None
+        if self._process is not None:
+            asyncio.get_running_loop().remove_reader(self._process)
+            self._process.close()
+            self._process = None
         if self._writer is not None:
             self._writer.close()  # and the socket with it
         else:

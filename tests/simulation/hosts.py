@@ -7,7 +7,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
-import signal
 import socket
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
@@ -156,7 +155,9 @@ class PlannerInPlace(Planner):
         return 0, msgspec.json.encode({"problems": problems}), b""
 
 
-class Pidfd:
+class SimProcessHandle:
+    """What ``penstock.processes.ProcessHandle`` is for a process of the machine."""
+
     def __init__(self, process: Process) -> None:
         self.process = process
 
@@ -166,6 +167,12 @@ class Pidfd:
             self.process.on_exit.append(lambda: self.process.world.after(0.0001, notify))
         else:
             notify()
+
+    def kill(self) -> None:
+        if self.process.alive:
+            self.process.world.kill(self.process)
+
+    def close(self) -> None: ...
 
 
 class _Namespace:
@@ -231,16 +238,11 @@ def simulated_hosts(
         hosts = Hosts(world, store_of, Path(folder))
         by_pid = {}
 
-        def pidfd_open(pid: int) -> Pidfd:
+        def process_handle(pid: int) -> SimProcessHandle:
             found = by_pid.get(pid) or next((p for p in world.processes if p.pid == pid), None)
             if found is None or not found.alive:
                 raise ProcessLookupError(pid)
-            return Pidfd(found)
-
-        def pidfd_send_signal(pidfd: Pidfd, number: int) -> None:
-            if not pidfd.process.alive:
-                raise ProcessLookupError(pidfd.process.pid)
-            world.kill(pidfd.process)
+            return SimProcessHandle(found)
 
         async def send_packet(channel: Any, data: bytes, fds: Any = ()) -> None:
             channel.put(data, list(fds))
@@ -286,8 +288,7 @@ def simulated_hosts(
             # A memory of a few rows is far too small all the time, and its filters are small.
             (penstock.state.memory, "HARD", 1e6),
             (penstock.state.cold_rows, "_FIRST_KEYS", 16),
-            (tm.slot, "os", _Namespace(os, pidfd_open=pidfd_open, close=no_dump)),
-            (tm.slot, "signal", _Namespace(signal, pidfd_send_signal=pidfd_send_signal)),
+            (tm.slot, "ProcessHandle", process_handle),
             (tm.slot, "send_packet", send_packet),
             (penstock_services.dispatcher.service, "Planner", PlannerInPlace),
             (tm.service, "Template", lambda _, bound: SimTemplate(hosts)),

@@ -3,8 +3,6 @@ together, never outliving their parent."""
 
 from __future__ import annotations
 
-import ctypes
-import os
 import signal
 import subprocess
 import threading
@@ -12,20 +10,11 @@ import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from penstock.processes import die_with_parent_after_exec
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
-
-_PR_SET_PDEATHSIG = 1
-_LIBC = ctypes.CDLL(None, use_errno=True)
-
-
-def _die_with_parent() -> None:
-    """In the child, between fork and exec: SIGKILL when the parent's thread ends; and a
-    process group of its own, so that a terminal's Ctrl-C reaches only the parent, which
-    then ends its children in order."""
-    os.setpgid(0, 0)
-    _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
 
 
 @dataclass
@@ -143,7 +132,9 @@ class ProcessSet:
                 stdout=log,
                 stderr=log,
                 env=self._env,
-                preexec_fn=_die_with_parent,
+                # A terminal's Ctrl-C reaches only the parent, which then ends its children in order.
+                process_group=0,
+                preexec_fn=die_with_parent_after_exec,
             )
         child.starts += 1
         child.started_at = time.monotonic()

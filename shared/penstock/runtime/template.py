@@ -21,7 +21,6 @@ os.environ.setdefault("MIMALLOC_PURGE_DELAY", "1000")
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 import contextlib
-import ctypes
 import gc
 import importlib
 import pkgutil
@@ -36,6 +35,7 @@ from pathlib import Path
 import msgspec
 
 from penstock.messages.slot import ForkFailed, ForkSlot, SlotExited, SlotForked, TemplateReady
+from penstock.processes import die_with_parent
 from penstock.runtime.malloc import keep_freed_memory
 from penstock.runtime.output_files import OutputFiles
 from penstock.runtime.pandas_probe import probe_without_pandas
@@ -70,8 +70,6 @@ PRELOAD_LATER_PACKAGES = ("penstock.connectors", "penstock.formats")
 #: Quiet for so long before the first and before each further one of them.
 _QUIET_MS, _NEXT_MS = 1000, 20
 
-_PR_SET_PDEATHSIG = 1
-
 
 def preload() -> None:
     """Import what slots need. Importing is all that happens here."""
@@ -89,15 +87,6 @@ def modules_of(package_name: str) -> list[str]:
     package = importlib.import_module(package_name)
     found = pkgutil.walk_packages(package.__path__, package_name + ".")
     return [m.name for m in found if m.name != "penstock.runtime.template"]
-
-
-def die_with_parent(parent_pid: int) -> None:
-    """SIGKILL for this process when its parent ends; exits if that happened already."""
-    libc = ctypes.CDLL(None, use_errno=True)
-    if libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL) != 0:
-        raise OSError(ctypes.get_errno(), "prctl(PR_SET_PDEATHSIG) failed")
-    if os.getppid() != parent_pid:
-        os._exit(1)
 
 
 class Template:

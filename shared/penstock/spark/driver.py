@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import ctypes
 import importlib
 import os
 import select
@@ -33,6 +32,7 @@ from penstock.errors import ExternalError, FunctionError, InternalError, Penstoc
 from penstock.jobgraph.specs import SparkProgramSpec
 from penstock.messages.spark import Done, DriverJob, Failed, FromDriver, Progress, Rows
 from penstock.plan.engine import decode_content
+from penstock.processes import ProcessHandle, die_with_parent, is_alive
 from penstock.spark.reach import reached
 from penstock.spark.server import TOKEN_VARIABLE
 from penstock.spark.server_log import last_words, unready
@@ -44,7 +44,6 @@ if TYPE_CHECKING:
     from penstock.spark.engine import SparkJob
     from penstock.types.batch import Batch
 
-_PR_SET_PDEATHSIG = 1
 _BATCH_ROWS = 16_384
 #: Whoever waits for a job looks for what others have left on Spark.
 _SWEEP_EVERY_S = 3.0
@@ -68,9 +67,7 @@ class Channel:
 
 
 def main() -> None:
-    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-    if os.getppid() != int(os.environ.get("PENSTOCK_DRIVER_PARENT", os.getppid())):
-        sys.exit("the slot ended while its driver started")
+    die_with_parent(int(os.environ.get("PENSTOCK_DRIVER_PARENT", os.getppid())))
     parser = argparse.ArgumentParser(description="Talk to Spark for a slot.")
     how = parser.add_mutually_exclusive_group(required=True)
     how.add_argument("--fd", type=int)
@@ -287,7 +284,7 @@ def _await_server(job: DriverJob) -> None:
             socket.create_connection((address.hostname or "localhost", address.port or 0), 5).close()
             return
         except OSError as err:
-            ended = not Path(f"/proc/{job.server_pid}").exists()
+            ended = not is_alive(job.server_pid)
             if not ended and time.monotonic() < deadline:
                 time.sleep(0.05)
                 continue
@@ -301,11 +298,11 @@ def _watch_server(job: DriverJob, channel: Channel) -> None:
 
     def watch() -> None:
         try:
-            pidfd = os.pidfd_open(job.server_pid)
+            server = ProcessHandle(job.server_pid)
         except ProcessLookupError:
             pass  # dead already
         else:
-            select.select([pidfd], [], [])
+            select.select([server], [], [])
         error = ExternalError(
             "the task manager's Spark ended in the middle of the query",
             got=last_words(job.server_log),

@@ -8,10 +8,9 @@ idle workers for a minute or more: some 40 MB each. The session is over when its
 from __future__ import annotations
 
 import time
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from penstock.processes import children_with, end_processes
+from penstock.processes import children_with, end_processes, is_alive
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -36,7 +35,7 @@ def end_workers_of(server_pid: int, sessions: Collection[str]) -> list[int]:
     """The same, of sessions by the server's own ids."""
     ended = end_processes(pid for pid, session in workers(server_pid).items() if session in sessions)
     deadline = time.monotonic() + _END_S
-    while any(Path(f"/proc/{pid}").exists() for pid in ended) and time.monotonic() < deadline:
+    while any(is_alive(pid) for pid in ended) and time.monotonic() < deadline:
         time.sleep(0.005)
     return ended
 
