@@ -190,7 +190,8 @@ def function(value: Any) -> Callable[..., Any]:
     """``Register.make`` for functions that open something."""
     if not callable(value):
         raise TypeError(f"an object of type {type(value).__name__}, which cannot be called")
-    return value
+    made: Callable[..., Any] = value
+    return made
 
 
 def _provided(point: EntryPoint) -> Provided:

@@ -36,21 +36,21 @@ _PLAIN = (*t.INTEGERS, t.FloatType, t.DoubleType, t.BooleanType, t.YearMonthInte
 
 
 @lru_cache(maxsize=1024)
-def row_class(names: tuple[str, ...]) -> type[tuple]:
+def row_class(names: tuple[str, ...]) -> type[tuple[Any, ...]]:
     """A named tuple class; names that are no identifiers are reached by position."""
     base: Any = namedtuple("Row", list(names), rename=True)  # type: ignore[misc]  # names of a schema
 
-    def reduce(self: tuple) -> tuple[Any, ...]:
+    def reduce(self: tuple[Any, ...]) -> tuple[Any, ...]:
         return make_row, (names, tuple(self))
 
-    def as_dict(self: tuple) -> dict[str, Any]:
+    def as_dict(self: tuple[Any, ...]) -> dict[str, Any]:
         """Column name → value."""
         return dict(zip(names, self, strict=True))
 
     return type("Row", (base,), {"__slots__": (), "__reduce__": reduce, "as_dict": as_dict, "names": names})
 
 
-def make_row(names: tuple[str, ...], values: Iterable[Any]) -> tuple:
+def make_row(names: tuple[str, ...], values: Iterable[Any]) -> tuple[Any, ...]:
     return tuple.__new__(row_class(names), values)
 
 
@@ -332,7 +332,7 @@ def _redact(value: Any) -> str:
         case str() | bytes():
             return f"{value[:2]!r}…({len(value)})" if len(value) > 2 else repr(value)
         case tuple() if hasattr(value, "_fields"):
-            fields = getattr(type(value), "names", value._fields)  # type: ignore[attr-defined]
+            fields = getattr(type(value), "names", value._fields)
             return "(" + ", ".join(f"{n}={_redact(v)}" for n, v in zip(fields, value, strict=True)) + ")"
         case dict():
             return "{" + ", ".join(f"{k!r}: {_redact(v)}" for k, v in list(value.items())[:20]) + "}"

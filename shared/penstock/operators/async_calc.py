@@ -65,7 +65,7 @@ class AsyncCalcOperator(AskingOperator):
         yield rows_kept.with_columns(schema, typed(schema, [*rows_kept.columns, *columns]))
 
     def _failures(
-        self, answers: list[list[Any]], given: list[list[tuple]], n: int
+        self, answers: list[list[Any]], given: list[list[tuple[Any, ...]]], n: int
     ) -> dict[int, FunctionError]:
         """The first error of each row that has one; of a batch call, of all its rows."""
         out: dict[int, FunctionError] = {}
@@ -79,7 +79,11 @@ class AsyncCalcOperator(AskingOperator):
         return out
 
     def _columns(
-        self, answers: list[list[Any]], given: list[list[tuple]], failures: dict[int, FunctionError], n: int
+        self,
+        answers: list[list[Any]],
+        given: list[list[tuple[Any, ...]]],
+        failures: dict[int, FunctionError],
+        n: int,
     ) -> list[Column]:
         """Of the rows without a failure. Those with an answer that does not fit become failures,
         where the policy is not to fail."""
@@ -96,7 +100,7 @@ class AsyncCalcOperator(AskingOperator):
         return []
 
     def _misfits(
-        self, answers: list[list[Any]], given: list[list[tuple]], kept: np.ndarray, n: int
+        self, answers: list[list[Any]], given: list[list[tuple[Any, ...]]], kept: np.ndarray, n: int
     ) -> dict[int, FunctionError]:
         """The first error of each row; of a batch call, of all its rows."""
         out: dict[int, FunctionError] = {}
@@ -109,7 +113,9 @@ class AsyncCalcOperator(AskingOperator):
                         out.setdefault(row, error)
         return out
 
-    def _error(self, call: PythonCall, error: Exception, record: tuple | None, n: int) -> FunctionError:
+    def _error(
+        self, call: PythonCall, error: Exception, record: tuple[Any, ...] | None, n: int
+    ) -> FunctionError:
         if isinstance(error, FunctionError):
             return error
         return call_failed(call, error, record, None if record is not None else f"it was given {n} rows")
@@ -127,7 +133,9 @@ def _others(failures: dict[int, FunctionError], n: int) -> np.ndarray:
     return np.setdiff1d(np.arange(n), list(failures))
 
 
-def _column(call: PythonCall, answer: list[Any], rows: list[tuple], kept: np.ndarray, n: int) -> Column:
+def _column(
+    call: PythonCall, answer: list[Any], rows: list[tuple[Any, ...]], kept: np.ndarray, n: int
+) -> Column:
     """The answers of the rows ``kept``, of ``n``."""
     if call.per == "batch":
         arrays = rows[0]

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from penstock.errors import UnsupportedError
 
 if TYPE_CHECKING:
-    from penstock.jobgraph.specs import OperatorSpec, Spec
+    from penstock.jobgraph.specs import Spec
     from penstock.operators.operator import Operator
 
 _OPERATORS = "penstock.operators."
@@ -69,7 +69,7 @@ def operator_factory(spec_type: type[Spec]) -> Any:
     return found
 
 
-def make_operator(spec: OperatorSpec) -> Operator:
+def make_operator(spec: Spec) -> Operator:
     own = spec.own()
     return operator_factory(type(own))(own)
 

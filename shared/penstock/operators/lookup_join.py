@@ -120,7 +120,7 @@ class LookupJoinOperator(AskingOperator):
             self._cache.evict()
 
     def _asked_for(
-        self, keys: list, usable: np.ndarray | None, n: int
+        self, keys: list[Any], usable: np.ndarray | None, n: int
     ) -> Generator[Output, None, np.ndarray]:
         """Slots of the keys, after the cache was made to know them."""
         assert self._source is not None
@@ -162,7 +162,7 @@ class LookupJoinOperator(AskingOperator):
                     joined(self.ctx.output_schema, ours.columns, theirs).columns,
                 )
 
-    def _taken(self, entries: np.ndarray) -> list:
+    def _taken(self, entries: np.ndarray) -> list[Any]:
         found = np.flatnonzero(entries >= 0)
         at = np.full(len(entries), -1)
         at[found] = np.arange(len(found))

@@ -181,4 +181,5 @@ def _without_positions(part: T) -> T:
         if isinstance(part, Call):
             fields |= {"line": 0, "column": 0}
         made = type(part)(**fields)
-    return made
+    plain: T = made
+    return plain

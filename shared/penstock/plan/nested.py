@@ -6,7 +6,7 @@ whole is then pruned, and a connector with ``nested_projection`` makes only thos
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -128,5 +128,5 @@ def _rewrite(roots: list[n.Node], grown: dict[int, tuple[n.Scan, dict[Path, int]
             return new
         return node
 
-    memo: dict[int, tuple] = {}
+    memo: dict[int, tuple[Any, ...]] = {}
     return [bottom_up(r, rule, memo) for r in roots]

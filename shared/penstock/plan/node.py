@@ -196,7 +196,8 @@ class Node(msgspec.Struct, frozen=True, kw_only=True, tag_field="node"):
 
     def translate(self, translator: Translator) -> PlannedOperator | OperatorInput:
         """The operators that run it, the last of which gives its rows."""
-        return loaded(self.physical)(translator, self)
+        made: PlannedOperator | OperatorInput = loaded(self.physical)(translator, self)
+        return made
 
 
 class Unary(Node, frozen=True, kw_only=True):

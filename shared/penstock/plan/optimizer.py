@@ -104,7 +104,7 @@ def _share(roots: list[n.Node]) -> list[n.Node]:
 
 
 def _apply(roots: list[n.Node], rule: Callable[[n.Node], n.Node]) -> list[n.Node]:
-    memo: dict[int, tuple] = {}
+    memo: dict[int, tuple[Any, ...]] = {}
     return [bottom_up(r, rule, memo) for r in roots]
 
 

@@ -103,12 +103,15 @@ def without_repeats(parts: Iterable[Expr]) -> list[Expr]:
     return list(first.values())
 
 
-def bottom_up(root: Node, rule: Callable[[Node], Node], memo: dict[int, tuple] | None = None) -> Node:
+def bottom_up(
+    root: Node, rule: Callable[[Node], Node], memo: dict[int, tuple[Any, ...]] | None = None
+) -> Node:
     """Apply ``rule`` to every node, inputs first; shared nodes once."""
     memo = {} if memo is None else memo
     found = memo.get(id(root))
     if found is not None:
-        return found[1]
+        made: Node = found[1]
+        return made
     new = rule(with_inputs(root, tuple(bottom_up(i, rule, memo) for i in root.children())))
     memo[id(root)] = (root, new)
     return new

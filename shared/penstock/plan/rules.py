@@ -190,7 +190,7 @@ def rank_to_top_n(node: n.Node, analysis: Analysis) -> n.Node:
         last=last,
         rank=over.aggregates[0].function.lower(),  # type: ignore[arg-type]
         rank_column=True,
-        window=at,  # type: ignore[arg-type]
+        window=at,
         schema=over.schema,
     )
     return filtered(top, rest)

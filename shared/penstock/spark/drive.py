@@ -40,7 +40,7 @@ from penstock.types.column import Column
 from penstock.types.logical import BigIntType, NullType, Schema
 
 if TYPE_CHECKING:
-    from penstock.jobgraph.specs import OperatorSpec
+    from penstock.jobgraph.specs import Spec
 
 MAX_PARALLELISM = 128
 INPUT, ORDER, TAG = "__input", "__order", "__tag"
@@ -55,7 +55,7 @@ Tagged = tuple[str | None, Batch]
 class Step:
     """One operator of a program."""
 
-    spec: OperatorSpec
+    spec: Spec
     uid: str
     name: str
     inputs: tuple[Schema, ...]

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import Column, DataFrame
 
-    from penstock.jobgraph.specs import OperatorSpec
+    from penstock.jobgraph.specs import Spec
     from penstock.spark.graph import Node
 
 
@@ -126,7 +126,7 @@ def step_of(node: Node, *, keep: bool = False) -> Step:
     )
 
 
-def final_spec(spec: OperatorSpec) -> OperatorSpec:
+def final_spec(spec: Spec) -> Spec:
     """The spec with whole changelogs, no time to live: the rows left at the end are meant."""
     spec = spec.own()
     changes: dict[str, Any] = {}

@@ -81,7 +81,8 @@ def registered(spec: Spec) -> RegisteredSpec:
 @functools.lru_cache(maxsize=1024)
 def _own(path: str, fields: bytes) -> Spec:
     try:
-        return msgspec.json.decode(fields, type=loaded(path))
+        spec: Spec = msgspec.json.decode(fields, type=loaded(path))
+        return spec
     except msgspec.ValidationError as err:
         raise SpecError(
             f"the operator {path} has other fields here than where the job was planned",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from penstock.jobgraph import specs as s
 from penstock.plan.operator_graph import OperatorInput
@@ -21,7 +21,7 @@ SUMMED_BEFORE = ("split", "summed up before the exchange, merged behind it")
 def aggregate(tr: Translator, node: Aggregate) -> PlannedOperator:
     inp = tr.visit(node.input)
     known = tr.analysis.of(node.input)
-    common: dict = {
+    common: dict[str, Any] = {
         "aggregates": node.aggregates,
         "retracts": known.updating,
         "emit_before": tr.modes.before(node),
@@ -32,7 +32,7 @@ def aggregate(tr: Translator, node: Aggregate) -> PlannedOperator:
     types = node.input.schema.types
     size, growing = aggregates_bytes([types[k] for k in node.keys], node.aggregates, types)
     kept = "until the end" if tr.analysis.final else tr.ttl_words().lstrip(", ")
-    facts: dict = {
+    facts: dict[str, Any] = {
         "hashed": keys or None,
         "keeps": f"one row per key {kept} ({about(size, 'key')}{growing})",
     }

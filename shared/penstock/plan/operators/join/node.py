@@ -200,7 +200,8 @@ class Join(Pairing, frozen=True, kw_only=True, tag="join"):
         return (left and right) or of_one
 
     def push_down(self, pusher: PushDown, parts: list[Expr]) -> Node:
-        return loaded("penstock.plan.operators.join.pushdown:push")(pusher, self, parts)
+        made: Node = loaded("penstock.plan.operators.join.pushdown:push")(pusher, self, parts)
+        return made
 
     def in_order(self, key: frozenset[int], analysis: Analysis) -> bool:
         width = len(self.left.schema)

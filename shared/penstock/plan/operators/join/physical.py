@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from penstock.config import JOIN_UNBOUNDED_STATE
 from penstock.errors import UnsupportedError
@@ -92,7 +92,7 @@ def _top_rows(tr: Translator, node: Join, beaten: RowsOfMaximum) -> tuple[Operat
     return OperatorInput(top), right
 
 
-def _check_unbounded(tr: Translator, node: Join, known: tuple) -> None:
+def _check_unbounded(tr: Translator, node: Join, known: tuple[Any, ...]) -> None:
     if all(p.bounded for p in known) or tr.ttl_ms:
         return
     if JOIN_UNBOUNDED_STATE.read(tr.config) == "allow":

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -80,7 +80,7 @@ def _over_running(tr: Translator, node: Over, order: tuple[SortKey, ...]) -> Pla
     # The binder gives ranks and shifts nodes of their own.
     assert len(ranks) in (0, len(node.aggregates))
     assert len(lags) in (0, len(node.aggregates))
-    fields: dict = {"aggregates": node.aggregates, "frame": node.frame, "preceding": node.preceding}
+    fields: dict[str, Any] = {"aggregates": node.aggregates, "frame": node.frame, "preceding": node.preceding}
     if ranks:
         if "DENSE_RANK" in ranks and len(order) > 1:
             raise UnsupportedError(

@@ -59,7 +59,8 @@ class TemporalJoin(Pairing, frozen=True, kw_only=True, tag="temporal-join"):
         return ((self.left, None),)
 
     def push_down(self, pusher: PushDown, parts: list[Expr]) -> Node:
-        return loaded("penstock.plan.operators.join.pushdown:push_temporal")(pusher, self, parts)
+        made: Node = loaded("penstock.plan.operators.join.pushdown:push_temporal")(pusher, self, parts)
+        return made
 
     def relation(self, lineage: Lineage) -> Relation:
         left = words.marked(lineage.of(self.left), "left")

@@ -106,7 +106,7 @@ class Transform(Nary, frozen=True, kw_only=True, tag="transform"):
             "transform",
             self.name,
             self.spec,
-            [inputs] if union else inputs,  # type: ignore[list-item]
+            [inputs] if union else inputs,
             parallelism=1 if alone else parallelism,
             uid=self.uid,
             side_outputs=dict(self.side_outputs),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from penstock.jobgraph import specs as s
 from penstock.plan.operator_graph import OperatorInput
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 def window_aggregate(tr: Translator, node: WindowAggregate) -> PlannedOperator:
     inp = tr.visit(node.input)
     types = node.input.schema.types
-    fields: dict = {
+    fields: dict[str, Any] = {
         "window": node.window,
         "aggregates": node.aggregates,
         "window_columns": node.window_columns,
