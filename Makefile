@@ -48,7 +48,7 @@ check: $(STAMP) ## lint, format, strict types, layers, dead code, names and link
 	$(BIN)/lint-imports
 	$(BIN)/mypy
 	$(BIN)/python -m tests.dead_code
-	$(BIN)/python -m pytest -q tests/test_layers.py tests/test_docs.py tests/test_docs_names.py tests/test_configuration_doc.py
+	$(BIN)/python -m pytest -q tests/test_layers.py tests/test_docs.py tests/test_docs_names.py tests/test_log_events.py tests/test_configuration_doc.py
 
 docs: $(DOCS)/.installed ## make the documentation as a site, in out/site
 	NO_MKDOCS_2_WARNING=1 $(DOCS)/bin/mkdocs build --quiet

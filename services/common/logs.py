@@ -17,6 +17,7 @@ from penstock.log_events import LogEvent
 from penstock.redaction import without_credentials
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping, MutableMapping
     from pathlib import Path
 
 #: Of a service's log in a file, which is followed by one more.
@@ -42,7 +43,7 @@ def configure(role: str, service_id: str) -> structlog.stdlib.BoundLogger:
     def who(_: Any, __: str, event: dict[str, Any]) -> dict[str, Any]:
         return {"role": role, "id": service_id, **event}
 
-    def apart(_: Any, __: str, event: dict[str, Any]) -> dict[str, Any]:
+    def apart(_: Any, __: str, event: MutableMapping[str, Any]) -> Mapping[str, Any]:
         record = event.get("_record")
         if record is not None and isinstance(record.msg, LogEvent):
             return {**event, **record.msg.fields, "event": record.msg.name}
