@@ -26,6 +26,8 @@ ALLOWED = {
     ("*/__init__.py", "__dir__"): "Python, for dir()",
     ("*/connectors/*.py", "*Connector"): "the register of connectors, by import path",
     ("*/formats/*.py", "*Format"): "the register of formats, by import path",
+    ("*/store/open.py", "open_*"): "the register of object stores, by import path",
+    ("*/leases/__init__.py", "_open_*"): "the register of lease stores, by import path",
     ("*/operators/*.py", "*Operator"): "the factory of operators, by import path",
     ("*/operators/*.py", "make_*"): "the factory of operators, by import path",
     ("*/runtime/spark_query.py", "SparkQueryOperator"): "the factory of operators, by import path",

@@ -17,8 +17,8 @@ PAGES = [
 ]
 #: Where a path in a page may begin.
 STARTS = (ROOT, ROOT / "shared", ROOT / "shared" / "penstock", ROOT / "docs")
-#: Names that are not Python's: subjects of the bus, files, and metadata of Parquet fields.
-NOT_PYTHON = re.compile(r"penstock\.(jobs\.(submit|status)|yaml|base|type)$")
+#: Names that are not Python's: subjects of the bus, files, metadata of Parquet fields, groups of entry points.
+NOT_PYTHON = re.compile(r"penstock\.(jobs\.(submit|status)|yaml|base|type|stores)$")
 
 
 def quoted(page: Path) -> set[str]:
