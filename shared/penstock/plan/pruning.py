@@ -44,8 +44,15 @@ def _needed(roots: Sequence[tuple[Node, set[int]]]) -> dict[int, set[int]]:
 class Pruner:
     """Rebuilds nodes; ``run`` gives the new node and old column → new column."""
 
-    def __init__(self, needed: dict[int, set[int]], *, narrow: bool) -> None:
+    def __init__(
+        self,
+        needed: dict[int, set[int]],
+        *,
+        narrow: bool,
+        alone: dict[tuple[object, ...], tuple[Node, Mapping_]] | None = None,
+    ) -> None:
         self.needed = needed
+        self.alone = {} if alone is None else alone
         self.narrow = narrow
         self.memo: dict[int, tuple[Node, Node, Mapping_]] = {}
 
@@ -62,7 +69,13 @@ class Pruner:
         new, mapping = self.run(child)
         if not self.narrow or isinstance(new, Project):
             return new, mapping
-        alone, kept = Pruner(_needed(node.demands(self.needed[id(node)])), narrow=True).run(child)
+        demands = node.demands(self.needed[id(node)])
+        key = (id(child), *((id(source), frozenset(columns)) for source, columns in demands))
+        found = self.alone.get(key)
+        if found is None:
+            # Shared with the pruners below: joins over joins would be pruned anew at each level, twice.
+            found = self.alone[key] = Pruner(_needed(demands), narrow=True, alone=self.alone).run(child)
+        alone, kept = found
         if len(alone.schema) >= len(new.schema):
             return new, mapping
         wanted = [mapping[c] for c in sorted(kept, key=lambda c: kept[c])]
