@@ -116,7 +116,7 @@ class Job:
     def pauses_ms(self) -> list[int]:
         """Before each restart, as the job manager's log says them."""
         lines = [line for line in self._log.read_text().splitlines() if self.id in line]
-        restarts = [line for line in lines if "failed; restarts" in line]
+        restarts = [line for line in lines if "job_restarting" in line]
         assert all("told to" in line and "in process_element" in line for line in restarts), restarts
         return [int(re.search(r"delay_ms=(\d+)", line)[1]) for line in restarts]
 
