@@ -87,7 +87,7 @@ async def until(question, what):
 
 async def steps_down(process):
     """What it says when it has lost its lease."""
-    return [line for line in lines(process) if "lost by" in line["event"]]
+    return [line for line in lines(process) if line["event"] == "lease_lost"]
 
 
 @pytest.fixture
@@ -149,7 +149,7 @@ async def test_registration_and_orderly_shutdown(processes, transport, tmp_path)
     await until(gone, "the goodbye")
     manager.send_signal(signal.SIGINT)
     assert await asyncio.to_thread(manager.wait, 60) == 0
-    assert lines(manager)[-1]["event"] == "stopped"
+    assert lines(manager)[-1]["event"] == "service_stopped"
     assert not list((tmp_path / "tmp").glob("*/slots"))
     assert not list((tmp_path / "tmp").glob("*/data.sock"))
 
