@@ -7,7 +7,7 @@ STAMP  := $(VENV)/.installed
 DOCS   := .venv-docs
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test fuzz check docs bench sim tpc mutants chaos lock clean
+.PHONY: help install demo test quick fuzz check docs bench sim tpc mutants chaos lock clean
 # make sim SEEDS=1 FROM=137
 SEEDS  ?= 200
 FROM   ?= 1
@@ -35,8 +35,13 @@ $(STAMP): requirements.lock pyproject.toml
 demo: $(STAMP) ## run the main job on a cluster of its own: 328,521 real flights
 	$(BIN)/python -m examples.flights.demo
 
-test: $(STAMP) ## run all tests (real servers, half an hour or more on two cores)
+test: $(STAMP) ## run all tests (real servers, 42 minutes on two cores)
 	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder
+
+# Pure cores: no servers, no Spark.
+QUICK := columnar formats functions jobgraph messages operators plan services snapshots store types
+quick: $(STAMP) ## run the tests of the pure cores (2 to 3 minutes on two cores)
+	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder -m "not cluster and not slow" $(QUICK:%=tests/%)
 
 fuzz: $(STAMP) ## random queries on both engines against DuckDB, then new examples for the tests of random data: QUERIES=2000 FROM=1
 	$(BIN)/python -m tests.fuzz --queries $(QUERIES) --from $(FROM) --jobs $(WORKERS) --spark
