@@ -14,7 +14,14 @@ from dataclasses import dataclass
 from tests.fuzz.tables import TYPES, Table, literal
 from tests.fuzz.tree import Node, leaf
 
-NUMERIC = ("INT", "BIGINT", "DOUBLE", "DECIMAL(10, 2)")
+DECIMALS = ("DECIMAL(10, 2)", "DECIMAL(14, 4)")
+NUMERIC = ("INT", "BIGINT", "DOUBLE", *DECIMALS)
+#: Types whose common type with the key is the key: both engines widen them by themselves.
+NARROWER = {
+    "BIGINT": ("INT",),
+    "DOUBLE": ("INT", "BIGINT", *DECIMALS),
+    "DECIMAL(14, 4)": ("DECIMAL(10, 2)", "INT"),
+}
 ORDERED = (*NUMERIC, "STRING", "DATE", "TIMESTAMP(3)")
 #: A scope: (reference, SQL type).
 Scope = list[tuple[str, str]]
@@ -167,7 +174,7 @@ class Generator:
 
     def _on(self, left: Scope, right: Scope) -> Node:
         """At least one equality (else many joins are refused over streams), and sometimes more."""
-        pairs = [(x, y, k) for x, k in left for y, other in right if k == other and k != "BOOLEAN"]
+        pairs = [pair for pair in self._comparable(left, right) if pair[2] != "BOOLEAN"]
         if pairs:
             x, y, kind = self.r.choice(pairs)
             if kind in ("INT", "BIGINT") and self._chance(0.25):
@@ -182,9 +189,24 @@ class Generator:
             extra.append(self._plain_condition(left + right))
         return Node("BOOLEAN", separator=" AND ", children=(equal, *extra))
 
+    def _comparable(self, left: Scope, right: Scope) -> list[tuple[str, str, str]]:
+        """Pairs of columns that ``=`` compares, with the left one's type: of one type, now and then of two."""
+        mixed = self._chance(0.35)
+        return [
+            (x, y, k)
+            for x, k in left
+            for y, other in right
+            if k == other or (mixed and k in NUMERIC and other in NUMERIC)
+        ]
+
+    def _narrowed(self, kind: str) -> str:
+        """The type, or now and then one that both engines widen to it."""
+        return self.r.choice(NARROWER[kind]) if kind in NARROWER and self._chance(0.25) else kind
+
     def _combined(self, depth: int, types: tuple[str, ...] | None) -> Relation:
         types = self._types(types, 3)
-        left, right = self.relation(depth, types), self.relation(self.r.choice([0, depth]), types)
+        narrowed = tuple(self._narrowed(kind) for kind in types)
+        left, right = self.relation(depth, types), self.relation(self.r.choice([0, depth]), narrowed)
         operator = self.r.choice(
             ["UNION ALL", "UNION ALL", "UNION", "INTERSECT", "EXCEPT", "INTERSECT ALL", "EXCEPT ALL"]
         )
@@ -399,7 +421,8 @@ class Generator:
             case 5:
                 return self.expression("BOOLEAN", scope, 0)
             case _:
-                other = self.expression(kind, scope, 0)
+                compared = r.choice(NUMERIC) if kind in NUMERIC and self._chance(0.3) else kind
+                other = self.expression(compared, scope, 0)
                 return Node(
                     "BOOLEAN", f"{{0}} {r.choice(['=', '<>', '<', '<=', '>', '>='])} {{1}}", (left, other)
                 )
@@ -409,10 +432,10 @@ class Generator:
         self._subqueries -= 1
         inner, alias = self.relation(r.choice([0, 1])), self._alias()
         rs = inner.scope(alias)
-        pairs = [(x, y) for x, k in scope for y, other in rs if k == other]
+        pairs = self._comparable(scope, rs)
         if not pairs:
             return Node("BOOLEAN", f"EXISTS (SELECT 1 FROM {{0}} AS {alias})", (inner.node,))
-        x, y = r.choice(pairs)
+        x, y, _ = r.choice(pairs)
         match r.randint(0, 3):
             case 0:
                 return Node("BOOLEAN", f"{x} IN (SELECT {y} FROM {{0}} AS {alias})", (inner.node,))
@@ -437,8 +460,9 @@ class Generator:
             return self._scalar(kind)
         r, again = self.r, lambda k: self.expression(k, scope, depth - 1)
         common: list[Callable[[], Node]] = [
-            lambda: Node(kind, "COALESCE({0}, {1})", (again(kind), again(kind))),
-            lambda: Node(kind, "CASE WHEN {0} THEN {1} ELSE {2} END", (self._plain_condition(scope, 0), again(kind), again(kind))),
+            lambda: Node(kind, "COALESCE({0}, {1})", (again(kind), again(self._narrowed(kind)))),
+            lambda: Node(kind, "CASE WHEN {0} THEN {1} ELSE {2} END",
+                         (self._plain_condition(scope, 0), again(self._narrowed(kind)), again(kind))),
             lambda: Node(kind, "CASE WHEN {0} THEN {1} END", (self._plain_condition(scope, 0), again(kind))),
             lambda: Node(kind, "NULLIF({0}, {1})", (again(kind), leaf(kind, literal(r, kind)))),
         ]  # fmt: skip
@@ -465,13 +489,13 @@ class Generator:
             case "DOUBLE":
                 return [
                     lambda: Node(kind, f"({{0}} {r.choice('+-*')} {{1}})", (again(kind), again(kind))),
-                    lambda: Node(kind, f"CAST({{0}} AS {kind})", (again(r.choice(["INT", "BIGINT", "DECIMAL(10, 2)"])),)),
+                    lambda: Node(kind, f"CAST({{0}} AS {kind})", (again(r.choice(["INT", "BIGINT", *DECIMALS])),)),
                     lambda: Node(kind, "FLOOR({0})", (again(kind),)),
                     lambda: Node(kind, "({0} / 4)", (again(kind),)),
                 ]  # fmt: skip
-            case "DECIMAL(10, 2)":
+            case "DECIMAL(10, 2)" | "DECIMAL(14, 4)":
                 return [
-                    lambda: Node(kind, f"CAST(({{0}} {r.choice('+-')} {{1}}) AS {kind})", (again(kind), again(kind))),
+                    lambda: Node(kind, f"CAST(({{0}} {r.choice('+-')} {{1}}) AS {kind})", (again(kind), again(r.choice(DECIMALS)))),
                     lambda: Node(kind, f"CAST(MOD({{0}}, 1000) AS {kind})", (again("INT"),)),
                     lambda: Node(kind, "ABS({0})", (again(kind),)),
                 ]  # fmt: skip
@@ -481,7 +505,7 @@ class Generator:
                     lambda: Node(kind, f"{r.choice(['UPPER', 'LOWER', 'TRIM'])}({{0}})", (again(kind),)),
                     lambda: Node(kind, f"SUBSTRING({{0}}, {r.randint(1, 3)}, {r.randint(0, 3)})", (again(kind),)),
                     lambda: Node(kind, "REPLACE({0}, 'x', 'qq')", (again(kind),)),
-                    lambda: Node(kind, "CAST({0} AS STRING)", (again(r.choice(["INT", "BIGINT", "DATE", "DECIMAL(10, 2)"])),)),
+                    lambda: Node(kind, "CAST({0} AS STRING)", (again(r.choice(["INT", "BIGINT", "DATE", *DECIMALS])),)),
                 ]  # fmt: skip
             case "BOOLEAN":
                 return [
@@ -537,7 +561,7 @@ class Generator:
             choices.append(
                 lambda: Node(kind, f"{r.choice(['SUM', 'AVG'])}({{0}})", (self.expression(kind, scope, 1),))
             )
-        if kind == "DECIMAL(10, 2)":
+        if kind in DECIMALS:
             choices.append(
                 lambda: Node(kind, f"CAST(SUM({{0}}) AS {kind})", (self.expression(kind, scope, 1),))
             )

@@ -18,13 +18,14 @@ TYPES: dict[str, t.DataType] = {
     "BIGINT": t.BigIntType(),
     "DOUBLE": t.DoubleType(),
     "DECIMAL(10, 2)": t.DecimalType(10, 2),
+    "DECIMAL(14, 4)": t.DecimalType(14, 4),
     "STRING": t.VarCharType(),
     "BOOLEAN": t.BooleanType(),
     "DATE": t.DateType(),
     "TIMESTAMP(3)": t.TimestampType(3),
 }
 NAMES = {
-    "INT": "i", "BIGINT": "n", "DOUBLE": "d", "DECIMAL(10, 2)": "m", "STRING": "s", "BOOLEAN": "b", "DATE": "day",
+    "INT": "i", "BIGINT": "n", "DOUBLE": "d", "DECIMAL(10, 2)": "m", "DECIMAL(14, 4)": "p", "STRING": "s", "BOOLEAN": "b", "DATE": "day",
     "TIMESTAMP(3)": "tm",
 }  # fmt: skip
 _START = dt.datetime(2024, 1, 1)
@@ -35,6 +36,7 @@ _SMALL: dict[str, Callable[[random.Random], Any]] = {
     "BIGINT": lambda r: r.randint(-2, 5),
     "DOUBLE": lambda r: r.randint(-6, 9) / 4,
     "DECIMAL(10, 2)": lambda r: Decimal(r.randint(-250, 400)) / 100,
+    "DECIMAL(14, 4)": lambda r: Decimal(r.randint(-8, 16)) / r.choice([1, 4, 10_000]),
     "STRING": lambda r: r.choice(["x", "y", "z", "xy", "", "Zed", "ä"]),
     "BOOLEAN": lambda r: r.random() < 0.5,
     "DATE": lambda r: _START.date() + dt.timedelta(days=r.randint(-2, 40)),
@@ -45,6 +47,7 @@ _EXTREME: dict[str, list[Any]] = {
     "BIGINT": [2**63 - 1, -(2**63), 2**53 + 1],
     "DOUBLE": [1e300, -1e-300],
     "DECIMAL(10, 2)": [Decimal("99999999.99"), Decimal("-99999999.99")],
+    "DECIMAL(14, 4)": [Decimal("9999999999.9999"), Decimal("-9999999999.9999")],
     "STRING": ["x" * 40, "'", "%_", "\n"],
     "BOOLEAN": [True],
     "DATE": [dt.date(1970, 1, 1), dt.date(2100, 12, 31), dt.date(1969, 12, 31)],
