@@ -156,6 +156,39 @@ def test_lines_are_numbered_with_blank_ones():
     assert bad[0][2] == "a.json, line 3"
 
 
+@pytest.mark.parametrize(
+    ("data", "rows", "bad_lines"),
+    [
+        (b'{"v":1}\n{"v":2}', [(1,), (2,)], []),
+        (b'\n{"v":1}\n{"v":2}\n\n', [(1,), (2,)], []),
+        (b'{"v":1}\r\n {"v":2}\r\n', [(1,), (2,)], []),
+        # Two objects in a line, and one in two lines: as many objects as lines.
+        (b'{"v":1}{"v":2}\n{"v":\n3}\n', [], [1, 2, 3]),
+        (b'{"v":1}{"v":2}\n{"v":3}', [(3,)], [1]),
+        (b'{"w":[{"v":1}\n,{"v":2}]}{"v":3}', [], [1, 2]),
+        (b'{"w":"}\n{"}{"v":1}', [], [1, 2]),
+        (b'{"v":1}\n[{"v":2}]\n{"v":"3"}', [(1,), (3,)], [2]),
+    ],
+)
+def test_a_line_is_one_object(data, rows, bad_lines):
+    bad = []
+    batch = decoder(Schema.of(("v", t.IntType())), bad=bad).decode_batch(data, "a.json")
+    assert batch.to_pylist() == rows
+    assert [where for _, _, where in bad] == [f"a.json, line {n}" for n in bad_lines]
+
+
+def test_rows_of_which_most_are_null():
+    inner = t.RowType((Field("x", t.IntType()), Field("y", t.ArrayType(t.VarCharType()))))
+    schema = Schema.of(("a", inner), ("b", t.RowType((Field("c", inner),))))
+    data = b'{"a":null,"b":{"c":{"x":1,"y":["p",null]}}}\n{"b":{"c":null}}\n{"a":{"x":2}}\n{}'
+    assert decoder(schema).decode_batch(data, "a.json").to_pylist() == [
+        (None, {"c": {"x": 1, "y": ["p", None]}}),
+        (None, {"c": None}),
+        ({"x": 2, "y": None}, None),
+        (None, None),
+    ]
+
+
 def test_ignore_parse_errors_gives_null_or_skips():
     got = decoder(
         Schema.of(("v", t.IntType()), ("w", t.VarCharType())), **{"json.ignore-parse-errors": "true"}

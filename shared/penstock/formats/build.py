@@ -9,6 +9,7 @@ one does not fit; the caller then finds out which, record by record.
 from __future__ import annotations
 
 from decimal import ROUND_HALF_UP, Context, Decimal
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -109,14 +110,19 @@ def _map_key(type_: t.LogicalType, text: Any) -> Any:
 
 
 def _rows(type_: t.RowType, values: list[Any]) -> pa.Array:
-    mask = None
-    if any(v is None for v in values):
-        mask = pa.array([v is None for v in values])
-    children = []
-    for i, field in enumerate(type_.fields):
-        name = field_attribute(i)
-        children.append(build_array(field.type, [getattr(v, name, None) for v in values]))
-    if not children:
+    if not type_.fields:
         return pa.array([None if v is None else {} for v in values], pa.struct([]))
+    there = [v for v in values if v is not None]
+    children = [
+        build_array(field.type, list(map(attrgetter(field_attribute(i)), there)))
+        for i, field in enumerate(type_.fields)
+    ]
     fields = [pa.field(f.name, c.type) for f, c in zip(type_.fields, children, strict=True)]
-    return pa.StructArray.from_arrays(children, fields=fields, mask=mask)
+    if len(there) == len(values):
+        return pa.StructArray.from_arrays(children, fields=fields)
+    # The fields of a NULL row are not converted: most rows of a column of variants are NULL.
+    absent = np.array([v is None for v in values])
+    places = pa.array(np.cumsum(~absent) - 1, mask=absent)
+    return pa.StructArray.from_arrays(
+        [child.take(places) for child in children], fields=fields, mask=pa.array(absent)
+    )

@@ -9,6 +9,7 @@ in quotes, numbers as text …), and what still does not fit is a bad record.
 from __future__ import annotations
 
 from decimal import Decimal
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -113,7 +114,8 @@ class JsonDecoder(Decoder):
         self._extra = ctx.extra
         self._schema = ctx.schema.select(ctx.projection)
         fields = [(f.name, f.type) for f in self._schema.fields]
-        self._decode_one = msgspec.json.Decoder(record_struct(fields, required=self._fail_on_missing)).decode
+        decoder = msgspec.json.Decoder(record_struct(fields, required=self._fail_on_missing))
+        self._decode_one, self._decode_lines = decoder.decode, decoder.decode_lines
         self._columns = [(field_attribute(i), type_) for i, (_, type_) in enumerate(fields)]
         self._lenient: LenientConverter | None = None
 
@@ -127,6 +129,8 @@ class JsonDecoder(Decoder):
             return self._decode_leniently(messages, where)
 
     def decode_batch(self, data: bytes, where: str) -> Batch:
+        if self._columns and (batch := self._decode_plain_lines(data.strip(b"\n"))) is not None:
+            return batch
         lines = data.split(b"\n")
         kept = [line for line in lines if line and not line.isspace()]
 
@@ -137,10 +141,25 @@ class JsonDecoder(Decoder):
 
         return self.decode(kept, where_line)
 
+    def _decode_plain_lines(self, data: bytes) -> Batch | None:
+        """All lines by one call, or None unless each of them is exactly one object that fits.
+
+        The decoder itself takes objects that share a line, or span several. Between ``}`` and ``{`` a line
+        end cannot lie inside an object; so with as many objects as lines, each line is one object.
+        """
+        count = data.count(b"\n") + 1
+        if not (data.startswith(b"{") and data.endswith(b"}") and data.count(b"}\n{") == count - 1):
+            return None
+        try:
+            records = self._decode_lines(data)
+            return self._build(records) if len(records) == count else None
+        except _FAST_PATH_ERRORS:
+            return None
+
     def _build(self, records: list[Any]) -> Batch:
         columns = []
         for attribute, type_ in self._columns:
-            column = build_column(type_, [getattr(r, attribute) for r in records])
+            column = build_column(type_, list(map(attrgetter(attribute), records)))
             if not type_.nullable and column.null_count:
                 raise ValueError("NULL in a NOT NULL column")
             columns.append(column)
