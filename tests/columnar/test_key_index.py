@@ -8,6 +8,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from penstock.columnar.key_index import KeyIndex
+from penstock.columnar.key_packing import KeyPacking
 from penstock.columnar.multimap import MultiMap
 from penstock.errors import InternalError
 from penstock.types import logical as t
@@ -26,6 +27,11 @@ SHAPES = {
         [t.BigIntType(False), t.BigIntType(False)],
         lambda x: (0, 0) if x is None else (-x, x if x < 2900 else x << 40),
     ),
+    "ints beside NULL": ([t.BigIntType(), t.IntType()], lambda x: _beside_null(x)),
+    "lowest ints beside NULL": (
+        [t.IntType(), t.IntType()],
+        lambda x: (None, None) if x is None else (x - 1 - 2**31, None if x % 2 else x),
+    ),
     "string": ([t.VarCharType()], lambda x: (None if x is None else "k" * (x % 5) + str(x),)),
     "mixed": (
         [t.DoubleType(), t.VarCharType()],
@@ -33,6 +39,12 @@ SHAPES = {
     ),
     "decimal": ([t.DecimalType(38, 0)], lambda x: (None if x is None else x * 10**25,)),
 }
+
+
+def _beside_null(x):
+    if x is None:
+        return (None, None)
+    return [(None, x), (x, None), (x, -x)][x % 3]
 
 
 @pytest.fixture(params=["at once", "by and by"], autouse=True)
@@ -107,6 +119,24 @@ def test_known_new_keys_are_added_without_looking(shape, reserved, before):
     assert (index.lookup(columns(keys[:500]), 500) == -1).all()
     with pytest.raises(InternalError, match="after slots were freed"):
         index.extend(columns([2_960]), 1)
+
+
+def test_packed_keys_hold_nulls_and_refuse_what_is_as_low_as_null():
+    types = [t.BigIntType(), t.IntType(), t.BooleanType()]
+    rows = [
+        (1, None, True),
+        (None, 7, False),
+        (None, None, None),
+        (-(2**20) + 1, 2**20 - 1, None),
+        (0, 0, False),
+    ]
+    packing = KeyPacking(types)
+    keys, valid = packing.packed([Column.of(x, [row[i] for row in rows]) for i, x in enumerate(types)])
+    assert valid is None
+    assert len(set(keys.tolist())) == len(rows)
+    assert list(zip(*(c.to_pylist() for c in packing.unpacked(keys, None)), strict=True)) == rows
+    for low in (-(2**20), 2**20):
+        assert packing.packed([Column.of(x, [low if i == 1 else None]) for i, x in enumerate(types)]) is None
 
 
 def test_a_mask_without_nulls_makes_no_key_of_null():

@@ -28,21 +28,26 @@ class KeyPacking:
         return 0 < len(dtypes) <= 3 and all(d is not None and d.kind in "iub" for d in dtypes)
 
     def packed(self, columns: Sequence[Column]) -> tuple[np.ndarray, np.ndarray | None] | None:
-        """(int64 keys, mask of those that are not NULL); None when they do not fit."""
+        """(int64 keys, mask of those that are not NULL); None when they do not fit.
+
+        Side by side, a NULL is the lowest number of its bits, and no value may be that low: the mask is None.
+        """
         if len(columns) == 1:
             return columns[0].values.astype(np.int64, copy=False), columns[0].valid
-        if any(c.valid is not None for c in columns):
-            return None
         limit = 1 << (self._bits - 1)
         out: np.ndarray | None = None
         for column in columns:
-            values = column.values
+            values, valid = column.values, column.valid
             if not len(values):
                 return np.empty(0, np.int64), None
-            if values.dtype.itemsize * 8 > self._bits and not (
-                -limit <= int(values.min()) and int(values.max()) < limit
+            if valid is not None:
+                values = np.where(valid, values, values.dtype.type(0))
+            if values.dtype.itemsize * 8 >= self._bits and not (
+                -limit < int(values.min()) and int(values.max()) < limit
             ):
                 return None
+            if valid is not None:
+                values = np.where(valid, values, np.int64(-limit))
             if out is None:
                 out = values.astype(np.int64)
             else:
@@ -55,10 +60,15 @@ class KeyPacking:
         if len(self._types) == 1:
             return [Column(self._types[0], keys.astype(_dtype(self._types[0])), valid)]
         columns, left = [], 64 - self._bits * len(self._types)
+        null = -(1 << (self._bits - 1))
         for position, type_ in enumerate(self._types):
             part = keys << (left + self._bits * position)
             part >>= 64 - self._bits
-            columns.append(Column(type_, part.astype(_dtype(type_))))
+            there = part != null
+            if there.all():
+                columns.append(Column(type_, part.astype(_dtype(type_))))
+            else:
+                columns.append(Column(type_, np.where(there, part, 0).astype(_dtype(type_)), there))
         return columns
 
 
