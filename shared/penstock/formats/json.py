@@ -13,6 +13,7 @@ from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
 import msgspec
+import numpy as np
 import pyarrow as pa
 
 from penstock.errors import ConnectorError, RecordError
@@ -34,6 +35,8 @@ if TYPE_CHECKING:
 _FAST_PATH_ERRORS = (
     msgspec.MsgspecError, pa.ArrowException, ValueError, OverflowError, TypeError, KeyError, ArithmeticError,
 )  # fmt: skip
+
+_LINE_END, _OPENS, _CLOSES = b"\n{}"
 
 OPTIONS = OptionSet(
     "format 'json'",
@@ -147,9 +150,13 @@ class JsonDecoder(Decoder):
         The decoder itself takes objects that share a line, or span several. Between ``}`` and ``{`` a line
         end cannot lie inside an object; so with as many objects as lines, each line is one object.
         """
-        count = data.count(b"\n") + 1
-        if not (data.startswith(b"{") and data.endswith(b"}") and data.count(b"}\n{") == count - 1):
+        text = np.frombuffer(data, np.uint8)
+        ends = np.flatnonzero(text == _LINE_END)
+        if not (data.startswith(b"{") and data.endswith(b"}")):
             return None
+        if not ((text[ends - 1] == _CLOSES).all() and (text[ends + 1] == _OPENS).all()):
+            return None
+        count = len(ends) + 1
         try:
             records = self._decode_lines(data)
             return self._build(records) if len(records) == count else None
