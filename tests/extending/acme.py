@@ -28,7 +28,8 @@ def install(folder: Path) -> Path:
         target = folder / path
         target.parent.mkdir(parents=True, exist_ok=True)
         target.write_text(text)
-    (folder / "acme" / "__init__.py").write_text("")
+        if target.is_relative_to(folder / "acme"):
+            (target.parent / "__init__.py").touch()
     project = tomllib.loads(_TOML.findall((PAGES / "README.md").read_text())[0])["project"]
     declare(folder, project["name"], project["version"], project["entry-points"])
     return folder

@@ -8,6 +8,7 @@ import sys
 
 import pytest
 
+from penstock.api import Sink, StreamExecutionEnvironment
 from penstock.connectors.registry import CONNECTORS, get_connector
 from penstock.errors import ConnectorError, PenstockError, SqlError
 from penstock.formats import get_format
@@ -20,7 +21,7 @@ from penstock.testing import Conformance, run_graph, run_kit
 
 @pytest.mark.parametrize(
     "name",
-    ["journal", "pairs", "stores", "leases", "fleet", "functions", "state"],
+    ["journal", "pairs", "stores", "leases", "fleet", "functions", "state", "debounce"],
 )
 def test_what_a_page_shows_passes_its_kit(acme, name):
     path = acme / "tests" / f"test_{name}.py"
@@ -75,6 +76,17 @@ def test_a_job_uses_connector_format_and_function(acme, tmp_path):
 
 def written(folder):
     return sorted(x for p in (folder / "out").glob("*.log") for x in p.read_text().splitlines())
+
+
+def test_a_program_uses_the_operator(acme):
+    from acme.presses import pressed
+
+    env = StreamExecutionEnvironment.get_execution_environment()
+    bounces = [("a", 0), ("b", 1_000), ("a", 20_000), ("a", 60_000), ("b", 90_000), ("a", 110_000)]
+    pressed(env, bounces).sink_to(Sink.connector("collect"))
+    graph = env.job_graph("presses")
+    assert "keeps the time of a key's last row" in graph.plan
+    assert sorted(run_graph(graph).rows) == [("a", 0), ("a", 110_000), ("b", 1_000), ("b", 90_000)]
 
 
 @pytest.mark.cluster

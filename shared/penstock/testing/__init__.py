@@ -26,6 +26,7 @@ from penstock.testing.conformance import (
 from penstock.testing.graphs import GraphBuilder, with_parallelism
 from penstock.testing.harness import Checkpoint, JobHarness, ManualClock, RunResult, run_graph
 from penstock.testing.memory import MemoryTable
+from penstock.testing.operators import OperatorConformance
 
 __all__ = [
     "AggregateConformance",
@@ -40,6 +41,7 @@ __all__ = [
     "ManualClock",
     "MemoryTable",
     "ObjectStoreConformance",
+    "OperatorConformance",
     "ProviderConformance",
     "RunResult",
     "ScalarConformance",
