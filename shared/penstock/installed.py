@@ -39,6 +39,8 @@ def is_installed(file: str) -> bool:
     return _is_installed(file, library_folders(), OURS)
 
 
+# Asked of every imported module whenever a function is pickled.
+@lru_cache(maxsize=16_384)
 def _is_installed(file: str, folders: tuple[str, ...], ours: str) -> bool:
     path = Path(file)
     if not path.is_absolute():

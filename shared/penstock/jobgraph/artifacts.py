@@ -143,5 +143,7 @@ def shipping(paths: Iterable[str]) -> Iterator[None]:
 
 
 def _is_shipped(file: str) -> bool:
+    if not _shipped:
+        return False
     path = Path(file).absolute()
     return any(path.is_relative_to(folder) for folder in _shipped)
