@@ -26,7 +26,7 @@ class FuzzCase:
     mode: Mode
     tables: tuple[Table, ...]
     query: Node
-    atoms: dict[str, Node]
+    atoms: dict[str, list[Node]]
     #: Rows before the checkpoint that is restored.
     after: int
 
@@ -62,7 +62,7 @@ def case_of(seed: int) -> FuzzCase:
     tables = [random_table(r, name) for name in "ab"]
     generator = Generator(r, tables, streaming=mode == "STREAMING")
     query = generator.query()
-    return FuzzCase(seed, mode, tuple(tables), query, generator.atoms(), r.randint(1, 15))
+    return FuzzCase(seed, mode, tuple(tables), query, generator.atoms(query), r.randint(1, 15))
 
 
 def runs(mode: Mode, spark: Any = None) -> Runs:

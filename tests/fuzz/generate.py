@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from tests.fuzz.tables import TYPES, Table, literal
-from tests.fuzz.tree import Node, leaf
+from tests.fuzz.tree import Node, leaf, walk
 
 DECIMALS = ("DECIMAL(10, 2)", "DECIMAL(14, 4)")
 NUMERIC = ("INT", "BIGINT", "DOUBLE", *DECIMALS)
@@ -38,8 +38,16 @@ class Relation:
         return [(f"{alias}.c{i}", kind) for i, kind in enumerate(self.types)]
 
 
+RELATION = "relation "
+
+
 def relation_sort(types: tuple[str, ...]) -> str:
-    return "relation " + ", ".join(types)
+    return RELATION + "; ".join(types)
+
+
+def sort_types(sort: str) -> list[str]:
+    """The types of the columns of a relation, from its sort."""
+    return sort.removeprefix(RELATION).split("; ")
 
 
 class Generator:
@@ -66,10 +74,15 @@ class Generator:
             "query", f"SELECT {columns} FROM {{0}} AS {alias}{{1}}{{2}}", (relation.node, where, tail)
         )
 
-    def atoms(self) -> dict[str, Node]:
-        """The smallest node of each sort that asks for no column."""
-        found = {kind: leaf(kind, literal(random.Random(0), kind)) for kind in TYPES}
-        found["optional"] = leaf("optional", "")
+    def atoms(self, query: Node) -> dict[str, list[Node]]:
+        """The smallest nodes of each sort in ``query`` that ask for no column: constants, and for a
+        relation the constants of its types, once a row of each table."""
+        constants = {kind: literal(random.Random(0), kind) for kind in TYPES}
+        found = {kind: [leaf(kind, text)] for kind, text in constants.items()}
+        found["optional"] = [leaf("optional", "")]
+        for sort in {node.sort for _, node in walk(query) if node.sort.startswith(RELATION)}:
+            columns = ", ".join(f"{constants[kind]} AS c{i}" for i, kind in enumerate(sort_types(sort)))
+            found[sort] = [leaf(sort, f"(SELECT {columns} FROM {table.name})") for table in self.tables]
         return found
 
     # -- relations --------------------------------------------------------------------------

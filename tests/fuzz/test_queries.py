@@ -52,5 +52,5 @@ def test_an_engine_that_loses_a_row_is_found_and_the_query_made_small() -> None:
 def test_a_tree_shrinks_to_nodes_of_the_same_sort() -> None:
     inner = Node("INT", "({0} + {1})", (leaf("INT", "t1.i"), leaf("INT", "2")))
     tree = Node("query", "SELECT {0} FROM a{1}", (inner, leaf("optional", " LIMIT 1")))
-    texts = [t.text() for t in smaller(tree, {"INT": leaf("INT", "0"), "optional": leaf("optional", "")})]
+    texts = [t.text() for t in smaller(tree, {"INT": [leaf("INT", "0")], "optional": [leaf("optional", "")]})]
     assert texts == ["SELECT 0 FROM a LIMIT 1", "SELECT t1.i FROM a LIMIT 1", "SELECT 2 FROM a LIMIT 1"]

@@ -56,15 +56,14 @@ def with_node(root: Node, path: Path, new: Node) -> Node:
     return replace(root, children=tuple(children))
 
 
-def smaller(root: Node, atoms: dict[str, Node]) -> Iterator[Node]:
+def smaller(root: Node, atoms: dict[str, list[Node]]) -> Iterator[Node]:
     """Trees that are smaller than ``root`` by one step, large steps first.
 
-    ``atoms``: the smallest node of a sort.
+    ``atoms``: the smallest nodes of a sort.
     """
     for path, node in walk(root):
-        found = [inner for p, inner in walk(node) if p and inner.sort == node.sort]
-        if node.sort in atoms:
-            found.insert(0, atoms[node.sort])
+        inside = [inner for p, inner in walk(node) if p and inner.sort == node.sort]
+        found = [*atoms.get(node.sort, []), *inside]
         for inner in sorted(found, key=Node.size):
             if inner.size() < node.size():
                 yield with_node(root, path, inner)
