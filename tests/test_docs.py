@@ -50,6 +50,15 @@ def test_every_sql_block_is_planned(module_folder: Path) -> None:
     assert sum(result.kind == "job" for result in planned) >= 15
 
 
+@pytest.mark.parametrize("page", ["functions.md"])
+def test_sql_of_other_pages_is_planned(page: str) -> None:
+    session = SqlSession()
+    scripts = blocks(page, "sql")
+    assert scripts
+    for script in scripts:
+        assert session.run_script(script)
+
+
 @pytest.mark.parametrize("page", ["datastream.md"])
 def test_every_program_is_planned(page: str) -> None:
     programs = [text for text in blocks(page, "python") if "execute(" in text]
