@@ -68,6 +68,12 @@ class MemoryTable:
         for reader in self._readers:
             reader.changed.set()
 
+    def read_to_limit(self) -> bool:
+        """Whether readers stand at the limit, or at the end, of every split."""
+        at = {split_id: p for reader in self._readers for split_id, p in reader._at.items()}
+        ends = {split_id: reader._end(split_id) for reader in self._readers for split_id in reader._at}
+        return len(at) == len(self.splits) and all(at[split_id] >= end for split_id, end in ends.items())
+
     @property
     def committed(self) -> list[tuple[Any, tuple[Any, ...]]]:
         """(kind, row) of everything visible, in order of commit."""

@@ -1,12 +1,14 @@
 """The conformance kit of operators: a node, its rows, and a reference in plain Python are enough.
 
-The kit plans the node, runs it as a job and alone, cuts and restores its state at every step, moves it
-to other parallelisms, lets nearly nothing of it stay in memory, and takes rows back; each time the
-final rows must be those of the reference. See ``penstock.testing.conformance.base`` for how a kit is used.
+The kit plans the node, runs it as a job, as a job that is killed behind every checkpoint, on Spark, and
+alone; it cuts and restores its state at every step, moves it to other parallelisms, lets nearly nothing of
+it stay in memory, and takes rows back; each time the final rows must be those of the reference. See ``penstock.testing.conformance.base`` for how a kit is used.
 """
 
 from __future__ import annotations
 
+import asyncio
+import unittest
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 from unittest import mock
@@ -16,14 +18,18 @@ import numpy as np
 
 from penstock.config import PARALLELISM, RUNTIME_MODE, STATE_TTL_MS
 from penstock.functions.expr import InputRef
+from penstock.jobgraph.specs import Spec
 from penstock.operators.factory import make_operator
 from penstock.plan import nodes as n
 from penstock.plan.physical import plan_job
 from penstock.state import cold_tier, memory
 from penstock.testing.conformance.base import Conformance
 from penstock.testing.harness import run_graph
+from penstock.testing.killed import run_killed
 from penstock.testing.memory import MemoryTable
+from penstock.testing.on_spark import needs_spark, rows_on_spark
 from penstock.testing.operator_harness import Cluster, materialized
+from penstock.types import logical as t
 from penstock.types.batch import Batch, RowKind
 
 if TYPE_CHECKING:
@@ -34,6 +40,9 @@ if TYPE_CHECKING:
     from penstock.types.logical import Schema
 
 Row = tuple[Any, ...]
+
+#: What a spec may say of Spark. An operator with state that says none of it is not meant to run there.
+_OF_SPARK = ("native", "meeting_keys", "event_order", "reads_time", "reads_arrival", "compaction")
 
 
 class OperatorConformance(Conformance):
@@ -86,6 +95,29 @@ class OperatorConformance(Conformance):
             got = run_graph(self._job(1, column=column)).rows
             expected = Counter((_plain(row)[column],) for row in self.expected(self.rows()))
             self._same(Counter(map(_plain, got)), f"column {column} alone", expected)
+
+    def test_a_job_killed_behind_every_checkpoint(self) -> None:
+        """What a job did since its last checkpoint is lost with it, wherever the operator had put it."""
+        tables = [self._table_name(index) for index in range(len(self.schemas()))]
+        run = run_killed(self._job, tables, step_rows=self.batch_rows)
+        got = asyncio.run(run).rows
+        self._same(Counter(map(_plain, got)), "a job that was killed behind every checkpoint")
+
+    def test_a_job_on_spark(self) -> None:
+        """Where the operator says how Spark runs it. Spark gives rows in the order of event time, so the
+        reference is asked with rows in that order."""
+        op = self._alone()
+        own = type(op.spec.own())
+        declared = any(getattr(own, name) is not getattr(Spec, name) for name in _OF_SPARK)
+        if op.spec.keeps_state() and not declared:
+            words = ", ".join(_OF_SPARK)
+            raise unittest.SkipTest(
+                f"{own.__name__} keeps state and declares nothing for Spark: none of {words}"
+            )
+        needs_spark()
+        got = rows_on_spark(self._job(1))
+        expected = self.expected([self._in_event_order(op, i, rows) for i, rows in enumerate(self.rows())])
+        self._same(Counter(map(_plain, got)), "a job on Spark", Counter(map(_plain, expected)))
 
     def test_it_says_what_it_keeps(self) -> None:
         """An operator with state tells EXPLAIN of it, and has a meaning by which savepoints know it."""
@@ -191,10 +223,25 @@ class OperatorConformance(Conformance):
                 if part:
                     yield index, Batch.of(schema, part)
 
+    def _in_event_order(self, op: OperatorNode, index: int, rows: list[Row]) -> list[Row]:
+        """The rows of an input as Spark gives them to an operator that looks at event time."""
+        order, schema = op.spec.event_order(index), self.schemas()[index]
+        watermark = self.watermarks[index] if self.watermarks else None
+        if order is None or (watermark is None and order == "time"):
+            return rows
+        column = order if watermark is None else watermark.rowtime
+        assert column is not None
+        if not isinstance(column, int) or not isinstance(schema.types[column], t.TIMESTAMPS):
+            return rows
+        return sorted(rows, key=lambda row: (row[column] is not None, row[column]))
+
+    def _table_name(self, index: int) -> str:
+        return f"{type(self).__name__}-{index}"
+
     def _scans(self, batch_rows: int | None = None) -> tuple[n.Node, ...]:
         scans: list[n.Node] = []
         for index, (schema, rows) in enumerate(zip(self.schemas(), self.rows(), strict=True)):
-            name = f"{type(self).__name__}-{index}"
+            name = self._table_name(index)
             MemoryTable(name, schema, [[Batch.of(schema, rows)]], batch_rows=batch_rows or self.batch_rows)
             table = n.TableRef(
                 name=name, connector="memory", options={"name": name}, physical=schema, schema=schema,

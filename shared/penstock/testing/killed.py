@@ -1,0 +1,72 @@
+"""A whole job that is killed behind every checkpoint, and goes on from it at another parallelism."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from penstock.store.memory import MemoryStore
+from penstock.testing.harness import JobHarness, ManualClock, RunResult
+from penstock.testing.memory import MemoryTable
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from penstock.jobgraph import JobGraph
+
+#: By how much processing time moves before each checkpoint: beyond the interval of watermarks.
+_STEP_MS = 1_000
+
+
+async def run_killed(
+    planned: Callable[[int], JobGraph],
+    tables: Sequence[str],
+    *,
+    step_rows: int,
+    parallelisms: Sequence[int] = (1, 2, 3, 1),
+) -> RunResult:
+    """Run a bounded job to its end in as many attempts as it has steps, and return its result.
+
+    Every attempt reads ``step_rows`` further rows of each split, takes a checkpoint, reads as many again,
+    takes a checkpoint that is given up, and is killed: all that it did since its checkpoint is to be as if it
+    had not been. The next attempt has the next of ``parallelisms`` and starts from that checkpoint.
+
+    ``planned``: the job at a parallelism; ``tables``: the names of the ``MemoryTable`` objects it reads,
+    which ``planned`` may make anew. PenstockError when an attempt fails."""
+    store, clock, checkpoint = MemoryStore(), ManualClock(), None
+    attempt = 1
+    longest = _longest(planned(parallelisms[0]), tables)
+    for limit in range(step_rows, longest, step_rows):
+        graph = planned(parallelisms[attempt % len(parallelisms)])
+        sources = _limited(tables, limit)
+        options = {"store": store, "attempt": attempt, "clock": clock}
+        async with JobHarness(graph, restore=checkpoint, **options) as job:  # type: ignore[arg-type]
+            await _read(job, sources, limit)
+            checkpoint = await job.checkpoint()
+            # The last rows would end the source, and a job that has ended is not killed.
+            beyond = min(limit + step_rows, longest - 1)
+            await _read(job, sources, beyond)
+            await job.abort_checkpoint()
+        attempt += 1
+    graph = planned(parallelisms[attempt % len(parallelisms)])
+    async with JobHarness(graph, store=store, attempt=attempt, restore=checkpoint, clock=clock) as job:
+        return await job.wait()
+
+
+def _longest(_: JobGraph, tables: Sequence[str]) -> int:
+    """Rows of the longest split. The job is planned first: its tables are made then."""
+    return max(batch.num_rows for name in tables for batch in MemoryTable.tables[name].splits)
+
+
+def _limited(tables: Sequence[str], limit: int) -> list[MemoryTable]:
+    sources = [MemoryTable.tables[name] for name in tables]
+    for source in sources:
+        source.limit = limit
+    return sources
+
+
+async def _read(job: JobHarness, sources: Sequence[MemoryTable], limit: int) -> None:
+    """Until the readers stand at row ``limit`` of every split, and processing time has moved."""
+    for source in sources:
+        source.release(limit)
+    await job.until(lambda: all(source.read_to_limit() for source in sources))
+    job.advance(_STEP_MS)
