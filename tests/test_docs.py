@@ -5,16 +5,21 @@ from __future__ import annotations
 import pkgutil
 import re
 import sys
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import pytest
 
 import penstock.api
 from penstock.api.planner import plan_spec
 from penstock.cli.page import markdown
+from penstock.connectors.registry import get_connector, known_connectors
+from penstock.formats.registry import get_format, known_formats
 from penstock.messages.cluster import JobSpec
+from penstock.snapshots.writing import TRAILER_BYTES, parse_footer, parse_trailer
 from penstock.sql.functions import register_module
 from penstock.sql.session import SqlSession
 
@@ -50,13 +55,51 @@ def test_every_sql_block_is_planned(module_folder: Path) -> None:
     assert sum(result.kind == "job" for result in planned) >= 15
 
 
-@pytest.mark.parametrize("page", ["functions.md"])
+@pytest.mark.parametrize("page", ["connectors.md", "functions.md"])
 def test_sql_of_other_pages_is_planned(page: str) -> None:
     session = SqlSession()
     scripts = blocks(page, "sql")
     assert scripts
     for script in scripts:
         assert session.run_script(script)
+
+
+#: Options that the planner sets; users cannot.
+SET_BY_THE_PLANNER = {"sink.overwrite", "sink.static-partition", "partition.keys", "partition.filter"}
+
+
+def test_every_option_of_a_connector_or_format_is_on_its_page() -> None:
+    text = (DOCS / "connectors.md").read_text()
+    options = {
+        key
+        for name in known_connectors()
+        if type(connector := get_connector(name)).__module__.startswith("penstock.")
+        for key in connector.options
+    }
+    for name in known_formats():
+        options |= set(get_format(name).options.options)
+    named = set(re.findall(r"[\w.-]+", text))
+    assert sorted(options - named - SET_BY_THE_PLANNER) == []
+
+
+@pytest.mark.parametrize("path", sorted((DOCS.parent / "tests/snapshots/samples").glob("*.snapshot")))
+def test_the_reader_of_snapshot_objects_reads_stored_ones(path: Path) -> None:
+    shown: dict[str, Any] = {}
+    exec(blocks("state-format.md", "python")[0], shown)
+    rows: Counter[tuple[str, str]] = Counter()
+    for operator, state, batch in shown["read_snapshot"](path):
+        rows[operator, state] += batch.num_rows
+    data = path.read_bytes()
+    length, crc = parse_trailer(data[-TRAILER_BYTES:], path.name)
+    footer = parse_footer(data[-TRAILER_BYTES - length : -TRAILER_BYTES], crc, path.name)
+    expected = {
+        (operator.uid, state.name): sum(block.rows for block in state.blocks)
+        for operator in footer.operators
+        for state in operator.states
+        if state.blocks
+    }
+    assert rows
+    assert dict(rows) == expected
 
 
 @pytest.mark.parametrize("page", ["datastream.md"])

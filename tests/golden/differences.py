@@ -1,6 +1,6 @@
-"""docs/engine-differences.md: ``python -m tests.golden.differences > docs/engine-differences.md``.
+"""Writes docs/engine-differences.md: ``python -m tests.golden.differences > docs/engine-differences.md``.
 
-What is said of single cases comes from the lists that the tests hold the engines to.
+The lines about single cases come from the lists of exceptions that the tests use.
 """
 
 from __future__ import annotations
@@ -15,45 +15,57 @@ _TESTS = Path(__file__).parents[1]
 LISTS = {
     _TESTS / "functions" / "flink_exceptions.csv": "expressions",
     _TESTS / "sql" / "flink_exceptions.csv": "aggregates, set operations, ordered queries",
-    _TESTS / "golden" / "recorded_exceptions.csv": "what the planner folds or never reaches",
+    _TESTS / "golden" / "recorded_exceptions.csv": "constants that Flink's planner folds",
 }
 
-_HEAD = """# Where engines differ
+_HEAD = """# Differences between engines
 
-Written by `python -m tests.golden.differences`; a test holds it to the lists of the tests.
+Penstock runs a query on its streaming engine or on Spark, and its SQL is Flink's. This page says what is compared, and lists
+every answer that differs.
 
-## Between the streaming engine and Spark, in batch
+| I want to know … | go to |
+|---|---|
+| whether the engine changes my result | [Streaming engine and Spark](#streaming-engine-and-spark) |
+| whether batch mode changes my result | [Batch and streaming mode](#batch-and-streaming-mode) |
+| where an answer is not Flink's | [Recorded answers of Flink](#recorded-answers-of-flink) |
 
-The same rows are asserted, on both engines, for
+`python -m tests.golden.differences` writes this page from the lists that the tests use; a test compares the two.
 
-- {cases} golden cases (`tests/golden/cases`, {duckdb} of them against DuckDB as well): every kind of type, expression,
-  aggregate, window, join, ranking, OVER frame, set operation, subquery, UNNEST, Python function and statement;
-- Flink's recorded Nexmark queries (`tests/spark/test_nexmark.py`), all of them as recorded, without exception;
+## Streaming engine and Spark
+
+In batch mode both engines must give the same rows. Tests assert that for
+
+- {cases} golden cases (`tests/golden/cases`; {duckdb} of them are compared with DuckDB as well). They cover every kind of
+  type, expression, aggregate, window, join, ranking, OVER frame, set operation, subquery, UNNEST, Python function and
+  statement;
+- all of Flink's recorded Nexmark queries (`tests/spark/test_nexmark.py`), without exception;
 - Flink's recorded expressions, aggregates and queries (`tests/golden/test_recorded.py`);
-- the flights, all 328,521 of them, on the real cluster (`tests/e2e/test_main_job.py`): Spark over Parquet, the streaming engine
-  over the replay with a watermark delay of 22 hours.
+- the 328,521 flights on a real cluster (`tests/e2e/test_main_job.py`): Spark over Parquet, the streaming engine over the
+  replay with a watermark delay of 22 hours.
 
 {exceptions}
-What no case can hold, because it is not fixed on either engine:
+Some results are not fixed on either engine, so no test compares them:
 
 | what | why |
 |---|---|
-| SUM, AVG, STDDEV, VAR of FLOAT and DOUBLE in the last digits | addition depends on the order of rows; cases compare nine digits |
-| order of a result without ORDER BY | none is promised |
-| which zero GROUP BY of a FLOAT or DOUBLE shows, where 0.0 and -0.0 are among its rows | they are one group on both; its key is 0.0 on Spark, and on the streaming engine the zero that came first |
-| late rows | on Spark, and in mode BATCH, nothing is late; in mode STREAMING a bounded source's rows may be, by its watermark |
-| CURRENT_TIMESTAMP, PROCTIME(), RAND(), windows and timers by processing time | by the clock and the chance of whoever computes them |
-| a process function that reads, in a timer, what later rows would change | the watermark follows the rows at once on Spark, and by the table's delay in a stream |
-| what a broadcast rule itself emits | once on Spark, where all keys share a partition; once a subtask in a stream |
+| the last digits of SUM, AVG, STDDEV, VAR of FLOAT and DOUBLE | addition depends on the order of rows; cases compare nine digits |
+| the order of a result without ORDER BY | none is promised |
+| which zero a GROUP BY of a FLOAT or DOUBLE shows, if 0.0 and -0.0 are among its rows | Both are one group on both engines. Its key is 0.0 on Spark, and the zero that came first on the streaming engine. |
+| late rows | On Spark, and in mode BATCH, no row is late. In mode STREAMING a bounded source may have late rows, by its watermark. |
+| CURRENT_TIMESTAMP, PROCTIME(), RAND(), windows and timers by processing time | They use the clock and the random numbers of the machine that computes them. |
+| a process function whose timer reads what later rows change | On Spark the watermark follows each row at once; in a stream it follows by the table's delay. |
+| what a broadcast rule itself emits | Once on Spark, where all keys share a partition; once for each subtask in a stream. |
 
-## Between batch and streaming mode
+## Batch and streaming mode
 
 | query | batch, on either engine | streaming mode |
 |---|---|---|
-| an aggregate without GROUP BY over no row | one row (COUNT is 0) | none, as in Flink: nothing comes before the first row |
-| ORDER BY without LIMIT; OVER by what is no time | answered | refused over an unbounded input |
+| an aggregate without GROUP BY over no row | one row (COUNT is 0) | no row, as in Flink: nothing is emitted before the first row |
+| ORDER BY without LIMIT; OVER ordered by a column that is no time attribute | answered | refused over an unbounded input |
 
-## From Flink's recorded answers, on both engines
+## Recorded answers of Flink
+
+These recorded answers of Flink differ from Penstock's, on both engines.
 
 """
 

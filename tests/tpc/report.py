@@ -12,10 +12,17 @@ from tests.tpc.running import ENGINES, Outcome
 TITLES = {"tpch": "TPC-H", "tpcds": "TPC-DS"}
 _HEAD = """# TPC-H and TPC-DS
 
-Written by `make tpc`: each query on both engines, from Parquet files by DuckDB's generators, its rows held
-against DuckDB's own answer. Seconds are those of one run on one process each (streaming engine: parallelism 2;
-Spark: `local[2]`, one session), planning included; they say which queries are slow, and are no benchmark. `refused`:
-planning says by name that the query needs something Penstock has not got.
+This page shows which queries of TPC-H and TPC-DS run on Penstock, on both engines. `make tpc` runs them and writes the page:
+
+```
+make tpc SCALE=0.01                                        # all queries (Python 3.11)
+.venv/bin/python -m tests.tpc --scale 0.01 --suites tpch   # one suite; --help lists more
+```
+
+DuckDB's generators make the tables as Parquet files, and each query's rows are compared with DuckDB's own answer. The
+seconds are those of one run in one process (streaming engine: parallelism 2; Spark: `local[2]`, one session) and include
+planning. They show which queries are slow; they are no benchmark. `refused` means that planning refuses the query and names
+what Penstock does not have.
 
 """
 
