@@ -55,7 +55,7 @@ def test_every_sql_block_is_planned(module_folder: Path) -> None:
     assert sum(result.kind == "job" for result in planned) >= 15
 
 
-@pytest.mark.parametrize("page", ["connectors.md", "functions.md"])
+@pytest.mark.parametrize("page", ["connectors.md", "functions.md", "ids.md"])
 def test_sql_of_other_pages_is_planned(page: str) -> None:
     session = SqlSession()
     scripts = blocks(page, "sql")
