@@ -51,10 +51,12 @@ def optimize(
     decides what is in the state of another; else (on Spark, which keeps no state, and as it was
     in the version before) each gets what is best for it."""
     roots: list[n.Node] = list(plan.sinks)
+    # One for all rules: it looks only at the nodes that a rule has changed.
+    share = Interner().intern_all
     # What gives no row reads no source, so it ends the checked plan's event times too.
-    roots = _apply(_share(roots), without_rows)
+    roots = _apply(share(roots), without_rows)
     after = PlanChecker(roots).after
-    roots = after("sharing", _share(roots))
+    roots = after("sharing", share(roots))
     pusher = PushDown(roots)
     roots = after("predicate push-down", [pusher.run(r) for r in roots])
     roots = after("merging of projections", _apply(roots, merge_projects))
@@ -65,23 +67,23 @@ def optimize(
     roots = after("versions", _apply(roots, lambda node: read_versions(node, analysis)))
     roots = after("window and interval joins", _apply(roots, lambda node: recognise_join(node, analysis)))
     if push_down is not None and SOURCE_PUSH_DOWN.read(plan.config):
-        roots = _share(roots)
+        roots = share(roots)
         readers = _readers(roots) if as_one_job else {}
         pushed = _apply(roots, lambda node: _into_source(node, push_down, readers))
-        roots = _share(after("push-down into sources", pushed))
+        roots = share(after("push-down into sources", pushed))
         readers = _readers(roots) if as_one_job else {}
         kept = _apply(roots, lambda node: prune_partitions(node, readers))
         roots = after("partition pruning", kept)
     if late_sink is not None:
         roots = after("late data", _attach_late(roots, late_sink))
-    roots = after("nested projection", flatten_rows(_share(roots)))
-    roots = _share(roots)
+    roots = after("nested projection", flatten_rows(share(roots)))
+    roots = share(roots)
     roots = after("column pruning", prune(roots, narrow=as_one_job))  # type: ignore[arg-type]
     roots = after("merging of projections", _apply(roots, merge_projects))
     roots = after("async functions", _apply(roots, split_async))
     if is_batch(plan.config):
         roots = after("no late data in batch mode", _apply(roots, _never_late))
-    roots = after("sharing", _share(roots))
+    roots = after("sharing", share(roots))
     return replace(plan, sinks=tuple(roots))
 
 
@@ -96,11 +98,6 @@ def _never_late(node: n.Node) -> n.Node:
 
 def _at_the_end(watermark: WatermarkSpec) -> WatermarkSpec:
     return replace(watermark, expr=None, delay_us=_FOR_EVER_US)
-
-
-def _share(roots: list[n.Node]) -> list[n.Node]:
-    interner = Interner()
-    return [interner.intern(r) for r in roots]
 
 
 def _apply(roots: list[n.Node], rule: Callable[[n.Node], n.Node]) -> list[n.Node]:

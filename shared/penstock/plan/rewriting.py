@@ -37,6 +37,9 @@ class Interner:
         self._memo[id(shared)] = (shared, shared)
         return shared
 
+    def intern_all(self, nodes: Iterable[Node]) -> list[Node]:
+        return [self.intern(node) for node in nodes]
+
     def fingerprint(self, node: Node) -> str:
         """Of an interned node."""
         return self._prints[id(node)][1]
@@ -51,22 +54,23 @@ class Interner:
         return hashlib.sha256(data).hexdigest()[:16]
 
 
-_NESTED = (dict, list, tuple)
+_NESTED = frozenset({dict, list, tuple})
 
 
 def without_places(data: Any) -> Any:
     """Plain data of a plan without source positions: equal expressions at different places are equal."""
     # Loops: a comprehension would take a frame more of a deep expression.
-    if isinstance(data, dict):
+    kind = type(data)
+    if kind is dict:
         call, kept = data.get("e") == "call", {}
         for key, value in data.items():
             if not (call and key in ("line", "column")):
-                kept[key] = without_places(value) if isinstance(value, _NESTED) else value
+                kept[key] = without_places(value) if type(value) in _NESTED else value
         return kept
-    if isinstance(data, (list, tuple)):
+    if kind is list or kind is tuple:
         items = []
         for value in data:
-            items.append(without_places(value) if isinstance(value, _NESTED) else value)
+            items.append(without_places(value) if type(value) in _NESTED else value)
         return items
     return data
 
