@@ -22,6 +22,7 @@ from penstock.connectors.base import (
     TableInfo,
 )
 from penstock.types import Batch
+from penstock.types.arrow_buffers import binary_array_of_width
 from penstock.types.column import Column
 
 if TYPE_CHECKING:
@@ -101,8 +102,7 @@ class _Reader(SourceReader):
     def _payloads(self, numbers: np.ndarray) -> pa.Array:
         starts = (numbers * 7919) % (len(self._pool) - self._bytes)
         data = self._pool[starts[:, None] + np.arange(self._bytes)].astype(np.uint8)
-        offsets = np.arange(len(numbers) + 1, dtype=np.int32) * self._bytes
-        return pa.StringArray.from_buffers(len(numbers), pa.py_buffer(offsets), pa.py_buffer(data.tobytes()))
+        return binary_array_of_width(data, len(numbers), self._bytes).view(pa.string())
 
     async def wait(self) -> None:
         await asyncio.sleep(0.005)

@@ -6,6 +6,7 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.types import logical as t
+from penstock.types.arrow_buffers import decimal128_array, decimal128_words, packed_bitmap
 from penstock.types.column import Column, numpy_dtype
 
 _LOW = np.int64(0xFFFFFFFF)
@@ -20,8 +21,7 @@ def limbs(column: Column) -> list[np.ndarray]:
     values = column.values
     if isinstance(values, np.ndarray):
         return [values & _LOW, values >> 32]
-    words = np.frombuffer(values.buffers()[1], np.int64, 2 * len(values), values.offset * 16)
-    low, high = words[::2], words[1::2]
+    low, high = decimal128_words(values)
     return [low & _LOW, (low >> 32) & _LOW, high & _LOW, high >> 32]
 
 
@@ -80,13 +80,10 @@ def decimal_column(type_: t.DecimalType, unscaled: np.ndarray, valid: np.ndarray
         valid = None
     if numpy_dtype(type_) is not None:
         return Column(type_, unscaled.astype(np.int64), valid)
-    words = np.empty(2 * len(unscaled), np.int64)
     if unscaled.dtype == object:
-        words[::2] = (unscaled & _WORD).astype(np.uint64).view(np.int64)
-        words[1::2] = (unscaled >> 64).astype(np.int64)
+        low = (unscaled & _WORD).astype(np.uint64).view(np.int64)
+        high = (unscaled >> 64).astype(np.int64)
     else:
-        words[::2] = unscaled
-        words[1::2] = unscaled >> 63
-    bitmap = None if valid is None else pa.array(valid).buffers()[1]
+        low, high = unscaled, unscaled >> 63
     arrow = pa.decimal128(type_.precision, type_.scale)
-    return Column(type_, pa.Array.from_buffers(arrow, len(unscaled), [bitmap, pa.py_buffer(words)]))
+    return Column(type_, decimal128_array(arrow, low, high, packed_bitmap(valid)))

@@ -16,6 +16,7 @@ import pyarrow.compute as pc
 from penstock.columnar.key_index import KeyIndex
 from penstock.columnar.sorting import order_codes, stable_argsort
 from penstock.types import logical as t
+from penstock.types.arrow_buffers import equal_length_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -122,17 +123,8 @@ def _compact(codes: np.ndarray) -> tuple[np.ndarray, int]:
 
 def _constant(values: pa.Array) -> bool:
     """Whether all strings are the same one (a day, a country …), found without hashing."""
-    n = len(values)
-    if values.null_count or not n:
-        return False
-    offsets = np.frombuffer(values.buffers()[1], np.int32, n + 1, values.offset * 4)
-    start, length = int(offsets[0]), int(offsets[1] - offsets[0])
-    if int(offsets[-1]) - start != n * length or not length:
-        return False
-    if not (np.diff(offsets) == length).all():
-        return False
-    data = np.frombuffer(values.buffers()[2], np.uint8, n * length, start).reshape(n, length)
-    return bool((data == data[0]).all())
+    rows = equal_length_bytes(values)
+    return rows is not None and bool((rows == rows[0]).all())
 
 
 def _by_table(columns: Sequence[Column], n: int) -> tuple[np.ndarray, np.ndarray]:

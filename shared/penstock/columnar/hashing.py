@@ -26,6 +26,7 @@ import pyarrow as pa
 
 from penstock.errors import UnsupportedError
 from penstock.types import logical as t
+from penstock.types.arrow_buffers import decimal128_words, offsets_and_bytes, validity, value_offsets
 from penstock.types.canonical import canonical, python_number
 from penstock.types.column import Column
 
@@ -118,10 +119,10 @@ def _hash_arrow(column: Column) -> np.ndarray:
     array = column.values
     match column.type:
         case t.CharType() | t.VarCharType() | t.BinaryType() | t.VarBinaryType():
-            return _hash_bytes(*_bytes_buffers(array))
+            offsets, data = offsets_and_bytes(array)
+            return _hash_bytes(data, offsets.astype(np.int64))
         case t.DecimalType():
-            words = np.frombuffer(array.buffers()[1], np.int64, 2 * len(array), array.offset * 16)
-            low, high = words[::2], words[1::2]
+            low, high = decimal128_words(array)
             out = _hash_fixed(low)
             wide = np.flatnonzero(high != low >> 63)
             if len(wide):
@@ -137,17 +138,6 @@ def _hash_arrow(column: Column) -> np.ndarray:
         got=str(column.type),
         remedy="key by an expression of such a type, for example CAST(… AS STRING)",
     )
-
-
-def _bytes_buffers(array: pa.Array) -> tuple[np.ndarray, np.ndarray]:
-    """(uint8 data, int64 offsets of n + 1) of a string or binary array."""
-    n = len(array)
-    _, offsets, data = array.buffers()
-    if offsets is None or not n:
-        return np.zeros(0, np.uint8), np.zeros(n + 1, np.int64)
-    starts = np.frombuffer(offsets, np.int32, n + 1, array.offset * 4).astype(np.int64)
-    raw = np.zeros(0, np.uint8) if data is None else np.frombuffer(data, np.uint8)
-    return raw, starts
 
 
 def _hash_bytes(data: np.ndarray, offsets: np.ndarray) -> np.ndarray:
@@ -186,11 +176,12 @@ def _hash_bytes(data: np.ndarray, offsets: np.ndarray) -> np.ndarray:
 
 def _hash_list(array: pa.ListArray, element: t.LogicalType) -> np.ndarray:
     n = len(array)
-    offsets = np.frombuffer(array.buffers()[1], np.int32, n + 1, array.offset * 4).astype(np.int64)
+    offsets = value_offsets(array).astype(np.int64)
     lengths = np.diff(offsets)
-    if array.null_count:
+    valid = validity(array)
+    if valid is not None:
         # A NULL list may span elements; its own hash is replaced by NULL's afterwards.
-        lengths = np.where(array.is_valid().to_numpy(zero_copy_only=False), lengths, 0)
+        lengths = np.where(valid, lengths, 0)
     items = hash_column(Column.from_arrow(element, array.values))
     starts = np.repeat(offsets[:-1], lengths)
     first = np.cumsum(lengths) - lengths

@@ -16,6 +16,7 @@ import pyarrow as pa
 from penstock.columnar.growing import FIRST
 from penstock.columnar.growing import grown as grown
 from penstock.types import logical as t
+from penstock.types.arrow_buffers import binary_array, offsets_and_bytes
 from penstock.types.column import Column, arrow_type, numpy_dtype
 
 if TYPE_CHECKING:
@@ -144,8 +145,7 @@ class _Segment:
         self.entries += n
 
     def array(self) -> pa.Array:
-        offsets, data = pa.py_buffer(self.offsets[: self.entries + 1]), pa.py_buffer(self.data)
-        return pa.Array.from_buffers(self.array_type, self.entries, [None, offsets, data])
+        return binary_array(self.array_type, self.offsets[: self.entries + 1], self.data)
 
 
 class HeapStore:
@@ -220,8 +220,7 @@ class HeapStore:
     def _append(self, array: pa.Array) -> np.ndarray:
         """References of the new entries."""
         n = len(array)
-        _, offset_buffer, data_buffer = array.buffers()
-        offsets = np.frombuffer(offset_buffer, np.int32, n + 1, array.offset * 4)
+        offsets, data = offsets_and_bytes(array)
         size = int(offsets[-1]) - int(offsets[0])
         if not self._segments or self._segments[-1].room < size:
             # Twice the last one, so that small stores stay small.
@@ -229,7 +228,6 @@ class HeapStore:
             self._segments.append(_Segment(self._arrow, max(min(2 * last, _SEGMENT_BYTES), size)))
         segment = self._segments[-1]
         first = segment.entries
-        data = np.empty(0, np.uint8) if data_buffer is None else np.frombuffer(data_buffer, np.uint8)
         segment.append(offsets, data)
         self._entries += n
         return np.arange(first, first + n) | ((len(self._segments) - 1) << 32)

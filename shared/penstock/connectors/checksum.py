@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
+from penstock.types.arrow_buffers import unsigned_words, validity, value_bytes, value_offsets
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -92,35 +94,28 @@ class _State:
             self._add_fixed_arrow(array)
 
     def _add_fixed_arrow(self, array: pa.Array) -> None:
-        width = array.type.bit_width // 8
-        valid = array.is_valid().to_numpy(zero_copy_only=False) if array.null_count else None
-        words, unit = max(1, width // 8), min(width, 8)
-        data = np.frombuffer(array.buffers()[1], _UNSIGNED[unit], words * len(array), array.offset * width)
-        for i in range(words):
-            self.add_word(data[i::words].astype(np.uint64), valid)
+        valid = validity(array)
+        for word in unsigned_words(array).T:
+            self.add_word(word.astype(np.uint64), valid)
 
     def _add_text(self, array: pa.Array) -> None:
-        lengths = np.diff(_offsets(array))
-        valid = None
-        if array.null_count:
-            valid = array.is_valid().to_numpy(zero_copy_only=False)
-            if lengths[~valid].any():
-                array = array.drop_null()
+        lengths = np.diff(value_offsets(array))
+        valid = validity(array)
+        if valid is not None and lengths[~valid].any():
+            array = array.drop_null()
         self.add_word(lengths.astype(np.uint64), valid)
-        if len(array) and array.buffers()[2] is not None:
-            offsets = _offsets(array)
-            data = np.frombuffer(array.buffers()[2], np.uint8)[offsets[0] : offsets[-1]]
-            # uint32 sums of uint8 are the fast path; 16 MiB of 255 fit.
-            for at in range(0, len(data), 1 << 24):
-                self._bytes += int(data[at : at + (1 << 24)].sum(dtype=np.uint32)) * (self._columns + 1)
+        data = value_bytes(array)
+        # uint32 sums of uint8 are the fast path; 16 MiB of 255 fit.
+        for at in range(0, len(data), 1 << 24):
+            self._bytes += int(data[at : at + (1 << 24)].sum(dtype=np.uint32)) * (self._columns + 1)
 
     def _add_list(self, array: pa.Array) -> None:
-        lengths = np.diff(_offsets(array))
-        valid = array.is_valid().to_numpy(zero_copy_only=False) if array.null_count else None
+        lengths = np.diff(value_offsets(array))
+        valid = validity(array)
         self.add_word(lengths.astype(np.uint64), valid)
         if pa.types.is_map(array.type):
             array = array.drop_null()
-            start, end = _offsets(array)[[0, -1]] if len(array) else (0, 0)
+            start, end = value_offsets(array)[[0, -1]] if len(array) else (0, 0)
             children = [array.keys[start:end], array.items[start:end]]
         else:
             children = [array.flatten()]
@@ -131,15 +126,6 @@ class _State:
                 self._bytes += inner.result() * (self._columns + 1)
 
 
-def _offsets(array: pa.Array) -> np.ndarray:
-    """int32[n + 1]: where each value of a string or list array starts in its data."""
-    buffer = array.buffers()[1]
-    if buffer is None or not buffer.size:
-        return np.zeros(len(array) + 1, np.int32)
-    return np.frombuffer(buffer, np.int32, len(array) + 1, array.offset * 4)
-
-
 def _valid_words(array: pa.Array) -> np.ndarray:
-    if not array.null_count:
-        return np.ones(len(array), np.uint64)
-    return array.is_valid().to_numpy(zero_copy_only=False).astype(np.uint64)
+    valid = validity(array)
+    return np.ones(len(array), np.uint64) if valid is None else valid.astype(np.uint64)

@@ -27,6 +27,7 @@ from penstock.connectors.base import SinkWriter, TableInfo
 from penstock.connectors.simple import DeclaredConnector
 from penstock.errors import ConnectorError, InternalError
 from penstock.options import Option, OptionSet, boolean
+from penstock.types.arrow_buffers import fixed_values
 from penstock.types.batch import KIND_FIELD, Batch
 
 if TYPE_CHECKING:
@@ -98,7 +99,7 @@ def decode_chunk(key: str, data: bytes) -> ResultChunk:
     with pa.ipc.open_stream(data) as reader:
         batch = reader.read_next_batch()
     metadata = batch.schema.metadata
-    kinds = np.frombuffer(batch.column(0).buffers()[1] or b"", np.uint8, batch.num_rows)
+    kinds = fixed_values(batch.column(0), np.dtype(np.uint8))
     rows = pa.RecordBatch.from_arrays(batch.columns[1:], schema=pa.schema(list(batch.schema)[1:]))
     end, settled = metadata[b"end"] == b"true", metadata.get(b"settled")
     return ResultChunk(

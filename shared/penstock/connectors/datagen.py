@@ -31,6 +31,7 @@ from penstock.options import (
 )  # fmt: skip
 from penstock.types import Batch, Column
 from penstock.types import logical as t
+from penstock.types.arrow_buffers import binary_array, offsets_of_lengths
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -230,12 +231,10 @@ def _random_text(type_: LogicalType, rng: np.random.Generator, n: int, settings:
     if isinstance(type_, (t.CharType, t.VarCharType)):
         length = min(length, type_.length)
     lengths = rng.integers(1, length, n, endpoint=True) if settings["var-len"] else np.full(n, length)
-    offsets = np.zeros(n + 1, np.int32)
-    np.cumsum(lengths, out=offsets[1:])
+    offsets = offsets_of_lengths(lengths)
     data = _HEX[rng.integers(0, 16, int(offsets[-1]), dtype=np.uint8)]
     kind = pa.string() if isinstance(type_, t.STRINGS) else pa.binary()
-    array = pa.Array.from_buffers(kind, n, [None, pa.py_buffer(offsets), pa.py_buffer(data)])
-    return Column(type_, array)
+    return Column(type_, binary_array(kind, offsets, data))
 
 
 class DatagenEnumerator(SourceEnumerator):

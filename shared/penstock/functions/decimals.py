@@ -16,6 +16,7 @@ import pyarrow as pa
 
 from penstock.functions.vector import Scalar
 from penstock.types import logical as t
+from penstock.types.arrow_buffers import decimal128_array, decimal128_words, packed_bitmap
 from penstock.types.column import Column, arrow_type, numpy_dtype
 
 if TYPE_CHECKING:
@@ -52,11 +53,7 @@ def unscaled(vector: Vector) -> Unscaled:
 
 def _words_to_ints(array: pa.Array) -> np.ndarray:
     """decimal128 → int64 where all fit, else Python ints."""
-    n = len(array)
-    if not n:
-        return np.zeros(0, np.int64)
-    words = np.frombuffer(array.buffers()[1], np.int64, 2 * n, array.offset * 16)
-    low, high = words[::2], words[1::2]
+    low, high = decimal128_words(array)
     if (high == low >> 63).all():
         return np.ascontiguousarray(low)
     return (high.astype(object) << 64) | low.view(np.uint64).astype(object)
@@ -72,18 +69,12 @@ def from_unscaled(type_: t.DecimalType, values: np.ndarray, valid: np.ndarray | 
             values = np.where(fits, values, 0)
     if numpy_dtype(type_) is not None:
         return Column(type_, np.asarray(values, np.int64), valid)
-    n = len(values)
-    words = np.empty(2 * n, np.int64)
     if values.dtype == np.int64:
-        words[::2] = values
-        words[1::2] = values >> 63
+        low, high = values, values >> 63
     else:
-        words[::2] = (values & _WORD).astype(np.uint64).view(np.int64)
-        words[1::2] = (values >> 64).astype(np.int64)
-    bitmap = None
-    if valid is not None:
-        bitmap = pa.py_buffer(np.packbits(valid, bitorder="little"))
-    return Column(type_, pa.Array.from_buffers(arrow_type(type_), n, [bitmap, pa.py_buffer(words)]))
+        low = (values & _WORD).astype(np.uint64).view(np.int64)
+        high = (values >> 64).astype(np.int64)
+    return Column(type_, decimal128_array(arrow_type(type_), low, high, packed_bitmap(valid)))
 
 
 def bound(values: Unscaled) -> int:

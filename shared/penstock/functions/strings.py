@@ -42,6 +42,7 @@ from penstock.functions.signature import (
 )  # fmt: skip
 from penstock.functions.vector import Scalar, as_column, is_null, storage_values
 from penstock.types import logical as t
+from penstock.types.arrow_buffers import offsets_and_bytes, recut, validity, value_bytes, value_offsets
 from penstock.types.column import Column
 
 if TYPE_CHECKING:
@@ -71,13 +72,7 @@ def varchar_of(index: int) -> Callable[[list[t.LogicalType]], t.LogicalType]:
 
 def is_ascii(array: pa.StringArray) -> bool:
     """Whether no text has a byte over 127."""
-    n = len(array)
-    data = array.buffers()[2]
-    if not n or data is None:
-        return True
-    offsets = np.frombuffer(array.buffers()[1], np.int32, n + 1, array.offset * 4)
-    part = np.frombuffer(data, np.uint8)[offsets[0] : offsets[-1]]
-    return not len(part) or int(part.max()) < 128
+    return int(value_bytes(array).max(initial=0)) < 128
 
 
 def _map_text(ascii_kernel: Any, function: Callable[[str], str]) -> Any:
@@ -378,7 +373,7 @@ def _bind_tokens(call: Call) -> Any:
 
 
 def _separated(text: pa.StringArray, byte: int) -> pa.StructArray:
-    offsets, data = _text_buffers(text)
+    offsets, data = offsets_and_bytes(text)
     start, end = int(offsets[0]), int(offsets[-1])
     found = np.flatnonzero(data[start:end] == byte).astype(np.int32)
     found += np.int32(start)
@@ -387,29 +382,21 @@ def _separated(text: pa.StringArray, byte: int) -> pa.StructArray:
     return pa.StructArray.from_arrays([text, positions], ["text", "positions"])
 
 
-def _text_buffers(text: pa.StringArray) -> tuple[np.ndarray, np.ndarray]:
-    """int32[n + 1] offsets, and the bytes that they point into."""
-    n, (_, offsets, data) = len(text), text.buffers()
-    bytes_ = np.empty(0, np.uint8) if data is None else np.frombuffer(data, np.uint8)
-    if offsets is None or not offsets.size:
-        return np.zeros(n + 1, np.int32), bytes_
-    return np.frombuffer(offsets, np.int32, n + 1, text.offset * 4), bytes_
-
-
 def _token_between(separated: pa.StructArray, index: int) -> pa.Array:
     """Token ``index`` of each text: slices of its bytes, copied once."""
     text, positions = separated.field(0), separated.field(1)
     n = len(text)
     if not n:
         return pa.array([], pa.string())
-    offsets, _ = _text_buffers(text)
+    offsets = value_offsets(text)
     bounds = positions.offsets.to_numpy()
     at = np.append(positions.values.to_numpy(), np.int32(0))
     first, last = bounds[:-1] + np.int32(index), bounds[1:]
     # An empty string has no tokens.
     found = (first <= last) & (offsets[1:] > offsets[:-1])
-    if text.null_count:
-        found &= text.is_valid().to_numpy(zero_copy_only=False)
+    valid = validity(text)
+    if valid is not None:
+        found &= valid
     nothing = len(at) - 1
     # Start and end of the token one after the other: what lies between two tokens is a
     # string of the same array, and left out.
@@ -420,8 +407,7 @@ def _token_between(separated: pa.StructArray, index: int) -> pa.Array:
     if not found.all():
         mask = ~found
         edges[0::2][mask] = edges[1::2][mask] = offsets[:-1][mask]
-    pieces = pa.StringArray.from_buffers(2 * n - 1, pa.py_buffer(edges), text.buffers()[2])
-    return pieces.take(pa.array(np.arange(0, 2 * n, 2), mask=mask))
+    return recut(text, edges).take(pa.array(np.arange(0, 2 * n, 2), mask=mask))
 
 
 def _bind_token(call: Call) -> Any:

@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
+from penstock.types.arrow_buffers import fixed_values
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -42,7 +44,7 @@ def _narrow(array: pa.Array) -> tuple[pa.Array | None, int]:
     dtype = _WIDE.get(array.type)
     if dtype is None or array.null_count:
         return None, 0
-    values = _values(array, dtype)
+    values = fixed_values(array, np.dtype(dtype))
     low = int(values.min())
     span = int(values.max()) - low
     if not span:
@@ -76,12 +78,7 @@ def _widened(array: pa.Array, dtype: type, base: int) -> np.ndarray:
     if pa.types.is_null(array.type):
         return np.full(len(array), base, dtype)
     # Differences of 32 bits may be beyond int32: what wraps around wraps back.
-    out: np.ndarray = _values(array, array.type.to_pandas_dtype()).astype(dtype)
+    out: np.ndarray = fixed_values(array, np.dtype(array.type.to_pandas_dtype())).astype(dtype)
     if base:
         out += dtype(base)
     return out
-
-
-def _values(array: pa.Array, dtype: type) -> np.ndarray:
-    size = np.dtype(dtype).itemsize
-    return np.frombuffer(array.buffers()[1], dtype, len(array), array.offset * size)

@@ -13,15 +13,22 @@ from __future__ import annotations
 
 import struct
 from dataclasses import dataclass
-from itertools import islice, pairwise
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
 
 from penstock.columnar.hashing import hash_columns
-from penstock.state.row_bytes import RowBytes, binary_array
+from penstock.state.row_bytes import RowBytes
 from penstock.types import logical as t
+from penstock.types.arrow_buffers import (
+    binary_array,
+    binary_array_of_width,
+    offsets_of_lengths,
+    value_offsets,
+    values_between,
+)
 from penstock.types.column import Column
 
 if TYPE_CHECKING:
@@ -115,7 +122,7 @@ class Names:
         keys = [c.take(self.order) for c in keys]
         n = len(hashes)
         heads = hashes[self.order].astype(">u8").tobytes()
-        rows = _sliced(form.encode(keys, n), np.arange(n + 1))
+        rows = values_between(form.encode(keys, n), np.arange(n + 1))
         self.bytes = [heads[8 * i : 8 * i + 8] + row for i, row in enumerate(rows)]
 
 
@@ -178,9 +185,9 @@ class ColdRows:
         ends = np.cumsum(rows.counts)
         present = np.flatnonzero(rows.counts)
         cuts = np.concatenate(([0], ends[present]))
-        bodies = _sliced(encoded, cuts)
+        bodies = values_between(encoded, cuts)
         if form.has_texts:
-            sizes = np.diff(_offsets(encoded)).astype("<u4").tobytes()
+            sizes = np.diff(value_offsets(encoded)).astype("<u4").tobytes()
             bounds = (4 * cuts).tolist()
             counts = rows.counts[present].astype("<u4").tobytes()
             bodies = [
@@ -293,14 +300,11 @@ class ColdRows:
                 bodies.append(record[: end - 4 * n])
             lengths = np.frombuffer(b"".join(sizes), "<u4")
             counts = np.array(numbers, np.int64)
-            offsets = np.zeros(len(lengths) + 1, np.int32)
-            np.cumsum(lengths, out=offsets[1:])
+            rows = binary_array(pa.binary(), offsets_of_lengths(lengths), b"".join(bodies))
         else:
             bodies = [record[:-1] for record in records]
             counts = np.fromiter(map(len, bodies), np.int64, len(bodies)) // form.width
-            offsets = (np.arange(int(counts.sum()) + 1) * form.width).astype(np.int32)
-        data = pa.py_buffer(b"".join(bodies))
-        rows = pa.Array.from_buffers(pa.binary(), len(offsets) - 1, [None, pa.py_buffer(offsets), data])
+            rows = binary_array_of_width(b"".join(bodies), int(counts.sum()), form.width)
         columns = form.decode(rows)
         times = columns[2].values if self._timed[table] else None
         return counts, Moved(
@@ -316,7 +320,7 @@ class ColdRows:
 
     def decoded_names(self, names: Sequence[bytes]) -> tuple[list[Column], list[Column]]:
         """(key columns, those that stand before a row's own) of keys by their names."""
-        return self._keys.decode(binary_array([name[_HASH_BYTES:] for name in names])), []
+        return self._keys.decode(pa.array([name[_HASH_BYTES:] for name in names], pa.binary())), []
 
     def decoded(self, table: int, records: Sequence[bytes]) -> tuple[np.ndarray, Moved]:
         return self._decoded(table, records)
@@ -374,16 +378,3 @@ class ColdCut:
     def close(self) -> None:
         self._found = iter(())
         self._stored.close()
-
-
-def _offsets(rows: pa.BinaryArray) -> np.ndarray:
-    return np.frombuffer(rows.buffers()[1], np.int32, len(rows) + 1, rows.offset * 4)
-
-
-def _sliced(rows: pa.BinaryArray, cuts: np.ndarray) -> list[bytes]:
-    """The byte strings between the given rows."""
-    if not len(rows):
-        return []
-    bounds = _offsets(rows)[cuts].tolist()
-    raw = rows.buffers()[2].to_pybytes()
-    return [raw[a:b] for a, b in pairwise(bounds)]

@@ -16,6 +16,12 @@ import pyarrow.compute as pc
 from penstock.columnar.python_values import from_python, to_python
 from penstock.state.codec import codec
 from penstock.types import logical as t
+from penstock.types.arrow_buffers import (
+    binary_array_of_width,
+    recut,
+    structured_rows,
+    value_offsets,
+)
 from penstock.types.column import Column, arrow_type, numpy_dtype
 
 if TYPE_CHECKING:
@@ -69,8 +75,7 @@ class RowBytes:
         for i in self._rest:
             parts.append(_encoded(columns[i]))
             block[f"length{i}"] = _lengths(parts[-1])
-        offsets = np.arange(n + 1, dtype=np.int32) * self.width
-        fixed = pa.Array.from_buffers(pa.binary(), n, [None, pa.py_buffer(offsets), pa.py_buffer(block)])
+        fixed = binary_array_of_width(block, n, self.width)
         if not parts:
             return fixed
         return pc.binary_join_element_wise(
@@ -80,10 +85,8 @@ class RowBytes:
     def decode(self, rows: pa.BinaryArray) -> list[Column]:
         """``rows``: not NULL, and not a slice."""
         n, width = len(rows), self.width
-        _, offsets_of, data = rows.buffers()
-        offsets = np.frombuffer(offsets_of, np.int32, n + 1) if n else np.zeros(1, np.int32)
         heads = pc.binary_slice(rows, 0, width) if self._rest else rows
-        block = _contiguous(heads, self._dtype) if width else np.zeros(n, self._dtype)
+        block = structured_rows(heads, self._dtype) if width else np.zeros(n, self._dtype)
         out: list[Column | None] = [None] * len(self._types)
         for i in self._fixed:
             null = block[f"null{i}"]
@@ -96,23 +99,15 @@ class RowBytes:
             lengths[:, 0] = width
             for place, i in enumerate(self._rest, 1):
                 lengths[:, place] = np.maximum(block[f"length{i}"], 0)
-            ends = np.cumsum(lengths.reshape(-1)) + int(offsets[0])
-            cuts = np.concatenate((offsets[:1], ends)).astype(np.int32)
-            whole = pa.Array.from_buffers(pa.binary(), n * parts, [None, pa.py_buffer(cuts), data])
+            first = value_offsets(rows)[:1]
+            ends = np.cumsum(lengths.reshape(-1)) + int(first[0])
+            whole = recut(rows, np.concatenate((first, ends)).astype(np.int32))
             for place, i in enumerate(self._rest, 1):
                 null = block[f"length{i}"] < 0
                 at = np.arange(place, n * parts, parts)
                 chosen = pa.array(at, mask=null) if null.any() else pa.array(at)
                 out[i] = _decoded(self._types[i], whole.take(chosen))
         return [column for column in out if column is not None]
-
-
-def binary_array(rows: Sequence[bytes]) -> pa.BinaryArray:
-    """Byte strings as ``RowBytes.decode`` takes them."""
-    offsets = np.zeros(len(rows) + 1, np.int32)
-    np.cumsum(np.fromiter(map(len, rows), np.int64, len(rows)), out=offsets[1:])
-    data = pa.py_buffer(b"".join(rows))
-    return pa.Array.from_buffers(pa.binary(), len(rows), [None, pa.py_buffer(offsets), data])
 
 
 def _encoded(column: Column) -> pa.BinaryArray:
@@ -134,11 +129,3 @@ def _lengths(values: pa.BinaryArray) -> np.ndarray:
     if lengths.null_count:
         lengths = pc.fill_null(lengths, -1)
     return lengths.to_numpy(zero_copy_only=False)
-
-
-def _contiguous(rows: pa.BinaryArray, dtype: np.dtype) -> np.ndarray:
-    """Rows of one length as a structured array."""
-    if not len(rows):
-        return np.zeros(0, dtype)
-    start = int(np.frombuffer(rows.buffers()[1], np.int32, 1, rows.offset * 4)[0])
-    return np.frombuffer(rows.buffers()[2], dtype, len(rows), start)

@@ -1,6 +1,6 @@
 """``Column(values, valid | None)``: the one in-memory column.
 
-This module is the only one that knows Arrow's offsets and bitmaps. Fixed-width types
+Arrow's own layout of offsets and bitmaps is ``arrow_buffers``' business. Fixed-width types
 are NumPy arrays (``values``) with a boolean mask (``valid``, True = not NULL, or None
 when nothing is NULL); what stands under an invalid slot is unspecified but of the right
 dtype. The rest are Arrow arrays, whose own validity is shown as ``valid`` too.
@@ -22,6 +22,13 @@ import pyarrow.compute as pc
 from penstock.errors import InternalError
 from penstock.types import logical as t
 from penstock.types import pickling
+from penstock.types.arrow_buffers import (
+    decimal128_array,
+    decimal128_words,
+    fixed_values,
+    validity,
+    validity_bitmap,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -143,10 +150,7 @@ class Column:
     def valid(self) -> np.ndarray | None:
         """Mask of non-NULL slots, or None when there is no NULL."""
         if not self._valid_known:
-            values = self.values
-            if values.null_count:
-                mask = pc.is_valid(values)
-                self._valid = mask.to_numpy(zero_copy_only=False).astype(np.bool_, copy=False)
+            self._valid = validity(self.values)
             self._valid_known = True
         return self._valid
 
@@ -351,16 +355,11 @@ def _fixed_from_arrow(
     if isinstance(type_, t.NullType):
         return np.zeros(n, np.bool_), np.zeros(n, np.bool_)
     array = _to_physical(type_, array)
-    valid = None
-    if array.null_count:
-        valid = pc.is_valid(array).to_numpy(zero_copy_only=False).astype(np.bool_, copy=False)
+    valid = validity(array)
     if dtype == np.bool_:
-        filled = pc.fill_null(array, False) if array.null_count else array
+        filled = array if valid is None else pc.fill_null(array, False)
         return filled.to_numpy(zero_copy_only=False).astype(np.bool_, copy=False), valid
-    buffer = array.buffers()[1]
-    if buffer is None or not n:
-        return np.zeros(n, dtype), valid
-    return np.frombuffer(buffer, dtype, n, array.offset * dtype.itemsize), valid
+    return fixed_values(array, dtype), valid
 
 
 def _to_physical(type_: t.LogicalType, array: pa.Array) -> pa.Array:
@@ -379,19 +378,10 @@ def _to_physical(type_: t.LogicalType, array: pa.Array) -> pa.Array:
 def _decimal_to_unscaled(array: pa.Array, type_: t.DecimalType) -> pa.Array:
     """decimal128 → int64 by its low word (two's complement, p <= 18 fits)."""
     array = array.cast(pa.decimal128(type_.precision, type_.scale))
-    n = len(array)
-    words = np.frombuffer(array.buffers()[1], np.int64, 2 * n, array.offset * 16)[::2].copy()
-    mask = ~pc.is_valid(array).to_numpy(zero_copy_only=False) if array.null_count else None
-    return pa.array(words, mask=mask)
+    valid = validity(array)
+    return pa.array(decimal128_words(array)[0].copy(), mask=None if valid is None else ~valid)
 
 
 def _unscaled_to_decimal(array: pa.Array, want: pa.DataType) -> pa.Array:
-    n = len(array)
-    low = np.frombuffer(array.buffers()[1], np.int64, n, array.offset * 8)
-    words = np.empty(2 * n, np.int64)
-    words[::2] = low
-    words[1::2] = low >> 63
-    bitmap = None
-    if array.null_count:
-        bitmap = pc.is_valid(array).buffers()[1]
-    return pa.Array.from_buffers(want, n, [bitmap, pa.py_buffer(words)])
+    low = fixed_values(array, np.dtype(np.int64))
+    return decimal128_array(want, low, low >> 63, validity_bitmap(array))

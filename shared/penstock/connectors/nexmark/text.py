@@ -12,6 +12,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from penstock.types.arrow_buffers import binary_array, offsets_of_lengths, recut, value_offsets
+
 PERSON_POOL, AUCTION_POOL, BID_POOL = 8_192, 16_384, 65_536
 AVERAGE_PERSON, AVERAGE_AUCTION, AVERAGE_BID = 200, 500, 100
 
@@ -52,8 +54,7 @@ class TextPool:
     def __init__(self, entries: pa.Array) -> None:
         self.size = len(entries)
         self._twice = pa.concat_arrays([entries, entries])
-        self._offsets = np.frombuffer(self._twice.buffers()[1], np.int32, 2 * self.size + 1)
-        self._data = self._twice.buffers()[2]
+        self._offsets = value_offsets(self._twice)
 
     def run(self, first: int, count: int) -> pa.Array:
         """Entries of ordinals first … first + count - 1, without a copy."""
@@ -67,17 +68,16 @@ class TextPool:
         masked) elsewhere; ``before``: int[n + 1], entries used up before each row."""
         start = first % self.size
         offsets = self._offsets[start:][before]
-        return pa.StringArray.from_buffers(len(before) - 1, pa.py_buffer(offsets), self._data)
+        return recut(self._twice, offsets)
 
 
 def _letters(rng: np.random.Generator, lengths: np.ndarray, special: str | None = None) -> pa.Array:
     """Random lower-case words of the given lengths; one letter in 13 is ``special``."""
-    offsets = np.zeros(len(lengths) + 1, np.int32)
-    np.cumsum(lengths, out=offsets[1:])
+    offsets = offsets_of_lengths(lengths)
     data = rng.integers(97, 123, int(offsets[-1]), dtype=np.uint8)
     if special is not None:
         data[rng.integers(0, 13, len(data), dtype=np.uint8) == 0] = ord(special)
-    return pa.StringArray.from_buffers(len(lengths), pa.py_buffer(offsets), pa.py_buffer(data))
+    return binary_array(pa.string(), offsets, data)
 
 
 def _words(rng: np.random.Generator, count: int, longest: int, special: str = " ") -> pa.Array:
