@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
@@ -35,6 +35,11 @@ if TYPE_CHECKING:
 
     from penstock.connectors.base import SourceContext
     from penstock.types.logical import Schema
+
+#: The external Python values of a row.
+Row = tuple[Any, ...]
+#: A line of a changelog: (the number of a RowKind, the row).
+Change = tuple[int, Row]
 
 CHUNK_ROWS = 16_384
 FLUSH_INTERVAL_S = 0.05
@@ -312,7 +317,7 @@ class ResultReader:
         return out
 
 
-def changes_of(chunk: ResultChunk) -> list[tuple[int, tuple]]:
+def changes_of(chunk: ResultChunk) -> list[Change]:
     """(kind, row) of every row of a chunk."""
     columns = [column.to_pylist() for column in chunk.rows.columns]
     rows = zip(*columns, strict=True) if columns else [()] * chunk.rows.num_rows
@@ -327,9 +332,9 @@ class MaterializedResult:
 
     def __init__(self, keys: Sequence[int] | None = None) -> None:
         self._keys = None if keys is None else tuple(keys)
-        self._log: list[tuple[int, tuple]] = []
+        self._log: list[Change] = []
         self._dirty = True
-        self._rows: list[tuple] = []
+        self._rows: list[Row] = []
 
     def add(self, chunk: ResultChunk) -> None:
         """Take a chunk, dropping what it replaces."""
@@ -338,11 +343,11 @@ class MaterializedResult:
         self._dirty = True
 
     @property
-    def changelog(self) -> list[tuple[int, tuple]]:
+    def changelog(self) -> list[Change]:
         """(kind, row) of every row so far."""
         return self._log
 
-    def rows(self) -> list[tuple]:
+    def rows(self) -> list[Row]:
         """The current rows; adding and retracting cancel out."""
         if self._dirty:
             self._rows = materialize(self._log, self._keys)
@@ -350,10 +355,10 @@ class MaterializedResult:
         return self._rows
 
 
-def materialize(log: Sequence[tuple[int, tuple]], keys: Sequence[int] | None = None) -> list[tuple]:
+def materialize(log: Sequence[Change], keys: Sequence[int] | None = None) -> list[Row]:
     """The rows that a changelog of (kind, row) leaves behind."""
     if keys is not None:
-        current: dict[str, tuple] = {}
+        current: dict[str, Row] = {}
         for kind, row in log:
             key = repr([row[i] for i in keys])
             if kind in (0, 2):
@@ -365,7 +370,7 @@ def materialize(log: Sequence[tuple[int, tuple]], keys: Sequence[int] | None = N
         return [row for _, row in log]
     # Nested values are lists and dicts: compared by their text, which is exact for them.
     places: dict[str, list[int]] = {}
-    out: list[tuple | None] = []
+    out: list[Row | None] = []
     for kind, row in log:
         key = repr(row)
         if kind in (0, 2):

@@ -18,9 +18,8 @@ from penstock.errors import InternalError
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from penstock.connectors.collect import ResultChunk
+    from penstock.connectors.collect import Change, ResultChunk, Row
 
-Change = tuple[int, tuple]
 _ADDS = (0, 2)
 
 
@@ -30,7 +29,7 @@ class LiveResult:
 
     def __init__(self, mode: str, keys: Sequence[int] | None, shown: int) -> None:
         self._shown = shown
-        self._new = lambda: _table(mode, keys, shown)
+        self._mode, self._keys = mode, keys
         self._current = self._new()
         #: The table at row ``_settled_at`` of the changelog, and the changes since.
         self._settled = self._new()
@@ -53,7 +52,7 @@ class LiveResult:
         self._apply(self._current, changes)
         self._settle(chunk.settled)
 
-    def rows(self) -> tuple[list[tuple], int]:
+    def rows(self) -> tuple[list[Row], int]:
         """(the last rows, how many there are in all)."""
         return self._current.last(self._shown), len(self._current)
 
@@ -61,6 +60,11 @@ class LiveResult:
     def held(self) -> int:
         """Rows and changes in memory."""
         return self._current.held + self._settled.held + len(self._since)
+
+    def _new(self) -> _Table:
+        if self._mode == "append":
+            return _Tail(self._shown)
+        return _Bag() if self._keys is None else _ByKey(self._keys)
 
     def _rewind(self, offset: int) -> None:
         if offset == 0:
@@ -90,9 +94,9 @@ class LiveResult:
 
 
 class _Table(Protocol):
-    def change(self, kind: int, row: tuple) -> None: ...
+    def change(self, kind: int, row: Row) -> None: ...
 
-    def last(self, n: int) -> list[tuple]: ...
+    def last(self, n: int) -> list[Row]: ...
 
     def restore(self, other: _Table) -> None: ...
 
@@ -102,24 +106,18 @@ class _Table(Protocol):
     def held(self) -> int: ...
 
 
-def _table(mode: str, keys: Sequence[int] | None, shown: int) -> _Table:
-    if mode == "append":
-        return _Tail(shown)
-    return _Bag() if keys is None else _ByKey(keys)
-
-
 class _Tail:
     """Appended rows: the last ones."""
 
     def __init__(self, shown: int) -> None:
-        self._rows: deque[tuple] = deque(maxlen=shown)
+        self._rows: deque[Row] = deque(maxlen=shown)
         self._count = 0
 
-    def change(self, kind: int, row: tuple) -> None:
+    def change(self, kind: int, row: Row) -> None:
         self._rows.append(row)
         self._count += 1
 
-    def last(self, n: int) -> list[tuple]:
+    def last(self, n: int) -> list[Row]:
         return list(self._rows)[-n:]
 
     def restore(self, other: _Table) -> None:
@@ -139,9 +137,9 @@ class _ByKey:
 
     def __init__(self, keys: Sequence[int]) -> None:
         self._keys = tuple(keys)
-        self._rows: dict[str, tuple] = {}
+        self._rows: dict[str, Row] = {}
 
-    def change(self, kind: int, row: tuple) -> None:
+    def change(self, kind: int, row: Row) -> None:
         # Nested values are lists and dicts: told apart by their text, which is exact for them.
         key = repr([row[i] for i in self._keys])
         if kind in _ADDS:
@@ -149,7 +147,7 @@ class _ByKey:
         elif kind == 3:
             self._rows.pop(key, None)
 
-    def last(self, n: int) -> list[tuple]:
+    def last(self, n: int) -> list[Row]:
         return list(islice(reversed(self._rows.values()), n))[::-1]
 
     def restore(self, other: _Table) -> None:
@@ -168,10 +166,10 @@ class _Bag:
     """Whole rows added and retracted: each different one with its number."""
 
     def __init__(self) -> None:
-        self._rows: dict[str, tuple[tuple, int]] = {}
+        self._rows: dict[str, tuple[Row, int]] = {}
         self._count = 0
 
-    def change(self, kind: int, row: tuple) -> None:
+    def change(self, kind: int, row: Row) -> None:
         key = repr(row)
         held = self._rows.get(key, (row, 0))[1] + (1 if kind in _ADDS else -1)
         if held < 0:
@@ -182,8 +180,8 @@ class _Bag:
         else:
             del self._rows[key]
 
-    def last(self, n: int) -> list[tuple]:
-        out: list[tuple] = []
+    def last(self, n: int) -> list[Row]:
+        out: list[Row] = []
         for row, count in reversed(self._rows.values()):
             out += [row] * min(count, n - len(out))
             if len(out) >= n:

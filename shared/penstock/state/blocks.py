@@ -55,7 +55,7 @@ def encode_namespace(window: tuple[int, int]) -> bytes:
 
 
 def decode_namespace(data: bytes) -> tuple[int, int]:
-    return _WINDOW.unpack(data)  # type: ignore[return-value]
+    return _WINDOW.unpack(data)
 
 
 @dataclass(frozen=True, slots=True)

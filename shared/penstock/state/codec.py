@@ -122,7 +122,7 @@ def _row(fields: tuple[t.Field, ...]) -> tuple[Convert, Convert]:
         values = [row[n] for n in names] if isinstance(row, dict) else row
         return [f(v) for f, v in zip(to_all, values, strict=True)]
 
-    def back(values: list[Any]) -> tuple:
+    def back(values: list[Any]) -> tuple[Any, ...]:
         return make_row(names, [f(v) for f, v in zip(back_all, values, strict=True)])
 
     return _nullable(to, back)

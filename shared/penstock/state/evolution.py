@@ -84,7 +84,7 @@ def _row(stored: t.RowType, declared: t.RowType, where: str, renamed: Mapping[st
         index, type_ = old[name]
         steps.append((index, converter(type_, field.type, f"{where}, field '{field.name}'")))
 
-    def convert(row: Any) -> tuple:
+    def convert(row: Any) -> tuple[Any, ...]:
         values = []
         for index, inner in steps:
             value = None if index is None else row[index]

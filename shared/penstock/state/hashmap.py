@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from penstock.state.epochs import Epochs
 
 
-class DictTable(dict):
+class DictTable(dict[Any, Any]):
     """``table[key]`` is a plain dictionary access, None when absent. Whoever sets a key
     says so to ``changes`` before (``states.State`` does)."""
 

@@ -44,7 +44,7 @@ _OBJECT_BYTES, _OBJECT_TIMES = 300, 2
 _FIRST_VALUE_BYTES, _SAMPLE_WEIGHT = 256.0, 1 / 8
 
 
-class CachedTable(dict):
+class CachedTable(dict[Any, Any]):
     """The young generation of one state's cache; None stands for "known to be absent"."""
 
     __slots__ = ("changes", "dirty", "load", "old")

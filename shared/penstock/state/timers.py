@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 _NONE: Any = object()
 
 
-class _Many(dict):
+class _Many(dict[Any, None]):
     """The entries of one time, when there are several (insertion-ordered set)."""
 
 

@@ -120,7 +120,7 @@ class MemoryReader(SourceReader):
         self.changed.set()
 
     def _end(self, split_id: str) -> int:
-        n = self._table.splits[self._splits[split_id].payload["index"]].num_rows
+        n: int = self._table.splits[self._splits[split_id].payload["index"]].num_rows
         return n if self._table.limit is None else min(n, self._table.limit)
 
     def poll(self) -> Fetched | None:

@@ -114,19 +114,19 @@ class Subtask:
         self.watermark(MAX_WATERMARK)
         self._take(self.operator.finish())
 
-    def rows(self) -> list[tuple]:
+    def rows(self) -> list[tuple[Any, ...]]:
         return [row for batch in self.out for row in batch.to_pylist()]
 
-    def changes(self) -> list[tuple[str, tuple]]:
+    def changes(self) -> list[tuple[str, tuple[Any, ...]]]:
         return [(kind.short, row) for batch in self.out for kind, row in batch.rows()]
 
-    def side_rows(self, tag: str) -> list[tuple]:
+    def side_rows(self, tag: str) -> list[tuple[Any, ...]]:
         return [row for batch in self.side.get(tag, []) for row in batch.to_pylist()]
 
 
-def materialized(outputs: list[Batch]) -> Counter:
+def materialized(outputs: list[Batch]) -> Counter[tuple[Any, ...]]:
     """The changelog's final rows; a retraction of a row that is not there fails."""
-    state: Counter = Counter()
+    state: Counter[tuple[Any, ...]] = Counter()
     for batch in outputs:
         kinds = np.zeros(batch.num_rows, np.uint8) if batch.kinds is None else batch.kinds
         for sign, row in zip(KIND_SIGN[kinds].tolist(), batch.to_pylist(), strict=True):

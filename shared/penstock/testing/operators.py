@@ -186,7 +186,7 @@ class OperatorConformance(Conformance):
             return
         op = self._alone()
         if hasattr(op.spec, "retracts"):
-            op = msgspec.structs.replace(op, spec=msgspec.structs.replace(op.spec, retracts=True))  # type: ignore[type-var]
+            op = msgspec.structs.replace(op, spec=msgspec.structs.replace(op.spec, retracts=True))
         cluster = self._cluster(2, op=op)
         for index, batch in self._batches():
             back = batch.with_kinds(np.full(batch.num_rows, RowKind.DELETE, np.uint8))
@@ -196,7 +196,9 @@ class OperatorConformance(Conformance):
 
     # -- parts ----------------------------------------------------------------------------------
 
-    def _same(self, got: Counter, what: str, expected: Counter | None = None) -> None:
+    def _same(
+        self, got: Counter[tuple[Any, ...]], what: str, expected: Counter[tuple[Any, ...]] | None = None
+    ) -> None:
         wanted = Counter(map(_plain, self.expected(self.rows()))) if expected is None else expected
         missing, surplus = wanted - got, got - wanted
         assert got == wanted, (

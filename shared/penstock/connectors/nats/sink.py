@@ -8,7 +8,7 @@ together with all behind it (``send_window``): the last message of a key is its 
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -153,7 +153,7 @@ class AtLeastOnceWriter(SinkWriter):
         self._work.set()
         self._changed.set()
 
-    def _refused(self, number: int, error: dict) -> BrokerError:
+    def _refused(self, number: int, error: dict[str, Any]) -> BrokerError:
         message = self._window.message(number)
         return BrokerError(
             f"stream '{self._stream}' refused a message",

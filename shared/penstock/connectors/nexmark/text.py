@@ -102,7 +102,7 @@ def _join(*parts: pa.Array | str, by: str = "") -> pa.Array:
 
 
 def _lengths(*arrays: pa.Array) -> np.ndarray:
-    return sum(pc.binary_length(a).to_numpy().astype(np.int64) for a in arrays)  # type: ignore[return-value]
+    return sum(pc.binary_length(a).to_numpy().astype(np.int64) for a in arrays)
 
 
 @lru_cache(maxsize=2)

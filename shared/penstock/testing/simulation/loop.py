@@ -101,8 +101,8 @@ class SimLoop(asyncio.AbstractEventLoop):
         try:
             for _ in range(len(self.ready)):
                 handle = self.ready.popleft()
-                if not handle._cancelled:  # type: ignore[attr-defined]
-                    handle._run()  # type: ignore[attr-defined]
+                if not handle._cancelled:
+                    handle._run()
                 if self.dead:
                     return
         finally:
@@ -130,7 +130,7 @@ class SimLoop(asyncio.AbstractEventLoop):
     def look_for_unheard(self) -> None:
         """A task that failed, and nobody has asked how it ended."""
         for task in self.tasks:
-            if task.done() and task._log_traceback:  # type: ignore[attr-defined]
+            if task.done() and task._log_traceback:
                 self.world.unhandled(self.process, {"message": str(task), "exception": task.exception()})
 
     def run_in_executor(  # type: ignore[override]
@@ -164,7 +164,7 @@ class SimLoop(asyncio.AbstractEventLoop):
     async def sock_sendall(self, sock: Any, data: Any) -> None:
         sock.send(bytes(data))
 
-    async def create_connection(  # type: ignore[override]
+    async def create_connection(
         self,
         protocol_factory: Callable[[], Any],
         host: Any = None,
@@ -183,12 +183,12 @@ class SimLoop(asyncio.AbstractEventLoop):
         await asyncio.sleep(0)  # until connection_made was called
         return transport, protocol
 
-    async def create_unix_connection(  # type: ignore[override]
+    async def create_unix_connection(
         self, protocol_factory: Callable[[], Any], path: Any = None, *, sock: Any = None, **kwargs: Any
     ) -> tuple[StreamTransport, Any]:
         return await self.create_connection(protocol_factory, sock=sock)
 
-    async def connect_accepted_socket(  # type: ignore[override]
+    async def connect_accepted_socket(
         self, protocol_factory: Callable[[], Any], sock: Any, **kwargs: Any
     ) -> tuple[StreamTransport, Any]:
         return await self.create_connection(protocol_factory, sock=sock)

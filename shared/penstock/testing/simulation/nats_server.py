@@ -78,7 +78,7 @@ class SimNats:
         loop = asyncio.get_running_loop()
         while True:
             sock = await listener.accept()
-            await loop.create_connection(lambda sock=sock: _Connection(self, sock), sock=sock)  # type: ignore[call-overload, misc]
+            await loop.create_connection(lambda sock=sock: _Connection(self, sock), sock=sock)  # type: ignore[call-overload]
 
     # -- messages -------------------------------------------------------------------------
 
@@ -233,7 +233,7 @@ class _Connection(asyncio.Protocol):
         line, found, _ = self._buffer.partition(b"\r\n")
         if not found:
             return False
-        words = line.split()
+        words = bytes(line).split()
         verb, taken = words[0].upper(), len(line) + 2
         if verb in (b"PUB", b"HPUB"):
             size = int(words[-1])
@@ -248,16 +248,16 @@ class _Connection(asyncio.Protocol):
             case b"PING":
                 self._transport.write(b"PONG\r\n")
             case b"SUB":
-                self._subscriptions[bytes(words[-1])] = words[1].decode()
+                self._subscriptions[words[-1]] = words[1].decode()
             case b"UNSUB":
-                self._subscriptions.pop(bytes(words[1]), None)
+                self._subscriptions.pop(words[1], None)
             case b"CONNECT" | b"PONG":
                 pass
             case _:
                 raise InternalError("not modelled", got=repr(bytes(line[:80])))
         return True
 
-    def _publish(self, words: list[bytearray], body: bytes, *, headed: bool) -> None:
+    def _publish(self, words: list[bytes], body: bytes, *, headed: bool) -> None:
         reply = words[2].decode() if len(words) == (5 if headed else 4) else ""
         at = int(words[-2]) if headed else 0
         headers = decode_headers(body[:at]) if headed else {}
