@@ -144,8 +144,9 @@ class SourceReader(ABC):
         """Every assigned split with its position after the last ``poll``ed row
         (finished ones too)."""
 
-    def on_checkpoint_complete(self, checkpoint_id: int) -> None:
-        """Positions of that checkpoint are safe: what lies before may be released."""
+    def on_checkpoint_complete(self, checkpoint_id: int, positions: Sequence[Split]) -> None:
+        """A checkpoint is complete. ``positions``: what ``snapshot`` gave for it. No restore goes back behind
+        them, so what lies before may be released, or told to a broker."""
 
     def pending_records(self) -> int | None:
         """Records known to lie ahead (lag), for metrics."""

@@ -126,6 +126,8 @@ class SourceOperator(SourceDriver):
         self._dormant: set[str] = set()
         self._arrival = 0
         self._stopped = False
+        #: Positions in checkpoints that are not yet complete or aborted.
+        self._cuts: dict[int, list[Split]] = {}
         self._watermarks = SplitWatermarks(spec.watermark.idle_timeout_ms if spec.watermark else 0)
         self._interval_ms = spec.watermark.interval_ms if spec.watermark else 200
         self._position = (MIN_WATERMARK, False)
@@ -336,7 +338,9 @@ class SourceOperator(SourceDriver):
     def snapshot(self, checkpoint_id: int) -> OperatorSnapshot:
         assert self._reader is not None
         values = self._watermarks.values()
-        states = [SplitState(s, values.get(s.id)) for s in self._reader.snapshot()]
+        positions = self._reader.snapshot()
+        self._cuts[checkpoint_id] = positions
+        states = [SplitState(s, values.get(s.id)) for s in positions]
         snapshot = OperatorSnapshot(
             unions={
                 "splits": [msgspec.json.encode(state) for state in states],
@@ -348,7 +352,9 @@ class SourceOperator(SourceDriver):
 
     def on_checkpoint_complete(self, checkpoint_id: int) -> None:
         assert self._reader is not None
-        self._reader.on_checkpoint_complete(checkpoint_id)
+        positions = self._cuts.get(checkpoint_id, [])
+        self._cuts = {at: cut for at, cut in self._cuts.items() if at > checkpoint_id}
+        self._reader.on_checkpoint_complete(checkpoint_id, positions)
 
     async def stop(self) -> None:
         if self._reader is not None:

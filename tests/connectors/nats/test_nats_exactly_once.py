@@ -4,7 +4,8 @@ import time
 import msgspec
 import pytest
 
-from penstock.connectors.nats.exactly_once import BATCH_ROWS, decode_committables
+from penstock.connectors.nats.exactly_once import BATCH_ROWS
+from penstock.connectors.staging import decode_committables
 from penstock.errors import ConnectorError, FencedError, InternalError, ObjectStoreError
 from penstock.types import Batch, Schema
 from penstock.types import logical as t

@@ -176,10 +176,11 @@ class HybridReader(SourceReader):
     def snapshot(self) -> list[Split]:
         return self._history.snapshot() + self._live.snapshot()
 
-    def on_checkpoint_complete(self, checkpoint_id: int) -> None:
-        for part in self._parts.values():
+    def on_checkpoint_complete(self, checkpoint_id: int, positions: Sequence[Split]) -> None:
+        for name, part in self._parts.items():
             if part.opened:
-                part.reader.on_checkpoint_complete(checkpoint_id)
+                own = [_inner(name, split) for split in positions if split.id.startswith(f"{name}:")]
+                part.reader.on_checkpoint_complete(checkpoint_id, own)
 
     def pending_records(self) -> int | None:
         return self._current.reader.pending_records() if self._current.opened else None

@@ -1,7 +1,7 @@
 """The exactly-once JetStream sink.
 
-Rows are *staged* until their checkpoint is complete, then published in atomic batches of
-at most 999 rows and one *marker*: a message on the transaction's own marker subject,
+Rows are *staged* until their checkpoint is complete (``connectors.staging``), then published in atomic
+batches of at most 999 rows and one *marker*: a message on the transaction's own marker subject,
 conditional on that subject's last sequence. The server stores all of a batch or none.
 The marker's body says how far the transaction is: (checkpoint, batch).
 
@@ -17,67 +17,37 @@ The marker's body says how far the transaction is: (checkpoint, batch).
 
 from __future__ import annotations
 
-import asyncio
 import base64
-import re
 import uuid
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from penstock.cancelling import end_tasks
-from penstock.connectors.base import SinkWriter, TableInfo
 from penstock.connectors.nats.client import TRANSACTION_HEADER, JetStreamApi, connect, server_url
-from penstock.connectors.nats.encoding import MessageEncoder, OutMessage
+from penstock.connectors.nats.encoding import MessageEncoder
 from penstock.connectors.nats.settings import OPTIONS
 from penstock.connectors.nats.streams import marker_subject, sink_stream
-from penstock.errors import BrokerError, FencedError, InternalError, ObjectStoreError
-from penstock.log_events import EventLog
-from penstock.messages.layout import staged_prefix
+from penstock.connectors.staging import StagedWriter
+from penstock.errors import BrokerError, FencedError
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
 
-    from penstock.connectors.base import SourceContext
+    from penstock.connectors.base import SourceContext, TableInfo
+    from penstock.connectors.staging import Committable, StagedMessage
     from penstock.types import Batch
-
-_log = EventLog("penstock.connectors.nats")
 
 #: The server takes 1000 messages in an atomic batch; one is the marker.
 BATCH_ROWS = 999
-#: Staged rows are written out in objects of about this size.
-STAGE_BYTES = 4 << 20
-#: Bytes being staged at once before ``ready`` says no.
-_MAX_STAGING_BYTES = 32 << 20
 #: err_code of a failed condition on a subject's last sequence.
 _WRONG_LAST_SEQUENCE = (10071, 10164)
 #: For the server's answer to a commit; then the marker says whether it was stored.
 COMMIT_TIMEOUT_S = 10.0
-_COMMIT_ATTEMPTS = 6
-
-StagedMessage = tuple[str, bytes, dict[str, str] | None]
 
 
-class Committable(msgspec.Struct, frozen=True):
-    """The rows of one epoch of one subtask: (object key, rows in it) in publication order.
-
-    ``marker``: the subject of the transaction that stages them; ``job``: the job that did.
-    """
-
-    marker: str
-    job: str
-    checkpoint_id: int
-    objects: tuple[tuple[str, int], ...]
-
-    def batches(self) -> list[tuple[str, int]]:
-        """(object key, first row in it) of every atomic batch."""
-        return [(key, first) for key, rows in self.objects for first in range(0, rows, BATCH_ROWS)]
-
-
-def decode_committables(data: bytes) -> list[Committable]:
-    """What a subtask has staged and not committed, oldest first. (Once each was an entry.)"""
-    found = msgspec.json.decode(data, type=Committable | list[Committable])
-    return found if isinstance(found, list) else [found]
+def batches(item: Committable) -> list[tuple[str, int]]:
+    """(object key, first row in it) of every atomic batch of an epoch."""
+    return [(key, first) for key, rows in item.objects for first in range(0, rows, BATCH_ROWS)]
 
 
 class Marker(msgspec.Struct, frozen=True):
@@ -123,7 +93,7 @@ class Transactions:
         self, item: Committable, load: Callable[[str], Awaitable[Sequence[StagedMessage]]]
     ) -> None:
         """Publish what of the epoch is not yet stored. ``FencedError`` for a zombie."""
-        batches = item.batches()
+        parts = batches(item)
         if item.marker not in self._known:
             await self._read(item.marker)
         loaded: tuple[str, Sequence[StagedMessage]] = ("", ())
@@ -134,11 +104,11 @@ class Transactions:
             if marker.done.get(item.job, -1) >= item.checkpoint_id:
                 return
             number = marker.batch if marker.checkpoint_id == item.checkpoint_id else 0
-            key, first = batches[number]
+            key, first = parts[number]
             if loaded[0] != key:
                 loaded = (key, await load(key))
             after = self._mine(marker)
-            if number + 1 == len(batches):
+            if number + 1 == len(parts):
                 done = {k: v for k, v in list(marker.done.items())[-_MAX_JOBS:] if k != item.job}
                 done[item.job] = item.checkpoint_id
                 after = msgspec.structs.replace(after, done=done, checkpoint_id=0, batch=0)
@@ -224,24 +194,15 @@ class Transactions:
             return None
 
 
-class ExactlyOnceWriter(SinkWriter):
+class ExactlyOnceWriter(StagedWriter):
     def __init__(self, table: TableInfo) -> None:
+        super().__init__()
         self._table = table
         self._options = OPTIONS.read(table.options)
-        self._buffer: list[OutMessage] = []
-        self._buffer_bytes = 0
-        self._staging: list[asyncio.Task[None]] = []
-        self._staging_bytes = 0
-        self._objects: list[tuple[str, int]] = []
-        self._number = 0
-        self._uncommitted: list[Committable] = []
-        self._committed_objects: list[str] = []
+        self._api: JetStreamApi | None = None
 
     async def open(self, ctx: SourceContext, restored: Sequence[bytes]) -> None:
-        self.ctx = ctx
-        if ctx.store is None:
-            raise InternalError("the exactly-once NATS sink has no object store", where=f"operator {ctx.uid}")
-        self._store = ctx.store
+        self._open_staging(ctx)
         self._encoder = MessageEncoder(self._table, self._options, ctx)
         url = server_url(self._options, ctx.config)
         client = await connect(url, f"penstock exactly-once sink {ctx.uid} {ctx.subtask_index}")
@@ -252,121 +213,20 @@ class ExactlyOnceWriter(SinkWriter):
         prefix = self._options["sink.transactional-id-prefix"] or f"{ctx.job_id}-{ctx.uid}"
         self._marker = marker_subject(stream, prefix, ctx.subtask_index)
         self._transactions = Transactions(self._api, stream, ctx.job_id, ctx.attempt)
-        items = [item for data in restored for item in decode_committables(data)]
-        for item in sorted(items, key=lambda i: i.checkpoint_id):
-            await self._commit(item)
+        items = await self._commit_restored(restored)
         for subject in {self._marker, *(i.marker for i in items)}:
             await self._transactions.fence(subject)
 
-    # -- staging ------------------------------------------------------------------------
-
     def write(self, batch: Batch) -> None:
-        self._check_staging()
         messages = self._encoder.encode(batch)
-        self._buffer.extend(messages)
-        self._buffer_bytes += sum(len(m.data) + len(m.subject) for m in messages)
-        if self._buffer_bytes >= STAGE_BYTES:
-            self._stage()
+        self._take(messages, sum(len(m.data) + len(m.subject) for m in messages))
 
-    def _stage(self) -> None:
-        """Write the buffer to an object, in the background."""
-        if not self._buffer:
-            return
-        messages, size = self._buffer, self._buffer_bytes
-        self._buffer, self._buffer_bytes = [], 0
-        ctx = self.ctx
-        name = f"{ctx.attempt:06d}-{ctx.subtask_index:05d}-{self._number:08d}"
-        key = f"{staged_prefix(ctx.job_id)}{re.sub(r'[^A-Za-z0-9_-]', '_', ctx.uid)}/{name}"
-        self._number += 1
-        self._objects.append((key, len(messages)))
-        self._staging_bytes += size
-
-        async def put() -> None:
-            try:
-                await self._store.put(key, msgspec.msgpack.encode(messages))
-            finally:
-                self._staging_bytes -= size
-
-        self._staging.append(asyncio.ensure_future(put()))
-
-    def _check_staging(self) -> None:
-        for task in [t for t in self._staging if t.done()]:
-            self._staging.remove(task)
-            task.result()
-
-    def ready(self) -> bool:
-        return self._staging_bytes < _MAX_STAGING_BYTES
-
-    async def wait_ready(self) -> None:
-        while not self.ready():
-            await asyncio.wait(self._staging, return_when=asyncio.FIRST_COMPLETED)
-            self._check_staging()
-
-    def begin_checkpoint(self, checkpoint_id: int) -> Awaitable[list[bytes]]:
-        self._stage()
-        if self._objects:
-            item = Committable(self._marker, self.ctx.job_id, checkpoint_id, tuple(self._objects))
-            self._uncommitted.append(item)
-            self._objects = []
-        # One entry: what a subtask restores, it commits in order. On their own, two epochs of one
-        # marker could go to two subtasks, and the later one makes the earlier one seem done.
-        state = [msgspec.json.encode(self._uncommitted)] if self._uncommitted else []
-        staging = list(self._staging)
-
-        async def durable() -> list[bytes]:
-            await asyncio.gather(*staging)
-            self._check_staging()
-            return state
-
-        return durable()
-
-    # -- commit -------------------------------------------------------------------------
-
-    async def commit(self, checkpoint_id: int) -> None:
-        # What was committed before is in no state that could still be restored.
-        done, self._committed_objects = self._committed_objects, []
-        try:
-            if done:
-                await self._store.delete(done)
-        except ObjectStoreError as err:
-            # Rubbish that stays a little longer is no reason to begin anew.
-            _log.warning("staged_objects_not_deleted", objects=len(done), error=err.message)
-            self._committed_objects = done
-        for item in [i for i in self._uncommitted if i.checkpoint_id <= checkpoint_id]:
-            await self._commit(item)
-            self._uncommitted.remove(item)
-
-    async def _commit(self, item: Committable) -> None:
-        async def load(key: str) -> list[StagedMessage]:
-            return await self._load(key, item)
-
-        for attempt in range(_COMMIT_ATTEMPTS):
-            try:
-                await self._transactions.commit(item, load)
-                break
-            except BrokerError:
-                if attempt == _COMMIT_ATTEMPTS - 1:
-                    raise
-                await asyncio.sleep(0.2 * 2**attempt)
-        self._committed_objects.extend(key for key, _ in item.objects)
-
-    async def _load(self, key: str, item: Committable) -> list[StagedMessage]:
-        try:
-            data = await self._store.get(key)
-        except KeyError:
-            raise InternalError(
-                "staged output is gone",
-                expected=f"the object {key}",
-                got="no such object",
-                where=f"transaction '{item.marker}', checkpoint {item.checkpoint_id}",
-                remedy="restore the object, or start from an older checkpoint",
-            ) from None
-        return msgspec.msgpack.decode(data, type=list[StagedMessage])
-
-    def needs_commit(self) -> bool:
-        return bool(self._buffer or self._objects or self._uncommitted)
+    async def _publish(
+        self, item: Committable, load: Callable[[str], Awaitable[Sequence[StagedMessage]]]
+    ) -> None:
+        await self._transactions.commit(item, load)
 
     async def close(self) -> None:
-        await end_tasks(self._staging)
-        if hasattr(self, "_api"):
+        await super().close()
+        if self._api is not None:
             await self._api.client.close()

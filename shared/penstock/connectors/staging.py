@@ -1,0 +1,213 @@
+"""Sinks that stage: the rows of an epoch lie in the object store until their checkpoint is complete.
+
+A broker whose transactions cannot stay open from one checkpoint to the next (NATS JetStream, Kafka by
+librdkafka) is written exactly once in two steps. ``StagedWriter`` does the first: encoded rows go into
+objects of about ``STAGE_BYTES``, and the committables of a checkpoint name them. Its subclass does the
+second, ``_publish``: after the checkpoint is complete it sends the rows of an epoch together with a *marker*
+that the broker keeps, and a repeated commit reads the marker and sends only what is missing.
+
+Rows of an aborted checkpoint belong to the next one. Objects are deleted when the checkpoint after their
+commit is complete.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from abc import abstractmethod
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from penstock.cancelling import end_tasks
+from penstock.connectors.base import SinkWriter
+from penstock.errors import BrokerError, InternalError, ObjectStoreError
+from penstock.log_events import EventLog
+from penstock.messages.layout import staged_prefix
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Iterable, Sequence
+
+    from penstock.connectors.base import SourceContext
+
+_log = EventLog("penstock.connectors.staging")
+
+#: Staged rows are written out in objects of about this size.
+STAGE_BYTES = 4 << 20
+#: Bytes being staged at once before ``ready`` says no.
+_MAX_STAGING_BYTES = 32 << 20
+_COMMIT_ATTEMPTS = 6
+
+#: One encoded row, in the subclass's own form: a tuple that msgpack can hold.
+StagedMessage = Any
+
+
+class Committable(msgspec.Struct, frozen=True):
+    """The rows of one epoch of one subtask: (object key, rows in it) in the order of writing.
+
+    ``marker``: who stages them, in the broker's words; ``job``: the job that did; ``made_ms``: when.
+    """
+
+    marker: str
+    job: str
+    checkpoint_id: int
+    objects: tuple[tuple[str, int], ...]
+    made_ms: int = 0
+
+
+def decode_committables(data: bytes) -> list[Committable]:
+    """What a subtask has staged and not committed, oldest first. (Once each was an entry.)"""
+    found = msgspec.json.decode(data, type=Committable | list[Committable])
+    return found if isinstance(found, list) else [found]
+
+
+class StagedWriter(SinkWriter):
+    """The first step. A subclass connects in ``open``, then calls ``_open_staging`` and ``_commit_restored``."""
+
+    #: Who stages, in the broker's words; the subclass sets it before rows are written.
+    _marker: str
+
+    def __init__(self) -> None:
+        self._buffer: list[StagedMessage] = []
+        self._buffer_bytes = 0
+        self._staging: list[asyncio.Task[None]] = []
+        self._staging_bytes = 0
+        self._objects: list[tuple[str, int]] = []
+        self._number = 0
+        self._uncommitted: list[Committable] = []
+        self._committed_objects: list[str] = []
+
+    @abstractmethod
+    async def _publish(
+        self, item: Committable, load: Callable[[str], Awaitable[Sequence[StagedMessage]]]
+    ) -> None:
+        """Send what the broker lacks of an epoch, with its marker. Repeatable; ``BrokerError`` is retried."""
+
+    def _open_staging(self, ctx: SourceContext) -> None:
+        self.ctx = ctx
+        if ctx.store is None:
+            raise InternalError("an exactly-once sink has no object store", where=f"operator {ctx.uid}")
+        self._store = ctx.store
+
+    async def _commit_restored(self, restored: Iterable[bytes]) -> list[Committable]:
+        """Commit what the checkpoint restored from holds; gives it, oldest first."""
+        items = [item for data in restored for item in decode_committables(data)]
+        items.sort(key=lambda item: item.checkpoint_id)
+        for item in items:
+            await self._commit(item)
+        return items
+
+    # -- staging ------------------------------------------------------------------------
+
+    def _take(self, messages: Iterable[StagedMessage], size: int) -> None:
+        """Encoded rows of ``size`` bytes."""
+        self._check_staging()
+        self._buffer.extend(messages)
+        self._buffer_bytes += size
+        if self._buffer_bytes >= STAGE_BYTES:
+            self._stage()
+
+    def _stage(self) -> None:
+        """Write the buffer to an object, in the background."""
+        if not self._buffer:
+            return
+        messages, size = self._buffer, self._buffer_bytes
+        self._buffer, self._buffer_bytes = [], 0
+        ctx = self.ctx
+        name = f"{ctx.attempt:06d}-{ctx.subtask_index:05d}-{self._number:08d}"
+        key = f"{staged_prefix(ctx.job_id)}{re.sub(r'[^A-Za-z0-9_-]', '_', ctx.uid)}/{name}"
+        self._number += 1
+        self._objects.append((key, len(messages)))
+        self._staging_bytes += size
+
+        async def put() -> None:
+            try:
+                await self._store.put(key, msgspec.msgpack.encode(messages))
+            finally:
+                self._staging_bytes -= size
+
+        self._staging.append(asyncio.ensure_future(put()))
+
+    def _check_staging(self) -> None:
+        for task in [t for t in self._staging if t.done()]:
+            self._staging.remove(task)
+            task.result()
+
+    def ready(self) -> bool:
+        return self._staging_bytes < _MAX_STAGING_BYTES
+
+    async def wait_ready(self) -> None:
+        while not self.ready():
+            await asyncio.wait(self._staging, return_when=asyncio.FIRST_COMPLETED)
+            self._check_staging()
+
+    def begin_checkpoint(self, checkpoint_id: int) -> Awaitable[list[bytes]]:
+        self._stage()
+        if self._objects:
+            self._uncommitted.append(
+                Committable(
+                    self._marker, self.ctx.job_id, checkpoint_id, tuple(self._objects), self.ctx.now_ms()
+                )
+            )
+            self._objects = []
+        # One entry: what a subtask restores, it commits in order. On their own, two epochs of one
+        # marker could go to two subtasks, and the later one makes the earlier one seem done.
+        state = [msgspec.json.encode(self._uncommitted)] if self._uncommitted else []
+        staging = list(self._staging)
+
+        async def durable() -> list[bytes]:
+            await asyncio.gather(*staging)
+            self._check_staging()
+            return state
+
+        return durable()
+
+    # -- commit -------------------------------------------------------------------------
+
+    async def commit(self, checkpoint_id: int) -> None:
+        # What was committed before is in no state that could still be restored.
+        done, self._committed_objects = self._committed_objects, []
+        try:
+            if done:
+                await self._store.delete(done)
+        except ObjectStoreError as err:
+            # Rubbish that stays a little longer is no reason to begin anew.
+            _log.warning("staged_objects_not_deleted", objects=len(done), error=err.message)
+            self._committed_objects = done
+        for item in [i for i in self._uncommitted if i.checkpoint_id <= checkpoint_id]:
+            await self._commit(item)
+            self._uncommitted.remove(item)
+
+    async def _commit(self, item: Committable) -> None:
+        async def load(key: str) -> Sequence[StagedMessage]:
+            return await self._load(key, item)
+
+        for attempt in range(_COMMIT_ATTEMPTS):
+            try:
+                await self._publish(item, load)
+                break
+            except BrokerError:
+                if attempt == _COMMIT_ATTEMPTS - 1:
+                    raise
+                await asyncio.sleep(0.2 * 2**attempt)
+        self._committed_objects.extend(key for key, _ in item.objects)
+
+    async def _load(self, key: str, item: Committable) -> Sequence[StagedMessage]:
+        try:
+            data = await self._store.get(key)
+        except KeyError:
+            raise InternalError(
+                "staged output is gone",
+                expected=f"the object {key}",
+                got="no such object",
+                where=f"transaction '{item.marker}', checkpoint {item.checkpoint_id}",
+                remedy="restore the object, or start from an older checkpoint",
+            ) from None
+        found: list[StagedMessage] = msgspec.msgpack.decode(data)
+        return found
+
+    def needs_commit(self) -> bool:
+        return bool(self._buffer or self._objects or self._uncommitted)
+
+    async def close(self) -> None:
+        await end_tasks(self._staging)
