@@ -247,7 +247,11 @@ class Generator:
         partition = f"PARTITION BY {a}.{self.r.choice(columns)} " if self._chance(0.7) else ""
         function = self.r.choice(["ROW_NUMBER()", "ROW_NUMBER()", "RANK()", "DENSE_RANK()"] if not self.streaming
                                  else ["ROW_NUMBER()"])  # fmt: skip
-        listed = ", ".join(f"{b}.{c}" for c in columns)
+        shown = [
+            "place" if kind == "BIGINT" and function == "ROW_NUMBER()" and self._chance(0.3) else column
+            for kind, column in zip(types, columns, strict=True)
+        ]
+        listed = ", ".join(f"{b}.{c} AS {name}" for c, name in zip(shown, columns, strict=True))
         template = (
             f"(SELECT {listed} FROM (SELECT {', '.join(f'{a}.{c}' for c in columns)}, {function} OVER ({partition}ORDER BY {order}) "
             f"AS place FROM {{0}} AS {a}) AS {b} WHERE {b}.place <= {self.r.randint(1, 3)})"

@@ -44,6 +44,10 @@ def session() -> SqlSession:
         ("SELECT k, n FROM (SELECT *, ROW_NUMBER() OVER (PARTITION BY k ORDER BY n) AS r FROM a) WHERE r = 1", "upsert", False),
         ("SELECT k, n FROM (SELECT *, ROW_NUMBER() OVER (PARTITION BY n ORDER BY k) AS r FROM a) WHERE r <= 2", "upsert", True),
         ("SELECT n, r FROM (SELECT *, ROW_NUMBER() OVER (PARTITION BY n ORDER BY k) AS r FROM a) WHERE r <= 2", "upsert", False),
+        # the row of a place replaces the one that stood there, whose own key is another
+        ("SELECT k, n, r FROM (SELECT *, ROW_NUMBER() OVER (ORDER BY n) AS r FROM a) WHERE r <= 2", "upsert", False),
+        ("SELECT k, n, COUNT(*) FROM (SELECT *, ROW_NUMBER() OVER (ORDER BY n) AS r FROM a) WHERE r <= 2 GROUP BY k, n", "upsert", False),
+        ("SELECT k, n FROM a ORDER BY n LIMIT 1", "upsert", True),
         ("SELECT k FROM a INTERSECT SELECT k FROM b", "upsert", False),
         ("SELECT k, n FROM a ORDER BY n LIMIT 3", "upsert", False),
         ("SELECT id FROM e ORDER BY v LIMIT 3", "retract", False),
@@ -60,3 +64,28 @@ def test_how_a_result_is_written(query: str, mode: str, materialized: bool) -> N
 def test_the_first_rows_of_a_stream_do_not_go_into_files() -> None:
     with pytest.raises(UnsupportedError, match="takes only inserts"):
         session().execute("INSERT INTO files SELECT id FROM e ORDER BY v LIMIT 3")
+
+
+@pytest.mark.parametrize(
+    ("key", "query", "materialized"),
+    [
+        ("r", "SELECT *, ROW_NUMBER() OVER (ORDER BY n) AS r FROM a) WHERE r <= 2", False),
+        ("k", "SELECT *, ROW_NUMBER() OVER (ORDER BY n) AS r FROM a) WHERE r <= 2", True),
+        ("k, r", "SELECT *, ROW_NUMBER() OVER (ORDER BY n) AS r FROM a) WHERE r <= 2", True),
+        ("n", "SELECT *, ROW_NUMBER() OVER (PARTITION BY n ORDER BY k) AS r FROM a) WHERE r = 1", False),
+        ("k, n", "SELECT *, ROW_NUMBER() OVER (PARTITION BY n ORDER BY k) AS r FROM a) WHERE r = 1", True),
+        ("k", "SELECT *, RANK() OVER (ORDER BY n) AS r FROM a) WHERE r <= 2", False),
+        ("k", "SELECT *, CAST(1 AS BIGINT) AS r FROM a ORDER BY n LIMIT 1)", True),
+    ],
+)
+def test_the_key_of_a_table_is_that_by_which_rows_are_replaced_or_a_materialiser_stands_before_it(
+    key: str, query: str, materialized: bool
+) -> None:
+    made = session()
+    made.execute(
+        f"CREATE TABLE kept (k STRING, n BIGINT, r BIGINT, PRIMARY KEY ({key}) NOT ENFORCED) "
+        "WITH ('connector' = 'blackhole')"
+    )
+    job = made.execute(f"INSERT INTO kept SELECT k, n, r FROM ({query}").job
+    assert job is not None
+    assert ("SinkMaterializer" in job.job_graph.plan) == materialized

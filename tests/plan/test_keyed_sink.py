@@ -38,3 +38,37 @@ def test_a_key_that_two_rows_stand_behind_falls_back_to_the_other_when_one_leave
     run_graph(job.job_graph)
     with sqlite3.connect(file) as database:
         assert sorted(database.execute("SELECT g, k FROM places")) == [("x", "k1"), ("y", "k2")]
+
+
+@pytest.mark.parametrize(
+    ("key", "query"),
+    [
+        ("k", "SELECT k, g, n, ROW_NUMBER() OVER (ORDER BY n DESC, k) AS r FROM counted"),
+        ("k, g", "SELECT k, g, n, ROW_NUMBER() OVER (PARTITION BY g ORDER BY n DESC, k) AS r FROM counted"),
+    ],
+)
+@pytest.mark.parametrize("last", [1, 2])
+def test_a_row_that_another_one_pushes_out_of_the_first_n_leaves_the_table(
+    tmp_path: Path, key: str, query: str, last: int
+) -> None:
+    file = tmp_path / "first.db"
+    with sqlite3.connect(file) as database:
+        database.execute(f"CREATE TABLE first (k TEXT, g TEXT, n INT, r INT, PRIMARY KEY ({key}))")
+    rows = [(k, "x", 0) for k in ("a", "a", "b", "b", "c", "b", "c", "c", "c")]
+    MemoryTable("rising", SCHEMA, [[Batch.of(SCHEMA, [row]) for row in rows]], batch_rows=1)
+    session = SqlSession({"parallelism.default": "1", "execution.runtime-mode": "STREAMING"})
+    for statement in (
+        "CREATE TABLE rising (k STRING, g STRING, at INT) WITH ('connector' = 'memory', 'name' = 'rising')",
+        "CREATE VIEW counted AS SELECT k, g, COUNT(*) AS n FROM rising GROUP BY k, g",
+        f"CREATE TABLE first (k STRING, g STRING, n BIGINT, r BIGINT, PRIMARY KEY ({key}) NOT ENFORCED) "
+        f"WITH ('connector' = 'jdbc', 'url' = 'jdbc:sqlite:{file}', 'table-name' = 'first')",
+    ):
+        session.execute(statement)
+    job = session.execute(
+        f"INSERT INTO first (k, g, n, r) SELECT k, g, n, r FROM ({query}) WHERE r <= {last}"
+    ).job
+    assert job is not None
+    run_graph(job.job_graph)
+    with sqlite3.connect(file) as database:
+        kept = sorted(database.execute("SELECT r, k, n FROM first"))
+    assert kept == [(1, "c", 4), (2, "b", 3)][:last]

@@ -77,8 +77,8 @@ def sink_mode(sink: Sink, analysis: Analysis) -> SinkMode:
         fits = key in known.unique and analysis.in_order(sink.input, key)
         return SinkMode("upsert", declared, materialize=not fits)
     if "upsert" in table.sink_modes and table.connector in _ANY_KEY and known.unique:
-        keys = smallest_key(known.unique)
-        return SinkMode("upsert", keys, materialize=not analysis.in_order(sink.input, frozenset(keys)))
+        fitting = [key for key in known.unique if analysis.in_order(sink.input, key)]
+        return SinkMode("upsert", smallest_key(fitting or known.unique), materialize=not fitting)
     if "retract" in table.sink_modes:
         return SinkMode("retract", declared)
     if "upsert" in table.sink_modes:

@@ -126,7 +126,8 @@ class Node(msgspec.Struct, frozen=True, kw_only=True, tag_field="node"):
 
     def in_order(self, key: frozenset[int], analysis: Analysis) -> bool:
         """Whether all changes of a row of this key come out of one subtask, the old row's end before
-        the new one's beginning. Asked only where rows are updated."""
+        the new one's beginning; and, for a key that is ``unique``, whether an update replaces the row of this
+        key and no other, so that the old row need not be sent. Asked only where rows are updated."""
         return False
 
     # -- event time ----------------------------------------------------------------------------

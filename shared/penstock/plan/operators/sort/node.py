@@ -53,6 +53,8 @@ class Sort(Unary, frozen=True, kw_only=True, tag="sort"):
         return self.limit == 0 or empty[0]
 
     def in_order(self, key: frozenset[int], analysis: Analysis) -> bool:
+        if self.limit == 1 and not self.offset:
+            return not key  # The one row replaces the one before it, whatever their keys are.
         return analysis.in_order(self.input, key)
 
     def relation(self, lineage: Lineage) -> Relation:

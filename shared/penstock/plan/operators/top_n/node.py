@@ -54,11 +54,10 @@ class TopN(Unary, frozen=True, kw_only=True, tag="top-n"):
 
     def properties(self, analysis: Analysis) -> Properties:
         inner = analysis.of(self.input)
-        unique = list(inner.unique)
-        if self.last == 1 and self.rank == "row_number":
-            unique.append(frozenset(self.partition))
-        if self.rank_column and self.rank == "row_number":
-            unique.append(frozenset(self.partition) | {len(self.input.schema)})
+        place = self._place()
+        unique = [key for key in inner.unique if place is None or not place <= key]
+        if place is not None:
+            unique.append(place)
         if self.window:
             return replace(inner, unique=tuple(unique))
         return Properties(
@@ -68,9 +67,18 @@ class TopN(Unary, frozen=True, kw_only=True, tag="top-n"):
     def carries(self) -> tuple[tuple[Node, dict[int, int] | None], ...]:
         return ((self.input, None),)
 
+    def _place(self) -> frozenset[int] | None:
+        """The columns by which a row replaces another one; None: a row that leaves is deleted."""
+        if self.rank != "row_number":
+            return None
+        if self.first == self.last == 1:
+            return frozenset(self.partition)
+        return frozenset(self.partition) | {len(self.input.schema)} if self.rank_column else None
+
     def in_order(self, key: frozenset[int], analysis: Analysis) -> bool:
-        if self.rank_column and len(self.input.schema) in key:
-            return set(self.partition) <= key  # a rank's row is the operator's own
+        place = self._place()
+        if place is not None:
+            return place <= key
         return set(self.partition) <= key and analysis.in_order(self.input, key)
 
     def relation(self, lineage: Lineage) -> Relation:
