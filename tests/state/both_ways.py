@@ -71,7 +71,8 @@ class BothWays:
 
     def checkpoints(self, act: int, *, rescales: bool = True) -> None:
         """``act``: 0 begins a checkpoint that goes on while batches come, 1 and 2 complete or abort
-        it, 3 takes one, 4 restores at some parallelism; others do nothing."""
+        it, 3 takes one, 4 restores at some parallelism, from the checkpoint or by
+        handing key groups over; others do nothing."""
         match act:
             case 0 if not self._cuts:
                 self._cuts = [(s, s.begin()) for s in self.small.subtasks]
@@ -87,7 +88,9 @@ class BothWays:
                     subtask.checkpoint()
             case 4 if not self._cuts and rescales:
                 self.same()
-                self.small = self.small.rescale(int(self.random.integers(1, 4)))
+                small, parallelism = self.small, int(self.random.integers(1, 4))
+                moves = self.random.random() < 0.5
+                self.small = small.hand_over(parallelism) if moves else small.rescale(parallelism)
 
     def same(self) -> Any:
         """What both gave."""

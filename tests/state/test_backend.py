@@ -38,7 +38,7 @@ async def moved(
 ) -> None:
     """Through a real snapshot object into another backend."""
     data = snap.write_snapshot(
-        {"op": OperatorSnapshot(keyed=source.snapshot()).copied()}, checkpoint_id=1, key_groups=(0, 127)
+        {"op": OperatorSnapshot(keyed=source.cut()).copied()}, checkpoint_id=1, key_groups=(0, 127)
     )
     reader = await SnapshotReader.of_bytes(data)
     restored = await SnapshotSet([SnapshotChain([reader])], 1).restore(
@@ -293,7 +293,7 @@ class TestTimeToLive:
             at(subject, 2)
             assert state.value() == 2
         backends.clock.now += 1_000
-        assert OperatorSnapshot(keyed=backend.snapshot()).block("value/v").batch.num_rows == 0
+        assert OperatorSnapshot(keyed=backend.cut()).block("value/v").batch.num_rows == 0
 
     def test_reading_may_prolong(self, backends: Any) -> None:
         desc = ListStateDescriptor("l", INT)
@@ -388,7 +388,7 @@ class TestEvolution:
         await moved(again, third)
         third.scope.key = 1
         assert third.state(kind("new", *key, new)) is not None
-        assert not third._restored, "it has its present name from now on"
+        assert not third._unclaimed.names, "it has its present name from now on"
 
     def test_a_renamed_field_is_one_of_the_type(self) -> None:
         with pytest.raises(SpecError, match="no field 'titel'"):

@@ -155,7 +155,7 @@ async def test_every_chain_is_the_state_at_its_barrier(backends: Any, steps: lis
                 since, base = confirmed
                 epoch = epochs.begin(since)
                 number += 1
-                snapshot = OperatorSnapshot(keyed=states.backend.snapshot())
+                snapshot = OperatorSnapshot(keyed=states.backend.cut())
                 pending.append((number, snapshot, epoch, copy.deepcopy(states.truth), base))
             case ("checkpoint",) if pending:
                 found = finish(pending.pop(0))
@@ -192,14 +192,14 @@ def test_a_delta_holds_changed_and_removed_keys_only(backends: Any) -> None:
         states.change(key, "put", 1)
     backend = states.backend
     since = backend.epochs.begin(0)
-    OperatorSnapshot(keyed=backend.snapshot()).copied()
+    OperatorSnapshot(keyed=backend.cut()).copied()
     states.change(3, "value", 8)
     states.change(4, "clear", 1)
     states.change(200, "value", 1)
     states.change(200, "clear", 1)  # came and went: no trace
     states.change(5, "put", 2)
     backend.epochs.begin(since)
-    snapshot = OperatorSnapshot(keyed=backend.snapshot())
+    snapshot = OperatorSnapshot(keyed=backend.cut())
     values = snapshot.block("value/v").batch.to_pydict()
     assert sorted(zip(values["key0"], values["value"], values["__removed"], strict=True)) == [
         (3, 8, False), (4, None, True),

@@ -9,19 +9,16 @@ from typing import Any
 import numpy as np
 import pytest
 
-from penstock.columnar.hashing import hash_columns, key_groups
 from penstock.messages.slot import StateHandle
 from penstock.metrics import MetricGroup
-from penstock.snapshots.contract import RestoredState
+from penstock.snapshots.contract import OperatorSnapshot, RestoredState
 from penstock.snapshots.restoring import restore
 from penstock.snapshots.writing import write_snapshot
 from penstock.state.cells import NumberCells, RowCells
 from penstock.state.epochs import Epochs
 from penstock.state.key_space import KeySpace
 from penstock.state.memory import StateMemory
-from penstock.state.pane_space import Pane, PaneSpace
 from penstock.state.slot_table import CellTable
-from penstock.state.window_keys import WindowKeySpace
 from penstock.types import logical as t
 from penstock.types.column import Column
 
@@ -72,7 +69,9 @@ class Counts:
 
     def snapshot(self) -> RestoredState:
         self.ctx.epochs.begin(0)
-        data = write_snapshot({"u": self.space.snapshot().copied()}, checkpoint_id=1, key_groups=(0, 127))
+        data = write_snapshot(
+            {"u": OperatorSnapshot(keyed=self.space.cut()).copied()}, checkpoint_id=1, key_groups=(0, 127)
+        )
         handle = StateHandle(
             vertex_id="v", subtask_index=0, checkpoint_id=1, inline=data, size_bytes=len(data),
             key_groups=(0, 127),
@@ -105,7 +104,7 @@ def test_what_changes_in_a_block_is_copied_for_an_open_cut(tmp_path: Path) -> No
     counts = Counts(ctx)
     counts.add(1, 2, 3)
     ctx.epochs.begin(0)
-    cut = counts.space.snapshot()
+    cut = OperatorSnapshot(keyed=counts.space.cut())
     counts.add(1, 1, 2)  # 1 goes, 2 changes
     batch = cut.block("rows").batch
     assert sorted(zip(batch["key0"].to_pylist(), batch["count"].to_pylist(), strict=True)) == [
@@ -119,12 +118,12 @@ def test_reading_makes_no_delta(tmp_path: Path) -> None:
     counts = Counts(ctx)
     counts.add(1, 2, 3)
     since = ctx.epochs.begin(0)
-    counts.space.snapshot().copied()
+    OperatorSnapshot(keyed=counts.space.cut()).copied()
     ctx.epochs.confirmed = since
     counts.rows()
     counts.add(2)
     ctx.epochs.begin(since)
-    block = counts.space.snapshot().block("rows")
+    block = OperatorSnapshot(keyed=counts.space.cut()).block("rows")
     assert block.delta
     assert block.batch["key0"].to_pylist() == [2]
 
@@ -143,74 +142,6 @@ def test_a_snapshot_gives_everything_back(tmp_path: Path, limit_bytes: int) -> N
     assert ctx.metrics.gauges["numKeysInState"]() == len(expected)
     first.space.close()
     second.space.close()
-
-
-@pytest.mark.parametrize("limit_bytes", [0, 700])
-def test_rows_are_looked_up_and_listed_where_they_lie(tmp_path: Path, limit_bytes: int) -> None:
-    counts = Counts(Context(tmp_path, limit_bytes))
-    counts.ctx.memory.check = lambda: None
-    counts.add(*range(200))
-    for key in range(0, 200, 3):
-        counts.add(key)
-    on_disk = counts.space.on_disk
-    assert (on_disk > 0) == bool(limit_bytes)
-    asked = [3, 4, 1_000, 0, 199]
-    positions, [found, texts] = counts.space.lookup([Column.of(BIG, asked)], len(asked))["rows"]
-    rows = zip(positions.tolist(), found.to_pylist(), texts.to_pylist(), strict=True)
-    assert sorted(rows) == [(0, 2, "3"), (1, 1, "4"), (3, 2, "0"), (4, 1, "199")]
-    listed = []
-    for groups in ((0, 40), (41, 127)):
-        for keys, *_ in counts.space.rows(counts.table, groups):
-            assert all(groups[0] <= g <= groups[1] for g in key_groups(hash_columns([keys]), 128))
-            listed += keys.to_pylist()
-    assert sorted(listed) == list(range(200))
-    assert counts.space.on_disk == on_disk  # nothing was moved
-    counts.space.close()
-
-
-def panes(ctx: Context) -> KeySpace:
-    return PaneSpace(
-        ctx, [BIG], kind="counts", pane_names=["pane_start"],
-        make_pane=lambda pane_id, run: Pane(pane_id, run, end=run[0] + 10, last_end=run[0] + 10),
-    )  # fmt: skip
-
-
-def windows(ctx: Context) -> KeySpace:
-    return WindowKeySpace(ctx, [BIG, BIG, BIG], (0,), (1, 2), kind="counts", stored_bounds=True)
-
-
-@pytest.mark.parametrize("limit_bytes", [0, 2_000])
-@pytest.mark.parametrize("make", [panes, windows])
-def test_rows_of_panes_and_windows_are_looked_up_where_they_lie(
-    tmp_path: Path, make: Any, limit_bytes: int
-) -> None:
-    ctx = Context(tmp_path, limit_bytes)
-    ctx.memory.check = lambda: None
-    space = make(ctx)
-    counts = NumberCells("count", BIG)
-    table = CellTable(space, "rows", [counts])
-    space.restore(None)
-
-    def columns(keys: list[int], start: int) -> list[Column]:
-        starts = [start] * len(keys)
-        own = [starts] if make is panes else [starts, [start + 10] * len(keys)]
-        found = [Column.of(BIG, x) for x in ([keys, *own] if make is panes else [*own, keys])]
-        return found
-
-    for start in (0, 10, 20):
-        with table.touch(columns(list(range(100)), start), 100) as rows:
-            counts.values[rows.slots] += start + np.arange(100)
-    assert (space.on_disk > 0) == bool(limit_bytes)
-    positions, [found] = space.lookup(columns([7, 200, 99], 10), 3)["rows"]
-    assert sorted(zip(positions.tolist(), found.to_pylist(), strict=True)) == [(0, 17), (2, 109)]
-    listed = [
-        row
-        for part in space.rows(table, (0, 127))
-        for row in zip(*(c.to_pylist() for c in part), strict=True)
-    ]
-    assert len(listed) == 300
-    assert {row[-1] - row[1] - row[0] for row in listed} == {0}
-    space.close()
 
 
 def reference(n: int) -> dict[int, tuple[int, str]]:

@@ -15,15 +15,16 @@ import numpy as np
 from penstock.columnar.sorting import stable_argsort
 from penstock.errors import SpecError
 from penstock.jobgraph.specs import SortKey
-from penstock.state.waiting_rows import WaitingOrder, WaitingRows, due_together
+from penstock.state.waiting_order import WaitingOrder
+from penstock.state.waiting_rows import WaitingRows, due_together
 from penstock.types import logical as t
 from penstock.types.column import Column
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from penstock.operators.operator import OperatorContext
-    from penstock.snapshots.contract import PendingBlock, RestoredState
+    from penstock.operators.operator import Operator
+    from penstock.snapshots.contract import RestoredState
     from penstock.types import Batch
 
 _LONG = t.BigIntType(False)
@@ -52,19 +53,22 @@ def function_state(restored: RestoredState, where: str, *, waits: bool) -> Resto
 
 
 class BatchInputs:
-    """``keys[i]``: key columns of input i; none: its rows lie under no key."""
+    """What an operator keeps of its bounded inputs. ``keys[i]``: key columns of input i; none: its rows lie under no key."""
 
     def __init__(
-        self, ctx: OperatorContext, keys: Sequence[Sequence[int]], restored: RestoredState | None
+        self, operator: Operator, keys: Sequence[Sequence[int]], restored: RestoredState | None
     ) -> None:
-        order = WaitingOrder(_times, (SortKey(0),))
+        ctx, order = operator.ctx, WaitingOrder(_times, (SortKey(0),))
         self._logs = [
-            WaitingRows(ctx, f"{_NAME}{i}", schema, of, order, kind="batch-input", spills=bool(schema.fields))
+            operator.keep(
+                WaitingRows(
+                    ctx, f"{_NAME}{i}", schema, of, order, kind="batch-input", spills=bool(schema.fields)
+                )
+            )
             for i, (schema, of) in enumerate(zip(ctx.input_schemas, keys, strict=True))
         ]
-        if restored is not None:
-            for log in self._logs:
-                log.restore(restored)
+        for log in self._logs:
+            log.restore(restored)
 
     def add(self, index: int, batch: Batch) -> None:
         self._logs[index].add(batch)
@@ -76,13 +80,6 @@ class BatchInputs:
                 yield first, rows.take(stable_argsort(rows.times_or_none()))
         for together in due_together(self._logs, None, whole=False):
             yield from _interleaved(together)
-
-    def snapshot(self) -> dict[str, PendingBlock]:
-        return {log.name: log.cut() for log in self._logs}
-
-    def close(self) -> None:
-        for log in self._logs:
-            log.close()
 
 
 def _interleaved(batches: Sequence[Batch]) -> Iterator[tuple[int, Batch]]:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from penstock.jobgraph.specs import MaterializeSpec, NormalizeSpec
     from penstock.operators.operator import OperatorContext, Output
-    from penstock.snapshots.contract import OperatorSnapshot, RestoredState
+    from penstock.snapshots.contract import RestoredState
     from penstock.types.batch import Batch
 
 
@@ -38,7 +38,7 @@ class NormalizeOperator(Operator):
     def open(self, ctx: OperatorContext, restored: RestoredState | None) -> None:
         super().open(ctx, restored)
         spec, schema = self.spec, ctx.input_schemas[0]
-        self._keys = self.hold(
+        self._keys = self.keep(
             KeySpace(ctx, [schema.types[i] for i in spec.keys], kind="normalize", ttl_ms=spec.ttl_ms)
         )
         rows = RowCells([f"{i}.{name}" for i, name in enumerate(schema.names)], schema.types)
@@ -62,13 +62,6 @@ class NormalizeOperator(Operator):
         if out is not None:
             yield from batch_pieces(out)
 
-    def on_processing_time(self, now_ms: int) -> Iterator[Output]:
-        self._keys.expire(now_ms)
-        return iter(())
-
-    def snapshot(self, checkpoint_id: int) -> OperatorSnapshot:
-        return self._keys.snapshot()
-
 
 class MaterializeOperator(Operator):
     """The upsert materialiser: all standing rows of a key in order of arrival; the last one
@@ -81,7 +74,7 @@ class MaterializeOperator(Operator):
     def open(self, ctx: OperatorContext, restored: RestoredState | None) -> None:
         super().open(ctx, restored)
         spec, schema = self.spec, ctx.input_schemas[0]
-        self._keys = self.hold(
+        self._keys = self.keep(
             KeySpace(ctx, [schema.types[i] for i in spec.keys], kind="materialize", ttl_ms=spec.ttl_ms)
         )
         self._rows = RankedRows(self._keys, "rows", schema, spec.keys)
@@ -133,10 +126,3 @@ class MaterializeOperator(Operator):
             last = rows[group_bounds(partitions[rows])[1:] - 1]
             out[np.searchsorted(touched, partitions[last])] = last
         return out
-
-    def on_processing_time(self, now_ms: int) -> Iterator[Output]:
-        self._keys.expire(now_ms)
-        return iter(())
-
-    def snapshot(self, checkpoint_id: int) -> OperatorSnapshot:
-        return self._keys.snapshot()

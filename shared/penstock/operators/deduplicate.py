@@ -68,9 +68,9 @@ class DeduplicateOperator(Operator):
         if spec.window is None:
             self._key_columns: tuple[int, ...] = spec.keys
             types = [schema.types[i] for i in spec.keys]
-            self._keys = self.hold(KeySpace(ctx, types, kind="deduplicate", ttl_ms=spec.ttl_ms))
+            self._keys = self.keep(KeySpace(ctx, types, kind="deduplicate", ttl_ms=spec.ttl_ms))
         else:
-            self._keys = self._windows = self.hold(
+            self._keys = self._windows = self.keep(
                 WindowKeySpace(
                     ctx, schema.types, spec.keys, spec.window, kind="deduplicate", stored_bounds=True
                 )
@@ -183,12 +183,8 @@ class DeduplicateOperator(Operator):
             yield Batch(schema, typed(schema, piece.tables[0].columns[:-1]), num_rows=len(piece))
         windows.passed()
 
-    def on_processing_time(self, now_ms: int) -> Iterator[Output]:
-        self._keys.expire(now_ms)
-        return iter(())
-
     def snapshot(self, checkpoint_id: int) -> OperatorSnapshot:
-        return self._keys.snapshot(watermark_state(self._watermark) if self.spec.window else None)
+        return self._cut(watermark_state(self._watermark) if self.spec.window else None)
 
 
 class _KeptRows(CellTable):

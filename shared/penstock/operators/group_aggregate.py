@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from penstock.jobgraph.specs import GroupAggregateSpec
     from penstock.operators.operator import OperatorContext, Output
-    from penstock.snapshots.contract import OperatorSnapshot, RestoredState
+    from penstock.snapshots.contract import RestoredState
     from penstock.state.slot_table import CellsCompared
 
 _LONG = t.BigIntType(False)
@@ -51,7 +51,7 @@ class KeyedAggregateOperator(Operator):
         super().open(ctx, restored)
         spec, schema = self.spec, ctx.input_schemas[0]
         # A bounded input's results come at its end, from all keys at once: they stay in memory.
-        self._keys = self.hold(
+        self._keys = self.keep(
             KeySpace(
                 ctx, [schema.types[i] for i in spec.keys], kind="group-aggregate", ttl_ms=spec.ttl_ms,
                 evicts=not spec.bounded_final,
@@ -132,10 +132,6 @@ class KeyedAggregateOperator(Operator):
     def _row(self, slots: np.ndarray, results: list[Column]) -> list[Column]:
         return [*self._keys.keys(slots), *results]
 
-    def on_processing_time(self, now_ms: int) -> Iterator[Output]:
-        self._keys.expire(now_ms)
-        return iter(())
-
     def finish(self) -> Iterator[Output]:
         if not self.spec.bounded_final:
             return
@@ -145,13 +141,10 @@ class KeyedAggregateOperator(Operator):
                 return
             with self._cells.touch([], 1):
                 pass
-        slots = self._keys.index.live_slots()
+        slots = self._keys.slots()
         for part in pieces(slots):
             columns = typed(self.ctx.output_schema, self._row(part, self._aggregates.results(part)))
             yield Batch(self.ctx.output_schema, columns, num_rows=len(part))
-
-    def snapshot(self, checkpoint_id: int) -> OperatorSnapshot:
-        return self._keys.snapshot()
 
 
 class LocalGroupAggregateOperator(Operator):

@@ -28,7 +28,8 @@ from penstock.operators.operator import MAX_WATERMARK, MIN_WATERMARK, Operator
 from penstock.snapshots.keyed_blocks import restored_columns
 from penstock.state.key_space import KeySpace
 from penstock.state.slot_table import SlotTable
-from penstock.state.waiting_rows import WaitingOrder, WaitingRows
+from penstock.state.waiting_order import WaitingOrder
+from penstock.state.waiting_rows import WaitingRows
 from penstock.types import logical as t
 from penstock.types.batch import Batch
 from penstock.types.column import Column
@@ -78,7 +79,7 @@ class IntervalJoinOperator(Operator):
         left, right = ctx.input_schemas
         self._schemas = (left, right)
         self._condition = PairCondition(self.spec.condition, left, right, ctx)
-        self._keys = self.hold(
+        self._keys = self.keep(
             _JoinKeys(
                 ctx, [left.types[i].with_nullable(True) for i in self.spec.left_keys], self._remind
             )
@@ -228,6 +229,7 @@ class IntervalJoinOperator(Operator):
         return clamp_watermark(self._watermark - self._reach[side])
 
     def _expire(self) -> Iterator[Output]:
+        self._keys.given.finish()
         for side, rows in enumerate(self._sides):
             gone = rows.expired()
             if not len(gone):
@@ -276,7 +278,7 @@ class IntervalJoinOperator(Operator):
         self._reminders.add(Batch(self._reminders.schema, columns, num_rows=n), checked=False)
 
     def snapshot(self, checkpoint_id: int) -> OperatorSnapshot:
-        return self._keys.snapshot(watermark_state(self._watermark))
+        return self._cut(watermark_state(self._watermark))
 
 
 class _JoinKeys(KeySpace):

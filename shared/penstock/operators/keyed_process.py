@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     from penstock.jobgraph.specs import KeyedProcessSpec
     from penstock.operators.operator import OperatorContext, Output
     from penstock.snapshots.contract import RestoredState
+    from penstock.state.key_groups import KeyGroups
     from penstock.types import Schema
 
 #: Rows of an output batch; a firing or a generous function is cut there.
@@ -144,7 +145,7 @@ class KeyedProcessOperator(Operator):
         spec = self._spec
         keyed_input = ctx.input_schemas[0]
         space = KeyLayout(tuple(keyed_input.fields[i].type for i in spec.keys[0]), ctx.max_parallelism)
-        self._backend = self.hold(
+        self._backend = self.keep(
             make_backend(
                 STATE_BACKEND.read(ctx.config) if space.types else "hashmap",
                 space,
@@ -165,7 +166,7 @@ class KeyedProcessOperator(Operator):
             self._backend.restore(function_state(restored, self.ctx.name, waits=waits))
             if self._broadcast is not None:
                 self._broadcast.restore(restored)
-        self._waiting = self.hold(BatchInputs(ctx, spec.keys, restored)) if waits else None
+        self._waiting = BatchInputs(self, spec.keys, restored) if waits else None
         self._timers = TimerService(self._backend, ctx.now_ms, ctx.wake_at)
         self._function = self.hold(UserFunction(ctx, spec.function, spec.on_error))
         self._emit = Emitter(ctx.output_schema, self._function.where, spec.tags)
@@ -178,9 +179,7 @@ class KeyedProcessOperator(Operator):
         self._on_timer: Callable[[int, ProcessContext], Any] | None = None
         self._calls = self._make_calls()
         self._function.open(RuntimeContext(ctx, self._backend))
-        next_time = self._backend.processing_timers.next_time
-        if next_time is not None:
-            ctx.wake_at(next_time)
+        self._wake()
 
     def _make_calls(self) -> list[Callable[[Any, ProcessContext], Any]]:
         """One callable (value, ctx) → outputs or None for each input."""
@@ -319,6 +318,16 @@ class KeyedProcessOperator(Operator):
 
     # -- time -----------------------------------------------------------------------------------
 
+    def absorb(self, groups: KeyGroups, rows: RestoredState) -> None:
+        super().absorb(groups, rows)
+        self._wake()
+
+    def _wake(self) -> None:
+        """At the first timer of processing time."""
+        next_time = self._backend.processing_timers.next_time
+        if next_time is not None:
+            self.ctx.wake_at(next_time)
+
     def on_watermark(self, watermark: int) -> Iterator[Output]:
         if self._batch:
             if watermark != MAX_WATERMARK:
@@ -355,8 +364,7 @@ class KeyedProcessOperator(Operator):
             if count % TIMERS == 0:
                 self._backend.end_batch()
         yield from self._emit.flush()
-        if queue.next_time is not None:
-            self.ctx.wake_at(queue.next_time)
+        self._wake()
         self._backend.end_batch()
 
     def _fire(self, domain: TimeDomain, key: Any, stamp: int | None, time_ms: int) -> Iterator[Output]:
@@ -387,11 +395,7 @@ class KeyedProcessOperator(Operator):
     # -- checkpoints ------------------------------------------------------------------------------
 
     def snapshot(self, checkpoint_id: int) -> OperatorSnapshot:
-        unions = {} if self._broadcast is None else self._broadcast.snapshot(self.ctx.subtask_index)
-        keyed = self._backend.snapshot() if self._backend.space.types else {}
-        if self._waiting is not None:
-            keyed.update(self._waiting.snapshot())
-        return OperatorSnapshot(keyed=keyed, unions=unions)
+        return self._cut({} if self._broadcast is None else self._broadcast.snapshot(self.ctx.subtask_index))
 
 
 def _method_name(call: Any) -> str:

@@ -27,7 +27,6 @@ from penstock.operators.window_functions import (
     TriggerResult,
     WindowCall,
 )
-from penstock.snapshots.contract import OperatorSnapshot
 from penstock.state.backends import make_backend
 from penstock.state.blocks import KeyLayout
 from penstock.state.descriptors import ListStateDescriptor, ValueStateDescriptor
@@ -41,6 +40,7 @@ if TYPE_CHECKING:
     from penstock.jobgraph.specs import KeyedWindowSpec, WindowSpec
     from penstock.operators.operator import OperatorContext, Output
     from penstock.snapshots.contract import RestoredState
+    from penstock.state.key_groups import KeyGroups
     from penstock.types import Batch
 
 Window = tuple[int, int]
@@ -75,7 +75,7 @@ class KeyedWindowOperator(Operator):
         spec = self._spec
         schema = ctx.input_schemas[0]
         space = KeyLayout(tuple(schema.fields[i].type for i in spec.keys), ctx.max_parallelism)
-        self._backend = backend = self.hold(
+        self._backend = backend = self.keep(
             make_backend(
                 STATE_BACKEND.read(ctx.config),
                 space,
@@ -94,7 +94,7 @@ class KeyedWindowOperator(Operator):
         waits = self._batch and not ctx.rows_in_order
         if restored is not None:
             backend.restore(function_state(restored, ctx.name, waits=waits))
-        self._waiting = self.hold(BatchInputs(ctx, [spec.keys], restored)) if waits else None
+        self._waiting = BatchInputs(self, [spec.keys], restored) if waits else None
         #: Triggers set no more timers.
         self._quiesced = False
         self._function = self.hold(UserFunction(ctx, spec.function, spec.on_error))
@@ -117,8 +117,17 @@ class KeyedWindowOperator(Operator):
         self._trigger_context = TriggerContext(self)
         #: Windows that fire together: of a state that has a limit, few enough to be live at once.
         self._most_windows = TIMERS if ctx.memory.limit_bytes else OUTPUT_ROWS
-        if backend.processing_timers.next_time is not None:
-            ctx.wake_at(backend.processing_timers.next_time)
+        self._wake()
+
+    def absorb(self, groups: KeyGroups, rows: RestoredState) -> None:
+        super().absorb(groups, rows)
+        self._wake()
+
+    def _wake(self) -> None:
+        """At the first timer of processing time."""
+        next_time = self._backend.processing_timers.next_time
+        if next_time is not None:
+            self.ctx.wake_at(next_time)
 
     # -- records ---------------------------------------------------------------------------------
 
@@ -395,8 +404,7 @@ class KeyedWindowOperator(Operator):
             return
         queue = self._backend.processing_timers
         yield from self._fire_due(queue.due(now_ms), self._on_clock)
-        if queue.next_time is not None:
-            self.ctx.wake_at(queue.next_time)
+        self._wake()
 
     def _on_clock(self, time_ms: int, key: Any, window: Window) -> None:
         if self._is_merged_away(key, window):
@@ -418,14 +426,6 @@ class KeyedWindowOperator(Operator):
         if not self._spec.event_time:
             self._quiesced = True
             yield from self._fire_due(self._backend.processing_timers.due(MAX_WATERMARK), self._on_clock)
-
-    # -- checkpoints ------------------------------------------------------------------------------------
-
-    def snapshot(self, checkpoint_id: int) -> OperatorSnapshot:
-        keyed = self._backend.snapshot()
-        if self._waiting is not None:
-            keyed.update(self._waiting.snapshot())
-        return OperatorSnapshot(keyed=keyed)
 
 
 class _Contents:

@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar, Union
 
 from penstock.snapshots.contract import OperatorSnapshot
 from penstock.state.epochs import Epochs
+from penstock.state.keyed_state import KeyedState, KeyedStates
 from penstock.state.memory import StateMemory
 
 if TYPE_CHECKING:
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
     from penstock.metrics import MetricGroup
     from penstock.ports import Store
     from penstock.snapshots.contract import RestoredState
+    from penstock.state.key_groups import KeyGroups
     from penstock.types import Batch, Schema
 
 #: "No watermark yet" and "event time has ended" (int64 µs).
@@ -100,6 +102,7 @@ class Closeable(Protocol):
 
 
 _C = TypeVar("_C", bound=Closeable)
+_S = TypeVar("_S", bound=KeyedState)
 
 
 class Operator(ABC):
@@ -107,11 +110,28 @@ class Operator(ABC):
 
     ctx: OperatorContext
     _resources: tuple[Closeable, ...] = ()
+    _stores: tuple[KeyedState, ...] = ()
 
     def hold(self, resource: _C) -> _C:
         """``resource``, which ``close`` will close: those held last come first."""
         self._resources = (resource, *self._resources)
         return resource
+
+    def keep(self, store: _S) -> _S:
+        """``store`` of keyed state, which belongs to this operator's snapshots from now on, moves with its
+        key groups, and is closed by ``close``."""
+        self._stores = (*self._stores, store)
+        return self.hold(store)
+
+    @property
+    def state(self) -> KeyedStates:
+        """All keyed state."""
+        return KeyedStates(self._stores)
+
+    def absorb(self, groups: KeyGroups, rows: RestoredState) -> None:
+        """These key groups come from another subtask, with all their rows (see ``KeyedState.absorb``). An
+        operator that derives something from its state at ``open`` does so again."""
+        self.state.absorb(groups, rows)
 
     def open(self, ctx: OperatorContext, restored: RestoredState | None) -> None:
         """Called once, before anything else, with restored state or None."""
@@ -133,7 +153,8 @@ class Operator(ABC):
         return watermark
 
     def on_processing_time(self, now_ms: int) -> Iterator[Output]:
-        """A time asked for with ``ctx.wake_at`` has come."""
+        """A time asked for with ``ctx.wake_at`` has come: that of a time to live, if of nothing else."""
+        self.state.expire(now_ms)
         return iter(())
 
     def on_idle(self) -> Iterator[Output]:
@@ -155,7 +176,11 @@ class Operator(ABC):
 
     def snapshot(self, checkpoint_id: int) -> OperatorSnapshot:
         """The state at the barrier; returns at once (see ``OperatorSnapshot.pending``)."""
-        return OperatorSnapshot()
+        return self._cut()
+
+    def _cut(self, unions: Mapping[str, list[bytes]] | None = None) -> OperatorSnapshot:
+        """All keyed state, and union state."""
+        return OperatorSnapshot(keyed=self.state.cut(), unions=dict(unions or {}))
 
     def on_checkpoint_complete(self, checkpoint_id: int) -> None:
         """The checkpoint is in the log. May be repeated."""

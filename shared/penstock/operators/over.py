@@ -32,7 +32,8 @@ from penstock.snapshots.keyed_blocks import restored_columns
 from penstock.state.aggregates import AggregateSet
 from penstock.state.key_space import KeySpace
 from penstock.state.slot_table import aggregate_cells
-from penstock.state.waiting_rows import WaitingOrder, WaitingRows
+from penstock.state.waiting_order import WaitingOrder
+from penstock.state.waiting_rows import WaitingRows
 from penstock.types import logical as t
 from penstock.types.batch import Batch
 from penstock.types.column import Column
@@ -77,7 +78,7 @@ class OverOperator(Operator):
                 where=ctx.name,
                 remedy="use ROWS, or order by the table's row time",
             )
-        self._keys = self.hold(
+        self._keys = self.keep(
             KeySpace(
                 ctx, [types[i] for i in self.spec.partition], kind="over", counted=self._bounded,
                 ttl_ms=0 if self._bounded else self.spec.ttl_ms,
@@ -87,7 +88,7 @@ class OverOperator(Operator):
         # A bounded frame keeps rows and no accumulators.
         self._cells = None if self._bounded else aggregate_cells(self._keys, self._state)
         self._frames = BoundedFrames(self.spec, ctx, self._keys) if self._bounded else None
-        self._pending = self.hold(
+        self._pending = self.keep(
             WaitingRows(ctx, "pending", self._schema, self.spec.partition, self._waiting_order(), kind="over")
         )
         self._watermark = restored_watermark(restored)
@@ -261,8 +262,7 @@ class OverOperator(Operator):
     # -- state ---------------------------------------------------------------------------
 
     def snapshot(self, checkpoint_id: int) -> OperatorSnapshot:
-        keyed = {self._pending.name: self._pending.cut(), **self._keys.cut()}
-        return OperatorSnapshot(keyed=keyed, unions=watermark_state(self._watermark))
+        return self._cut(watermark_state(self._watermark))
 
     def _restore(self, restored: RestoredState) -> None:
         self._pending.restore(restored)

@@ -14,10 +14,10 @@ from penstock.operators.changes import typed
 from penstock.operators.emitting import batch_pieces
 from penstock.operators.joining import bounded_slices, take_all
 from penstock.operators.operator import Operator
-from penstock.snapshots.contract import OperatorSnapshot
 from penstock.state.aggregates import AggregateSet
 from penstock.state.ranked_rows import Gathered, cancelled
-from penstock.state.waiting_rows import WaitingRows, by_hash
+from penstock.state.waiting_order import by_hash
+from penstock.state.waiting_rows import WaitingRows
 from penstock.types.column import Column
 
 if TYPE_CHECKING:
@@ -45,13 +45,12 @@ class OverFinalOperator(Operator):
         super().open(ctx, restored)
         self._schema = ctx.input_schemas[0]
         partition = self.spec.partition
-        self._rows = self.hold(
+        self._rows = self.keep(
             WaitingRows(
                 ctx, "rows", self._schema, partition, by_hash(partition), kind="over", spills=bool(partition)
             )
         )
-        if restored is not None:
-            self._rows.restore(restored)
+        self._rows.restore(restored)
 
     def process(self, input_index: int, batch: Batch) -> Iterator[Output]:
         self._rows.add(batch)
@@ -194,9 +193,6 @@ class OverFinalOperator(Operator):
         if len(targets):
             state.add(targets, list(columns), None)
         return state.results(np.arange(n))[0]
-
-    def snapshot(self, checkpoint_id: int) -> OperatorSnapshot:
-        return OperatorSnapshot(keyed={"rows": self._rows.cut()})
 
 
 def _shifted(call: AggregateCall, layout: Layout, rows: Batch) -> Column:

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from penstock.jobgraph.specs import JoinSpec
     from penstock.operators.operator import OperatorContext, Output
-    from penstock.snapshots.contract import OperatorSnapshot, RestoredState
+    from penstock.snapshots.contract import RestoredState
     from penstock.types.batch import Batch
     from penstock.types.column import Column
 
@@ -52,7 +52,7 @@ class JoinOperator(Operator):
         left, right = ctx.input_schemas
         self._schemas = (left, right)
         self._condition = PairCondition(self.spec.condition, left, right, ctx)
-        self._keys = self.hold(
+        self._keys = self.keep(
             KeySpace(
                 ctx, [left.types[i].with_nullable(True) for i in self.spec.left_keys], kind="join",
                 counted=True,
@@ -169,13 +169,6 @@ class JoinOperator(Operator):
             come, gone = (met, left) if self.spec.kind == "semi" else (left, met)
             return self._bare(gone, DELETE), self._bare(come, INSERT)
         return self._padded(1 - side, met, DELETE), self._padded(1 - side, left, INSERT)
-
-    def on_processing_time(self, now_ms: int) -> Iterator[Output]:
-        self._keys.expire(now_ms)
-        return iter(())
-
-    def snapshot(self, checkpoint_id: int) -> OperatorSnapshot:
-        return self._keys.snapshot()
 
     # -- output ------------------------------------------------------------------------
 

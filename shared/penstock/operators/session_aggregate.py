@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from penstock.jobgraph.specs import WindowAggregateSpec
     from penstock.operators.operator import OperatorContext, Output
     from penstock.snapshots.contract import OperatorSnapshot, RestoredState
+    from penstock.state.key_groups import KeyGroups
 
 _LONG = t.BigIntType(False)
 
@@ -53,7 +54,7 @@ class SessionAggregateOperator(Operator):
     def open(self, ctx: OperatorContext, restored: RestoredState | None) -> None:
         super().open(ctx, restored)
         schema = ctx.input_schemas[0]
-        self._keys = self.hold(
+        self._keys = self.keep(
             KeySpace(
                 ctx, [schema.types[i] for i in self.spec.keys], kind="session-aggregate", counted=True
             )
@@ -64,9 +65,17 @@ class SessionAggregateOperator(Operator):
         self._sessions = Sessions(self._keys, self._aggregates)
         self._watermark = restored_watermark(restored)
         self._keys.restore(restored)
-        if self._processing_time and (len(self._sessions) or self._keys.on_disk):
-            ctx.wake_at(ctx.now_ms())
+        self._wake()
         ctx.metrics.gauge("numSessionsInState", lambda: len(self._sessions))
+
+    def absorb(self, groups: KeyGroups, rows: RestoredState) -> None:
+        super().absorb(groups, rows)
+        self._wake()
+
+    def _wake(self) -> None:
+        """Look at sessions that came from elsewhere: the clock may have passed them."""
+        if self._processing_time and (len(self._sessions) or self._keys.on_disk):
+            self.ctx.wake_at(self.ctx.now_ms())
 
     # -- input -------------------------------------------------------------------------
 
@@ -213,7 +222,7 @@ class SessionAggregateOperator(Operator):
         return Batch(schema, typed(schema, columns), times=times, num_rows=len(sessions))
 
     def snapshot(self, checkpoint_id: int) -> OperatorSnapshot:
-        return self._keys.snapshot(watermark_state(self._watermark))
+        return self._cut(watermark_state(self._watermark))
 
 
 def _running_max(values: np.ndarray, groups: np.ndarray) -> np.ndarray:

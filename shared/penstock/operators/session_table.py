@@ -14,7 +14,8 @@ from penstock.operators.changes import typed
 from penstock.operators.emitting import event_times, pieces, restored_watermark, watermark_state
 from penstock.operators.operator import MAX_WATERMARK, Operator
 from penstock.snapshots.contract import OperatorSnapshot
-from penstock.state.row_log import RowLog
+from penstock.state.waiting_order import WaitingOrder
+from penstock.state.waiting_rows import WaitingRows
 from penstock.types import logical as t
 from penstock.types.column import Column
 
@@ -27,6 +28,8 @@ if TYPE_CHECKING:
     from penstock.types.batch import Batch
 
 _LONG = t.BigIntType(False)
+#: Rows are taken by session, wherever they stand.
+_AS_THEY_CAME = WaitingOrder(lambda rows: (), ())
 
 
 class SessionTableOperator(Operator):
@@ -41,13 +44,16 @@ class SessionTableOperator(Operator):
         super().open(ctx, restored)
         self._schema = ctx.input_schemas[0]
         #: Rows with their session's time in ``times``.
-        self._rows = self.hold(RowLog(ctx, "rows", self._schema, self.spec.keys, kind="session-table"))
+        self._rows = self.keep(
+            WaitingRows(
+                ctx, "rows", self._schema, self.spec.keys, _AS_THEY_CAME, kind="session-table", spills=False,
+                seen=self._seen,
+            )
+        )  # fmt: skip
         self._watermark = restored_watermark(restored)
         #: No session ends before.
         self._next_end = MAX_WATERMARK
-        if restored is not None:
-            self._rows.restore(restored)
-            self._next_end = self._earliest_end()
+        self._rows.restore(restored)
 
     def process(self, input_index: int, batch: Batch) -> Iterator[Output]:
         if batch.kinds is not None and batch.kinds.any():
@@ -67,18 +73,23 @@ class SessionTableOperator(Operator):
                 self.ctx.metrics.inc("numLateRecordsDropped", int(late.sum()))
                 batch, times = batch.filter(~late), times[~late]
         if batch.num_rows:
-            self._rows.add(batch.with_times(times))
-            self._next_end = min(self._next_end, int(times.min()) + self._gap_us)
-            if time is None:
-                self.ctx.wake_at(-(-self._next_end // 1000))
+            rows = batch.with_times(times)
+            self._rows.add(rows)
+            self._seen(rows)
         return iter(())
+
+    def _seen(self, rows: Batch) -> None:
+        assert rows.times is not None
+        self._next_end = min(self._next_end, int(rows.times.min()) + self._gap_us)
+        if self.spec.window.time is None:
+            self.ctx.wake_at(-(-self._next_end // 1000))
 
     def _late(self, batch: Batch, times: np.ndarray) -> np.ndarray:
         """Rows whose session would be over already, unless one that is still open takes them in."""
         late = times + self._gap_us - 1 <= self._watermark
         if not late.any() or not len(self._rows):
             return late
-        waiting = self._rows.rows()
+        waiting = self._rows.in_memory()
         assert waiting.times is not None
         keys = self._new_index()
         slots, _ = keys.upsert([waiting.columns[k] for k in self.spec.keys], waiting.num_rows)
@@ -102,11 +113,12 @@ class SessionTableOperator(Operator):
     def _ended(self, until: int) -> Iterator[Output]:
         if not len(self._rows) or self._next_end - 1 > until:
             return
-        rows = self._rows.rows()
+        rows = self._rows.in_memory()
         starts, ends = self._sessions(rows)
         due = ends - 1 <= until
         self._next_end = int(ends[~due].min(initial=MAX_WATERMARK))
-        out, starts, ends = self._rows.take_out(due), starts[due], ends[due]
+        self._rows.take_out(due)
+        out, starts, ends = rows.filter(due), starts[due], ends[due]
         assert out.times is not None
         schema = self.ctx.output_schema
         for part in pieces(stable_argsort_by(ends, out.times)):
@@ -132,13 +144,8 @@ class SessionTableOperator(Operator):
         ends[order] = times[last][session] + self._gap_us
         return starts, ends
 
-    def _earliest_end(self) -> int:
-        if not len(self._rows):
-            return MAX_WATERMARK
-        return int(self._sessions(self._rows.rows())[1].min())
-
     def _new_index(self) -> KeyIndex:
         return KeyIndex([self._schema.types[k].with_nullable(True) for k in self.spec.keys])
 
     def snapshot(self, checkpoint_id: int) -> OperatorSnapshot:
-        return OperatorSnapshot(keyed={"rows": self._rows.cut()}, unions=watermark_state(self._watermark))
+        return self._cut(watermark_state(self._watermark))

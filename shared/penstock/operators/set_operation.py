@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from penstock.jobgraph.specs import SetOperationSpec
     from penstock.operators.operator import OperatorContext, Output
-    from penstock.snapshots.contract import OperatorSnapshot, RestoredState
+    from penstock.snapshots.contract import RestoredState
 
 _LONG = t.BigIntType(False)
 
@@ -34,7 +34,7 @@ class SetOperationOperator(Operator):
     def open(self, ctx: OperatorContext, restored: RestoredState | None) -> None:
         super().open(ctx, restored)
         schema = ctx.output_schema
-        self._keys = self.hold(
+        self._keys = self.keep(
             KeySpace(
                 ctx, [x.with_nullable(True) for x in schema.types], kind="set-operation",
                 names=[f"{i}.{name}" for i, name in enumerate(schema.names)],
@@ -80,6 +80,3 @@ class SetOperationOperator(Operator):
         if self.spec.all:
             return np.maximum(left - right, 0)
         return ((left > 0) & (right == 0)).astype(np.int64)
-
-    def snapshot(self, checkpoint_id: int) -> OperatorSnapshot:
-        return self._keys.snapshot()

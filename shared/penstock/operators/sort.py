@@ -19,7 +19,8 @@ from penstock.operators.emitting import (
 from penstock.operators.operator import Operator
 from penstock.snapshots.contract import OperatorSnapshot
 from penstock.state.ranked_rows import Gathered, cancelled
-from penstock.state.waiting_rows import WaitingOrder, WaitingRows
+from penstock.state.waiting_order import WaitingOrder
+from penstock.state.waiting_rows import WaitingRows
 from penstock.types import logical as t
 from penstock.types.batch import RowKind
 from penstock.types.column import Column
@@ -45,9 +46,8 @@ class SortOperator(Operator):
     def open(self, ctx: OperatorContext, restored: RestoredState | None) -> None:
         super().open(ctx, restored)
         order = WaitingOrder(lambda rows: rows.columns, self.spec.order)
-        self._log = self.hold(_log(ctx, "sort", order))
-        if restored is not None:
-            self._log.restore(restored)
+        self._log = self.keep(_log(ctx, "sort", order))
+        self._log.restore(restored)
         self._retracted = False
 
     def process(self, input_index: int, batch: Batch) -> Iterator[Output]:
@@ -95,7 +95,7 @@ class SortOperator(Operator):
 
     def snapshot(self, checkpoint_id: int) -> OperatorSnapshot:
         self._cancel()
-        return OperatorSnapshot(keyed={"rows": self._log.cut()})
+        return self._cut()
 
 
 def _standing(rows: Batch, of: int = 1) -> tuple[np.ndarray, int]:
@@ -152,9 +152,8 @@ class TemporalSortOperator(Operator):
     def open(self, ctx: OperatorContext, restored: RestoredState | None) -> None:
         super().open(ctx, restored)
         order = WaitingOrder(self._ordered_by, self._order, self._times)
-        self._log = self.hold(_log(ctx, "temporal-sort", order))
-        if restored is not None:
-            self._log.restore(restored)
+        self._log = self.keep(_log(ctx, "temporal-sort", order))
+        self._log.restore(restored)
         self._watermark = restored_watermark(restored)
 
     def _times(self, rows: Batch) -> np.ndarray:
@@ -181,7 +180,7 @@ class TemporalSortOperator(Operator):
                 yield out.with_columns(self.ctx.output_schema, out.columns)
 
     def snapshot(self, checkpoint_id: int) -> OperatorSnapshot:
-        return OperatorSnapshot(keyed={"rows": self._log.cut()}, unions=watermark_state(self._watermark))
+        return self._cut(watermark_state(self._watermark))
 
 
 def _log(ctx: OperatorContext, kind: str, order: WaitingOrder) -> WaitingRows:

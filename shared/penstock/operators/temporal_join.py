@@ -15,7 +15,8 @@ from penstock.operators.joining import joined, matchable_rows, take_all
 from penstock.operators.operator import Operator
 from penstock.operators.temporal_versions import SettledVersions
 from penstock.snapshots.contract import OperatorSnapshot
-from penstock.state.waiting_rows import WaitingOrder, WaitingRows, due_together
+from penstock.state.waiting_order import WaitingOrder
+from penstock.state.waiting_rows import WaitingRows, due_together
 from penstock.types import logical as t
 from penstock.types.batch import Batch
 from penstock.types.column import Column
@@ -47,24 +48,24 @@ class TemporalJoinOperator(Operator):
         self._schemas = (left, right)
         self._pair_schema = t.Schema((*left.fields, *right.fields))
         self._condition = compile_condition(self.spec.condition, ctx)
-        self._waiting = self.hold(
+        self._waiting = self.keep(
             WaitingRows(
                 ctx, "waiting", left, self.spec.left_keys, _by_time(self.spec.left_time), kind="temporal-join"
             )
         )
         #: Versions above the watermark, and whether each is a deletion; the newest below it.
         self._version_schema = t.Schema((*right.fields, t.Field("deleted", _BOOL)))
-        self._versions = self.hold(
+        self._versions = self.keep(
             WaitingRows(
                 ctx, "versions", self._version_schema, self.spec.right_keys, _by_time(self.spec.right_time),
                 kind="temporal-join",
             )
         )  # fmt: skip
-        self._settled = self.hold(SettledVersions(ctx, right, self.spec.right_keys))
+        self._settled = SettledVersions(ctx, right, self.spec.right_keys)
+        self.keep(self._settled.keys)
         self._watermark = restored_watermark(restored)
-        if restored is not None:
-            for state in (self._waiting, self._versions, self._settled):
-                state.restore(restored)
+        for state in (self._waiting, self._versions, self._settled.keys):
+            state.restore(restored)
         ctx.metrics.gauge("numVersions", lambda: len(self._versions) + len(self._settled))
 
     def process(self, input_index: int, batch: Batch) -> Iterator[Output]:
@@ -147,8 +148,7 @@ class TemporalJoinOperator(Operator):
     # -- state -------------------------------------------------------------------------
 
     def snapshot(self, checkpoint_id: int) -> OperatorSnapshot:
-        keyed = {state.name: state.cut() for state in (self._waiting, self._versions, self._settled)}
-        return OperatorSnapshot(keyed=keyed, unions=watermark_state(self._watermark))
+        return self._cut(watermark_state(self._watermark))
 
 
 def _by_time(index: int) -> WaitingOrder:

@@ -14,7 +14,6 @@ if TYPE_CHECKING:
 
     import numpy as np
 
-    from penstock.snapshots.contract import PendingBlock, RestoredState
     from penstock.state.context import StateContext
     from penstock.types.column import Column
     from penstock.types.logical import Schema
@@ -24,24 +23,22 @@ class SettledVersions:
     """Rows of ``schema``, one a key; those that nobody asks for are on disk when memory is
     short. ``slots_of`` makes slots, ``sweep`` gives up those that no version came to."""
 
-    name = "settled"
-
     def __init__(self, ctx: StateContext, schema: Schema, keys: Sequence[int]) -> None:
         self._schema = schema
         types = [schema.types[i].with_nullable(True) for i in keys]
-        self._keys = KeySpace(ctx, types, kind="temporal-join")
+        self.keys = KeySpace(ctx, types, kind="temporal-join")
         rows = RowCells([f"{i}.{name}" for i, name in enumerate(schema.names)], schema.types)
-        self._rows = CellTable(self._keys, self.name, [rows])
+        self._rows = CellTable(self.keys, "settled", [rows])
 
     def __len__(self) -> int:
         """Keys in memory and on disk."""
-        return len(self._keys) + self._keys.on_disk
+        return len(self.keys) + self.keys.on_disk
 
     def slots_of(self, keys: Sequence[Column], n: int) -> np.ndarray:
         """Slots of some keys, whose versions are in memory until ``make_room``."""
-        slots, made = self._keys.upsert(keys, n)
-        self._keys.fetch(made)
-        self._keys.tier.used(slots)
+        slots, made = self.keys.upsert(keys, n)
+        self.keys.fetch(made)
+        self.keys.tier.used(slots)
         return slots
 
     def take(self, slots: np.ndarray) -> tuple[Batch, np.ndarray]:
@@ -60,16 +57,7 @@ class SettledVersions:
 
     def sweep(self, slots: np.ndarray) -> None:
         """Give up those of distinct slots that hold no version."""
-        self._keys.index.free(slots[~self._rows.changes.holds(slots)])
+        self.keys.index.free(slots[~self._rows.changes.holds(slots)])
 
     def make_room(self, fresh: int) -> None:
-        self._keys.tier.make_room(fresh)
-
-    def close(self) -> None:
-        self._keys.close()
-
-    def cut(self) -> PendingBlock:
-        return self._rows.cut()
-
-    def restore(self, restored: RestoredState) -> None:
-        self._keys.restore(restored)
+        self.keys.tier.make_room(fresh)

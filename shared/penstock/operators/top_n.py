@@ -77,9 +77,9 @@ class RankingOperator(Operator):
         if spec.window is None:
             self._partition: tuple[int, ...] = spec.partition
             types = [schema.types[i] for i in spec.partition]
-            self._keys = self.hold(KeySpace(ctx, types, kind="top-n", ttl_ms=spec.ttl_ms))
+            self._keys = self.keep(KeySpace(ctx, types, kind="top-n", ttl_ms=spec.ttl_ms))
         else:
-            self._keys = self._windows = self.hold(
+            self._keys = self._windows = self.keep(
                 WindowKeySpace(
                     ctx, schema.types, spec.partition, spec.window, kind="top-n", stored_bounds=False
                 )
@@ -281,12 +281,8 @@ class RankingOperator(Operator):
             out = self._with_rank([c.take(part) for c in columns], ranks[part])
             yield Batch(schema, typed(schema, out), num_rows=len(part))
 
-    def on_processing_time(self, now_ms: int) -> Iterator[Output]:
-        self._keys.expire(now_ms)
-        return iter(())
-
     def snapshot(self, checkpoint_id: int) -> OperatorSnapshot:
-        return self._keys.snapshot(watermark_state(self._watermark) if self.spec.window else None)
+        return self._cut(watermark_state(self._watermark) if self.spec.window else None)
 
 
 class _Rankings(RankedRows):

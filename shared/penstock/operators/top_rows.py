@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from penstock.columnar.late_rows import LateColumn
     from penstock.jobgraph.specs import TopNSpec
     from penstock.operators.operator import OperatorContext, Output
-    from penstock.snapshots.contract import OperatorSnapshot, RestoredState
+    from penstock.snapshots.contract import RestoredState
     from penstock.types.logical import Schema
 
 _LONG = t.BigIntType(False)
@@ -66,7 +66,7 @@ class TopRowsOperator(Operator):
         super().open(ctx, restored)
         spec, schema = self.spec, ctx.input_schemas[0]
         types = [schema.types[i] for i in spec.partition]
-        self._keys = self.hold(KeySpace(ctx, types, kind="top-rows", ttl_ms=spec.ttl_ms))
+        self._keys = self.keep(KeySpace(ctx, types, kind="top-rows", ttl_ms=spec.ttl_ms))
         self._rows = _TopRows(self._keys, schema, spec)
         self._keys.restore(restored)
         ctx.metrics.gauge("numRowsInState", lambda: len(self._rows))
@@ -114,13 +114,6 @@ class TopRowsOperator(Operator):
                 schema, typed(schema, columns), kinds=some if some.any() else None, num_rows=end - start
             )
             start = end
-
-    def on_processing_time(self, now_ms: int) -> Iterator[Output]:
-        self._keys.expire(now_ms)
-        return iter(())
-
-    def snapshot(self, checkpoint_id: int) -> OperatorSnapshot:
-        return self._keys.snapshot()
 
 
 class _TopRows(SlotTable):

@@ -70,7 +70,7 @@ class PaneAggregateOperator(Operator):
     def open(self, ctx: OperatorContext, restored: RestoredState | None) -> None:
         super().open(ctx, restored)
         spec, schema = self.spec, ctx.input_schemas[0]
-        self._keys = self.hold(
+        self._keys = self.keep(
             PaneSpace(
                 ctx, [schema.types[i] for i in spec.keys], kind="window-aggregate",
                 pane_names=["window_start", "window_end"] if self._windowed else ["pane_start"],
@@ -266,7 +266,7 @@ class PaneAggregateOperator(Operator):
             limit = MAX_WATERMARK
         gone = [pane for pane in self._keys.live.values() if pane.last_end <= limit]
         if gone:
-            self._keys.drop(gone)
+            self._keys.drop_panes(gone)
 
     def snapshot(self, checkpoint_id: int) -> OperatorSnapshot:
-        return self._keys.snapshot(watermark_state(self._watermark))
+        return self._cut(watermark_state(self._watermark))

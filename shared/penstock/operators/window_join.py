@@ -24,7 +24,8 @@ from penstock.operators.joining import (
 )
 from penstock.operators.operator import MAX_WATERMARK, Operator
 from penstock.snapshots.contract import OperatorSnapshot
-from penstock.state.waiting_rows import WaitingOrder, WaitingRows, due_together, hashed
+from penstock.state.waiting_order import WaitingOrder, hashed
+from penstock.state.waiting_rows import WaitingRows, due_together
 from penstock.types import logical as t
 from penstock.types.batch import Batch
 from penstock.types.column import Column
@@ -60,7 +61,17 @@ class WindowJoinOperator(Operator):
         self._pair_schema = t.Schema((*left.fields, *right.fields))
         self._condition = compile_condition(self.spec.condition, ctx)
         self._logs = tuple(
-            self.hold(WaitingRows(ctx, name, schema, keys, self._order(side), kind="window-join"))
+            self.keep(
+                WaitingRows(
+                    ctx,
+                    name,
+                    schema,
+                    keys,
+                    self._order(side),
+                    kind="window-join",
+                    seen=partial(self._opened, side),
+                )
+            )
             for side, (name, schema, keys) in enumerate(
                 zip(("left", "right"), self._schemas, self._keys_of, strict=True)
             )
@@ -68,9 +79,8 @@ class WindowJoinOperator(Operator):
         #: (start, end) of windows that have rows.
         self._open: set[Window] = set()
         self._watermark = restored_watermark(restored)
-        if restored is not None:
-            for side, log in enumerate(self._logs):
-                log.restore(restored, seen=partial(self._opened, side))
+        for log in self._logs:
+            log.restore(restored)
         ctx.metrics.gauge("numOpenWindows", lambda: len(self._open))
 
     def _order(self, side: int) -> WaitingOrder:
@@ -186,8 +196,7 @@ class WindowJoinOperator(Operator):
     # -- state -------------------------------------------------------------------------
 
     def snapshot(self, checkpoint_id: int) -> OperatorSnapshot:
-        keyed = {log.name: log.cut() for log in self._logs}
-        return OperatorSnapshot(keyed=keyed, unions=watermark_state(self._watermark))
+        return self._cut(watermark_state(self._watermark))
 
 
 def _chosen(batch: Batch, rows: np.ndarray | None) -> Batch:

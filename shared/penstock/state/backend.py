@@ -11,16 +11,19 @@ What nobody asks for is carried into the next snapshot unchanged.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from penstock.columnar.python_values import tuples
 from penstock.errors import InternalError, SpecError, UnsupportedError
 from penstock.state import blocks, states
+from penstock.state.descriptors import AggregatingStateDescriptor, ReducingStateDescriptor
 from penstock.state.epochs import Epochs
-from penstock.state.evolution import converter
+from penstock.state.key_groups import GivenAway, KeyGroups
+from penstock.state.key_rows import EntryRows, Registered, read_timers, read_values, state_rows, timer_rows
+from penstock.state.keyed_state import rows_of_keys
 from penstock.state.timers import TimerQueue
-from penstock.types import logical as t
+from penstock.state.unclaimed import Unclaimed
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -29,24 +32,13 @@ if TYPE_CHECKING:
 
     from penstock.snapshots.contract import KeyedBlock, PendingBlock, RestoredState
     from penstock.state.descriptors import StateDescriptor
-    from penstock.state.key_changes import KeyCut
+    from penstock.state.keyed_state import StateRows
+    from penstock.types.column import Column
+    from penstock.types.logical import LogicalType
 
-_BIGINT = t.BigIntType()
 EVENT_TIMERS, PROCESSING_TIMERS = "timer/event", "timer/processing"
-
-
-@dataclass(slots=True)
-class Registered:
-    """One state: its descriptor and the table that holds it."""
-
-    desc: StateDescriptor
-    table: Any
-    namespaced: bool
-
-    @property
-    def timed(self) -> bool:
-        """Live values are (value, expires ms)."""
-        return self.desc.ttl is not None
+#: Entries that are looked at at once for the groups that were given away.
+_DROP_ENTRIES = 512
 
 
 class KeyedStateBackend(ABC):
@@ -71,7 +63,11 @@ class KeyedStateBackend(ABC):
         self.processing_timers = TimerQueue(self.epochs)
         self._now_ms = now_ms
         self._registered: dict[str, Registered] = {}
-        self._restored: dict[str, tuple[Sequence[pa.RecordBatch], dict[str, Any]]] = {}
+        self._unclaimed = Unclaimed(space, self.epochs)
+        #: The key groups that another subtask owns by now.
+        self.given = GivenAway(space.max_parallelism, self._sweep, where=f"operator '{uid}'")
+        for queue in (self.event_timers, self.processing_timers):
+            queue.before_due = self.given.finish
 
     # -- registering ---------------------------------------------------------------------
 
@@ -86,6 +82,11 @@ class KeyedStateBackend(ABC):
         if desc.ttl is not None:
             table = states.TtlTable(table, desc.ttl, self._now_ms)
         scope = scope or self.scope
+        match desc:
+            case ReducingStateDescriptor():
+                return states.ReducingState(table, scope, desc.reduce)
+            case AggregatingStateDescriptor():
+                return states.AggregatingState(table, scope, desc.aggregate)
         match desc.kind:
             case "value" if states.deep_copy(desc) is not None:
                 return states.ObjectState(table, scope)
@@ -95,10 +96,6 @@ class KeyedStateBackend(ABC):
                 return states.ListState(table, scope)
             case "map":
                 return states.MapState(table, scope)
-            case "reducing":
-                return states.ReducingState(table, scope, desc.reduce)  # type: ignore[attr-defined]
-            case "aggregating":
-                return states.AggregatingState(table, scope, desc.aggregate)  # type: ignore[attr-defined]
         raise InternalError(f"unknown kind of state '{desc.kind}'")
 
     def registered(self, desc: StateDescriptor, *, namespaced: bool = False) -> Registered:
@@ -114,9 +111,8 @@ class KeyedStateBackend(ABC):
         if known is None:
             known = Registered(desc, self._make_table(desc, namespaced), namespaced)
             self._registered[desc.state_name] = known
-            name = next((n for n in desc.state_names if n in self._restored), None)
-            if name is not None:
-                self._load(known, *self._restored.pop(name))
+            for batches, schema in self._unclaimed.take(desc.state_names):
+                self._load(known, batches, schema)
         elif known.desc.stored_type != desc.stored_type or known.namespaced != namespaced:
             raise SpecError(
                 f"state '{desc.name}' is declared twice with different types",
@@ -139,8 +135,10 @@ class KeyedStateBackend(ABC):
     def _put_all(self, state: Registered, rows: Iterable[tuple[Any, Any]]) -> None:
         """Bulk load at restore."""
 
-    def begin_batch(self, keys: Sequence[Any], groups: Sequence[int] | None = None) -> None:  # noqa: B027
+    def begin_batch(self, keys: Sequence[Any], groups: Sequence[int] | None = None) -> None:
         """These keys come next; ``groups``: their key groups, where known."""
+        if self.given.any:
+            self.given.refuse(self.space.columns(keys), len(keys))
 
     def end_batch(self) -> None:  # noqa: B027
         """A good moment to write back and evict."""
@@ -150,182 +148,124 @@ class KeyedStateBackend(ABC):
 
     # -- snapshots -------------------------------------------------------------------------
 
-    def snapshot(self) -> dict[str, KeyedBlock | PendingBlock]:
+    def cut(self) -> dict[str, KeyedBlock | PendingBlock]:
         """All state and timers of this moment; nothing is copied yet."""
-        delta = self.epochs.since > 0
-        out: dict[str, KeyedBlock | PendingBlock] = {}
-        for name, state in self._registered.items():
-            out[name] = self._cut(state)
-        for name, queue in (
-            (EVENT_TIMERS, self.event_timers),
-            (PROCESSING_TIMERS, self.processing_timers),
-        ):
-            out[name] = self._timer_cut(queue)
-        for name, (batches, schema) in self._restored.items():
-            if batches:
-                out[name] = blocks.regroup(self.space, batches, schema, delta=delta)
+        self.given.finish()
+        if not self.space.types:  # a stream without a key keeps nothing here
+            return {}
+        out: dict[str, KeyedBlock | PendingBlock] = {x.name: x.cut() for x in self._kept()}
+        return {**out, **self._unclaimed.cut()}
+
+    def _kept(self) -> list[EntryRows]:
+        """All states and timers."""
+        out = [
+            state_rows(state, self.space, partial(self._rows, state), self._now_ms)
+            for state in self._registered.values()
+        ]
+        for name, queue in ((EVENT_TIMERS, self.event_timers), (PROCESSING_TIMERS, self.processing_timers)):
+            out.append(timer_rows(name, queue, self.space, namespaced=self.timer_namespaces))
         return out
-
-    def _cut(self, state: Registered) -> KeyCut:
-        desc, table = state.desc, state.table
-        form = self._form(state)
-        make_rows = partial(self._map_rows if desc.kind == "map" else self._value_rows, state, form)
-        copy = states.deep_copy(desc) or states.shallow_copy(desc)
-        if copy is not None and state.timed:
-            inner = copy
-            copy = lambda pair: (inner(pair[0]), pair[1])  # noqa: E731
-        return table.changes.cut(
-            rows=partial(self._rows, state), copy=copy, make_rows=make_rows, assemble=form.block
-        )
-
-    def _form(self, state: Registered) -> blocks.RowForm:
-        desc: Any = state.desc
-        schema: dict[str, Any] = {"kind": desc.kind}
-        if desc.kind == "map":
-            fields = [("map_key", desc.key_type), ("value", desc.type)]
-        else:
-            fields = [("value", desc.stored_type)]
-        if state.timed:
-            fields.append(("expires_ms", _BIGINT))
-            schema["ttl_ms"] = desc.ttl.ttl_ms
-        return blocks.RowForm(self.space, state.namespaced, tuple(fields), schema)
-
-    def _value_rows(
-        self, state: Registered, form: blocks.RowForm, keys: Sequence[Any], values: Sequence[Any]
-    ) -> pa.RecordBatch:
-        """Rows of (key, live value or None). Expired ones count as removed."""
-        removed = [value is None for value in values]
-        columns: list[Any] = [values]
-        if state.timed:
-            columns, removed = self._without_expired(values)
-        return form.rows(*_split(keys, state.namespaced), columns, removed)
-
-    def _without_expired(self, values: Sequence[Any]) -> tuple[list[list[Any]], list[bool]]:
-        """([values, expiries], removed) of (value, expires ms) pairs."""
-        now = self._now_ms()
-        removed = [pair is None or pair[1] <= now for pair in values]
-        pairs = [(None, 0) if gone else pair for pair, gone in zip(values, removed, strict=True)]
-        return [[value for value, _ in pairs], [expires for _, expires in pairs]], removed
-
-    def _map_rows(
-        self, state: Registered, form: blocks.RowForm, keys: Sequence[Any], values: Sequence[Any]
-    ) -> pa.RecordBatch:
-        """A row an entry; a map that is gone is one row, removed."""
-        expires: list[Any] = [0] * len(keys)
-        if state.timed:
-            (values, expires), _ = self._without_expired(values)
-        flat: list[tuple[Any, ...]] = []
-        for key, entries, expiry in zip(keys, values, expires, strict=True):
-            if entries:
-                flat += [(key, k, v, expiry, False) for k, v in entries.items()]
-            else:
-                flat.append((key, None, None, 0, True))
-        columns = list(map(list, zip(*flat, strict=True))) if flat else [[], [], [], [], []]
-        fields = columns[1:4] if state.timed else columns[1:3]
-        return form.rows(*_split(columns[0], state.namespaced), fields, columns[4])
-
-    def _timer_cut(self, queue: TimerQueue) -> KeyCut:
-        form = blocks.RowForm(
-            self.space, self.timer_namespaces, (("time", _BIGINT),), {"kind": "timer"}, ("time",)
-        )
-
-        def make_rows(pairs: Sequence[Any], registered: Sequence[Any]) -> pa.RecordBatch:
-            entries = [entry for _, entry in pairs]
-            removed = [known is None for known in registered]
-            columns = [[time for time, _ in pairs]]
-            return form.rows(*_split(entries, self.timer_namespaces), columns, removed)
-
-        return queue.changes.cut(rows=queue.pairs, copy=None, make_rows=make_rows, assemble=form.block)
 
     #: Timer entries are (key, namespace); set by window operators.
     timer_namespaces = False
 
-    # -- restoring ---------------------------------------------------------------------------
-
-    def restore(self, restored: RestoredState) -> None:
+    def restore(self, restored: RestoredState | None) -> None:
         """Timers at once; state when it is registered."""
+        if restored is None:
+            return
         for name, batches in restored.keyed.items():
             schema = restored.schemas.get(name, {})
+            known = next((x for x in self._registered.values() if name in x.desc.state_names), None)
             if name in (EVENT_TIMERS, PROCESSING_TIMERS):
                 queue = self.event_timers if name == EVENT_TIMERS else self.processing_timers
                 for batch in batches:
-                    for time, entry in self._read_timers(batch, schema, name):
+                    for time, entry in read_timers(self.space, batch, schema, self._where(name)):
                         queue.register(time, entry)
+            elif known is not None:
+                self._load(known, batches, schema)
             else:
-                self._restored[name] = (batches, schema)
-
-    def _read_timers(
-        self, batch: pa.RecordBatch, schema: dict[str, Any], name: str
-    ) -> Iterator[tuple[int, Any]]:
-        keys = self._read_keys(batch, schema, name)
-        _, times = blocks.read_field(batch, schema, "time")
-        return zip(times, keys, strict=True)
-
-    def _read_keys(self, batch: pa.RecordBatch, schema: dict[str, Any], name: str) -> list[Any]:
-        keys = blocks.read_keys(self.space, batch, schema, self._where(name))
-        namespaces = blocks.read_namespaces(batch)
-        return keys if namespaces is None else list(zip(keys, namespaces, strict=True))
+                self._unclaimed.add(name, batches, schema)
 
     def _load(self, state: Registered, batches: Sequence[pa.RecordBatch], schema: dict[str, Any]) -> None:
-        """Rows may be many: batch by batch; a map's entries stand next to one another."""
-        if state.desc.kind == "map":
-            self._put_all(state, self._read_maps(state, batches, schema).items())
-            return
-        for batch in batches:
-            keys = self._read_keys(batch, schema, state.desc.state_name)
-            values = self._read_values(state, batch, schema, "value", state.desc.stored_type)
-            values = self._with_expiry(state, batch, schema, values)
-            self._put_all(state, zip(keys, values, strict=True))
-
-    def _read_maps(
-        self, state: Registered, batches: Sequence[pa.RecordBatch], schema: dict[str, Any]
-    ) -> dict[Any, Any]:
-        desc: Any = state.desc
-        maps: dict[Any, Any] = {}
-        for batch in batches:
-            keys = self._read_keys(batch, schema, desc.state_name)
-            map_keys = self._read_values(state, batch, schema, "map_key", desc.key_type)
-            values = self._read_values(state, batch, schema, "value", desc.type)
-            values = self._with_expiry(state, batch, schema, values)
-            for key, map_key, value in zip(keys, map_keys, values, strict=True):
-                if state.timed:
-                    value, expiry = value
-                    maps.setdefault(key, ({}, expiry))[0][map_key] = value
-                else:
-                    maps.setdefault(key, {})[map_key] = value
-        return maps
-
-    def _read_values(
-        self,
-        state: Registered,
-        batch: pa.RecordBatch,
-        schema: dict[str, Any],
-        field: str,
-        declared: t.LogicalType,
-    ) -> list[Any]:
-        stored, values = blocks.read_field(batch, schema, field)
         where = self._where(state.desc.state_name)
-        convert = converter(stored, declared, where, state.desc.former_fields)
-        return values if convert is None else [None if v is None else convert(v) for v in values]
-
-    def _with_expiry(
-        self, state: Registered, batch: pa.RecordBatch, schema: dict[str, Any], values: list[Any]
-    ) -> list[Any]:
-        ttl = state.desc.ttl
-        if ttl is None:
-            return values
-        if "expires_ms" in schema["types"]:
-            _, expires = blocks.read_field(batch, schema, "expires_ms")
-        else:  # the time to live is new: it begins now
-            expires = [self._now_ms() + ttl.ttl_ms] * len(values)
-        return list(zip(values, expires, strict=True))
+        for rows in read_values(state, self.space, batches, schema, self._now_ms(), where):
+            self._put_all(state, rows)
 
     def _where(self, name: str) -> str:
         return f"state '{name}' of operator '{self.uid}'"
 
+    # -- key groups, from outside ------------------------------------------------------------
 
-def _split(keys: Sequence[Any], namespaced: bool) -> tuple[Sequence[Any], Sequence[Any]]:
-    """(keys, namespaces) of keys that may carry one."""
-    if not namespaced:
-        return keys, ()
-    return [key for key, _ in keys], [namespace for _, namespace in keys]
+    @property
+    def state_names(self) -> list[str]:
+        """Of states that were asked for and of timers, and what was restored and not asked for."""
+        return [*(x.name for x in self._kept()), *self._unclaimed.names]
+
+    @property
+    def key_types(self) -> Sequence[LogicalType]:
+        return self.space.types
+
+    def live_bytes(self) -> int:
+        """See ``KeyedState``; ordinary objects are not counted."""
+        return 0
+
+    @property
+    def on_disk(self) -> int:
+        """See ``KeyedState``."""
+        return 0
+
+    def evict(self) -> None:
+        """See ``KeyedState``."""
+        self.end_batch()
+
+    def expire(self, now_ms: int) -> None:  # noqa: B027
+        """See ``KeyedState``: a value that has expired is given up when it is met."""
+
+    def export(self, groups: KeyGroups) -> Iterator[StateRows]:
+        """See ``KeyedState``."""
+        self.given.refuse_groups(groups)
+        return self._exported(groups)
+
+    def lookup(self, keys: Sequence[Column], n: int) -> Iterator[StateRows]:
+        """See ``KeyedState``. Looks through all timers, through all keys of states in windows, and through
+        restored rows that nobody asked for."""
+        self.given.refuse(keys, n)
+        wanted = tuples(keys)
+        for state in self._registered.values():
+            if not state.namespaced:
+                rows = state_rows(state, self.space, partial(self._rows, state), self._now_ms)
+                yield from rows.rows((key, rows.changes.value(key)) for key in wanted)
+        plain = {name for name, state in self._registered.items() if not state.namespaced}
+        others = self._exported(KeyGroups.all(self.space.max_parallelism), but=plain)
+        yield from rows_of_keys(others, self.key_types, keys, n)
+
+    def absorb(self, groups: KeyGroups, rows: RestoredState) -> None:
+        """See ``KeyedState``."""
+        self.given.take_back(groups)
+        self.restore(rows)
+        self.end_batch()
+
+    def mask(self, groups: KeyGroups) -> None:
+        """See ``KeyedState``."""
+        self.given.mask(groups)
+
+    def drop(self, more: Callable[[], bool]) -> bool:
+        """See ``KeyedState``."""
+        return self.given.drop(more)
+
+    def _exported(self, groups: KeyGroups, but: Iterable[str] = ()) -> Iterator[StateRows]:
+        for rows in self._kept():
+            if rows.name not in but:
+                yield from rows.exported(groups)
+        yield from self._unclaimed.exported(groups)
+
+    def _sweep(self, groups: KeyGroups) -> Iterator[None]:
+        """Remove the entries of these groups."""
+        for rows in self._kept():
+            for part in rows.of_groups(groups, _DROP_ENTRIES):
+                for entry, value in part:
+                    if value is not None:
+                        rows.remove(entry)
+                self.end_batch()
+                yield
+        self._unclaimed.drop(groups)

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from penstock.state.backend import KeyedStateBackend, Registered
+from penstock.state.backend import KeyedStateBackend
 from penstock.state.key_changes import KeyChanges
+from penstock.state.key_rows import Registered
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

@@ -14,29 +14,31 @@ import numpy as np
 
 from penstock.columnar.grouping import distinct
 from penstock.columnar.growing import grown
-from penstock.columnar.hashing import hash_columns, key_groups
 from penstock.columnar.key_index import KeyIndex
-from penstock.snapshots.contract import OperatorSnapshot
 from penstock.snapshots.reading import row_count
 from penstock.state.cold_tier import ColdTier, Resident, can_evict
+from penstock.state.key_groups import GivenAway
+from penstock.state.keyed_state import PIECE_ROWS
 from penstock.state.slot_table import CellTable
 from penstock.state.time_to_live import TimeToLive
 from penstock.state.touched import Touched
 from penstock.types.column import Column
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     import pyarrow as pa
 
     from penstock.snapshots.contract import KeyedBlock, PendingBlock, RestoredState
     from penstock.state.context import StateContext
+    from penstock.state.key_groups import KeyGroups
+    from penstock.state.keyed_state import StateRows
     from penstock.state.slot_table import SlotTable
     from penstock.types.logical import LogicalType
 
-
-#: Rows that are read at once for somebody outside.
-_PIECE_ROWS = 4_096
+#: Keys that were given away and are freed at once: in memory, and of those on disk, which come back
+#: for that.
+_DROP_KEYS, _DROP_COLD_KEYS = 1_024, 32
 
 
 class KeySpace:
@@ -68,6 +70,8 @@ class KeySpace:
         self.ttl = TimeToLive(ttl_ms, ctx)
         self.evicts = evicts and can_evict(ctx, self._canonical(types))
         self.tables: list[SlotTable] = []
+        #: The key groups that another subtask owns by now.
+        self.given = GivenAway(ctx.max_parallelism, self._sweep, where=ctx.name)
         self.tier = self._make_tier()
         ctx.metrics.gauge("numKeysInState", lambda: len(self.index))
         ctx.metrics.gauge("stateBytes", self.live_bytes)
@@ -103,6 +107,10 @@ class KeySpace:
     def copying(self) -> bool:
         """A cut is still being copied: freeing many rows now would copy them all at once."""
         return any(table.changes.copying for table in self.tables)
+
+    @property
+    def state_names(self) -> list[str]:
+        return [table.name for table in self.tables]
 
     def live_bytes(self) -> int:
         """Bytes of keys and rows in memory, without room that is free."""
@@ -177,50 +185,98 @@ class KeySpace:
         """What ``upsert`` takes, in the order in which a key's columns stand on disk."""
         return columns
 
-    def lookup(self, columns: Sequence[Column], n: int) -> dict[str, tuple[np.ndarray, list[Column]]]:
-        """By table: (position of the key, columns) of the rows of distinct keys, wherever they lie.
-        Nothing is announced, moved or marked as used."""
+    def _addressed(self, keys: Sequence[Column], n: int) -> tuple[Sequence[Column], int]:
+        """What ``upsert`` takes of everything that is kept of these keys, and how many that are."""
+        return keys, n
+
+    def lookup(self, keys: Sequence[Column], n: int) -> Iterator[StateRows]:
+        """See ``KeyedState``."""
+        self.given.refuse(keys, n)
+        columns, n = self._addressed(keys, n)
         slots = self.find(columns, n)
-        here, others = np.flatnonzero(slots >= 0), np.flatnonzero(slots < 0)
-        absent = [c.take(others) for c in self._disk_columns(columns)]
-        out = {}
+        here, others = slots[slots >= 0], np.flatnonzero(slots < 0)
+        absent = [c.take(others) for c in columns]
         for number, table in enumerate(self.tables):
-            at, rows = table.rows_of(slots[here])
-            positions, found = here[at], table.read(rows)
-            cold = self.tier.look(number, absent) if len(others) else None
+            _, rows = table.rows_of(here)
+            if len(rows):
+                yield table.exported(*table.stored(rows))
+            cold = self.tier.look(number, self._disk_columns(absent)) if len(others) else None
             if cold is not None:
-                positions = np.concatenate((positions, others[cold[0]]))
-                found = [Column.concat(pair) for pair in zip(found, cold[1], strict=True)]
-            out[table.name] = positions, found
-        return out
+                key, head = self.stored_keys([c.take(cold[0]) for c in absent])
+                yield table.exported(key, [*head, *cold[1]])
 
-    def rows(self, table: SlotTable, key_groups: tuple[int, int]) -> Iterator[list[Column]]:
-        """All rows of a table whose key lies in these groups (both included), some at a time, under
-        the columns that they have in a snapshot; each row as it is when its turn comes."""
-        live = table.changes.live()
-        for at in range(0, len(live), _PIECE_ROWS):
-            part = live[at : at + _PIECE_ROWS]
-            part = part[table.changes.holds(part)]
-            keys, head = table.stored_key(part)
-            chosen = part[self._within(keys, len(part), key_groups)]
-            if len(chosen):
-                keys, head = table.stored_key(chosen)
-                yield [*keys, *head, *table.read(chosen)]
+    def export(self, groups: KeyGroups) -> Iterator[StateRows]:
+        """See ``KeyedState``; each row as it is when its turn comes."""
+        self.given.refuse_groups(groups)
+        for table in self.tables:
+            live = table.changes.live()
+            for at in range(0, len(live), PIECE_ROWS):
+                part = live[at : at + PIECE_ROWS]
+                part = part[table.changes.holds(part)]
+                part = part[groups.holds(table.stored_key(part)[0], len(part))]
+                if len(part):
+                    yield table.exported(*table.stored(part))
+            yield from self._cold_rows(table, groups)
+
+    def _cold_rows(self, table: SlotTable, groups: KeyGroups) -> Iterator[StateRows]:
+        """The rows of a table that lie on disk at this moment."""
         for keys, others in self.tier.stored(self.tables.index(table)):
-            chosen = np.flatnonzero(self._within(keys, len(keys[0]), key_groups))
+            chosen = np.flatnonzero(groups.holds(keys, len(keys[0])))
             if len(chosen):
-                yield [c.take(chosen) for c in (*keys, *others)]
+                yield table.exported([c.take(chosen) for c in keys], [c.take(chosen) for c in others])
 
-    def _within(self, keys: Sequence[Column], n: int, wanted: tuple[int, int]) -> np.ndarray:
-        """Mask of the keys whose group is wanted. Groups are computed here, when they are asked for."""
-        hashes = hash_columns(keys) if keys else np.zeros(n, np.uint64)
-        groups = key_groups(hashes, self.ctx.max_parallelism)
-        return (groups >= wanted[0]) & (groups <= wanted[1])
+    # -- key groups that move ------------------------------------------------------------
+
+    def absorb(self, groups: KeyGroups, rows: RestoredState) -> None:
+        """See ``KeyedState``."""
+        self.given.take_back(groups)
+        for table in self.tables:
+            self._load_all(table, rows.keyed.get(table.name, ()))
+
+    def mask(self, groups: KeyGroups) -> None:
+        """See ``KeyedState``."""
+        self.given.mask(groups)
+
+    def drop(self, more: Callable[[], bool]) -> bool:
+        """See ``KeyedState``."""
+        return self.given.drop(more)
+
+    def slots(self) -> np.ndarray:
+        """Slots of all keys in memory, ascending."""
+        self.given.finish()
+        return self.index.live_slots()
+
+    def _sweep(self, groups: KeyGroups) -> Iterator[None]:
+        """Free the rows of these groups. New keys are of other groups, so what was passed stays clean."""
+        for start in range(0, self.high, _DROP_KEYS):
+            slots = start + np.flatnonzero(self._in_use(start, min(start + _DROP_KEYS, self.high)))
+            gone = slots[groups.holds(self.split(slots)[0], len(slots))]
+            if len(gone):
+                self.free(gone)
+            yield
+        for table in self.tables:
+            for piece in self._cold_rows(table, groups):
+                keys, _, n = table.parsed([piece.batch])
+                for at in range(0, n, _DROP_COLD_KEYS):
+                    part = [c.slice(at, min(_DROP_COLD_KEYS, n - at)) for c in keys]
+                    slots, made = self.upsert(part, len(part[0]))
+                    self.fetch(made)
+                    self.free(distinct(slots))
+                    yield
+
+    def _in_use(self, start: int, stop: int) -> np.ndarray:
+        """Mask of the slots from ``start`` to below ``stop`` that hold a key."""
+        return self.index.in_use(start, stop)
+
+    def evict(self) -> None:
+        """See ``KeyedState``."""
+        self.tier.make_room()
 
     # -- time ----------------------------------------------------------------------------
 
     def expire(self, now_ms: int) -> None:
         """Give up what was not written for the time to live; on disk some of it at a time."""
+        self.given.finish()
         if self.ttl.ttl_ms:
             self.free(self.ttl.due(now_ms))
             if not self.tier.expire(self.ttl.swept_ms):
@@ -242,7 +298,16 @@ class KeySpace:
     def split(self, slots: np.ndarray) -> tuple[list[Column], list[Column]]:
         """The keys of slots as a snapshot has them: (columns by which the input is
         partitioned, other columns)."""
-        return self.index.keys(slots), []
+        return self.stored_keys(self.index.keys(slots))
+
+    def stored_keys(self, columns: Sequence[Column]) -> tuple[list[Column], list[Column]]:
+        """What ``upsert`` takes, as ``split`` gives it."""
+        return list(columns), []
+
+    @property
+    def key_types(self) -> Sequence[LogicalType]:
+        """Of the columns by which the input is partitioned."""
+        return self.index.types
 
     @property
     def stored_types(self) -> list[LogicalType]:
@@ -255,11 +320,8 @@ class KeySpace:
 
     def cut(self) -> dict[str, KeyedBlock | PendingBlock]:
         """All tables at this moment; nothing is copied yet."""
+        self.given.finish()
         return {table.name: table.cut() for table in self.tables}
-
-    def snapshot(self, unions: Mapping[str, list[bytes]] | None = None) -> OperatorSnapshot:
-        """``cut`` as the whole snapshot of an operator, with its union state."""
-        return OperatorSnapshot(keyed=self.cut(), unions=dict(unions or {}))
 
     def restore(self, restored: RestoredState | None) -> None:
         """Load what a snapshot has of this subtask's keys."""
@@ -268,10 +330,13 @@ class KeySpace:
             if isinstance(table, CellTable) and table is self.tables[0] and self._extends():
                 self._extend(table, blocks)
                 continue
-            # Block by block, so that what is touched at once fits into the processor's cache, and
-            # no more of it is in memory twice; rows that are put into order all together.
-            for part in ([blocks] if blocks else []) if table.ordered else ([b] for b in blocks):
-                self._load(table, part)
+            self._load_all(table, blocks)
+
+    def _load_all(self, table: SlotTable, blocks: Sequence[pa.RecordBatch]) -> None:
+        # Block by block, so that what is touched at once fits into the processor's cache, and
+        # no more of it is in memory twice; rows that are put into order all together.
+        for part in ([blocks] if blocks else []) if table.ordered else ([b] for b in blocks):
+            self.put_back(table, *table.parsed(part))
 
     def _extends(self) -> bool:
         """Whether every key has one row in a first table of cells, and all keys stay in memory."""
@@ -288,9 +353,6 @@ class KeySpace:
                 self._made(slots)
                 table.extend(at, columns)
                 self.ttl.touch(slots, at.stop)
-
-    def _load(self, table: SlotTable, blocks: Sequence[pa.RecordBatch]) -> None:
-        self.put_back(table, *table.parsed(blocks))
 
     def put_back(self, table: SlotTable, keys: list[Column], columns: list[Column], n: int) -> None:
         """``n`` restored rows of a table: their keys, as ``upsert`` takes them, and their columns, as

@@ -15,10 +15,11 @@ from typing import TYPE_CHECKING, Any
 
 from penstock.errors import UnsupportedError
 from penstock.snapshots.by_key import NAMESPACE_BYTES
-from penstock.state.backend import KeyedStateBackend, Registered
+from penstock.state.backend import KeyedStateBackend
 from penstock.state.blocks import KeyLayout, decode_namespace, encode_namespace
 from penstock.state.codec import codec, tuple_codec
 from penstock.state.key_changes import KeyChanges
+from penstock.state.key_rows import Registered
 from penstock.state.memory import StateMemory
 from penstock.types.logical import RawType
 
@@ -136,7 +137,7 @@ class LevelDBStateBackend(KeyedStateBackend):
             bloom_filter_bits=10,
         )
         self._value_bytes = _FIRST_VALUE_BYTES
-        self._holder = self._memory.add(uid, self._live_bytes, evicts=True)
+        self._holder = self._memory.add(uid, self.live_bytes, evicts=True)
         self._cache_entries = cache_entries
         self._key_codec = tuple_codec(space.types)
         self._groups: dict[Any, int] = {}
@@ -183,6 +184,7 @@ class LevelDBStateBackend(KeyedStateBackend):
     # -- batches and write-back --------------------------------------------------------------
 
     def begin_batch(self, keys: Sequence[Any], groups: Sequence[int] | None = None) -> None:
+        super().begin_batch(keys, groups)
         if groups is not None:
             self._groups.update(zip(keys, groups, strict=True))
 
@@ -215,7 +217,7 @@ class LevelDBStateBackend(KeyedStateBackend):
                 size = len(self._codecs[self._ids[name]][0](value))
                 self._value_bytes += _SAMPLE_WEIGHT * (size - self._value_bytes)
 
-    def _live_bytes(self) -> int:
+    def live_bytes(self) -> int:
         live = sum(len(s.table) + len(s.table.old) for s in self._registered.values())
         return int(live * (_OBJECT_BYTES + _OBJECT_TIMES * self._value_bytes)) + 100 * len(self._groups)
 

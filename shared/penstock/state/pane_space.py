@@ -16,13 +16,13 @@ from penstock.columnar.sorting import group_bounds, stable_argsort
 from penstock.state.cold_tier import Resident
 from penstock.state.key_space import KeySpace
 from penstock.types import logical as t
+from penstock.types.column import Column
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from penstock.state.cold_runs import RunTier
     from penstock.state.context import StateContext
-    from penstock.types.column import Column
     from penstock.types.logical import LogicalType
 
 _LONG = t.BigIntType(False)
@@ -128,8 +128,7 @@ class PaneSpace(KeySpace):
     ) -> None:
         self.panes = KeyIndex([_LONG] * len(pane_names))
         self.cells = KeyIndex([_LONG])
-        #: Panes that have cells, in memory or on disk, by their slot in ``panes``.
-        self.live: dict[int, Pane] = {}
+        self._live: dict[int, Pane] = {}
         self._make_pane = make_pane
         self._runs: RunTier | None = None
         super().__init__(ctx, types, kind=kind, names=[*(f"key{i}" for i in range(len(types))), *pane_names])
@@ -164,8 +163,14 @@ class PaneSpace(KeySpace):
     def high(self) -> int:
         return self.cells.high
 
+    @property
+    def live(self) -> dict[int, Pane]:
+        """Panes that have cells, in memory or on disk, by their slot in ``panes``."""
+        self.given.finish()
+        return self._live
+
     def live_bytes(self) -> int:
-        own = 8 * len(self.cells) + PANE_BYTES * len(self.live)
+        own = 8 * len(self.cells) + PANE_BYTES * len(self._live)
         return super().live_bytes() + self.cells.live_bytes + own
 
     # -- cells ---------------------------------------------------------------------------
@@ -182,7 +187,7 @@ class PaneSpace(KeySpace):
         if len(fresh):
             names = zip(*(c.values.tolist() for c in self.panes.keys(fresh)), strict=True)
             for pane_id, run in zip(fresh.tolist(), names, strict=True):
-                self.live[pane_id] = self._make_pane(pane_id, run)
+                self._live[pane_id] = self._make_pane(pane_id, run)
         cells, new = self.cells.upsert_ints(packed(key_slots, pane_ids))
         if len(new):
             self._enlist(new)
@@ -195,6 +200,16 @@ class PaneSpace(KeySpace):
         found = np.full(n, -1, np.int64)
         found[known] = self.cells.lookup_ints(packed(key_slots[known], pane_ids[known]))
         return found
+
+    def _in_use(self, start: int, stop: int) -> np.ndarray:
+        return self.cells.in_use(start, stop)
+
+    def _addressed(self, keys: Sequence[Column], n: int) -> tuple[Sequence[Column], int]:
+        runs = np.array([pane.run for pane in self._live.values()], np.int64)
+        runs = runs.reshape(-1, len(self.panes.types))
+        own = np.tile(np.arange(n), len(runs))
+        panes = [Column(_LONG, np.repeat(runs[:, i], n)) for i in range(runs.shape[1])]
+        return [*(c.take(own) for c in keys), *panes], len(own)
 
     def _disk_columns(self, columns: Sequence[Column]) -> Sequence[Column]:
         k = len(self.index.types)
@@ -209,7 +224,7 @@ class PaneSpace(KeySpace):
         bounds = group_bounds(of[order])
         for low, high in zip(bounds[:-1].tolist(), bounds[1:].tolist(), strict=True):
             chosen = order[low:high]
-            self.live[int(of[chosen[0]])].add(new[chosen])
+            self._live[int(of[chosen[0]])].add(new[chosen])
 
     def keys_and_panes(self, cells: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """(key slot, pane id) of each cell."""
@@ -228,9 +243,9 @@ class PaneSpace(KeySpace):
         self.free_unused(key_slots)
         ids, counts = np.unique(pane_ids, return_counts=True)
         for pane_id, n in zip(ids.tolist(), counts.tolist(), strict=True):
-            self.live[pane_id].left(n, self.cells)
+            self._live[pane_id].left(n, self.cells)
 
-    def drop(self, panes: Sequence[Pane]) -> None:
+    def drop_panes(self, panes: Sequence[Pane]) -> None:
         """Give up panes with all their cells, in memory and on disk."""
         for pane in panes:
             cells = pane.cells(self.cells)
@@ -240,7 +255,7 @@ class PaneSpace(KeySpace):
             # A pane has each key once, so plain fancy indexing counts right.
             self.uses[key_slots] -= 1
             self.index.free(key_slots[self.uses[key_slots] == 0])
-            del self.live[pane.id]
+            del self._live[pane.id]
             if self._runs is not None:
                 self._runs.forget(pane.run)
         self.panes.free(np.array([pane.id for pane in panes], np.int64))
@@ -250,6 +265,10 @@ class PaneSpace(KeySpace):
     def split(self, slots: np.ndarray) -> tuple[list[Column], list[Column]]:
         key_slots, pane_ids = self.keys_and_panes(slots)
         return self.index.keys(key_slots), self.panes.keys(pane_ids)
+
+    def stored_keys(self, columns: Sequence[Column]) -> tuple[list[Column], list[Column]]:
+        k = len(self.index.types)
+        return list(columns[:k]), list(columns[k:])
 
     @property
     def stored_types(self) -> list[LogicalType]:

@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from penstock.columnar.grouping import distinct
 from penstock.columnar.growing import grown
-from penstock.state.tables import Cut, Part, SlotChanges
+from penstock.state.tables import Cut, GoneRows, Part, SlotChanges
 from penstock.types.column import Column
 
 if TYPE_CHECKING:
@@ -34,15 +34,13 @@ _PIECE_KEYS = 256
 class RowChanges(SlotChanges):
     """``cold``: the rows on disk at this moment (see ``ColdRows.cut``), None when there are none."""
 
-    __slots__ = ("_confirmed", "_first", "_gone", "_next_id", "cold", "ids")
+    __slots__ = ("_first", "_gone", "_next_id", "cold", "ids")
 
     def __init__(self, epochs: Epochs) -> None:
         super().__init__(epochs)
         self.ids = np.zeros(1024, np.int64)
         self._next_id = 0
-        #: (row numbers, epoch) of rows that are gone, since the last confirmed snapshot.
-        self._gone: list[tuple[np.ndarray, int]] = []
-        self._confirmed = 0
+        self._gone = GoneRows(epochs)
         #: What the first cut held everything up to; 0 before it.
         self._first = 0
         self.cold: Callable[[int, int], ColdCut] | None = None
@@ -71,8 +69,8 @@ class RowChanges(SlotChanges):
 
     def lost(self, ids: np.ndarray) -> None:
         """Rows with these numbers are gone, wherever they lay."""
-        if len(ids) and self._first:  # before the first cut nobody knows them
-            self._gone.append((ids, self._epochs.now))
+        if self._first:  # before the first cut nobody knows them
+            self._gone.add(ids)
 
     def renumber(self) -> None:
         """All rows in memory get other slots: they come back as new rows."""
@@ -102,9 +100,7 @@ class RowChanges(SlotChanges):
     def cut(self, read: Read, make: Make) -> Cut:
         since, upto = self._epochs.since, self._epochs.end()
         self._first = self._first or self._epochs.upto or upto
-        self._confirmed = max(self._confirmed, since)
-        self._gone = [(ids, epoch) for ids, epoch in self._gone if epoch > self._confirmed]
-        gone = [ids for ids, epoch in self._gone if since < epoch <= upto]
+        gone = self._gone.since(since, upto)
         cold = None if self.cold is None else self.cold(since, upto)
         cut = _RowCut(self, read, make, since, upto, gone, cold)
         self._cuts.append(cut)

@@ -103,6 +103,7 @@ class Sessions(SlotTable):
 
     def over(self, watermark: int) -> np.ndarray:
         """Sessions in memory that the watermark has passed."""
+        self.space.given.finish()
         ends = self.end[: self._slots.high]
         return np.flatnonzero((ends - 1 <= watermark) & (ends != _NEVER))
 

@@ -15,6 +15,7 @@ import numpy as np
 from penstock.columnar.grouping import distinct_slots
 from penstock.snapshots.keyed_blocks import restored_columns
 from penstock.state.cold_tier import make_changes
+from penstock.state.keyed_state import StateRows
 from penstock.state.tables import StateTable
 from penstock.state.touched import Touched
 
@@ -70,7 +71,7 @@ class SlotTable(ABC):
         if timed and space.ttl.ttl_ms:
             self.times, self.touched = self._key_times, self._key_came_back
         self._stored_as = StateTable(
-            name, self._stored, names=[*space.names, *names], kind=space.kind,
+            name, self._stored_later, names=[*space.names, *names], kind=space.kind,
             max_parallelism=space.ctx.max_parallelism, changes=self.changes,
         )  # fmt: skip
         space.add(self)
@@ -134,7 +135,16 @@ class SlotTable(ABC):
         """``changes`` of a table whose rows may go to the disk."""
         return self.changes  # type: ignore[return-value]  # of ``make_changes``
 
-    def _stored(self, rows: np.ndarray) -> tuple[list[Column], list[Column | Later]]:
+    def stored(self, rows: np.ndarray) -> tuple[list[Column], list[Column]]:
+        """(key columns, others) of rows in memory as a snapshot has them."""
+        keys, head = self.stored_key(rows)
+        return keys, [*head, *self.read(rows)]
+
+    def exported(self, keys: Sequence[Column], others: Sequence[Column]) -> StateRows:
+        """Rows as ``KeyedState.export`` gives them."""
+        return StateRows(self.name, *self._stored_as.rows(keys, others), len(keys))
+
+    def _stored_later(self, rows: np.ndarray) -> tuple[list[Column], list[Column | Later]]:
         keys, head = self.stored_key(rows)
         return keys, [*head, *self.later(rows)]
 

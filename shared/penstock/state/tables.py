@@ -12,7 +12,7 @@ row that it has not reached is changed, ``write`` or ``free`` copies the row out
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
@@ -24,6 +24,8 @@ from penstock.types.column import Column
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
+
+    import pyarrow as pa
 
     from penstock.state.epochs import Epochs
 
@@ -235,6 +237,27 @@ class Part:
         return sum(c.nbytes for c in (*self.keys, *self.payload))
 
 
+class GoneRows:
+    """The numbers of rows that are gone, as far as a later delta has to take them back."""
+
+    def __init__(self, epochs: Epochs) -> None:
+        self._epochs = epochs
+        #: (numbers, epoch in which they went), since the last confirmed checkpoint.
+        self._gone: list[tuple[np.ndarray, int]] = []
+        self._confirmed = 0
+
+    def add(self, ids: np.ndarray) -> None:
+        """Rows with these numbers (int64) are gone."""
+        if len(ids):
+            self._gone.append((ids, self._epochs.now))
+
+    def since(self, since: int, upto: int) -> list[np.ndarray]:
+        """What went after the first and not after the second epoch, for a cut."""
+        self._confirmed = max(self._confirmed, since)
+        self._gone = [(ids, epoch) for ids, epoch in self._gone if epoch > self._confirmed]
+        return [ids for ids, epoch in self._gone if since < epoch <= upto]
+
+
 class StateTable:
     """One named keyed state of an operator.
 
@@ -265,6 +288,16 @@ class StateTable:
         if self._max_parallelism < _MANY_KEY_GROUPS:
             cut.run_bytes = SHORT_RUN_BYTES
         return cut
+
+    def rows(
+        self, keys: Sequence[Column], payload: Sequence[Column]
+    ) -> tuple[pa.RecordBatch, dict[str, Any]]:
+        """(rows, schema) in the form of a snapshot, in no order and without slots."""
+        block = keyed_block(
+            keys, payload, self._names, n=len((*keys, *payload)[0]), max_parallelism=self._max_parallelism,
+            kind=self._kind, sort=False,
+        )  # fmt: skip
+        return block.batch, block.schema
 
     def _block(self, slots: np.ndarray, keys: list[Column], payload: list[Column], sort: bool) -> KeyedBlock:
         return keyed_block(

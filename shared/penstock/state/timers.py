@@ -9,7 +9,7 @@ from penstock.state.epochs import Epochs
 from penstock.state.key_changes import KeyChanges
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from penstock.state.states import Journal
 
@@ -34,6 +34,8 @@ class TimerQueue:
         self._heap: list[int] = []
         self._entries: dict[int, Any] = {}
         self._count = 0
+        #: Called before timers fire.
+        self.before_due: Callable[[], None] = _nothing
 
     def __len__(self) -> int:
         return self._count
@@ -88,6 +90,7 @@ class TimerQueue:
     def due(self, until: int) -> Iterator[tuple[int, Any]]:
         """Take out and yield the timers with time <= ``until`` in (time, key) order; those
         that are registered meanwhile fire too when they are due."""
+        self.before_due()
         while (time := self.next_time) is not None and time <= until:
             known = self._entries[time]
             waiting = _in_order(known) if type(known) is _Many else [known]
@@ -114,6 +117,10 @@ class TimerQueue:
             for entry in list(known) if type(known) is _Many else [known]:
                 if entry is not _NONE:
                     yield (time, entry), True
+
+
+def _nothing() -> None:
+    """Nothing was given away."""
 
 
 def _in_order(entries: Any) -> list[Any]:

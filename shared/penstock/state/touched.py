@@ -37,9 +37,12 @@ class Touched:
         self.written: np.ndarray | None = None
 
     def __enter__(self) -> Self:
-        self.slots, made = self._space.upsert(self._columns, self._n)
+        space = self._space
+        if space.given.any:
+            space.given.refuse(space.stored_keys(self._columns)[0], self._n)
+        self.slots, made = space.upsert(self._columns, self._n)
         self._came = len(made)
-        self.new = self._space.fetch(made)
+        self.new = space.fetch(made)
         return self
 
     @property

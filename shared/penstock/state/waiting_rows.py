@@ -1,9 +1,7 @@
 """Rows that wait until they are due, on disk when memory is short.
 
-New rows lie in the batches they came in. What is left of them when others are due is sorted by
-time, so that the next watermark takes a prefix; such runs are merged by fours. Above the
-slot's limit the oldest rows are sorted by the whole order and written to a ``SpilledRun``.
-What is due of the runs comes back merged, in pieces that fit into memory.
+Above the slot's limit the oldest rows in memory (``MemoryRows``) are sorted by the whole order and
+written to a ``SpilledRun``. What is due of the runs comes back merged, in pieces that fit into memory.
 
 Rows never change: a cut holds on to them and copies nothing. Runs follow one another in order
 of arrival, so that equal rows come out, and lie in snapshots, as they came.
@@ -11,33 +9,33 @@ of arrival, so that equal rows come out, and lie in snapshots, as they came.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import partial
+from itertools import chain
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from penstock.columnar.hashing import hash_columns
-from penstock.columnar.sorting import sort_indices, stable_argsort
-from penstock.jobgraph.specs import SortKey
+from penstock.columnar.sorting import sort_indices
 from penstock.state.allocators import release_memory
+from penstock.state.key_groups import GivenAway, KeyGroups
+from penstock.state.keyed_state import rows_of_keys
+from penstock.state.log_changes import LogChanges
+from penstock.state.memory_rows import MemoryRows
 from penstock.state.merging import Stream, merged
 from penstock.state.row_log import Part, RowForm
 from penstock.state.spilled_run import SpilledRun, SpillFiles
-from penstock.state.waiting_cut import WaitingCut
-from penstock.types import logical as t
 from penstock.types.batch import Batch
-from penstock.types.column import Column
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from penstock.snapshots.contract import PendingBlock, RestoredState
     from penstock.state.context import StateContext
+    from penstock.state.keyed_state import StateRows
+    from penstock.state.waiting_order import WaitingOrder
+    from penstock.types.column import Column
+    from penstock.types.logical import LogicalType, Schema
 
-_LONG = t.BigIntType(False)
-#: Runs of one length that are merged together.
-_FAN = 4
 #: A run on disk, as a share of the limit and at most; what is much smaller stays in memory.
 _RUN_SHARE, _MOST_RUN_BYTES, _LEAST_SHARE = 4, 16 << 20, 8
 #: Of a run: a block. Two of each run are in memory while runs are merged: a sixteenth of
@@ -45,71 +43,31 @@ _RUN_SHARE, _MOST_RUN_BYTES, _LEAST_SHARE = 4, 16 << 20, 8
 _BLOCKS, _LEAST_BLOCK_BYTES = 32, 16 << 10
 
 
-@dataclass(frozen=True, slots=True)
-class WaitingOrder:
-    """``columns(rows)``: what they are sorted by, in the ``order`` whose indices count these.
-    ``times(rows)``: int64, when each is due: the first column, ascending; None: all are due at
-    the end."""
-
-    columns: Callable[[Batch], Sequence[Column]]
-    order: Sequence[SortKey]
-    times: Callable[[Batch], np.ndarray] | None = None
-
-
-def by_hash(keys: Sequence[int]) -> WaitingOrder:
-    """All are due at the end, those of one key together."""
-    return WaitingOrder(lambda rows: [hashed(rows, keys)], (SortKey(0),))
-
-
-def hashed(rows: Batch, keys: Sequence[int]) -> Column:
-    """The hash of each row's key."""
-    return Column(_LONG, hash_columns([rows.columns[i] for i in keys]).view(np.int64))
-
-
-class _MemoryRun:
-    """Rows by time; those before ``start`` are gone."""
-
-    __slots__ = ("part", "start", "times")
-
-    def __init__(self, part: Part, times: np.ndarray) -> None:
-        self.part, self.times, self.start = part, times, 0
-
-    @property
-    def rows(self) -> int:
-        return len(self.times) - self.start
-
-    def rest(self) -> Part:
-        return self.part.slice(self.start, len(self.times)) if self.start else self.part
-
-
 class WaitingRows:
     """Rows of ``schema``. ``keys``: columns by which they are partitioned (none: all under one
-    key). Row kinds and times are kept too. ``spills`` False: all stay in memory, and are counted."""
+    key). Row kinds and times are kept too. ``spills`` False: all stay in memory, and are counted.
+    ``seen``: is told of rows that came from elsewhere: a snapshot, or another subtask."""
 
     def __init__(
-        self, ctx: StateContext, name: str, schema: t.Schema, keys: Sequence[int], order: WaitingOrder,
-        *, kind: str, spills: bool = True,
+        self, ctx: StateContext, name: str, schema: Schema, keys: Sequence[int], order: WaitingOrder,
+        *, kind: str, spills: bool = True, seen: Callable[[Batch], None] = lambda rows: None,
     ) -> None:  # fmt: skip
         self.name, self.schema, self.order = name, schema, order
         self._form = RowForm(schema, keys, kind, ctx.max_parallelism)
-        self._epochs, self._memory = ctx.epochs, ctx.memory
+        self._memory, self._seen = ctx.memory, seen
         self._spills = spills and bool(ctx.memory.limit_bytes)
         self._files = SpillFiles(ctx.local_dir / "waiting")
         self._run_bytes = min(max(ctx.memory.limit_bytes // _RUN_SHARE, 1), _MOST_RUN_BYTES)
         self._given_up = 0
-        # By age: on disk, in memory by time, as they came.
+        # By age.
         self._spilled: list[SpilledRun] = []
-        self._sorted: list[_MemoryRun] = []
-        self._fresh: list[Part] = []
-        #: No fresh row is due before.
-        self._first_fresh: int | None = None
-        self._rows = self._on_disk = self._held = 0
-        self._next_id = 0
+        self._in_memory = MemoryRows(order.times, most_run_bytes=self._run_bytes if self._spills else None)
+        self._rows = self._on_disk = 0
         #: Whether there were others than +I among the rows.
         self.mixed = False
-        #: What was there at a cut; (ids, epoch) of such rows that are gone since the last
-        #: confirmed snapshot.
-        self._known, self._gone, self._confirmed = 0, list[tuple[np.ndarray, int]](), 0
+        self._changes = LogChanges(ctx.epochs)
+        #: The key groups that another subtask owns by now.
+        self.given = GivenAway(ctx.max_parallelism, self._sweep, where=ctx.name)
         self._holder = ctx.memory.add(ctx.name, lambda: self.nbytes, evicts=self._spills)
         ctx.metrics.gauge(f"numRowsOnDisk.{name}", lambda: self._on_disk)
 
@@ -124,25 +82,19 @@ class WaitingRows:
     @property
     def nbytes(self) -> int:
         """In memory."""
-        return self._held + sum(run.nbytes for run in self._spilled)
+        return self._in_memory.nbytes + sum(run.nbytes for run in self._spilled)
 
     def add(self, batch: Batch, *, checked: bool = True) -> None:
         """``checked``: an error if far too much is held in the end."""
         n = batch.num_rows
         if not n:
             return
+        if self.given.any:
+            self.given.refuse(self._form.keys(batch), n)
         self.mixed |= batch.kinds is not None
-        ids = np.arange(self._next_id, self._next_id + n)
-        self._next_id += n
-        part = Part(batch, ids, np.full(n, self._epochs.now, np.int32))
-        self._fresh.append(part)
+        self._in_memory.add(self._changes.came(batch))
         self._rows += n
-        self._held += part.nbytes
-        if self.order.times is not None:
-            first = int(self.order.times(batch).min())
-            self._first_fresh = first if self._first_fresh is None else min(first, self._first_fresh)
-        while self._spills and self._memory.excess(self._holder) > 0 and self._spill():
-            pass
+        self._make_room()
         if checked:
             self._memory.check()
 
@@ -155,19 +107,14 @@ class WaitingRows:
 
     def in_memory(self) -> Batch:
         """All that does not lie on disk, as it came (of a log without times)."""
-        if self._fresh:
-            self._fresh = [Part.concat(self._fresh)]
-        return self._batch(self._fresh)
+        self.given.finish()
+        whole = self._in_memory.whole()
+        return Batch.empty(self.schema) if whole is None else whole.batch
 
     def take_out(self, mask: np.ndarray) -> None:
         """Remove the rows of ``in_memory`` under the mask."""
-        if not mask.any():
-            return
-        [whole] = self._fresh
-        rest = whole.take(np.flatnonzero(~mask))
-        self._forget(whole.take(np.flatnonzero(mask)))
-        self._fresh = [rest] if len(rest.ids) else []
-        self._held = sum(part.nbytes for part in self._fresh)
+        if mask.any():
+            self._forget(self._in_memory.take_out(mask))
 
     def close(self) -> None:
         self._memory.remove(self._holder)
@@ -223,116 +170,50 @@ class WaitingRows:
 
     def _take_memory(self, limit: int | None) -> list[Part]:
         """The rows in memory that are due by then, out of here; older ones first."""
-        out: list[Part] = []
-        if limit is None:
-            out = [*(run.rest() for run in self._sorted), *self._fresh]
-            self._sorted, self._fresh, self._first_fresh, self._held = [], [], None, 0
-        else:
-            for run in self._sorted:
-                n = int(np.searchsorted(run.times, limit, "right"))
-                if n > run.start:
-                    out.append(run.part.slice(run.start, n))
-                    run.start = n
-            self._tidy()
-            if self._first_fresh is not None and self._first_fresh <= limit:
-                out += self._split_fresh(limit)
+        out = self._in_memory.take(limit)
         for part in out:
             self._forget(part)
         return out
-
-    def _split_fresh(self, limit: int) -> list[Part]:
-        """The due of the fresh rows; the others become a run."""
-        assert self.order.times is not None
-        whole = Part.concat(self._fresh)
-        self._held -= sum(part.nbytes for part in self._fresh)
-        self._fresh, self._first_fresh = [], None
-        times = self.order.times(whole.batch)
-        due = times <= limit
-        if due.all():
-            return [whole]
-        if not due.any():  # what was due first lies on disk by now
-            self._fresh, self._first_fresh = [whole], int(times.min())
-            self._held += whole.nbytes
-            return []
-        rest = np.flatnonzero(~due)
-        self._add_run(whole.take(rest[stable_argsort(times[rest])]))
-        return [whole.take(np.flatnonzero(due))]
-
-    def _add_run(self, part: Part) -> None:
-        """Merge runs that are alike, of those which fit into one on disk."""
-        assert self.order.times is not None
-        runs = self._sorted
-        runs.append(_MemoryRun(part, self.order.times(part.batch)))
-        self._held += part.nbytes
-        while len(runs) >= _FAN and runs[-_FAN].rows < _FAN * runs[-1].rows:
-            last = runs[-_FAN:]
-            size = sum(run.part.nbytes for run in last)
-            if self._spills and size > self._run_bytes:
-                return
-            whole = Part.concat([run.rest() for run in last])
-            whole = whole.take(stable_argsort(self.order.times(whole.batch)))
-            runs[-_FAN:] = [_MemoryRun(whole, self.order.times(whole.batch))]
-            self._held += whole.nbytes - size
-
-    def _tidy(self) -> None:
-        """Give up what was taken from the runs in memory, once it is most of one."""
-        kept = []
-        for run in self._sorted:
-            if run.rows and run.start > run.rows:
-                self._held -= run.part.nbytes
-                rest = np.arange(run.start, len(run.times))
-                run = _MemoryRun(run.part.take(rest), run.times[rest])
-                self._held += run.part.nbytes
-            if run.rows:
-                kept.append(run)
-            else:
-                self._held -= run.part.nbytes
-        self._sorted = kept
 
     def _batch(self, parts: list[Part]) -> Batch:
         return Part.concat(parts).batch if parts else Batch.empty(self.schema)
 
     def _forget(self, part: Part) -> None:
         self._rows -= len(part.ids)
-        # Epochs ascend with the numbers only within a batch: look at all. What no cut has
-        # seen leaves no trace.
-        known = part.ids[part.epochs <= self._known] if self._known else part.ids[:0]
-        if len(known):
-            self._gone.append((known, self._epochs.now))
+        self._changes.went(part)
 
     # -- room ----------------------------------------------------------------------------
 
+    def evict(self) -> None:
+        """See ``KeyedState``."""
+        self._make_room()
+        self._memory.check()
+
+    def _make_room(self) -> None:
+        while self._spills and self._memory.excess(self._holder) > 0 and self._spill():
+            pass
+
     def _spill(self) -> bool:
         """Write the oldest rows in memory, as many as make a run."""
-        if self._held < self._run_bytes // _LEAST_SHARE:
+        if self._in_memory.nbytes < self._run_bytes // _LEAST_SHARE:
             return False
-        taken: list[Part] = []
-        size = 0
-        while self._sorted and size < self._run_bytes:
-            oldest = self._sorted.pop(0)
-            taken.append(oldest.rest())
-            size += oldest.part.nbytes
-        fresh = 0
-        while fresh < len(self._fresh) and size < self._run_bytes:
-            size += self._fresh[fresh].nbytes
-            fresh += 1
-        taken += self._fresh[:fresh]
-        del self._fresh[:fresh]
-        self._held -= size
+        taken, size = self._in_memory.take_oldest(self._run_bytes)
         part = self._in_order(Part.concat(taken))
         del taken
-        times = self.order.times
-        next_time = 0 if times is None else int(times(part.batch.slice(0, 1))[0])
-        run = SpilledRun(self._files.current(), part, self._block_rows(part), next_time)
+        run = self._run(part)
         self._spilled.append(run)
         self._on_disk += run.rows
-        if not self._fresh:
-            self._first_fresh = None
         self._given_up += size
         if self._given_up > self._memory.limit_bytes // 2:
             self._given_up = 0
             release_memory()
         return True
+
+    def _run(self, part: Part) -> SpilledRun:
+        """Sorted rows on disk."""
+        times = self.order.times
+        next_time = 0 if times is None else int(times(part.batch.slice(0, 1))[0])
+        return SpilledRun(self._files.current(), part, self._block_rows(part), next_time)
 
     def _in_order(self, part: Part) -> Part:
         return part.take(sort_indices(self.order.columns(part.batch), self.order.order))
@@ -343,22 +224,87 @@ class WaitingRows:
 
     # -- snapshots -----------------------------------------------------------------------
 
-    def cut(self) -> PendingBlock:
-        """The log at this moment."""
-        since, upto = self._epochs.since, self._epochs.end()
-        self._known = upto
-        self._confirmed = max(self._confirmed, since)
-        self._gone = [(ids, epoch) for ids, epoch in self._gone if epoch > self._confirmed]
-        gone = [ids for ids, epoch in self._gone if epoch <= upto]
-        parts = [*(run.rest() for run in self._sorted), *self._fresh]
-        return WaitingCut([(run, run.start) for run in self._spilled], parts, gone, since, self._form)
+    def cut(self) -> dict[str, PendingBlock]:
+        """See ``KeyedState``."""
+        self.given.finish()
+        runs = [(run, run.start) for run in self._spilled]
+        return {self.name: self._changes.cut(runs, self._in_memory.parts(), self._form)}
 
-    def restore(self, restored: RestoredState, *, seen: Callable[[Batch], None] = lambda rows: None) -> None:
-        """Rows in the order they came. ``seen``: is told of them."""
-        for batch in restored.keyed.get(self.name, []):
+    def restore(self, restored: RestoredState | None) -> None:
+        """Rows in the order they came."""
+        for batch in () if restored is None else restored.keyed.get(self.name, ()):
             rows = self._form.read([batch])
-            seen(rows)
+            self._seen(rows)
             self.add(rows)
+
+    # -- key groups, from outside --------------------------------------------------------
+
+    @property
+    def state_names(self) -> list[str]:
+        return [self.name]
+
+    @property
+    def key_types(self) -> list[LogicalType]:
+        return self._form.key_types
+
+    def live_bytes(self) -> int:
+        """See ``KeyedState``."""
+        return self.nbytes
+
+    def expire(self, now_ms: int) -> None:
+        """See ``KeyedState``: rows go when they are due."""
+
+    def export(self, groups: KeyGroups) -> Iterator[StateRows]:
+        """See ``KeyedState``."""
+        self.given.refuse_groups(groups)
+        return self._exported(groups)
+
+    def lookup(self, keys: Sequence[Column], n: int) -> Iterator[StateRows]:
+        """See ``KeyedState``. Looks through all rows."""
+        self.given.refuse(keys, n)
+        everything = KeyGroups.all(self.given.groups.max_parallelism)
+        return rows_of_keys(self._exported(everything), self.key_types, keys, n)
+
+    def absorb(self, groups: KeyGroups, rows: RestoredState) -> None:
+        """See ``KeyedState``."""
+        self.given.take_back(groups)
+        self.restore(rows)
+
+    def mask(self, groups: KeyGroups) -> None:
+        """See ``KeyedState``."""
+        self.given.mask(groups)
+
+    def drop(self, more: Callable[[], bool]) -> bool:
+        """See ``KeyedState``."""
+        return self.given.drop(more)
+
+    def _exported(self, groups: KeyGroups) -> Iterator[StateRows]:
+        on_disk = (run.blocks(run.start) for run in self._spilled)
+        for part in chain(*on_disk, self._in_memory.parts()):
+            chosen = self._of(part, groups)
+            if chosen.any():
+                yield self._form.exported(self.name, part.batch.filter(chosen))
+
+    def _sweep(self, groups: KeyGroups) -> Iterator[None]:
+        """Take the rows of these groups out of memory, and write runs on disk anew that have some. What
+        is spilled meanwhile from memory comes last."""
+        for gone in self._in_memory.without(partial(self._of, groups=groups)):
+            self._forget(gone)
+            yield
+        for spilled in list(self._spilled):
+            whole = Part.concat(list(spilled.blocks(spilled.start)))
+            masked = self._of(whole, groups)
+            if masked.any():
+                self._forget(whole.take(np.flatnonzero(masked)))
+                self._on_disk -= int(masked.sum())
+                rest = whole.take(np.flatnonzero(~masked))
+                at = self._spilled.index(spilled)
+                self._spilled[at : at + 1] = [self._run(rest)] if len(rest.ids) else []
+            yield
+
+    def _of(self, part: Part, groups: KeyGroups) -> np.ndarray:
+        """Mask of a part's rows whose key is of these groups."""
+        return groups.holds(self._form.keys(part.batch), len(part.ids))
 
 
 def due_together(
@@ -366,6 +312,8 @@ def due_together(
 ) -> Iterator[list[Batch]]:
     """``WaitingRows.due`` of logs of one order: each piece has the rows of all of them that
     stand between the same places of it (of some of them none)."""
+    for log in logs:
+        log.given.finish()
     if not any(log.spilled_until(limit) for log in logs):
         out = [log.take_due(limit) for log in logs]
         if any(batch.num_rows for batch in out):

@@ -14,13 +14,13 @@ from penstock.columnar.growing import grown
 from penstock.columnar.sorting import stable_argsort
 from penstock.state.cold_tier import Resident
 from penstock.state.key_space import KeySpace
+from penstock.types.column import Column
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from penstock.state.cold_runs import RunPiece, RunTier
     from penstock.state.context import StateContext
-    from penstock.types.column import Column
     from penstock.types.logical import LogicalType
 
 #: A window's start and end.
@@ -72,7 +72,7 @@ class WindowKeySpace(KeySpace):
 
         self._runs = RunTier(
             self.ctx, self.index, self.tables, drop=self.evicted, nbytes=self.live_bytes, leading=_BOUNDS,
-            arrange=self._arranged,
+            arrange=self.stored_keys,
         )  # fmt: skip
         return self._runs
 
@@ -91,6 +91,7 @@ class WindowKeySpace(KeySpace):
 
     def any_due(self, watermark: int) -> bool:
         """Whether the watermark has passed a window."""
+        self.given.finish()
         return self._next_end - 1 <= watermark
 
     def due(self, watermark: int) -> np.ndarray:
@@ -117,14 +118,31 @@ class WindowKeySpace(KeySpace):
     def _on_disk(self) -> list[tuple[int, ...]]:
         return [] if self._runs is None else sorted(self._runs.runs(), key=lambda run: run[1])
 
+    def _addressed(self, keys: Sequence[Column], n: int) -> tuple[Sequence[Column], int]:
+        in_memory = np.stack([c.values for c in self.index.keys(self.index.live_slots())[:_BOUNDS]], axis=1)
+        on_disk = np.array(self._on_disk(), np.int64).reshape(-1, _BOUNDS)
+        windows = np.unique(np.concatenate((in_memory, on_disk)), axis=0)
+        own = np.tile(np.arange(n), len(windows))
+        # A key's columns may have the window's bounds among them: then it is of that window only.
+        found = {place: key.take(own) for place, key in zip(self._place, keys, strict=False)}
+        same = np.ones(len(own), np.bool_)
+        for i in range(_BOUNDS):
+            bound = np.repeat(windows[:, i], n)
+            if i in found:
+                same &= found[i].values == bound
+            found[i] = Column(self.index.types[i], bound)
+        chosen = np.flatnonzero(same)
+        return [found[i].take(chosen) for i in range(len(self.columns))], len(chosen)
+
     # -- snapshots -----------------------------------------------------------------------
 
-    def split(self, slots: np.ndarray) -> tuple[list[Column], list[Column]]:
-        return self._arranged(self.index.keys(slots))
-
-    def _arranged(self, columns: list[Column]) -> tuple[list[Column], list[Column]]:
+    def stored_keys(self, columns: Sequence[Column]) -> tuple[list[Column], list[Column]]:
         stored = [columns[i] for i in self._place]
         return stored[: self._keys], stored[self._keys : self._kept]
+
+    @property
+    def key_types(self) -> Sequence[LogicalType]:
+        return self.stored_types[: self._keys]
 
     @property
     def stored_types(self) -> list[LogicalType]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,8 @@ from penstock.operators.operator import MAX_WATERMARK, Operator, OperatorContext
 from penstock.snapshots.contract import OperatorSnapshot, PendingBlock, RestoredState
 from penstock.snapshots.restoring import restore
 from penstock.snapshots.writing import write_snapshot
+from penstock.state.key_groups import KeyGroups
+from penstock.state.keyed_state import collected
 from penstock.state.memory import StateMemory
 from penstock.types.batch import KIND_SIGN, Batch
 from penstock.types.logical import Schema
@@ -55,6 +58,7 @@ class Subtask:
             now_ms=lambda: self.now_ms, wake_at=self.wakes.append, function=function,
         )  # fmt: skip
         self._ctx = ctx
+        self.key_groups = KeyGroups.range(*ctx.key_groups, MAX_PARALLELISM)
         #: Snapshot objects of its chain, newest first; all but the last are deltas.
         self._links: list[StateLink] = []
         self._since = self._upto = 0
@@ -188,18 +192,44 @@ class Cluster:
     def rescale(self, parallelism: int) -> Cluster:
         """Snapshot all subtasks and restore the state, from their chains of deltas, at
         another parallelism; what was emitted so far is carried along."""
+        out = self._next(self._states(parallelism))
+        for old in self.subtasks:
+            old.operator.close()
+        return out
+
+    def hand_over(self, parallelism: int) -> Cluster:
+        """The same, but the rows of key groups go from one running subtask to another, as a running job
+        is rescaled; only state without a key comes from the checkpoint."""
+        states = self._states(parallelism)
+        out = self._next([None if s is None else replace(s, keyed={}, schemas={}) for s in states])
+        everything = KeyGroups.all(MAX_PARALLELISM)
+        for old in self.subtasks:
+            given = old.operator.state
+            for new in out.subtasks:
+                groups = old.key_groups & new.key_groups
+                moved = collected(given.export(groups))
+                given.mask(groups)
+                new.operator.absorb(groups, moved)
+                while not given.drop(iter([True, False]).__next__):
+                    pass
+            assert not list(given.export(everything - old.key_groups)), "rows of foreign key groups"
+            old.operator.close()
+        return out
+
+    def _states(self, parallelism: int) -> list[RestoredState | None]:
         handles = [s.checkpoint() for s in self.subtasks]
-        states = [
+        return [
             asyncio.run(
                 restore(handles, "u", key_group_range(i, parallelism, MAX_PARALLELISM), i, parallelism)
             )
             for i in range(parallelism)
         ]
-        for old in self.subtasks:
-            old.operator.close()
+
+    def _next(self, states: list[RestoredState | None]) -> Cluster:
+        """A cluster of as many subtasks, with what was emitted so far."""
         folder = None if self.folder is None else self.folder / "next"
         out = Cluster(
-            self.make, self.keys, self.inputs, self.output, parallelism, states,
+            self.make, self.keys, self.inputs, self.output, len(states), states,
             limit_bytes=self.limit_bytes, folder=folder, checkpoint_every=self.checkpoint_every,
             function=self.function,
         )  # fmt: skip

@@ -151,6 +151,15 @@ class OperatorConformance(Conformance):
             self._fed(cluster, [batch])
         self._ended(cluster, [], "rescaled every three steps")
 
+    def test_key_groups_handed_over_on_the_way(self) -> None:
+        """As the job is rescaled while it runs: rows go from subtask to subtask."""
+        cluster = self._cluster(1)
+        for step, batch in enumerate(self._batches()):
+            if step % 3 == 2:
+                cluster = cluster.hand_over((2, 4, 3, 1)[step // 3 % 4])
+            self._fed(cluster, [batch])
+        self._ended(cluster, [], "key groups handed over every three steps")
+
     def test_checkpoints_that_fail(self) -> None:
         """A checkpoint that is given up takes nothing with it."""
         cluster = self._cluster(2, checkpoint_every=2)

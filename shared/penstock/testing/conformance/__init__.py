@@ -7,6 +7,7 @@ from penstock.testing.conformance.functions import (
     ScalarConformance,
     TableConformance,
 )
+from penstock.testing.conformance.keyed_state import KeyedStateConformance
 from penstock.testing.conformance.provider import ProviderConformance
 from penstock.testing.conformance.sink import SinkConformance
 from penstock.testing.conformance.source import BadTable, SourceConformance
@@ -19,6 +20,7 @@ __all__ = [
     "Conformance",
     "Failure",
     "FormatConformance",
+    "KeyedStateConformance",
     "LeaseStoreConformance",
     "ObjectStoreConformance",
     "ProviderConformance",

@@ -313,7 +313,7 @@ class StateBackendConformance(Conformance):
 
 def _snapshot(backend: KeyedStateBackend) -> bytes:
     """A snapshot object, as it would lie in the object store."""
-    cut = OperatorSnapshot(keyed=backend.snapshot()).copied()
+    cut = OperatorSnapshot(keyed=backend.cut()).copied()
     return snap.write_snapshot({"op": cut}, checkpoint_id=1, key_groups=(0, 127))
 
 

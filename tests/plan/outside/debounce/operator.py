@@ -9,7 +9,7 @@ import numpy as np
 
 from penstock.columnar.sorting import stable_argsort
 from penstock.operators.operator import MIN_WATERMARK, Operator, OperatorContext, Output
-from penstock.snapshots.contract import OperatorSnapshot, RestoredState
+from penstock.snapshots.contract import RestoredState
 from penstock.state.cells import NumberCells
 from penstock.state.key_space import KeySpace
 from penstock.state.slot_table import CellTable
@@ -33,7 +33,7 @@ class DebounceOperator(Operator):
     def open(self, ctx: OperatorContext, restored: RestoredState | None) -> None:
         super().open(ctx, restored)
         spec, types = self.spec, ctx.input_schemas[0].types
-        self._keys = self.hold(
+        self._keys = self.keep(
             KeySpace(ctx, [types[k] for k in spec.keys], kind="debounce", ttl_ms=spec.ttl_ms)
         )
         self._last = NumberCells("last", _TIME, _NEVER)
@@ -56,10 +56,3 @@ class DebounceOperator(Operator):
             self._table.put(slots[last], [Column(_TIME, came[last])])
         if passes.any():
             yield batch.filter(passes)
-
-    def on_processing_time(self, now_ms: int) -> Iterator[Output]:
-        self._keys.expire(now_ms)
-        return iter(())
-
-    def snapshot(self, checkpoint_id: int) -> OperatorSnapshot:
-        return self._keys.snapshot()

@@ -9,7 +9,7 @@ import numpy as np
 
 from penstock.columnar.sorting import stable_argsort
 from penstock.operators.operator import MIN_WATERMARK, Operator, OperatorContext, Output
-from penstock.snapshots.contract import OperatorSnapshot, RestoredState
+from penstock.snapshots.contract import RestoredState
 from penstock.state.cells import NumberCells
 from penstock.state.key_space import KeySpace
 from penstock.state.slot_table import CellTable
@@ -33,7 +33,7 @@ class DeltaOperator(Operator):
     def open(self, ctx: OperatorContext, restored: RestoredState | None) -> None:
         super().open(ctx, restored)
         spec, types = self.spec, ctx.input_schemas[0].types
-        self._keys = self.hold(KeySpace(ctx, [types[k] for k in spec.keys], kind="delta", ttl_ms=spec.ttl_ms))
+        self._keys = self.keep(KeySpace(ctx, [types[k] for k in spec.keys], kind="delta", ttl_ms=spec.ttl_ms))
         self._last = NumberCells("last", _NUMBER, _NONE)
         self._table = CellTable(self._keys, "last", [self._last])
         self._keys.restore(restored)
@@ -58,10 +58,3 @@ class DeltaOperator(Operator):
             BigIntType(), [d if k else None for d, k in zip(difference.tolist(), known, strict=True)]
         )
         yield Batch(self.ctx.output_schema, [*batch.columns, column], times=batch.times)
-
-    def on_processing_time(self, now_ms: int) -> Iterator[Output]:
-        self._keys.expire(now_ms)
-        return iter(())
-
-    def snapshot(self, checkpoint_id: int) -> OperatorSnapshot:
-        return self._keys.snapshot()

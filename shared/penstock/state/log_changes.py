@@ -1,7 +1,9 @@
-"""Rows that wait as they stood at a barrier, in memory and on disk: what a snapshot writes.
+"""Which rows of a log came and went, and the cut of a log at a barrier.
 
-Rows never change, so nothing is copied: parts and runs are held on to, and read by whoever
-writes the snapshot, some MiB at a time.
+This is the second of the two ways in which state is cut: rows by slot have ``SlotChanges``. Each row of
+a log has a number of its own, by which a later delta knows it, and the epoch in which it came. Rows
+never change, so a cut copies nothing: it holds on to batches in memory and runs on disk, which whoever
+writes the snapshot reads some MiB at a time. A row that came and went between two cuts leaves no trace.
 """
 
 from __future__ import annotations
@@ -13,19 +15,52 @@ import numpy as np
 
 from penstock.columnar.grouping import distinct
 from penstock.snapshots.contract import PendingBlock
-from penstock.state.tables import RUN_BYTES
+from penstock.state.row_log import Part
+from penstock.state.tables import RUN_BYTES, GoneRows
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from penstock.snapshots.contract import KeyedBlock
-    from penstock.state.row_log import Part, RowForm
+    from penstock.state.epochs import Epochs
+    from penstock.state.row_log import RowForm
     from penstock.state.spilled_run import SpilledRun
+    from penstock.types.batch import Batch
 
 
-class WaitingCut(PendingBlock):
-    """``runs``: with the first row of each that stands; ``parts``: those in memory, all of them
-    in order of arrival. ``gone``: numbers of rows that are gone; ``since``: see ``Epochs``."""
+class LogChanges:
+    """The numbers of a log's rows."""
+
+    def __init__(self, epochs: Epochs) -> None:
+        self._epochs = epochs
+        self._next_id = 0
+        #: The last epoch that a cut has seen; 0 before the first.
+        self._known = 0
+        self._gone = GoneRows(epochs)
+
+    def came(self, batch: Batch) -> Part:
+        """Rows that are new."""
+        n = batch.num_rows
+        ids = np.arange(self._next_id, self._next_id + n)
+        self._next_id += n
+        return Part(batch, ids, np.full(n, self._epochs.now, np.int32))
+
+    def went(self, part: Part) -> None:
+        """These rows are gone."""
+        # Epochs ascend with the numbers only within a batch: look at all.
+        if self._known:
+            self._gone.add(part.ids[part.epochs <= self._known])
+
+    def cut(self, runs: list[tuple[SpilledRun, int]], parts: list[Part], form: RowForm) -> LogCut:
+        """The log at this moment. ``runs``: on disk, with the first row of each that stands; ``parts``:
+        in memory; all of them in order of arrival."""
+        since, upto = self._epochs.since, self._epochs.end()
+        self._known = upto
+        return LogCut(runs, parts, self._gone.since(since, upto), since, form)
+
+
+class LogCut(PendingBlock):
+    """``gone``: numbers of rows that are gone; ``since``: see ``Epochs``."""
 
     def __init__(
         self,
