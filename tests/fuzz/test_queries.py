@@ -40,7 +40,7 @@ def _by_duckdb_without_the_last_row(case: FuzzCase) -> Outcome:
 def test_an_engine_that_loses_a_row_is_found_and_the_query_made_small() -> None:
     ways: Runs = {"broken": _by_duckdb_without_the_last_row}
     case = next(
-        c for seed in range(50) if judge(c := case_of(seed), ways).status == "wrong" and c.query.size() > 15
+        c for seed in range(50) if judge(c := case_of(seed), ways).status == "wrong" and c.query.size() > 40
     )
     small, verdict = shrunk(case, judge(case, ways), ways)
     assert verdict.status == "wrong"

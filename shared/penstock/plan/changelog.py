@@ -64,6 +64,11 @@ def smallest_key(unique: Sequence[frozenset[int]]) -> tuple[int, ...]:
     return tuple(sorted(shortest or ()))
 
 
+def keys_in_order(node: Node, analysis: Analysis) -> list[frozenset[int]]:
+    """The keys of a node's rows by which an old row may be found again: see ``Node.in_order``."""
+    return [key for key in analysis.of(node).unique if analysis.in_order(node, key)]
+
+
 def sink_mode(sink: Sink, analysis: Analysis) -> SinkMode:
     """UnsupportedError when the table takes no updates."""
     known = analysis.of(sink.input)
@@ -77,7 +82,7 @@ def sink_mode(sink: Sink, analysis: Analysis) -> SinkMode:
         fits = key in known.unique and analysis.in_order(sink.input, key)
         return SinkMode("upsert", declared, materialize=not fits)
     if "upsert" in table.sink_modes and table.connector in _ANY_KEY and known.unique:
-        fitting = [key for key in known.unique if analysis.in_order(sink.input, key)]
+        fitting = keys_in_order(sink.input, analysis)
         return SinkMode("upsert", smallest_key(fitting or known.unique), materialize=not fitting)
     if "retract" in table.sink_modes:
         return SinkMode("retract", declared)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from penstock.errors import UnsupportedError
 from penstock.jobgraph import specs as s
-from penstock.plan.changelog import smallest_key
+from penstock.plan.changelog import keys_in_order, smallest_key
 from penstock.plan.operators.top_n.physical import notes_of
 from penstock.plan.state_size import a_row
 
@@ -41,7 +41,7 @@ def sort(tr: Translator, node: Sort) -> PlannedOperator:
         spec = s.TopNSpec(
             partition=(), order=node.order, first=node.offset + 1, last=node.offset + node.limit,
             retracts=known.updating, emit_before=tr.modes.before(node),
-            unique_keys=smallest_key(known.unique), ttl_ms=tr.ttl_ms,
+            unique_keys=smallest_key(keys_in_order(node.input, tr.analysis)), ttl_ms=tr.ttl_ms,
         )  # fmt: skip
         return tr.add(
             node,

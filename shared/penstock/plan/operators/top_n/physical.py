@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from penstock.jobgraph import specs as s
-from penstock.plan.changelog import smallest_key
+from penstock.plan.changelog import keys_in_order, smallest_key
 from penstock.plan.operator_graph import fetched_late
 from penstock.plan.state_size import a_row
 from penstock.types.logical import (
@@ -55,7 +55,7 @@ def top_n(tr: Translator, node: TopN) -> PlannedOperator:
     spec = s.TopNSpec(
         partition=keys, order=order, first=node.first, last=node.last, rank=node.rank,
         rank_column=node.rank_column, retracts=known.updating, emit_before=tr.modes.before(node),
-        unique_keys=smallest_key(known.unique), window=node.window, ttl_ms=0 if by_window else tr.ttl_ms,
+        unique_keys=smallest_key(keys_in_order(node.input, tr.analysis)), window=node.window, ttl_ms=0 if by_window else tr.ttl_ms,
         fixed_order=len(order) == 1 and _fixed_width(node.input.schema.types[order[0].index]),
     )  # fmt: skip
     return tr.add(
