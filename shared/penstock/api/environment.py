@@ -360,7 +360,7 @@ class StreamExecutionEnvironment:
                     return
                 yield row
         finally:
-            rows.close()  # type: ignore[attr-defined]
+            rows.close()
 
     def _take(self, job_name: str | None) -> JobGraph:
         graph = self._plan(self._sinks, job_name, spark_support())

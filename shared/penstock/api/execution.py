@@ -16,7 +16,7 @@ from penstock.errors import PenstockError, UnsupportedError
 from penstock.log_events import EventLog
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Generator, Mapping
     from contextlib import AbstractContextManager
 
     from penstock.jobgraph import JobGraph
@@ -84,7 +84,7 @@ class JobClient:
 
     result = get_job_execution_result
 
-    def rows(self, schema: Schema) -> Iterator[Any]:
+    def rows(self, schema: Schema) -> Generator[Any]:
         """The collect sink's records as they come."""
         from penstock.api.results import read_records
 

@@ -16,6 +16,7 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.errors import FunctionError, InternalError, PenstockError, UnsupportedError
+from penstock.functions.function_table import FunctionTable
 from penstock.functions.python_results import MISFIT, allowed, first_misfit, result_of
 from penstock.functions.vector import Scalar, as_column
 from penstock.types import logical as t
@@ -82,7 +83,7 @@ def _open(call: PythonCall, target: Any, functions: Callable[[str], Any]) -> Non
     if getattr(target, "_penstock_opened", False):
         return
     try:
-        target.open(FunctionContext(getattr(functions, "job_config", {})))
+        target.open(FunctionContext(functions.job_config if isinstance(functions, FunctionTable) else {}))
     except PenstockError:
         raise
     except Exception as error:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from penstock.errors import FunctionError, InternalError, nearest
+from penstock.functions.function_table import FunctionTable
 from penstock.jobgraph import CLASSES
 from penstock.runtime.pandas_probe import use_pandas_if_imported
 from penstock.types import pickling
@@ -23,10 +24,26 @@ if TYPE_CHECKING:
     from penstock.ports import Store
 
 
-async def load_functions(graph: JobGraph, store: Store | None, folder: Path) -> Callable[[str], Any]:
-    """A loader ``name → object`` over the graph's artifacts; everything remote is
-    fetched now. Entries of ``python_path`` that are object keys become zips in ``folder``.
-    """
+class JobFunctions(FunctionTable):
+    """The functions of a job graph, with all that another process beside this one needs to load them:
+    ``artifacts`` hold their own bytes, and ``python_path`` has local folders and zips only."""
+
+    def __init__(
+        self,
+        load: Callable[[str], Any],
+        job_config: Mapping[str, str],
+        *,
+        artifacts: dict[str, FunctionArtifact],
+        python_path: tuple[str, ...],
+    ) -> None:
+        super().__init__(load, job_config)
+        self.artifacts = artifacts
+        self.python_path = python_path
+
+
+async def load_functions(graph: JobGraph, store: Store | None, folder: Path) -> JobFunctions:
+    """The graph's functions; everything remote is fetched now, and each object is made when it is first
+    asked for. Entries of ``python_path`` that are object keys become zips in ``folder``."""
     python_path = [await _local(entry, store, folder) for entry in graph.python_path]
     for entry in reversed(python_path):
         _put_on_path(entry)
@@ -63,13 +80,10 @@ async def load_functions(graph: JobGraph, store: Store | None, folder: Path) -> 
 
     if CLASSES in graph.functions:
         pickling.classes.use(lambda: load(CLASSES))
-    load.job_config = graph.config  # type: ignore[attr-defined]
-    # For a process beside this one: everything is here.
-    load.python_path = tuple(python_path)  # type: ignore[attr-defined]
-    load.artifacts = {  # type: ignore[attr-defined]
+    artifacts = {
         name: msgspec.structs.replace(a, data=data.get(name), key=None) for name, a in graph.functions.items()
     }
-    return load
+    return JobFunctions(load, graph.config, artifacts=artifacts, python_path=tuple(python_path))
 
 
 def _load(artifact: FunctionArtifact, data: bytes | None) -> Any:
@@ -97,8 +111,3 @@ async def _local(entry: str, store: Store | None, folder: Path) -> str:
 def _put_on_path(path: str) -> None:
     if path not in sys.path:
         sys.path.insert(0, path)
-
-
-def table_of(functions: Mapping[str, Any]) -> Callable[[str], Any]:
-    """A loader over objects at hand, for tests."""
-    return functions.__getitem__

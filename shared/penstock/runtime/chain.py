@@ -7,7 +7,7 @@ Watermarks are kept per operator: the lowest over its inputs' producers.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from penstock.errors import InternalError, PenstockError
 from penstock.metrics import MetricGroup
@@ -33,6 +33,9 @@ if TYPE_CHECKING:
     from penstock.snapshots.contract import RestoredState
     from penstock.types.batch import Batch
     from penstock.types.logical import Schema
+
+
+_Error = TypeVar("_Error", bound=BaseException)
 
 
 class ChainNode:
@@ -68,6 +71,13 @@ class ChainNode:
         return isinstance(self.operator, SourceDriver) or hasattr(self.operator, "current_watermark")
 
 
+class SourceNode(ChainNode):
+    """A node whose operator is a source."""
+
+    __slots__ = ()
+    operator: SourceDriver
+
+
 class Chain:
     """``edges``: (operator index, tag, writer) of every output edge of the vertex."""
 
@@ -79,12 +89,14 @@ class Chain:
         make: Callable[[Any], Operator] = make_operator,
     ) -> None:
         self.vertex = vertex
-        self.nodes = [ChainNode(node, make(node.spec)) for node in vertex.operators]
+        self.nodes = [_node(node, make(node.spec)) for node in vertex.operators]
         #: gate → [(node, slot, input index)]
         self.gates: dict[int, list[tuple[ChainNode, int, int]]] = {}
         self._connect(edges)
         self._opened: list[ChainNode] = []
-        self.sources = [n for n in self.nodes if isinstance(n.operator, SourceDriver)]
+        #: The error that was blamed last, and the operator that raised it.
+        self._blamed: tuple[BaseException, ChainNode] | None = None
+        self.sources = [n for n in self.nodes if isinstance(n, SourceNode)]
         self.sinks = [n.operator for n in self.nodes if isinstance(n.operator, SinkDriver)]
         self.pausing = [n.operator for n in self.nodes if isinstance(n.operator, PausingOperator)]
 
@@ -114,7 +126,7 @@ class Chain:
     ) -> None:
         """Last operator first, so that everything downstream is ready."""
         for node in reversed(self.nodes):
-            with _blame(node):
+            with _Blame(self, node):
                 self._opened.append(node)
                 node.operator.open(context(node), restored.get(node.node.uid))
 
@@ -172,7 +184,7 @@ class Chain:
                         edge.write(batch)
                 yield
         except Exception as err:
-            raise blamed(err, node) from None
+            raise self.blame(err, node) from None
 
     def _feed(self, node: ChainNode, input_index: int, batch: Batch) -> Iterator[None]:
         counters = node.metrics.counters
@@ -325,41 +337,50 @@ class Chain:
         """Uid → state at the barrier, upstream operators first."""
         out: dict[str, OperatorSnapshot] = {}
         for node in self.nodes:
-            with _blame(node):
+            with _Blame(self, node):
                 out[node.node.uid] = node.operator.snapshot(checkpoint_id)
         return out
 
     def checkpoint_complete(self, checkpoint_id: int) -> None:
         for node in self.nodes:
-            with _blame(node):
+            with _Blame(self, node):
                 node.operator.on_checkpoint_complete(checkpoint_id)
 
     def checkpoint_aborted(self, checkpoint_id: int) -> None:
         for node in self.nodes:
-            with _blame(node):
+            with _Blame(self, node):
                 node.operator.on_checkpoint_aborted(checkpoint_id)
 
+    # -- whose fault it was --------------------------------------------------------
 
-# -- whose fault it was ------------------------------------------------------------------
+    def blame(self, err: _Error, node: ChainNode) -> _Error:
+        """Remember the operator that raised the error: the innermost one, which is named first. The error itself."""
+        if self._blamed is None or self._blamed[0] is not err:
+            self._blamed = (err, node)
+            if isinstance(err, PenstockError) and err.where is None:
+                err.where = f"operator '{node.node.name}' ({node.node.uid})"
+        return err
+
+    def blamed_operator(self, err: BaseException) -> str | None:
+        """The name of the operator that raised the error, if it was one of these."""
+        known = self._blamed
+        return known[1].node.name if known is not None and known[0] is err else None
 
 
-def blamed(err: Exception, node: ChainNode) -> Exception:
-    """The error, marked with the operator it was raised in (the innermost one)."""
-    if not hasattr(err, "penstock_operator"):
-        err.penstock_operator = node.node.name  # type: ignore[attr-defined]
-        if isinstance(err, PenstockError) and err.where is None:
-            err.where = f"operator '{node.node.name}' ({node.node.uid})"
-    return err
+def _node(node: OperatorNode, operator: Operator) -> ChainNode:
+    return (SourceNode if isinstance(operator, SourceDriver) else ChainNode)(node, operator)
 
 
-class _blame:
-    def __init__(self, node: ChainNode) -> None:
-        self._node = node
+class _Blame:
+    """A block in which one operator runs: what it raises is the operator's fault."""
+
+    __slots__ = ("_chain", "_node")
+
+    def __init__(self, chain: Chain, node: ChainNode) -> None:
+        self._chain, self._node = chain, node
 
     def __enter__(self) -> None: ...
 
     def __exit__(self, kind: Any, err: BaseException | None, traceback: Any) -> None:
-        if isinstance(err, SystemExit):
-            err.penstock_operator = self._node.node.name  # type: ignore[attr-defined]
-        elif isinstance(err, Exception):
-            blamed(err, self._node)
+        if isinstance(err, (Exception, SystemExit)):
+            self._chain.blame(err, self._node)

@@ -15,9 +15,8 @@ from penstock.redaction import without_credentials
 _OURS = str(Path(penstock.__file__).parent)
 
 
-def error_info(err: BaseException, *, task: str) -> ErrorInfo:
-    """``err`` as data, with the operator it was raised in."""
-    operator = getattr(err, "penstock_operator", None)
+def error_info(err: BaseException, *, task: str, operator: str | None = None) -> ErrorInfo:
+    """``err`` as data. ``operator``: the one it was raised in, if known."""
     details = _details(err, operator or task)
     user = details.get("user_traceback")
     full = without_credentials("".join(traceback.format_exception(err)))
@@ -25,7 +24,6 @@ def error_info(err: BaseException, *, task: str) -> ErrorInfo:
         error=details,
         traceback=f"{user}\n\n{full}" if user else full,
         operator=operator,
-        record=getattr(err, "penstock_record", None),
     )
 
 

@@ -21,6 +21,7 @@ from penstock.errors import ExternalError, InternalError, SnapshotError, error_f
 from penstock.messages.spark import Done, DriverJob, Failed, FromDriver, Progress, Rows
 from penstock.operators.drivers import SourceDriver
 from penstock.operators.operator import MIN_WATERMARK
+from penstock.runtime.artifacts import JobFunctions
 from penstock.runtime.spark_driver import Driver
 from penstock.runtime.spark_report import LogTail, Reporter
 from penstock.snapshots.contract import OperatorSnapshot
@@ -101,7 +102,13 @@ class SparkQueryOperator(SourceDriver):
         ]
 
     def _job(self) -> DriverJob:
-        ctx, spec = self.ctx, self._spec
+        ctx, spec, functions = self.ctx, self._spec, self.ctx.function
+        if not isinstance(functions, JobFunctions):
+            raise InternalError(
+                "a query on Spark runs in a process of its own, which loads the job's functions again",
+                expected="JobFunctions",
+                got=type(functions).__name__,
+            )
         config = dict(ctx.config)
         url = SPARK_REMOTE.read(config) or SPARK_MASTER.read(config)
         own = not url
@@ -124,8 +131,8 @@ class SparkQueryOperator(SourceDriver):
             server_log=config.pop("spark.server.log", "") if own else "",
             ui=config.pop("spark.server.ui", "") if own else "",
             config={k: v for k, v in config.items() if not k.startswith("spark.server.")},
-            functions=getattr(ctx.function, "artifacts", {}),
-            python_path=getattr(ctx.function, "python_path", ()),
+            functions=functions.artifacts,
+            python_path=functions.python_path,
         )
 
     async def _read(self, driver: Driver) -> None:

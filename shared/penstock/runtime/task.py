@@ -25,7 +25,7 @@ from penstock.errors import InternalError
 from penstock.messages.states import ExecutionState
 from penstock.operators.budget import STEP_S, RowBudget, least_rows, most_rows
 from penstock.operators.drivers import AsyncOperator
-from penstock.runtime.chain import Chain, ChainNode, blamed
+from penstock.runtime.chain import Chain, ChainNode
 from penstock.runtime.channels import (
     BarrierAligned,
     GateBatch,
@@ -138,7 +138,7 @@ class Task:
             self.restoring.load_ms = (self._time_s() - began) * 1000
             for node in self.chain.nodes:
                 if isinstance(node.operator, AsyncOperator):
-                    await self._start_operator(node)
+                    await self._start_operator(node, node.operator)
         except Exception as err:
             await self.fail(err)
             return
@@ -150,11 +150,11 @@ class Task:
         self._become(ExecutionState.RUNNING)
         self.wake()
 
-    async def _start_operator(self, node: ChainNode) -> None:
+    async def _start_operator(self, node: ChainNode, operator: AsyncOperator) -> None:
         try:
-            await node.operator.start()  # type: ignore[attr-defined]
+            await operator.start()
         except Exception as err:
-            raise blamed(err, node) from None
+            raise self.chain.blame(err, node) from None
 
     async def cancel(self) -> None:
         """Stop at once; nothing more is emitted. Idempotent."""
@@ -167,7 +167,7 @@ class Task:
     async def fail(self, err: BaseException) -> None:
         if self.state.terminal or self.state is ExecutionState.CANCELING:
             return
-        info = error_info(err, task=self.name)
+        info = error_info(err, task=self.name, operator=self.chain.blamed_operator(err))
         self._become(ExecutionState.FAILED, error=info)
         await self._close()
 

@@ -6,13 +6,12 @@ import asyncio
 from typing import TYPE_CHECKING, Any
 
 from penstock.config import BUFFER_TIMEOUT_MS
-from penstock.runtime.chain import blamed
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from penstock.operators.budget import RowBudget
-    from penstock.runtime.chain import Chain, ChainNode
+    from penstock.runtime.chain import Chain, SourceNode
     from penstock.runtime.environment import Environment
 
 #: A source that gives fewer rows than this at once has nearly run empty.
@@ -39,10 +38,10 @@ class TaskSources:
         self._wake = wake
         #: Between two polls that bring a trickle. A lone row after a pause never waits.
         self._trickle_pause_s = min(TRICKLE_PAUSE_S, BUFFER_TIMEOUT_MS.read(environment.config) / 1000)
-        self._waits: dict[ChainNode, asyncio.Task[None]] = {}
+        self._waits: dict[SourceNode, asyncio.Task[None]] = {}
         #: Sources that gave a trickle → when to poll them again at the earliest.
-        self._resting: dict[ChainNode, float] = {}
-        self._ended: set[ChainNode] = set()
+        self._resting: dict[SourceNode, float] = {}
+        self._ended: set[SourceNode] = set()
 
     @property
     def all_ended(self) -> bool:
@@ -53,7 +52,7 @@ class TaskSources:
         for node in self._chain.sources:
             if node in self._ended:
                 continue
-            source: Any = node.operator
+            source = node.operator
             watermark, idle = source.position(now_ms)
             if watermark > node.output_watermark or idle != node.idle:
                 return self._chain.made_watermark(node, watermark, idle)
@@ -68,8 +67,8 @@ class TaskSources:
                     return work
         return None
 
-    def _poll(self, node: ChainNode) -> Iterator[None] | None:
-        source: Any = node.operator
+    def _poll(self, node: SourceNode) -> Iterator[None] | None:
+        source = node.operator
         if node not in self._resting:
             started = self._time_s()
             rows = source.poll()
@@ -87,15 +86,15 @@ class TaskSources:
             self._waits[node] = self._spawn(self._await(node))
         return None
 
-    async def _await(self, node: ChainNode) -> None:
-        source: Any = node.operator
+    async def _await(self, node: SourceNode) -> None:
+        source = node.operator
         try:
             await source.wait()
             early_s = self._resting.get(node, 0.0) - self._time_s()
             if early_s > 0:
                 await asyncio.sleep(early_s)
         except Exception as err:
-            raise blamed(err, node) from None
+            raise self._chain.blame(err, node) from None
         finally:
             self._resting.pop(node, None)
             del self._waits[node]
@@ -104,27 +103,25 @@ class TaskSources:
     def next_position_ms(self, now_ms: int) -> int | None:
         """When ``due`` should be asked again at the latest."""
         times = [
-            node.operator.next_position_ms(now_ms)  # type: ignore[attr-defined]
-            for node in self._chain.sources
-            if node not in self._ended
+            node.operator.next_position_ms(now_ms) for node in self._chain.sources if node not in self._ended
         ]
         return min((at for at in times if at is not None), default=None)
 
     def not_polled(self, for_ms: int) -> None:
         for node in self._chain.sources:
-            node.operator.not_polled(for_ms)  # type: ignore[attr-defined]
+            node.operator.not_polled(for_ms)
 
     def end_all(self) -> Iterator[None]:
         """Stop with drain: event time ends here."""
         for node in self._chain.sources:
             if node not in self._ended:
                 self._ended.add(node)
-                node.operator.stop_reading()  # type: ignore[attr-defined]
+                node.operator.stop_reading()
                 yield from self._chain.end_source(node)
 
     def watermark_holder(self) -> str | None:
         for node in self._chain.sources:
-            holder: str | None = node.operator.watermark_holder()  # type: ignore[attr-defined]
+            holder = node.operator.watermark_holder()
             if holder is not None:
                 return holder
         return None

@@ -110,6 +110,7 @@ class Aggregation:
                 "GROUP BY DISTINCT", group, remedy="write each grouping set once"
             )
         sets: list[list[int]] | None = None
+        in_all: list[int] = []
         if group.args.get("grouping_sets"):
             raise self.ctx.source.unsupported(
                 "GROUP BY … GROUPING SETS without a comma between",
@@ -130,10 +131,9 @@ class Aggregation:
             if sets is not None:
                 sets = [s + keys for s in sets]
             else:
-                self._plain = [*getattr(self, "_plain", []), *keys]
+                in_all += keys
         if sets is not None:
-            plain = getattr(self, "_plain", [])
-            return [sorted(set(plain + s)) for s in sets]
+            return [sorted(set(in_all + s)) for s in sets]
         return None
 
     def _item_keys(self, item: exp.Expression) -> list[int]:

@@ -57,6 +57,14 @@ def _token_name(token: Any) -> str:
     return f"'{token.text}'"
 
 
+class PlacedParseError(ParseError):
+    """sqlglot's error with what we say of it: ``sql_error`` has the place and the remedy."""
+
+    def __init__(self, message: str, sql_error: SqlError) -> None:
+        super().__init__(message)
+        self.sql_error = sql_error
+
+
 class ParserBase(sg_parser.Parser):
     """sqlglot's parser with our errors."""
 
@@ -68,8 +76,7 @@ class ParserBase(sg_parser.Parser):
         else:
             got = _token_name(token)
         message = message.split(" but got <Token")[0]
-        error = ParseError(message)
-        expected = None
+        said, expected = message, None
         if message.startswith("Expect"):
             expected = message.split(" ", 1)[1]
             message = f"syntax error at {got}"
@@ -81,10 +88,12 @@ class ParserBase(sg_parser.Parser):
             message = f"syntax error at {got}: an operand is missing"
         start = (token.end + 1 if ended else token.start) if token else 0
         remedy = self._meant_nearby(None if ended else token, expected or "")
-        error.sql_error = SqlError(  # type: ignore[attr-defined]
-            message, expected=expected, got=got, where=str(position_in(self.sql, start)), remedy=remedy
+        raise PlacedParseError(
+            said,
+            SqlError(
+                message, expected=expected, got=got, where=str(position_in(self.sql, start)), remedy=remedy
+            ),
         )
-        raise error
 
     def _meant_nearby(self, token: Any, expected: str) -> str | None:
         """The mistyped word is the one that was found, or (taken for an alias) the one before."""

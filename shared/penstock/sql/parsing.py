@@ -14,6 +14,7 @@ from penstock.sql.ddl_syntax import DdlSyntax
 from penstock.sql.dialect import Flink
 from penstock.sql.errors import Position, position_in
 from penstock.sql.hints import Hint, check_hints, hints_of
+from penstock.sql.parser_base import PlacedParseError
 from penstock.sql.refused import REFUSED, refused_words
 from penstock.sql.statements import (
     ClientCommand,
@@ -230,10 +231,9 @@ def _run(
     try:
         parsed: Any = parser._parse(method, tokens, text)[0]  # type: ignore[arg-type]  # our methods give statements, too
         return cast("T", parsed)
+    except PlacedParseError as err:
+        raise err.sql_error from None
     except ParseError as err:
-        known = getattr(err, "sql_error", None)
-        if known is not None:
-            raise known from None
         raise SqlError(str(err), where=str(position_in(text, tokens[0].start))) from None
 
 

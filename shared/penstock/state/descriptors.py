@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from typing import Self
 
-_LOGICAL = tuple(t.LogicalType.__args__)  # type: ignore[attr-defined]
-
 
 class UpdateType(enum.Enum):
     """When the clock of a value starts anew."""
@@ -45,7 +43,7 @@ class StateDescriptor:
     kind = ""
 
     def __init__(self, name: str, type_: t.LogicalType) -> None:
-        if not isinstance(type_, _LOGICAL):
+        if not isinstance(type_, t.LOGICAL_TYPES):
             raise SpecError(
                 f"state '{name}' has no type",
                 expected="a declared type, e.g. Types.LONG(), Types.STRING(), Types.PICKLED_BYTE_ARRAY()",
@@ -120,7 +118,7 @@ class MapStateDescriptor(StateDescriptor):
 
     def __init__(self, name: str, key_type: t.LogicalType, value_type: t.LogicalType) -> None:
         super().__init__(name, value_type)
-        if not isinstance(key_type, _LOGICAL):
+        if not isinstance(key_type, t.LOGICAL_TYPES):
             raise SpecError(f"map state '{name}' has no key type", expected="e.g. Types.STRING()")
         self.key_type = key_type
 

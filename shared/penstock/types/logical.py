@@ -42,6 +42,11 @@ MAX_UNSCALED_INT64_PRECISION = 18
 
 
 class _Type(msgspec.Struct, frozen=True, tag_field="t"):
+    if TYPE_CHECKING:  # each type has the field itself, behind its own fields
+
+        @property
+        def nullable(self) -> bool: ...
+
     def with_nullable(self, nullable: bool) -> LogicalType:
         return msgspec.structs.replace(self, nullable=nullable)  # type: ignore[return-value]
 
@@ -50,7 +55,7 @@ class _Type(msgspec.Struct, frozen=True, tag_field="t"):
         return self.with_nullable(False)
 
     def __str__(self) -> str:
-        return self.sql() + ("" if self.nullable else " NOT NULL")  # type: ignore[attr-defined]
+        return self.sql() + ("" if self.nullable else " NOT NULL")
 
     def sql(self) -> str:
         """The SQL text without nullability."""

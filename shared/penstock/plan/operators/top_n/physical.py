@@ -24,6 +24,7 @@ from penstock.types.logical import (
 if TYPE_CHECKING:
     from penstock.plan.operator_graph import Note, PlannedOperator
     from penstock.plan.operators.top_n.node import TopN
+    from penstock.plan.properties import Properties
     from penstock.plan.translation import Translator
     from penstock.types.logical import Schema
 
@@ -66,8 +67,8 @@ def top_n(tr: Translator, node: TopN) -> PlannedOperator:
     )  # fmt: skip
 
 
-def _deduplicates(tr: Translator, node: TopN, known: object) -> bool:
-    times = known.rowtimes | known.proctimes  # type: ignore[attr-defined]
+def _deduplicates(tr: Translator, node: TopN, known: Properties) -> bool:
+    times = known.rowtimes | known.proctimes
     return (
         node.first == node.last == 1
         and node.rank == "row_number"
@@ -75,7 +76,7 @@ def _deduplicates(tr: Translator, node: TopN, known: object) -> bool:
         and len(node.order) == 1
         and node.order[0].index in times
         and bool(node.partition)
-        and not known.updating  # type: ignore[attr-defined]
+        and not known.updating
     )
 
 
