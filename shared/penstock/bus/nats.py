@@ -63,30 +63,27 @@ class NatsTransport:
     ) -> NatsTransport:
         """Connect within ``deadline_s`` or raise BrokerError. ``url``: servers, comma
         separated. ``on_connection(connected)`` is called at every change later."""
-        import nats.errors
+        from penstock import reconnecting
 
-        from penstock.reconnecting import ReconnectingClient
+        shown = without_credentials(url)
+        errors = 0
 
-        servers = [part.strip() for part in url.split(",") if part.strip()]
-        url = without_credentials(url)
-        last: list[str] = []
+        def on_error(client: nats.aio.client.Client, what: str) -> None:
+            nonlocal errors
+            if client.is_connected:
+                _log.warning("nats_error", url=shown, error=what)
+            elif not errors:
+                _log.warning("nats_unreachable", url=shown, error=what)
+            errors += 1
 
-        async def on_error(err: Exception) -> None:
-            what = f"{type(err).__name__}: {err}".rstrip(": ")
-            if not last and not client.is_connected:
-                _log.warning("nats_unreachable", url=url, error=what)
-            elif client.is_connected:
-                _log.warning("nats_error", url=url, error=what)
-            last[:] = [what]
-
-        async def on_disconnect() -> None:
+        async def on_disconnect(client: nats.aio.client.Client) -> None:
             if client.is_closed or client.is_draining:  # told to
                 return
-            _log.warning("nats_disconnected", url=url)
+            _log.warning("nats_disconnected", url=shown)
             if on_connection:
                 on_connection(False)
 
-        async def on_reconnect() -> None:
+        async def on_reconnect(client: nats.aio.client.Client) -> None:
             _log.warning(
                 "nats_reconnected",
                 url=client.connected_url and client.connected_url.netloc.rpartition("@")[2],
@@ -94,31 +91,23 @@ class NatsTransport:
             if on_connection:
                 on_connection(True)
 
-        client = ReconnectingClient()
         try:
-            # max_reconnect_attempts=-1 makes the first connect try for ever too: bounded here.
-            async with asyncio.timeout(deadline_s):
-                await client.connect(
-                    servers=servers,
-                    name=name,
-                    connect_timeout=2,
-                    reconnect_time_wait=0.1,  # type: ignore[arg-type]
-                    max_reconnect_attempts=-1,
-                    ping_interval=5,
-                    max_outstanding_pings=2,
-                    error_cb=on_error,
-                    disconnected_cb=on_disconnect,
-                    reconnected_cb=on_reconnect,
-                )
-        except (TimeoutError, OSError, ValueError, nats.errors.Error) as err:
-            why = last[0] if last else f"{type(err).__name__} {err}".strip()
+            client = await reconnecting.connect(
+                url,
+                name=name,
+                deadline_s=deadline_s,
+                on_error=on_error,
+                on_disconnect=on_disconnect,
+                on_reconnect=on_reconnect,
+            )
+        except reconnecting.ConnectingFailedError as err:
             raise BrokerError(
-                f"cannot connect to NATS at {url} within {deadline_s:g} s: {why}",
+                f"cannot connect to NATS at {shown} within {deadline_s:g} s: {err}",
                 expected="a nats-server that accepts connections",
                 where="nats.url",
                 remedy=_REMEDY,
             ) from err
-        return cls(client, url)
+        return cls(client, shown)
 
     def _check(self, subject: str) -> None:
         if not self._nc.is_connected:

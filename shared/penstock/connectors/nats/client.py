@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from penstock.cancelling import end_tasks
 from penstock.config import NATS_URL
 from penstock.connectors.nats.subjects import overlaps
 from penstock.errors import BrokerError, ConnectorError, PenstockError, nearest
@@ -42,68 +40,40 @@ def server_url(options: Mapping[str, Any], config: Mapping[str, str]) -> str:
 
 
 async def connect(
-    url: str, name: str, *, on_reconnect: Callable[[], Awaitable[None]] | None = None
+    url: str, name: str, *, on_reconnect: Callable[[Client], Awaitable[None]] | None = None
 ) -> Client:
     """A client that reconnects for ever once it was connected; ``BrokerError`` when the
     first connection fails."""
-    import nats.errors
+    from penstock import reconnecting
 
-    from penstock.reconnecting import ReconnectingClient
+    shown = without_credentials(url)
+    last = ""
 
-    last: list[str] = []
-    wrong = asyncio.Event()
+    def on_error(client: Client, text: str) -> None:
+        nonlocal last
+        if last != text:
+            _log.warning("nats_error", url=shown, error=text)
+        last = text
 
-    async def on_error(err: Exception) -> None:
-        text = str(err) or type(err).__name__
-        if not last or last[0] != text:
-            _log.warning("nats_error", url=url, error=text)
-        last[:] = [text]
-        wrong.set()
-
-    client = ReconnectingClient()
-    servers = [part.strip() for part in url.split(",") if part.strip()]
-    url = without_credentials(url)
-    connecting = asyncio.ensure_future(
-        client.connect(
-            servers=servers,
-            name=name,
-            connect_timeout=SLOW_CONNECT_S,
-            reconnect_time_wait=0.2,  # type: ignore[arg-type]
-            max_reconnect_attempts=-1,
-            ping_interval=5,
-            max_outstanding_pings=2,
-            pending_size=16 * 1024 * 1024,
-            error_cb=on_error,
-            reconnected_cb=on_reconnect,
-        )
-    )
     try:
-        await asyncio.wait({connecting}, timeout=CONNECT_TIMEOUT_S)
-        either = {connecting, told := asyncio.ensure_future(wrong.wait())}
-        await asyncio.wait(either, timeout=SLOW_CONNECT_S, return_when=asyncio.FIRST_COMPLETED)
-        told.cancel()
-        if not connecting.done():
-            raise TimeoutError
-        await connecting
-    except (TimeoutError, OSError, ValueError, nats.errors.Error) as err:
-        await end_tasks([connecting])
-        why = last[0] if last else f"{type(err).__name__} {err}".strip()
-        try:
-            await asyncio.wait_for(client.close(), 1)
-        except (TimeoutError, OSError, nats.errors.Error) as closing:
-            _log.debug("nats_close_failed", error=closing)
+        return await reconnecting.connect(
+            url,
+            name=name,
+            deadline_s=SLOW_CONNECT_S,
+            error_ends_it_after_s=CONNECT_TIMEOUT_S,
+            reconnect_wait_s=0.2,
+            pending_bytes=16 * 1024 * 1024,
+            on_error=on_error,
+            on_reconnect=on_reconnect,
+        )
+    except reconnecting.ConnectingFailedError as err:
         raise BrokerError(
-            f"cannot connect to NATS at {url}",
+            f"cannot connect to NATS at {shown}",
             expected="a nats-server with JetStream that accepts connections",
-            got=why,
+            got=str(err),
             where="connector 'nats', option 'url'",
             remedy="start one there (nats-server -js -sd DIR), or set 'url' (or nats.url) to where it runs",
         ) from err
-    finally:  # also when this is cancelled
-        await end_tasks([connecting])
-    # Of one attempt to connect again: another follows, and what was lost on the way is not waited for.
-    client.options["connect_timeout"] = CONNECT_TIMEOUT_S
-    return client
 
 
 class JetStreamError(Exception):

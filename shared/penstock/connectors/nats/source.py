@@ -31,6 +31,8 @@ from penstock.types import Batch, Column, Field, Schema
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from nats.aio.client import Client
+
     from penstock.connectors.base import SourceContext
     from penstock.formats.api import Decoder
 
@@ -108,7 +110,7 @@ class NatsReader(SourceReader):
         context = FormatContext(self.ctx.schema, self.ctx.projection, self._table.options, bad_record)
         return get_format(self._table.options["format"]).decoder(context)
 
-    async def _reconnected(self) -> None:
+    async def _reconnected(self, client: Client) -> None:
         for state in self._turn:
             if state.consumer is not None:
                 state.consumer.reconnected()
