@@ -9,12 +9,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from penstock.errors import FunctionError, RecordError
+from penstock.halving import by_halves
+from penstock.types.batch import Batch
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from penstock.operators.operator import OperatorContext
-    from penstock.types.batch import Batch
 
 
 def leaving_out(
@@ -24,20 +25,18 @@ def leaving_out(
     if on_error == "fail":
         return apply
 
+    def attempt(part: Batch) -> list[Batch]:
+        # All of it before any is passed on: else a half would be passed on twice.
+        return list(apply(part))
+
+    def refused(row: Batch, err: Exception) -> None:
+        ctx.metrics.inc("numRecordsInErrors")
+        if ctx.report_error is not None:
+            ctx.report_error(err, row.to_pylist()[0])
+
     def run(batch: Batch) -> Iterator[Batch]:
-        try:
-            # All of it before any is passed on: else a half would be passed on twice.
-            out = list(apply(batch))
-        except (FunctionError, RecordError) as err:
-            if batch.num_rows == 1:
-                ctx.metrics.inc("numRecordsInErrors")
-                if ctx.report_error is not None:
-                    ctx.report_error(err, batch.to_pylist()[0])
-                return
-            half = batch.num_rows // 2
-            yield from run(batch.slice(0, half))
-            yield from run(batch.slice(half))
-        else:
+        blamed = (FunctionError, RecordError)
+        for out in by_halves(batch, attempt, refused, halves=Batch.halves, errors=blamed):
             yield from out
 
     return run

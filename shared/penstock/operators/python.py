@@ -15,6 +15,7 @@ import pyarrow as pa
 from penstock.columnar.python_values import check_finished, columns_of, from_python, is_bare, records, redact
 from penstock.errors import FunctionError, InternalError, UnsupportedError
 from penstock.functions.python_results import result_of
+from penstock.halving import by_halves, first_failing
 from penstock.operators.operator import Operator
 from penstock.operators.process_context import MIN_LONG
 from penstock.operators.user_code import RuntimeContext, UserFunction
@@ -29,6 +30,9 @@ if TYPE_CHECKING:
     from penstock.operators.operator import OperatorContext, Output
     from penstock.snapshots.contract import RestoredState
     from penstock.types import Schema
+
+    #: Input rows, and the result of each.
+    _Part = tuple[Batch, list[Any]]
 
 #: Rows of an output batch of ``flat_map``.
 OUTPUT_ROWS = 16_384
@@ -86,19 +90,18 @@ class PythonOperator(Operator):
     def _fitting(self, batch: Batch, out: list[Any]) -> Iterator[Output]:
         """Results as columns; a result that does not fit the type is that record's error."""
         schema = self.ctx.output_schema
-        try:
-            columns = columns_of(schema, out, self._function.where)
-        except FunctionError as err:
-            if self._spec.on_error == "fail":
-                raise
-            if len(out) == 1:
-                self._function.failed(err, records(batch)[0], self._spec.kind)
-                return
-            half = len(out) // 2
-            yield from self._fitting(batch.slice(0, half), out[:half])
-            yield from self._fitting(batch.slice(half), out[half:])
-            return
-        yield batch.with_columns(schema, columns)
+
+        def fitting(part: _Part) -> Batch:
+            return part[0].with_columns(schema, columns_of(schema, part[1], self._function.where))
+
+        if self._spec.on_error == "fail":
+            yield fitting((batch, out))
+        else:
+            refused = self._refused_result
+            yield from by_halves((batch, out), fitting, refused, halves=_halves, errors=FunctionError)
+
+    def _refused_result(self, row: _Part, err: Exception) -> None:
+        self._refused_row(row[0], err)
 
     def _filter(self, batch: Batch) -> Iterator[Output]:
         out, failed = self._results(records(batch))
@@ -134,34 +137,27 @@ class PythonOperator(Operator):
     # -- per Arrow batch --------------------------------------------------------------------
 
     def _per_batch(self, batch: Batch) -> Iterator[Output]:
-        try:
-            out = self._call_batch(batch)
-        except Exception as err:
-            if self._spec.on_error == "fail":
+        if self._spec.on_error == "fail":
+            try:
+                out = self._call_batch(batch)
+            except Exception as err:
                 raise self._located(batch, err) from err
-            if batch.num_rows == 1:
-                self._function.failed(err, records(batch)[0], self._spec.kind)
-                return
-            half = batch.num_rows // 2
-            yield from self._per_batch(batch.slice(0, half))
-            yield from self._per_batch(batch.slice(half))
+            if out.num_rows:
+                yield out
             return
-        if out.num_rows:
-            yield out
+        for out in by_halves(batch, self._call_batch, self._refused_row, halves=Batch.halves):
+            if out.num_rows:
+                yield out
+
+    def _refused_row(self, row: Batch, err: Exception) -> None:
+        self._function.failed(err, records(row)[0], self._spec.kind)
 
     def _located(self, batch: Batch, err: Exception) -> BaseException:
         """The error with the first row that fails by itself, if one does."""
-        while batch.num_rows > 1:
-            half = batch.num_rows // 2
-            for part in (batch.slice(0, half), batch.slice(half)):
-                try:
-                    self._call_batch(part)
-                except Exception as found:
-                    batch, err = part, found
-                    break
-            else:  # only the batch as a whole fails
-                return self._as_function_error(err, pa.nulls(batch.num_rows))
-        return self._as_function_error(err, records(batch)[0])
+        part, err = first_failing(batch, self._call_batch, err, halves=Batch.halves)
+        # Where only several rows together fail, none of them is named.
+        record = records(part)[0] if part.num_rows == 1 else pa.nulls(part.num_rows)
+        return self._as_function_error(err, record)
 
     def _as_function_error(self, err: Exception, record: Any) -> BaseException:
         return err if isinstance(err, FunctionError) else self._function.error(err, record, self._spec.kind)
@@ -332,3 +328,11 @@ class RecordTimeOperator(Operator):
                 StopIteration("raised by the function"), rows[len(times)], "extract_timestamp"
             )
         return batch.with_columns(self.ctx.output_schema, batch.columns).with_times(stamps * 1000)
+
+
+def _halves(part: _Part) -> tuple[_Part, _Part] | None:
+    batch, out = part
+    if len(out) < 2:
+        return None
+    half = len(out) // 2
+    return (batch.slice(0, half), out[:half]), (batch.slice(half), out[half:])

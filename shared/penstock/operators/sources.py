@@ -19,6 +19,7 @@ import pyarrow as pa
 from penstock.connectors.base import Split, TableInfo
 from penstock.connectors.registry import get_connector
 from penstock.functions.evaluate import compile_expr
+from penstock.halving import by_halves
 from penstock.jobgraph.assignments import ASSIGNMENT_SCHEMA, owner_of_split
 from penstock.operators.bad_records import BadRecords
 from penstock.operators.connector_context import source_context
@@ -261,16 +262,17 @@ class SourceOperator(SourceDriver):
         schema = self.ctx.output_schema
         if computed is None:
             return batch.with_columns(schema, batch.columns)
-        try:
-            return batch.with_columns(schema, [f(batch) for f in computed])
-        except Exception as err:
-            if self._spec.on_error == "fail":
-                raise
-            if batch.num_rows == 1:
-                self._bad.record(err, repr(batch.to_pylist()[0]).encode(), "computed columns")
-                return Batch.empty(schema)
-            half = batch.num_rows // 2
-            return Batch.concat([self._compute(batch.slice(0, half)), self._compute(batch.slice(half))])
+
+        def compute(part: Batch) -> Batch:
+            return part.with_columns(schema, [f(part) for f in computed])
+
+        def refused(row: Batch, err: Exception) -> None:
+            self._bad.record(err, repr(row.to_pylist()[0]).encode(), "computed columns")
+
+        if self._spec.on_error == "fail":
+            return compute(batch)
+        parts = list(by_halves(batch, compute, refused, halves=Batch.halves))
+        return Batch.concat(parts) if parts else Batch.empty(schema)
 
     async def wait(self) -> None:
         assert self._reader is not None

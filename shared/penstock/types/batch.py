@@ -116,6 +116,12 @@ class Batch:
         indices = np.flatnonzero(mask)
         return self if len(indices) == self.num_rows else self.take(indices)
 
+    def halves(self) -> tuple[Batch, Batch] | None:
+        """Its first and its second half; None for fewer than two rows."""
+        if self.num_rows < 2:
+            return None
+        return self.slice(0, self.num_rows // 2), self.slice(self.num_rows // 2)
+
     def slice(self, offset: int, length: int | None = None) -> Batch:
         rest = self.num_rows - offset
         length = rest if length is None else min(length, rest)

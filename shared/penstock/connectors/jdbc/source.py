@@ -13,6 +13,7 @@ from penstock.connectors.jdbc.database import column_list, connect, failure, quo
 from penstock.connectors.jdbc.settings import OPTIONS
 from penstock.connectors.jdbc.values import column_from_database
 from penstock.errors import RecordError
+from penstock.halving import by_halves
 from penstock.types.batch import Batch
 
 if TYPE_CHECKING:
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
 
     from penstock.connectors.base import SourceContext
     from penstock.types.logical import Schema
+
+    _Rows = Sequence[tuple[Any, ...]]
 
 SPLIT = "table"
 
@@ -110,14 +113,20 @@ def _has_rowid(connection: sqlite3.Connection, table: str) -> bool:
     return True
 
 
-def decoded(schema: Schema, rows: Sequence[tuple[Any, ...]], ctx: SourceContext, where: str) -> Batch:
+def decoded(schema: Schema, rows: _Rows, ctx: SourceContext, where: str) -> Batch:
     """Rows as columns; one that does not fit goes the way of ``on-error``."""
-    try:
-        columns = [column_from_database(f, [r[i] for r in rows]) for i, f in enumerate(schema.fields)]
-        return Batch(schema, columns, num_rows=len(rows))
-    except RecordError as err:
-        if len(rows) == 1:
-            ctx.bad_record(err, repr(rows[0]).encode(), where)
-            return Batch.empty(schema)
+
+    def columns_of(part: _Rows) -> Batch:
+        columns = [column_from_database(f, [r[i] for r in part]) for i, f in enumerate(schema.fields)]
+        return Batch(schema, columns, num_rows=len(part))
+
+    def refused(row: _Rows, err: Exception) -> None:
+        ctx.bad_record(err, repr(row[0]).encode(), where)
+
+    parts = list(by_halves(rows, columns_of, refused, halves=_halves, errors=RecordError))
+    return Batch.concat(parts) if parts else Batch.empty(schema)
+
+
+def _halves(rows: _Rows) -> tuple[_Rows, _Rows] | None:
     half = len(rows) // 2
-    return Batch.concat([decoded(schema, part, ctx, where) for part in (rows[:half], rows[half:])])
+    return (rows[:half], rows[half:]) if half else None
