@@ -7,7 +7,6 @@ is asserted too, and *open* ones.
 from __future__ import annotations
 
 import csv
-import os
 from pathlib import Path
 
 import msgspec
@@ -27,8 +26,8 @@ from penstock.sql.scope import Relation
 from penstock.types.batch import Batch
 from penstock.types.column import Column
 from penstock.types.logical import IntType, Schema, VarCharType
+from tests.recorded import EXPRESSIONS
 
-ACCEPTANCE = os.environ.get("PENSTOCK_ACCEPTANCE")
 ONE_ROW = Batch.of(Schema.of(("x", IntType())), [(1,)])
 #: Flink prints the unit of an interval, ours the kind; 9 digits of a second are 6 here.
 _SPELLING = {"INTERVAL SECOND(3)": "INTERVAL DAY TO SECOND(3)", "INTERVAL MONTH": "INTERVAL YEAR TO MONTH"}
@@ -40,7 +39,7 @@ def _rows(path: Path) -> list[dict[str, str]]:
 
 
 EXCEPTIONS = {r["id"]: r for r in _rows(Path(__file__).with_name("flink_exceptions.csv"))}
-CASES = _rows(Path(ACCEPTANCE) / "flink_functions" / "expressions.csv") if ACCEPTANCE else []
+CASES = _rows(EXPRESSIONS)
 
 
 def bind(sql: str, zone: str) -> Expr:
@@ -64,7 +63,6 @@ def answer(sql: str, zone: str) -> tuple[str, str]:
     return str(bound.type), "\\N" if value is None else value
 
 
-@pytest.mark.skipif(not ACCEPTANCE, reason="PENSTOCK_ACCEPTANCE is not set")
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case["id"])
 def test_expression(case: dict[str, str]) -> None:
     zone = "America/New_York" if case["group"].endswith("new_york") else "UTC"
@@ -109,7 +107,6 @@ def columnised(expr: Expr, constants: list[Scalar]) -> Expr:
     return msgspec.structs.replace(expr, args=tuple(args))
 
 
-@pytest.mark.skipif(not ACCEPTANCE, reason="PENSTOCK_ACCEPTANCE is not set")
 @pytest.mark.parametrize("group", sorted({c["group"] for c in CASES}))
 def test_columns_answer_as_constants(group: str) -> None:
     """Over a slice of columns, with a row of NULLs between, each row gives what the constant gives."""

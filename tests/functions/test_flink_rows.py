@@ -5,10 +5,8 @@ from __future__ import annotations
 import csv
 import json
 import math
-import os
 from datetime import date, datetime, time
 from decimal import Decimal
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -32,8 +30,8 @@ from penstock.types.logical import (
     TimestampType,
     VarCharType,
 )  # fmt: skip
+from tests.recorded import AGGREGATES
 
-ACCEPTANCE = os.environ.get("PENSTOCK_ACCEPTANCE")
 SCHEMA = Schema.of(
     ("id", IntType(nullable=False)), ("i", IntType()), ("l", BigIntType()), ("f", FloatType()), ("d", DoubleType()),
     ("m", DecimalType(10, 3)), ("s", VarCharType()), ("ts", TimestampType(3)), ("dt", DateType()),
@@ -53,9 +51,7 @@ GROUPS = ("row_expressions", "row_expressions_unfolded")
 
 
 def _cases() -> list[dict[str, str]]:
-    if not ACCEPTANCE:
-        return []
-    with (Path(ACCEPTANCE) / "flink_functions" / "aggregates.csv").open(newline="", encoding="utf-8") as file:
+    with AGGREGATES.open(newline="", encoding="utf-8") as file:
         return [r for r in csv.DictReader(file) if r["group"] in GROUPS and " l2 " not in r["sql"]]
 
 
@@ -115,7 +111,6 @@ def run(sql: str) -> tuple[list[str], list[list[Any]]]:
     return [str(e.type) for e in bound], [[_java(v) for v in row] for row in rows]
 
 
-@pytest.mark.skipif(not ACCEPTANCE, reason="PENSTOCK_ACCEPTANCE is not set")
 @pytest.mark.parametrize("case", _cases(), ids=lambda case: case["id"])
 def test_rows(case: dict[str, str]) -> None:
     if case["id"] == NEVER_REACHED:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import csv
 import gzip
-import os
-from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
@@ -25,8 +23,8 @@ from penstock.types.logical import (
     TimestampType,
     VarCharType,
 )  # fmt: skip
+from tests.recorded import NEXMARK_EVENTS, nexmark_rows
 
-ACCEPTANCE = os.environ.get("PENSTOCK_ACCEPTANCE")
 BID = RowType(
     (
         Field("auction", BigIntType()), Field("bidder", BigIntType()), Field("price", BigIntType()),
@@ -73,16 +71,14 @@ QUERIES: dict[str, tuple[Expr, list[Expr]]] = {
 }
 
 
-@pytest.mark.skipif(not ACCEPTANCE, reason="PENSTOCK_ACCEPTANCE is not set")
-@pytest.mark.parametrize("query", QUERIES)
+@pytest.mark.parametrize("query", [query for query in QUERIES if nexmark_rows(query).exists()])
 def test_query(query: str) -> None:
-    folder = Path(ACCEPTANCE or "") / "nexmark_flink"
-    table = pq.read_table(folder / "events.parquet", columns=["event_type", "bid"]).combine_chunks()
+    table = pq.read_table(NEXMARK_EVENTS, columns=["event_type", "bid"]).combine_chunks()
     batch = Batch.from_external_arrow(SCHEMA, table)
     condition, projection = QUERIES[query]
     kept = batch.filter(compile_predicate(condition)(batch))
     columns = compile_projection([text(e) for e in projection])(kept)
     rows = sorted(zip(*(c.to_pylist() for c in columns), strict=True))
-    with gzip.open(folder / "results" / f"{query}.csv.gz", "rt", newline="") as file:
+    with gzip.open(nexmark_rows(query), "rt", newline="") as file:
         want = sorted(tuple(r) for r in list(csv.reader(file))[1:])
     assert rows == want

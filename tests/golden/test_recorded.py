@@ -1,4 +1,4 @@
-"""Flink's recorded answers (``PENSTOCK_ACCEPTANCE``/flink_functions) on Spark.
+"""Flink's recorded answers (``tests/recorded.py``) on Spark.
 
 The streaming engine's answers are held against them in tests/functions/test_flink_*.py and
 tests/sql/test_flink_aggregates.py, with lists of where both engines differ from Flink. Here
@@ -40,7 +40,6 @@ from tests.functions import test_flink_expressions as expressions
 from tests.golden.engines import spark_graph
 from tests.sql import test_flink_aggregates as aggregates
 
-pytestmark = pytest.mark.skipif(not expressions.CASES, reason="PENSTOCK_ACCEPTANCE is not set")
 #: Expressions of one Spark job: more make its generated code too long.
 CHUNK = 120
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import json
-import os
 from collections.abc import Callable
 from pathlib import Path
 
@@ -15,18 +14,15 @@ from penstock.sql.session import SqlSession
 from penstock.testing import run_graph
 from penstock.types.logical import LogicalType, MultisetType
 from tests.functions.test_flink_rows import GROUPS, _java, _same
+from tests.recorded import AGGREGATES
 
 #: A case → its columns' types and its rows.
 Run = Callable[[dict[str, str]], tuple[list[str], list[list[object]]]]
-ACCEPTANCE = os.environ.get("PENSTOCK_ACCEPTANCE")
 EXCEPTIONS = Path(__file__).with_name("flink_exceptions.csv")
-pytestmark = pytest.mark.skipif(not ACCEPTANCE, reason="PENSTOCK_ACCEPTANCE is not set")
 
 
 def recorded() -> list[dict[str, str]]:
-    if not ACCEPTANCE:
-        return []
-    with (Path(ACCEPTANCE) / "flink_functions" / "aggregates.csv").open(newline="", encoding="utf-8") as file:
+    with AGGREGATES.open(newline="", encoding="utf-8") as file:
         return list(csv.DictReader(file))
 
 

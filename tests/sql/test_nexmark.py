@@ -8,7 +8,6 @@ import functools
 import gzip
 import hashlib
 import importlib.util
-import os
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -20,11 +19,7 @@ from penstock.jobgraph.graph import JobGraph
 from penstock.sql.session import SqlSession
 from penstock.testing import JobHarness, MemoryTable, run_graph
 from penstock.types.batch import Batch
-
-_FOLDER = os.environ.get("PENSTOCK_ACCEPTANCE")
-pytestmark = pytest.mark.skipif(
-    _FOLDER is None, reason="PENSTOCK_ACCEPTANCE (folder of recorded answers) is unset"
-)
+from tests.recorded import NEXMARK_EVENTS, nexmark_rows
 
 _spec = importlib.util.spec_from_file_location(
     "nexmark_queries", Path(__file__).with_name("nexmark_queries.py")
@@ -34,6 +29,8 @@ assert _spec.loader is not None
 nexmark = importlib.util.module_from_spec(_spec)
 _spec.loader.exec_module(nexmark)
 
+QUERIES = [name for name in nexmark.QUERIES if nexmark_rows(name).exists()]
+
 #: Recorded as the first 8 hex digits of the MD5 of their text.
 _HASHED = {"extra", "bid_extra", "auction_extra", "description", "itemName"}
 FILE = "'connector' = 'filesystem', 'path' = '{path}', 'format' = 'parquet'"
@@ -41,10 +38,6 @@ EVENTS = 50_000
 #: Each attempt's checkpoints, and its kill (the last one's end), in rows of the input.
 ATTEMPTS = (((7_000, 14_000, 21_000), 27_000), ((33_000,), 41_000), ((), EVENTS))
 ROWS_READ = EVENTS + (27_000 - 21_000) + (41_000 - 33_000)
-
-
-def parquet() -> Path:
-    return Path(_FOLDER or "") / "nexmark_flink" / "events.parquet"
 
 
 def session(parallelism: int, mode: str, options: str) -> SqlSession:
@@ -67,8 +60,7 @@ def plan(name: str, parallelism: int, mode: str, options: str) -> JobGraph:
 
 @functools.cache
 def recorded(name: str) -> tuple[list[str], list[tuple[str, ...]]]:
-    path = Path(_FOLDER or "") / "nexmark_flink" / "results" / f"{name}.csv.gz"
-    with gzip.open(path, "rt", newline="") as file:
+    with gzip.open(nexmark_rows(name), "rt", newline="") as file:
         rows = list(csv.reader(file))
     return rows[0], sorted(tuple(row) for row in rows[1:])
 
@@ -91,20 +83,20 @@ def assert_as_recorded(rows: list[tuple[Any, ...]], name: str) -> None:
 @pytest.mark.parametrize(
     ("parallelism", "mode"), [(1, "STREAMING"), (2, "STREAMING"), (4, "STREAMING"), (2, "AUTOMATIC")]
 )
-@pytest.mark.parametrize("name", list(nexmark.QUERIES))
+@pytest.mark.parametrize("name", QUERIES)
 def test_same_rows_as_flink(name: str, parallelism: int, mode: str) -> None:
-    graph = plan(name, parallelism, mode, FILE.format(path=parquet()))
+    graph = plan(name, parallelism, mode, FILE.format(path=NEXMARK_EVENTS))
     assert_as_recorded(run_graph(graph).rows, name)
 
 
 @functools.cache
 def events() -> Batch:
-    schema = session(1, "STREAMING", FILE.format(path=parquet())).catalog.tables["nexmark"].physical
-    return Batch.from_external_arrow(schema, pq.read_table(parquet()).combine_chunks())
+    schema = session(1, "STREAMING", FILE.format(path=NEXMARK_EVENTS)).catalog.tables["nexmark"].physical
+    return Batch.from_external_arrow(schema, pq.read_table(NEXMARK_EVENTS).combine_chunks())
 
 
 @pytest.mark.parametrize("parallelisms", [(1, 2, 2), (4, 1, 2), (2, 4, 1)], ids=str)
-@pytest.mark.parametrize("name", list(nexmark.QUERIES))
+@pytest.mark.parametrize("name", QUERIES)
 async def test_same_rows_when_killed_and_restored(name: str, parallelisms: tuple[int, ...]) -> None:
     table = MemoryTable("nexmark", events().schema, [[events()]], batch_rows=1000)
     options = "'connector' = 'memory', 'name' = 'nexmark'"
