@@ -22,12 +22,20 @@ class Knot:
 @pytest.fixture
 def tidy() -> Iterator[collector.Collector]:
     gc.collect()
-    yield collector.Collector()
+    made = collector.Collector()
+    made.start()
+    yield made
     gc.enable()
 
 
 def _tie(n: int) -> list[weakref.ref[Knot]]:
     return [weakref.ref(Knot()) for _ in range(n)]
+
+
+def test_nothing_is_switched_off_before_it_starts() -> None:
+    """A slot that is made and never run, as tests do, would leave its process without a collector."""
+    collector.Collector()
+    assert gc.isenabled()
 
 
 def test_off_until_ticked(tidy: collector.Collector) -> None:

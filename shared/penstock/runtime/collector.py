@@ -19,11 +19,14 @@ SHARE = 0.002
 
 
 class Collector:
-    """``tick`` is called every second or so; the collector itself is switched off."""
+    """``start`` switches Python's own collector off, for the whole process; from then on ``tick`` is called
+    every second or so."""
 
     def __init__(self) -> None:
-        gc.disable()
         self._not_before = 0.0
+
+    def start(self) -> None:
+        gc.disable()
 
     def freeze(self) -> None:
         """What is there now stays: it is not looked at again."""

@@ -142,6 +142,7 @@ class Slot:
     async def run(self) -> int:
         loop = asyncio.get_running_loop()
         loop.set_exception_handler(self._loop_error)
+        self._collector.start()
         self._fd_channel.setblocking(False)
         loop.add_reader(self._fd_channel.fileno(), self._receive_sockets)
         self._control.send(SlotReady(allocation_id=self._allocation_id, pid=os.getpid()))

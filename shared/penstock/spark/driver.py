@@ -302,7 +302,9 @@ def _watch_server(job: DriverJob, channel: Channel) -> None:
         except ProcessLookupError:
             pass  # dead already
         else:
-            select.select([server], [], [])
+            end = select.poll()
+            end.register(server, select.POLLIN)
+            end.poll()
         error = ExternalError(
             "the task manager's Spark ended in the middle of the query",
             got=last_words(job.server_log),
