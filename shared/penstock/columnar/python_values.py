@@ -221,6 +221,9 @@ def check_finished(values: Sequence[Any], where: str) -> None:
     if not _UNFINISHED.isdisjoint(map(type, values)):
         found = next(v for v in values if type(v) in _UNFINISHED)
         kind = type(found).__name__.replace("_", " ")
+        for value in values:
+            if isinstance(value, types.CoroutineType):
+                value.close()  # else Python warns later, where nobody knows why, that it was never awaited
         raise FunctionError(
             f"a user function returned a {kind} where a value is expected",
             expected="the value itself",
