@@ -7,12 +7,12 @@ STAMP  := $(VENV)/.installed
 DOCS   := .venv-docs
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test quick fuzz check docs bench sim tpc mutants chaos lock clean
+.PHONY: help install demo test soak quick fuzz check docs bench sim tpc mutants chaos lock clean
 # make sim SEEDS=1 FROM=137
 SEEDS  ?= 200
 FROM   ?= 1
-# make test WORKERS=1: one test after another
-WORKERS ?= 2
+# make test WORKERS=1: one test after another. More than there are cores: tests that kill processes wait a lot.
+WORKERS ?= 3
 # make tpc SCALE=1
 SCALE  ?= 0.1
 # make fuzz QUERIES=5000 FROM=1001
@@ -35,13 +35,18 @@ $(STAMP): requirements.lock pyproject.toml
 demo: $(STAMP) ## run the main job on a cluster of its own: 328,521 real flights
 	$(BIN)/python -m examples.flights.demo
 
-test: $(STAMP) ## run all tests (real servers, 42 minutes on two cores)
-	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder
+# tests/ordering.py says which tests come first and which stay in one worker.
+PYTEST := $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder
+test: $(STAMP) ## run all tests (real servers)
+	$(PYTEST) -m "not soak"
+
+soak: $(STAMP) ## repeat tests with other numbers, which make test leaves out: more parallelisms, more examples
+	$(PYTEST) -m soak
 
 # Pure cores: no servers, no Spark.
 QUICK := columnar formats functions jobgraph messages operators plan services snapshots store types
 quick: $(STAMP) ## run the tests of the pure cores (2 to 3 minutes on two cores)
-	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder -m "not cluster and not slow" $(QUICK:%=tests/%)
+	$(PYTEST) -m "not cluster and not slow and not soak" $(QUICK:%=tests/%)
 
 fuzz: $(STAMP) ## random queries on both engines against DuckDB, then new examples for the tests of random data: QUERIES=2000 FROM=1
 	$(BIN)/python -m tests.fuzz --queries $(QUERIES) --from $(FROM) --jobs $(WORKERS) --spark

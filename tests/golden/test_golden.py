@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import zlib
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -41,8 +42,18 @@ def of_engine(engine: str) -> list[str]:
     return [name for name, case in cases().items() if asked(case)]
 
 
+def in_soak(engine: str, name: str) -> bool:
+    """At the third parallelism every fourth case runs with the tests, the others in ``make soak``."""
+    return engine == "parallel" and zlib.crc32(name.encode()) % 4 != 0
+
+
 @pytest.mark.parametrize(
-    ("engine", "name"), [pytest.param(e, n, id=f"{n}-{e}") for e in ENGINES for n in of_engine(e)]
+    ("engine", "name"),
+    [
+        pytest.param(e, n, id=f"{n}-{e}", marks=[pytest.mark.soak] if in_soak(e, n) else [])
+        for e in ENGINES
+        for n in of_engine(e)
+    ],
 )
 def test_same_rows(engine: str, name: str, tmp_path: Path, request: pytest.FixtureRequest) -> None:
     case = cases()[name]

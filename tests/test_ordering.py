@@ -1,0 +1,33 @@
+"""The units of ``tests/ordering.py`` are there, and a test comes where it says."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tests.golden.test_golden import ENGINES
+from tests.ordering import LONGEST, PURE, rank, unit_of
+
+ROOT = Path(__file__).parents[1]
+
+
+def test_every_unit_and_package_that_is_named_is_there() -> None:
+    named = {*LONGEST, *(f"tests/{name}" for name in PURE)}
+    there = {"spark", *(f"golden-{engine}" for engine in ENGINES if engine != "spark")}
+    assert {name for name in named - there if not (ROOT / name).exists()} == set()
+
+
+def test_tests_that_share_a_spark_session_are_one_unit() -> None:
+    assert unit_of("tests/spark/test_streaming.py::test_x[a-b]") == "spark"
+    assert unit_of("tests/golden/test_golden.py::test_same_rows[joins/inner-spark]") == "spark"
+    assert unit_of("tests/golden/test_golden.py::test_same_rows[joins/inner-two]") == "golden-two"
+    assert unit_of("tests/e2e/test_spark.py::test_x") == "tests/e2e/test_spark.py"
+
+
+def test_pure_tests_come_first_then_the_longest_units() -> None:
+    wanted = [
+        "tests/plan/test_rules.py::t",
+        f"{LONGEST[0]}::t",
+        f"{LONGEST[1]}::t",
+        "tests/bus/test_bus.py::t",
+    ]
+    assert sorted([wanted[3], wanted[1], wanted[2], wanted[0]], key=rank) == wanted
