@@ -38,8 +38,8 @@ ORDER BY a.origin, a.window_start
 """
 
 
-#: Flights of the runs that need not read the whole year.
-LIMIT = 40_000
+#: Flights of the runs that need not read the whole year: three weeks.
+LIMIT = 20_000
 
 
 def batch_answer(limit: int | None = None) -> pa.Table:
@@ -112,7 +112,7 @@ def test_nothing_late_equals_batch_by_duckdb_and_on_spark(make_cluster, flights_
 
 def test_on_time_and_late_make_all(make_cluster, flights_run) -> None:
     cluster = make_cluster(taskmanagers=2, slots=2)
-    run = flights_run(cluster, delay="'0' SECOND")
+    run = flights_run(cluster, delay="'0' SECOND", limit=LIMIT)
     run.submit()
     run.replay()
     run.wait()
@@ -153,7 +153,7 @@ def test_stream_and_files_hold_the_same(make_cluster, flights_run, tmp_path: Pat
     import nats
 
     cluster = make_cluster(taskmanagers=1, slots=2)
-    run = flights_run(cluster, limit=20_000)
+    run = flights_run(cluster, limit=LIMIT)
     run.submit()
     run.replay()
     run.wait()

@@ -95,8 +95,20 @@ def events() -> Batch:
     return Batch.from_external_arrow(schema, pq.read_table(NEXMARK_EVENTS).combine_chunks())
 
 
-@pytest.mark.parametrize("parallelisms", [(1, 2, 2), (4, 1, 2), (2, 4, 1)], ids=str)
-@pytest.mark.parametrize("name", QUERIES)
+#: Of the attempts.
+PARALLELISMS = [(1, 2, 2), (4, 1, 2), (2, 4, 1)]
+
+
+@pytest.mark.parametrize(
+    ("name", "parallelisms"),
+    [
+        # Each query with one of them; with the others in `make soak`.
+        pytest.param(name, p, id=f"{p}-{name}", marks=[] if i % 3 == j else [pytest.mark.soak])
+        for i, name in enumerate(nexmark.QUERIES)
+        for j, p in enumerate(PARALLELISMS)
+        if name in QUERIES
+    ],
+)
 async def test_same_rows_when_killed_and_restored(name: str, parallelisms: tuple[int, ...]) -> None:
     table = MemoryTable("nexmark", events().schema, [[events()]], batch_rows=1000)
     options = "'connector' = 'memory', 'name' = 'nexmark'"
