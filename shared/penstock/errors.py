@@ -16,6 +16,7 @@
     │   ├── ObjectStoreError
     │   ├── PeerLostError         the slot at the other end of a data connection is gone
     │   ├── SlotLostError         a slot's process, its machine or its network is gone
+    │   ├── HelperLostError       a connector's helper process is gone
     │   ├── SnapshotError         a damaged, missing or unreadable snapshot object
     │   ├── JavaMissingError      no Java that Spark can run on
     │   ├── SparkUnreachableError no session at the Spark that was named
@@ -39,6 +40,7 @@ __all__ = [
     "ExternalError",
     "FencedError",
     "FunctionError",
+    "HelperLostError",
     "InternalError",
     "JavaMissingError",
     "LeaseStoreError",
@@ -167,6 +169,10 @@ class PeerLostError(ExternalError):
 
 class SlotLostError(ExternalError):
     code = "PS-SLOT-LOST"
+
+
+class HelperLostError(ExternalError):
+    code = "PS-HELPER-LOST"
 
 
 class SnapshotError(ExternalError):

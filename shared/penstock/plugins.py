@@ -78,6 +78,10 @@ class Register(Generic[T]):
         """All names, sorted; nothing is imported for it."""
         return sorted({*self._declarations(), *self._registered})
 
+    def in_this_process(self) -> frozenset[str]:
+        """The names that ``register`` added: other processes do not know them."""
+        return frozenset(self._registered)
+
     def providers(self, name: str) -> list[Provided]:
         """Who declares the name: one, unless it is unknown (none) or taken twice."""
         found = list(self._declarations().get(name, ()))

@@ -21,7 +21,16 @@ from penstock.testing import Conformance, run_graph, run_kit
 
 @pytest.mark.parametrize(
     "name",
-    ["journal", "pairs", "stores", "leases", "fleet", "functions", "state", "debounce"],
+    [
+        pytest.param("journal", marks=pytest.mark.slow),
+        "pairs",
+        "stores",
+        "leases",
+        "fleet",
+        "functions",
+        "state",
+        "debounce",
+    ],
 )
 def test_what_a_page_shows_passes_its_kit(acme, name):
     path = acme / "tests" / f"test_{name}.py"
@@ -90,8 +99,9 @@ def test_a_program_uses_the_operator(acme):
 
 
 @pytest.mark.cluster
-def test_a_real_cluster_runs_the_job(acme, tmp_path, monkeypatch):
-    """The processes of the cluster find the package as an installed one: by the import path alone."""
+@pytest.mark.parametrize("connector", ["acme-journal", "acme-polled"])
+def test_a_real_cluster_runs_the_job(acme, tmp_path, monkeypatch, connector):
+    """With readers and writers in the slots, and in helper processes of the slots. The processes of the cluster find the package as an installed one: by the import path alone."""
     from penstock.api.client import ClusterClient
     from penstock.embedded.cluster import EmbeddedCluster
 
@@ -100,7 +110,8 @@ def test_a_real_cluster_runs_the_job(acme, tmp_path, monkeypatch):
         "PYTHONPATH", os.pathsep.join([str(acme), os.environ.get("PYTHONPATH", "")]).strip(os.pathsep)
     )
     with EmbeddedCluster(taskmanagers=1, slots=2) as cluster, ClusterClient(cluster.rest_url) as client:
-        job_id = client.submit({"sql": SCRIPT.format(folder=tmp_path)})
+        script = SCRIPT.format(folder=tmp_path).replace("acme-journal", connector)
+        job_id = client.submit({"sql": script})
         assert client.wait(job_id)["state"] == "FINISHED"
     assert written(tmp_path) == sorted(f"who=AL;many={2 * i}" for i in range(1, 30))
 
@@ -147,12 +158,13 @@ def test_what_is_no_connector_is_refused(declare):
     assert "odd_module:X: an object of type int" in err.value.got
 
 
-def test_helper_processes_are_refused_by_name(declare):
-    text = "from penstock.connectors.api import Connector\nclass X(Connector):\n    name = 'far'\n    runs = 'helper'\n"
+def test_an_unknown_way_to_run_is_refused_by_name(declare):
+    text = "from penstock.connectors.api import Connector\nclass X(Connector):\n    name = 'far'\n    runs = 'helpers'\n"
     declare("far-package", {"penstock.connectors": {"far": "far_module:X"}}, far_module=text)
-    with pytest.raises(ConnectorError, match="runs in a process of its own") as err:
+    with pytest.raises(ConnectorError, match="a way to run that there is not") as err:
         get_connector("far")
-    assert err.value.got == "runs = 'helper'"
+    assert err.value.got == "runs = 'helpers'"
+    assert "'helper'" in err.value.remedy
 
 
 def test_an_unknown_name_says_which_entry_point_would_bring_it():

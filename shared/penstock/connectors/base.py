@@ -30,10 +30,10 @@ if TYPE_CHECKING:
 
 #: How a connector runs. ``loop``: on the data thread, no call longer than 5 ms and none that waits;
 #: ``native``: it also hands long calls to ``SourceContext.run``, and they release the interpreter's lock;
-#: ``helper``: in a process of its own, which this version refuses (``connectors.registry``).
+#: ``helper``: in a process of its own, where it may run Python for as long as it likes and wait
+#: (``connectors.helper``).
 Runs = Literal["loop", "native", "helper"]
-#: Those that this version can run.
-RUNS_HERE: tuple[Runs, ...] = ("loop", "native")
+RUNS: tuple[Runs, ...] = ("loop", "native", "helper")
 
 
 class Split(msgspec.Struct, frozen=True):

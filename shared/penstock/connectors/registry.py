@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from penstock.connectors.base import RUNS_HERE, Connector, TableInfo
-from penstock.errors import ConnectorError
+from penstock.connectors.base import RUNS, Connector, TableInfo
+from penstock.errors import ConnectorError, nearest
 from penstock.options import check_on_error
-from penstock.plugins import Register, instance_of
+from penstock.plugins import IMPORT_PATH, Register, instance_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -52,15 +52,33 @@ def get_connector(name: str) -> Connector:
     job is planned and run.
     """
     found = CONNECTORS.find(name)
-    if found.runs not in RUNS_HERE:
+    if found.runs not in RUNS:
         raise ConnectorError(
-            f"connector '{name}' declares that it runs in a process of its own",
-            expected="runs = " + " or ".join(repr(way) for way in RUNS_HERE),
+            f"connector '{name}' declares a way to run that there is not",
+            expected="runs = " + " or ".join(repr(way) for way in RUNS),
             got=f"runs = {found.runs!r}",
-            remedy="this version has no helper processes: use a native client that releases the "
-            "interpreter's lock ('native'), or an asyncio client ('loop')",
+            remedy=nearest(str(found.runs), RUNS),
         )
-    return found
+    return hosted(found, name) if found.runs == "helper" else found
+
+
+def hosted(connector: Connector, name: str | None = None) -> Connector:
+    """The connector with its readers, writers, enumerators and lookups in helper processes. ``name``: that of
+    the register; None: the connector's class, which must be importable and made without arguments. Raises
+    ConnectorError when a helper process could not find it."""
+    from penstock.connectors.helper.hosted import Hosted
+
+    if name is None or name in CONNECTORS.in_this_process():
+        # An object that only this process has: another process makes one of the same class.
+        kind = type(connector)
+        name = f"{IMPORT_PATH}{kind.__module__}:{kind.__qualname__}"
+        if type(CONNECTORS.find(name)) is not kind:
+            raise ConnectorError(
+                f"connector '{connector.name}' cannot run in a helper process",
+                expected="a class at the top of a module that every process can import",
+                got=f"{kind.__module__}:{kind.__qualname__}",
+            )
+    return Hosted(connector, name)
 
 
 def connector_of(options: Mapping[str, str], *, where: str | None = None) -> Connector:

@@ -14,6 +14,9 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from penstock.connectors.base import SourceContext, Split
+from penstock.connectors.helper.sink import HelperWriter
+from penstock.connectors.helper.source import HelperReader
+from penstock.connectors.registry import hosted
 from penstock.metrics import MetricGroup
 from penstock.store.memory import MemoryStore
 
@@ -21,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from types import FrameType
 
-    from penstock.connectors.base import Connector, SourceReader, TableInfo
+    from penstock.connectors.base import Connector, SinkWriter, SourceReader, TableInfo
     from penstock.types.logical import Schema
 
 Row = "tuple[Any, ...]"
@@ -112,6 +115,18 @@ class Driver:
     helper: Helper = field(default_factory=Helper)
     store: MemoryStore = field(default_factory=MemoryStore)
 
+    def __post_init__(self) -> None:
+        #: The connector in this process, also where its readers and writers run in helper processes.
+        self.here = self.connector
+        if self.connector.runs == "helper":
+            self.connector = hosted(self.connector)
+
+    @property
+    def in_helpers(self) -> bool:
+        """Whether each reader and writer is a process, which takes a while to start: checks that make many
+        of them make fewer then."""
+        return self.here is not self.connector
+
     def context(
         self,
         *,
@@ -148,7 +163,7 @@ class Driver:
 
     async def splits(self, known: Sequence[str] = ()) -> list[Split]:
         """What a fresh enumerator discovers, as it arrives at a reader: through JSON."""
-        enumerator = self.connector.enumerator(self.table)
+        enumerator = self.here.enumerator(self.table)
         try:
             return json_round_trip(await enumerator.discover(self.context(), set(known)))
         finally:
@@ -159,6 +174,15 @@ class Driver:
         await reader.open(self.context(**context))
         reader.add_splits(splits)
         return reader
+
+
+async def crash(part: SourceReader | SinkWriter, tasks: Sequence[asyncio.Task[Any]] = ()) -> None:
+    """The process that ``part`` runs in is gone: its tasks stop where they are, and nobody calls ``close``."""
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
+    if isinstance(part, (HelperReader, HelperWriter)):
+        await part.kill()
 
 
 @dataclass
@@ -183,6 +207,53 @@ async def read_to_end(reader: SourceReader, *, snapshots: bool = False) -> list[
             out.append(Taken(fetched.split_id, fetched.batch.to_pylist(), snapshot))
         await asyncio.sleep(0)
     return out
+
+
+@dataclass(frozen=True)
+class Figures:
+    """What reading a table took, by the clock unless it says otherwise. ``start_ms``: until the reader was
+    open; ``first_row_ms``: from its splits to its first rows; ``data_thread_us_a_row``: CPU time of the data
+    thread."""
+
+    rows: int
+    rows_a_second: float
+    start_ms: float
+    first_row_ms: float
+    data_thread_us_a_row: float
+
+    def __str__(self) -> str:
+        return (
+            f"{self.rows} rows, {self.rows_a_second:,.0f} a second, {self.data_thread_us_a_row:.2f} µs of the "
+            f"data thread each; {self.start_ms:.0f} ms until open, {self.first_row_ms:.1f} ms to the first rows"
+        )
+
+
+async def measured(driver: Driver, splits: Sequence[Split]) -> Figures:
+    """Read the splits to their end, and say what it took."""
+    began = time.perf_counter()
+    reader = await driver.reader([])
+    opened = time.perf_counter()
+    first, rows = 0.0, 0
+    try:
+        cpu_ns = time.thread_time_ns()
+        reader.add_splits(splits)
+        while not reader.finished_splits() >= {s.id for s in splits}:
+            await reader.wait()
+            fetched = reader.poll()
+            if fetched is not None:
+                first = first or time.perf_counter()
+                rows += fetched.batch.num_rows
+        spent_us = (time.thread_time_ns() - cpu_ns) / 1e3
+        ended = time.perf_counter()
+    finally:
+        await reader.close()
+    return Figures(
+        rows=rows,
+        rows_a_second=rows / (ended - opened),
+        start_ms=(opened - began) * 1e3,
+        first_row_ms=((first or ended) - opened) * 1e3,
+        data_thread_us_a_row=spent_us / max(1, rows),
+    )
 
 
 def by_split(taken: Sequence[Taken]) -> dict[str, list[tuple[Any, ...]]]:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from penstock.connectors.base import TableInfo
 from penstock.testing.conformance.base import Conformance, leaves_nothing, refusal, same_rows
-from penstock.testing.conformance.driving import Driver
+from penstock.testing.conformance.driving import Driver, crash
 from penstock.types.batch import Batch, RowKind
 
 if TYPE_CHECKING:
@@ -87,7 +87,8 @@ class SinkConformance(Conformance):
         self._run(crashes=())
 
     def test_a_crash_behind_each_step_keeps_the_guarantee(self) -> None:
-        for epoch in range(len(self.changes())):
+        epochs = range(len(self.changes()))
+        for epoch in epochs[1:2] if self._in_helpers() else epochs:
             for step in STEPS:
                 self._run(crashes=((epoch, step),))
 
@@ -95,7 +96,8 @@ class SinkConformance(Conformance):
         """The second one where recovery from the first has just committed again."""
         for step in STEPS:
             self._run(crashes=((1, "complete"), (1, step)))
-            self._run(crashes=((1, "durable"), (1, step)))
+            if not self._in_helpers():
+                self._run(crashes=((1, "durable"), (1, step)))
 
     def test_a_commit_may_be_repeated(self) -> None:
         async def check(driver: Driver, options: Mapping[str, str]) -> None:
@@ -105,7 +107,7 @@ class SinkConformance(Conformance):
             await writer.commit(1)
             await writer.commit(1)
             await writer.close()
-            again = self.connector().writer(driver.table)
+            again = driver.connector.writer(driver.table)
             await again.open(self._context(driver, attempt=2), committables)
             await again.commit(1)
             await again.close()
@@ -159,13 +161,13 @@ class SinkConformance(Conformance):
                 writer.write(self._batch(changes))
                 committables += await writer.begin_checkpoint(1)
                 await self._crash(writer)
-            one = self.connector().writer(driver.table)
+            one = driver.connector.writer(driver.table)
             await one.open(self._context(driver, attempt=2), committables)
             await one.close()
             exactly = self._exactly_once(driver)
             await self._check(options, 2, exactly=exactly, what="one writer restored what two had staged")
             for index in range(2):
-                writer = self.connector().writer(driver.table)
+                writer = driver.connector.writer(driver.table)
                 await writer.open(
                     self._context(driver, attempt=3, subtask_index=index), committables[index::2]
                 )
@@ -320,18 +322,19 @@ class SinkConformance(Conformance):
         return driver.context(pushed={"mode": mode, "keys": list(self.key or ())}, **more)
 
     async def _writer(self, driver: Driver, model: _Model, *, subtask_index: int = 0) -> SinkWriter:
-        writer = self.connector().writer(driver.table)
+        writer = driver.connector.writer(driver.table)
         context = self._context(driver, attempt=model.attempt, subtask_index=subtask_index)
         before = asyncio.all_tasks()
         await writer.open(context, list(model.committables))
         self._tasks = asyncio.all_tasks() - before
         return writer
 
+    def _in_helpers(self) -> bool:
+        """Each writer is a process, which takes a while to start: fewer crashes are tried then."""
+        return self.connector().runs == "helper"
+
     async def _crash(self, writer: SinkWriter) -> None:
-        """The process is gone: its tasks stop where they are, and nobody calls ``close``."""
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await crash(writer, list(self._tasks))
 
     def _drive(self, check: Callable[[Driver, Mapping[str, str]], Any], *, parallelism: int = 1) -> None:
         options = self.options()

@@ -17,10 +17,12 @@ from penstock.testing.conformance.driving import (
     BadRecords,
     DataThread,
     Driver,
+    Figures,
     Taken,
     all_rows,
     by_split,
     json_round_trip,
+    measured,
     read_to_end,
     waits_of_this_thread,
 )
@@ -34,6 +36,7 @@ Rows = Sequence[tuple[Any, ...]]
 
 #: Positions at which a restore is tried, spread over the rows when there are more.
 _MOST_POSITIONS = 64
+_MOST_POSITIONS_IN_HELPERS = 5
 #: Passes of the measured check: it fails only when each of them fails.
 _PASSES = 3
 
@@ -58,6 +61,8 @@ class SourceConformance(Conformance):
 
     #: The table's columns.
     schema: Schema
+    #: What a check measured of the helper process; None before it, and for other ways to run.
+    figures: Figures | None = None
     #: False for a source that has only one split.
     many_splits = True
     #: The subtasks that the table is split for.
@@ -132,7 +137,8 @@ class SourceConformance(Conformance):
             splits = await driver.splits()
             straight = await self._read(driver, splits, batch_rows=1, snapshots=True)
             want = by_split(straight)
-            step = max(1, len(straight) // _MOST_POSITIONS)
+            most = _MOST_POSITIONS_IN_HELPERS if driver.in_helpers else _MOST_POSITIONS
+            step = max(1, len(straight) // most)
             for end in range(0, len(straight), step):
                 before = by_split(straight[: end + 1])
                 after = by_split(await self._read(driver, straight[end].snapshot, attempt=2))
@@ -345,6 +351,17 @@ class SourceConformance(Conformance):
         passes = [self._measured_pass() for _ in range(_PASSES)]
         shared = set.intersection(*map(set, passes))
         assert not shared, "; ".join(passes[0][name] for name in sorted(shared))
+
+    def test_the_helper_process_is_measured(self) -> None:
+        """Of a connector that runs in helper processes: what the way through one costs (``figures``)."""
+        if self.connector().runs != "helper":
+            return
+
+        async def check(driver: Driver) -> None:
+            self.figures = await measured(driver, await driver.splits())
+            assert self.figures.rows == len(self.expected()), f"{self.figures.rows} rows were measured"
+
+        self._drive(check)
 
     def _measured_pass(self) -> dict[str, str]:
         """What went wrong in one pass, by kind."""

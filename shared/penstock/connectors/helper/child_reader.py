@@ -1,0 +1,141 @@
+"""A reader in its helper process: reads ahead as far as the slot's window, and says with all rows where it stands."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from typing import TYPE_CHECKING, Any
+
+from penstock.cancelling import end_tasks
+from penstock.connectors.base import SourceReader
+from penstock.connectors.helper.context import failure
+from penstock.connectors.helper.messages import (
+    WINDOW_BYTES,
+    AddSplits,
+    CaughtUp,
+    Completed,
+    Credit,
+    Open,
+    Opened,
+    Probe,
+    Rows,
+    ToHelper,
+    encoded,
+)
+from penstock.errors import InternalError, UnsupportedError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from penstock.connectors.base import Connector, Fetched, Split
+    from penstock.connectors.helper.context import HelperContext
+    from penstock.types.logical import Schema
+
+
+class ReaderPart:
+    def __init__(
+        self, connector: Connector, context: HelperContext, _: Open, send: Callable[..., None]
+    ) -> None:
+        self._reader = connector.reader(context.table)
+        self._context = context
+        self._send = send
+        self._sent_bytes = 0
+        #: Something came from the slot: splits, or room for more rows.
+        self._changed = asyncio.Event()
+        self._known: dict[str, Split] = {}
+        self._finished: set[str] = set()
+        self._schema: Schema | None = None
+        self._pending: int | None = None
+        self._reading: asyncio.Task[None] | None = None
+
+    async def open(self) -> Opened:
+        kind = type(self._reader)
+        if kind.dormant is not SourceReader.dormant:
+            raise UnsupportedError(
+                "a reader with 'dormant' in a helper process",
+                expected="splits that wait for no others: the slot asks before the process could answer",
+                got=f"{kind.__module__}.{kind.__qualname__}.dormant",
+                remedy="declare runs = 'native' or 'loop'",
+            )
+        await self._reader.open(self._context.source)
+        self._reading = asyncio.get_running_loop().create_task(self._read())
+        return Opened()
+
+    def received(self, message: ToHelper, payload: memoryview) -> None:
+        match message:
+            case AddSplits():
+                self._known.update({split.id: split for split in message.splits})
+                self._reader.add_splits(message.splits)
+            case Credit():
+                self._sent_bytes -= message.taken_bytes
+                self._context.source.batch_rows = message.batch_rows
+            case Completed():
+                self._reader.on_checkpoint_complete(message.checkpoint_id, message.positions)
+                return
+            case Probe():
+                now = time.monotonic()
+                self._context.tell_metrics()
+                done = [split for split in self._known if self._reader.caught_up(split)]
+                self._send(CaughtUp(splits=tuple(done), at_s=now))
+                return
+            case _:
+                raise InternalError("a message that no reader knows", got=repr(message))
+        self._changed.set()
+
+    async def close(self) -> None:
+        if self._reading is not None:
+            await end_tasks([self._reading])
+        await self._reader.close()
+
+    async def _read(self) -> None:
+        try:
+            while True:
+                self._changed.clear()
+                if self._sent_bytes >= WINDOW_BYTES or not self._known:
+                    await self._changed.wait()
+                    continue
+                fetched = self._reader.poll()
+                self._tell(fetched)
+                if fetched is not None:
+                    await asyncio.sleep(0)
+                elif self._finished >= self._known.keys():
+                    await self._changed.wait()
+                else:
+                    await self._wait()
+        except Exception as err:
+            self._context.tell_metrics()
+            self._send(failure(err))
+
+    async def _wait(self) -> None:
+        """Until there may be rows, or the slot has said something."""
+        loop = asyncio.get_running_loop()
+        waiting = loop.create_task(self._reader.wait())  # type: ignore[arg-type]
+        changed = loop.create_task(self._changed.wait())
+        try:
+            await asyncio.wait((waiting, changed), return_when=asyncio.FIRST_COMPLETED)
+            if waiting.done():
+                waiting.result()
+        finally:
+            await end_tasks([waiting, changed])
+
+    def _tell(self, fetched: Fetched | None) -> None:
+        """The rows with the positions behind them, or only what is otherwise now."""
+        moved = tuple(split for split in self._reader.snapshot() if self._known.get(split.id) != split)
+        finished = tuple(self._reader.finished_splits() - self._finished)
+        pending = self._reader.pending_records()
+        self._known.update({split.id: split for split in moved})
+        self._finished.update(finished)
+        self._context.tell_metrics()
+        if fetched is None:
+            if moved or finished or pending != self._pending:
+                self._send(Rows(splits=moved, finished=finished, pending_records=pending))
+            self._pending = pending
+            return
+        batch, payload = fetched.batch, encoded(fetched.batch)
+        schema = batch.schema if batch.schema != self._schema else None
+        self._schema, self._pending = batch.schema, pending
+        self._sent_bytes += payload.size
+        message: Any = Rows(
+            split_id=fetched.split_id, schema=schema, splits=moved, finished=finished, pending_records=pending
+        )
+        self._send(message, payload)

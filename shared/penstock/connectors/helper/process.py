@@ -1,0 +1,231 @@
+"""A helper process as its slot sees it: starting it, calling it, noticing that it is gone, ending it."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import os
+import socket
+import subprocess
+import sys
+from typing import TYPE_CHECKING, Any
+
+from penstock.connectors.helper.channel import Channel
+from penstock.connectors.helper.messages import Answer, Call, Failed, Open, Opened, ToSlot
+from penstock.errors import FunctionError, HelperLostError, PenstockError, error_from_dict
+from penstock.processes import ProcessHandle
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from penstock.connectors.base import SourceContext, TableInfo
+    from penstock.connectors.helper.messages import Part
+
+#: How long a helper may take to close its part; then it is killed.
+_CLOSE_S = 10.0
+#: The import path is the slot's, with what a job brought along; nothing of the working folder is found.
+_PROGRAM = (
+    "import json, sys\n"
+    "sys.path[:] = json.loads(sys.argv[1])\n"
+    "from penstock.connectors.helper.child import main\n"
+    "main(int(sys.argv[2]), int(sys.argv[3]))\n"
+)
+
+
+def opening(part: Part, connector: str, table: TableInfo, ctx: SourceContext, **more: Any) -> Open:
+    """The first message for a part of a connector."""
+    return Open(
+        part=part, connector=connector, schema=table.schema, options=dict(table.options), format=table.format,
+        job_id=ctx.job_id, uid=ctx.uid, subtask_index=ctx.subtask_index, parallelism=ctx.parallelism,
+        attempt=ctx.attempt, projection=tuple(ctx.projection), metadata=tuple(ctx.metadata),
+        pushed=dict(ctx.pushed), config=dict(ctx.config), on_error=ctx.on_error, batch_rows=ctx.batch_rows,
+        **more,
+    )  # fmt: skip
+
+
+class HelperProcess:
+    """One process with one part of a connector in it.
+
+    ``received(message, payload)`` gets what is no answer to a call; ``failed()`` is called once, when
+    ``failure`` is set: the part failed, or the process is gone. After that nothing works any more.
+    """
+
+    def __init__(
+        self,
+        what: str,
+        received: Callable[[ToSlot, memoryview], None],
+        failed: Callable[[], None] = lambda: None,
+    ) -> None:
+        self.what = what
+        self.failure: PenstockError | None = None
+        self._received = received
+        self._failed = failed
+        self._calls: dict[int, asyncio.Future[tuple[Answer, memoryview]]] = {}
+        self._next_call = 1
+        self._closing = False
+        self._process: subprocess.Popen[bytes] | None = None
+        self._channel: Channel[ToSlot] | None = None
+        self._ended = asyncio.Event()
+
+    @property
+    def pid(self) -> int:
+        """Of the process; 0 before it is started."""
+        return 0 if self._process is None else self._process.pid
+
+    async def start(self, message: Open, ctx: SourceContext) -> Opened:
+        """Start the process and open the part in it. Raises what opening raised there."""
+        loop = asyncio.get_running_loop()
+        here, there = socket.socketpair()
+        try:
+            # The helper thread: a fork may take longer than the data thread may be kept.
+            self._process = await ctx.run(lambda: _spawn(there))
+        except BaseException:
+            here.close()
+            raise
+        finally:
+            there.close()
+        self._handle = ProcessHandle(self.pid)
+        self._opened: asyncio.Future[Opened] = loop.create_future()
+        loop.add_reader(self._handle.fileno(), self._has_ended)
+        try:
+            self._channel = await Channel.over(here, ToSlot, self._message, self._lost)
+            self.send(message)
+            return await self._opened
+        except BaseException:
+            await self.kill()
+            raise
+
+    def send(self, message: Any, payload: Any = b"") -> None:
+        assert self._channel is not None, "the helper process was used before it was started"
+        self._channel.send(message, payload)
+
+    def check(self) -> None:
+        """Raise what ended the part, if something did."""
+        if self.failure is not None:
+            raise self.failure
+
+    def begin(
+        self, make: Callable[[int], Any], payload: Any = b""
+    ) -> asyncio.Future[tuple[Answer, memoryview]]:
+        """Send the message that ``make`` gives for a new number; its answer can be awaited."""
+        self.check()
+        number, self._next_call = self._next_call, self._next_call + 1
+        answer: asyncio.Future[tuple[Answer, memoryview]] = asyncio.get_running_loop().create_future()
+        # Who is cancelled meanwhile never asks for its exception.
+        answer.add_done_callback(lambda done: done.cancelled() or done.exception())
+        self._calls[number] = answer
+        self.send(make(number), payload)
+        return answer
+
+    async def call(self, method: str, payload: Any = b"", **arguments: Any) -> tuple[Answer, memoryview]:
+        """Call a method of the part there and wait for what it gives. Raises what it raised."""
+        return await self.begin(lambda n: Call(call=n, method=method, arguments=arguments), payload)
+
+    async def close(self) -> None:
+        """Close the part and end the process, by force when it does not end."""
+        if self._channel is not None and self.failure is None and not self._closing:
+            self._closing = True
+            with contextlib.suppress(PenstockError, TimeoutError):
+                await asyncio.wait_for(self.call("close"), _CLOSE_S)
+            self._channel.close()
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._ended.wait(), _CLOSE_S)
+        await self.kill()
+
+    async def kill(self) -> None:
+        """End the process now, and wait until it is gone."""
+        self._closing = True
+        if self._process is not None and not self._ended.is_set():
+            self._handle.kill()
+            await self._ended.wait()
+        if self._channel is not None:
+            self._channel.abort()
+
+    # -- what comes -----------------------------------------------------------------------------
+
+    def _message(self, message: ToSlot, payload: memoryview) -> None:
+        match message:
+            case Opened():
+                if not self._opened.done():
+                    self._opened.set_result(message)
+            case Answer():
+                answer = self._calls.pop(message.call)
+                if not answer.done():
+                    answer.set_result((message, payload))
+            case Failed(call=int() as number):
+                answer = self._calls.pop(number)
+                if not answer.done():
+                    answer.set_exception(as_error(message, self.what))
+            case Failed() if not self._opened.done():
+                self._opened.set_exception(as_error(message, self.what))
+            case _:
+                self._received(message, payload)
+
+    def _lost(self) -> None:
+        """The other end of the socket is gone: the process has ended, or will."""
+        if not self._closing and not self._ended.is_set():
+            self._handle.kill()
+
+    def _has_ended(self) -> None:
+        loop = asyncio.get_running_loop()
+        loop.remove_reader(self._handle.fileno())
+        self._handle.close()
+        assert self._process is not None
+        code = self._process.wait()
+        self._ended.set()
+        self.fail(
+            HelperLostError(
+                f"the helper process of {self.what} ended",
+                expected="a process that runs as long as its task",
+                got=f"signal {-code}" if code < 0 else f"exit code {code}",
+                where=f"process {self.pid}",
+                remedy="the task is restored from the last checkpoint; look for the reason in the task manager's "
+                "output (the kernel kills a process when memory runs out)",
+            )
+        )
+
+    def fail(self, error: PenstockError) -> None:
+        """The part is of no use any more, for this reason; the first one counts."""
+        if self.failure is not None:
+            return
+        self.failure = error
+        if not self._opened.done():
+            self._opened.set_exception(error)
+            self._opened.exception()
+        calls, self._calls = self._calls, {}
+        for answer in calls.values():
+            if not answer.done():
+                answer.set_exception(error)
+        if not self._closing:
+            self._failed()
+
+
+def as_error(message: Failed, what: str) -> PenstockError:
+    """The error of the helper process with its traceback there. What is no error of Penstock's tree was
+    raised by the connector's code."""
+    if message.error.get("type"):
+        error = error_from_dict(message.error)
+    else:
+        error = FunctionError(
+            f"{what} raised {message.error['message']}",
+            where=what,
+            remedy="correct the connector",
+            user_traceback=message.traceback,
+        )
+    error.add_note(f"In the helper process of {what}:\n{message.traceback}")
+    return error
+
+
+def _spawn(sock: socket.socket) -> subprocess.Popen[bytes]:
+    argv = [
+        sys.executable,
+        "-P",
+        "-u",
+        "-c",
+        _PROGRAM,
+        json.dumps(sys.path),
+        str(sock.fileno()),
+        str(os.getpid()),
+    ]
+    return subprocess.Popen(argv, stdin=subprocess.DEVNULL, pass_fds=[sock.fileno()])
