@@ -48,6 +48,8 @@ ALLOWED = {
     ("*/filesystem/*.py", "seekable"): "io.RawIOBase",
     ("*/runtime/output_files.py", "writable"): "io.TextIOBase",
     ("*/testing/simulation/*.py", "*"): "asyncio, whose loop and transports are simulated",
+    ("*/state/backends.py", "hashmap"): "the register of state backends, by import path",
+    ("*/state/backends.py", "leveldb"): "the register of state backends, by import path",
     ("*/testing/*.py", "*"): "authors of connectors, formats and stores",
 }
 

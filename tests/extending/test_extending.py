@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 import importlib.util
+import json
 import os
 import sys
 
 import pytest
 
 from penstock.api import Sink, StreamExecutionEnvironment
+from penstock.api.planner import plan_spec
 from penstock.connectors.registry import CONNECTORS, get_connector
-from penstock.errors import ConnectorError, PenstockError, SqlError
+from penstock.errors import ConnectorError, PenstockError, SpecError, SqlError
 from penstock.formats import get_format
 from penstock.leases import open_leases
+from penstock.messages.cluster import JobSpec
 from penstock.providers import open_provider
 from penstock.sql.session import SqlSession
+from penstock.state.backends import make_backend
+from penstock.state.blocks import KeyLayout
 from penstock.store import open_store
 from penstock.testing import Conformance, run_graph, run_kit
 
@@ -96,6 +101,104 @@ def test_a_program_uses_the_operator(acme):
     graph = env.job_graph("presses")
     assert "keeps the time of a key's last row" in graph.plan
     assert sorted(run_graph(graph).rows) == [("a", 0), ("a", 110_000), ("b", 1_000), ("b", 90_000)]
+
+
+VISITS = """
+from penstock.api import KeyedProcessFunction, Sink, StreamExecutionEnvironment, Types, ValueStateDescriptor
+
+
+class CountVisits(KeyedProcessFunction):
+    def open(self, runtime_context):
+        self.visits = runtime_context.get_state(ValueStateDescriptor("visits", Types.LONG()))
+
+    def process_element(self, value, ctx):
+        n = (self.visits.value() or 0) + 1
+        self.visits.update(n)
+        yield value[0], n
+
+
+env = StreamExecutionEnvironment.get_execution_environment()
+rows = [(i % 7, i) for i in range(70)]
+(
+    env.from_collection(rows, Types.ROW_NAMED(["who", "i"], [Types.LONG(), Types.LONG()]))
+    .key_by(lambda row: row[0], key_type=Types.LONG())
+    .process(CountVisits(), output_type=Types.ROW_NAMED(["who", "n"], [Types.LONG(), Types.LONG()]))
+    .sink_to(Sink.connector("acme-journal", {"path": "PATH", "format": "json"}))
+)
+env.execute("visits")
+"""
+
+
+COUNTED = [(who, n) for who in range(7) for n in range(1, 11)]
+
+
+def visits(folder, backend):
+    return JobSpec(python=VISITS.replace("PATH", str(folder)), config={"state.backend.type": backend})
+
+
+def visited(folder):
+    lines = [json.loads(x) for p in folder.glob("*.log") for x in p.read_text().splitlines()]
+    return sorted((row["who"], row["n"]) for row in lines)
+
+
+@pytest.mark.parametrize(
+    "name", ["acme-counting", "acme.state:open_backend", "python:acme.state:open_backend"]
+)
+def test_a_job_names_its_state_backend(acme, tmp_path, monkeypatch, name):
+    from acme.state import CountingStateBackend
+
+    made = []
+    monkeypatch.setattr(
+        CountingStateBackend, "close", lambda self: made.extend(s.table for s in self._registered.values())
+    )
+    run_graph(plan_spec(visits(tmp_path, name)))
+    assert sum(table.writes for table in made) == 70
+    assert visited(tmp_path) == COUNTED
+
+
+@pytest.mark.parametrize(
+    ("name", "error"),
+    [
+        ("acme-countin", "unknown state backend"),
+        ("acme.state:nothing", "cannot be imported"),
+        ("acme.state:CountingTable.x y", "neither a name nor an import path"),
+    ],
+)
+def test_a_state_backend_that_is_not_there_is_refused_when_planned(acme, tmp_path, name, error):
+    with pytest.raises(SpecError, match=error):
+        plan_spec(visits(tmp_path, name))
+
+
+def test_what_gives_no_state_backend_is_refused(declare):
+    declare("odd-state", {}, odd_state="def factory(space, context):\n    return {}\n")
+    with pytest.raises(SpecError, match="gives no state backend") as err:
+        make_backend("odd_state:factory", KeyLayout((), 128), now_ms=int, uid="op")
+    assert err.value.got == "an object of type dict"
+
+
+@pytest.mark.cluster
+def test_a_real_cluster_keeps_state_in_the_packages_backend(acme, tmp_path, monkeypatch):
+    """The job takes checkpoints; its result is that of the built-in backends."""
+    from penstock.api.client import ClusterClient
+    from penstock.embedded.cluster import EmbeddedCluster
+
+    monkeypatch.setenv(
+        "PYTHONPATH", os.pathsep.join([str(acme), os.environ.get("PYTHONPATH", "")]).strip(os.pathsep)
+    )
+    with EmbeddedCluster(taskmanagers=1, slots=2) as cluster, ClusterClient(cluster.rest_url) as client:
+        spec = {
+            "python": VISITS.replace("PATH", str(tmp_path)),
+            "config": {
+                "state.backend.type": "acme.state:open_backend",
+                "execution.checkpointing.interval": "300 ms",
+            },
+        }
+        job_id = client.submit(spec)
+        assert client.wait(job_id)["state"] == "FINISHED"
+        spec["config"]["state.backend.type"] = "acme-count"
+        with pytest.raises(PenstockError, match="unknown state backend 'acme-count'"):
+            client.submit(spec)
+    assert visited(tmp_path) == COUNTED
 
 
 @pytest.mark.cluster

@@ -113,7 +113,8 @@ class StreamExecutionEnvironment:
         return self.set("execution.buffer-timeout", timeout_ms)
 
     def set_state_backend(self, kind: str) -> StreamExecutionEnvironment:
-        """``hashmap`` (memory) or ``leveldb`` (larger than memory, on local disk)."""
+        """``hashmap`` (memory), ``leveldb`` (larger than memory, on local disk), the name of an installed
+        package's backend, or ``package.module:factory``."""
         return self.set("state.backend.type", kind)
 
     def enable_checkpointing(

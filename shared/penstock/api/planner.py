@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from penstock.config import texts
+from penstock.config import STATE_BACKEND, texts
 from penstock.connectors.filesystem.paths import working_folder
 from penstock.errors import FunctionError, InternalError, PenstockError, SpecError, nested_too_deeply
 from penstock.jobgraph.artifacts import shipping
@@ -53,6 +53,11 @@ def plan_spec(spec: JobSpec, folder: str | None = None) -> JobGraph:
     else:
         graph = _decoded(spec.job_graph)
         graph = msgspec.structs.replace(graph, config={**graph.config, **config})
+    if STATE_BACKEND.key in graph.config:
+        from penstock.state.backends import find_backend
+
+        with _on_path(spec.files):
+            find_backend(STATE_BACKEND.read(graph.config))
     if spec.name:
         graph = msgspec.structs.replace(graph, name=spec.name)
     if spec.files:

@@ -12,6 +12,7 @@ from penstock.config.values import (
     parse_duration_ms,
     parse_folder,
     parse_int,
+    parse_provided,
     refused,
 )
 
@@ -105,8 +106,9 @@ EXTERNALIZED_RETENTION = define(
 STATE_BACKEND = define(
     "state.backend.type",
     "hashmap",
-    one_of("hashmap", "leveldb"),
-    "Where keyed state of functions lives: in memory or in LevelDB on the local disk.",
+    parse_provided,
+    "Where keyed state of functions lives: `hashmap` (memory), `leveldb` (local disk), the backend of an installed package, or "
+    "`package.module:factory`.",
 )
 LEVELDB_CACHE_ENTRIES = define(
     "state.backend.leveldb.cache-entries",

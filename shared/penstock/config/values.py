@@ -146,6 +146,21 @@ def parse_folder(text: str) -> str:
     return str(text)
 
 
+_PROVIDED = re.compile(r"[\w.-]+|(python:)?[\w.]+:[\w.]+")
+
+
+def parse_provided(text: str) -> str:
+    """The name of something that a package may provide, or where it is imported from. Whether it is there is
+    known to those who use it."""
+    if not _PROVIDED.fullmatch(str(text)):
+        raise SpecError(
+            "neither a name nor an import path",
+            expected="a name, or package.module:attribute",
+            got=repr(text),
+        )
+    return str(text)
+
+
 @dataclass(frozen=True)
 class OneOf:
     """Parses one of ``values``, in upper or lower case; gives it as it is spelt here."""

@@ -156,6 +156,7 @@ class KeyedProcessOperator(Operator):
                 cache_entries=LEVELDB_CACHE_ENTRIES.read(ctx.config),
                 epochs=ctx.epochs,
                 memory=ctx.memory,
+                config=ctx.config,
             )
         )
         self._broadcast = BroadcastStates(ctx.uid) if spec.kind == "broadcast-process" else None

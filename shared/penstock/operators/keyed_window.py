@@ -86,6 +86,7 @@ class KeyedWindowOperator(Operator):
                 cache_entries=LEVELDB_CACHE_ENTRIES.read(ctx.config),
                 epochs=ctx.epochs,
                 memory=ctx.memory,
+                config=ctx.config,
             )
         )
         backend.timer_namespaces = True

@@ -109,7 +109,7 @@ class ReaderPart:
     async def _wait(self) -> None:
         """Until there may be rows, or the slot has said something."""
         loop = asyncio.get_running_loop()
-        waiting = loop.create_task(self._reader.wait())  # type: ignore[arg-type]
+        waiting = loop.create_task(self._reader.wait())
         changed = loop.create_task(self._changed.wait())
         try:
             await asyncio.wait((waiting, changed), return_when=asyncio.FIRST_COMPLETED)
