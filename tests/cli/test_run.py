@@ -57,6 +57,12 @@ def test_a_file_that_is_not_there_is_called_what_it_should_be(name: str, says: s
     assert expected in str(refused.value.expected)
 
 
+@pytest.mark.parametrize("name", ["job.yaml", "job.json", "job.sql", "job.py"])
+def test_a_byte_order_mark_is_no_part_of_the_text(tmp_path: Path, name: str) -> None:
+    (tmp_path / name).write_bytes("\ufeffSELECT 'ä';".encode())
+    assert read_script(tmp_path / name) == "SELECT 'ä';"
+
+
 REFUSED = """\
 from penstock.api import StreamExecutionEnvironment
 

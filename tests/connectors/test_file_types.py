@@ -94,3 +94,15 @@ async def test_a_file_that_is_not_whole(harness, tmp_path, format_, damage, mess
     with pytest.raises(ConnectorError, match=message) as refused:
         await harness.read_all(Schema.of(("v", parse_type("STRING"))), options)
     assert str(path) in refused.value.message
+
+
+@pytest.mark.parametrize("year", [1, 1582, 9999])
+async def test_a_time_that_arrow_cannot_read_from_orc_is_not_called_damage(harness, tmp_path, year):
+    orc.write_table(
+        pa.table({"at": pa.array([dt.datetime(year, 1, 1)], pa.timestamp("us"))}), tmp_path / "file"
+    )
+    options = {"connector": "filesystem", "path": str(tmp_path / "file"), "format": "orc"}
+    with pytest.raises(ConnectorError, match="cannot be read from ORC") as refused:
+        await harness.read_all(Schema.of(("at", parse_type("TIMESTAMP(6)"))), options)
+    assert refused.value.where == str(tmp_path / "file")
+    assert "2262" in refused.value.expected

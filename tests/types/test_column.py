@@ -7,9 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.errors import InternalError
+from penstock.errors import InternalError, RecordError
 from penstock.types import Column
 from penstock.types import logical as t
+from penstock.types.column import arrow_type
 
 SAMPLES = [
     (t.BooleanType(), [True, None, False]),
@@ -104,3 +105,25 @@ def test_rows_taken_without_a_null_among_them_have_no_mask() -> None:
     taken = column.take(np.array([1, 2]))
     assert taken.valid is not None
     assert taken.valid.tolist() == [False, True]
+
+
+ARRAY_OF_DATES = t.ArrayType(t.DateType())
+
+
+@pytest.mark.parametrize(
+    ("column", "got"),
+    [
+        (Column(t.DateType(), np.array([0, 2_932_897], np.int32)), "10000-01-01"),
+        (Column(t.DateType(), np.array([-719_163], np.int32)), "0000-12-31"),
+        (Column(t.TimestampType(3), np.array([253_402_300_800_000_000])), "10000-01-01 00:00:00.000000"),
+        (Column(t.TimestampLtzType(3), np.array([253_402_300_800_000_000])), "10000-01-01 00:00:00.000000Z"),
+        (
+            Column.from_arrow(ARRAY_OF_DATES, pa.array([[2_932_897]], arrow_type(ARRAY_OF_DATES))),
+            "within list<item: date32[day]>",
+        ),
+    ],
+)
+def test_a_time_that_python_does_not_have_is_named(column: Column, got: str) -> None:
+    with pytest.raises(RecordError, match="outside the years 1 to 9999") as refused:
+        column.to_pylist()
+    assert refused.value.got == got

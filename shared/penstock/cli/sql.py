@@ -35,10 +35,10 @@ _KINDS = {
 
 
 def read_script(path: Path) -> str:
-    """The text of a script, a program or a spec. SpecError when it is not there or not UTF-8."""
+    """The text of a script, a program or a spec, without a byte order mark. SpecError when it is not there or not UTF-8."""
     what, holds = _KINDS.get(path.suffix, ("script", "statements"))
     try:
-        return path.read_text()
+        return path.read_text(encoding="utf-8-sig")
     except OSError as err:
         raise SpecError(
             f"cannot read the {what}: {err.strerror}",

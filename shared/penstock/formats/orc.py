@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 from pyarrow import orc
 
-from penstock.errors import UnsupportedError
+from penstock.errors import ConnectorError, UnsupportedError
 from penstock.formats.api import Block, FileFormat, Format, SparkFiles
 from penstock.formats.arrow_columns import ColumnarReader
 from penstock.formats.file_errors import damaged, not_of_kind
@@ -89,6 +89,8 @@ class OrcReader(ColumnarReader):
         try:
             return file.read_stripe(stripe, columns=names)
         except (pa.ArrowException, OSError) as err:
+            if "out of range for nanosecond" in str(err):
+                raise _too_far(self._ctx.path, str(err)) from err
             raise damaged(self._ctx.path, "ORC", err) from err
 
 
@@ -97,6 +99,16 @@ def _open_orc(handle: Any, path: str) -> orc.ORCFile:
         return orc.ORCFile(handle)
     except (pa.ArrowException, OSError) as err:
         raise not_of_kind(path, "ORC", "an ORC file", err) from err
+
+
+def _too_far(path: str, found: str) -> ConnectorError:
+    return ConnectorError(
+        f"'{path}' has a time that cannot be read from ORC",
+        expected="times from 1677-09-21 00:12:44 to 2262-04-11 23:47:16",
+        got=found,
+        where=path,
+        remedy="leave the column out of the table, or write such times as STRING or into Parquet",
+    )
 
 
 class OrcFiles(FileFormat):

@@ -19,7 +19,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from penstock.errors import InternalError
+from penstock.errors import InternalError, RecordError
 from penstock.types import logical as t
 from penstock.types import pickling
 from penstock.types.arrow_buffers import (
@@ -301,12 +301,24 @@ class Column:
         return array.view(want)
 
     def to_pylist(self) -> list[Any]:
-        """Python values: int, float, str, Decimal, date, time, datetime, timedelta, list …"""
+        """Python values: int, float, str, Decimal, date, time, datetime, timedelta, list …
+
+        RecordError for a date or time outside the years 1 to 9999, which SQL and Python do not have.
+        """
         if isinstance(self.values, np.ndarray) and self.values.dtype.hasobject:
             if self._valid is None:
                 return self.values.tolist()
             return [v if ok else None for v, ok in zip(self.values, self._valid, strict=True)]
-        return self.to_external_arrow().to_pylist()
+        array = self.to_external_arrow()
+        try:
+            return array.to_pylist()
+        except OverflowError as err:
+            raise RecordError(
+                f"a value of type {self.type} is outside the years 1 to 9999",
+                expected="a date from 0001-01-01 to 9999-12-31",
+                got=_outside_the_calendar(array),
+                remedy="leave such values out with WHERE, or CAST them to STRING",
+            ) from err
 
     def storage_list(self) -> list[Any]:
         """Storage values (unscaled decimals, µs) as Python objects, None for NULL: fast."""
@@ -318,6 +330,18 @@ class Column:
                     out[i] = None
             return out
         return values.to_pylist()
+
+
+def _outside_the_calendar(array: pa.Array) -> str:
+    """The first value that Python's calendar does not have, as a text."""
+    for value in array:
+        try:
+            value.as_py()
+        except OverflowError:
+            return (
+                str(value.cast(pa.string())) if pa.types.is_temporal(value.type) else f"within {array.type}"
+            )
+    raise InternalError("a column overflowed, but none of its values does")
 
 
 def column_from_pylist(type_: t.LogicalType, values: Iterable[Any]) -> Column:
