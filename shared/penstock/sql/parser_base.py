@@ -116,6 +116,12 @@ class ParserBase(sg_parser.Parser):
             token = self._prev
         return super().expression(instance, token, comments)
 
+    def _parse_placeholder(self) -> None:
+        """Refuse ``?``, ``@x`` and ``:x``, which sqlglot takes wherever a value or a name may stand."""
+        token = self._curr
+        if token and token.token_type in (TokenType.PLACEHOLDER, TokenType.PARAMETER):
+            self.raise_error("Expecting a value or a name: a statement has no parameters")
+
     def _parse_csv(self, parse_method: Any, sep: Any = TokenType.COMMA) -> list[Any]:
         items = [parse_method()]
         while self._match(sep):

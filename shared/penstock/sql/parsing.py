@@ -229,12 +229,20 @@ def _run(
     parser: _StatementParser, method: Callable[[_StatementParser], T], tokens: list[Token], text: str
 ) -> T:
     try:
-        parsed: Any = parser._parse(method, tokens, text)[0]  # type: ignore[arg-type]  # our methods give statements, too
-        return cast("T", parsed)
+        parsed: Any = parser._parse(method, tokens, text)  # type: ignore[arg-type]  # our methods give statements, too
     except PlacedParseError as err:
         raise err.sql_error from None
     except ParseError as err:
         raise SqlError(str(err), where=str(position_in(text, tokens[0].start))) from None
+    if not parsed:  # sqlglot takes what begins with ELSE for a part of the statement before it
+        first = tokens[0]
+        raise SqlError(
+            f"syntax error at '{first.text}'",
+            expected="the beginning of a statement",
+            got=f"'{first.text}'",
+            where=str(position_in(text, first.start)),
+        )
+    return cast("T", parsed[0])
 
 
 _DETAILS = ("ESTIMATED_COST", "CHANGELOG_MODE", "JSON_EXECUTION_PLAN", "PLAN_ADVICE")
