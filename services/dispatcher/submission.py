@@ -1,4 +1,4 @@
-"""From a job spec to an accepted job: planned, stored, JobAccepted in its log, RunJob.
+"""From a job spec to an accepted job: planned, checked, stored, JobAccepted in its log, RunJob.
 
 A submission is idempotent by job id: a repeat answers with the job that is there.
 """
@@ -7,31 +7,28 @@ from __future__ import annotations
 
 import hashlib
 import uuid
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from penstock.bus import request
-from penstock.config import MAX_PARALLELISM, RECOVERY_IGNORE_UNCLAIMED, RECOVERY_PATH
-from penstock.errors import PenstockError, SpecError
+from penstock.config import RECOVERY_PATH
+from penstock.errors import PenstockError
 from penstock.jobgraph.graph import encode_job_graph
-from penstock.jobgraph.specs import KeyedProcessSpec
 from penstock.messages import layout
 from penstock.messages.cluster import Ack, JobAccepted, RunJob, SubmitReply
-from penstock.plan.engine import check_stream_store
-from penstock.snapshots.compatibility import adopted, check, compare, fitted, kept_uids, operators_of
 from penstock.snapshots.footers import summarise
 from penstock.snapshots.manifest import read_manifest
 from penstock.store import job_log
-from penstock_services.dispatcher.guarantees import check_guarantees
-from penstock_services.dispatcher.spec import as_text
+from penstock_services.dispatcher import checks
+from penstock_services.dispatcher.checks import Savepoint, Submission
 
 if TYPE_CHECKING:
     from penstock.bus import Subjects
     from penstock.jobgraph import JobGraph
     from penstock.messages.cluster import JobSpec
     from penstock.ports import Clock, Store, Transport
-    from penstock.snapshots.footers import OperatorSummary
     from penstock_services.dispatcher.planning import Planner
 
 #: A job manager that does not answer in time finds the job by itself.
@@ -68,10 +65,7 @@ class Submitter:
             await self._run(job_id)
             return SubmitReply(job_id=job_id, name=known.name, created=False)
         job_id = job_id or uuid.uuid4().hex
-        graph = self._finish(await self._planner.plan(spec), spec)
-        check_guarantees(graph)
-        check_stream_store(graph, self._storage_url)
-        graph = await self._fit_savepoint(graph)
+        graph = await self._checked(spec, await self._planner.plan(spec))
         accepted = await self._store_job(job_id, spec, graph)
         # Into the index first: an accepted job that is in no list would never be found.
         await self._store.put(layout.active_key(job_id), b"")
@@ -83,52 +77,21 @@ class Submitter:
         await self._run(job_id)
         return SubmitReply(job_id=job_id, name=name, created=created)
 
-    def _finish(self, graph: JobGraph, spec: JobSpec) -> JobGraph:
-        """What the spec says over what the program says."""
-        config = graph.config | {key: as_text(value) for key, value in spec.config.items()}
-        return msgspec.structs.replace(graph, name=spec.name or graph.name or "job", config=config)
-
-    async def _fit_savepoint(self, graph: JobGraph) -> JobGraph:
-        """What the job begins from is looked at now: SpecError with the difference when it is
-        another job's, SnapshotError when it cannot be read."""
-        path = RECOVERY_PATH.read(graph.config)
+    async def _checked(self, spec: JobSpec, graph: JobGraph) -> JobGraph:
+        """What the job begins from is looked at now, too: SpecError when it is another job's,
+        SnapshotError when it cannot be read."""
+        planned = Submission(spec, graph, self._storage_url)
+        submission = checks.passed(planned, checks.OF_THE_PLAN)
+        path = RECOVERY_PATH.read(submission.graph.config)
         if not path:
-            return graph
+            return submission.graph
         manifest = await read_manifest(self._store, path)
-        summaries = await summarise(self._store, manifest, path)
-        difference = compare(
-            operators_of(graph),
-            summaries,
-            own_max_parallelism=MAX_PARALLELISM.read(graph.config) > 0,
-            keep=kept_uids(graph.config),
-        )
-        check(difference, path, lenient=RECOVERY_IGNORE_UNCLAIMED.read(graph.config))
-        graph = msgspec.structs.replace(adopted(graph, difference, summaries), matched_to=path)
-        await self._check_states(graph, summaries, path)
-        return fitted(graph, manifest)
-
-    async def _check_states(self, graph: JobGraph, summaries: list[OperatorSummary], path: str) -> None:
-        """States of process functions are declared in the user's code: it is asked."""
-        declaring = {
-            node.uid
-            for vertex in graph.vertices
-            for node in vertex.operators
-            if isinstance(node.spec, KeyedProcessSpec)
-        }
-        states = {
-            s.uid: {state.name: state.schema for state in s.states} for s in summaries if s.uid in declaring
-        }
-        if not states:
-            return
-        problems = await self._planner.state_problems(graph, states)
-        if problems:
-            raise SpecError(
-                "the savepoint holds state that cannot be read as it is declared",
-                expected="the stored type, or one that it widens to",
-                got="; ".join(problems),
-                where=path,
-                remedy="declare the stored type, or give the new state another name",
-            )
+        savepoint = Savepoint(path, manifest, await summarise(self._store, manifest, path))
+        submission = checks.passed(replace(submission, savepoint=savepoint), checks.OF_THE_SAVEPOINT)
+        if states := checks.states_to_ask_for(submission):
+            problems = await self._planner.state_problems(submission.graph, states)
+            submission = replace(submission, state_problems=tuple(problems))
+        return checks.passed(submission, checks.OF_THE_STATES).graph
 
     async def _accepted(self, job_id: str) -> JobAccepted | None:
         entry = await job_log(self._store, job_id).first()
