@@ -328,7 +328,8 @@ def _counted(rows: Iterable[StateRows]) -> Counter[Any]:
 def _of(groups: KeyGroups, keys: Iterable[int]) -> list[int]:
     """Those keys that are of these groups."""
     found = np.array(list(keys), np.int64)
-    return found[groups.holds([Column(_LONG, found)], len(found))].tolist()
+    held: list[int] = found[groups.holds([Column(_LONG, found)], len(found))].tolist()
+    return held
 
 
 def _refused(call: Any, what: str) -> None:
