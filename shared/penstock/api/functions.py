@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from penstock.operators.keyed_window import WindowContext
     from penstock.operators.process_context import ProcessContext
     from penstock.operators.user_code import RuntimeContext
+    from penstock.operators.window_contexts import WindowContext
 
 
 class Function:

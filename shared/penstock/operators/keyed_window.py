@@ -12,30 +12,37 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from penstock.columnar.hashing import hash_columns, key_groups
-from penstock.columnar.python_values import normalizer, records, tuples
+from penstock.columnar.python_values import records, tuples
 from penstock.config import LEVELDB_CACHE_ENTRIES, STATE_BACKEND, is_batch
 from penstock.errors import UnsupportedError
 from penstock.operators.batch_inputs import BatchInputs, function_state
 from penstock.operators.keyed_process import OUTPUT_ROWS, TIMERS, Emitter
 from penstock.operators.operator import MAX_WATERMARK, MIN_WATERMARK, Operator, SideBatch
-from penstock.operators.process_context import MAX_LONG, to_ms, to_us
+from penstock.operators.process_context import to_ms
 from penstock.operators.user_code import RuntimeContext, UserFunction
+from penstock.operators.window_contents import WindowContents
+from penstock.operators.window_contexts import (
+    LAST_US,
+    OnMergeContext,
+    TriggerContext,
+    Window,
+    WindowContext,
+    user_window,
+)
 from penstock.operators.window_functions import (
     GLOBAL_END,
-    GlobalWindow,
-    TimeWindow,
     TriggerResult,
     WindowCall,
 )
 from penstock.state.backends import make_backend
 from penstock.state.blocks import KeyLayout
-from penstock.state.descriptors import ListStateDescriptor, ValueStateDescriptor
-from penstock.state.states import MergingState, Scope
+from penstock.state.descriptors import ValueStateDescriptor
+from penstock.state.states import Scope
 from penstock.types import logical as t
 from penstock.types.canonical import user_key
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterator
 
     from penstock.jobgraph.specs import KeyedWindowSpec, WindowSpec
     from penstock.operators.operator import OperatorContext, Output
@@ -43,10 +50,7 @@ if TYPE_CHECKING:
     from penstock.state.key_groups import KeyGroups
     from penstock.types import Batch
 
-Window = tuple[int, int]
 _MS = 1_000
-#: A window fires when the watermark reaches its last microsecond.
-_LAST_US = 1
 
 
 def window_starts(window: WindowSpec, times: np.ndarray) -> np.ndarray:
@@ -104,7 +108,7 @@ class KeyedWindowOperator(Operator):
         self._emit = Emitter(ctx.output_schema, self._function.where, spec.tags)
         self._scope = Scope()
         width = spec.record_columns or len(schema)
-        self._contents = _Contents(spec.kind, call, backend, self._scope, schema.select(range(width)))
+        self._contents = WindowContents(spec.kind, call, backend, self._scope, schema.select(range(width)))
         self._sessions: Any = None
         if spec.window.kind == "session":
             pairs = t.ArrayType(t.ArrayType(t.BigIntType()))
@@ -224,7 +228,7 @@ class KeyedWindowOperator(Operator):
         if window[1] == GLOBAL_END:
             return MAX_WATERMARK
         lateness = self._spec.allowed_lateness_us if self._spec.event_time else 0
-        return window[1] - _LAST_US + lateness
+        return window[1] - LAST_US + lateness
 
     def _register(self, key: Any, window: Window, time: int) -> None:
         """A timer of (key, window) at ``time`` µs."""
@@ -235,14 +239,14 @@ class KeyedWindowOperator(Operator):
             backend.event_timers.register(time, (key, window), backend.journal)
         else:
             # Rounded up: the window is over when the clock shows its end.
-            time_ms = -(-(time + _LAST_US) // _MS)
+            time_ms = -(-(time + LAST_US) // _MS)
             backend.processing_timers.register(time_ms, (key, window), backend.journal)
             self.ctx.wake_at(time_ms)
 
     def _on_element(self, row: Any, time: int, window: Window) -> TriggerResult:
         if self._trigger is not None:
-            return self._trigger.on_element(row, time // _MS, _user(window), self._trigger_context)
-        end = window[1] - _LAST_US
+            return self._trigger.on_element(row, time // _MS, user_window(window), self._trigger_context)
+        end = window[1] - LAST_US
         if self._spec.event_time and window[1] != GLOBAL_END:
             if end <= self._watermark:
                 return TriggerResult.FIRE
@@ -266,14 +270,14 @@ class KeyedWindowOperator(Operator):
         self._scope.key = (key, merged)
         if touched and self._trigger is not None:
             # Before the old windows are cleared: what they hold moves into the merged one.
-            self._trigger.on_merge(_user(merged), OnMergeContext(self, [(key, w) for w in touched]))
+            self._trigger.on_merge(user_window(merged), OnMergeContext(self, [(key, w) for w in touched]))
         contents = []
         for window in touched:
             self._scope.key = (key, window)
             contents.append(self._contents.take())
             self._forget_timers(key, window)
             if self._trigger is not None:
-                self._trigger.clear(_user(window), self._trigger_context)
+                self._trigger.clear(user_window(window), self._trigger_context)
         self._scope.key = (key, merged)
         self._contents.merge([c for c in contents if c is not None])
         kept = [w for w in known if w not in touched]
@@ -283,7 +287,7 @@ class KeyedWindowOperator(Operator):
     def _forget_timers(self, key: Any, window: Window) -> None:
         """Of a window's end and of its clean-up; what else a trigger has set it deletes itself."""
         backend, entry = self._backend, (key, window)
-        end = window[1] - _LAST_US
+        end = window[1] - LAST_US
         backend.event_timers.delete(end, entry, backend.journal)
         backend.event_timers.delete(self._cleanup_time(window), entry, backend.journal)
         backend.processing_timers.delete(-(-window[1] // _MS), entry, backend.journal)
@@ -329,7 +333,7 @@ class KeyedWindowOperator(Operator):
         self._scope.key = (key, window)
         self._contents.clear()
         if self._trigger is not None:
-            self._trigger.clear(_user(window), self._trigger_context)
+            self._trigger.clear(user_window(window), self._trigger_context)
         clear = getattr(self._window_function, "clear", None)
         if clear is not None:
             self._context.current = window
@@ -389,11 +393,11 @@ class KeyedWindowOperator(Operator):
         if self._is_merged_away(key, window):
             return
         self._scope.key = (key, window)
-        end = window[1] - _LAST_US
+        end = window[1] - LAST_US
         if self._trigger is not None:
             # A trigger's own timers are in ms; its "max timestamp" is the window's last one.
-            at_ms = _user(window).max_timestamp() if time == end else to_ms(time)
-            result = self._trigger.on_event_time(at_ms, _user(window), self._trigger_context)
+            at_ms = user_window(window).max_timestamp() if time == end else to_ms(time)
+            result = self._trigger.on_event_time(at_ms, user_window(window), self._trigger_context)
             self._apply(result, key, window)
         elif time == end:
             self._fire(key, window)
@@ -413,8 +417,8 @@ class KeyedWindowOperator(Operator):
         self._scope.key = (key, window)
         over = not self._spec.event_time and time_ms * _MS >= window[1]
         if self._trigger is not None:
-            at_ms = min(time_ms, _user(window).max_timestamp()) if over else time_ms
-            result = self._trigger.on_processing_time(at_ms, _user(window), self._trigger_context)
+            at_ms = min(time_ms, user_window(window).max_timestamp()) if over else time_ms
+            result = self._trigger.on_processing_time(at_ms, user_window(window), self._trigger_context)
             self._apply(result, key, window)
         elif over:
             self._fire(key, window)
@@ -427,207 +431,3 @@ class KeyedWindowOperator(Operator):
         if not self._spec.event_time:
             self._quiesced = True
             yield from self._fire_due(self._backend.processing_timers.due(MAX_WATERMARK), self._on_clock)
-
-
-class _Contents:
-    """What a window holds: one accumulator, or all elements. ``scope.key`` says which."""
-
-    def __init__(self, kind: str, call: WindowCall, backend: Any, scope: Scope, record: t.Schema) -> None:
-        self._kind = kind
-        self._function = call.function
-        if kind == "process":
-            desc: Any = ListStateDescriptor("window-contents", call.state_type)
-        else:
-            desc = ValueStateDescriptor("window-contents", call.state_type)
-        self._state = backend.state(desc, scope=scope, namespaced=True)
-        reduce = getattr(call.function, "reduce", call.function)
-        normalize = normalizer(record)
-        self._reduce = reduce if normalize is None else lambda a, b: normalize(reduce(a, b))
-
-    def add(self, row: Any) -> None:
-        state = self._state
-        if self._kind == "process":
-            state.add(row)
-            return
-        accumulator = state.value()
-        if self._kind == "reduce":
-            state.update(row if accumulator is None else self._reduce(accumulator, row))
-        else:
-            if accumulator is None:
-                accumulator = self._function.create_accumulator()
-            state.update(self._function.add(row, accumulator))
-
-    def is_empty(self) -> bool:
-        return not self._state.get() if self._kind == "process" else self._state.value() is None
-
-    def result(self) -> Any:
-        if self._kind == "process":
-            return self._state.get()
-        value = self._state.value()
-        return self._function.get_result(value) if self._kind == "aggregate" else value
-
-    def take(self) -> Any:
-        """Contents, removed; None when empty."""
-        found = (self._state.get() or None) if self._kind == "process" else self._state.value()
-        self._state.clear()
-        return found
-
-    def merge(self, contents: Sequence[Any]) -> None:
-        if not contents:
-            return
-        merged = contents[0]
-        for other in contents[1:]:
-            if self._kind == "process":
-                merged = merged + other
-            elif self._kind == "reduce":
-                merged = self._reduce(merged, other)
-            else:
-                merged = self._function.merge(merged, other)
-        self._state.update(merged)
-
-    def clear(self) -> None:
-        self._state.clear()
-
-
-def _user(window: Window) -> TimeWindow:
-    """Windows as users see them: ms. The last of a global window is the largest that there is."""
-    if window[1] == GLOBAL_END:
-        return GlobalWindow(*window)
-    return TimeWindow(window[0] // _MS, window[1] // _MS)
-
-
-class _Context:
-    """What window functions and triggers both see."""
-
-    def __init__(self, operator: KeyedWindowOperator) -> None:
-        self._operator = operator
-
-    def current_watermark(self) -> int:
-        """ms"""
-        operator = self._operator
-        if operator._batch and operator._trigger is None:
-            return MAX_LONG  # windows fire at the end
-        return to_ms(operator._watermark)
-
-    get_current_watermark = current_watermark
-
-    def current_processing_time(self) -> int:
-        """ms"""
-        return self._operator.ctx.now_ms()
-
-    get_current_processing_time = current_processing_time
-
-
-class WindowContext(_Context):
-    """``context`` of a ProcessWindowFunction."""
-
-    def __init__(self, operator: KeyedWindowOperator) -> None:
-        super().__init__(operator)
-        self.current: Window = (0, 0)
-
-    def window(self) -> TimeWindow:
-        return _user(self.current)
-
-    def window_state(self) -> _States:
-        """State of this key and window; clear it in ``clear``."""
-        return _States(self._operator, windowed=True)
-
-    def global_state(self) -> _States:
-        """State of this key, over all windows."""
-        return _States(self._operator, windowed=False)
-
-    def output(self, tag: Any, value: Any) -> None:
-        self._operator._emit.side_output(tag, value)
-
-
-class TriggerContext(_Context):
-    """``ctx`` of a trigger: timers and state of the key and window that it is called for. ms"""
-
-    def get_partitioned_state(self, descriptor: Any) -> Any:
-        """State of this key and window."""
-        operator = self._operator
-        return operator._backend.state(descriptor, scope=operator._scope, namespaced=True)
-
-    def register_event_time_timer(self, time: int) -> None:
-        """Registering twice fires once."""
-        operator = self._operator
-        entry = operator._scope.key
-        if operator._sets_no_timers(entry[1]):
-            return
-        operator._backend.event_timers.register(
-            self._event_us(entry[1], time), entry, operator._backend.journal
-        )
-
-    def delete_event_time_timer(self, time: int) -> None:
-        operator = self._operator
-        entry = operator._scope.key
-        operator._backend.event_timers.delete(
-            self._event_us(entry[1], time), entry, operator._backend.journal
-        )
-
-    def register_processing_time_timer(self, time: int) -> None:
-        operator = self._operator
-        entry = operator._scope.key
-        if operator._sets_no_timers(entry[1]):
-            return
-        at = self._clock_ms(entry[1], time)
-        operator._backend.processing_timers.register(at, entry, operator._backend.journal)
-        operator.ctx.wake_at(at)
-
-    def delete_processing_time_timer(self, time: int) -> None:
-        operator = self._operator
-        entry = operator._scope.key
-        operator._backend.processing_timers.delete(
-            self._clock_ms(entry[1], time), entry, operator._backend.journal
-        )
-
-    def _event_us(self, window: Window, time: int) -> int:
-        """The window's last ms ends with its last µs, and so does that of its clean-up: what a trigger
-        sets for them is one timer with ours."""
-        if window[1] != GLOBAL_END:
-            for own in (window[1] - _LAST_US, self._operator._cleanup_time(window)):
-                if time == own // _MS:
-                    return own
-        return to_us(time)
-
-    def _clock_ms(self, window: Window, time: int) -> int:
-        """A window by the clock is over when the clock shows its end."""
-        over = not self._operator._spec.event_time and time == _user(window).max_timestamp()
-        return time + 1 if over else time
-
-
-class OnMergeContext(TriggerContext):
-    """``ctx`` of ``on_merge``. ``merged``: the (key, window)s that are part of the new one now."""
-
-    def __init__(self, operator: KeyedWindowOperator, merged: list[tuple[Any, Window]]) -> None:
-        super().__init__(operator)
-        self._merged = merged
-
-    def merge_partitioned_state(self, descriptor: Any) -> None:
-        """Moves the state of the merged windows into the new one's. UnsupportedError for value and map
-        state: nothing says how two of them become one."""
-        state = self.get_partitioned_state(descriptor)
-        if not isinstance(state, MergingState):
-            raise UnsupportedError(
-                "The given state descriptor does not refer to a mergeable state (MergingState)",
-                expected="a reducing, aggregating or list state",
-                got=repr(descriptor),
-                where=f"on_merge of a trigger, operator '{self._operator.ctx.name}'",
-            )
-        state.merge(self._merged)
-
-
-class _States:
-    """A keyed state store as window functions see it."""
-
-    def __init__(self, operator: KeyedWindowOperator, *, windowed: bool) -> None:
-        self._operator = operator
-        self._windowed = windowed
-
-    def get_state(self, descriptor: Any) -> Any:
-        operator = self._operator
-        if not self._windowed:
-            return operator._backend.state(descriptor)
-        return operator._backend.state(descriptor, scope=operator._scope, namespaced=True)
-
-    get_list_state = get_map_state = get_reducing_state = get_aggregating_state = get_state
