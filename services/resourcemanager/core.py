@@ -29,9 +29,13 @@ from penstock.messages.cluster import (
 from penstock_services.common.core import Answer, Asked, EffectFailed, Tick
 from penstock_services.resourcemanager.assignment import Waiting, assign
 from penstock_services.resourcemanager.registry import Commanded, Registry
+from penstock_services.resourcemanager.workers import Registered, Workers
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
+
+    from penstock.providers import WorkerPhase, WorkerProfile
+    from penstock_services.resourcemanager.workers import WorkerSettings
 
 # -- effects -----------------------------------------------------------------------------
 
@@ -73,6 +77,18 @@ class Watch:
 
 
 @dataclass(frozen=True, slots=True)
+class ListWorkers:
+    """Ask the resource provider which workers there are. → ``WorkersListed``."""
+
+
+@dataclass(frozen=True, slots=True)
+class EnsureWorkers:
+    """Tell the resource provider which workers are to be. → ``WorkersEnsured``."""
+
+    wanted: Mapping[str, WorkerProfile]
+
+
+@dataclass(frozen=True, slots=True)
 class Abdicate:
     reason: str
 
@@ -104,14 +120,26 @@ class WatchEnded:
 
 
 @dataclass(frozen=True, slots=True)
+class WorkersListed:
+    phases: Mapping[str, WorkerPhase]
+
+
+@dataclass(frozen=True, slots=True)
+class WorkersEnsured:
+    """The provider has begun to make it so."""
+
+
+@dataclass(frozen=True, slots=True)
 class Connection:
     """Our own connection to the broker went or came back."""
 
     connected: bool
 
 
-Effect = Union[Answer, SendAllocate, NotifyJob, Probe, Watch, Abdicate]
-Event = Union[Asked, Tick, AllocateAnswered, Probed, WatchEnded, Connection, EffectFailed]
+Effect = Union[Answer, SendAllocate, NotifyJob, Probe, Watch, ListWorkers, EnsureWorkers, Abdicate]
+Event = Union[
+    Asked, Tick, AllocateAnswered, Probed, WatchEnded, WorkersListed, WorkersEnsured, Connection, EffectFailed
+]
 
 #: Probes in a row that must find nobody before a task manager counts as lost.
 PROBES = 2
@@ -144,6 +172,8 @@ class Settings:
     heartbeat_timeout_ms: int = 10_000
     notice_ms: int = 2_000
     settle_ms: int = 0
+    #: None: standalone, whoever runs the cluster starts its task managers.
+    workers: WorkerSettings | None = None
 
 
 class ResourceManagerCore:
@@ -156,6 +186,7 @@ class ResourceManagerCore:
         self.registry = Registry(grace_ms=3 * settings.heartbeat_interval_ms)
         #: In order of arrival (a dict keeps it).
         self.jobs: dict[str, Job] = {}
+        self.workers = None if settings.workers is None else Workers(settings.workers, epoch)
         self._grants_from_ms = now_ms + settings.settle_ms
         self._connected = True
         self._last_tick_ms = now_ms
@@ -189,6 +220,14 @@ class ResourceManagerCore:
                     # The others come back in their own time: no hasty verdict.
                     self._listening_since_ms = now_ms
                     self._probes_from_ms = now_ms + self.settings.heartbeat_timeout_ms
+            case WorkersListed(phases):
+                yield from self._listed(phases, now_ms)
+            case WorkersEnsured():
+                if self.workers is not None:
+                    self.workers.done(now_ms)
+            case EffectFailed(ListWorkers() | EnsureWorkers()):
+                if self.workers is not None:
+                    self.workers.failed(now_ms)
             case EffectFailed(SendAllocate() as effect, _):
                 # Whether it arrived is not known: the next report will tell.
                 self.registry.withdraw(effect.message.allocation_id)
@@ -339,6 +378,20 @@ class ResourceManagerCore:
         for job_id, job in list(self.jobs.items() if not deaf else ()):
             if now_ms - max(job.heard_ms, self._listening_since_ms) > settings.heartbeat_timeout_ms:
                 del self.jobs[job_id]  # its master is gone; what it holds, it keeps
+        # A new leader first hears of the task managers and jobs that there are.
+        if self.workers is not None and now_ms >= self._grants_from_ms and self.workers.due(now_ms):
+            yield ListWorkers()
+
+    def _listed(self, phases: Mapping[str, WorkerPhase], now_ms: int) -> Iterator[Effect]:
+        assert self.workers is not None
+        managers = {
+            manager_id: Registered(manager.counted, len(manager.free))
+            for manager_id, manager in self.registry.taskmanagers.items()
+        }
+        missing = sum(max(0, job.needed - self.registry.of_job(j)) for j, job in self.jobs.items())
+        wanted = self.workers.listed(phases, managers, missing, now_ms)
+        if wanted is not None:
+            yield EnsureWorkers(wanted)
 
     def _lose(self, taskmanager_id: str, reason: str) -> Iterator[Effect]:
         yield from self._tell_lost(self.registry.remove(taskmanager_id), taskmanager_id, reason)
@@ -372,7 +425,12 @@ class ResourceManagerCore:
         if not waiting or not self.registry.free or now_ms < self._grants_from_ms:
             return
         # No new work for one that does not answer.
-        managers = {m: t for m, t in self.registry.taskmanagers.items() if t.free and not t.missed_probes}
+        leaving = self.workers.draining if self.workers is not None else ()
+        managers = {
+            m: t
+            for m, t in self.registry.taskmanagers.items()
+            if t.free and not t.missed_probes and m not in leaving
+        }
         free = {m: manager.free for m, manager in managers.items()}
         held = {
             (m, job.job_id): manager.held[job.job_id] for m, manager in managers.items() for job in waiting

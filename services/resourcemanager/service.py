@@ -16,6 +16,7 @@ from penstock.messages.cluster import (
     RequestTaskManagerDetails,
     ToResourceManager,
 )
+from penstock.providers import open_provider
 from penstock.store import role_log
 from penstock_services.common.actor import ESCALATE, Actor
 from penstock_services.common.election import LeaderElection
@@ -23,6 +24,8 @@ from penstock_services.resourcemanager.core import (
     Abdicate,
     AllocateAnswered,
     Connection,
+    EnsureWorkers,
+    ListWorkers,
     NotifyJob,
     Probe,
     Probed,
@@ -31,13 +34,17 @@ from penstock_services.resourcemanager.core import (
     Settings,
     Watch,
     WatchEnded,
+    WorkersEnsured,
+    WorkersListed,
 )
 from penstock_services.resourcemanager.watch import until_closed
+from penstock_services.resourcemanager.workers import WorkerSettings
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from penstock.ports import Subscription
+    from penstock.providers import ResourceProvider
     from penstock_services.common.main import ServiceContext
 
 ROLE = "resourcemanager"
@@ -62,11 +69,17 @@ class ResourceManagerService:
             notice_ms=conf.SLOT_REQUEST_NOTICE_MS.read(config),
         )
         self._election: LeaderElection | None = None
+        #: None: standalone.
+        self._provider: ResourceProvider | None = None
+        self._wanted: list[str] = []
         context.connection_listeners.append(self._connection)
 
     async def start(self) -> Mapping[str, Any]:
         context = self._context
         await context.store()
+        name = conf.RESOURCE_PROVIDER.read(context.config)
+        if name:
+            self._provider = open_provider(name, conf.CLUSTER_ID.read(context.config), context.config)
         self._election = LeaderElection(
             context.leases(),
             ROLE,
@@ -81,6 +94,8 @@ class ResourceManagerService:
 
     async def stop(self) -> None:
         await self._context.supervisor.stop("election")
+        if self._provider is not None:
+            await self._provider.close()
 
     # -- leadership -------------------------------------------------------------------
 
@@ -95,6 +110,7 @@ class ResourceManagerService:
             heartbeat_timeout_ms=self._settings.heartbeat_timeout_ms,
             notice_ms=self._settings.notice_ms,
             settle_ms=self._settings.heartbeat_interval_ms * 3 // 2 if earlier else 0,
+            workers=None if self._provider is None else _worker_settings(context.config),
         )
         core = ResourceManagerCore(context.service_id, epoch, settings, context.clock.now_ms())
         self._actor = Actor(ROLE, core, self._perform, context.clock, tick_ms=TICK_MS)
@@ -141,6 +157,10 @@ class ResourceManagerService:
                 return self._probe(taskmanager_id, urgent)
             case Watch():
                 return self._watch(effect)
+            case ListWorkers():
+                return self._list_workers()
+            case EnsureWorkers():
+                return self._ensure_workers(effect)
             case Abdicate(reason):
                 self._context.log.warning("leadership_resigned", reason=reason)
                 if self._election is not None:
@@ -170,6 +190,19 @@ class ResourceManagerService:
             retry=effect.until_answered,
         )
 
+    async def _list_workers(self) -> WorkersListed:
+        assert self._provider is not None
+        return WorkersListed(await self._provider.list())
+
+    async def _ensure_workers(self, effect: EnsureWorkers) -> WorkersEnsured:
+        assert self._provider is not None
+        wanted = sorted(effect.wanted)
+        if wanted != self._wanted:
+            self._wanted = wanted
+            self._context.log.info("workers_ensured", wanted=wanted)
+        await self._provider.ensure(effect.wanted)
+        return WorkersEnsured()
+
     async def _watch(self, effect: Watch) -> WatchEnded:
         connected = await until_closed(effect.host, effect.port)
         return WatchEnded(effect.taskmanager_id, effect.pid, connected)
@@ -192,3 +225,16 @@ class ResourceManagerService:
                 continue  # slow, or we are cut off: says nothing
             break
         return Probed(taskmanager_id, gone=False)
+
+
+def _worker_settings(config: Mapping[str, str]) -> WorkerSettings:
+    return WorkerSettings(
+        slots=conf.NUM_SLOTS.read(config),
+        least_slots=conf.MIN_SLOTS.read(config),
+        most_slots=conf.MAX_SLOTS.read(config),
+        redundant=conf.REDUNDANT_TASKMANAGERS.read(config),
+        idle_ms=conf.TASKMANAGER_TIMEOUT_MS.read(config),
+        registration_ms=conf.TASKMANAGER_REGISTRATION_TIMEOUT_MS.read(config),
+        most_failures=conf.START_WORKER_MAX_FAILURE_RATE.read(config),
+        retry_ms=conf.START_WORKER_RETRY_MS.read(config),
+    )

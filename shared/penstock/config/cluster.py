@@ -10,6 +10,7 @@ from penstock.config.values import (
     parse_duration_ms,
     parse_int,
     parse_java_memory,
+    parse_number,
 )
 
 CLUSTER_ID = define(
@@ -174,6 +175,74 @@ METRICS_FLINK_NAMES = define(
     parse_bool,
     "`GET /metrics` shows every metric under Flink's name (`flink_…`) too.",
     scope="cluster",
+)
+RESOURCE_PROVIDER = define(
+    "resourcemanager.provider",
+    "",
+    str,
+    "Who starts and stops task managers as jobs need slots: `process` (on the resource manager's machine), or the provider of an "
+    "installed package ([resource provider](extending/resource-provider.md)). Empty: standalone, nobody does.",
+    scope="cluster",
+)
+RESOURCE_PROVIDER_PREFIX = define_family(
+    "resourcemanager.provider.",
+    "Of the provider: `resourcemanager.provider.process.dir` is the folder for `process`.",
+    scope="cluster",
+)
+TASKMANAGER_TIMEOUT_MS = define(
+    "resourcemanager.taskmanager-timeout",
+    30_000,
+    parse_duration_ms,
+    "A provider's task manager without work for this time is released.",
+    scope="cluster",
+)
+TASKMANAGER_REGISTRATION_TIMEOUT_MS = define(
+    "resourcemanager.taskmanager-registration.timeout",
+    300_000,
+    parse_duration_ms,
+    "A provider's task manager that has not registered by then is given up, and another one is started.",
+    scope="cluster",
+    least=1,
+)
+START_WORKER_MAX_FAILURE_RATE = define(
+    "resourcemanager.start-worker.max-failure-rate",
+    10.0,
+    parse_number,
+    "When more task managers a minute end or do not register, further ones are started only after the interval below.",
+    scope="cluster",
+    least=0.0,
+)
+START_WORKER_RETRY_MS = define(
+    "resourcemanager.start-worker.retry-interval",
+    3_000,
+    parse_duration_ms,
+    "From a failure of the provider, or too many failed task managers, to the next attempt.",
+    scope="cluster",
+    least=1,
+)
+MIN_SLOTS = define(
+    "slotmanager.number-of-slots.min",
+    0,
+    parse_int,
+    "Slots that a provider keeps running without jobs.",
+    scope="cluster",
+    least=0,
+)
+MAX_SLOTS = define(
+    "slotmanager.number-of-slots.max",
+    2**31 - 1,
+    parse_int,
+    "Slots of the cluster at most, as far as a provider starts task managers.",
+    scope="cluster",
+    least=1,
+)
+REDUNDANT_TASKMANAGERS = define(
+    "slotmanager.redundant-taskmanager-num",
+    0,
+    parse_int,
+    "Task managers that a provider keeps free, so that jobs recover from the loss of one without waiting for a start.",
+    scope="cluster",
+    least=0,
 )
 SLOT_REQUEST_NOTICE_MS = define(
     "slot.request.notice",
