@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import sqlite3
 import uuid
+from unittest import mock
 
 import pytest
 
 from penstock.connectors.base import TableInfo
+from penstock.connectors.jdbc import database
 from penstock.connectors.registry import get_connector
 from penstock.formats import get_format
-from penstock.testing.conformance import BadTable, SinkConformance, SourceConformance
+from penstock.testing.conformance import BadTable, LookupConformance, SinkConformance, SourceConformance
 from penstock.testing.conformance.driving import Driver, all_rows, read_to_end
 from penstock.types import Batch, Schema
 from penstock.types import logical as t
@@ -360,3 +363,73 @@ class TestToNatsExactlyOnce(_ToNats):
 @pytest.mark.cluster
 class TestToNatsAtLeastOnce(_ToNats):
     guarantee = "at-least-once"
+
+
+# -- lookups ----------------------------------------------------------------------------------
+
+LOOKED_UP = [
+    (1, "one", 0.5),
+    (2, "two", None),
+    (2, "zwei", 1.5),
+    (2, "two", 2.5),
+    (3, None, 2.5),
+    (None, "nobody", 3.5),
+]
+
+
+class TestJdbcLookup(LookupConformance):
+    schema = SCHEMA
+
+    def connector(self):
+        return get_connector("jdbc")
+
+    def options(self):
+        path = self.folder / f"{uuid.uuid4().hex}.db"
+        with sqlite3.connect(path) as made:
+            made.execute("CREATE TABLE t (id BIGINT, name TEXT, price DOUBLE)")
+            made.executemany("INSERT INTO t VALUES (?, ?, ?)", LOOKED_UP)
+        made.close()
+        return {"connector": "jdbc", "url": f"jdbc:sqlite:{path}", "table-name": "t"}
+
+    def rows(self):
+        return LOOKED_UP
+
+    def absent(self):
+        return [(-1,), (7,)]
+
+    @contextlib.asynccontextmanager
+    async def outage(self, options):
+        """Somebody else writes, and lets nobody read."""
+        other = sqlite3.connect(options["url"].removeprefix("jdbc:sqlite:"), isolation_level=None)
+        other.execute("BEGIN EXCLUSIVE")
+        with mock.patch.object(database, "BUSY_S", 0.05):
+            yield
+        other.execute("ROLLBACK")
+        other.close()
+
+
+class TestJdbcLookupByTwo(TestJdbcLookup):
+    keys = (1, 0)
+
+    def absent(self):
+        return [("one", 2), ("three", 3)]
+
+
+class TestFilesLookup(LookupConformance):
+    schema = SCHEMA
+
+    def connector(self):
+        return get_connector("filesystem")
+
+    def options(self):
+        folder = self.folder / uuid.uuid4().hex
+        folder.mkdir()
+        lines = [json.dumps(dict(zip(SCHEMA.names, row, strict=True))) for row in LOOKED_UP]
+        (folder / "1.json").write_text("\n".join(lines) + "\n")
+        return {"connector": "filesystem", "path": str(folder), "format": "json"}
+
+    def rows(self):
+        return LOOKED_UP
+
+    def absent(self):
+        return [(-1,), (7,)]

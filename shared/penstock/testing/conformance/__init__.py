@@ -8,6 +8,7 @@ from penstock.testing.conformance.functions import (
     TableConformance,
 )
 from penstock.testing.conformance.keyed_state import KeyedStateConformance
+from penstock.testing.conformance.lookup import LookupConformance
 from penstock.testing.conformance.provider import ProviderConformance
 from penstock.testing.conformance.sink import SinkConformance
 from penstock.testing.conformance.source import BadTable, SourceConformance
@@ -22,6 +23,7 @@ __all__ = [
     "FormatConformance",
     "KeyedStateConformance",
     "LeaseStoreConformance",
+    "LookupConformance",
     "ObjectStoreConformance",
     "ProviderConformance",
     "ScalarConformance",
