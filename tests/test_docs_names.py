@@ -18,7 +18,7 @@ PAGES = [
 #: Where a path in a page may begin.
 STARTS = (ROOT, ROOT / "shared", ROOT / "shared" / "penstock", ROOT / "docs")
 #: Names that are not Python's: subjects of the bus, files, metadata of Parquet fields, groups of entry points.
-NOT_PYTHON = re.compile(r"penstock\.(jobs\.(submit|status)|yaml|base|type|stores)$")
+NOT_PYTHON = re.compile(r"penstock\.(jobs\.(submit|status)|yaml|base|type|stores|state_backends)$")
 
 
 def quoted(page: Path) -> set[str]:
