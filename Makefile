@@ -45,7 +45,7 @@ soak: $(STAMP) ## repeat tests with other numbers, which make test leaves out: m
 
 # Pure cores: no servers, no Spark.
 QUICK := columnar formats functions jobgraph messages operators plan services snapshots store types
-quick: $(STAMP) ## run the tests of the pure cores (2 to 3 minutes on two cores)
+quick: $(STAMP) ## run the tests of the pure cores (under 2 minutes on two idle cores)
 	$(PYTEST) -m "not cluster and not slow and not soak" $(QUICK:%=tests/%)
 
 fuzz: $(STAMP) ## random queries on both engines against DuckDB, then new examples for the tests of random data: QUERIES=2000 FROM=1

@@ -54,7 +54,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def pytest_collection_finish() -> None:
-    # What is loaded now stays: looking through it again and again took a tenth of the run.
+    # What is loaded now stays: the collector need not look through it again.
     gc.collect()
     gc.freeze()
 
