@@ -65,9 +65,17 @@ __all__ = [
 class PenstockError(Exception):
     """Base of all errors.
 
-    ``code`` is stable (``PS-SPEC``, ``PS-SQL`` ...), ``retryable`` tells a restart
-    strategy whether trying again may help: of a kind of error, unless one says otherwise.
-    Credentials of URLs in its texts are taken out.
+    ``code`` is stable (``PS-SPEC``, ``PS-SQL`` …). ``retryable`` tells a restart strategy whether trying again may
+    help: it belongs to the kind of error, unless one error says otherwise. Credentials in URLs are taken out of all
+    texts.
+
+    Args:
+        message: What is wrong.
+        expected: What would be right.
+        got: What was found instead.
+        where: File, line, option or component.
+        remedy: What to do about it.
+        user_traceback: The traceback of the user's own code; shown first.
     """
 
     code = "PS-ERROR"
@@ -120,54 +128,80 @@ def _shown(text: str | None) -> str | None:
 
 
 class UserError(PenstockError):
+    """The user's program, SQL, options or data are wrong. Trying again does not help."""
+
     code, domain = "PS-USER", "user"
 
 
 class SpecError(UserError):
+    """A configuration value, a job spec, or an argument of an API call is wrong."""
+
     code = "PS-SPEC"
 
 
 class SqlError(UserError):
+    """A statement or expression is wrong; it has line and column."""
+
     code = "PS-SQL"
 
 
 class ConnectorError(UserError):
+    """A table's options, schema or data are wrong."""
+
     code = "PS-CONNECTOR"
 
 
 class RecordError(UserError):
+    """A record cannot be decoded, encoded or written."""
+
     code = "PS-RECORD"
 
 
 class FunctionError(UserError):
+    """A user's function raised; its traceback comes first."""
+
     code, retryable = "PS-FUNCTION", True
 
 
 class UnsupportedError(UserError):
+    """A valid program that this engine cannot run. Raised while planning."""
+
     code = "PS-UNSUPPORTED"
 
 
 class ExternalError(PenstockError):
+    """A system outside failed or does not answer. Trying again may help."""
+
     code, domain, retryable = "PS-EXTERNAL", "external", True
 
 
 class BrokerError(ExternalError):
+    """NATS does not answer, or refuses a request."""
+
     code = "PS-BROKER"
 
 
 class LeaseStoreError(ExternalError):
+    """Redis or Valkey does not answer, or refuses a request."""
+
     code = "PS-LEASES"
 
 
 class ObjectStoreError(ExternalError):
+    """The object store does not answer, or refuses a request."""
+
     code = "PS-STORE"
 
 
 class PeerLostError(ExternalError):
+    """The slot at the other end of a data connection is gone."""
+
     code = "PS-PEER"
 
 
 class SlotLostError(ExternalError):
+    """A slot's process, its machine or its network is gone."""
+
     code = "PS-SLOT-LOST"
 
 
@@ -176,27 +210,39 @@ class HelperLostError(ExternalError):
 
 
 class SnapshotError(ExternalError):
+    """A snapshot object is damaged, missing or unreadable. Trying again does not help."""
+
     code, retryable = "PS-SNAPSHOT", False
 
 
 class JavaMissingError(ExternalError):
+    """There is no Java that Spark can run on."""
+
     code, retryable = "PS-JAVA", False
 
 
 class SparkUnreachableError(ExternalError):
+    """No Spark answers at the address that was named."""
+
     code = "PS-SPARK"
 
 
 class SparkJobError(ExternalError):
+    """Spark failed a job, and gave no reason of Penstock's."""
+
     code, retryable = "PS-SPARK-JOB", False
 
 
 class InternalError(PenstockError):
+    """A defect of Penstock: something that must hold does not."""
+
     code = "PS-INTERNAL"
     retryable = True
 
 
 class FencedError(InternalError):
+    """The sender's epoch, attempt or token is old."""
+
     code, retryable = "PS-FENCED", False
 
 
@@ -211,7 +257,7 @@ _BY_NAME = _tree(PenstockError)
 
 
 def error_from_dict(data: dict[str, Any]) -> PenstockError:
-    """The inverse of ``to_dict``; an unknown type becomes a ``PenstockError`` with its code."""
+    """The inverse of ``to_dict``: ``data`` as an error. An unknown type becomes a ``PenstockError`` with its code."""
     cls = _BY_NAME.get(data.get("type", ""), PenstockError)
     fields = ("expected", "got", "where", "remedy", "user_traceback")
     error = cls(data.get("message", "unknown error"), **{f: data.get(f) for f in fields})
@@ -223,7 +269,7 @@ def error_from_dict(data: dict[str, Any]) -> PenstockError:
 
 
 def nearest(name: str, known: Any, n: int = 3) -> str | None:
-    """A 'did you mean' phrase for ``name`` among ``known``, or None where none is really near."""
+    """A phrase "did you mean …?" for ``name`` with up to ``n`` names of ``known``; None where no name is near."""
     word = name.lower()
     near = sorted(
         (distance(word, str(k).lower()), at, str(k))
@@ -234,7 +280,7 @@ def nearest(name: str, known: Any, n: int = 3) -> str | None:
 
 
 def is_near(word: str, other: str) -> bool:
-    """Whether one is likely to be meant by the other: a slip or two of the finger, or its beginning."""
+    """Whether ``word`` may be meant by ``other``: one or two slips of the finger, or its beginning."""
     shorter, longer = sorted((word, other), key=len)
     doubled = len(shorter) == 1 and len(longer) == 2
     if (len(shorter) >= 4 or doubled) and longer.startswith(shorter):
@@ -244,7 +290,7 @@ def is_near(word: str, other: str) -> bool:
 
 
 def distance(a: str, b: str) -> int:
-    """How many letters were missed, added, changed, or turned with their neighbour."""
+    """How many letters of ``a`` must be added, left out, changed, or swapped with their neighbour, to give ``b``."""
     rows = [list(range(len(b) + 1))]
     for i, x in enumerate(a, 1):
         row = [i]
@@ -258,7 +304,7 @@ def distance(a: str, b: str) -> int:
 
 
 def nested_too_deeply(what: str, where: str | None = None) -> SpecError:
-    """For a RecursionError on what somebody wrote: every structure of ours is shallow."""
+    """The error for a RecursionError on text that a user wrote. ``what``: the text's kind; ``where``: its place."""
     return SpecError(
         f"the {what} is nested too deeply",
         expected="brackets and operators within each other, but not hundreds of them",

@@ -32,7 +32,16 @@ ON_ERROR = ("fail", "skip", "dead-letter")
 
 @dataclass(frozen=True, slots=True)
 class Option:
-    """One ``WITH`` option. ``parse`` types its text; ``default`` is already typed."""
+    """One option of a ``WITH`` clause.
+
+    Args:
+        key: Its name.
+        parse: Types its text; raises SpecError for a text that is none.
+        default: Its value, typed, if it is not given.
+        doc: What it does, as a sentence.
+        required: It must be given.
+        role: ``source`` or ``sink`` if only one of them has it; None = both.
+    """
 
     key: str
     parse: Callable[[str], Any]
@@ -69,8 +78,17 @@ class OptionSet:
         also: Iterable[str] = (),
         prefixes: tuple[str, ...] = (),
     ) -> None:
-        """Unknown, missing and malformed options; ``also``: further known keys; ``prefixes``: of further
-        keys that the owner of the prefix checks."""
+        """Check the options of a table.
+
+        Args:
+            given: The table's options.
+            role: ``source`` or ``sink``; None = both.
+            also: Further known keys.
+            prefixes: Prefixes of further keys, which their owner checks.
+
+        Raises:
+            ConnectorError: An option is unknown, missing or malformed.
+        """
         known = {*self.options, *COMMON, *also}
         for key in given:
             if key not in known and not key.startswith((*self.prefixes, *prefixes)):
@@ -94,7 +112,11 @@ class OptionSet:
         check_on_error(given, self.owner)
 
     def read_one(self, given: Mapping[str, str], key: str) -> Any:
-        """The typed value of one option, or its default."""
+        """The typed value of the option ``key`` in ``given``, or its default.
+
+        Raises:
+            ConnectorError: The text is malformed.
+        """
         option = self.options[key]
         if key not in given:
             return option.default
@@ -136,6 +158,11 @@ choice = one_of
 
 
 def number(value: str) -> float:
+    """A number of any kind: ``0.5``.
+
+    Raises:
+        SpecError: ``value`` is none.
+    """
     try:
         return float(value)
     except ValueError:
@@ -146,7 +173,11 @@ _ESCAPES = {"\\t": "\t", "\\n": "\n", "\\r": "\r", "\\u0001": "\x01"}
 
 
 def character(value: str) -> str:
-    """One character; ``\\t`` and the like are understood."""
+    r"""One character; ``\t`` and the like are understood.
+
+    Raises:
+        SpecError: ``value`` has another length.
+    """
     value = _ESCAPES.get(value, value)
     if len(value) != 1:
         raise SpecError("not one character", expected="e.g. ',' or '\\t'", got=repr(value))

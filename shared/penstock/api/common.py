@@ -15,7 +15,15 @@ if TYPE_CHECKING:
 
 
 def Row(*values: Any, **named: Any) -> tuple[Any, ...]:
-    """A row: ``Row(1, "a")`` by position, ``Row(id=1, name="a")`` with attributes."""
+    """A row: ``Row(1, "a")`` by position, ``Row(id=1, name="a")`` with attributes.
+
+    Args:
+        values: The fields, by position.
+        named: The fields by name, instead.
+
+    Raises:
+        SpecError: Both are given.
+    """
     if values and named:
         raise SpecError("a row by position and by name at once", expected="Row(1, 2) or Row(a=1, b=2)")
     return make_row(tuple(named), named.values()) if named else tuple(values)
@@ -29,27 +37,33 @@ class Duration:
 
     @classmethod
     def of_millis(cls, n: float) -> Duration:
+        """``n`` milliseconds."""
         return cls(round(n * 1_000))
 
     @classmethod
     def of_seconds(cls, n: float) -> Duration:
+        """``n`` seconds."""
         return cls(round(n * 1_000_000))
 
     @classmethod
     def of_minutes(cls, n: float) -> Duration:
+        """``n`` minutes."""
         return cls(round(n * 60_000_000))
 
     @classmethod
     def of_hours(cls, n: float) -> Duration:
+        """``n`` hours."""
         return cls(round(n * 3_600_000_000))
 
     @classmethod
     def of_days(cls, n: float) -> Duration:
+        """``n`` days of 24 hours."""
         return cls(round(n * 86_400_000_000))
 
     milliseconds, seconds, minutes, hours, days = of_millis, of_seconds, of_minutes, of_hours, of_days
 
     def to_milliseconds(self) -> int:
+        """Whole milliseconds; the rest is cut."""
         return self.us // 1_000
 
     def __neg__(self) -> Duration:
@@ -61,7 +75,11 @@ Time = Duration
 
 
 def duration_us(value: Duration | dt.timedelta | int, what: str) -> int:
-    """µs of a Duration, timedelta, or whole number of milliseconds."""
+    """Microseconds of ``value``: a Duration, a timedelta, or a whole number of milliseconds.
+
+    Raises:
+        SpecError: ``value`` is something else; the error calls it ``what``.
+    """
     if isinstance(value, Duration):
         return value.us
     if isinstance(value, dt.timedelta):
@@ -76,7 +94,7 @@ def duration_us(value: Duration | dt.timedelta | int, what: str) -> int:
 
 
 class RuntimeExecutionMode(enum.Enum):
-    """For ``env.set_runtime_mode``."""
+    """When results are emitted: see ``StreamExecutionEnvironment.set_runtime_mode``."""
 
     STREAMING = "STREAMING"
     BATCH = "BATCH"
@@ -84,16 +102,24 @@ class RuntimeExecutionMode(enum.Enum):
 
 
 class TimestampAssigner:
-    """``extract_timestamp(value, record_timestamp)`` → event time in ms."""
+    """Gives records their event time: ``extract_timestamp``. A plain function of the same arguments does as well."""
 
     def extract_timestamp(self, value: Any, record_timestamp: int) -> int:
+        """The event time of ``value`` in ms since the epoch. ``record_timestamp``: what the record has so far, ms."""
         raise NotImplementedError
 
 
 @dataclass(frozen=True)
 class WatermarkStrategy:
-    """How far behind the highest event time the watermark stays, and what the event time
-    is: an assigner (ms), a column, or what the source says."""
+    """How event times are found, and how far the watermark stays behind the highest of them.
+
+    Args:
+        delay_us: How far the watermark stays behind the highest event time, µs.
+        assigner: A ``TimestampAssigner`` or function that gives the event time in ms.
+        column: The column that holds the event time, instead. With neither, the source's own timestamp counts.
+        idle_timeout_ms: A split without rows for this long holds no watermark back. None: the environment's
+            ``table.exec.source.idle-timeout``.
+    """
 
     delay_us: int = 0
     assigner: Any = None
@@ -102,22 +128,27 @@ class WatermarkStrategy:
 
     @classmethod
     def for_monotonous_timestamps(cls) -> WatermarkStrategy:
+        """Event times never go back: no delay."""
         return cls()
 
     @classmethod
     def for_bounded_out_of_orderness(cls, max_out_of_orderness: Any) -> WatermarkStrategy:
+        """A record's event time is at most ``max_out_of_orderness`` behind the highest (a Duration, timedelta or ms)."""
         return cls(delay_us=duration_us(max_out_of_orderness, "max_out_of_orderness"))
 
     def with_timestamp_assigner(
         self, assigner: TimestampAssigner | Callable[[Any, int], int]
     ) -> WatermarkStrategy:
-        """One that only reads a field (``lambda row, _: row.ts``) costs no Python per record."""
+        """Event times are what ``assigner`` gives, in ms.
+
+        An assigner that only reads a field (``lambda row, _: row.ts``) costs no Python per record.
+        """
         return replace(self, assigner=assigner, column=None)
 
     def with_timestamp_column(self, name: str) -> WatermarkStrategy:
-        """Event time is a column: TIMESTAMP, TIMESTAMP_LTZ, or whole milliseconds."""
+        """Event times are the column ``name``: TIMESTAMP, TIMESTAMP_LTZ, or whole milliseconds."""
         return replace(self, column=name, assigner=None)
 
     def with_idleness(self, idle_timeout: Any) -> WatermarkStrategy:
-        """A split without rows for so long, and with none waiting, holds no watermark back."""
+        """A split holds no watermark back when it had no rows for ``idle_timeout`` and none wait in the source."""
         return replace(self, idle_timeout_ms=duration_us(idle_timeout, "idle_timeout") // 1_000)

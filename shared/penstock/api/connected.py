@@ -15,7 +15,10 @@ if TYPE_CHECKING:
 
 
 class BroadcastStream:
-    """A stream whose records go to every subtask, with the descriptors of its state."""
+    """A stream whose records go to every subtask, with the descriptors of the state that they fill.
+
+    Made by ``DataStream.broadcast``: ``stream`` is the stream, ``descriptors`` those of its map state.
+    """
 
     def __init__(self, stream: DataStream, descriptors: tuple[Any, ...]) -> None:
         self.stream = stream
@@ -23,6 +26,8 @@ class BroadcastStream:
 
 
 class ConnectedStreams:
+    """Two streams for one function with two inputs. Made by ``connect`` of streams: ``first`` and ``second``."""
+
     def __init__(
         self, first: DataStream | KeyedStream, second: DataStream | KeyedStream | BroadcastStream
     ) -> None:
@@ -32,7 +37,16 @@ class ConnectedStreams:
     def key_by(
         self, selector1: Any, selector2: Any, key_type: t.LogicalType | None = None
     ) -> ConnectedStreams:
-        """Key both; equal keys meet."""
+        """Key both streams; records with equal keys meet.
+
+        Args:
+            selector1: Key of the first stream, as in ``DataStream.key_by``; several columns as a list.
+            selector2: Key of the second stream.
+            key_type: Type of the keys that functions make.
+
+        Raises:
+            SpecError: One of the streams has keys already.
+        """
         first, second = self._first, self._second
         if isinstance(first, KeyedStream) or isinstance(second, (KeyedStream, BroadcastStream)):
             raise SpecError("key_by of streams that have keys", expected="two plain streams")
@@ -44,7 +58,16 @@ class ConnectedStreams:
     def process(
         self, func: Any, output_type: t.LogicalType | None = None, *, on_error: str = "fail"
     ) -> DataStream:
-        """A ``CoProcessFunction``, or a ``KeyedBroadcastProcessFunction`` after ``broadcast(…)``."""
+        """The records that ``func`` emits for both inputs.
+
+        Args:
+            func: A ``CoProcessFunction``; after ``broadcast(…)`` a ``KeyedBroadcastProcessFunction``.
+            output_type: As in ``DataStream.map``.
+            on_error: As in ``DataStream.map``.
+
+        Raises:
+            SpecError: The streams are keyed by different types.
+        """
         first = _input(self._first)
         env = self._first._env
         if isinstance(self._second, BroadcastStream):
@@ -67,7 +90,16 @@ class ConnectedStreams:
     def map(
         self, func: Any, output_type: t.LogicalType | None = None, *, on_error: str = "fail"
     ) -> DataStream:
-        """A ``CoMapFunction``."""
+        """One record for one, of either input.
+
+        Args:
+            func: A ``CoMapFunction``.
+            output_type: As in ``DataStream.map``.
+            on_error: As in ``DataStream.map``.
+
+        Raises:
+            UnsupportedError: ``func`` is no ``CoMapFunction``.
+        """
         if not hasattr(func, "map1"):
             raise UnsupportedError("map of connected streams", expected="a CoMapFunction with map1 and map2")
         check_function(func, "co-map")

@@ -20,6 +20,11 @@ if TYPE_CHECKING:
 
 
 def as_schema(schema: Any) -> Schema:
+    """``schema`` as a ``Schema``: one already, or a type such as ``Types.ROW_NAMED(…)``.
+
+    Raises:
+        SpecError: It is neither.
+    """
     if isinstance(schema, Schema):
         return schema
     if isinstance(schema, t.LOGICAL_TYPES):
@@ -38,10 +43,13 @@ class _Table:
 
     @property
     def all_options(self) -> dict[str, str]:
+        """The options as SQL would have them, with ``connector``."""
         return {"connector": self.name, **self.options}
 
 
 class Source(_Table):
+    """A connector's table to read: ``env.from_source``."""
+
     @classmethod
     def connector(
         cls,
@@ -51,11 +59,20 @@ class Source(_Table):
         *,
         metadata: Mapping[str, str] | None = None,
     ) -> Source:
-        """``metadata``: the connector's metadata key → column name (``{"timestamp": "ts"}``)."""
+        """A source by the name of its connector.
+
+        Args:
+            name: The connector.
+            schema: The table's columns: ``Types.ROW_NAMED(…)``, a ``Schema``, or another type for bare values.
+            options: The connector's options, as in SQL.
+            metadata: The connector's metadata key → name of the column that takes it (``{"timestamp": "ts"}``).
+        """
         return cls(name, as_schema(schema), texts(options or {}), dict(metadata or {}))
 
 
 class Sink(_Table):
+    """A connector's table to write: ``stream.sink_to``."""
+
     @classmethod
     def connector(
         cls,
@@ -65,7 +82,14 @@ class Sink(_Table):
         schema: Any = None,
         primary_key: tuple[str, ...] = (),
     ) -> Sink:
-        """``schema``: of the table; the stream's own when left out."""
+        """A sink by the name of its connector.
+
+        Args:
+            name: The connector.
+            options: The connector's options, as in SQL.
+            schema: The table's columns; None: the stream's own.
+            primary_key: Names of the key columns, for a sink that overwrites by key.
+        """
         made = Schema(()) if schema is None else as_schema(schema)
         return cls(name, made, texts(options or {}), {}, tuple(primary_key))
 
@@ -82,25 +106,33 @@ class _Builder:
         self._metadata: dict[str, str] = {}
 
     def set(self, option: str, value: Any) -> Any:
+        """Set any ``option`` of the connector to ``value``."""
         self._options.update(texts({option: value}))
         return self
 
     def set_schema(self, schema: Any) -> Any:
+        """Declare the columns: ``Types.ROW_NAMED(…)``, a ``Schema``, or another type for bare values."""
         self._schema = as_schema(schema)
         return self
 
     def set_format(self, name: str, **options: Any) -> Any:
-        """``set_format("csv", field_delimiter=";")``."""
+        """Encode rows in the format ``name``; ``options`` are the format's: ``set_format("csv", field_delimiter=";")``."""
         self.set("format", name)
         for key, value in options.items():
             self.set(f"{name}.{key.replace('_', '-')}", value)
         return self
 
     def set_metadata(self, key: str, column: str) -> Any:
+        """Deliver the connector's metadata ``key`` as ``column``, after the columns of the schema."""
         self._metadata[key] = column
         return self
 
     def build(self) -> Any:
+        """The source or sink.
+
+        Raises:
+            ConnectorError: A source has no schema.
+        """
         if self._make is Sink:
             return Sink.connector(self._connector, self._options, schema=self._schema)
         if self._schema is None:
@@ -116,12 +148,15 @@ class _NatsBuilder(_Builder):
     _connector = "nats"
 
     def set_servers(self, url: str) -> Any:
+        """NATS servers, separated by commas; without them the cluster's ``nats.url``."""
         return self.set("url", url)
 
     def set_stream(self, name: str) -> Any:
+        """The JetStream stream."""
         return self.set("stream", name)
 
     def set_subject(self, subject: str) -> Any:
+        """A source's filters, separated by ``;``; a sink's subject or template, ``board.{origin}``."""
         return self.set("subject", subject)
 
 
@@ -130,12 +165,16 @@ class NatsSource:
 
     @staticmethod
     def builder() -> _NatsBuilder:
+        """A builder; ``build()`` makes the ``Source``."""
         return _NatsBuilder()
 
 
 class NatsSink:
+    """``NatsSink.builder().set_subject("board.{origin}").set_format("json").build()``."""
+
     @staticmethod
     def builder() -> _NatsBuilder:
+        """A builder; ``build()`` makes the ``Sink``."""
         made = _NatsBuilder()
         made._make = Sink
         return made
@@ -145,6 +184,7 @@ class _FileBuilder(_Builder):
     _connector = "filesystem"
 
     def set_path(self, path: str) -> Any:
+        """A file, folder or glob, as a plain path or a URL."""
         return self.set("path", path)
 
 
@@ -153,12 +193,16 @@ class FileSource:
 
     @staticmethod
     def builder() -> _FileBuilder:
+        """A builder; ``build()`` makes the ``Source``."""
         return _FileBuilder()
 
 
 class FileSink:
+    """``FileSink.builder().set_path("out/").set_format("parquet").build()``."""
+
     @staticmethod
     def builder() -> _FileBuilder:
+        """A builder; ``build()`` makes the ``Sink``."""
         made = _FileBuilder()
         made._make = Sink
         return made
@@ -171,7 +215,11 @@ class _HybridBuilder:
         self._switch: dict[str, str] = {}
 
     def add_source(self, source: Source) -> _HybridBuilder:
-        """The part that follows."""
+        """The part that follows the history.
+
+        Raises:
+            UnsupportedError: There is one already.
+        """
         if self._live is not None:
             raise UnsupportedError(
                 "a hybrid source of more than two parts",
@@ -183,11 +231,17 @@ class _HybridBuilder:
         return self
 
     def set_switch(self, column: str, at: Any) -> _HybridBuilder:
-        """History gives the rows with ``column`` < ``at``, live those from ``at`` on."""
+        """History gives the rows with ``column`` < ``at``, the live part those from ``at`` on."""
         self._switch = {"switch.column": column, "switch.at": str(at)}
         return self
 
     def build(self) -> Source:
+        """The source.
+
+        Raises:
+            ConnectorError: There is no live part, or the parts differ in their columns.
+            UnsupportedError: A part has metadata columns.
+        """
         history, live = self._history, self._live
         if live is None:
             raise ConnectorError(
@@ -220,4 +274,5 @@ class HybridSource:
 
     @staticmethod
     def builder(history: Source) -> _HybridBuilder:
+        """A builder that begins with the bounded part, ``history``."""
         return _HybridBuilder(history)

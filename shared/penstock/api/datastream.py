@@ -35,8 +35,13 @@ if TYPE_CHECKING:
 
 
 class DataStream:
-    """A stream of records of ``schema``. Methods return new streams; ``name``, ``uid`` and the
-    like set the step that made this one and return it."""
+    """A stream of records.
+
+    Methods such as ``map`` return new streams. ``name``, ``uid``, ``set_parallelism`` and the like set the step
+    that made this stream, and return the stream itself.
+
+    Programs get streams from a ``StreamExecutionEnvironment`` (``env``); ``step`` is the step that makes this one.
+    """
 
     def __init__(self, env: StreamExecutionEnvironment, step: Transformation) -> None:
         self._env = env
@@ -44,33 +49,49 @@ class DataStream:
 
     @property
     def schema(self) -> Schema:
+        """Names and types of the columns."""
         return self._step.schema
 
     def get_type(self) -> t.LogicalType:
+        """The type of a record: a ROW, or the type of the value in a stream of bare values."""
         return type_of(self.schema)
 
     def get_execution_environment(self) -> StreamExecutionEnvironment:
+        """The environment that the stream belongs to."""
         return self._env
 
     # -- the step's settings ----------------------------------------------------------------
 
     def name(self, name: str) -> DataStream:
+        """Name the step as plans and the dashboard show it."""
         self._step.name = name
         return self
 
     def uid(self, uid: str) -> DataStream:
-        """The identity of the step's state over changes of the program."""
+        """Name the step's state: a later version of the program finds it by ``uid`` in a savepoint.
+
+        Raises:
+            UnsupportedError: The step has no settings (a collection, a union).
+        """
         return self._set("uid", uid)
 
     def set_parallelism(self, parallelism: int) -> DataStream:
+        """Run the step in ``parallelism`` subtasks.
+
+        Raises:
+            SpecError: ``parallelism`` is below 1.
+            UnsupportedError: The step has no settings.
+        """
         if parallelism < 1:
             raise SpecError("not a parallelism", expected=">= 1", got=str(parallelism))
         return self._set("parallelism", parallelism)
 
     def slot_sharing_group(self, name: str) -> DataStream:
+        """Put the step into the slot sharing group ``name``, in slots of its own."""
         return self._set("slot_sharing_group", name)
 
     def disable_chaining(self) -> DataStream:
+        """Do not chain the step with the one before it. A vertex begins here."""
         return self._set("chain", False)
 
     start_new_chain = disable_chaining
@@ -100,8 +121,15 @@ class DataStream:
         batch: bool = False,
         on_error: str = "fail",
     ) -> DataStream:
-        """One record for one. ``func``: a callable or ``MapFunction``; ``batch``: it takes and
-        returns Arrow (an array, or a record batch for rows). Undeclared output is pickled."""
+        """One record for one.
+
+        Args:
+            func: A callable, or a ``MapFunction``.
+            output_type: Type of the output, ``Types.…()``. None: the return annotation of ``func``; without one,
+                the output is pickled.
+            batch: ``func`` takes and returns Arrow: an array, or a record batch for rows.
+            on_error: What happens to a record on which ``func`` raises: ``fail``, ``skip`` or ``dead-letter``.
+        """
         return self._python("map", func, output_type, batch, on_error)
 
     def flat_map(
@@ -112,11 +140,24 @@ class DataStream:
         batch: bool = False,
         on_error: str = "fail",
     ) -> DataStream:
-        """Any number of records for one: ``func`` returns an iterable, or yields."""
+        """Any number of records for one.
+
+        Args:
+            func: A callable or ``FlatMapFunction`` that returns an iterable, or yields.
+            output_type: Type of one output record; as in ``map``.
+            batch: ``func`` takes and returns Arrow, as in ``map``.
+            on_error: As in ``map``.
+        """
         return self._python("flat_map", func, output_type, batch, on_error)
 
     def filter(self, func: Any, *, batch: bool = False, on_error: str = "fail") -> DataStream:
-        """The records for which ``func`` is true."""
+        """The records for which ``func`` is true.
+
+        Args:
+            func: A callable, or a ``FilterFunction``.
+            batch: ``func`` takes Arrow and returns a boolean array.
+            on_error: As in ``map``.
+        """
         return self._python("filter", func, None, batch, on_error)
 
     def _python(
@@ -139,16 +180,27 @@ class DataStream:
     def process(
         self, func: Any, output_type: t.LogicalType | None = None, *, on_error: str = "fail"
     ) -> DataStream:
-        """A ``ProcessFunction``: timestamps and side outputs; state and timers need ``key_by``."""
+        """The records that a process function emits. State and timers need ``key_by`` first.
+
+        Args:
+            func: A ``ProcessFunction``: it sees timestamps and may send to side outputs.
+            output_type: As in ``map``.
+            on_error: As in ``map``.
+        """
         return process_step(self._env, [(self._step, (), None)], "process", func, output_type, on_error)
 
     def get_side_output(self, output_tag: OutputTag) -> DataStream:
-        """What the process function or window that made this stream sent to the tag."""
+        """The records that the process function or window that made this stream sent to ``output_tag``."""
         return DataStream(self._env, side_output(self._step, output_tag.tag_id, output_tag.schema))
 
     # -- time -----------------------------------------------------------------------------------
 
     def assign_timestamps_and_watermarks(self, strategy: WatermarkStrategy) -> DataStream:
+        """The same records with event times and watermarks by ``strategy``.
+
+        Raises:
+            SpecError: The strategy's column is no event time, or is not there.
+        """
         timed = self._with_times(strategy)
         idle = strategy.idle_timeout_ms
 
@@ -196,8 +248,14 @@ class DataStream:
     # -- keys, unions, partitions ------------------------------------------------------------------
 
     def key_by(self, *selector: Any, key_type: t.LogicalType | None = None) -> KeyedStream:
-        """Records of one key meet. ``selector``: column names or numbers, or a function of the
-        record; one that only reads fields (``lambda r: r.user``) costs nothing per record."""
+        """The stream by key: records of one key meet in one subtask.
+
+        Args:
+            selector: Names or numbers of columns, or one function of the record. A function that only reads fields
+                (``lambda r: r.user``) costs nothing per record.
+            key_type: Type of the key that the function makes. None: its return annotation; without one, any Python
+                value, compared by value.
+        """
         selector = of_untyped(self.schema, selector)
         step, keys = self._step, key_columns(self.schema, selector)
         if keys is None:
@@ -220,7 +278,11 @@ class DataStream:
         return plain(make, (self._step,), schema, "Key")
 
     def union(self, *streams: DataStream) -> DataStream:
-        """All records of all; the schemas must be equal."""
+        """All records of this stream and of ``streams``.
+
+        Raises:
+            SpecError: The types of the columns differ.
+        """
         for other in streams:
             if other.schema.types != self.schema.types:
                 raise SpecError(
@@ -233,26 +295,35 @@ class DataStream:
         )
 
     def transform(self, name: str, make: Callable[..., n.Node], *others: DataStream) -> DataStream:
-        """An operator of another package over this stream, and ``others`` if it has several inputs.
-        ``make(node, …)`` gives its plan node over the nodes of the streams; it is called once before
-        for the columns that come out. docs/adr/0020-operators-declare-their-traits.md tells of nodes."""
+        """An operator of another package over this stream (docs/adr/0020-operators-declare-their-traits.md).
+
+        Args:
+            name: The operator's name, as plans and the dashboard show it.
+            make: ``make(node, …)`` gives its plan node over the nodes of the streams. It is called once before, on
+                stand-ins with the same columns, to find the columns that come out.
+            others: Its further inputs.
+        """
         steps = (self._step, *(other._step for other in others))
         # Rows of the same columns stand in for the streams, which have no nodes yet.
         shown = make(*(n.Values(schema=step.schema, data="") for step in steps))
         return self._then(plain(lambda inputs, c: make(*inputs), steps, shown.schema, name))
 
     def rebalance(self) -> DataStream:
+        """The records dealt out evenly to the subtasks of the next step."""
         return self._partitioned(Rebalance(), "Rebalance")
 
     shuffle = rebalance
 
     def rescale(self) -> DataStream:
+        """The records dealt out by each subtask to its own share of the next step's subtasks."""
         return self._partitioned(Rescale(), "Rescale")
 
     def forward(self) -> DataStream:
+        """The records of subtask *i* to subtask *i* of the next step."""
         return self._partitioned(Forward(), "Forward")
 
     def global_(self) -> DataStream:
+        """All records to the first subtask of the next step."""
         return self._partitioned(Global(), "Global")
 
     @overload
@@ -262,7 +333,7 @@ class DataStream:
     def broadcast(self, descriptor: MapStateDescriptor, /, *more: MapStateDescriptor) -> BroadcastStream: ...
 
     def broadcast(self, *descriptors: MapStateDescriptor) -> DataStream | BroadcastStream:
-        """Every record to every subtask; with state descriptors, for ``connect``."""
+        """Every record to every subtask of the next step. With ``descriptors`` of map state: for ``connect``."""
         if descriptors:
             return self._env.streams.broadcast(self, descriptors)
         return self._partitioned(Broadcast(), "Broadcast")
@@ -272,28 +343,42 @@ class DataStream:
         return self._then(step)
 
     def connect(self, other: DataStream | BroadcastStream) -> ConnectedStreams:
-        """This stream and another for one function with two inputs."""
+        """This stream and ``other`` as the two inputs of one function."""
         return self._env.streams.connected(self, other)
 
     # -- out ------------------------------------------------------------------------------------------
 
     def sink_to(self, sink: Sink) -> DataStreamSink:
+        """Write the records to ``sink``.
+
+        Raises:
+            SpecError: ``sink`` is no ``Sink``, or the records do not fit its schema.
+        """
         return self._env.add_sink_step(self, self._env.sink_table(self, sink))
 
     def insert_into(self, table: str) -> DataStreamSink:
-        """Into a table declared with ``env.execute_sql("CREATE TABLE …")``."""
+        """Write the records into ``table``, which ``env.execute_sql("CREATE TABLE …")`` has declared."""
         return self._env.add_sink_step(self, self._env.table_sink(table))
 
     def add_sink(self, sink: Sink) -> DataStreamSink:
+        """``sink_to(sink)``, under Flink's older name."""
         return self.sink_to(sink)
 
     def print(self, sink_identifier: str = "") -> DataStreamSink:
-        """To the standard output of the subtasks (their log on a cluster)."""
+        """Print the records to the standard output of the subtasks (on a cluster: to their log).
+
+        ``sink_identifier``: text before each line.
+        """
         options = {"print-identifier": sink_identifier} if sink_identifier else {}
         return self.sink_to(Sink.connector("print", options))
 
     def execute_and_collect(self, job_name: str | None = None, limit: int | None = None) -> Iterator[Any]:
-        """Run the job now; its records as they come. Closing the iterator cancels it."""
+        """Run the job now and yield its records as they come. Closing the iterator cancels the job.
+
+        Args:
+            job_name: The job's name.
+            limit: End after this many records.
+        """
         return self._env.collect(self, job_name, limit)
 
     def _then(self, step: Transformation) -> DataStream:
@@ -301,20 +386,23 @@ class DataStream:
 
 
 class DataStreamSink:
-    """Settings of a sink."""
+    """A sink of the job; methods set its step and return it."""
 
     def __init__(self, step: Transformation) -> None:
         self._step = step
 
     def name(self, name: str) -> DataStreamSink:
+        """Name the sink as plans and the dashboard show it."""
         self._step.name = name
         return self
 
     def uid(self, uid: str) -> DataStreamSink:
+        """Name the sink's state: a later version of the program finds it by ``uid`` in a savepoint."""
         self._step.uid = uid
         return self
 
     def set_parallelism(self, parallelism: int) -> DataStreamSink:
+        """Run the sink in ``parallelism`` subtasks."""
         self._step.parallelism = parallelism
         return self
 

@@ -63,7 +63,11 @@ _default_path: list[str] = []
 
 
 class StreamExecutionEnvironment:
-    """Builds a job. ``configuration``: Flink's keys, as text."""
+    """Builds a job and runs it.
+
+    ``configuration``: Flink's keys; values of any kind are written as text. SpecError for an unknown key or a
+    malformed value.
+    """
 
     def __init__(self, configuration: Mapping[str, Any] | None = None) -> None:
         self.configuration: dict[str, str] = {**_defaults, **texts(configuration or {})}
@@ -79,64 +83,87 @@ class StreamExecutionEnvironment:
     def get_execution_environment(
         cls, configuration: Mapping[str, Any] | None = None
     ) -> StreamExecutionEnvironment:
+        """A new environment; ``configuration`` as in the constructor."""
         return cls(configuration)
 
     # -- settings ---------------------------------------------------------------------------
 
     def set(self, key: str, value: Any) -> StreamExecutionEnvironment:
-        """One configuration value. SpecError names an unknown key's nearest known one."""
+        """Set the configuration value ``key`` to ``value``.
+
+        Raises:
+            SpecError: The key is unknown (the error names the nearest known one), or the value is malformed.
+        """
         added = texts({key: value})
         check_keys(added)
         self.configuration.update(added)
         return self
 
     def configure(self, configuration: Mapping[str, Any]) -> StreamExecutionEnvironment:
+        """Set several configuration values, as ``set`` does."""
         for key, value in configuration.items():
             self.set(key, value)
         return self
 
     def set_parallelism(self, parallelism: int) -> StreamExecutionEnvironment:
+        """Run each step in ``parallelism`` subtasks, unless the step has its own.
+
+        Raises:
+            SpecError: ``parallelism`` is below 1.
+        """
         if parallelism < 1:
             raise SpecError("not a parallelism", expected=">= 1", got=str(parallelism))
         return self.set("parallelism.default", parallelism)
 
     def get_parallelism(self) -> int:
+        """The number of subtasks of a step that has no parallelism of its own."""
         return int(self.configuration.get("parallelism.default", "1"))
 
     def set_max_parallelism(self, max_parallelism: int) -> StreamExecutionEnvironment:
+        """Divide keyed state into ``max_parallelism`` key groups. It bounds the parallelism and cannot change later."""
         return self.set("pipeline.max-parallelism", max_parallelism)
 
     def set_runtime_mode(self, mode: str | RuntimeExecutionMode) -> StreamExecutionEnvironment:
+        """``STREAMING`` (default): results as they come. ``BATCH``: of bounded input, final results only.
+        ``AUTOMATIC``: ``BATCH`` if every source is bounded."""
         return self.set("execution.runtime-mode", getattr(mode, "name", mode))
 
     def set_buffer_timeout(self, timeout_ms: int) -> StreamExecutionEnvironment:
+        """Send what an output has gathered after at most ``timeout_ms`` milliseconds."""
         return self.set("execution.buffer-timeout", timeout_ms)
 
     def set_state_backend(self, kind: str) -> StreamExecutionEnvironment:
-        """``hashmap`` (memory), ``leveldb`` (larger than memory, on local disk), the name of an installed
-        package's backend, or ``package.module:factory``."""
+        """Keep keyed state in the backend ``kind``: ``hashmap`` (memory), ``leveldb`` (on the local disk, for more
+        than memory holds), an installed package's name, or ``package.module:factory``."""
         return self.set("state.backend.type", kind)
 
     def enable_checkpointing(
         self, interval_ms: int, mode: str = "EXACTLY_ONCE"
     ) -> StreamExecutionEnvironment:
+        """Take a checkpoint every ``interval_ms`` milliseconds. ``mode``: ``EXACTLY_ONCE`` or ``AT_LEAST_ONCE``."""
         self.set("execution.checkpointing.interval", interval_ms)
         return self.set("execution.checkpointing.mode", getattr(mode, "name", mode))
 
     def add_python_file(self, path: str) -> StreamExecutionEnvironment:
-        """A folder or zip put on ``sys.path`` in the slots (it must be there on every worker). What the
-        program imports from it is imported there, too; all else of the program's own travels with the job."""
+        """Put the folder or zip ``path`` on ``sys.path`` in the slots; it must be there on every task manager.
+
+        What the program imports from it is imported there, too. All other code of the program travels with the job.
+        """
         self._python_path.append(path)
         ship(path)
         return self
 
     def register_type(self, cls: type) -> StreamExecutionEnvironment:
-        """A class of the program whose instances the job meets (in a savepoint, from a library of the
-        user's) though none of its functions names it."""
+        """Ship the class ``cls`` with the job.
+
+        Needed for a class whose instances the job meets (in a savepoint, from a library) although none of its
+        functions names it.
+        """
         self._classes += classes_in(cls)
         return self
 
     def idle_timeout_ms(self) -> int:
+        """After this many ms without rows a split holds no watermark back; 0: never."""
         return IDLE_TIMEOUT_MS.read(self.configuration)
 
     # -- sources -------------------------------------------------------------------------------
@@ -144,7 +171,12 @@ class StreamExecutionEnvironment:
     def from_collection(
         self, collection: Iterable[Any], type_info: t.LogicalType | None = None
     ) -> DataStream:
-        """A bounded stream of given records; their type is looked at when it is not declared."""
+        """A bounded stream of the records of ``collection``.
+
+        Args:
+            collection: Python values.
+            type_info: Type of a record. None: found from the values.
+        """
         rows = list(collection)
         schema = schema_of(type_info if type_info is not None else type_of_values(rows))
         # Before the rows are encoded: then their classes have names.
@@ -169,8 +201,19 @@ class StreamExecutionEnvironment:
         watermark_strategy: WatermarkStrategy | None = None,
         source_name: str | None = None,
     ) -> DataStream:
-        """A connector's table as a stream. Watermarks are made per split where the event time
-        is a TIMESTAMP column or the source's own timestamp."""
+        """A connector's table as a stream.
+
+        Watermarks are made for each split if the event time is a TIMESTAMP column or the source's own timestamp, else
+        behind the source.
+
+        Args:
+            source: ``Source.connector(…)``, or what a builder made.
+            watermark_strategy: Event times and watermarks; None for none.
+            source_name: The source's name in plans; None: the connector's.
+
+        Raises:
+            ConnectorError: An option is unknown, missing or malformed.
+        """
         name = source_name or source.name
         metadata = tuple(n.MetadataColumn(column, key) for key, column in source.metadata.items())
         where = f"source '{name}'"
@@ -236,20 +279,20 @@ class StreamExecutionEnvironment:
     # -- SQL -------------------------------------------------------------------------------------
 
     def execute_sql(self, script: str) -> StreamExecutionEnvironment:
-        """Declarations in SQL (CREATE TABLE …, SET …) for ``from_table`` and ``insert_into``."""
+        """Run the declarations of ``script`` (CREATE TABLE …, SET …), for ``from_table``, ``insert_into``, ``sql_query``."""
         self.configuration.update(self._session().execute(script))
         return self
 
     def create_temporary_function(self, name: str, function: Any) -> None:
-        """A function made with ``udf``, ``udtf`` or ``udaf``, to be called by ``sql_query``."""
+        """Make ``function`` callable as ``name`` in ``sql_query``. ``udf``, ``udtf`` or ``udaf`` have made it."""
         self._session().create_function(name, function)
 
     def from_table(self, name: str) -> DataStream:
-        """A table's rows; its rowtime is their event time, its watermark theirs."""
+        """The rows of the declared table ``name``, with the event times and watermarks that the table declares."""
         return DataStream(self, self._session().scan(name))
 
     def sql_query(self, query: str) -> DataStream:
-        """The rows of an append-only SELECT over declared tables."""
+        """The rows of ``query``, an append-only SELECT over declared tables."""
         return DataStream(self, self._session().query(query))
 
     def _session(self) -> Tables:
@@ -262,12 +305,18 @@ class StreamExecutionEnvironment:
     # -- sinks ------------------------------------------------------------------------------------
 
     def add_sink_step(self, stream: DataStream, table: n.TableRef) -> DataStreamSink:
+        """Write ``stream`` to ``table`` when the job runs. Called by the streams."""
         step = self._sink_step(stream, table)
         self._sinks.append(step)
         return DataStreamSink(step)
 
     def sink_table(self, stream: DataStream, sink: Sink) -> n.TableRef:
-        """The connector's table, checked against the stream."""
+        """The table of ``sink``, checked against the columns of ``stream``. Called by the streams.
+
+        Raises:
+            SpecError: ``sink`` is no ``Sink``.
+            ConnectorError: An option is unknown, missing or malformed.
+        """
         if not isinstance(sink, Sink):
             raise SpecError(
                 "not a sink", expected="Sink.connector('print'), NatsSink, FileSink …", got=repr(sink)
@@ -295,6 +344,7 @@ class StreamExecutionEnvironment:
         )
 
     def table_sink(self, name: str) -> n.TableRef:
+        """The declared table ``name`` as a sink. Called by the streams."""
         return self._session().sink(name)
 
     def _sink_step(self, stream: DataStream, table: n.TableRef) -> Transformation:
@@ -319,31 +369,42 @@ class StreamExecutionEnvironment:
     # -- running ---------------------------------------------------------------------------------------
 
     def job_graph(self, job_name: str | None = None) -> JobGraph:
-        """The planned job of all sinks so far, for the streaming engine."""
+        """The planned job of all sinks so far, for the streaming engine. ``job_name``: the job's name."""
         return self._plan(self._sinks, job_name)
 
     def get_execution_plan(self) -> str:
-        """The plans as text (EXPLAIN); of a job for Spark with Spark's own."""
+        """The plans as text, as EXPLAIN prints them; of a job for Spark with Spark's own plan."""
         spark = spark_support()
         return explained(self._plan(self._sinks, None, spark), spark)
 
     def execute(self, job_name: str | None = None) -> JobExecutionResult:
-        """Run the job to its end; raises its error. In a planner process the plan is recorded
-        instead and the result is empty."""
+        """Run the job to its end.
+
+        In a planner process the plan is recorded instead, and the result is empty. ``job_name``: the job's name.
+
+        Raises:
+            PenstockError: The job failed, with its own error; ExternalError if it was cancelled.
+        """
         graph = self._take(job_name)
         if execution.recorded(graph):
             return execution.JobExecutionResult("")
         return execution.submit(graph, self.configuration).get_job_execution_result()
 
     def execute_async(self, job_name: str | None = None) -> JobClient | None:
-        """Submit and return; None in a planner process."""
+        """Submit the job and return at once; None in a planner process. ``job_name``: the job's name."""
         graph = self._take(job_name)
         if execution.recorded(graph):
             return None
         return execution.submit(graph, self.configuration)
 
     def collect(self, stream: DataStream, job_name: str | None, limit: int | None) -> Iterator[Any]:
-        """Records of ``DataStream.execute_and_collect``."""
+        """The records of ``DataStream.execute_and_collect``.
+
+        Args:
+            stream: The stream.
+            job_name: The job's name.
+            limit: End after this many records; None: at the stream's end.
+        """
         execution.refuse_when_planning("execute_and_collect()")
         compiler = Compiler()
         bounded = Analysis().of(compiler.node(stream._step)).bounded

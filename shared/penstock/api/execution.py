@@ -30,7 +30,7 @@ CLUSTER_VARIABLE = "PENSTOCK_CLUSTER"
 
 @dataclass
 class JobExecutionResult:
-    """Of a finished job. ``details``: what ``GET /jobs/{id}`` said at the end."""
+    """A finished job. ``job_id``: its id; ``details``: what ``GET /jobs/{id}`` answered at the end."""
 
     job_id: str
     details: dict[str, Any] = field(default_factory=dict)
@@ -41,15 +41,23 @@ class JobExecutionResult:
     __repr__ = __str__
 
     def get_job_id(self) -> str:
+        """The job's id: 32 hexadecimal digits; empty in a planner process."""
         return self.job_id
 
     def get_net_runtime(self) -> int:
-        """ms"""
+        """How long the job ran, in ms."""
         return int(self.details.get("duration", 0))
 
 
 class JobClient:
-    """A submitted job. ``close`` ends the embedded cluster, if one was started for it."""
+    """A submitted job. ``close`` ends the embedded cluster, if one was started for the job.
+
+    Args:
+        client: The REST client.
+        job_id: The job's id.
+        cluster: The embedded cluster that was started for the job, or None.
+        config: The job's configuration.
+    """
 
     def __init__(
         self,
@@ -64,16 +72,23 @@ class JobClient:
         self._cluster = cluster
 
     def get_job_id(self) -> str:
+        """The job's id: 32 hexadecimal digits."""
         return self._job_id
 
     def get_job_status(self) -> str:
+        """The job's state: ``CREATED``, ``RUNNING``, ``FINISHED``, ``FAILED``, ``CANCELED`` …"""
         return str(self._client.job(self._job_id)["state"])
 
     def cancel(self) -> None:
+        """Ask the cluster to cancel the job. Returns at once."""
         self._client.cancel(self._job_id)
 
     def get_job_execution_result(self) -> JobExecutionResult:
-        """Wait for the end; raises the job's error, and ExternalError when it was cancelled."""
+        """Wait for the job's end.
+
+        Raises:
+            PenstockError: The job failed, with its own error; ExternalError if it was cancelled.
+        """
         try:
             with Watching(self._client, self._job_id, self._config):
                 job = _wait(self._client, self._job_id)
@@ -85,7 +100,7 @@ class JobClient:
     result = get_job_execution_result
 
     def rows(self, schema: Schema) -> Generator[Any]:
-        """The collect sink's records as they come."""
+        """The records of the job's collect sink as they come; ``schema``: their columns."""
         from penstock.api.results import read_records
 
         try:
@@ -101,6 +116,7 @@ class JobClient:
             self.close()
 
     def close(self) -> None:
+        """Close the connection, and end the embedded cluster if one was started for the job."""
         self._client.close()
         cluster, self._cluster = self._cluster, None
         if cluster is not None:

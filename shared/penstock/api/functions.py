@@ -27,102 +27,152 @@ class Function:
 
 
 class MapFunction(Function):
+    """One record for one: ``map``."""
+
     def map(self, value: Any) -> Any:
+        """The record that takes the place of ``value``."""
         raise NotImplementedError
 
 
 class FlatMapFunction(Function):
+    """Any number of records for one: ``flat_map``."""
+
     def flat_map(self, value: Any) -> Iterable[Any] | None:
+        """The records that take the place of ``value``: an iterable (or yield them), or None for no record."""
         raise NotImplementedError
 
 
 class FilterFunction(Function):
+    """Keeps or drops each record: ``filter``."""
+
     def filter(self, value: Any) -> bool:
+        """True if ``value`` is kept."""
         raise NotImplementedError
 
 
 class ReduceFunction(Function):
+    """Combines two records of a key to one: ``reduce``."""
+
     def reduce(self, value1: Any, value2: Any) -> Any:
+        """The combination of the result so far, ``value1``, and the next record, ``value2``; a record of the same type."""
         raise NotImplementedError
 
 
 class KeySelector(Function):
+    """The key of a record: ``get_key``."""
+
     def get_key(self, value: Any) -> Any:
+        """The key of ``value``. Records with equal keys meet in one subtask."""
         raise NotImplementedError
 
 
 class AggregateFunction(Function):
-    """``merge`` is needed for session windows."""
+    """Aggregates the records of a window through an accumulator of any type. Session windows need ``merge``."""
 
     def create_accumulator(self) -> Any:
+        """The accumulator of no record."""
         raise NotImplementedError
 
     def add(self, value: Any, accumulator: Any) -> Any:
-        """The new accumulator."""
+        """The accumulator after ``value`` was added to ``accumulator``: the same object, changed, or a new one."""
         raise NotImplementedError
 
     def get_result(self, accumulator: Any) -> Any:
+        """The result of ``accumulator``."""
         raise NotImplementedError
 
     def merge(self, acc_a: Any, acc_b: Any) -> Any:
+        """The accumulator of the records of ``acc_a`` and ``acc_b`` together. Called when session windows merge."""
         raise NotImplementedError(f"{type(self).__name__}.merge, needed for session windows")
 
 
 class ProcessFunction(Function):
-    """Without keys: no state, no timers; side outputs and timestamps."""
+    """Sees each record with its timestamp and may send to side outputs. Without keys it has no state and no timers."""
 
     Context = "penstock.operators.process_context.ProcessContext"
 
     def process_element(self, value: Any, ctx: ProcessContext) -> Iterable[Any] | None:
+        """The records to emit for ``value``: an iterable (or yield them), or None.
+
+        ``ctx`` gives the timestamp and, after ``key_by``, the key, the state and the timer service.
+        """
         raise NotImplementedError
 
 
 class KeyedProcessFunction(ProcessFunction):
+    """Process function of a keyed stream: state and timers for each key."""
+
     def on_timer(self, timestamp: int, ctx: ProcessContext) -> Iterable[Any] | None:
-        """A timer set for ``timestamp`` (ms) fires; the key is the one that set it."""
+        """The records to emit when a timer fires that was set for ``timestamp`` (ms since the epoch).
+
+        ``ctx`` has the key that set the timer.
+        """
 
 
 class CoProcessFunction(Function):
-    """Two inputs; after ``key_by`` on both, one state per key."""
+    """Process function with two inputs. After ``key_by`` on both, they share one state for each key."""
 
     def process_element1(self, value: Any, ctx: ProcessContext) -> Iterable[Any] | None:
+        """The records to emit for ``value`` of the first input. ``ctx``: as in ``ProcessFunction``."""
         raise NotImplementedError
 
     def process_element2(self, value: Any, ctx: ProcessContext) -> Iterable[Any] | None:
+        """The records to emit for ``value`` of the second input. ``ctx``: as in ``ProcessFunction``."""
         raise NotImplementedError
 
-    def on_timer(self, timestamp: int, ctx: ProcessContext) -> Iterable[Any] | None: ...
+    def on_timer(self, timestamp: int, ctx: ProcessContext) -> Iterable[Any] | None:
+        """The records to emit when a timer fires that was set for ``timestamp`` (ms). ``ctx`` has the key that set it."""
 
 
 class KeyedCoProcessFunction(CoProcessFunction):
-    pass
+    """Process function with two keyed inputs, under Flink's name."""
 
 
 class CoMapFunction(Function):
+    """One record for one, by two functions: one for each input."""
+
     def map1(self, value: Any) -> Any:
+        """The record for ``value`` of the first input."""
         raise NotImplementedError
 
     def map2(self, value: Any) -> Any:
+        """The record for ``value`` of the second input."""
         raise NotImplementedError
 
 
 class KeyedBroadcastProcessFunction(Function):
-    """The second input goes to every subtask; its state is ``ctx.get_broadcast_state(desc)``."""
+    """Process function of a keyed stream and a broadcast stream.
+
+    Every subtask gets all records of the second input and keeps what it learns from them in
+    ``ctx.get_broadcast_state(descriptor)``.
+    """
 
     def process_element(self, value: Any, ctx: ProcessContext) -> Iterable[Any] | None:
+        """The records to emit for ``value`` of the keyed input. ``ctx`` may read the broadcast state."""
         raise NotImplementedError
 
     def process_broadcast_element(self, value: Any, ctx: ProcessContext) -> Iterable[Any] | None:
+        """The records to emit for ``value`` of the broadcast input. ``ctx`` may change the broadcast state."""
         raise NotImplementedError
 
-    def on_timer(self, timestamp: int, ctx: ProcessContext) -> Iterable[Any] | None: ...
+    def on_timer(self, timestamp: int, ctx: ProcessContext) -> Iterable[Any] | None:
+        """The records to emit when a timer fires that was set for ``timestamp`` (ms). ``ctx`` has the key that set it."""
 
 
 BroadcastProcessFunction = KeyedBroadcastProcessFunction
 
 
 class ProcessWindowFunction(Function):
+    """Sees all records of a window when the window fires."""
+
     def process(self, key: Any, context: WindowContext, elements: Iterable[Any]) -> Iterable[Any] | None:
+        """The records to emit for the window of ``key`` that fires.
+
+        Args:
+            key: The key, as the key selector made it.
+            context: The window, its state, the current watermark.
+            elements: The records of the window; after an aggregate, its one result.
+        """
         raise NotImplementedError
 
     def clear(self, context: WindowContext) -> None:
@@ -130,5 +180,8 @@ class ProcessWindowFunction(Function):
 
 
 class WindowFunction(Function):
+    """As ``ProcessWindowFunction``, without a context: ``apply``."""
+
     def apply(self, key: Any, window: Any, inputs: Iterable[Any]) -> Iterable[Any] | None:
+        """The records to emit for ``key`` and ``window`` (``start`` and ``end`` in ms), whose records are ``inputs``."""
         raise NotImplementedError

@@ -23,7 +23,11 @@ if TYPE_CHECKING:
 
 
 class KeyedStream:
-    """``keys``: key columns; records are the first ``width`` columns."""
+    """A stream by key. Made by ``DataStream.key_by``.
+
+    ``env``: its environment; ``step``: the step that makes it; ``keys``: numbers of the key columns; ``width``:
+    the records are the first so many columns.
+    """
 
     def __init__(
         self, env: StreamExecutionEnvironment, step: Transformation, keys: tuple[int, ...], width: int
@@ -35,11 +39,12 @@ class KeyedStream:
 
     @property
     def schema(self) -> Schema:
-        """Of the records."""
+        """Names and types of the records' columns."""
         return Schema(self._step.schema.fields[: self._width])
 
     @property
     def input(self) -> Input:
+        """The stream as the input of a process step: step, key columns, width."""
         return self._step, self._keys, self._width
 
     # -- functions --------------------------------------------------------------------------
@@ -52,14 +57,25 @@ class KeyedStream:
         batch: bool = False,
         on_error: str = "fail",
     ) -> DataStream:
-        """A ``KeyedProcessFunction``: state and timers per key. ``batch``: it is called once per
-        key and batch with that key's rows as an Arrow record batch."""
+        """The records that a keyed process function emits, with state and timers for each key.
+
+        Args:
+            func: A ``KeyedProcessFunction``.
+            output_type: As in ``DataStream.map``.
+            batch: ``func`` is called once for each key and batch, with the key's rows as an Arrow record batch.
+            on_error: As in ``DataStream.map``.
+        """
         return process_step(
             self._env, [self.input], "process", func, output_type, on_error, batch=batch, name="KeyedProcess"
         )
 
     def reduce(self, func: Any, *, on_error: str = "fail") -> DataStream:
-        """The running reduction: each record gives its key's new value."""
+        """The running reduction: each record gives the new value of its key.
+
+        Args:
+            func: A ``ReduceFunction``, or a callable of the value so far and the record.
+            on_error: As in ``DataStream.map``.
+        """
         return process_step(
             self._env, [self.input], "reduce", func, None, on_error, schema=self.schema, name="Keyed Reduce"
         )
@@ -70,37 +86,44 @@ class KeyedStream:
         return self.reduce(Running(how, index, self.schema)).name(f"Keyed {how}")
 
     def sum(self, column: str | int = 0) -> DataStream:
-        """Each record with the column's sum so far; other fields as in the key's first record."""
+        """Each record with the sum of ``column`` so far; its other fields are those of the key's first record."""
         return self._running("sum", column)
 
     def min(self, column: str | int = 0) -> DataStream:
+        """Each record with the smallest ``column`` so far; its other fields are those of the key's first record."""
         return self._running("min", column)
 
     def max(self, column: str | int = 0) -> DataStream:
+        """Each record with the greatest ``column`` so far; its other fields are those of the key's first record."""
         return self._running("max", column)
 
     def min_by(self, column: str | int = 0) -> DataStream:
-        """The whole record with the smallest value so far."""
+        """For each record the whole record with the smallest ``column`` so far."""
         return self._running("min_by", column)
 
     def max_by(self, column: str | int = 0) -> DataStream:
+        """For each record the whole record with the greatest ``column`` so far."""
         return self._running("max_by", column)
 
     # -- windows, joins, connections ------------------------------------------------------------
 
     def window(self, assigner: WindowAssigner) -> WindowedStream:
+        """The stream in the windows of ``assigner``."""
         return self._env.streams.windowed(self, assigner)
 
     def count_window(self, size: int) -> WindowedStream:
-        """Every ``size`` records of a key."""
+        """A window of every ``size`` records of a key."""
         return self.window(GlobalWindows.create()).trigger(PurgingTrigger.of(CountTrigger.of(size)))
 
     def interval_join(self, other: KeyedStream) -> IntervalJoin:
-        """Pairs of equal keys whose event times are within bounds: ``.between(low, high)``."""
+        """Pairs of records with equal keys whose event times are near: ``.between(low, high)`` bounds their distance.
+
+        ``other``: the right side.
+        """
         return self._env.streams.interval_join(self, other)
 
     def connect(self, other: DataStream | KeyedStream | BroadcastStream) -> ConnectedStreams:
-        """This stream and another for one function with two inputs."""
+        """This stream and ``other`` as the two inputs of one function."""
         return self._env.streams.connected(self, other)
 
 

@@ -24,91 +24,117 @@ __all__ = ["Types", "annotated_type", "schema_of", "type_of", "type_of_values"]
 
 
 class Types:
-    """Type information. ``PICKLED_BYTE_ARRAY`` is any Python value, pickled: slow, not
-    readable by other tools, and what a function's output is when nothing was declared."""
+    """Types of records and fields.
+
+    ``PICKLED_BYTE_ARRAY`` is any Python value, pickled: slow, and readable by Python alone. A function's output has
+    this type if none is declared.
+    """
 
     @staticmethod
     def BOOLEAN() -> t.LogicalType:
+        """``bool``; SQL BOOLEAN."""
         return t.BooleanType()
 
     @staticmethod
     def BYTE() -> t.LogicalType:
+        """``int`` of 8 bits; SQL TINYINT."""
         return t.TinyIntType()
 
     @staticmethod
     def SHORT() -> t.LogicalType:
+        """``int`` of 16 bits; SQL SMALLINT."""
         return t.SmallIntType()
 
     @staticmethod
     def INT() -> t.LogicalType:
+        """``int`` of 32 bits; SQL INT."""
         return t.IntType()
 
     @staticmethod
     def LONG() -> t.LogicalType:
+        """``int`` of 64 bits; SQL BIGINT."""
         return t.BigIntType()
 
     @staticmethod
     def FLOAT() -> t.LogicalType:
+        """``float`` of 32 bits; SQL FLOAT."""
         return t.FloatType()
 
     @staticmethod
     def DOUBLE() -> t.LogicalType:
+        """``float`` of 64 bits; SQL DOUBLE."""
         return t.DoubleType()
 
     @staticmethod
     def STRING() -> t.LogicalType:
+        """``str``; SQL STRING."""
         return t.VarCharType()
 
     @staticmethod
     def CHAR() -> t.LogicalType:
+        """``str`` of one character; SQL CHAR(1)."""
         return t.CharType(1)
 
     @staticmethod
     def BIG_INT() -> t.LogicalType:
+        """``Decimal`` without digits after the point, up to 38 before it; SQL DECIMAL(38, 0)."""
         return t.DecimalType(38, 0)
 
     @staticmethod
     def BIG_DEC(precision: int = 38, scale: int = 18) -> t.LogicalType:
-        """A ``Decimal`` of up to 38 digits. A value with more of them before or behind the point is refused;
-        ``PICKLED_BYTE_ARRAY`` keeps any."""
+        """``Decimal`` of up to ``precision`` digits, ``scale`` of them after the point; SQL DECIMAL.
+
+        A value with more digits before or after the point is refused; ``PICKLED_BYTE_ARRAY`` keeps any.
+        """
         return t.DecimalType(precision, scale)
 
     @staticmethod
     def BYTES() -> t.LogicalType:
+        """``bytes``; SQL BYTES."""
         return t.VarBinaryType()
 
     @staticmethod
     def SQL_DATE() -> t.LogicalType:
+        """``datetime.date``; SQL DATE."""
         return t.DateType()
 
     @staticmethod
     def SQL_TIME() -> t.LogicalType:
+        """``datetime.time``, to the microsecond; SQL TIME(6)."""
         return t.TimeType(6)
 
     @staticmethod
     def SQL_TIMESTAMP(precision: int = 6) -> t.LogicalType:
-        """Without time zone: a naive ``datetime``."""
+        """A naive ``datetime``, without time zone; SQL TIMESTAMP. ``precision``: digits of the second, 0 to 6."""
         return t.TimestampType(precision)
 
     @staticmethod
     def INSTANT(precision: int = 6) -> t.LogicalType:
-        """A point in time: an aware ``datetime``."""
+        """An aware ``datetime``, a point in time; SQL TIMESTAMP_LTZ. ``precision``: digits of the second, 0 to 6."""
         return t.TimestampLtzType(precision)
 
     @staticmethod
     def PICKLED_BYTE_ARRAY() -> t.LogicalType:
+        """Any Python value, pickled."""
         return t.RawType()
 
     @staticmethod
     def TUPLE(types: Sequence[t.LogicalType]) -> t.LogicalType:
+        """A plain tuple with fields of ``types``; its columns are called ``f0``, ``f1`` …"""
         return t.RowType(tuple(t.Field(f"f{i}", _checked(x)) for i, x in enumerate(types)))
 
     @staticmethod
     def ROW(types: Sequence[t.LogicalType]) -> t.LogicalType:
+        """``TUPLE(types)``, under Flink's other name."""
         return Types.TUPLE(types)
 
     @staticmethod
     def ROW_NAMED(names: Sequence[str], types: Sequence[t.LogicalType]) -> t.LogicalType:
+        """A row with fields of ``names`` and ``types``: ``row.name``, ``row[0]``.
+
+        Raises:
+            SpecError: There are not as many different names as types.
+        """
         if len(names) != len(types) or len(set(names)) != len(names):
             raise SpecError(
                 "names and types of a row do not fit",
@@ -119,12 +145,14 @@ class Types:
 
     @staticmethod
     def LIST(element_type: t.LogicalType) -> t.LogicalType:
+        """A ``list`` of elements of ``element_type``; SQL ARRAY."""
         return t.ArrayType(_checked(element_type))
 
     PRIMITIVE_ARRAY = BASIC_ARRAY = OBJECT_ARRAY = LIST
 
     @staticmethod
     def MAP(key_type: t.LogicalType, value_type: t.LogicalType) -> t.LogicalType:
+        """A ``dict`` with keys of ``key_type`` and values of ``value_type``; SQL MAP."""
         return t.MapType(_checked(key_type), _checked(value_type))
 
 

@@ -45,40 +45,50 @@ F = TypeVar("F")
 
 
 class ScalarFunction:
-    """Derive from it when there is something to open; ``eval(*args)`` gives the value."""
+    """Derive a scalar function from it if there is something to open; ``eval(*args)`` gives the value."""
 
     def open(self, context: Any) -> None:
-        """Once in every slot, before the first call. ``context.get_job_parameter(key)``."""
+        """Called once in every slot, before the first call. ``context.get_job_parameter(key)`` reads the configuration."""
 
     def eval(self, *args: Any) -> Any:
+        """The value for one row; ``args``: the arguments, None for NULL. With ``per="batch"`` Arrow arrays."""
         raise NotImplementedError
 
 
 class TableFunction:
-    """``eval(*args)`` returns or yields rows: tuples, or bare values of a one-column table."""
+    """Derive a table function from it if there is something to open; ``eval(*args)`` gives the rows."""
 
     def open(self, context: Any) -> None:
-        """Once in every subtask, before the first call."""
+        """Called once in every subtask, before the first call; ``context`` as in ``ScalarFunction.open``."""
 
     def close(self) -> None:
-        """At the end, also after a failure."""
+        """Called once at the end, also after a failure."""
 
     def eval(self, *args: Any) -> Any:
+        """The rows for one row of the input: returned or yielded tuples, or bare values of a one-column table.
+
+        ``args``: the arguments, None for NULL.
+        """
         raise NotImplementedError
 
 
 class AggregateFunction:
-    """``accumulate`` and ``retract`` change the accumulator or return a new one. ``retract``
-    is needed over an updating input, ``merge(acc, [others])`` for session and sliding windows.
-    With ``per="batch"`` the arguments are Arrow arrays: all the rows of one key in a batch."""
+    """An aggregate function. ``accumulate`` and ``retract`` change the accumulator or return a new one.
+
+    ``retract(accumulator, *args)`` is needed over an updating input, ``merge(accumulator, [others])`` for session
+    and sliding windows. With ``per="batch"`` the arguments are Arrow arrays: all rows of one key in a batch.
+    """
 
     def create_accumulator(self) -> Any:
+        """The accumulator of no row: any object that pickles."""
         raise NotImplementedError
 
     def accumulate(self, accumulator: Any, *args: Any) -> Any:
+        """Add one row to ``accumulator``; ``args``: the arguments, None for NULL. May return a new accumulator."""
         raise NotImplementedError
 
     def get_value(self, accumulator: Any) -> Any:
+        """The result of ``accumulator``."""
         raise NotImplementedError
 
 
@@ -118,7 +128,22 @@ def udf(
     func_type: str | None = None,
     deterministic: bool = True,
 ) -> Any:
-    """A scalar function: a callable, or a ``ScalarFunction`` class or object."""
+    """Declare a scalar function.
+
+    Args:
+        f: A callable, or a ``ScalarFunction`` class or object. None: ``udf`` is used as a decorator with arguments.
+        result_type: Type of the value, SQL's (``"DECIMAL(10, 2)"``) or ``Types.…()``. None: the annotation.
+        input_types: Types of the arguments. None: it takes what it is called with; otherwise SQL checks their
+            number and casts them.
+        per: ``record``, one call for each row; ``batch``, one call for each Arrow batch.
+        name: Name of the function; None: that of the callable.
+        func_type: ``general`` or None. PyFlink's ``pandas`` is refused: take ``per="batch"``.
+        deterministic: Must be True.
+
+    Raises:
+        SpecError: The result's type is not declared, ``per`` is unknown, or ``f`` is no function.
+        UnsupportedError: ``func_type`` or ``deterministic`` is something else.
+    """
     return _declare("scalar", f, result_type, input_types, per, name, func_type, deterministic)
 
 
@@ -158,8 +183,23 @@ def udtf(
     func_type: str | None = None,
     deterministic: bool = True,
 ) -> Any:
-    """A table function. ``result_types``: of its columns (a list, one type, or a ROW type whose
-    fields name them)."""
+    """Declare a table function: any number of rows for one.
+
+    Args:
+        f: A callable, or a ``TableFunction`` class or object. None: ``udtf`` is used as a decorator with arguments.
+        result_types: Types of the columns: a list, one type, or a ROW type whose fields name them. None: the
+            annotation.
+        input_types: As in ``udf``.
+        per: As in ``udf``. By batch it returns a record batch and, for each of its rows, the number of the input
+            row that it came from.
+        name: As in ``udf``.
+        func_type: As in ``udf``.
+        deterministic: As in ``udf``.
+
+    Raises:
+        SpecError: As in ``udf``.
+        UnsupportedError: As in ``udf``.
+    """
     return _declare("table", f, result_types, input_types, per, name, func_type, deterministic)
 
 
@@ -202,8 +242,22 @@ def udaf(
     func_type: str | None = None,
     deterministic: bool = True,
 ) -> Any:
-    """An aggregate function: an ``AggregateFunction`` class or object. ``accumulator_type`` is
-    accepted for PyFlink's sake: an accumulator is any object that pickles."""
+    """Declare an aggregate function: one value for many rows.
+
+    Args:
+        f: An ``AggregateFunction`` class or object. None: ``udaf`` is used as a decorator with arguments.
+        result_type: As in ``udf``.
+        input_types: As in ``udf``.
+        accumulator_type: Accepted for PyFlink's sake and not used: an accumulator is any object that pickles.
+        per: As in ``udf``. By batch ``accumulate`` gets Arrow arrays.
+        name: As in ``udf``.
+        func_type: As in ``udf``.
+        deterministic: As in ``udf``.
+
+    Raises:
+        SpecError: As in ``udf``.
+        UnsupportedError: As in ``udf``, and for an async function.
+    """
     return _declare("aggregate", f, result_type, input_types, per, name, func_type, deterministic)
 
 

@@ -38,7 +38,11 @@ _WINDOW_TIME = t.TimestampLtzType(3, nullable=False)
 
 
 class WindowedStream:
-    """Settings are kept in this object; a function makes the stream."""
+    """A keyed stream in windows. Its settings are kept in this object; a function (``aggregate``, ``reduce``,
+    ``process`` …) makes a stream of it.
+
+    ``keyed``: the keyed stream; ``assigner``: its windows.
+    """
 
     def __init__(self, keyed: KeyedStream, assigner: WindowAssigner) -> None:
         self._keyed = keyed
@@ -48,12 +52,16 @@ class WindowedStream:
         self._late: OutputTag | None = None
 
     def allowed_lateness(self, lateness: Any) -> WindowedStream:
-        """Keep a window for so long after its end; late records in it fire it again."""
+        """Keep a window for ``lateness`` after its end. A late record that belongs to it makes it fire again."""
         self._lateness_us = duration_us(lateness, "allowed_lateness")
         return self
 
     def side_output_late_data(self, output_tag: OutputTag) -> WindowedStream:
-        """Records later than all their windows; read them with ``get_side_output``."""
+        """Send records whose windows have all closed to ``output_tag``; ``get_side_output`` of the result reads them.
+
+        Raises:
+            SpecError: The tag's type is not that of the records.
+        """
         if output_tag.schema.types != self._keyed.schema.types:
             raise SpecError(
                 f"the tag '{output_tag.tag_id}' of late records has another type",
@@ -64,8 +72,11 @@ class WindowedStream:
         return self
 
     def trigger(self, trigger: Trigger) -> WindowedStream:
-        """When windows give results, instead of at their end. SpecError for a trigger that cannot
-        merge (``can_merge``) on sessions."""
+        """Let ``trigger`` say when windows give results, instead of at their end.
+
+        Raises:
+            SpecError: It is no trigger, or it cannot merge (``can_merge``) and the windows are sessions.
+        """
         if not isinstance(trigger, Trigger):
             raise SpecError(
                 "not a trigger", expected="CountTrigger.of(n), or a Trigger of your own", got=repr(trigger)
@@ -86,15 +97,19 @@ class WindowedStream:
     # -- built-in aggregates, on columns -------------------------------------------------------
 
     def count(self) -> DataStream:
+        """The number of records of each window."""
         return self.aggregate(agg.count())
 
     def sum(self, column: str | int = 0) -> DataStream:
+        """The sum of ``column`` in each window."""
         return self.aggregate(agg.sum(column))
 
     def min(self, column: str | int = 0) -> DataStream:
+        """The smallest value of ``column`` in each window."""
         return self.aggregate(agg.min(column))
 
     def max(self, column: str | int = 0) -> DataStream:
+        """The greatest value of ``column`` in each window."""
         return self.aggregate(agg.max(column))
 
     def aggregate(
@@ -105,9 +120,22 @@ class WindowedStream:
         output_type: t.LogicalType | None = None,
         on_error: str = "fail",
     ) -> DataStream:
-        """Built-in ones (``agg.count("n"), agg.avg("delay")``, or ``"count", ("max", "delay")``)
-        give rows (keys, aggregates, window_start, window_end). Or one ``AggregateFunction``,
-        optionally followed by a ``ProcessWindowFunction``."""
+        """Aggregates of each window.
+
+        Args:
+            aggregates: Built-in ones (``agg.count("n"), agg.avg("delay")``, or ``"count", ("max", "delay")``): the
+                results are rows (keys, aggregates, window_start, window_end). Or one ``AggregateFunction``, which may
+                be followed by a ``ProcessWindowFunction``.
+            window_function: The ``ProcessWindowFunction`` that gets the aggregate's result.
+            accumulator_type: Type of the accumulator. None: the annotation of ``create_accumulator``; without one,
+                the accumulator is pickled.
+            output_type: Type of the result, as in ``DataStream.map``.
+            on_error: As in ``DataStream.map``.
+
+        Raises:
+            SpecError: ``aggregates`` are none of these, or two output columns have one name.
+            UnsupportedError: Built-in aggregates with a trigger, or by processing time.
+        """
         given = list(aggregates)
         built_in = [agg.by_name(a) for a in given]
         if built_in and all(b is not None for b in built_in):
@@ -181,6 +209,14 @@ class WindowedStream:
         *,
         on_error: str = "fail",
     ) -> DataStream:
+        """One record for each window: all its records, combined by ``func``.
+
+        Args:
+            func: A ``ReduceFunction``, or a callable of two records.
+            window_function: A ``ProcessWindowFunction`` that gets the combined record.
+            output_type: Type of what ``window_function`` emits, as in ``DataStream.map``.
+            on_error: As in ``DataStream.map``.
+        """
         schema = self._keyed.schema
         if window_function is not None:
             out = output_schema(window_function, output_type, "process")
@@ -191,14 +227,26 @@ class WindowedStream:
     def process(
         self, func: Any, output_type: t.LogicalType | None = None, *, on_error: str = "fail"
     ) -> DataStream:
-        """A ``ProcessWindowFunction`` over all the window's records (which are kept till then)."""
+        """The records that ``func`` emits for each window. All records of a window are kept until it fires.
+
+        Args:
+            func: A ``ProcessWindowFunction``.
+            output_type: As in ``DataStream.map``.
+            on_error: As in ``DataStream.map``.
+        """
         out = output_schema(func, output_type, "process")
         return self._python("process", None, func, type_of(self._keyed.schema), out, on_error)
 
     def apply(
         self, func: Any, output_type: t.LogicalType | None = None, *, on_error: str = "fail"
     ) -> DataStream:
-        """A ``WindowFunction``."""
+        """As ``process``, with a ``WindowFunction``.
+
+        Args:
+            func: A ``WindowFunction``, or a callable of key, window and records.
+            output_type: As in ``DataStream.map``.
+            on_error: As in ``DataStream.map``.
+        """
         return self.process(_Applied(func), output_type, on_error=on_error)
 
     def _python(
@@ -244,7 +292,7 @@ class WindowedStream:
 
 
 class WindowResult(DataStream):
-    """What built-in aggregates give; late records leave the aggregate, not the last step."""
+    """The result of built-in aggregates. Late records leave the aggregate, not the last step of the result."""
 
     def __init__(
         self,

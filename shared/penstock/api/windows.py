@@ -12,7 +12,11 @@ from penstock.jobgraph.specs import WindowSpec
 
 @dataclass(frozen=True)
 class WindowAssigner:
-    """``spec`` without the time column; ``event_time``: else by the clock."""
+    """Puts records into windows. Made by the classes of this module.
+
+    ``spec``: kind and sizes of the windows, without the time column; ``event_time``: True for windows by
+    event time, False for windows by processing time.
+    """
 
     spec: WindowSpec
     event_time: bool = True
@@ -47,44 +51,63 @@ def _positive(value: Any, what: str) -> int:
 
 
 class TumblingEventTimeWindows:
+    """Windows of one size, one after another, by event time."""
+
     @staticmethod
     def of(size: Any, offset: Any = 0) -> WindowAssigner:
+        """Windows of ``size`` that start at multiples of ``size`` since the epoch, shifted by ``offset``."""
         return _tumble(size, offset, True)
 
 
 class TumblingProcessingTimeWindows:
+    """Windows of one size, one after another, by processing time."""
+
     @staticmethod
     def of(size: Any, offset: Any = 0) -> WindowAssigner:
+        """Windows of ``size`` that start at multiples of ``size`` since the epoch, shifted by ``offset``."""
         return _tumble(size, offset, False)
 
 
 class SlidingEventTimeWindows:
+    """Windows of one size that overlap, by event time."""
+
     @staticmethod
     def of(size: Any, slide: Any, offset: Any = 0) -> WindowAssigner:
+        """Windows of ``size``, one of which starts every ``slide``, shifted by ``offset``."""
         return _slide(size, slide, offset, True)
 
 
 class SlidingProcessingTimeWindows:
+    """Windows of one size that overlap, by processing time."""
+
     @staticmethod
     def of(size: Any, slide: Any, offset: Any = 0) -> WindowAssigner:
+        """Windows of ``size``, one of which starts every ``slide``, shifted by ``offset``."""
         return _slide(size, slide, offset, False)
 
 
 class EventTimeSessionWindows:
+    """Windows of a key that end after a gap without records, by event time."""
+
     @staticmethod
     def with_gap(gap: Any) -> WindowAssigner:
+        """Records of a key belong to one window if less than ``gap`` lies between them."""
         return WindowAssigner(WindowSpec(kind="session", gap_us=_positive(gap, "gap of a session")), True)
 
 
 class ProcessingTimeSessionWindows:
+    """Windows of a key that end after a gap without records, by processing time."""
+
     @staticmethod
     def with_gap(gap: Any) -> WindowAssigner:
+        """Records of a key belong to one window if less than ``gap`` lies between them."""
         return WindowAssigner(WindowSpec(kind="session", gap_us=_positive(gap, "gap of a session")), False)
 
 
 class GlobalWindows:
-    """One window for everything: needs a trigger."""
+    """One window for all records of a key. It never fires by itself: it needs a trigger."""
 
     @staticmethod
     def create() -> WindowAssigner:
+        """The assigner."""
         return WindowAssigner(WindowSpec(kind="global"), True)

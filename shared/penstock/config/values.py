@@ -52,6 +52,11 @@ def parse_bytes(text: str) -> int:
 
 
 def parse_bool(text: str) -> bool:
+    """``true`` or ``false``, in any case.
+
+    Raises:
+        SpecError: ``text`` is neither.
+    """
     lowered = str(text).strip().lower()
     if lowered not in ("true", "false"):
         raise SpecError("not a boolean", expected="true or false", got=repr(text))
@@ -59,6 +64,11 @@ def parse_bool(text: str) -> bool:
 
 
 def parse_int(text: str) -> int:
+    """A whole number.
+
+    Raises:
+        SpecError: ``text`` is none.
+    """
     try:
         return int(str(text))
     except ValueError:
@@ -180,6 +190,7 @@ class OneOf:
 
 
 def one_of(*values: str) -> OneOf:
+    """A parser that accepts the texts ``values``."""
     return OneOf(values)
 
 

@@ -39,8 +39,10 @@ RUNS: tuple[Runs, ...] = ("loop", "native", "helper")
 class Split(msgspec.Struct, frozen=True):
     """A part of a source that one reader reads in order.
 
-    ``id`` is stable over restarts (a path, a stream and subject); ``position`` is None at
-    the start, else what ``SourceReader.snapshot`` gave.
+    Args:
+        id: Stable over restarts: a path, a stream and subject.
+        payload: What the reader needs to read it, of JSON types.
+        position: None at the start, later what ``SourceReader.snapshot`` gave.
     """
 
     id: str
@@ -50,7 +52,30 @@ class Split(msgspec.Struct, frozen=True):
 
 @dataclass(slots=True)
 class SourceContext:
-    """What an enumerator, reader or writer may use."""
+    """What an enumerator, reader or writer may use.
+
+    Args:
+        job_id: Id of the job.
+        uid: Uid of the operator.
+        subtask_index: Index of the subtask, from 0.
+        parallelism: Number of the operator's subtasks.
+        attempt: Number of this run of the task, from 1.
+        options: The table's options, as text.
+        schema: Physical columns of the table.
+        projection: Columns to deliver: indices into ``schema``.
+        metadata: Metadata keys whose columns follow those of ``projection``.
+        pushed: What ``Connector.push_down`` gave.
+        config: The job's configuration.
+        metrics: The operator's metrics.
+        on_error: The table's option ``on-error``.
+        run: ``await run(f)`` calls ``f`` in the slot's one helper thread; only for calls that release the
+            interpreter's lock.
+        now_ms: The wall clock, ms since the epoch.
+        bad_record: ``bad_record(error, raw bytes or None, where)`` counts a bad record and, by ``on_error``, raises
+            the error, drops the record, or keeps it for dead letters.
+        store: The cluster's object store, if there is one.
+        batch_rows: Greatest number of rows that a batch should have.
+    """
 
     job_id: str
     uid: str
@@ -79,12 +104,14 @@ class SourceContext:
 
 
 class SourceEnumerator(ABC):
-    """Discovers splits. ``assigned`` (ids) survives in checkpoints."""
+    """Discovers the splits of a source. The ids of those that are assigned are part of checkpoints."""
 
     @abstractmethod
     async def discover(self, ctx: SourceContext, known: set[str]) -> Sequence[Split]:
-        """Splits not yet in ``known``. Called at start and, if unbounded, every
-        ``discovery_interval_ms``."""
+        """The splits whose ids are not in ``known``. ``ctx``: the table and the subtask.
+
+        Called at the start and, if the source is unbounded, every ``discovery_interval_ms``.
+        """
 
     #: None: discover once.
     discovery_interval_ms: int | None = None
@@ -92,14 +119,18 @@ class SourceEnumerator(ABC):
     #: that what expires meanwhile is an error, not a gap.
     pinned: bool = False
 
-    async def close(self) -> None: ...
+    async def close(self) -> None:
+        """Close connections. Called once, also after a failure."""
 
 
 @dataclass(frozen=True, slots=True)
 class Fetched:
-    """Rows of one split: projection columns then metadata columns, in the split's order.
+    """Rows of one split, in the split's order.
 
-    ``times``: int64 µs record timestamps where the source has them, inside the batch.
+    Args:
+        split_id: Id of the split.
+        batch: Columns of the projection, then metadata columns. Its ``times`` (int64 µs) are the records' own
+            timestamps, where the source has them.
     """
 
     split_id: str
@@ -110,7 +141,10 @@ class SourceReader(ABC):
     """Reads assigned splits. All methods run on the data thread and return quickly."""
 
     async def open(self, ctx: SourceContext) -> None:
-        """Connect. Raises ``BrokerError`` / ``ConnectorError`` with the remedy."""
+        """Connect. ``ctx``: the table and the subtask.
+
+        May raise BrokerError or ConnectorError with what to do.
+        """
         self.ctx = ctx
 
     @abstractmethod
@@ -152,7 +186,8 @@ class SourceReader(ABC):
         """Records known to lie ahead (lag), for metrics."""
         return None
 
-    async def close(self) -> None: ...
+    async def close(self) -> None:
+        """Close connections. Called once, also after a failure."""
 
 
 class LookupSource:
@@ -175,7 +210,8 @@ class LookupSource:
         """The whole table (``lookup.cache`` = ``FULL``)."""
         raise NotImplementedError
 
-    async def close(self) -> None: ...
+    async def close(self) -> None:
+        """Close connections. Called once, also after a failure."""
 
 
 class SinkWriter(ABC):
@@ -185,8 +221,11 @@ class SinkWriter(ABC):
     """
 
     async def open(self, ctx: SourceContext, restored: Sequence[bytes]) -> None:
-        """``restored``: committables of the checkpoint restored from. Commit them again
-        (idempotently) before writing anything, and abort what is newer."""
+        """Connect, with ``ctx`` for the table and the subtask.
+
+        ``restored``: committables of the checkpoint that the job was restored from. Commit them again (idempotently)
+        before writing anything, and abort what is newer.
+        """
         self.ctx = ctx
 
     @abstractmethod
@@ -197,7 +236,8 @@ class SinkWriter(ABC):
         """False: the task waits with ``wait_ready`` before the next ``write``."""
         return True
 
-    async def wait_ready(self) -> None: ...
+    async def wait_ready(self) -> None:
+        """Wait until ``ready()`` is True."""
 
     async def flush(self) -> None:
         """Input ran empty: push out what is buffered, where the guarantee allows it."""
@@ -225,7 +265,8 @@ class SinkWriter(ABC):
         """All input has ended, all is committed; the last call before the final state is
         taken (``begin_checkpoint``, unless there was a final checkpoint) and ``close``."""
 
-    async def close(self) -> None: ...
+    async def close(self) -> None:
+        """Close connections. Called once, also after a failure."""
 
     async def abandon(self, ctx: SourceContext) -> None:
         """Instead of all the above: delete what attempts before ``ctx.attempt`` staged and nobody
@@ -234,7 +275,13 @@ class SinkWriter(ABC):
 
 @dataclass(frozen=True, slots=True)
 class TableInfo:
-    """What a planner needs to know of one table."""
+    """What a planner knows of one table.
+
+    Args:
+        schema: The physical columns.
+        options: The options, as text.
+        format: The option ``format``.
+    """
 
     schema: Schema
     options: Mapping[str, str]
@@ -272,21 +319,32 @@ class Connector(ABC):
     runs: Runs = "loop"
 
     def validate(self, table: TableInfo, *, role: Literal["source", "sink"]) -> None:
-        """Unknown or malformed options, unsupported role or schema."""
+        """Check the options, role and columns of ``table``.
+
+        ``role``: ``source`` or ``sink``. Raises ConnectorError that names the option, or UnsupportedError.
+        """
 
     def resolved(self, options: Mapping[str, str], *, where: str) -> Mapping[str, str]:
-        """Options that mean the same in every process of a cluster (no relative paths).
-        Called once, while planning."""
+        """``options`` that mean the same in every process of a cluster: no relative paths.
+
+        Called once, while planning; ``where``: the table's place, for errors.
+        """
         return options
 
     def is_bounded(self, table: TableInfo) -> bool:
+        """Whether the source of ``table`` ends."""
         return False
 
     def push_down(
         self, table: TableInfo, *, columns: Sequence[int], equals: Mapping[int, Any]
     ) -> Mapping[str, Any]:
-        """What of ``column = constant`` the source applies itself (``SourceSpec.pushed``);
-        empty = nothing. ``columns``: those needed."""
+        """What the source applies itself (``SourceSpec.pushed``); empty = nothing.
+
+        Args:
+            table: The table.
+            columns: Indices of the columns that are needed.
+            equals: Index of a column → the constant that WHERE compares it with.
+        """
         return {}
 
     def partitions(self, table: TableInfo) -> Sequence[tuple[str, bool]]:
@@ -298,6 +356,7 @@ class Connector(ABC):
         return "exactly-once"
 
     def sink_guarantee(self, table: TableInfo) -> str:
+        """``exactly-once`` or ``at-least-once``."""
         return "at-least-once"
 
     def sink_modes(self, table: TableInfo) -> Sequence[str]:
@@ -305,13 +364,17 @@ class Connector(ABC):
         return ("append",)
 
     def enumerator(self, table: TableInfo) -> SourceEnumerator:
+        """A new enumerator of ``table``."""
         raise NotImplementedError
 
     def reader(self, table: TableInfo) -> SourceReader:
+        """A new reader of ``table``."""
         raise NotImplementedError
 
     def lookup(self, table: TableInfo) -> LookupSource:
+        """A new lookup source of ``table``."""
         raise NotImplementedError
 
     def writer(self, table: TableInfo) -> SinkWriter:
+        """A new writer of ``table``."""
         raise NotImplementedError

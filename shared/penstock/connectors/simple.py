@@ -25,6 +25,7 @@ class DeclaredConnector(Connector):
         self.options = options.describe()
 
     def validate(self, table: TableInfo, *, role: Literal["source", "sink"]) -> None:
+        """Check the role and the options of ``table``. ``role``: ``source`` or ``sink``."""
         self.check_role(role)
         self.option_set.check(table.options, role=role, prefixes=self._format_prefixes(table))
 
@@ -35,6 +36,7 @@ class DeclaredConnector(Connector):
         return (f"{get_format(table.format, where=self.option_set.owner).name}.",)
 
     def check_role(self, role: str) -> None:
+        """ConnectorError if the connector cannot be a ``role``."""
         if role not in self.roles:
             raise ConnectorError(
                 f"connector '{self.name}' cannot be a {role}",

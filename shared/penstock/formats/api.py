@@ -38,11 +38,15 @@ __all__ = [
 
 @dataclass(slots=True)
 class FormatContext:
-    """What a decoder knows: delivered columns and the policy for bad records.
+    """What a decoder knows: the columns to deliver and the policy for bad records.
 
-    ``schema``: the table's columns; ``projection``: indices into it, the columns to deliver;
-    ``bad_record(error, raw bytes or None, where)``: raises, or counts the record, which is then left out;
-    ``extra["lines_before"]``: lines of the file before the part that is decoded.
+    Args:
+        schema: The table's columns.
+        projection: Indices into ``schema``: the columns to deliver.
+        options: The table's options.
+        bad_record: ``bad_record(error, raw bytes or None, where)`` raises the error, or counts the record, which is
+            then left out.
+        extra: ``extra["lines_before"]``: lines of the file before the part that is decoded.
     """
 
     schema: Schema
@@ -57,11 +61,14 @@ class Decoder(ABC):
 
     @abstractmethod
     def decode(self, messages: Sequence[bytes], where: Callable[[int], str]) -> Batch:
-        """One record a message. ``where(i)`` names message i for errors."""
+        """The records of ``messages``, one in each, as columns. ``where(i)`` names message i in errors."""
 
     @abstractmethod
     def decode_batch(self, data: bytes, where: str) -> Batch:
-        """Many records in one message or file part (JSON lines, CSV, Arrow IPC …)."""
+        """The records of ``data``, many in one message or file part (JSON lines, CSV, Arrow IPC …), as columns.
+
+        ``where`` names the message or part in errors.
+        """
 
     @property
     def has_header(self) -> bool:
@@ -74,7 +81,10 @@ class Decoder(ABC):
         return None
 
     def set_header(self, line: bytes, where: str) -> None:  # noqa: B027
-        """The first line of the file whose rows follow. ConnectorError when it lacks a column."""
+        """Take ``line``, the first line of the file whose rows follow. ConnectorError when it lacks a column.
+
+        ``where`` names the file.
+        """
 
 
 class Encoder(ABC):
@@ -106,15 +116,20 @@ class Format(ABC):
     files: FileFormat | None = None
 
     def check(self, schema: Schema, options: Mapping[str, str]) -> None:
-        """ConnectorError for malformed options, UnsupportedError for a column of a type that the format
-        cannot hold (it names the column)."""
+        """Check a table's columns and options.
+
+        Raises ConnectorError for a malformed one of ``options``, and UnsupportedError for a column of ``schema`` whose type
+        the format cannot hold; it names the column.
+        """
         self.options.check({k: v for k, v in options.items() if k.startswith(f"{self.name}.")})
 
     @abstractmethod
-    def decoder(self, ctx: FormatContext) -> Decoder: ...
+    def decoder(self, ctx: FormatContext) -> Decoder:
+        """A new decoder for ``ctx``: the columns to deliver and the policy for bad records."""
 
     @abstractmethod
-    def encoder(self, schema: Schema, options: Mapping[str, str]) -> Encoder: ...
+    def encoder(self, schema: Schema, options: Mapping[str, str]) -> Encoder:
+        """A new encoder for rows of ``schema``; ``options``: the table's."""
 
 
 # -- files ------------------------------------------------------------------------------------
@@ -133,8 +148,13 @@ class Block:
 class FileContext:
     """One part of one file, to be read.
 
-    ``part``: what ``FileFormat.parts`` gave; ``open``: the file, seekable, ConnectorError when it cannot be
-    read; ``run(f)``: ``f`` in the helper thread, for calls that block and release the interpreter's lock.
+    Args:
+        path: The file.
+        part: What ``FileFormat.parts`` gave.
+        open: Opens the file, seekable; raises ConnectorError when it cannot be read.
+        run: ``await run(f)`` calls ``f`` in the helper thread; for calls that block and release the lock.
+        format: The columns to deliver and the policy for bad records.
+        batch_rows: Greatest number of rows that a block should have, where the format can choose.
     """
 
     path: str
@@ -166,17 +186,21 @@ class FileReader(ABC):
 class Output(Protocol):
     """A file that is being written, as pyarrow takes it."""
 
-    def write(self, data: Any) -> int: ...
+    def write(self, data: Any) -> int:
+        """Append ``data``; the number of its bytes."""
 
-    def tell(self) -> int: ...
+    def tell(self) -> int:
+        """Bytes written so far."""
 
 
 class RowFile(Protocol):
     """Rows go in; ``close`` ends the format (footer), not the file beneath."""
 
-    def write(self, batch: Batch) -> None: ...
+    def write(self, batch: Batch) -> None:
+        """Append the rows of ``batch``."""
 
-    def close(self) -> None: ...
+    def close(self) -> None:
+        """Write the footer. Does not close the file beneath."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,15 +227,29 @@ class FileFormat(ABC):
     def parts(
         self, path: str, size: int, open: Callable[[], BinaryIO], part_bytes: int
     ) -> list[dict[str, Any]]:
-        """The parts of a file of ``size`` bytes, of about ``part_bytes`` each (0: do not cut), in order;
-        JSON values. Each is a split. Blocks; runs in the helper thread."""
+        """The parts of a file, in order, as JSON values; each is a split. Blocks; runs in the helper thread.
+
+        Args:
+            path: The file.
+            size: Its bytes.
+            open: Opens it, seekable.
+            part_bytes: About the bytes of a part; 0: do not cut.
+        """
         return [{"start": 0, "end": size}]
 
     @abstractmethod
-    def reader(self, ctx: FileContext) -> FileReader: ...
+    def reader(self, ctx: FileContext) -> FileReader:
+        """A new reader of one part of a file, ``ctx``."""
 
     @abstractmethod
-    def writer(self, sink: Output, schema: Schema, options: Mapping[str, str]) -> RowFile: ...
+    def writer(self, sink: Output, schema: Schema, options: Mapping[str, str]) -> RowFile:
+        """A new file of rows.
+
+        Args:
+            sink: The file beneath.
+            schema: Columns of the rows.
+            options: The table's options.
+        """
 
     def stored_schema(self, path: str) -> pa.Schema | None:
         """The columns of a local file as its footer has them; None when it is no such file."""

@@ -56,7 +56,35 @@ Output = Union["Batch", SideBatch]
 
 @dataclass(slots=True)
 class OperatorContext:
-    """What an operator may know and use. Made by the task; a test makes its own."""
+    """What an operator may know and use. The task makes it; a test makes its own.
+
+    Args:
+        job_id: Id of the job.
+        job_name: Name of the job.
+        vertex_id: Id of the vertex, 32 hexadecimal digits.
+        uid: By which the operator's state is found.
+        name: As the dashboard shows it.
+        subtask_index: Index of the subtask, from 0.
+        parallelism: Number of subtasks.
+        max_parallelism: Number of key groups.
+        attempt: Number of this run of the task, from 1.
+        input_schemas: Columns of each input.
+        output_schema: Columns of the main output.
+        config: The job's configuration.
+        metrics: The operator's metrics.
+        key_groups: First and last key group of this subtask, both included.
+        local_dir: A private, empty folder on the local disk.
+        now_ms: Processing time, ms since the epoch, read once a step.
+        wake_at: Asks for ``on_processing_time`` at, or soon after, this time (ms).
+        function: Loads an entry of the job's function table.
+        store: The job's object store, for sources, sinks and results.
+        storage: How other processes reach that store.
+        report_error: ``report_error(error, record)`` counts and keeps a record for the policies skip and dead-letter.
+        run: ``await run(f)`` calls ``f`` in the slot's one helper thread; only for calls that release the lock.
+        memory: How much memory the state of the slot may take.
+        rows_in_order: Rows come ordered by event time, from a bounded input.
+        epochs: The task's epochs of change, for its operators' state tables.
+    """
 
     job_id: str
     job_name: str
@@ -134,11 +162,11 @@ class Operator(ABC):
         self.state.absorb(groups, rows)
 
     def open(self, ctx: OperatorContext, restored: RestoredState | None) -> None:
-        """Called once, before anything else, with restored state or None."""
+        """Called once, before anything else. ``ctx``: see ``OperatorContext``; ``restored``: the restored state, or None."""
         self.ctx = ctx
 
     def process(self, input_index: int, batch: Batch) -> Iterator[Output]:
-        """Handle ≥ 1 rows of an input; yield any number of outputs."""
+        """Handle the rows of ``batch``, at least one, from the input ``input_index``; yield any number of outputs."""
         raise NotImplementedError
 
     def on_watermark(self, watermark: int) -> Iterator[Output]:

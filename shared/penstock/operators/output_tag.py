@@ -22,7 +22,7 @@ def type_of(schema: t.Schema) -> t.LogicalType:
 class OutputTag:
     """A side output: ``yield tag, value`` in a process function sends ``value`` there.
 
-    ``type_info``: of its records (``Types.…``); pickled when left out.
+    ``tag_id``: its name, unique in the function; ``type_info``: type of its records (``Types.…``), pickled if None.
     """
 
     __slots__ = ("tag_id", "type")
@@ -33,6 +33,7 @@ class OutputTag:
 
     @property
     def schema(self) -> t.Schema:
+        """Names and types of the columns."""
         return schema_of(self.type)
 
     def __eq__(self, other: object) -> bool:

@@ -23,6 +23,8 @@ MAX_LONG = 2**63 - 1
 
 
 class TimeDomain(enum.Enum):
+    """Which clock a timer follows."""
+
     EVENT_TIME = "event-time"
     PROCESSING_TIME = "processing-time"
 

@@ -53,38 +53,53 @@ class Counter:
 
 
 class RuntimeContext:
-    """What ``open`` receives: who and where the function is, and its keyed state."""
+    """The argument of a function's ``open``: where the function runs, and its keyed state.
+
+    ``ctx``: the operator's context; ``backend``: its keyed state, None for a function without.
+    """
 
     def __init__(self, ctx: OperatorContext, backend: KeyedStateBackend | None = None) -> None:
         self._ctx = ctx
         self._backend = backend
 
     def get_job_id(self) -> str:
+        """The job's id, 32 hexadecimal digits."""
         return self._ctx.job_id
 
     def get_task_name(self) -> str:
+        """The operator's name."""
         return self._ctx.name
 
     def get_number_of_parallel_subtasks(self) -> int:
+        """The parallelism of the operator."""
         return self._ctx.parallelism
 
     def get_max_number_of_parallel_subtasks(self) -> int:
+        """The number of key groups."""
         return self._ctx.max_parallelism
 
     def get_index_of_this_subtask(self) -> int:
+        """The index of the subtask, from 0."""
         return self._ctx.subtask_index
 
     def get_attempt_number(self) -> int:
+        """The number of this run of the task, from 1."""
         return self._ctx.attempt
 
     def get_job_parameter(self, key: str, default: str | None = None) -> str | None:
-        """A value of the job's configuration (your own keys begin with ``user.``)."""
+        """The configuration value ``key``, or ``default``. Your own keys begin with ``user.``."""
         return self._ctx.config.get(key, default)
 
     def get_metrics_group(self) -> UserMetrics:
+        """Counters, meters and gauges of this function."""
         return UserMetrics(self._ctx.metrics)
 
     def _state(self, descriptor: Any) -> Any:
+        """The state that ``descriptor`` declares, of the current key.
+
+        Raises:
+            UnsupportedError: The function has no keyed state.
+        """
         if self._backend is None:
             raise UnsupportedError(
                 f"state '{descriptor.name}' in a function without keyed state",

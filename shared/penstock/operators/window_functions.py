@@ -30,6 +30,7 @@ class TimeWindow(NamedTuple):
     end: int
 
     def max_timestamp(self) -> int:
+        """The last event time in the window, ms."""
         return self.end - 1
 
 
@@ -56,6 +57,8 @@ class WindowCall:
 
 
 class TriggerResult(enum.Enum):
+    """What a window does: give results (FIRE), forget its elements (PURGE), both, or nothing (CONTINUE)."""
+
     CONTINUE = (False, False)
     FIRE = (True, False)
     PURGE = (False, True)
@@ -63,24 +66,31 @@ class TriggerResult(enum.Enum):
 
     @property
     def fires(self) -> bool:
+        """Whether the window gives results."""
         return self.value[0]
 
     @property
     def purges(self) -> bool:
+        """Whether the window forgets its elements."""
         return self.value[1]
 
 
 class Trigger:
-    """When a window gives results. ``ctx`` is a ``TriggerContext`` (of the window operator): times in
-    ms, timers and state of this key and window."""
+    """Says when a window gives results.
+
+    ``ctx`` of each method is a ``TriggerContext``: times in ms, timers, and the state of this key and window.
+    """
 
     def on_element(self, element: Any, timestamp: int, window: TimeWindow, ctx: Any) -> TriggerResult:
+        """Called for each ``element`` of ``window``; ``timestamp``: its event time, ms. ``ctx``: see ``Trigger``."""
         raise NotImplementedError
 
     def on_event_time(self, time: int, window: TimeWindow, ctx: Any) -> TriggerResult:
+        """Called when an event-time timer set for ``time`` (ms) fires in ``window``. ``ctx``: see ``Trigger``."""
         return TriggerResult.CONTINUE
 
     def on_processing_time(self, time: int, window: TimeWindow, ctx: Any) -> TriggerResult:
+        """Called when a processing-time timer set for ``time`` (ms) fires in ``window``. ``ctx``: see ``Trigger``."""
         return TriggerResult.CONTINUE
 
     def can_merge(self) -> bool:
@@ -88,9 +98,14 @@ class Trigger:
         return False
 
     def on_merge(self, window: TimeWindow, ctx: Any) -> None:
-        """Windows were merged into ``window``: bring their state here with
-        ``ctx.merge_partitioned_state(descriptor)`` and set the timers that it needs. ``clear`` is
-        called for each of the old windows afterwards."""
+        """Called when windows were merged into ``window``.
+
+        Bring their state together with ``ctx.merge_partitioned_state(descriptor)``, and set the timers that the merged
+        window needs. ``clear`` is called for each of the old windows afterwards.
+
+        Raises:
+            UnsupportedError: The trigger cannot merge.
+        """
         raise UnsupportedError(
             "This trigger does not support merging.",
             expected="can_merge() that returns True, and on_merge(window, ctx)",
@@ -98,14 +113,15 @@ class Trigger:
         )
 
     def clear(self, window: TimeWindow, ctx: Any) -> None:
-        """The window is over: forget what ``ctx`` holds for it."""
+        """Called when ``window`` is over: forget what ``ctx`` holds for it."""
 
 
 class EventTimeTrigger(Trigger):
-    """Once, when the watermark passes the window's end; at once for late elements."""
+    """Fires once, when the watermark passes the window's end, and at once for each late element."""
 
     @classmethod
     def create(cls) -> EventTimeTrigger:
+        """The trigger."""
         return cls()
 
     def on_element(self, element: Any, timestamp: int, window: TimeWindow, ctx: Any) -> TriggerResult:
@@ -130,10 +146,11 @@ class EventTimeTrigger(Trigger):
 
 
 class ProcessingTimeTrigger(Trigger):
-    """Once, when the clock passes the window's end."""
+    """Fires once, when the clock passes the window's end."""
 
     @classmethod
     def create(cls) -> ProcessingTimeTrigger:
+        """The trigger."""
         return cls()
 
     def on_element(self, element: Any, timestamp: int, window: TimeWindow, ctx: Any) -> TriggerResult:
@@ -155,13 +172,14 @@ class ProcessingTimeTrigger(Trigger):
 
 
 class CountTrigger(Trigger):
-    """At every n-th element of the window; what is left at its end is not given out."""
+    """Fires at every ``n``-th element of the window. The elements after the last firing are never given out."""
 
     def __init__(self, n: int) -> None:
         self.n = n
 
     @classmethod
     def of(cls, n: int) -> CountTrigger:
+        """A trigger that fires at every ``n``-th element."""
         return cls(n)
 
     _COUNT = ReducingStateDescriptor("trigger-count", operator.add, BigIntType())
@@ -185,14 +203,17 @@ class CountTrigger(Trigger):
 
 
 class PurgingTrigger(Trigger):
-    """Another trigger, whose firings also empty the window. The window itself stays: what comes later
-    is given out without what was given out before."""
+    """Fires as the trigger ``inner`` does, and empties the window each time.
+
+    The window itself stays: later elements are given out without those that were given out before.
+    """
 
     def __init__(self, inner: Trigger) -> None:
         self.inner = inner
 
     @classmethod
     def of(cls, inner: Trigger) -> PurgingTrigger:
+        """A trigger that fires as ``inner`` does and purges."""
         return cls(inner)
 
     @staticmethod
@@ -219,10 +240,11 @@ class PurgingTrigger(Trigger):
 
 
 class NeverTrigger(Trigger):
-    """Never: a window that only its other means (a late side output, a merge) are wanted of."""
+    """Never fires: for a window of which only other things are wanted (a late side output, a merge)."""
 
     @classmethod
     def create(cls) -> NeverTrigger:
+        """The trigger."""
         return cls()
 
     def on_element(self, element: Any, timestamp: int, window: TimeWindow, ctx: Any) -> TriggerResult:
@@ -232,7 +254,7 @@ class NeverTrigger(Trigger):
         return True
 
     def on_merge(self, window: TimeWindow, ctx: Any) -> None:
-        """It keeps nothing."""
+        """Does nothing: the trigger keeps no state."""
 
 
 class _ContinuousTrigger(Trigger):
@@ -245,7 +267,11 @@ class _ContinuousTrigger(Trigger):
 
     @classmethod
     def of(cls, interval: Any) -> Self:
-        """``interval``: a ``Time``, or whole ms."""
+        """A trigger that fires every ``interval``, a ``Time`` or whole ms.
+
+        Raises:
+            SpecError: The interval is not above 0.
+        """
         interval_ms = int(getattr(interval, "to_milliseconds", lambda: interval)())
         if interval_ms <= 0:
             raise SpecError(
@@ -297,7 +323,7 @@ class _ContinuousTrigger(Trigger):
 
 
 class ContinuousEventTimeTrigger(_ContinuousTrigger):
-    """Every interval of event time, and at the window's end."""
+    """Fires every interval of event time, and at the window's end."""
 
     def on_element(self, element: Any, timestamp: int, window: TimeWindow, ctx: Any) -> TriggerResult:
         if window.max_timestamp() <= ctx.get_current_watermark():
@@ -321,7 +347,7 @@ class ContinuousEventTimeTrigger(_ContinuousTrigger):
 
 
 class ContinuousProcessingTimeTrigger(_ContinuousTrigger):
-    """Every interval of the clock."""
+    """Fires every interval of the clock."""
 
     def on_element(self, element: Any, timestamp: int, window: TimeWindow, ctx: Any) -> TriggerResult:
         self._begin(ctx.get_current_processing_time(), window, ctx)

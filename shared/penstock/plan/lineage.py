@@ -59,12 +59,13 @@ class Relation:
 
 
 class Lineage:
-    """Of the nodes of one plan, each computed once."""
+    """The relations of the nodes of one plan. Each is computed once."""
 
     def __init__(self) -> None:
         self._known: dict[int, tuple[Node, Relation]] = {}
 
     def of(self, node: Node) -> Relation:
+        """The relation of ``node``."""
         found = self._known.get(id(node))
         if found is None:
             found = (node, node.relation(self))
@@ -76,7 +77,13 @@ class Lineage:
 
 
 def opaque(tables: frozenset[str], atom: str, columns: tuple[str, ...]) -> Relation:
-    """Rows that are one thing: nothing of how they came about is looked at further."""
+    """Rows about whose origin nothing more is known.
+
+    Args:
+        tables: Base tables that they come from.
+        atom: What the rows are, in words.
+        columns: Where each column comes from, in words.
+    """
     return Relation(tables, (bounded(atom),), frozenset(), columns)
 
 
@@ -106,7 +113,7 @@ def typed_row(relation: Relation, types: Sequence[LogicalType]) -> str:
 
 
 def typed(columns: Sequence[str], types: Sequence[LogicalType]) -> tuple[str, ...]:
-    """Each with its type, NULL or not: a state's layout depends on both."""
+    """Each of ``columns`` with its type of ``types``, NULL or not: the layout of a state depends on both."""
     return tuple(f"{c} {x}" for c, x in zip(columns, types, strict=True))
 
 
@@ -175,7 +182,7 @@ def stored_rows(below: Relation, row: Sequence[str]) -> dict[str, str]:
 
 
 def listed(row: Sequence[str], columns: Sequence[int]) -> str:
-    """These of the columns."""
+    """The words of ``row`` at the positions ``columns``."""
     return bounded(", ".join(row[c] for c in columns))
 
 

@@ -79,7 +79,12 @@ class Node(msgspec.Struct, frozen=True, kw_only=True, tag_field="node"):
         return [(child, set(range(len(child.schema)))) for child in self.children()]
 
     def pruned(self, pruner: Pruner, need: set[int]) -> tuple[Node, Mapping_]:
-        """The node over narrower inputs, and where each column that is left is now."""
+        """The node over narrower inputs, and where each column that is left is now.
+
+        Args:
+            pruner: Prunes the inputs.
+            need: Which of the node's columns are needed.
+        """
         return pruner.whole(self)
 
     # -- what is known of the rows -------------------------------------------------------------
@@ -111,7 +116,7 @@ class Node(msgspec.Struct, frozen=True, kw_only=True, tag_field="node"):
         return None
 
     def push_down(self, pusher: PushDown, parts: list[Expr]) -> Node:
-        """The node with ``parts`` (over its columns) applied as low as they may go."""
+        """The node with ``parts``, conditions over its columns, applied as low as they may go; ``pusher`` places them."""
         return pusher.below(self, parts)
 
     def unawaited(self) -> tuple[str, Sequence[Expr]]:
@@ -125,9 +130,12 @@ class Node(msgspec.Struct, frozen=True, kw_only=True, tag_field="node"):
         return True
 
     def in_order(self, key: frozenset[int], analysis: Analysis) -> bool:
-        """Whether all changes of a row of this key come out of one subtask, the old row's end before
-        the new one's beginning; and, for a key that is ``unique``, whether an update replaces the row of this
-        key and no other, so that the old row need not be sent. Asked only where rows are updated."""
+        """Whether all changes of a row come out of one subtask, those of the old row before those of the new one.
+
+        ``key``: the columns that identify the row; ``analysis``: what is known of the nodes. For a key that is
+        ``unique`` also: whether an update replaces the row of this key and no other, so that the old row need not
+        be sent. Asked only where rows are updated.
+        """
         return False
 
     # -- event time ----------------------------------------------------------------------------
@@ -160,18 +168,21 @@ class Node(msgspec.Struct, frozen=True, kw_only=True, tag_field="node"):
         return opaque(tables, atom, tuple(f"{atom}.{name}" for name in self.schema.names))
 
     def role(self, op: PlannedOperator, lineage: Lineage) -> str:
-        """What one of its operators does, over which tables: part of the operator's name."""
+        """What the operator ``op`` does, over which tables; part of its name. ``lineage``: of the nodes of the plan."""
         return f"{op.kind} {table_set(lineage.of(self).tables)}"
 
     def meaning(self, op: PlannedOperator, lineage: Lineage) -> Meaning:
-        """What the state of one of its operators means: (part → words, state → columns). Asked only of
-        operators whose spec says that they have a meaning. Here: the rows of all inputs; state of an
-        operator that says no more is kept only while nothing below it changes."""
+        """What the state of the operator ``op`` means: (part → words, state → columns).
+
+        Asked only of operators whose spec says that they have a meaning. ``lineage`` gives the words of the inputs. This
+        one gives the rows of all inputs: the state of an operator that says no more is kept only while nothing below it
+        changes.
+        """
         return {f"input {i + 1}": typed_row(lineage.of(child), child.schema.types)
                 for i, child in enumerate(self.children())}, {}  # fmt: skip
 
     def layout(self, op: PlannedOperator, meaning: dict[str, str]) -> str:
-        """What must be equal for the stored bytes to be readable at all."""
+        """What must be equal so that the stored bytes of ``op`` can be read at all, given its ``meaning``."""
         parts = (part for part in meaning if part not in UNSTORED)
         return bounded("; ".join(f"{part}: {meaning[part]}" for part in parts))
 

@@ -31,10 +31,28 @@ class OperatorInput:
 
 @dataclass(eq=False, slots=True)
 class PlannedOperator:
-    """``inputs[i]``: producers unioned into input i. ``hashed``: the columns (in order) by
-    which the output is known to be partitioned. ``keeps``: what state it holds, in words.
-    ``uid``: as it was before ``plan.identity``, until that sets it; ``given``: by the user.
-    ``node``: what it does, ``kind``: which part of that. ``notes``: of EXPLAIN."""
+    """An operator of the physical plan.
+
+    Args:
+        uid: By which its state is found; until ``plan.identity`` sets it, as in the version before.
+        name: As plans and the dashboard show it.
+        spec: What runs.
+        inputs: ``inputs[i]``: the producers whose rows together are input i.
+        output: Columns of the rows.
+        parallelism: Number of subtasks.
+        side_outputs: Tag → columns.
+        hashed: The columns, in order, by which the output is known to be partitioned.
+        slot_sharing_group: The group whose slots it runs in.
+        chain: Whether it may be chained with its input.
+        mode: Changelog mode of the output.
+        keeps: What state it holds, in words.
+        guarantee: Of a source or sink, in words.
+        node: The plan node that it belongs to.
+        kind: Which part of the node it does.
+        given: Whether the user gave the uid.
+        notes: Notes for EXPLAIN.
+        identity: By which its state is found in a savepoint of a changed program.
+    """
 
     uid: str
     name: str

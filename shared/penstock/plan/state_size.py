@@ -53,6 +53,7 @@ def a_row(schema: Schema) -> str:
 
 
 def about(n_bytes: int, unit: str) -> str:
+    """``about 40 B a key``: ``n_bytes`` for each ``unit``."""
     return f"about {n_bytes} B a {unit}"
 
 

@@ -43,8 +43,15 @@ def is_bounded_final(plan: LogicalPlan) -> bool:
 
 
 class Translator:
-    """The state of one translation; how a node is run, the node says (``Node.translate``). ``originals``:
-    fingerprint → the node that stood there in plans of the version before (``plan.earlier_ids``)."""
+    """The state of one translation of nodes to operators. Each node says how it is run (``Node.translate``).
+
+    Args:
+        plan: The logical plan.
+        analysis: What is known of its nodes.
+        parallelism: The job's default.
+        originals: Fingerprint → the node that stood there in plans of the version before (``plan.earlier_ids``).
+        functions: The job's Python functions by id.
+    """
 
     def __init__(
         self,
@@ -107,8 +114,24 @@ class Translator:
         mode: str | None = None,
         notes: tuple[Note, ...] = (),
     ) -> PlannedOperator:
-        """An operator of the node. ``kind``: which part of the node it does (names and ids have it);
-        ``keeps``: its state, in words, with its size."""
+        """A new operator of ``node``.
+
+        Args:
+            node: The node that it belongs to.
+            kind: Which part of the node it does; names and uids contain it.
+            name: As plans and the dashboard show it.
+            spec: What runs.
+            inputs: One element for each input: a producer, or a list of several.
+            output: Its columns; None: the node's.
+            parallelism: Number of subtasks; None: that of its producers.
+            hashed: The columns by which the output is partitioned, if it is.
+            uid: If the user gave one.
+            keeps: Its state in words, with its size.
+            side_outputs: Tag → columns.
+            guarantee: Of a source or sink, in words.
+            mode: Changelog mode of the output; None: the node's.
+            notes: Notes for EXPLAIN.
+        """
         ports = [i if isinstance(i, list) else [i] for i in inputs]
         if parallelism is None:
             parallelism = max(
@@ -135,7 +158,7 @@ class Translator:
         return op
 
     def earlier_uid(self, kind: str, node: Node) -> str:
-        """The operator's uid in the version before this one."""
+        """The uid in the version before this one, of the operator that does the part ``kind`` of ``node``."""
         original = self.originals.get(self.interner.fingerprint(node), node)
         wanted = f"{kind}-{self.earlier.of(original)}"
         seen = self._uids.get(wanted, 0)
@@ -143,7 +166,7 @@ class Translator:
         return wanted if not seen else f"{wanted}-{seen}"
 
     def keyed(self, inp: OperatorInput, keys: tuple[int, ...]) -> tuple[OperatorInput, int]:
-        """The input partitioned by ``keys`` and the parallelism behind it."""
+        """The input ``inp`` partitioned by the columns ``keys``, and the parallelism behind it."""
         if not keys:
             same = inp.source.parallelism == 1
             return OperatorInput(inp.source, None if same else Global(), inp.tag), 1
@@ -152,12 +175,15 @@ class Translator:
         return OperatorInput(inp.source, Hash(keys), inp.tag), self.parallelism
 
     def single(self, inp: OperatorInput) -> OperatorInput:
+        """The input ``inp`` with all rows in one subtask."""
         return self.keyed(inp, ())[0]
 
     def shared(self, node: Node) -> bool:
+        """Whether ``node`` has been translated already, for another reader of its rows."""
         return id(node) in self.memo
 
     def ttl_words(self) -> str:
+        """How long state is kept, in words."""
         return (
             f" for {duration_text(self.ttl_ms * 1000)} after its last change" if self.ttl_ms else ", for ever"
         )

@@ -25,6 +25,7 @@ def key_pairs(left: Schema, right: Schema, left_keys: Sequence[int], right_keys:
 
 
 def column_names(columns: Sequence[int], schema: Schema) -> str:
+    """The names of ``columns`` in ``schema``, separated by commas."""
     return ", ".join(schema.names[i] for i in columns)
 
 

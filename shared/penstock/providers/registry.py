@@ -26,5 +26,14 @@ PROVIDERS: Register[OpenProvider] = Register(
 
 
 def open_provider(name: str, cluster_id: str, config: Mapping[str, str]) -> ResourceProvider:
-    """The provider of that name for one cluster. SpecError when the name is unknown."""
+    """The resource provider called ``name`` for one cluster.
+
+    Args:
+        name: A registered name or an import path.
+        cluster_id: The cluster's name.
+        config: The cluster's configuration.
+
+    Raises:
+        SpecError: The name is unknown.
+    """
     return PROVIDERS.find(name)(cluster_id, config)

@@ -40,18 +40,29 @@ if TYPE_CHECKING:
 
 @dataclass
 class SparkResult:
-    """``batches``: rows of the collect sink, if the job has one, in order."""
+    """What a job on Spark gave.
+
+    ``batches``: rows of the collect sink in order, if the job has one; ``schema``: their columns.
+    """
 
     schema: Schema | None = None
     batches: list[Batch] = field(default_factory=list)
 
     @property
     def rows(self) -> list[tuple[Any, ...]]:
+        """All rows as tuples of Python values."""
         return [row for batch in self.batches for row in batch.to_pylist()]
 
 
 class SparkJob:
-    """A bounded job on a session. ``job_id`` names its output files."""
+    """A bounded job on a Spark session.
+
+    Args:
+        graph: The job, planned for Spark.
+        session: The session.
+        job_id: Names the job's output files; None: a new id.
+        checked: Whether ``coverage`` has accepted the graph already.
+    """
 
     def __init__(
         self, graph: JobGraph, session: SparkSession, *, job_id: str | None = None, checked: bool = False
@@ -98,12 +109,13 @@ class SparkJob:
         return "".join(texts)
 
     def close(self) -> None:
+        """Let Spark forget the results that were kept for several readers."""
         for frame in self._kept:
             frame.unpersist()
         self._kept.clear()
 
     def write(self, frame: Frame, table: TableWrite) -> None:
-        """Run the job into the table; committed when it returns, else see ``abandon``."""
+        """Write ``frame`` into ``table``. It is committed when the call returns; after a failure see ``abandon``."""
         if not stages(table.spec):
             write(frame, table)
             return
@@ -128,7 +140,7 @@ class SparkJob:
     # -- compiling -----------------------------------------------------------------------------
 
     def input(self, node: Node, index: int) -> Frame:
-        """All producers of one input as one frame."""
+        """All producers of input ``index`` of ``node`` as one frame."""
         edges = node.inputs[index]
         frames = [self.outputs(e.source)[e.tag] for e in edges]
         if len(frames) == 1:
@@ -211,7 +223,14 @@ def plan_for_spark(
     push_down: Any = None,
     python_path: tuple[str, ...] = (),
 ) -> JobGraph:
-    """The job graph that Spark runs: one phase everywhere, parallelism left to Spark."""
+    """The job graph that Spark runs: one phase everywhere, parallelism left to Spark.
+
+    Args:
+        plan: The logical plan.
+        functions: The job's Python functions by id.
+        push_down: Offers conditions to connectors; None: the planner's own.
+        python_path: Folders for ``sys.path`` of the functions.
+    """
     import msgspec
 
     from penstock.config import ENGINE, PARALLELISM
@@ -227,7 +246,13 @@ def plan_for_spark(
 def run_graph(
     graph: JobGraph, session: SparkSession | str = "local[2]", *, job_id: str | None = None
 ) -> SparkResult:
-    """Run a planned bounded job to its end."""
+    """Run a planned bounded job to its end.
+
+    Args:
+        graph: The job, planned for Spark.
+        session: A session, or the URL of one.
+        job_id: Names the job's output files; None: a new id.
+    """
     if isinstance(session, str):
         session = open_session(session, graph.config, name=graph.name)
     return SparkJob(graph, session, job_id=job_id).run()
@@ -241,7 +266,15 @@ def run_plan(
     config: Mapping[str, str] | None = None,
     push_down: Callable[..., Any] | None = None,
 ) -> SparkResult:
-    """Plan and run. ``config`` is put over the plan's own."""
+    """Plan and run a bounded job.
+
+    Args:
+        plan: The logical plan.
+        session: A session, or the URL of one.
+        functions: The job's Python functions by id.
+        config: Configuration that overrides the plan's own.
+        push_down: Offers conditions to connectors; None: the planner's own.
+    """
     import msgspec
 
     if config:

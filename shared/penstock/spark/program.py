@@ -46,8 +46,10 @@ _INTEGERS = (st.ByteType, st.ShortType, st.IntegerType, st.LongType)
 
 
 class StepContext:
-    """What a step's function is given: ``step.spark``, ``step.table(name)``,
-    ``step.insert(name, frame)``, ``step.config`` and ``step.folder`` (the project's)."""
+    """The argument of a step's function: Spark, tables to read and to insert into, configuration and folder.
+
+    ``job``: the step as a job; ``spec``: what the planner found; ``uid``: the step's name.
+    """
 
     def __init__(self, job: SparkJob, spec: SparkProgramSpec, uid: str) -> None:
         self._job, self._spec, self._uid = job, spec, uid
@@ -62,14 +64,21 @@ class StepContext:
 
     @property
     def config(self) -> Mapping[str, str]:
+        """The job's configuration."""
         return self._job.graph.config
 
     @property
     def folder(self) -> Path:
+        """The project's folder."""
         return Path(self._spec.folder)
 
     def table(self, name: str) -> DataFrame:
-        """The rows of a bounded table or view. UnsupportedError with the reason for another."""
+        """The rows of the bounded table or view ``name``.
+
+        Raises:
+            UnsupportedError: It cannot be read or does not end; the error has the reason.
+            SpecError: The project has no such table.
+        """
         content = self._spec.tables.get(name)
         if content is None:
             if name in self._spec.refused:
@@ -97,7 +106,13 @@ class StepContext:
         return frame.df.select(*frame.columns())
 
     def insert(self, name: str, frame: DataFrame) -> None:
-        """INSERT INTO the table; columns go by name. Committed, once, when this returns."""
+        """INSERT INTO the table ``name``; committed, once, when the call returns.
+
+        ``frame``: its columns are matched by name and must have the table's types (integers and floats may widen).
+
+        Raises:
+            SpecError: The project has no such table, or the columns differ.
+        """
         spec = self._spec.sinks.get(name)
         if spec is None:
             raise self._unknown(name, self._spec.sinks, "insert into")
@@ -121,6 +136,7 @@ class StepContext:
         job.write(rows, TableWrite(spec, f"{self._uid}-{name}", job.job_id, job.context, checkpoint=number))
 
     def close(self) -> None:
+        """Let Spark forget what ``table`` kept."""
         for job in self._open:
             job.close()
 

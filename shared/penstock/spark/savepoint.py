@@ -126,10 +126,15 @@ class Savepoint:
 def read_savepoint(
     path: str, session: SparkSession | None = None, *, storage_options: Mapping[str, str] | None = None
 ) -> Savepoint:
-    """The savepoint or checkpoint at ``path``: a folder, its manifest, or such a URL.
+    """The savepoint or checkpoint at ``path``.
 
-    ``storage_options``: as in the keys ``storage.options.*``. SnapshotError when it is not there
-    or is damaged.
+    Args:
+        path: A folder, its manifest, or the URL of either.
+        session: Where its frames live; None: a new local session.
+        storage_options: As in the keys ``storage.options.*``.
+
+    Raises:
+        SnapshotError: It is not there or is damaged.
     """
     if session is None:
         from penstock.spark.session import apply_meaning, open_session
@@ -241,7 +246,15 @@ def _shown(batch: pa.RecordBatch, layout: StateLayout) -> pa.RecordBatch:
 
 @dataclass(frozen=True)
 class StateFrame:
-    """Rows of one keyed state: ``frame``'s columns stand in the order of ``names``."""
+    """Rows of one keyed state, to be written into a savepoint. Made by ``of``, ``timers`` or ``like``.
+
+    Args:
+        frame: The rows; its columns stand in the order of ``names``.
+        schema: The state's description, as the footer of a snapshot has it.
+        names: Names of the stored columns.
+        types: Their types.
+        keys: How many of them are key columns.
+    """
 
     frame: DataFrame
     schema: dict[str, Any]
@@ -253,8 +266,16 @@ class StateFrame:
     def of(
         cls, frame: DataFrame, descriptor: StateDescriptor, key_types: Sequence[t.LogicalType]
     ) -> StateFrame:
-        """For the state that a process function opens with ``descriptor``: key columns first,
-        then its value (a map's: key, value; a list's: the whole list)."""
+        """State that a process function opens with ``descriptor``.
+
+        Args:
+            frame: Key columns first, then the value (of a map: key, value; of a list: the whole list).
+            descriptor: The function's descriptor.
+            key_types: Types of the key columns.
+
+        Raises:
+            SpecError: The descriptor has a time to live, or the frame has another number of columns.
+        """
         if descriptor.ttl is not None:
             raise SpecError(
                 f"state '{descriptor.name}' with a time to live cannot be made of a frame",
@@ -274,7 +295,7 @@ class StateFrame:
 
     @classmethod
     def timers(cls, frame: DataFrame, key_types: Sequence[t.LogicalType]) -> StateFrame:
-        """Event-time timers: key columns, then the time as TIMESTAMP."""
+        """Event-time timers. ``frame``: key columns of ``key_types``, then the time as TIMESTAMP."""
         fields = (("time", t.BigIntType()),)
         micros = F.unix_micros(F.col(f"`{frame.columns[-1]}`").cast("timestamp"))
         frame = frame.withColumn(frame.columns[-1], micros)
@@ -283,7 +304,15 @@ class StateFrame:
 
     @classmethod
     def like(cls, frame: DataFrame, schema: Mapping[str, Any]) -> StateFrame:
-        """For a state read before, its rows changed: ``schema`` is ``Savepoint.schema_of``'s."""
+        """State that was read before, with changed rows.
+
+        Args:
+            frame: The rows, with the columns that were read.
+            schema: What ``Savepoint.schema_of`` gave.
+
+        Raises:
+            SpecError: It is the state of windows.
+        """
         layout = layout_of(StateInfo(name="", kind="keyed", schema=dict(schema)))
         if "namespace" in layout.stored:
             raise SpecError(
@@ -316,10 +345,15 @@ def write_savepoint(
     parallelism: int = 4,
     storage_options: Mapping[str, str] | None = None,
 ) -> str:
-    """A savepoint at ``path`` with state by operator uid and state name; its folder.
+    """Write a savepoint; the result is its folder.
 
-    ``parallelism``: objects written a state; the job that starts from it may have any up to
-    ``max_parallelism``, which must be the job's own.
+    Args:
+        path: The folder, a path or a URL.
+        states: Operator uid → state name → rows.
+        job_name: Name of the job in the manifest.
+        max_parallelism: Number of key groups; must be that of the job which starts from the savepoint.
+        parallelism: Number of objects for each state. The job may have any parallelism up to ``max_parallelism``.
+        storage_options: As in the keys ``storage.options.*``.
     """
     options = dict(storage_options or {})
     folder = (f"file://{path}" if path.startswith("/") else path).rstrip("/")

@@ -42,8 +42,16 @@ RESULT_TABLE = "*result*"
 
 @dataclass(frozen=True, slots=True)
 class PlannedJob:
-    """A job ready to submit. ``result_keys``: columns that a SELECT's rows are updated by,
-    None when its changelog must be materialised row by row."""
+    """A job that is ready to be submitted.
+
+    Args:
+        job_graph: The job.
+        kind: ``select`` if its rows go to the client, else ``insert``.
+        result_schema: Columns of a SELECT's rows.
+        mode: Changelog mode of a SELECT's rows.
+        result_keys: Columns by which a SELECT's rows are updated; None: the changelog must be materialised row by row.
+        bounded: Whether the job ends by itself.
+    """
 
     job_graph: JobGraph
     kind: Literal["select", "insert"]
@@ -55,8 +63,18 @@ class PlannedJob:
 
 @dataclass(frozen=True, slots=True)
 class StatementResult:
-    """``kind`` ddl: done; set: a setting changed; text: EXPLAIN; rows: SHOW, DESCRIBE;
-    job: a query or inserts to run."""
+    """The result of one statement.
+
+    Args:
+        kind: ``ddl``: done; ``set``: a setting changed; ``text``: EXPLAIN; ``rows``: SHOW, DESCRIBE; ``job``: a query or
+            inserts to run.
+        message: What was done, or the text.
+        columns: Names of the columns of ``rows``.
+        rows: The rows of SHOW and DESCRIBE.
+        job: The job to run.
+        statement: The parsed statement.
+        position: Its place in the script.
+    """
 
     kind: Literal["ddl", "set", "text", "rows", "job"]
     message: str = ""
@@ -68,9 +86,14 @@ class StatementResult:
 
 
 class SqlSession:
-    """``config``: the session's settings, changed by SET. ``spark``: jobs may run on Spark
-    (None: on the streaming engine only). ``folder``: what relative paths of compiled plans are meant
-    from, the script's (None: the working folder)."""
+    """Runs statements one after another: declarations change its catalog, queries and inserts become jobs.
+
+    Args:
+        config: The session's settings, which SET changes.
+        python_path: Folders for ``sys.path`` of the jobs' Python functions.
+        spark: Lets jobs run on Spark; None: on the streaming engine only.
+        folder: Where relative paths of compiled plans start, the script's; None: the working folder.
+    """
 
     def __init__(
         self,
@@ -90,7 +113,11 @@ class SqlSession:
     # -- running statements ---------------------------------------------------------------
 
     def execute(self, statement_text: str) -> StatementResult:
-        """One statement. SqlError when the text holds none or several."""
+        """The result of the one statement in ``statement_text``.
+
+        Raises:
+            SqlError: The text holds no statement or several, or the statement is wrong.
+        """
         statements = parse_script(statement_text)
         if len(statements) != 1:
             raise SqlError(
@@ -99,11 +126,12 @@ class SqlSession:
         return self.run(statements[0])
 
     def run_script(self, text: str) -> Iterator[StatementResult]:
-        """Each statement's result, as it is asked for. The whole text is parsed first."""
+        """The result of each statement of ``text``, run as it is asked for. The whole text is parsed first."""
         for statement in parse_script(text):
             yield self.run(statement)
 
     def run(self, statement: st.Statement) -> StatementResult:
+        """The result of a parsed statement."""
         try:
             return self._run(statement)
         except RecursionError:
@@ -184,7 +212,12 @@ class SqlSession:
         return self.plan_inserts(inserts, statement.position)
 
     def plan_inserts(self, inserts: Sequence[st.Insert], position: Position) -> PlannedJob:
-        """All inserts as one job, sharing what they have in common."""
+        """All of ``inserts`` as one job that reads what they share once. ``position``: their place in the script.
+
+        Raises:
+            SqlError: There is none.
+            UnsupportedError: INSERT OVERWRITE of an unbounded query.
+        """
         if not inserts:
             raise SqlError("the statement set is empty", expected="INSERT INTO …", where=str(position))
         sinks = tuple(bind_insert(self.catalog, self.config, insert) for insert in inserts)
@@ -202,8 +235,14 @@ class SqlSession:
         return PlannedJob(graph, "insert", bounded=graph.bounded)
 
     def compile_plan(self, statement: st.CompilePlan) -> tuple[str, PlannedJob | None]:
-        """The statement's plan is written, if it is not there; what was done, and the job of COMPILE AND
-        EXECUTE: as in Flink, that of the file, also when it was there before."""
+        """Write the plan of ``statement``, unless the file is there.
+
+        The result is what was done, in words, and the job of COMPILE AND EXECUTE: as in Flink that of the file, also if
+        it was there before.
+
+        Raises:
+            SpecError: The file is there, and neither IF NOT EXISTS nor ``table.plan.force-recompile`` is set.
+        """
         file = plan_file(statement.path, self.folder, str(statement.position))
         there = file.exists()
         replaces = there and PLAN_FORCE_RECOMPILE.read(self.config)
@@ -226,7 +265,7 @@ class SqlSession:
         return message, self.stored_plan(statement.path, statement.position)
 
     def stored_plan(self, path: str, position: Position) -> PlannedJob:
-        """The job of a compiled plan, or of a savepoint's own."""
+        """The job of the compiled plan, or of the savepoint, at ``path``. ``position``: the statement's place."""
         file = plan_file(path, self.folder, str(position))
         where = f"plan '{path}' ({position})" if position.line else f"plan '{path}'"
         graph = runnable(
@@ -396,13 +435,27 @@ def plan_script(
     spark: SparkSupport | None = None,
     folder: str | None = None,
 ) -> PlannedJob:
-    """``plan_in`` a session of its own."""
+    """``plan_in`` a session of its own.
+
+    Args:
+        text: The script.
+        config: As in ``SqlSession``.
+        python_path: As in ``SqlSession``.
+        spark: As in ``SqlSession``.
+        folder: As in ``SqlSession``.
+    """
     return plan_in(SqlSession(config, python_path=python_path, spark=spark, folder=folder), text)
 
 
 def plan_in(session: SqlSession, text: str) -> PlannedJob:
-    """A whole script as one job: DDL and SET are run, all INSERTs go into one job; or the
-    script has exactly one SELECT or one EXECUTE PLAN instead."""
+    """The whole script ``text`` as one job, in ``session``.
+
+    Declarations and SET are run; all INSERTs go into the job. Instead of them the script may have exactly one SELECT
+    or one EXECUTE PLAN.
+
+    Raises:
+        SqlError: There is nothing to run, or more than one job.
+    """
     inserts: list[st.Insert] = []
     queries: list[st.Query] = []
     plans: list[PlannedJob] = []

@@ -47,7 +47,10 @@ class Cells(Protocol):
 
 
 class NumberCells:
-    """A whole number a slot. ``initial``: of a slot that is empty."""
+    """One whole number for each slot.
+
+    ``name`` and ``type_``: of its column in a snapshot; ``initial``: the number of an empty slot.
+    """
 
     def __init__(self, name: str, type_: LogicalType, initial: int = 0) -> None:
         self.partial_names, self.partial_types = [name], [type_]
@@ -56,16 +59,20 @@ class NumberCells:
         self.values = np.full(1024, initial, np.int64)
 
     def reset(self, slots: np.ndarray, high: int) -> None:
+        """``slots`` are new and start empty; ``high``: one above the highest slot."""
         self.values = grown(self.values, high, self._initial)
         self.values[slots] = self._initial
 
     def partials(self, slots: np.ndarray) -> list[Column]:
+        """The columns of ``slots`` as a snapshot has them."""
         return [Column(self.partial_types[0], self.values[slots])]
 
     def merge(self, slots: np.ndarray, partials: Sequence[Column]) -> None:
+        """Overwrite ``slots`` with ``partials``, columns as a snapshot has them."""
         self.values[slots] = partials[0].values
 
     def load(self, at: slice, partials: Sequence[Column]) -> None:
+        """Fill the range ``at`` of new slots with ``partials``, columns as a snapshot has them."""
         self.values = grown(self.values, at.stop, self._initial)
         self.values[at] = partials[0].values
 
@@ -73,6 +80,7 @@ class NumberCells:
         """Nothing is held outside of the array."""
 
     def live_bytes(self, slots: int) -> int:
+        """Bytes of that many ``slots``, without room that is free."""
         return 8 * slots
 
 

@@ -26,8 +26,12 @@ class UpdateType(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class StateTtlConfig:
-    """A value not written (or read) for ``ttl_ms`` of processing time is gone: it is never
-    returned, and is dropped when it is touched or at a snapshot."""
+    """Time to live of state, in processing time.
+
+    A value that was not written for ``ttl_ms`` milliseconds is never returned, and is dropped when it is touched or at
+    a snapshot. With ``update_type`` ``ON_READ_AND_WRITE`` reading a value extends its life too. SpecError if ``ttl_ms``
+    is not above 0.
+    """
 
     ttl_ms: int
     update_type: UpdateType = UpdateType.ON_CREATE_AND_WRITE
@@ -38,7 +42,10 @@ class StateTtlConfig:
 
 
 class StateDescriptor:
-    """Base: ``name`` is unique in its operator, ``type`` is the declared value type."""
+    """Declares a state of a function.
+
+    ``name`` is unique in the operator; ``type_`` is the type of the value, ``Types.…()``. SpecError without a type.
+    """
 
     kind = ""
 
@@ -68,12 +75,16 @@ class StateDescriptor:
         return tuple(f"{self.kind}/{name}" for name in (self.name, *self.former_names))
 
     def renamed_from(self, *names: str) -> Self:
-        """State that a savepoint has under one of these names is this one's."""
+        """State that a savepoint has under one of ``names`` is this one's."""
         self.former_names = names
         return self
 
     def renamed_fields(self, fields: Mapping[str, str]) -> Self:
-        """Of a row type: present name → former name. SpecError for a name that is no field."""
+        """Fields of a row type that had other names in a savepoint. ``fields``: present name → former name.
+
+        Raises:
+            SpecError: A present name is no field.
+        """
         rows = self.type.element if isinstance(self.type, t.ArrayType) else self.type
         known = {f.name for f in rows.fields} if isinstance(rows, t.RowType) else set()
         for name in fields:
@@ -93,6 +104,7 @@ class StateDescriptor:
         return self.type
 
     def enable_time_to_live(self, config: StateTtlConfig) -> None:
+        """Let values expire by ``config``."""
         self.ttl = config
 
     def __repr__(self) -> str:
@@ -100,11 +112,13 @@ class StateDescriptor:
 
 
 class ValueStateDescriptor(StateDescriptor):
+    """One value for each key."""
+
     kind = "value"
 
 
 class ListStateDescriptor(StateDescriptor):
-    """``type_`` is the element's."""
+    """A list for each key; ``type_`` is the type of an element."""
 
     kind = "list"
 
@@ -114,6 +128,11 @@ class ListStateDescriptor(StateDescriptor):
 
 
 class MapStateDescriptor(StateDescriptor):
+    """A map for each key.
+
+    ``name`` is unique in the operator; ``key_type`` and ``value_type`` are the types of an entry. SpecError without types.
+    """
+
     kind = "map"
 
     def __init__(self, name: str, key_type: t.LogicalType, value_type: t.LogicalType) -> None:
@@ -128,7 +147,11 @@ class MapStateDescriptor(StateDescriptor):
 
 
 class ReducingStateDescriptor(StateDescriptor):
-    """``reduce(a, b)``: a function or an object with a ``reduce`` method."""
+    """One value for each key, combined from all values added to it.
+
+    ``name`` is unique in the operator; ``reduce(a, b)`` is a function, or an object with a ``reduce`` method; ``type_``
+    is the type of a value.
+    """
 
     kind = "reducing"
 
@@ -138,7 +161,10 @@ class ReducingStateDescriptor(StateDescriptor):
 
 
 class AggregatingStateDescriptor(StateDescriptor):
-    """``type_`` is the accumulator's; ``aggregate``: an ``AggregateFunction``."""
+    """An accumulator for each key.
+
+    ``name`` is unique in the operator; ``aggregate`` is an ``AggregateFunction``; ``type_`` is the accumulator's type.
+    """
 
     kind = "aggregating"
 

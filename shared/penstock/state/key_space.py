@@ -42,13 +42,18 @@ _DROP_KEYS, _DROP_COLD_KEYS = 1_024, 32
 
 
 class KeySpace:
-    """``types``: of the key's columns; none at all means one key. ``kind``: the operator's, in
-    its snapshots. ``names``: of the key's columns there. ``ttl_ms``: keys that were not written for
-    so long go with their rows (0: never). ``evicts``: keys may go to the disk, where there is
-    a limit of memory and the keys have canonical bytes. ``counted``: tables count the rows of a
-    key in ``uses``, and a key that a batch leaves without rows is forgotten.
+    """The keys of an operator in memory, each with a slot number, and the tables that share them.
 
-    The tables are made next, then ``restore`` is called once.
+    Args:
+        ctx: What the state may use of the operator's context.
+        types: Types of the key's columns; none at all means one key.
+        kind: The operator's, in its snapshots.
+        names: Names of the key's columns in snapshots; None: ``key0``, ``key1`` …
+        ttl_ms: A key that was not written for so many ms goes with its rows; 0: never.
+        evicts: Keys may go to the local disk, if memory has a limit and the keys have canonical bytes.
+        counted: Tables count the rows of a key in ``uses``, and a key that a batch leaves without rows is forgotten.
+
+    The tables are made next; then ``restore`` is called once.
     """
 
     def __init__(
@@ -120,11 +125,11 @@ class KeySpace:
     # -- keys ----------------------------------------------------------------------------
 
     def touch(self, columns: Sequence[Column], n: int) -> Touched:
-        """``with space.touch(key columns, rows) as keys``: see ``Touched``."""
+        """``with space.touch(columns, n) as keys``: work on the keys of ``n`` rows, given as key ``columns``; see ``Touched``."""
         return Touched(self, columns, n)
 
     def upsert(self, columns: Sequence[Column], n: int) -> tuple[np.ndarray, np.ndarray]:
-        """(slot of each row's key, slots that are new to the memory: ``fetch`` them)."""
+        """(slot of each row's key, slots that are new to the memory: ``fetch`` them), of ``n`` rows with key ``columns``."""
         return self.index.upsert(columns, n)
 
     def fetch(self, made: np.ndarray) -> np.ndarray:
@@ -145,7 +150,7 @@ class KeySpace:
         return self.index.keys(slots)
 
     def use(self, slots: np.ndarray, times: np.ndarray | int = 1) -> None:
-        """So many more rows refer to these keys (repeats allowed)."""
+        """``times`` more rows refer to the keys in ``slots`` (repeats allowed)."""
         self.uses = grown(self.uses, self.index.high)
         np.add.at(self.uses, slots, times)
 
@@ -178,7 +183,7 @@ class KeySpace:
     # -- looking from outside ------------------------------------------------------------
 
     def find(self, columns: Sequence[Column], n: int) -> np.ndarray:
-        """Slot of each key, as ``upsert`` takes them; -1 where it is not in memory."""
+        """Slot of each of ``n`` keys, ``columns`` as ``upsert`` takes them; -1 where a key is not in memory."""
         return self.index.lookup(columns, n)
 
     def _disk_columns(self, columns: Sequence[Column]) -> Sequence[Column]:

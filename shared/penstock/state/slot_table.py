@@ -40,12 +40,18 @@ if TYPE_CHECKING:
 
 
 class SlotTable(ABC):
-    """``names``, ``types``: of a row's columns in a snapshot, behind those of its key.
+    """Columns addressed by slot number: one kind of row of an operator's keys.
 
-    ``changes`` is told of every row before it changes; only the table itself and its space
-    do that. ``times``: when each row was last touched (ms since the epoch), or any time at or
-    above 0 by which its key is to be found on disk; None where rows have none. ``touched``: is
-    told the times of rows that came back from the disk.
+    Only the table itself and its space announce changes: ``changes`` is told of every row before it changes.
+    ``times``: when each row was last touched (ms since the epoch), or any time at or above 0 by which its key is found on
+    disk; None where rows have none. ``touched`` is told the times of rows that came back from the disk.
+
+    Args:
+        space: The keys.
+        name: Name of the state in snapshots.
+        names: Names of a row's columns there, behind those of its key.
+        types: Types of these columns.
+        timed: Rows follow the time to live of their keys.
     """
 
     #: ``load`` puts what it is given into order: it must be given all rows of a key at once.
@@ -100,10 +106,13 @@ class SlotTable(ABC):
 
     @abstractmethod
     def load(self, keys: np.ndarray, columns: list[Column]) -> np.ndarray:
-        """Put rows back, a key slot each; the rows made. They are announced as new ones."""
+        """Put rows back, with the key slot of each in ``keys``; the rows made. They are announced as new ones.
+
+        ``columns``: of ``types``.
+        """
 
     def reload(self, keys: np.ndarray, columns: list[Column]) -> np.ndarray:
-        """``load`` of rows of a snapshot: in any order, a key's rows in several pieces."""
+        """``load`` of rows of a snapshot: ``keys`` in any order, a key's rows in several pieces; ``columns``: of ``types``."""
         return self.load(keys, columns)
 
     def make(self, keys: np.ndarray) -> None:  # noqa: B027 - most keep nothing by key
@@ -128,6 +137,7 @@ class SlotTable(ABC):
         return self.space.of_stored(columns[: len(stored)]), columns[len(stored) :], n
 
     def cut(self) -> Cut:
+        """The rows, or what changed, at this moment; nothing is copied yet."""
         return self._stored_as.cut()
 
     @property
@@ -156,8 +166,11 @@ class SlotTable(ABC):
 
 
 class CellTable(SlotTable):
-    """One row a key, in columns by the key's slot: ``parts``, whose columns a snapshot has one
-    part behind the other. Every change of a row goes through ``touch``, ``compare`` or ``put``."""
+    """One row for each key, in columns by the key's slot.
+
+    ``space``: the keys; ``name``: of the state in snapshots; ``parts``: the cells, whose columns follow one another in a
+    snapshot. Every change of a row goes through ``touch``, ``compare`` or ``put``.
+    """
 
     def __init__(self, space: KeySpace, name: str, parts: Sequence[Cells]) -> None:
         super().__init__(
@@ -175,15 +188,15 @@ class CellTable(SlotTable):
         return 12 * n + sum(part.live_bytes(n) for part in self._parts)
 
     def touch(self, columns: Sequence[Column], n: int) -> CellsTouched:
-        """``with table.touch(key columns, rows) as cells``: see ``CellsTouched``."""
+        """``with table.touch(columns, n) as cells``: change the rows of ``n`` keys, given as key ``columns``; see ``CellsTouched``."""
         return CellsTouched(self, columns, n)
 
     def compare(self, columns: Sequence[Column], n: int) -> CellsCompared:
-        """``with table.compare(key columns, rows) as cells``: see ``CellsCompared``."""
+        """As ``touch``, for ``n`` rows with key ``columns``, and it knows the old rows; see ``CellsCompared``."""
         return CellsCompared(self, columns, n)
 
     def put(self, slots: np.ndarray, columns: Sequence[Column]) -> None:
-        """Overwrite the rows of distinct slots."""
+        """Overwrite the rows of distinct ``slots`` with ``columns``."""
         self.changes.write(slots)
         self._merge(slots, columns)
 
@@ -205,7 +218,7 @@ class CellTable(SlotTable):
         return keys
 
     def extend(self, at: slice, columns: Sequence[Column]) -> None:
-        """``load`` of slots that are all new, one behind the other."""
+        """``load`` of the new slots in the range ``at``, which follow one another; ``columns``: of ``types``."""
         self.changes.write(np.arange(at.start, at.stop))
         start = 0
         for part in self._parts:

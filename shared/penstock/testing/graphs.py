@@ -49,9 +49,9 @@ def encode_rows(batch: Batch) -> str:
 
 
 class GraphBuilder:
-    """Builds a graph vertex by vertex, one operator each; ``chain`` adds to the last.
+    """Builds a job graph vertex by vertex, one operator each; ``chain`` adds an operator to a vertex.
 
-    A test's shorthand: real graphs come from the planner.
+    A shorthand for tests: real graphs come from the planner. ``name``: the job's name.
     """
 
     def __init__(self, name: str = "test") -> None:
@@ -62,7 +62,7 @@ class GraphBuilder:
         self.config: dict[str, str] = {}
 
     def values(self, batch: Batch, *, watermark: WatermarkSpec | None = None) -> str:
-        """A source of given rows; its vertex id."""
+        """A source that gives the rows of ``batch``; its vertex id. ``watermark``: how watermarks are made, if they are."""
         spec = CollectionSourceSpec(data=encode_rows(batch), watermark=watermark)
         return self.vertex(spec, batch.schema, parallelism=1)
 
@@ -76,7 +76,16 @@ class GraphBuilder:
         watermark: WatermarkSpec | None = None,
         **spec: object,
     ) -> str:
-        """Enumerator and readers; the readers' vertex id."""
+        """The enumerator and the readers of a connector; the readers' vertex id.
+
+        Args:
+            connector: Name of the connector.
+            schema: Physical columns, all of which are read.
+            options: The table's options.
+            parallelism: Number of readers.
+            watermark: How watermarks are made, if they are.
+            spec: Further fields of ``SourceSpec``.
+        """
         options = {"connector": connector, **options}
         enumerator = self.vertex(
             EnumeratorSpec(
@@ -106,7 +115,17 @@ class GraphBuilder:
         side_outputs: Mapping[str, Schema] | None = None,
         tags: Sequence[str | None] = (),
     ) -> str:
-        """One operator with one gate per input. ``tags[i]``: side output input i reads."""
+        """A vertex of one operator, with one gate for each input; its id.
+
+        Args:
+            spec: The operator.
+            output: Its columns.
+            inputs: Vertex id and partitioning of each input.
+            parallelism: Number of subtasks.
+            uid: The operator's uid; None: made from its class and number.
+            side_outputs: Tag → columns.
+            tags: ``tags[i]``: the side output that input i reads; None: the main output.
+        """
         vertex_id = f"v{len(self._vertices)}"
         node = OperatorNode(
             uid=uid or f"{type(spec).__name__}-{len(self._vertices)}",
@@ -153,7 +172,17 @@ class GraphBuilder:
         after: int | None = None,
         tag: str | None = None,
     ) -> str:
-        """Append an operator to a vertex, reading its last operator (or ``after``)."""
+        """Append an operator to a vertex; the vertex's id.
+
+        Args:
+            vertex: Id of the vertex.
+            spec: The operator.
+            output: Its columns.
+            uid: Its uid; None: made from its class and number.
+            side_outputs: Tag → columns.
+            after: Number of the operator in the vertex that it reads; None: the last.
+            tag: The side output of that operator that it reads; None: the main output.
+        """
         old = self._find(vertex)
         at = len(old.operators) - 1 if after is None else after
         node = OperatorNode(
@@ -177,7 +206,15 @@ class GraphBuilder:
         options: Mapping[str, str] | None = None,
         **spec: object,
     ) -> str:
-        """A sink vertex behind ``source``, at its parallelism (``collect``: 1, global)."""
+        """A sink vertex behind another, at its parallelism (``collect``: at 1); its id.
+
+        Args:
+            connector: Name of the connector.
+            source: Id of the vertex whose rows are written.
+            schema: Columns of the table.
+            options: The table's options.
+            spec: Further fields of ``SinkSpec``.
+        """
         p = 1 if connector == "collect" else self._find(source).parallelism
         sink = SinkSpec(
             connector=connector,
@@ -189,10 +226,12 @@ class GraphBuilder:
         return self.vertex(sink, schema, inputs=[(source, partitioning)], parallelism=p)
 
     def collect(self, source: str, **spec: object) -> str:
+        """A sink that holds the rows of the vertex ``source`` for ``RunResult.rows``; ``spec``: fields of ``SinkSpec``."""
         schema = self._find(source).operators[-1].output
         return self.sink("collect", source, schema, None, **spec)
 
     def build(self, *, bounded: bool = True) -> JobGraph:
+        """The job graph; ``bounded``: whether all its sources end."""
         return JobGraph(
             name=self.name,
             vertices=tuple(self._vertices),
@@ -207,9 +246,11 @@ class GraphBuilder:
 
 
 def with_parallelism(graph: JobGraph, parallelism: int) -> JobGraph:
-    """The graph at another parallelism. What must run alone stays at 1: enumerators,
-    plan values, collect sinks, vertices behind a global edge, and those that only
-    forward from such. Enumerators are told how many readers there are now."""
+    """``graph`` at another ``parallelism``.
+
+    What must run alone stays at 1: enumerators, plan values, collect sinks, vertices behind a global edge, and those
+    that only forward from such. Enumerators are told the new number of readers.
+    """
     alone: set[str] = set()
     for vertex in graph.vertices:
         inputs = graph.inputs_of(vertex.id)

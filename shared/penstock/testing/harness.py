@@ -44,7 +44,14 @@ PATIENCE_S = 300.0
 
 @dataclass(frozen=True, slots=True)
 class Checkpoint:
-    """A completed checkpoint of ``graph``: vertex id → handles of its subtasks."""
+    """A completed checkpoint.
+
+    Args:
+        checkpoint_id: Its id, from 1.
+        graph: The job.
+        handles: Vertex id → state handles of its subtasks.
+        metrics: Execution id → how long the task's part took.
+    """
 
     checkpoint_id: int
     graph: JobGraph
@@ -83,9 +90,15 @@ class Checkpoint:
 
 @dataclass(slots=True)
 class RunResult:
-    """``rows``: the collect sink's final rows, its changelog materialised (upsert sinks:
-    by the sink's keys); ``changelog``: (kind, row) as they came; ``metrics``: by
-    "vertex:subtask"; ``counters``: summed over all operators."""
+    """What a job gave.
+
+    Args:
+        rows: The collect sink's final rows: its changelog, materialised (of an upsert sink by the sink's keys).
+        changelog: (kind, row) in the order of arrival.
+        metrics: "vertex:subtask" → the task's metrics.
+        checkpoints: All completed checkpoints, oldest first.
+        store: The object store.
+    """
 
     rows: list[tuple[Any, ...]]
     changelog: list[tuple[RowKind, tuple[Any, ...]]]
@@ -95,6 +108,7 @@ class RunResult:
 
     @property
     def counters(self) -> dict[str, int]:
+        """Each counter, summed over all operators."""
         out: dict[str, int] = {}
         for task in self.metrics.values():
             for operator in task.operators:
@@ -121,26 +135,41 @@ class _InFlight:
 
 
 class ManualClock:
-    """Processing time under a test's control (ms since the epoch)."""
+    """Processing time that only a test moves. ``start_ms``: where it starts, ms since the epoch."""
 
     def __init__(self, start_ms: int = 1_700_000_000_000) -> None:
         self._now_ms = start_ms
 
     def now_ms(self) -> int:
+        """The time, ms since the epoch."""
         return self._now_ms
 
     def advance(self, ms: int) -> None:
+        """Move the time forward by ``ms``."""
         self._now_ms += ms
 
 
 class JobHarness:
-    """One attempt of a job. Use within a running event loop::
+    """One attempt of a job, with real tasks in this process. Use within a running event loop::
 
         async with JobHarness(graph) as job:
             checkpoint = await job.checkpoint()
             result = await job.wait()
 
-    ``clock``: processing time that moves only by ``advance``. Leaving the block cancels what still runs. ``restore``: start from that checkpoint.
+    Leaving the block cancels what still runs.
+
+    Args:
+        graph: The job.
+        parallelism: Run at this parallelism instead of the graph's.
+        store: The object store; None: one in memory.
+        restore: Start from this checkpoint.
+        job_id: The job's id.
+        attempt: Number of the attempt; None: 2 with ``restore``, else 1.
+        config: Configuration that overrides the graph's.
+        checkpoint_interval_s: Take a checkpoint every so many seconds.
+        credit_pool_bytes: Credit that all channels share.
+        clock: Processing time that moves only by ``advance``.
+        local_state_dir: Folder for state on the local disk.
     """
 
     def __init__(
@@ -187,6 +216,7 @@ class JobHarness:
         await self.close()
 
     async def start(self) -> None:
+        """Start the attempt; ``async with`` calls it."""
         self._loop = asyncio.get_running_loop()
         self._ended = self._loop.create_future()
         folder = Path(self._folder.name)
@@ -229,7 +259,12 @@ class JobHarness:
         self._folder.cleanup()
 
     async def wait(self, timeout_s: float = PATIENCE_S) -> RunResult:
-        """Until the job has finished. Raises what failed it (as ``PenstockError``)."""
+        """Wait until the job has finished; its result.
+
+        Raises:
+            PenstockError: What failed the job.
+            InternalError: It did not end within ``timeout_s``.
+        """
         try:
             await asyncio.wait_for(asyncio.shield(self._ended), timeout_s)
         except TimeoutError:
@@ -237,7 +272,15 @@ class JobHarness:
         return await self.result()
 
     async def checkpoint(self, kind: str = "checkpoint", timeout_s: float = PATIENCE_S) -> Checkpoint:
-        """Trigger a checkpoint and wait until it is complete and told to all tasks."""
+        """Trigger a checkpoint and wait until it is complete and all tasks know it.
+
+        Args:
+            kind: ``checkpoint``, ``savepoint``, ``stop`` or ``drain``.
+            timeout_s: Give up after this many seconds.
+
+        Raises:
+            InternalError: It could not be started or did not complete in time.
+        """
         deadline = time.monotonic() + timeout_s
         while self._in_flight is not None or not self._all_running():
             if self._ended.done() or time.monotonic() > deadline:
@@ -251,8 +294,10 @@ class JobHarness:
             raise InternalError("the checkpoint did not complete", got=self.describe()) from None
 
     async def abort_checkpoint(self, timeout_s: float = PATIENCE_S) -> None:
-        """A checkpoint that all tasks take and that is then aborted, as when its manifest
-        cannot be written."""
+        """Let all tasks take a checkpoint, and then abort it, as when its manifest cannot be written.
+
+        ``timeout_s``: give up after this many seconds.
+        """
         await self.until(lambda: self._in_flight is None and self._all_running(), timeout_s)
         self._trigger("checkpoint")
         flight = self._in_flight
@@ -261,13 +306,18 @@ class JobHarness:
         await self.until(lambda: self._in_flight is not flight, timeout_s)
 
     async def stop(self, *, drain: bool = False) -> Checkpoint:
-        """Stop with a savepoint; the job then finishes."""
+        """Stop the job with a savepoint, the result. ``drain``: emit what windows and timers still hold first."""
         checkpoint = await self.checkpoint("drain" if drain else "stop")
         await asyncio.wait_for(asyncio.shield(self._ended), PATIENCE_S)
         return checkpoint
 
     async def until(self, condition: Any, timeout_s: float = PATIENCE_S) -> None:
-        """Wait for ``condition()`` to hold, failing early when the job fails."""
+        """Wait until ``condition()`` holds.
+
+        Raises:
+            PenstockError: The job has failed.
+            InternalError: The condition did not hold within ``timeout_s``.
+        """
         deadline = time.monotonic() + timeout_s
         while not condition():
             if self._ended.done():
@@ -277,7 +327,11 @@ class JobHarness:
             await asyncio.sleep(0.001)
 
     def advance(self, ms: int) -> None:
-        """Move the manual clock on; due timers fire in the tasks' next steps."""
+        """Move the manual clock forward by ``ms``; due timers fire in the tasks' next steps.
+
+        Raises:
+            InternalError: The harness has no manual clock.
+        """
         if self.clock is None:
             raise InternalError("advance() needs JobHarness(clock=ManualClock(…))")
         self.clock.advance(ms)
@@ -285,10 +339,12 @@ class JobHarness:
             task.wake()
 
     def metrics(self) -> dict[str, TaskMetrics]:
+        """ "vertex:subtask" → the task's metrics, of tasks that have ended as well."""
         live = {name: task.metrics() for name, task in self.deployment.tasks.items()}
         return {**live, **self._end_metrics}
 
     async def result(self) -> RunResult:
+        """What the job has given so far."""
         prefix = results_prefix(self.job_id)
         found = MaterializedResult(self._result_keys())
         for key, _ in await self.store.list(prefix):
@@ -310,6 +366,7 @@ class JobHarness:
     def state_changed(
         self, task: Task, state: ExecutionState, error: ErrorInfo | None, final: StateHandle | None
     ) -> None:
+        """Called by ``task`` when its ``state`` changes; ``error``: what failed it; ``final``: its final snapshot."""
         name = task.descriptor.execution_id
         self.states.setdefault(name, []).append(state)
         if state.terminal:
@@ -329,6 +386,7 @@ class JobHarness:
     def acknowledged(
         self, task: Task, checkpoint_id: int, handle: StateHandle, metrics: CheckpointMetrics
     ) -> None:
+        """Called by ``task`` when its part of the checkpoint ``checkpoint_id`` is stored at ``handle``; ``metrics``: timings."""
         flight = self._in_flight
         if flight is not None and flight.checkpoint_id == checkpoint_id:
             flight.acks[task.descriptor.execution_id] = handle
@@ -336,6 +394,10 @@ class JobHarness:
             self._loop.call_soon(self._continue)
 
     def declined(self, task: Task, checkpoint_id: int, reason: str, *, finishing: bool) -> None:
+        """Called by ``task`` when it does not take part in the checkpoint ``checkpoint_id``.
+
+        ``reason``: why, in words; ``finishing``: it ends, and its final snapshot takes the place of the acknowledgement.
+        """
         flight = self._in_flight
         if finishing:
             return  # its final state takes the place of the acknowledgement
@@ -355,6 +417,7 @@ class JobHarness:
         self._trigger(flight.kind, flight.done)
 
     def final_checkpoint_wanted(self, task: Task) -> None:
+        """Called by ``task`` at its end, if it has output that only a checkpoint commits."""
         self._want_final = True
         self._loop.call_soon(self._continue)
 
@@ -455,6 +518,11 @@ async def run_graph_async(graph: JobGraph, *, timeout_s: float = PATIENCE_S, **o
 
 
 def run_graph(graph: JobGraph, *, timeout_s: float = PATIENCE_S, **options: Any) -> RunResult:
-    """Run a bounded job to its end. ``options``: those of ``JobHarness``
-    (``parallelism``, ``store``, ``restore``, ``config``, ``checkpoint_interval_s`` …)."""
+    """Run a bounded job to its end, outside of an event loop.
+
+    Args:
+        graph: The job.
+        timeout_s: Give up after this many seconds.
+        options: Those of ``JobHarness``: ``parallelism``, ``store``, ``restore``, ``config`` …
+    """
     return asyncio.run(run_graph_async(graph, timeout_s=timeout_s, **options))

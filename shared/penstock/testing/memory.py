@@ -34,7 +34,15 @@ if TYPE_CHECKING:
 
 
 class MemoryTable:
-    """``splits[i]``: batches of split i, read in order; ``bounded``: the source ends."""
+    """A table in this process, as source or sink: ``'connector' = 'memory', 'name' = …``.
+
+    Args:
+        name: By which options name it.
+        schema: Its columns.
+        splits: ``splits[i]``: the batches of split i, read in order.
+        bounded: Whether the source ends.
+        batch_rows: Rows that a reader gives at a time; None: all.
+    """
 
     tables: ClassVar[dict[str, MemoryTable]] = {}
 
@@ -80,10 +88,16 @@ class MemoryTable:
         return [row for rows in self.commits.values() for row in rows]
 
     def committed_rows(self) -> list[tuple[Any, ...]]:
+        """The rows of everything visible, without their kinds."""
         return [row for _, row in self.committed]
 
     @classmethod
     def of(cls, options: Mapping[str, str]) -> MemoryTable:
+        """The table that ``options`` name.
+
+        Raises:
+            ConnectorError: There is none in this process.
+        """
         name = options.get("name", "")
         if name not in cls.tables:
             raise ConnectorError(

@@ -32,6 +32,7 @@ class RowKind(enum.IntEnum):
 
     @property
     def short(self) -> str:
+        """``+I``, ``-U``, ``+U`` or ``-D``."""
         return ("+I", "-U", "+U", "-D")[self.value]
 
 
@@ -44,12 +45,15 @@ NO_TIME = -(2**63)
 
 
 class Batch:
-    """n rows of ``schema``.
+    """Rows of ``schema`` as columns.
 
-    ``columns``: one ``Column`` a field, each of length n.
-    ``kinds``: uint8 RowKind values of length n, or None when all rows are +I.
-    ``times``: int64 µs event time of each record, ``NO_TIME`` of one that has none; None where
-    no record has one (SQL keeps event time in an ordinary column; the DataStream API uses ``times``).
+    Args:
+        schema: Names and types of the columns.
+        columns: One ``Column`` for each field, all of one length.
+        kinds: uint8 RowKind values, one for each row; None when all rows are +I.
+        times: int64 µs event time of each record, ``NO_TIME`` for one that has none; None where no record has one. (SQL
+            keeps event time in an ordinary column; the DataStream API uses ``times``.)
+        num_rows: Number of rows; must be given if there is no column.
     """
 
     __slots__ = ("columns", "kinds", "num_rows", "schema", "times")
@@ -77,11 +81,13 @@ class Batch:
 
     @property
     def nbytes(self) -> int:
+        """Approximate bytes of the columns, kinds and times."""
         extra = 0 if self.kinds is None else self.num_rows
         extra += 0 if self.times is None else 8 * self.num_rows
         return extra + sum(c.nbytes for c in self.columns)
 
     def column(self, name: str) -> Column:
+        """The column ``name``; KeyError if there is none."""
         return self.columns[self.schema.index(name)]
 
     def signs(self) -> np.ndarray | None:
@@ -91,19 +97,23 @@ class Batch:
     # -- reshaping --------------------------------------------------------------
 
     def with_columns(self, schema: Schema, columns: Sequence[Column]) -> Batch:
-        """The same rows (kinds, times) with other columns."""
+        """The same rows (kinds, times) with other ``columns``, those of ``schema``."""
         return Batch(schema, columns, kinds=self.kinds, times=self.times, num_rows=self.num_rows)
 
     def with_kinds(self, kinds: np.ndarray | None) -> Batch:
+        """The same rows with other ``kinds``."""
         return Batch(self.schema, self.columns, kinds=kinds, times=self.times, num_rows=self.num_rows)
 
     def with_times(self, times: np.ndarray | None) -> Batch:
+        """The same rows with other ``times``."""
         return Batch(self.schema, self.columns, kinds=self.kinds, times=times, num_rows=self.num_rows)
 
     def select(self, indices: Sequence[int]) -> Batch:
+        """The same rows with the columns at ``indices``."""
         return self.with_columns(self.schema.select(indices), [self.columns[i] for i in indices])
 
     def take(self, indices: np.ndarray) -> Batch:
+        """The rows at ``indices``, an integer array."""
         return Batch(
             self.schema,
             [c.take(indices) for c in self.columns],
@@ -113,6 +123,7 @@ class Batch:
         )
 
     def filter(self, mask: np.ndarray) -> Batch:
+        """The rows where ``mask``, a boolean array, is True."""
         indices = np.flatnonzero(mask)
         return self if len(indices) == self.num_rows else self.take(indices)
 
@@ -123,6 +134,7 @@ class Batch:
         return self.slice(0, self.num_rows // 2), self.slice(self.num_rows // 2)
 
     def slice(self, offset: int, length: int | None = None) -> Batch:
+        """``length`` rows from ``offset`` on (None: all that follow), without a copy."""
         rest = self.num_rows - offset
         length = rest if length is None else min(length, rest)
         if offset == 0 and length == self.num_rows:
@@ -171,6 +183,7 @@ class Batch:
 
     @staticmethod
     def empty(schema: Schema) -> Batch:
+        """No rows of ``schema``."""
         return Batch(schema, [Column.nulls(f.type, 0) for f in schema.fields], num_rows=0)
 
     # -- Arrow and Python ---------------------------------------------------------
@@ -194,7 +207,7 @@ class Batch:
 
     @classmethod
     def from_arrow(cls, schema: Schema, rb: pa.RecordBatch) -> Batch:
-        """The inverse of ``to_arrow`` (zero-copy)."""
+        """The inverse of ``to_arrow``, without a copy: the record batch ``rb`` as a batch of ``schema``."""
         names = rb.schema.names
         at, kinds, times = 0, None, None
         if at < len(names) and names[at] == KIND_FIELD:
@@ -213,7 +226,7 @@ class Batch:
 
     @classmethod
     def from_external_arrow(cls, schema: Schema, data: pa.RecordBatch | pa.Table) -> Batch:
-        """From a record batch or table whose columns stand in ``schema``'s order."""
+        """A record batch or table ``data``, whose columns stand in the order of ``schema``, as a batch."""
         columns = [Column.from_arrow(f.type, data.column(i)) for i, f in enumerate(schema.fields)]
         return cls(schema, columns, num_rows=data.num_rows)
 
@@ -225,7 +238,14 @@ class Batch:
         kinds: Sequence[int] | None = None,
         times: Sequence[int] | None = None,
     ) -> Batch:
-        """From Python rows, for tests and small inputs."""
+        """A batch of Python values, for tests and small inputs.
+
+        Args:
+            schema: Names and types of the columns.
+            rows: The values, None for NULL.
+            kinds: RowKind of each row; None: all +I.
+            times: Event time of each row in µs; None: no row has one.
+        """
         columns = [Column.of(f.type, [r[i] for r in rows]) for i, f in enumerate(schema.fields)]
         return cls(
             schema,
@@ -242,6 +262,7 @@ class Batch:
         return list(zip(*(c.to_pylist() for c in self.columns), strict=True))
 
     def rows(self) -> Iterator[tuple[RowKind, tuple[Any, ...]]]:
+        """Each row with its kind, as a tuple of Python values."""
         kinds = [RowKind.INSERT] * self.num_rows
         if self.kinds is not None:
             kinds = [RowKind(k) for k in self.kinds.tolist()]

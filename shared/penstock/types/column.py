@@ -119,8 +119,10 @@ def nested_arrow_type(
 class Column:
     """One column of a batch. Immutable by convention: never write into its arrays.
 
-    ``values``: ndarray (fixed width, RAW) or pa.Array (the rest), length n.
-    ``valid``: bool ndarray of length n, or None when no value is NULL.
+    Args:
+        type_: The SQL type.
+        values: n values: an ndarray (fixed width, RAW) or a pa.Array (all other types).
+        valid: bool ndarray of n, False for NULL; None when no value is NULL.
     """
 
     __slots__ = ("_valid", "_valid_known", "type", "values")
@@ -144,6 +146,7 @@ class Column:
 
     @property
     def is_numpy(self) -> bool:
+        """Whether ``values`` is an ndarray."""
         return isinstance(self.values, np.ndarray)
 
     @property
@@ -156,6 +159,7 @@ class Column:
 
     @property
     def null_count(self) -> int:
+        """The number of NULLs."""
         if isinstance(self.values, np.ndarray):
             return 0 if self._valid is None else len(self._valid) - int(self._valid.sum())
         return self.values.null_count
@@ -174,11 +178,12 @@ class Column:
 
     @classmethod
     def of(cls, type_: t.LogicalType, values: Sequence[Any]) -> Column:
-        """From Python values (None = NULL). See ``to_pylist`` for the representation."""
+        """Python ``values`` (None = NULL) as a column of ``type_``. ``to_pylist`` shows which Python type belongs to which."""
         return column_from_pylist(type_, values)
 
     @classmethod
     def nulls(cls, type_: t.LogicalType, n: int) -> Column:
+        """``n`` NULLs of ``type_``."""
         dtype = numpy_dtype(type_)
         if dtype is None:
             return cls(type_, pa.nulls(n, arrow_type(type_)))
@@ -188,7 +193,7 @@ class Column:
 
     @classmethod
     def constant(cls, type_: t.LogicalType, value: Any, n: int) -> Column:
-        """n copies of a *storage* value (unscaled decimal, µs, str …); None = NULL."""
+        """``n`` copies of a *storage* ``value`` (unscaled decimal, µs, str …; None = NULL) of ``type_``."""
         if value is None:
             return cls.nulls(type_, n)
         dtype = numpy_dtype(type_)
@@ -202,7 +207,7 @@ class Column:
 
     @classmethod
     def from_arrow(cls, type_: t.LogicalType, array: pa.Array | pa.ChunkedArray) -> Column:
-        """From the physical or any external Arrow type that maps to ``type_``."""
+        """An Arrow ``array`` of the physical type, or any external one that maps to ``type_``, as a column."""
         if isinstance(array, pa.ChunkedArray):
             array = array.combine_chunks() if array.num_chunks != 1 else array.chunk(0)
         dtype = numpy_dtype(type_)
@@ -237,9 +242,11 @@ class Column:
         return Column(self.type, self.values.take(pa.array(indices, mask=missing)))
 
     def filter(self, mask: np.ndarray) -> Column:
+        """The values where ``mask``, a boolean array, is True."""
         return self.take(np.flatnonzero(mask))
 
     def slice(self, offset: int, length: int) -> Column:
+        """``length`` values from ``offset`` on, without a copy."""
         if isinstance(self.values, np.ndarray):
             end = offset + length
             valid = None if self._valid is None else self._valid[offset:end]
@@ -252,6 +259,7 @@ class Column:
 
     @staticmethod
     def concat(columns: Sequence[Column]) -> Column:
+        """The values of all ``columns``, which have one type, in order."""
         first = columns[0]
         if len(columns) == 1:
             return first
@@ -265,7 +273,11 @@ class Column:
         return Column(first.type, pa.concat_arrays([c.values for c in columns]))
 
     def child(self, index: int) -> Column:
-        """Field ``index`` of a ROW column; NULL where the row is."""
+        """Field ``index`` of a ROW column; NULL where the row is.
+
+        Raises:
+            InternalError: The column is no ROW.
+        """
         if not isinstance(self.type, t.RowType):
             raise InternalError(f"child() of a {self.type}")
         field = self.type.fields[index]
@@ -290,6 +302,7 @@ class Column:
         return pa.array(values, mask=mask)
 
     def to_external_arrow(self) -> pa.Array:
+        """An Arrow array of the type that other tools expect: decimals, dates and timestamps instead of integers."""
         want = external_arrow_type(self.type)
         if isinstance(self.type, t.NullType):
             return pa.nulls(len(self))

@@ -48,10 +48,12 @@ class _Type(msgspec.Struct, frozen=True, tag_field="t"):
         def nullable(self) -> bool: ...
 
     def with_nullable(self, nullable: bool) -> LogicalType:
+        """The same type, NULL allowed or not."""
         return msgspec.structs.replace(self, nullable=nullable)  # type: ignore[return-value]
 
     @property
     def not_null(self) -> LogicalType:
+        """The same type without NULL."""
         return self.with_nullable(False)
 
     def __str__(self) -> str:
@@ -246,11 +248,15 @@ class MultisetType(_Type, frozen=True, tag="multiset"):
 
 
 class Field(msgspec.Struct, frozen=True):
+    """A named column or field of a row: ``name`` and ``type``."""
+
     name: str
     type: LogicalType
 
 
 class RowType(_Type, frozen=True, tag="row"):
+    """SQL ROW with ``fields``; ``nullable``: whether the row itself may be NULL."""
+
     fields: tuple[Field, ...]
     nullable: bool = True
 
@@ -296,21 +302,24 @@ INTERVALS = (YearMonthIntervalType, DayTimeIntervalType)
 
 
 class Schema(msgspec.Struct, frozen=True):
-    """Ordered named columns. ``rowtime`` names the event-time attribute, if any."""
+    """Ordered columns: ``fields``. ``rowtime`` names the event-time attribute, if there is one."""
 
     fields: tuple[Field, ...]
     rowtime: str | None = None
 
     @classmethod
     def of(cls, *pairs: tuple[str, LogicalType], rowtime: str | None = None) -> Schema:
+        """A schema of (name, type) ``pairs``; ``rowtime``: name of the event-time attribute."""
         return cls(tuple(Field(n, t) for n, t in pairs), rowtime)
 
     @property
     def names(self) -> list[str]:
+        """The names of the columns."""
         return [f.name for f in self.fields]
 
     @property
     def types(self) -> list[LogicalType]:
+        """The types of the columns."""
         return [f.type for f in self.fields]
 
     def __len__(self) -> int:
@@ -324,6 +333,7 @@ class Schema(msgspec.Struct, frozen=True):
         raise KeyError(name)
 
     def select(self, indices: Iterable[int]) -> Schema:
+        """The columns at ``indices``; the event-time attribute stays if it is among them."""
         fields = tuple(self.fields[i] for i in indices)
         keeps = self.rowtime if any(f.name == self.rowtime for f in fields) else None
         return Schema(fields, keeps)

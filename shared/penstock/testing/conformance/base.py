@@ -36,7 +36,7 @@ PATIENCE_S = 120.0
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """One check that failed: the method's name and what was raised."""
+    """One check that failed. ``check``: the method's name; ``error``: what it raised."""
 
     check: str
     error: BaseException

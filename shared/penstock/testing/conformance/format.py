@@ -81,6 +81,7 @@ class FormatConformance(Conformance):
     projects = True
 
     def format(self) -> Format:
+        """The format, new."""
         raise NotImplementedError
 
     def rows(self, count: int) -> list[tuple[Any, ...]]:

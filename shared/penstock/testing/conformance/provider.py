@@ -27,12 +27,15 @@ class ProviderConformance(Conformance):
     profile = WorkerProfile(slots=1)
 
     async def open(self, cluster_id: str = "kit") -> ResourceProvider:
+        """The provider of the cluster ``cluster_id``. Called again, it is another process's view of the same workers."""
         raise NotImplementedError
 
     async def instances(self, worker_id: str, cluster_id: str = "kit") -> int:
+        """How many workers really run under ``worker_id`` in the cluster ``cluster_id``, asked without the provider."""
         raise NotImplementedError
 
     async def end_worker(self, worker_id: str) -> None:
+        """Let the worker ``worker_id`` die by itself."""
         raise NotImplementedError
 
     async def clean(self) -> None:

@@ -50,6 +50,7 @@ class SinkConformance(Conformance):
     several_writers = True
 
     def connector(self) -> Connector:
+        """The connector, new."""
         raise NotImplementedError
 
     def options(self) -> Mapping[str, str]:

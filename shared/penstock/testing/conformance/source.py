@@ -69,6 +69,7 @@ class SourceConformance(Conformance):
     parallelism = 2
 
     def connector(self) -> Connector:
+        """The connector, new."""
         raise NotImplementedError
 
     def options(self) -> Mapping[str, str]:
@@ -88,7 +89,7 @@ class SourceConformance(Conformance):
         return None
 
     async def publish(self, options: Mapping[str, str], rows: Rows) -> None:
-        """Put rows where the table of ``live_options`` finds them."""
+        """Put ``rows`` where the table of ``live_options``, given as ``options``, finds them."""
         raise NotImplementedError
 
     # -- splits -----------------------------------------------------------------------------

@@ -83,7 +83,10 @@ class StateBackendConformance(Conformance):
         super().teardown_method()
 
     def make(self, space: KeyLayout, *, now_ms: Callable[[], int], undo: bool) -> KeyedStateBackend:
-        """A new, empty backend for keys of ``space``. Files go below ``self.folder``."""
+        """A new, empty backend for keys of ``space``. Files go below ``self.folder``.
+
+        ``now_ms``: the clock of times to live; ``undo``: whether the changes of one record can be undone.
+        """
         raise NotImplementedError
 
     # -- kinds ------------------------------------------------------------------------------

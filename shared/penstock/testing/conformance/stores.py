@@ -27,12 +27,15 @@ class ObjectStoreConformance(Conformance):
     """
 
     async def open(self) -> Store:
+        """A new, empty store."""
         raise NotImplementedError
 
     async def reopen(self) -> Store | None:
+        """The store that ``open`` gave, by another client; None where a store lives in one process."""
         return None
 
     async def close(self, store: Store) -> None:
+        """End the client ``store``, if there is anything to end."""
         return None
 
     def test_what_was_written_is_read(self) -> None:
@@ -185,9 +188,11 @@ class LeaseStoreConformance(Conformance):
     leases. ``pass_ms``: lets so much of the store's own time pass; by default it sleeps."""
 
     async def open(self) -> LeaseStore:
+        """A new store without leases."""
         raise NotImplementedError
 
     async def pass_ms(self, ms: int) -> None:
+        """Let ``ms`` milliseconds of the store's own time pass."""
         await asyncio.sleep(ms / 1000)
 
     def test_one_owner_holds_a_lease(self) -> None:
