@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from penstock.types import logical as t
 
 _CONSTANT_TAIL = {"LISTAGG": 1}
-#: Which aggregates can do what the words ask for. FIRST_VALUE and LAST_VALUE pass NULLs over anyway.
+#: Which aggregates support FILTER, DISTINCT or IGNORE NULLS. FIRST_VALUE and LAST_VALUE always skip NULLs.
 _NULL_TREATMENT = {
     "IGNORE NULLS": ("FIRST_VALUE", "LAST_VALUE", "ARRAY_AGG"),
     "RESPECT NULLS": ("ARRAY_AGG",),
@@ -55,8 +55,8 @@ def is_aggregate_node(ctx: QueryBinder, node: exp.Expression) -> bool:
 
 
 def aggregate_nodes(ctx: QueryBinder, root: exp.Expression) -> Iterator[exp.Expression]:
-    """Outermost aggregate calls below ``root``; subqueries are left alone and the function
-    of an OVER window is not one of them (its arguments may hold some)."""
+    """Outermost aggregate calls below ``root``. Subqueries are not searched, and the function of an OVER window
+    is not one of them (its arguments may hold some)."""
     waiting: list[Any] = [root]
     while waiting:
         node = waiting.pop()
@@ -84,8 +84,8 @@ def draft(
     grouped: bool = False,
     over: bool = False,
 ) -> AggregateDraft:
-    """The aggregate that ``node`` (with FILTER, DISTINCT, IGNORE NULLS) means. ``over``: of OVER, whose
-    arguments may be aggregates of the rows' groups."""
+    """The aggregate that ``node`` means, with its FILTER, DISTINCT and IGNORE NULLS. ``over``: it belongs to an
+    OVER clause, whose arguments may be aggregates of the rows' groups."""
     condition: Expr | None = None
     ignore_nulls = False
     call = node

@@ -59,9 +59,9 @@ class _Columns:
 
 
 class Aggregation:
-    """One SELECT's grouping: ``node`` is the aggregate, ``special`` binds what stands above.
+    """The grouping of one SELECT: ``node`` is the aggregate; ``special`` binds expressions above it.
 
-    ``aggregates``: its calls; ``below``: what nodes inside of them and of the keys mean.
+    ``aggregates``: its calls; ``below``: values of the nodes inside its calls and keys.
     """
 
     def __init__(
@@ -88,7 +88,7 @@ class Aggregation:
         self.sets = sets
         self.key_index: dict[int, InputRef] = {}
         self.window_columns: dict[str, InputRef] = {}
-        #: Where the number of the grouping set stands in the aggregate's output.
+        #: Column of the aggregate's output that holds the number of the grouping set.
         self.set_index = 0
         self.node = self._build()
 
@@ -213,7 +213,7 @@ class Aggregation:
         calls: tuple[AggregateCall, ...],
         window: WindowProperty | None,
     ) -> n.Node:
-        """Grouping sets of a windowed table: each row once per set, then grouped by window."""
+        """Grouping sets of a windowed table: each row is repeated once per set, then grouped by window."""
         if window is None:
             raise self.ctx.source.unsupported(
                 f"GROUPING SETS with {self.window.name if self.window else 'a window'} in GROUP BY",
@@ -266,8 +266,8 @@ class Aggregation:
     def _expand(
         self, node: n.Node, keys: list[int], calls: tuple[AggregateCall, ...]
     ) -> tuple[n.Expand, tuple[AggregateCall, ...], int]:
-        """Each row once per set, NULL for the keys that are not in it, and the set's number as
-        one more key: (the node, the aggregates over it, how many columns stand in front)."""
+        """Repeats each row once per grouping set, with NULL for the keys outside the set and the set's number
+        as one more key. The result: (node, aggregates over it, number of columns in front)."""
         assert self.sets is not None
         fields = node.schema.fields
         refs: list[Expr] = [InputRef(i, f.type) for i, f in enumerate(fields)]
@@ -419,7 +419,7 @@ class Aggregation:
     def _result(self, node: exp.Expression) -> InputRef:
         at = self.calls.get(id(node))
         if at is None:
-            # A copy of one of them (an OVER clause that the WINDOW clause completes).
+            # It is a copy of one of them: an OVER clause that the WINDOW clause completes.
             one = draft(self.ctx, node, self.binder, grouped=self.grouped)
             count = len(self.drafts)
             at = self._add(one)
@@ -457,7 +457,8 @@ class Aggregation:
         except PenstockError:
             if isinstance(node, exp.Column):
                 raise
-            # A part of it may be a key or hold an auxiliary window function: its parts are bound one by one.
+            # A part of the expression may be a key or hold an auxiliary window function: bind its parts one by
+            # one.
             return None
         at = position(bound, self.key_exprs)
         return None if at is None else self.key_index[at]

@@ -1,7 +1,7 @@
-"""Which types go into which without a CAST: into a table's column, a function's parameter.
+"""Which types are cast without a CAST: into a table's column, or into a function's parameter.
 
-The rules are Flink's ``LogicalTypeCasts.supportsImplicitCast``, but for one: numbers and intervals
-do not go into each other, since our intervals do not know of how many fields they are.
+The rules are Flink's ``LogicalTypeCasts.supportsImplicitCast``, with one exception: numbers and intervals are
+not cast to each other, because our intervals do not record how many fields they have.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ _FROM: dict[type, tuple[type, ...]] = {
 
 
 def assignable(have: t.LogicalType, want: t.LogicalType) -> bool:
-    """Whether a value of type ``have`` becomes a ``want`` by itself. A nullable type is not
-    assignable to a NOT NULL one: where that is checked as rows pass, ask for ``nullable(want)``."""
+    """Whether a value of type ``have`` is cast to ``want`` without a CAST. A nullable type is not assignable to
+    a NOT NULL one; where NULLs are checked row by row, ask for ``nullable(want)``."""
     if have.nullable and not want.nullable:
         return False
     if isinstance(have, t.NullType) or have.with_nullable(True) == want.with_nullable(True):
@@ -43,7 +43,7 @@ def assignable(have: t.LogicalType, want: t.LogicalType) -> bool:
 
 
 def nullable(type_: t.LogicalType) -> t.LogicalType:
-    """The type without NOT NULL, inside too."""
+    """The type without NOT NULL, also in its elements and fields."""
     match type_:
         case t.ArrayType(element=element):
             return t.ArrayType(nullable(element))

@@ -1,4 +1,4 @@
-"""The session's catalog: tables, views, functions, and DDL made into them."""
+"""The session's catalog: tables, views and functions, and what DDL changes in it."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     from penstock.connectors.base import Connector, TableInfo
     from penstock.sql.statements import ColumnDef, WatermarkClause
 
-#: Of the OPTIONS hint of a table that is read: the uid of its source; of one that is inserted into: the
-#: statement's label, by which the state of its operators is found.
+#: The option ``uid`` of an OPTIONS hint. On a table that is read it is the uid of the source; on a table that
+#: is inserted into it is the statement's label, by which the state of its operators is found.
 UID_HINT = "uid"
 
 
@@ -49,7 +49,7 @@ class Table:
     temporary: bool
     where: str
     text: str
-    #: The options as written (values that know their place), where ``options`` are resolved.
+    #: The options as written (each value knows its place), where ``options`` are resolved.
     written: dict[str, str] | None = None
     comment: str | None = None
     #: PARTITIONED BY.
@@ -177,8 +177,8 @@ def sink_ref(
     partition: Sequence[str | None] | None = None,
     where: str | None = None,
 ) -> TableRef:
-    """The table as a plan writes it. ``overwrite``: its rows take the place of those there;
-    ``partition``: of those in this one."""
+    """The table as a plan writes it. ``overwrite``: the query's rows replace the old ones; ``partition``: only
+    those of this partition."""
     table = resolved_table(table)
     connector = _checked(table, "sink")
     if overwrite:
@@ -227,7 +227,7 @@ def resolved_table(table: Table) -> Table:
         options = resolved_options(table.options, where=_place(table))
     except ConnectorError as err:
         raise blame_option(err, table) from None
-    # From here on plain text: places in the script are no part of a plan.
+    # From here on options are plain text: places in the script are no part of a plan.
     options = {str(k): str(v) for k, v in options.items()}
     if table.partition_keys:
         options[PARTITION_KEYS] = json.dumps(table.partition_keys)
@@ -249,7 +249,7 @@ _OPTION = re.compile(r"option '([^']+)'")
 
 
 def blame_option(err: ConnectorError, table: Table) -> ConnectorError:
-    """The error at the line and column of the option that it is about, where it names one."""
+    """Gives the error the line and column of the option that it names, if it names one."""
     named = _OPTION.search(err.message) or _OPTION.search(err.where or "")
     key = named[1] if named else None
     if err.message.startswith("unknown connector"):

@@ -1,9 +1,9 @@
-"""No clause is dropped: whatever the translation did not read of a syntax tree is refused by name.
+"""No clause is dropped: an argument of a syntax tree that the translation did not read is refused by name.
 
-Inside ``consuming(tree, source)`` each node notes which of its arguments are read. Walking and
-comparing trees (``walk``, ``find_all``, ``==``) does not count as reading: only ``node.this``,
-``node.args.get(…)`` and the like do. On leaving, an argument that has a value and was not read
-raises UnsupportedError with the clause's name and place.
+Inside ``consuming(tree, source)`` each node notes which of its arguments are read. Walking and comparing trees
+(``walk``, ``find_all``, ``==``) does not count as reading: only ``node.this``, ``node.args.get(…)`` and the
+like do. At the end an argument that has a value and was not read raises UnsupportedError with the clause's name
+and place.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ MEANINGLESS: dict[tuple[type, str], str] = {
     (exp.Fetch, "direction"): "FETCH FIRST and FETCH NEXT are the same",
 }
 
-#: (node type, argument) → the clause as a user knows it, and what to write instead. Only what has
-#: a better name than the argument's own.
+#: (node type, argument) → the clause as a user knows it, and what to write instead. Only clauses with a better
+#: name than the argument's own are listed.
 CLAUSES: dict[tuple[type, str], tuple[str, str]] = {
     (exp.Table, "pivots"): ("PIVOT or UNPIVOT", "PIVOT: SUM(v) FILTER (WHERE k = …) for each column; UNPIVOT: UNION ALL"),
     (exp.Subquery, "pivots"): ("PIVOT or UNPIVOT", "PIVOT: SUM(v) FILTER (WHERE k = …) for each column; UNPIVOT: UNION ALL"),
@@ -81,9 +81,9 @@ class _Args(dict[str, Any]):
 
 @contextmanager
 def consuming(tree: exp.Expression, source: Source) -> Iterator[None]:
-    """UnsupportedError on leaving when some argument of the tree was not read. An error that is
+    """Raises UnsupportedError at the end of the block if an argument of the tree was not read. An error that is
     raised inside passes through."""
-    hash(tree)  # Computed and kept now: it reads all arguments.
+    hash(tree)  # Compute and cache it now, because computing it reads all arguments.
     for node in tree.walk():
         node.args = _Args(node.args)
     yield
@@ -126,15 +126,15 @@ def named(node: exp.Expr, argument: str) -> tuple[str, str]:
 
 
 def consume(node: exp.Expression | None) -> None:
-    """Mark a whole tree as read: an equal one was translated in its place."""
+    """Marks a whole tree as read, because an equal tree was translated in its place."""
     for part in node.walk() if node is not None else ():
         if isinstance(part.args, _Args):
             part.args.read.update(part.args)
 
 
 def variant(node: Node, change: Callable[[dict[str, Any]], None]) -> Node:
-    """A copy of one node with changed arguments, its children shared: reading the copy counts as
-    reading the node."""
+    """A copy of one node with changed arguments. Its children are shared: reading the copy counts as reading
+    the node."""
     made = type(node)()
     args = dict(node.args)
     change(args)

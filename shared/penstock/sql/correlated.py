@@ -1,7 +1,7 @@
-"""Scalar subqueries that name columns of the outer query: an aggregate a key, joined on the key.
+"""Scalar subqueries that name columns of the outer query become an aggregate by key, joined on the key.
 
-``(SELECT AVG(x) + 1 FROM u WHERE u.k = t.k AND …)`` is, for a row of ``t``, made of its group's aggregates in
-``SELECT k, AVG(x) FROM u WHERE … GROUP BY k``, and of those of no rows where it has no group.
+``(SELECT AVG(x) + 1 FROM u WHERE u.k = t.k AND …)`` is computed for a row of ``t`` from the aggregates of its
+group in ``SELECT k, AVG(x) FROM u WHERE … GROUP BY k``, or from the aggregates of no rows if it has no group.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from penstock.sql.queries import QueryBinder
 
-#: Aggregates whose value of no rows is NULL; COUNT's is 0.
+#: Aggregates that are NULL over no rows; COUNT is 0.
 _OF_NO_ROWS = frozenset(
     ("AVG", "COUNT", "MAX", "MIN", "STDDEV_POP", "STDDEV_SAMP", "SUM", "VAR_POP", "VAR_SAMP", "VARIANCE")
 )
@@ -32,8 +32,8 @@ _NOT_PLAIN = ("group", "having", "limit", "offset", "with_", "distinct", "order"
 
 
 def correlated_scalar(ctx: QueryBinder, left: Relation, node: exp.Expression) -> tuple[Relation, Expr] | None:
-    """``left`` with the subquery's value beside every row, and that value; None when the subquery names no
-    column of ``left``, or is none that this is about."""
+    """``left`` with the subquery's value beside every row, and that value. None if the subquery names no column
+    of ``left``, or has another form."""
     query = node
     while isinstance(query, (exp.Subquery, exp.Paren)):
         query = query.this
@@ -58,7 +58,7 @@ def correlated_scalar(ctx: QueryBinder, left: Relation, node: exp.Expression) ->
     if any(_columns(ctx, left, inner, call)[1] for call in calls):
         return None
     _check_value(ctx, inner, item, calls)
-    # What the value is called is nobody's business outside.
+    # The column's name is not visible to the user.
     consume(select.expressions[0].args.get("alias"))
     right = ctx.query(_grouped(select, calls, keys, own))
     width = len(left.node.schema)
@@ -93,8 +93,8 @@ def _function(call: exp.Expression) -> str:
 def _check_value(
     ctx: QueryBinder, inner: Relation, item: exp.Expression, calls: list[exp.Expression]
 ) -> None:
-    """The value is computed outside of the subquery, from its aggregates: they must be known for no rows,
-    and nothing else of its rows may be named."""
+    """Checks that the value can be computed outside of the subquery, from its aggregates: their values over no
+    rows must be known, and the value may name nothing else of the subquery's rows."""
     for call in calls:
         if _function(call) not in _OF_NO_ROWS:
             raise ctx.source.unsupported(
@@ -120,7 +120,7 @@ def _check_value(
 
 
 def factored(node: exp.Expression) -> list[exp.Expression]:
-    """The conjuncts, with the equalities that stand in every branch of an OR taken out of it."""
+    """The conjuncts; equalities that stand in every branch of an OR are taken out of it."""
     parts = conjuncts(node)
     return [made for part in parts for made in (_factored_or(part) if isinstance(part, exp.Or) else [part])]
 
@@ -143,7 +143,7 @@ def _factored_or(node: exp.Or) -> list[exp.Expression]:
                 consume(part)
         rests.append([part for part in branch if part not in shared])
     if not all(rests):
-        # A branch that asks for nothing more: the others do not matter.
+        # This branch asks for nothing more, so the whole OR holds.
         for part in (part for rest in rests for part in rest):
             consume(part)
         return shared
@@ -185,8 +185,8 @@ def conjuncts(node: exp.Expression) -> list[exp.Expression]:
 
 
 def _columns(ctx: QueryBinder, left: Relation, inner: Relation, node: exp.Expression) -> tuple[bool, bool]:
-    """Whether a condition names columns of the inner and of the outer query. Names in a query inside of it
-    are that query's."""
+    """Whether a condition names columns of the inner query, and of the outer one. Names inside a nested query
+    belong to that query."""
     of_inner = of_outer = False
     for part in own_parts(node):
         if isinstance(part, exp.Column):
@@ -199,7 +199,7 @@ def _columns(ctx: QueryBinder, left: Relation, inner: Relation, node: exp.Expres
 
 
 def own_parts(node: exp.Expression) -> Iterator[exp.Expr]:
-    """Of a condition: all but what queries inside of it are made of."""
+    """All parts of a condition except those of queries nested in it."""
     queries = (exp.Select, exp.SetOperation, exp.Subquery)
     return node.dfs(prune=lambda part: isinstance(part, (exp.Column, *queries)))
 
@@ -207,7 +207,7 @@ def own_parts(node: exp.Expression) -> Iterator[exp.Expr]:
 def _sides(
     ctx: QueryBinder, left: Relation, inner: Relation, part: exp.Expression
 ) -> tuple[exp.Expression, exp.Expression]:
-    """(of the inner query, of the outer one) of an equality between the two."""
+    """(side of the inner query, side of the outer query) of an equality between the two."""
     if isinstance(part, exp.EQ):
         for mine, other in ((part.this, part.expression), (part.expression, part.this)):
             if _columns(ctx, left, inner, mine) == (True, False) and _columns(ctx, left, inner, other) == (

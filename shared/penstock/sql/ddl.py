@@ -67,8 +67,8 @@ def _check_connector(table: Table) -> None:
 def create_table_as(
     catalog: Catalog, config: Mapping[str, str], statement: st.CreateTable
 ) -> tuple[str, st.Insert | None]:
-    """CREATE TABLE … AS: the table is declared now, from the query's columns and those declared
-    besides; its rows are the insert's. None when the table exists and may."""
+    """CREATE TABLE … AS: declares the table now, from the query's columns and those that the statement
+    declares; the insert fills it. None if the table exists and IF NOT EXISTS is given."""
     assert statement.query is not None
     where = str(statement.position)
     if statement.name in catalog.tables and statement.if_not_exists:

@@ -51,7 +51,7 @@ _LIKE_FEATURES = (
 class DdlSyntax(FlinkParser):
     """Statements that change the catalog, and OPTIONS hints."""
 
-    #: The hints of the statement that is parsed: ``hints.hints_of``.
+    #: The hints of the statement that is being parsed, from ``hints.hints_of``.
     hints: dict[int, list[Hint]]
 
     def _parse_table_parts(self, *args: Any, **kwargs: Any) -> Any:
@@ -69,7 +69,7 @@ class DdlSyntax(FlinkParser):
         for hint in behind:
             if not hint.text.strip().upper().startswith("OPTIONS"):
                 continue
-            # Blank up to the hint, so that its places are those of the text.
+            # The text up to the hint is blanked, so that places in the hint are those of the whole text.
             padded = re.sub(r"[^\n]", " ", self.sql[: hint.start]) + hint.text
             inner: Any = type(self)(error_level=ErrorLevel.IMMEDIATE, dialect=Flink())
             found.update(inner._parse(lambda p: p._hinted_options(), Flink().tokenize(padded), padded)[0])
@@ -85,7 +85,7 @@ class DdlSyntax(FlinkParser):
         return self._options()
 
     def _dotted(self, what: str = "a name") -> str:
-        """``t``, ``db.t`` or ``catalog.db.t``; the default catalog and database fall away."""
+        """``t``, ``db.t`` or ``catalog.db.t``; the default catalog and database are left out."""
         start = self._curr
         parts = [self._require(self._parse_id_var(any_token=False), what).name]
         while self._match(TokenType.DOT):

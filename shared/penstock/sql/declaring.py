@@ -77,8 +77,8 @@ def _merge_like(
     watermark: WatermarkClause | None,
     key: tuple[str, ...],
 ) -> tuple[list[ColumnDef], dict[str, str], WatermarkClause | None, tuple[str, ...]]:
-    """LIKE: what of the base table is taken over (Flink's defaults: INCLUDING ALL, but
-    options, computed columns and watermarks may be excluded or overwritten)."""
+    """LIKE: adds the parts of the base table that the clause includes. (Flink's default is INCLUDING ALL;
+    options, computed columns and watermarks may be excluded or overwritten.)"""
     choices = statement.like.options if statement.like else {}
 
     def policy(feature: str, default: str = "INCLUDING") -> str:

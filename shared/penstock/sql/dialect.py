@@ -1,8 +1,8 @@
 """Flink's tokens and expressions on sqlglot.
 
-The library's own function classes and type names are switched off: a function stays
-``Anonymous(name, args)`` and a type becomes a ``LogicalType`` at once, so that nothing
-is rewritten by another dialect's rules before our binder sees it.
+The library's own function classes and type names are switched off: a function stays ``Anonymous(name, args)``
+and a type becomes a ``LogicalType`` at once, so that no other dialect's rules rewrite anything before our
+binder sees it.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class FlinkTokenizer(sg_tokens.Tokenizer):
     UNICODE_STRINGS: ClassVar = [("U&'", "'"), ("u&'", "'")]
     COMMENTS: ClassVar = ["--", ("/*", "*/")]
     NESTED_COMMENTS = False
-    # Statements are ours to parse: no token may swallow the rest of its line.
+    # We parse all statements ourselves: no token may swallow the rest of its line.
     COMMANDS: ClassVar = set()
     KEYWORDS: ClassVar = {
         key: value
@@ -189,7 +189,7 @@ class FlinkParser(FunctionSyntax):
             self._retreat(index)
         table = super()._parse_table(*args, **kwargs)
         if isinstance(table, exp.Table) and self._prev.token_type == TokenType.STAR:
-            # The library skips a * behind a table's name.
+            # The library skips a * behind the name of a table.
             self.raise_error("Expecting another clause", self._prev)
         return table
 
@@ -198,7 +198,7 @@ class FlinkParser(FunctionSyntax):
         unnest = super()._parse_unnest(with_alias)
         words = [token.token_type for token in self._tokens[start : self._index]]
         if (TokenType.WITH, TokenType.OFFSET) in pairwise(words):
-            # The library takes it for WITH ORDINALITY, which counts from 1.
+            # The library would read it as WITH ORDINALITY, which counts from 1.
             self.raise_error("Expecting WITH ORDINALITY instead of WITH OFFSET", self._prev)
         return unnest
 

@@ -29,7 +29,7 @@ _BINARY: dict[type, str] = {
     exp.LT: "<", exp.LTE: "<=", exp.GT: ">", exp.GTE: ">=", exp.DPipe: "||",
     exp.NullSafeEQ: "IS NOT DISTINCT FROM", exp.NullSafeNEQ: "IS DISTINCT FROM",
 }  # fmt: skip
-#: Another node with the same words after NOT.
+#: Nodes that mean the same with NOT inside: another node with the same words.
 _NEGATED = {"IN", "LIKE", "SIMILAR TO", "BETWEEN", "BETWEEN SYMMETRIC"}
 
 #: The clauses of each JSON function; those that are not here take NULL | ABSENT ON NULL.
@@ -43,17 +43,17 @@ _JSON_WORDS = {
 }  # fmt: skip
 
 
-#: A longer chain of an associative operator becomes a shallow tree.
+#: A chain of an associative operator that is longer than this becomes a shallow tree.
 _SHORT_CHAIN = 32
 #: Operators in a chain that must be computed from left to right: each is a level of the plan's tree.
 MAX_CHAIN = 150
 
 
 class ExpressionBinder:
-    """``bind(node)`` for one relation.
+    """Binds expressions over one relation: ``bind(node)``.
 
-    ``special(node)`` may answer first: an aggregate's result, a group key, a window
-    function, a subquery. ``zone``: the session's time zone.
+    ``special(node)`` may answer first: with an aggregate's result, a group key, a window function or a
+    subquery. ``zone``: the session's time zone.
     """
 
     def __init__(
@@ -195,8 +195,8 @@ class ExpressionBinder:
         )
 
     def _chain(self, node: exp.Expression) -> Expr:
-        """``a + b - c + …``, which the parser nests to the left: walked, not descended, as generated
-        queries have thousands of terms."""
+        """``a + b - c + …``, which the parser nests to the left. It is walked in a loop, not by recursion,
+        because generated queries have thousands of terms."""
         spine = [node]
         while type(left := spine[-1].this) in _BINARY:
             if self.special is not None and self.special(left) is not None:
@@ -224,7 +224,7 @@ class ExpressionBinder:
         return bound
 
     def _balanced(self, function: str, terms: list[Expr], nodes: list[exp.Expression]) -> Expr:
-        """As shallow a tree as there is: (a + b) + (c + d)."""
+        """The operands as a tree of the least depth: (a + b) + (c + d)."""
         while len(terms) > 1:
             pairs = [terms[i : i + 2] for i in range(0, len(terms), 2)]
             terms = [self.call(function, pair, nodes[0]) if len(pair) == 2 else pair[0] for pair in pairs]
@@ -448,7 +448,7 @@ def dotted_parts(node: exp.Expression) -> list[str] | None:
 
 
 def _flat(node: exp.Expression, kind: type) -> list[exp.Expression]:
-    """a AND (b AND c) without nesting; parentheses of another operator stay."""
+    """The operands of a AND (b AND c) without nesting; parentheses around another operator stay."""
     parts, waiting = [], [node]
     while waiting:
         node = waiting.pop()
@@ -462,8 +462,8 @@ def _flat(node: exp.Expression, kind: type) -> list[exp.Expression]:
 
 
 def _associative(function: str, terms: list[Expr]) -> bool:
-    """Whether brackets do not matter: integers of one type wrap, whatever is added first; text is joined.
-    The type of a decimal sum depends on what was added before, a sum of floats on the order."""
+    """Whether brackets do not matter: integers of one type wrap in any order, and text is joined. The type of a
+    decimal sum depends on the order, and so does the value of a sum of floats."""
     if function == "||":
         return all(isinstance(term.type, t.CharType | t.VarCharType) for term in terms)
     kinds = {type(term.type) for term in terms}
@@ -471,7 +471,8 @@ def _associative(function: str, terms: list[Expr]) -> bool:
 
 
 def _unescaped(text: str, escape: str) -> str:
-    """The text of U&'…' UESCAPE '…': four hex digits after the escape, which twice is itself."""
+    """The text of U&'…' UESCAPE '…': four hexadecimal digits follow the escape character; two escape characters
+    mean one."""
     mark = re.escape(escape)
     return re.sub(
         f"{mark}(?:([0-9a-fA-F]{{4}})|{mark})", lambda m: chr(int(m[1], 16)) if m[1] else escape, text

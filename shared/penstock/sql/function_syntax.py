@@ -12,7 +12,7 @@ from penstock.sql.type_syntax import TypeSyntax
 
 
 class FunctionSyntax(TypeSyntax):
-    """A method each, called behind the function's name and opening parenthesis."""
+    """One method for each function, called after the function's name and opening parenthesis."""
 
     def _call(self, name: str, *args: Any) -> exp.Expression:
         given = [a for a in args if a is not None]

@@ -26,7 +26,7 @@ FunctionKind = Literal["scalar", "table", "aggregate"]
 
 @dataclass(frozen=True, slots=True)
 class UserFunction:
-    """``arguments``: declared types, or None = whatever is given. ``result``: the value's
+    """``arguments``: declared types; None = the function takes whatever it is given. ``result``: the value's
     type; for a table function a ROW of its columns."""
 
     name: str
@@ -43,7 +43,7 @@ class UserFunctions:
 
     def __init__(self) -> None:
         self._by_name: dict[str, UserFunction] = {}
-        #: Of installed packages, those that were asked for.
+        #: Functions of installed packages that the session has asked for.
         self._from_packages: dict[str, UserFunction] = {}
 
     def add(self, function: UserFunction) -> None:
@@ -66,11 +66,11 @@ class UserFunctions:
         return self._of_kind(name, "aggregate")
 
     def has(self, name: str) -> bool:
-        """Whether it was declared here, which goes before a package's of that name."""
+        """Whether the session declared it. Such a function hides a package's function of the same name."""
         return name.lower() in self._by_name
 
     def artifacts(self, names: Sequence[str]) -> dict[str, FunctionArtifact]:
-        """The entries of a job's function table, and the classes of the program in them."""
+        """The entries of a job's function table, and the program's own classes that occur in them."""
         known = {**self._from_packages, **self._by_name}
         found = {f.name: f.artifact for f in known.values() if f.name in names}
         if not found:
@@ -112,8 +112,8 @@ MARK = "penstock_function"
 
 
 def load_function(name: str, target: str, *, where: str) -> UserFunction:
-    """``module.attribute`` → a function declared with ``@udf``, ``@udtf`` or ``@udaf``, pickled so
-    that a slot elsewhere needs none of the user's files."""
+    """``module.attribute`` → a function declared with ``@udf``, ``@udtf`` or ``@udaf``, pickled so that a slot
+    on another machine needs none of the user's files."""
     module_name, _, attribute = target.rpartition(".")
     if not module_name:
         raise SqlError(
@@ -170,8 +170,8 @@ def user_function(name: str, value: Any, *, what: str, where: str) -> UserFuncti
 
 
 def register_module(functions: UserFunctions, path: Path) -> list[str]:
-    """Add every decorated function of a module file, under its own name; which. Its folder
-    goes to the front of ``sys.path``. SqlError when it cannot be imported or has none."""
+    """Adds every decorated function of a module file under its own name, and returns these names. The module's
+    folder goes to the front of ``sys.path``. SqlError if the file cannot be imported or has none."""
     if not path.is_file():
         raise SqlError(
             "the module is not there",
@@ -183,7 +183,7 @@ def register_module(functions: UserFunctions, path: Path) -> list[str]:
     folder, module_name = str(path.absolute().parent), path.stem
     if folder not in sys.path:
         sys.path.insert(0, folder)
-    # A module of that name that is something else must not be taken for it.
+    # Another module of the same name must not be taken for it.
     known = sys.modules.get(module_name)
     if known is not None and getattr(known, "__file__", None) != str(path.absolute()):
         raise SqlError(
@@ -217,7 +217,7 @@ def _import(module_name: str, target: str, where: str) -> ModuleType:
     try:
         return importlib.import_module(module_name)
     except PenstockError as err:
-        # A decorator refused: its words say what, the place where.
+        # A decorator refused it: its error says what, and we add the place.
         err.where = f"{where}: {err.where}" if err.where else where
         raise
     except ModuleNotFoundError as err:
@@ -235,7 +235,7 @@ def _import(module_name: str, target: str, where: str) -> ModuleType:
 
 
 def _failed(module_name: str, where: str, err: BaseException) -> FunctionError:
-    """The module's own error, with the traceback from its first line on."""
+    """The error that the module raised, with the traceback from the module's first line on."""
     linecache.checkcache()
     tb = err.__traceback__
     while tb is not None and (

@@ -1,4 +1,5 @@
-"""Hints: comments that begin with ``/*+``. Each is taken by the clause it stands behind, or refused."""
+"""Hints: comments that begin with ``/*+``. A hint belongs to the clause before it; a hint that no clause takes
+is refused."""
 
 from __future__ import annotations
 
@@ -24,8 +25,8 @@ class Hint:
 
 
 def hints_of(tokens: list[Token], text: str) -> dict[int, list[Hint]]:
-    """The hints behind each token, by the offset of the token's last character. Those before the
-    first token stand under -1."""
+    """The hints behind each token, by the offset of the token's last character. Hints before the first token
+    have the offset -1."""
     found: dict[int, list[Hint]] = {}
     ends = [-1, *(token.end for token in tokens)]
     starts = [*(token.start for token in tokens), len(text)]

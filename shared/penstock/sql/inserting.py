@@ -1,4 +1,4 @@
-"""INSERT: a query's columns as the table's columns, cast where SQL casts by itself."""
+"""INSERT: the query's columns become the table's columns, cast where SQL needs no CAST."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def _fit(
     table: n.TableRef,
     fixed: Mapping[str, LiteralExpr],
 ) -> n.Node:
-    """The query's columns, by position, as the table's columns; ``fixed``: those that PARTITION gives."""
+    """The query's columns, by position, as the table's columns. ``fixed``: columns whose value PARTITION gives."""
     source = binder.source
     wanted = list(table.schema.fields)
     targets = [f for f in wanted if f.name not in fixed]
@@ -147,7 +147,7 @@ def _mismatch(
     targets: Sequence[t.Field],
     at: int,
 ) -> SqlError:
-    """Flink's words for a column that would be narrowed or changed silently."""
+    """Flink's words for a column whose values would be narrowed or changed silently."""
     column, target = given[at], targets[at]
     items = _items(insert.query)
     item = items[at] if len(items) == len(given) else insert.query
@@ -166,7 +166,7 @@ def _mismatch(
 
 
 def _items(query: exp.Expression) -> list[exp.Expression]:
-    """What gives the columns of a query, where each is written."""
+    """The expression that gives each column of a query, where there is one."""
     if isinstance(query, exp.Select):
         return list(query.expressions)
     if isinstance(query, exp.Values) and query.expressions:
@@ -176,7 +176,7 @@ def _items(query: exp.Expression) -> list[exp.Expression]:
 
 
 def _text(text: str, node: exp.Expression) -> str | None:
-    """An expression as written, where it stands in one piece."""
+    """An expression as the user wrote it, if it stands in one piece."""
     ends = [n.meta["end"] for n in node.walk() if "end" in n.meta]
     start = start_of(node)
     if start is None or not ends or isinstance(node, exp.Star):

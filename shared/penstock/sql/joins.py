@@ -59,8 +59,8 @@ def make_join(
     using: list[str] | None = None,
     node: exp.Expression | None = None,
 ) -> Relation:
-    """``condition`` over both relations (or already ``bound``); the optimiser takes the
-    equalities and time bounds out of it."""
+    """Joins two relations on ``condition`` over both (or already ``bound``). The optimizer takes the equalities
+    and time bounds out of it."""
     plain = joined_schema(left.node.schema, right.node.schema, left_null=False, right_null=False)
     if bound is None and condition is not None:
         scope = joined(left, right, n.Values(schema=plain, data=""))
@@ -158,7 +158,8 @@ def bind_correlate(
         function = "UNNEST"
         if inner.args.get("offset"):
             function = "UNNEST_WITH_ORDINALITY"
-            # The last of the alias's column names, where it has one for it, is taken for its name.
+            # The parser takes the last of the alias's column names for the name of the ordinality column, if it
+            # expects one.
             offset = inner.args["offset"]
             name = offset.name if isinstance(offset, exp.Identifier) else "ORDINALITY"
             fields = [*fields, t.Field(name, t.IntType(nullable=False))]

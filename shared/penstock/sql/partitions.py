@@ -29,20 +29,21 @@ if TYPE_CHECKING:
     from penstock.sql.queries import QueryBinder
     from penstock.sql.statements import CreateTable, Insert
 
-#: Options that statements set.
+#: Options that the planner sets for these statements.
 _NOT_WRITTEN = {
     PARTITION_KEYS: "write PARTITIONED BY (…) between the columns and WITH",
     PARTITION_FILTER: "write the conditions into the query's WHERE",
     "sink.static-partition": "write INSERT OVERWRITE t PARTITION (…)",
 }
-#: So many partitions EXPLAIN names.
+#: EXPLAIN names at most this many partitions.
 _SHOWN = 20
 
 
 def check_partition_keys(
     statement: CreateTable, keys: Sequence[str], physical: t.Schema, options: Mapping[str, str], where: str
 ) -> None:
-    """SqlError for what PARTITIONED BY may not name; UnsupportedError for a connector without partitions."""
+    """SqlError for a column that PARTITIONED BY may not name; UnsupportedError for a connector without
+    partitions."""
     for option, remedy in _NOT_WRITTEN.items():
         if option in options:
             raise SqlError(f"'{option}' is no option of WITH", got=f"'{option}'", where=where, remedy=remedy)
@@ -134,7 +135,7 @@ def _constant(binder: QueryBinder, value: exp.Expression, field: t.Field) -> Lit
 
 
 def static_texts(table: Table, fixed: Mapping[str, Literal]) -> list[str | None] | None:
-    """The one partition that PARTITION names; None when the query's rows say which."""
+    """The one partition that PARTITION names in full; None if the query's rows decide."""
     from penstock.connectors.filesystem.partitions import constant_text
 
     if not fixed or len(fixed) < len(table.partition_keys):
@@ -143,7 +144,7 @@ def static_texts(table: Table, fixed: Mapping[str, Literal]) -> list[str | None]
 
 
 def table_partitions(table: Table, where: str) -> list[str]:
-    """SHOW PARTITIONS: the folders that there are."""
+    """SHOW PARTITIONS: the folders that exist."""
     from penstock.sql.catalog import resolved_table
 
     if not table.partition_keys:
@@ -163,7 +164,7 @@ def table_partitions(table: Table, where: str) -> list[str]:
 
 
 def read_partitions(graph: JobGraph) -> str:
-    """For EXPLAIN: which partitions that are there now are read, a line for each partitioned table."""
+    """For EXPLAIN: which of the partitions that exist now are read, one line for each partitioned table."""
     lines: list[str] = []
     for operator in (op for vertex in graph.vertices for op in vertex.operators):
         spec = operator.spec

@@ -1,4 +1,4 @@
-"""Where compiled plans lie: files of this machine, objects of a store, or a savepoint's folder."""
+"""Where compiled plans lie: files on this machine, objects of a store, or a savepoint's folder."""
 
 from __future__ import annotations
 
@@ -39,14 +39,14 @@ class PlanFile:
         return local.exists() if local is not None else waited(_get(self.located)) is not None
 
     def read(self) -> bytes:
-        """The plan, also of a savepoint's folder (or manifest). SpecError when it is not there;
-        SnapshotError when the savepoint holds none."""
+        """The plan, also that of a savepoint's folder or manifest. SpecError if it does not exist;
+        SnapshotError if the savepoint holds none."""
         local = self._local
         return self._read_object() if local is None else self._read_local(local)
 
     def write(self, data: bytes) -> None:
-        """All of it or nothing, with the folders that lead to it. Tables' options may hold passwords:
-        of a file only its owner can read it."""
+        """Writes all of it or nothing, and makes the folders above it. The options of tables may hold
+        passwords, so only the owner can read the file."""
         local = self._local
         if local is None:
             waited(_put(self.located, data))
@@ -120,8 +120,8 @@ class PlanFile:
 
 
 def plan_file(path: str, folder: str | None, where: str) -> PlanFile:
-    """``folder``: what relative paths are meant from; None: the working folder. SpecError for a relative
-    path where there is none: in a planner of the cluster."""
+    """The file of a plan. ``folder``: where relative paths start; None: the working folder. SpecError for a
+    relative path where no folder is known, as in a cluster's planner."""
     local = local_path(path)
     if local is None:
         return PlanFile(path, path)
@@ -145,7 +145,7 @@ def plan_file(path: str, folder: str | None, where: str) -> PlanFile:
 
 
 async def _get(url: str) -> bytes | None:
-    """None: it is not there."""
+    """The object's bytes; None if it does not exist."""
     store, key = split_url(url)
     try:
         return await open_store(store).get(key)
@@ -159,6 +159,6 @@ async def _put(url: str, data: bytes) -> None:
 
 
 def waited(call: Coroutine[Any, Any, T]) -> T:
-    """Its result, also where a loop runs already."""
+    """The result of a coroutine, also where an event loop runs already."""
     with ThreadPoolExecutor(1) as thread:
         return thread.submit(asyncio.run, call).result()

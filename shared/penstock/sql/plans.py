@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from penstock.jobgraph.graph import JobGraph
     from penstock.plan.engine import SparkSupport
 
-#: Settings of the client, which no plan was made by.
+#: Settings of the client, which do not shape a plan.
 _CLIENT = frozenset((DML_SYNC.key, EXPLAIN_SPARK.key, PLAN_FORCE_RECOMPILE.key))
 _PLANNED = frozenset((PARALLELISM.key, MAX_PARALLELISM.key, RUNTIME_MODE.key, OBJECT_REUSE_CHAINING.key))
 
@@ -52,8 +52,8 @@ def runnable(
     spark: SparkSupport | None,
     where: str,
 ) -> JobGraph:
-    """A plan's job with the session's settings. An error that names what is missing here, or the setting
-    that would need another plan."""
+    """A plan's job with the session's settings. The error names what this Penstock lacks, or the setting that
+    differs from the plan's."""
     _check_settings(graph, config, spark, where)
     path = (*python_path, *(p for p in graph.python_path if p not in python_path))
     graph = msgspec.structs.replace(
@@ -116,7 +116,7 @@ def _check_settings(
 
 
 def _check_parts(graph: JobGraph, where: str) -> None:
-    """Connectors and functions, each by its name."""
+    """Checks that each connector and function is known, by its name."""
     called: set[str] = set()
     for part in _parts(_graphs(graph)):
         try:
@@ -157,7 +157,7 @@ def _check_aggregate(name: str) -> None:
 
 
 async def _load_functions(graph: JobGraph, where: str) -> None:
-    """As a slot loads them: what they import must be there."""
+    """Loads the functions as a slot does: what they import must be installed here."""
     from penstock.runtime.artifacts import load_functions
 
     with tempfile.TemporaryDirectory() as folder:
@@ -171,7 +171,7 @@ async def _load_functions(graph: JobGraph, where: str) -> None:
 
 
 def _graphs(graph: JobGraph) -> Iterator[JobGraph]:
-    """It, and what its tasks have Spark run."""
+    """The job graph, and the graphs inside its Spark tasks."""
     yield graph
     contents = [
         node.spec.graph
@@ -185,7 +185,7 @@ def _graphs(graph: JobGraph) -> Iterator[JobGraph]:
 
 
 def _parts(value: Any) -> Iterator[Any]:
-    """Every struct in it."""
+    """Every struct inside a value."""
     if isinstance(value, msgspec.Struct):
         yield value
         for name in value.__struct_fields__:

@@ -1,7 +1,7 @@
 """Queries: SELECT, VALUES and set operations → logical plan nodes.
 
-Names and types are settled here; equi-keys, time bounds, Top-N and what to push into a
-source are found by ``plan.optimizer``.
+Names and types are resolved here. ``plan.optimizer`` finds equi-keys, time bounds, Top-N and what a source can
+apply.
 """
 
 from __future__ import annotations
@@ -100,13 +100,13 @@ class QueryBinder:
     # -- queries -------------------------------------------------------------------------------
 
     def statement(self, node: exp.Expression) -> Relation:
-        """The query of a statement, its columns alone. Every clause of it is translated, or
-        UnsupportedError names the one that is not."""
+        """The query of a statement, with its visible columns only. Every clause is translated, or
+        UnsupportedError names the clause that is not."""
         with consuming(node, self.source):
             return self.compact(self.query(node))
 
     def query(self, node: exp.Expression) -> Relation:
-        """Any query expression; the relation's visible columns are its result."""
+        """Any query expression; the visible columns of the relation are its result."""
         match node:
             case exp.Subquery():
                 inner = self._with(node).query(node.this)
@@ -193,7 +193,8 @@ class QueryBinder:
             below = [s for root in (*aggregates, *([group] if group else [])) for s in value_subqueries(root)]
             relation, scalars = with_scalars(self, relation, below)
             aggregation = Aggregation(self, relation, select, aggregates, scalars)
-            # Above it no name means a column of the rows below: ``special`` knows what is grouped.
+            # Above an aggregate no name means a column of the rows below it: ``special`` knows the grouped
+            # columns.
             relation, special = Relation(aggregation.node, ()), aggregation.special
             if having is not None:
                 relation = bind_condition(self, relation, having.this, "HAVING", special, outer=rows)

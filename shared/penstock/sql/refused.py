@@ -1,4 +1,4 @@
-"""Statements of Flink that are understood and refused by name, with what to do instead."""
+"""Statements of Flink that the parser recognises only to refuse them by name, with what to do instead."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ _NO_MODULES = "all built-in functions are there; your own come with CREATE FUNCT
 _COLUMNS = "DROP TABLE and CREATE TABLE again, or CREATE TABLE … LIKE"
 _MATERIALIZED = "INSERT INTO a table, in a job that runs on"
 
-#: Leading words → what to do. The longest that fits counts.
+#: Leading words → what to do. The longest match counts.
 REFUSED: dict[str, str] = {
     "ADD CUSTOM JAR": _NO_JARS,
     "ADD JAR": _NO_JARS,
@@ -59,7 +59,7 @@ REFUSED: dict[str, str] = {
     "USE MODULES": _NO_MODULES,
 }
 
-#: What may stand behind ALTER TABLE t, and is refused.
+#: Clauses after ALTER TABLE t that are refused.
 REFUSED_CHANGES: dict[str, str] = {
     "ADD": _COLUMNS,
     "DROP": _COLUMNS,

@@ -1,8 +1,8 @@
-"""Scalar subqueries: each is planned where it stands, as a join with its one row.
+"""Scalar subqueries: each is planned at its place, as a join with its one row.
 
-A SELECT has up to three places: below its aggregation (arguments and keys), below its OVER
-functions, and above both. A place's values are known to binders over that place's relation only,
-so that a column can never be looked up in another node's rows.
+A SELECT has up to three places: below its aggregation (arguments and keys), below its OVER functions, and above
+both. Only binders over a place's own relation know its values, so a column can never be looked up in another
+node's rows.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from penstock.types import logical as t
 if TYPE_CHECKING:
     from penstock.sql.queries import QueryBinder
 
-#: What a syntax node means in a place, if it is more than an ordinary expression.
+#: The value of a syntax node at a place, where it is more than an ordinary expression.
 Special = Callable[[exp.Expression], Expr | None]
 ValueQuery = exp.Subquery | exp.Exists | exp.In
 
@@ -36,9 +36,9 @@ def with_scalars(
     *,
     outer: Relation | None = None,
 ) -> tuple[Relation, Special]:
-    """``relation`` with one more column for each subquery, behind its own ones (which ``special``
-    is about), and what nodes mean above it. ``outer``: names of the whole query, where they are not
-    ``relation``'s."""
+    """``relation`` with one more column for each subquery behind its own columns (which ``special`` names), and
+    the values of the nodes above it. ``outer``: names of the whole query, where they differ from those of
+    ``relation``."""
     found: dict[int, Expr] = {}
 
     def meaning(node: exp.Expression) -> Expr | None:
@@ -57,12 +57,12 @@ def with_scalars(
 
 
 def value_subqueries(root: exp.Expression, apart: Iterable[exp.Expression] = ()) -> list[ValueQuery]:
-    """Subqueries used as values, those inside another one first: none of ANY and ALL, none inside another
-    query, none inside the nodes ``apart`` (they stand elsewhere)."""
+    """Subqueries that are used as values, inner ones first. Not among them: those of ANY and ALL, those inside
+    another query, those inside the nodes ``apart`` (which belong to another place)."""
     skipped = {id(node) for node in apart}
 
     found: list[ValueQuery] = []
-    # With whether what is inside of it has been looked at.
+    # Each with whether its inside has been searched.
     waiting: list[tuple[Any, bool]] = [(root, False)]
     while waiting:
         node, ready = waiting.pop()
@@ -80,7 +80,7 @@ def value_subqueries(root: exp.Expression, apart: Iterable[exp.Expression] = ())
 
 
 def _joined(ctx: QueryBinder, left: Relation, node: exp.Subquery, outer: Relation) -> tuple[Relation, Expr]:
-    """The subquery's value beside every row. It must give one row at most."""
+    """The subquery's value beside every row. The subquery must give one row at most."""
     correlated = correlated_scalar(ctx, left, node)
     if correlated is not None:
         return correlated

@@ -1,4 +1,4 @@
-"""Relations in scope and the names of their columns."""
+"""The relations that a clause may name, and the names of their columns."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class ScopeColumn:
     table: str | None
     index: int
     type: LogicalType
-    #: Found by name, not by ``*`` (columns added by the binder itself).
+    #: Found by name, not by ``*``: the binder itself added the column.
     hidden: bool = False
 
 
@@ -63,8 +63,8 @@ class Relation:
     def find(
         self, parts: Sequence[str], node: exp.Expression, source: Source
     ) -> tuple[ScopeColumn, int] | None:
-        """The column that leading ``parts`` name and how many parts that took; None when
-        unknown. SqlError when two columns fit."""
+        """The column that the leading ``parts`` name, and how many of the parts; None if unknown. SqlError if
+        two columns match."""
         if len(parts) > 1:
             found = [c for c in self.columns if c.table == parts[0] and c.name == parts[1]]
             if found:
@@ -75,7 +75,7 @@ class Relation:
         return None
 
     def resolve(self, parts: Sequence[str], node: exp.Expression, source: Source) -> tuple[ScopeColumn, int]:
-        """Like ``find``; SqlError with the nearest name when unknown."""
+        """As ``find``; if the name is unknown, SqlError with the nearest one."""
         found = self.find(parts, node, source)
         if found:
             return found

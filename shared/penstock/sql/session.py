@@ -202,8 +202,7 @@ class SqlSession:
     # -- jobs --------------------------------------------------------------------------------
 
     def compile_job(self, statement: st.Query | st.Insert | st.StatementSet | st.ExecutePlan) -> PlannedJob:
-        """A statement's job graph. UnsupportedError for what the engine cannot run, naming
-        the statement's place."""
+        """A statement's job graph. UnsupportedError for what the engine cannot run, with the statement's place."""
         if isinstance(statement, st.ExecutePlan):
             return self.stored_plan(statement.path, statement.position)
         if isinstance(statement, st.Query):
@@ -298,7 +297,7 @@ class SqlSession:
         source = Source(statement.text)
         binder = QueryBinder(self.catalog, self.config, source)
         relation = binder.statement(statement.query)
-        # An unbounded result waits for whoever reads it; a bounded one is kept for them.
+        # An unbounded result waits for its reader; a bounded one is kept for it.
         table = self._result_table(relation, bounded=Analysis().of(relation.node).bounded)
         sink = n.Sink(input=relation.node, table=table, name="result", schema=table.schema)
         graph = self._plan((sink,), "select", statement.position)

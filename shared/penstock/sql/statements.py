@@ -280,7 +280,7 @@ Statement = Union[
 
 
 def foreign_part(parts: list[str]) -> str | None:
-    """The catalog or database of a dotted name that does not exist."""
+    """The part of a dotted name that is a catalog or database which does not exist."""
     if len(parts) == 3 and parts[0] != "default_catalog":
         return f"catalog '{parts[0]}'"
     if len(parts) > 3 or (len(parts) > 1 and parts[-2] != "default_database"):
@@ -289,7 +289,7 @@ def foreign_part(parts: list[str]) -> str | None:
 
 
 def catalog_name(parts: list[str]) -> str:
-    """One catalog and one database exist: their names fall away from a dotted name."""
+    """There is one catalog and one database: their names are left out of a dotted name."""
     if len(parts) == 3 and parts[0] == "default_catalog":
         parts = parts[1:]
     if len(parts) == 2 and parts[0] == "default_database":

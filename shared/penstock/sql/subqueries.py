@@ -30,9 +30,8 @@ _COMPARISONS: dict[type, str] = {
 def bind_condition_subquery(
     ctx: QueryBinder, left: Relation, node: exp.Expression, special: Special | None = None
 ) -> Relation | None:
-    """A conjunct of WHERE or HAVING that is [NOT] IN (query), [NOT] EXISTS (query) or a comparison with
-    ANY or ALL → a semi or anti join; None when it is none of them. ``special``: as a binder of the
-    clause has it."""
+    """A conjunct of WHERE or HAVING as a semi or anti join, if it is [NOT] IN (query), [NOT] EXISTS (query) or
+    a comparison with ANY or ALL; otherwise None. ``special``: that of the clause's binder."""
     negate = False
     while isinstance(node, (exp.Not, exp.Paren)):
         negate ^= isinstance(node, exp.Not)
@@ -63,7 +62,7 @@ def _quantified(
     holds = ctx.call(
         _COMPARISONS[type(node)], [value, InputRef(column.index + len(left.node.schema), column.type)], node
     )
-    # NOT (x > ALL q) is x <= ANY q, also with NULLs in WHERE: what is unknown does not pass.
+    # NOT (x > ALL q) is x <= ANY q, also with NULLs in WHERE: a condition that is unknown does not hold.
     if every != negate:
         how = "IS NOT TRUE" if every else "IS NOT FALSE"
         return make_join(ctx, left, right, "anti", bound=ctx.call(how, [holds], node), node=node)
@@ -94,7 +93,7 @@ def _in_query(
         condition = equal if condition is None else ctx.call("AND", [condition, equal], node)
     assert condition is not None
     if negate and condition.type.nullable:
-        # NOT IN is unknown, so not true, as soon as a comparison is unknown.
+        # NOT IN is unknown, and so does not hold, as soon as one comparison is unknown.
         condition = ctx.call("IS NOT FALSE", [condition], node)
     if correlation is not None:
         condition = ctx.call("AND", [correlation, condition], node)
@@ -102,8 +101,8 @@ def _in_query(
 
 
 def _subquery(ctx: QueryBinder, left: Relation, query: exp.Expression) -> tuple[Relation, Expr | None]:
-    """A subquery's rows, and its WHERE over (left, its own columns) where that names columns of
-    the outer query."""
+    """A subquery's rows, and its WHERE over (left, its own columns), where that names columns of the outer
+    query."""
     select = query
     while isinstance(select, (exp.Subquery, exp.Paren)):
         select = select.this
@@ -137,7 +136,7 @@ def _subquery(ctx: QueryBinder, left: Relation, query: exp.Expression) -> tuple[
 
 
 def _selected(ctx: QueryBinder, select: exp.Select, inner: Relation) -> list[exp.Expression | Expr]:
-    """What a SELECT list names, stars spelt out."""
+    """The names that a SELECT list selects, with stars expanded."""
     out: list[exp.Expression | Expr] = []
     for item in select.expressions:
         if isinstance(item, exp.Star):
@@ -152,7 +151,7 @@ def _selected(ctx: QueryBinder, select: exp.Select, inner: Relation) -> list[exp
 def _split_where(
     ctx: QueryBinder, left: Relation, inner: Relation, condition: exp.Expression
 ) -> tuple[list[exp.Expression], list[exp.Expression]]:
-    """The conjuncts that name a column of the outer query, and those of the inner query's own."""
+    """The conjuncts that name a column of the outer query, and those over the inner query alone."""
     outer: list[exp.Expression] = []
     own: list[exp.Expression] = []
     for part in conjuncts(condition):
@@ -161,8 +160,8 @@ def _split_where(
 
 
 def _names_outer(ctx: QueryBinder, left: Relation, inner: Relation, condition: exp.Expression) -> bool:
-    """Whether a column of the condition is none of the inner query's, but one of the outer's. Names in
-    a query inside of it are that query's."""
+    """Whether the condition names a column that the inner query does not have and the outer one has. Names
+    inside a nested query belong to that query."""
     for part in own_parts(condition):
         if isinstance(part, exp.Column):
             names = column_parts(part)
@@ -183,7 +182,7 @@ def _exists(ctx: QueryBinder, left: Relation, node: exp.Exists, negate: bool) ->
         right = ctx.query(select)
         return make_join(ctx, left, right, "anti" if negate else "semi", node=node)
     right = ctx.from_clause(select)
-    # Whether there is a row does not depend on these.
+    # They do not change whether there is a row.
     for ignored in (*select.expressions, select.args.get("distinct"), select.args.get("order")):
         consume(ignored)
     where = select.args.get("where")
@@ -196,7 +195,7 @@ def _exists(ctx: QueryBinder, left: Relation, node: exp.Exists, negate: bool) ->
 
 
 def _correlated(ctx: QueryBinder, left: Relation, right: Relation, parts: list[exp.Expression]) -> Expr:
-    """Conditions over the inner relation that name columns of the outer one, too."""
+    """Conditions over the inner relation that also name columns of the outer one."""
     width = len(left.node.schema)
     plain = joined_schema(left.node.schema, right.node.schema, left_null=False, right_null=False)
     scope = joined(left, right, n.Values(schema=plain, data=""))
@@ -237,7 +236,7 @@ def bind_condition(
     *,
     outer: Relation | None = None,
 ) -> Relation:
-    """The rows of ``relation`` that pass: subqueries as joins, the rest as a filter above them."""
+    """The rows of ``relation`` that meet a condition: subqueries become joins, the rest a filter above them."""
     plain: list[exp.Expression] = []
     for part in conjuncts(condition):
         subquery = bind_condition_subquery(ctx, relation, part, special)

@@ -45,8 +45,8 @@ class AsOf(exp.Expression):
 
 
 class OptionsHint(exp.Expression):
-    """``/*+ OPTIONS('k' = 'v') */`` behind a table's name: its text; the options are in
-    ``meta['options']``. Stands as the argument ``options_hint`` of a table."""
+    """``/*+ OPTIONS('k' = 'v') */`` behind a table's name: its text; the options are in ``meta['options']``. It
+    is the argument ``options_hint`` of a table."""
 
     arg_types: ClassVar[dict[str, bool]] = {"this": True}
 

@@ -1,4 +1,4 @@
-"""Joins with a table as it was or is: FOR SYSTEM_TIME AS OF event time or processing time."""
+"""Temporal joins: FOR SYSTEM_TIME AS OF an event time (a version) or a processing time (a lookup)."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 def bind_temporal_join(ctx: QueryBinder, left: Relation, join: exp.Join, target: AsOf, how: str) -> Relation:
-    """By an event-time column the version of that time, by processing time a lookup."""
+    """Joins by an event-time column with the version of that time, and by processing time as a lookup."""
     if how not in ("inner", "left"):
         raise ctx.source.unsupported(f"a {how} temporal join", join, remedy="use JOIN or LEFT JOIN")
     right = ctx.table_item(target.this)

@@ -25,7 +25,7 @@ _SIMPLE_TYPES: dict[str, t.LogicalType] = {
 
 
 class TypeSyntax(ParserBase):
-    """``flink_type()`` and what it is made of."""
+    """``flink_type()`` and its helpers."""
 
     def flink_type(self) -> t.LogicalType:
         """A type with its nullability, from the current token."""
@@ -109,7 +109,7 @@ class TypeSyntax(ParserBase):
             return self._row_type()
         names = [*_SIMPLE_TYPES, "CHAR", "VARCHAR", "BINARY", "VARBINARY", "DECIMAL", "NUMERIC", "TIME", "TIMESTAMP",
                  "TIMESTAMP_LTZ", "INTERVAL", "ARRAY", "MULTISET", "MAP", "ROW"]  # fmt: skip
-        # ``WATERMRK FOR …`` is taken for a column of the type FOR.
+        # ``WATERMRK FOR …`` would be read as a column of the type FOR.
         clause = meant(self._prev.text, ("WATERMARK", "PRIMARY", "CONSTRAINT")) if self._prev else None
         nearby = clause or (nearest(name, names, 1) if name.isidentifier() else None)
         if name.isidentifier():

@@ -101,7 +101,7 @@ def bind_window_table(ctx: QueryBinder, node: TableFunction) -> Relation:
 
 
 def local_zone(ctx: QueryBinder, relation: Relation, time: int) -> str | None:
-    """The session's zone, where a window over this time column is one of its clock's."""
+    """The session's zone, if windows over this time column follow its clock."""
     if time in ctx.analysis.of(relation.node).proctimes or is_utc(ctx.zone):
         return None
     return ctx.zone if isinstance(relation.node.schema.types[time], t.TimestampLtzType) else None
@@ -117,7 +117,7 @@ def in_local_time(relation: Relation, time: int, zone: str) -> Relation:
 
 
 def as_instant(ctx: QueryBinder, local: Expr) -> Expr:
-    """A local window_time as the TIMESTAMP_LTZ that it is to the user."""
+    """A local window_time as the TIMESTAMP_LTZ that the user sees."""
     return make_call("CAST", [local], type=t.TimestampLtzType(3, nullable=False), zone=ctx.zone)
 
 
@@ -273,12 +273,12 @@ class GroupWindow:
     spec: WindowSpec
     time: int
     durations: tuple[int, ...]
-    #: Of a window on a local clock.
+    #: Set for a window on a local clock.
     zone: str | None = None
 
     def column_of(self, ctx: QueryBinder, node: exp.Expression, binder: ExpressionBinder) -> str | None:
-        """start, end, time or (for an event-time window's TUMBLE_PROCTIME) clock when ``node`` is
-        TUMBLE_START(same arguments) and the like."""
+        """start, end, time or clock, if ``node`` is TUMBLE_START(same arguments) or the like. (clock:
+        TUMBLE_PROCTIME of an event-time window.)"""
         if not isinstance(node, exp.Anonymous):
             return None
         prefix, _, suffix = function_name(node).upper().rpartition("_")
