@@ -1,9 +1,9 @@
-"""A new master takes a job over that runs: it finds out what still does, and goes on. Pure.
+"""A new job master takes over a running job: it finds out which tasks still run, and continues. Pure.
 
-It asks all task managers what of the job they have. What belongs to the attempts that the
-log says are current is kept as it is; when all of it is accounted for (or nothing more will
-come), the tasks are told who leads, checkpoints in flight are aborted, the last completed one
-is confirmed again (commits may be repeated), and only what is missing restarts.
+It asks all task managers what they have of the job. Tasks of the attempts that the log names as current are
+kept. When all of them are found, or no more can be found, the master introduces itself to the tasks, aborts
+the checkpoints in flight, confirms the last completed one again (a commit may be repeated), and restarts
+only the tasks that are missing.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ if TYPE_CHECKING:
 _E = ExecutionState
 _J = JobStatus
 
-#: How often the task managers are asked, until all is accounted for.
+#: How often the task managers are asked, until all tasks are found.
 ASK_MS = 500
-#: The resource manager is asked which slots are the job's after so long: it may be new itself.
+#: After this time the resource manager is asked which slots are the job's; it may be new itself.
 CENSUS_AFTER_MS = 2_000
-#: Nobody is waited for longer than this (counted while the bus is there).
+#: No answer is waited for longer than this. The time counts only while the bus is there.
 PATIENCE_MS = 10_000
-#: Such a task goes on (or has come to its end).
+#: A task in one of these states continues, or has ended properly.
 _HEALTHY = frozenset({_E.DEPLOYING, _E.INITIALIZING, _E.RUNNING, _E.FINISHED})
 
 
@@ -48,16 +48,16 @@ class Adopting:
         self._inherited = inherited
         self._latest_ms = 0
         self._census_ms = 0
-        #: executions of which some task manager has told
+        #: executions that some task manager has reported
         self._known: set[str] = set()
         #: allocations that were offered
         self._offered: set[str] = set()
-        #: the resource manager knows of no other
+        #: the resource manager knows no further slot of the job
         self._complete = False
         self._highest_id = inherited.highest_checkpoint_id
-        #: reports of tasks that were not offered yet, in order
+        #: reports of tasks whose slot has not been offered yet, in order
         self._early: list[tuple[slot_msg.FromSlot, msg.SlotReport]] = []
-        #: what did not run any more when all was known
+        #: tasks that no longer ran when everything was known
         self._broken: list[Execution] = []
 
     def begin(self, now_ms: int) -> Step:
@@ -80,17 +80,17 @@ class Adopting:
         return [call, fx.FindAllocations()] if now_ms >= self._census_ms else [call]
 
     def not_announced(self, now_ms: int) -> None:
-        """The bus is away: nobody could answer."""
+        """The bus is away, so nobody can answer."""
         self._latest_ms = now_ms + PATIENCE_MS
         self._census_ms = now_ms + CENSUS_AFTER_MS
 
     def found(self, allocations: tuple[tuple[str, str], ...]) -> list[fx.Effect]:
-        """What the resource manager counts as the job's."""
+        """The slots that the resource manager counts as the job's."""
         self._complete = all(allocation_id in self._offered for _, allocation_id in allocations)
         return []
 
     def offered(self, offer: msg.OfferSlots, now_ms: int) -> tuple[str, ...]:
-        """Take what runs in these slots over; the accepted allocation ids."""
+        """Takes over the tasks in these slots; the accepted allocation ids."""
         job = self._job
         accepted: list[str] = []
         for slot in offer.slots:
@@ -101,7 +101,7 @@ class Adopting:
         return tuple(accepted)
 
     def _take(self, slot: msg.SlotOffer, taskmanager_id: str, now_ms: int) -> bool:
-        """True when what runs there is of the attempt that the log knows."""
+        """True if the slot's tasks belong to the attempt that the log names."""
         job, deployed = self._job, slot.deployed
         if deployed is None:
             return False
@@ -123,7 +123,7 @@ class Adopting:
         return self._job.layout.place(execution.vertex_id, execution.subtask_index)
 
     def early(self, report: slot_msg.FromSlot, relay: msg.SlotReport) -> bool:
-        """Keep the report of a task that was not offered yet; False: it may be taken now."""
+        """Keeps the report of a task whose slot has not been offered yet; False: it may be handled now."""
         execution_id = getattr(report, "execution_id", None)
         if execution_id is None or execution_id in self._known:
             return False
@@ -134,11 +134,11 @@ class Adopting:
 
     @property
     def ready(self) -> bool:
-        """All tasks are accounted for."""
+        """All tasks are found."""
         return len(self._known) == len(self._job.graph)
 
     def progress(self, now_ms: int) -> list[fx.Effect] | None:
-        """None: the answer is in, and ``conclude`` may be called."""
+        """The effects that ask further; None: the answer is complete, and ``conclude`` may be called."""
         job = self._job
         if self._starting.all_loaded and (self.ready or self._complete or now_ms >= self._latest_ms):
             return None
@@ -147,12 +147,12 @@ class Adopting:
         return []
 
     def no_longer_early(self) -> list[tuple[slot_msg.FromSlot, msg.SlotReport]]:
-        """Reports of tasks that are known by now, in order."""
+        """Reports of tasks that have become known since, in order."""
         waiting, self._early = self._early, []
         return [item for item in waiting if not self.early(*item)]
 
     def conclude(self, now_ms: int) -> Step:
-        """Go on with what runs, or start the job again where too little does."""
+        """Continues with the tasks that run, or starts the job again if too few do."""
         job = self._job
         job.due.adopt_ms = None
         job.coordinator.next_id = max(job.coordinator.next_id, self._highest_id + 1)
@@ -170,7 +170,7 @@ class Adopting:
         return Step(effects, Stage.DEPLOYED)
 
     def restart_missing(self, now_ms: int) -> Step:
-        """What did not run any more starts again, once the rest of the job counts as deployed."""
+        """Restarts the tasks that no longer ran, once the rest of the job counts as deployed."""
         job, broken = self._job, self._broken
         lost = job.graph.transition_all(broken, _E.FAILED, now_ms)
         if not broken:
@@ -185,7 +185,7 @@ class Adopting:
         return loss(reason, None, task=task, where=task or f"job {self._job.job_id}")
 
     def _start_anew(self, now_ms: int) -> Step:
-        """Nothing runs (or too little to go on with): as after a full restart."""
+        """No task runs, or too few to continue with: the same as after a full restart."""
         job = self._job
         effects = job.cancel_tasks(job.layout.all, now_ms)
         live = [e for e in job.graph if not e.state.terminal]

@@ -79,7 +79,7 @@ class CheckpointCoordinator:
         self._graph = graph
         self._epoch = epoch
         self._requests: deque[Request] = deque()
-        #: a stop with savepoint is on its way, or done
+        #: a stop with savepoint is under way, or done
         self.stopping = False
         #: executions whose final checkpoint is complete; they finish when they hear of it
         self._served: set[str] = set()
@@ -90,7 +90,7 @@ class CheckpointCoordinator:
 
     @property
     def last_completed(self) -> Completed | None:
-        """The newest one to restore from."""
+        """The newest checkpoint to restore from."""
         return self.retention.last
 
     @property
@@ -114,11 +114,11 @@ class CheckpointCoordinator:
         )
 
     def request(self, request: Request) -> None:
-        """Queue a savepoint or checkpoint that somebody asked for; it is in the log."""
+        """Queues a savepoint or checkpoint that a user asked for; the request is in the log."""
         self._requests.append(request)
 
     def refuse(self, request: Request, reason: str, now_ms: int, *, logs: bool = True) -> list[Effect]:
-        """It will not be begun. Not ``logs``: nothing follows in the log."""
+        """The request will not be begun. Not ``logs``: the log gets no further entry for it."""
         self.history.refused(request, reason, now_ms)
         return [self._failed(request, 0, reason, now_ms)] if logs else []
 
@@ -138,7 +138,8 @@ class CheckpointCoordinator:
         return request.directory or self.config.savepoint_dir
 
     def step(self, now_ms: int) -> tuple[list[Effect], int | None]:
-        """Trigger or time out; the effects and when to look again (None: on an event)."""
+        """Triggers checkpoints or lets them time out; the effects, and when to call again (None: on an
+        event)."""
         effects: list[Effect] = []
         deadlines: list[int] = []
         for pending in list(self.in_flight.values()):
@@ -155,7 +156,7 @@ class CheckpointCoordinator:
         match decide(self.config, self.schedule, now_ms):
             case Now(reason):
                 effects += self._start(reason, now_ms)
-                # One more may be due, when several may be in flight.
+                # Another checkpoint may be due, where several may be in flight.
                 deadlines.append(
                     now_ms if self.config.max_concurrent > 1 else now_ms + self.config.timeout_ms
                 )
@@ -175,7 +176,7 @@ class CheckpointCoordinator:
         )
 
     def _look(self, now_ms: int) -> None:
-        """Bring the schedule up to date with the execution graph."""
+        """Brings the schedule up to date with the execution graph."""
         schedule, graph = self.schedule, self._graph
         ready = len(graph) > 0 and graph.all_running_or_finished and not self.stopping
         if not ready:
@@ -226,8 +227,8 @@ class CheckpointCoordinator:
         return Ack.SUCCESS, self._maybe_store(pending, now_ms)
 
     def _discard(self, ack: CheckpointAcknowledged) -> list[Effect]:
-        """Delete the object of a late acknowledgement, unless something retained names it.
-        What belongs to an earlier master's checkpoints, or a later one's, is not ours to judge."""
+        """Deletes the object of a late acknowledgement, unless a retained checkpoint names it. Objects of
+        another master's checkpoints, earlier or later, are left alone."""
         key = ack.handle.key
         ours = self._first_id <= ack.checkpoint_id < self.next_id
         if key is None or not ours or key in self._named():
@@ -243,41 +244,41 @@ class CheckpointCoordinator:
         ):
             return []
         if decline.finishing:
-            return []  # its final snapshot comes with FINISHED and takes the place
+            return []  # its final snapshot comes with FINISHED and replaces the acknowledgement
         vertex_id, index = pending.expected[decline.execution_id]
         reason = f"declined by subtask {index} of vertex {vertex_id}: {decline.reason}"
         return self._fail(pending, reason, now_ms)
 
     def trigger_failed(self, checkpoint_id: int, reason: str, now_ms: int) -> list[Effect]:
-        """A trigger command did not reach its slot. Not counted: the bus or the slot is
-        gone, and if it is the slot the job learns that otherwise."""
+        """A trigger command did not reach its slot. The failure is not counted: the bus or the slot is gone,
+        and the job learns of a lost slot in another way."""
         pending = self.in_flight.get(checkpoint_id)
         if pending is None or pending.phase is not Phase.ACKNOWLEDGING:
             return []
         return self._abort(pending, reason, now_ms)
 
     def complete_lost(self, command_id: str) -> None:
-        """A slot may not have heard that a checkpoint is complete: tasks that wait for their
-        final one get another."""
+        """A slot may not have heard that a checkpoint is complete. Tasks that wait for their final
+        checkpoint get another one."""
         self._served.clear()
         self.retention.lost(command_id)
 
     def complete_heard(self, command_id: str) -> list[Effect]:
-        """A slot has heard of it. When all have, what it replaces may go."""
+        """A slot has heard that a checkpoint is complete. When all have, older objects may be deleted."""
         return self._subsume() if self.retention.heard(command_id) else []
 
     def _subsume(self) -> list[Effect]:
         return self.retention.subsume(self._in_use(), [p.floor for p in self.in_flight.values()])
 
     def replaced(self, highest_id: int, now_ms: int) -> list[Effect]:
-        """What an earlier master may have had in flight is over."""
+        """Checkpoints that an earlier master had in flight are over."""
         last = self.last_completed
         first = 0 if last is None else last.checkpoint_id
         return self.history.replaced(range(first + 1, highest_id + 1), now_ms)
 
     def adopt(self, highest_id: int) -> list[Effect]:
-        """Of tasks that an earlier master left running: confirm the last checkpoint again (its
-        commits may be repeated), abort those that were in flight."""
+        """For tasks that an earlier master left running: confirms the last checkpoint again (a commit may be
+        repeated), and aborts the checkpoints that were in flight."""
         last = self.last_completed
         first = 0 if last is None else last.checkpoint_id
         effects: list[Effect] = []
@@ -297,7 +298,7 @@ class CheckpointCoordinator:
         return list(commands)
 
     def task_finished(self, execution: Execution, now_ms: int) -> list[Effect]:
-        """Its final snapshot stands for the acknowledgement that will not come."""
+        """The final snapshot replaces the acknowledgement, which will not come."""
         effects: list[Effect] = []
         for pending in list(self.in_flight.values()):
             if pending.phase is Phase.ACKNOWLEDGING:
@@ -321,7 +322,7 @@ class CheckpointCoordinator:
         return effects + self._store_next()
 
     def _store_next(self) -> list[Effect]:
-        """The oldest one, if every subtask has acknowledged it."""
+        """Stores the oldest checkpoint, if every subtask has acknowledged it."""
         pending = next(iter(self.in_flight.values()), None)
         if pending is None or pending.phase is not Phase.ACKNOWLEDGING or not pending.whole:
             return []
@@ -333,7 +334,7 @@ class CheckpointCoordinator:
         return manifest_key(self._graph.job_id, pending.checkpoint_id, self._epoch)
 
     def _savepoint_folder(self, pending: Pending) -> str | None:
-        """A savepoint is a copy that is its owner's; the job keeps a checkpoint of its own."""
+        """A savepoint is a copy that belongs to its owner; the job keeps a checkpoint of its own."""
         if pending.kind not in SAVEPOINTS:
             return None
         assert pending.request is not None
@@ -371,7 +372,7 @@ class CheckpointCoordinator:
         return self._fail(pending, reason, now_ms)
 
     def logged(self, entry: CheckpointCompleted, now_ms: int) -> list[Effect]:
-        """The checkpoint is true now: tell everybody, and forget what it replaces."""
+        """The checkpoint is in the log: tells all slots, and forgets the checkpoints that it replaces."""
         pending = self.in_flight.get(entry.checkpoint_id)
         if pending is None or pending.manifest is None:
             raise InternalError("a logged checkpoint is not in flight", got=str(entry))
@@ -383,12 +384,12 @@ class CheckpointCoordinator:
         effects.append(
             Notify("checkpoint", {"job_id": self._graph.job_id, "checkpoint_id": entry.checkpoint_id})
         )
-        if self.retention.all_heard:  # nobody is left to tell
+        if self.retention.all_heard:  # no slot is left to tell
             effects += self._subsume()
         return effects + self._store_next()
 
     def _in_use(self) -> set[str]:
-        """Objects of the checkpoints in flight, and final snapshots that later ones take over."""
+        """Objects of the checkpoints in flight, and final snapshots that later checkpoints reuse."""
         handles = [e.final for e in self._graph]
         for pending in self.in_flight.values():
             handles += pending.handles.values()
@@ -400,8 +401,8 @@ class CheckpointCoordinator:
     # -- ending --------------------------------------------------------------------------
 
     def _fail(self, pending: Pending, reason: str, now_ms: int) -> list[Effect]:
-        """It failed: that counts against the tolerated failures, unless somebody asked for it
-        (who is told)."""
+        """The checkpoint failed. That counts against the tolerated failures, unless a user asked for the
+        checkpoint; the user is told."""
         counted = pending.request is None
         effects = self._abort(pending, reason, now_ms)
         if counted:
@@ -426,13 +427,13 @@ class CheckpointCoordinator:
         leftover = frozenset(key for key in own if key not in named)
         if leftover:
             effects.append(DeleteObjects(leftover))
-        if self.retention.all_heard:  # it may have been what kept an old one
+        if self.retention.all_heard:  # it may have kept an old checkpoint in use
             effects += self._subsume()
         return effects + self._store_next()
 
     def abandon(self, reason: str, now_ms: int) -> list[Effect]:
-        """The job stops or restarts: what is in flight is over (what is being logged will
-        still be true). Counts of failures start anew."""
+        """The job stops or restarts: checkpoints in flight are over (an entry on its way into the log still
+        counts). Counts of failures start again."""
         self.failures_in_row = 0
         self.job_failure = None
         self.stopping = False
@@ -441,7 +442,7 @@ class CheckpointCoordinator:
         effects: list[Effect] = []
         while self._requests:
             effects += self.refuse(self._requests.popleft(), reason, now_ms)
-        # The newest first: what waits for an older one is not stored any more.
+        # The newest first: a checkpoint that waits for an older one is then not stored any more.
         for pending in reversed(list(self.in_flight.values())):
             if pending.phase is not Phase.LOGGING:
                 effects += self._abort(pending, reason, now_ms)
@@ -467,7 +468,7 @@ class CheckpointCoordinator:
     # -- showing -------------------------------------------------------------------------
 
     def details(self, now_ms: int) -> list[CheckpointDetails]:
-        """Newest first; those in flight on top."""
+        """Newest first; checkpoints in flight on top."""
         now = []
         for pending in reversed(self.in_flight.values()):
             now.append(pending.details("IN_PROGRESS"))

@@ -1,4 +1,4 @@
-"""When to start a checkpoint. Pure: one function of what is known and the time."""
+"""When to start a checkpoint. Pure: a function of the facts and the time."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from penstock import config as keys
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-#: Before a final checkpoint is tried again after it failed.
+#: Time before a failed final checkpoint is tried again.
 FINAL_RETRY_MS = 200
 
 
@@ -25,9 +25,9 @@ class CheckpointConfig:
     num_retained: int
     mode: str = "EXACTLY_ONCE"
     savepoint_dir: str = "savepoints"
-    #: so long the barriers of a plain checkpoint keep their place; None: always
+    #: how long barriers of a plain checkpoint stay behind the rows before them; None: always
     unaligned_patience_ms: int | None = None
-    #: in flight at the same time
+    #: checkpoints in flight at the same time
     max_concurrent: int = 1
 
     @classmethod
@@ -47,9 +47,9 @@ class CheckpointConfig:
 
 @dataclass(slots=True)
 class Schedule:
-    """What the decision hangs on besides the configuration. Times in ms."""
+    """The facts that the decision depends on, besides the configuration. Times in ms."""
 
-    #: all tasks have been running (or finished) since then; None = they are not
+    #: since when all tasks have been running (or finished); None = they are not
     ready_since_ms: int | None = None
     last_trigger_ms: int | None = None
     #: end of the last checkpoint, completed or not
@@ -63,20 +63,20 @@ class Schedule:
 
 @dataclass(frozen=True, slots=True)
 class Now:
-    """Start one. ``reason``: periodic | requested | final."""
+    """Start a checkpoint. ``reason``: periodic | requested | final."""
 
     reason: str
 
 
 @dataclass(frozen=True, slots=True)
 class At:
-    """Not before this time."""
+    """Start none before this time."""
 
     ms: int
 
 
 def decide(config: CheckpointConfig, schedule: Schedule, now_ms: int) -> Now | At | None:
-    """Start one now, look again later, or (None) wait for something to happen."""
+    """Start a checkpoint now, look again later, or (None) wait for an event."""
     if schedule.in_flight >= config.max_concurrent:
         return None
     if schedule.ready_since_ms is None or not schedule.any_running:

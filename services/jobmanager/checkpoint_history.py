@@ -1,13 +1,13 @@
-"""What became of a job's checkpoints: counts, the last ones in detail, and who asked. Pure.
+"""How a job's checkpoints ended: counts, details of the last ones, and who asked for them. Pure.
 
-It is kept over a change of master. That a checkpoint was completed, a savepoint asked for
-or failed is in the decision log; what else is worth showing (sizes, durations, subtasks)
-is an object beside the checkpoint's manifest, written when it has ended::
+The history survives a change of job master. The decision log says that a checkpoint was completed, or that a
+savepoint was asked for or failed. Everything else that is shown (sizes, durations, subtasks) is an object
+beside the checkpoint's manifest, written when the checkpoint has ended::
 
     jobs/<job>/checkpoints/<id>/<epoch>/statistics
 
-The truth hangs on none of these objects: one that is missing is shown with what the log says.
-What is not shown any more is deleted, whichever master wrote it.
+No decision depends on these objects: if one is missing, the log's facts are shown. Statistics that are no
+longer shown are deleted, whichever master wrote them.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ if TYPE_CHECKING:
     from penstock.messages.cluster import SavepointRequested
     from penstock_services.jobmanager.checkpoints import Request
 
-#: Ended checkpoints that are shown.
+#: How many ended checkpoints are shown.
 HISTORY = 10
 _KEY = re.compile(r"(\d+)/(\d+)/statistics")
 REPLACED = "the job manager that led it was replaced"
 
 
 class Statistics(msgspec.Struct, frozen=True, kw_only=True):
-    """Of one ended checkpoint. ``failed``: checkpoints of the job until then."""
+    """Statistics of one ended checkpoint. ``failed``: failed checkpoints of the job until then."""
 
     details: CheckpointDetails
     failed: int = 0
@@ -46,14 +46,13 @@ def statistics_key(job_id: str, checkpoint_id: int, epoch: int) -> str:
 
 
 def statistics_among(job_id: str, keys: Iterable[str]) -> tuple[str, ...]:
-    """Those of the job's objects that are statistics."""
+    """The keys among the job's objects that are statistics."""
     prefix = checkpoints_prefix(job_id)
     return tuple(key for key in keys if _KEY.fullmatch(key.removeprefix(prefix)))
 
 
 def newest_statistics(job_id: str, keys: Iterable[str]) -> list[str]:
-    """Keys of what is worth reading, newest first. Of two masters that used the same id the
-    later one counts."""
+    """Keys of the statistics to read, newest first. If two masters used the same id, the later one counts."""
     prefix = checkpoints_prefix(job_id)
     found: dict[int, int] = {}
     for key in keys:
@@ -66,7 +65,7 @@ def newest_statistics(job_id: str, keys: Iterable[str]) -> list[str]:
 def merged(
     logged: Sequence[CheckpointDetails], kept: Sequence[Statistics]
 ) -> tuple[tuple[CheckpointDetails, ...], int]:
-    """(the last ones, oldest first; how many failed). The log is right where they differ."""
+    """(the last ones, oldest first; how many failed). Where they differ, the log is right."""
     by_id = {details.id: details for details in logged if details.id}
     for statistics in kept:
         details = statistics.details
@@ -82,7 +81,7 @@ def merged(
 
 
 def waiting(requests: Iterable[Request | SavepointRequested]) -> list[CheckpointDetails]:
-    """Asked for, and not begun yet."""
+    """Checkpoints that were asked for and have not begun."""
     return [
         CheckpointDetails(
             id=0, status="IN_PROGRESS", kind=r.kind, trigger_timestamp_ms=0, trigger_id=r.trigger_id
@@ -98,9 +97,9 @@ class CheckpointHistory:
         self.counts = {"completed": 0, "failed": 0, "in_progress": 0, "restored": 0, "total": 0}
         self._job_id = job_id
         self._epoch = epoch
-        #: what is shown, oldest first
+        #: the checkpoints that are shown, oldest first
         self._ended: deque[CheckpointDetails] = deque(maxlen=HISTORY)
-        #: keys of what was kept, oldest first; those that are too many go when the next one comes
+        #: keys of the stored statistics, oldest first; surplus ones are deleted with the next
         self._kept: deque[str] = deque()
         self._outdated: set[str] = set()
 
@@ -113,7 +112,7 @@ class CheckpointHistory:
         restored: int,
         statistics: Sequence[str] = (),
     ) -> None:
-        """``statistics``: the keys of all that former masters left."""
+        """Takes over the history of former masters. ``statistics``: the keys of all that they left."""
         self._ended.extend(ended)
         newest = newest_statistics(self._job_id, statistics)
         self._kept.extend(reversed(newest))
@@ -132,7 +131,7 @@ class CheckpointHistory:
         return self._keep(details)
 
     def replaced(self, ids: Iterable[int], now_ms: int) -> list[Effect]:
-        """A former master had these in flight, if they are not known otherwise."""
+        """A former master had these in flight, unless their end is known."""
         known = {details.id for details in self._ended}
         effects: list[Effect] = []
         for checkpoint_id in sorted(set(ids) - known)[-HISTORY:]:
@@ -164,7 +163,7 @@ class CheckpointHistory:
         return effects
 
     def refused(self, request: Request, reason: str, now_ms: int) -> None:
-        """Asked for, and never begun."""
+        """Checkpoints that were asked for and never begun."""
         self._ended.append(
             CheckpointDetails(
                 id=0,

@@ -1,4 +1,4 @@
-"""A checkpoint on its way to the slots, and its manifest. Pure."""
+"""The commands of a checkpoint to the slots, and its manifest. Pure."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ def first_triggered(graph: ExecutionGraph) -> list[Execution]:
 
 
 def orphans(graph: ExecutionGraph, pending: Pending) -> list[Execution]:
-    """When a triggered task finished without taking part, nobody sends a barrier on to the tasks
-    behind it: those whose upstream finished so are triggered themselves."""
+    """Tasks that no barrier will reach because a triggered task before them finished without taking part.
+    They are triggered themselves."""
     if not pending.look_for_orphans:
         return []
     pending.look_for_orphans = False
@@ -42,7 +42,8 @@ def orphans(graph: ExecutionGraph, pending: Pending) -> list[Execution]:
 def trigger(
     epoch: int, pending: Pending, executions: Sequence[Execution], patience_ms: int | None
 ) -> Iterator[Command]:
-    """One command a slot. ``patience_ms``: how long barriers keep their place; None: always."""
+    """One command for each slot. ``patience_ms``: how long barriers stay behind the rows before them; None:
+    always."""
     by_slot: dict[tuple[str, str], list[str]] = {}
     for e in executions:
         assert e.taskmanager_id is not None
@@ -67,7 +68,7 @@ def trigger(
 def to_slots(
     graph: ExecutionGraph, command: CheckpointComplete | CheckpointAborted, word: str
 ) -> list[Command]:
-    """To every slot with tasks that have not ended."""
+    """A command to every slot with tasks that have not ended."""
     slots = {
         (e.taskmanager_id, e.allocation_id)
         for e in graph
@@ -87,7 +88,7 @@ def to_slots(
 
 
 def manifest_of(pending: Pending, graph: ExecutionGraph, job_name: str, epoch: int) -> CheckpointManifest:
-    """Of a checkpoint that every subtask has acknowledged."""
+    """The manifest of a checkpoint that every subtask has acknowledged."""
     by_vertex: dict[str, list[StateHandle]] = {}
     for execution_id, (vertex_id, _) in pending.expected.items():
         handle = pending.handles[execution_id]

@@ -1,4 +1,4 @@
-"""A checkpoint on its way and one that is complete, and what becomes of reports on them."""
+"""A checkpoint in flight, a completed checkpoint, and the answers to reports on them."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from penstock.messages.cluster import CheckpointDetails
 from penstock.messages.slot import CheckpointAcknowledged, StateHandle
 from penstock.snapshots.manifest import CheckpointManifest
 
-#: Kinds of checkpoints that are somebody's to keep.
+#: Kinds of checkpoints that belong to a user.
 SAVEPOINTS = frozenset({"savepoint", "stop", "drain"})
-#: Nothing is triggered behind them.
+#: After these no further checkpoint is triggered.
 STOPS = frozenset({"stop", "drain"})
 
 
 class Ack(enum.Enum):
-    """What became of an acknowledgement."""
+    """The answer to an acknowledgement."""
 
     SUCCESS = "success"
     DUPLICATE = "duplicate"
@@ -33,7 +33,7 @@ class Phase(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """A savepoint or checkpoint that somebody asked for."""
+    """A savepoint or checkpoint that a user asked for."""
 
     trigger_id: str
     kind: str
@@ -53,11 +53,11 @@ class Pending:
     #: those of ``handles`` that came by acknowledgement: their barrier went on downstream
     acknowledged: set[str] = field(default_factory=set)
     triggered: set[str] = field(default_factory=set)
-    #: those that had read all their input when it began, and finish when it is complete
+    #: executions that had read all their input when the checkpoint began, and finish when it is complete
     final_of: set[str] = field(default_factory=set)
     subtasks: list[dict[str, Any]] = field(default_factory=list)
     manifest: CheckpointManifest | None = None
-    #: a triggered task finished without taking part: who is behind it must be triggered
+    #: a triggered task finished without taking part: the tasks behind it must be triggered
     look_for_orphans: bool = False
     #: its deltas build on this checkpoint or a later one (``Retention.floor``)
     floor: int = 0

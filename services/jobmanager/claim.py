@@ -1,4 +1,4 @@
-"""The job's claim to slots: what it declares, holds, misses, and gives back. Pure."""
+"""The job's claim to slots: how many it declares, holds, lacks, and gives back. Pure."""
 
 from __future__ import annotations
 
@@ -12,22 +12,22 @@ if TYPE_CHECKING:
     from penstock_services.jobmanager.orders import Orders
     from penstock_services.jobmanager.regions import Layout
 
-#: How often the need for slots is declared again (it is also the job's heartbeat).
+#: How often the need for slots is declared again. The declaration is also the job's heartbeat.
 DECLARE_MS = 2_000
 DECLARE_WAITING_MS = 500
-#: The resource manager counts more slots as ours than we hold, for so long: find them.
+#: If the resource manager counts more slots as ours than we hold for this long, look for them.
 SURPLUS_MS = 1_500
 
 
 class SlotClaim:
-    """``declare_ms``: when the need is to be declared next."""
+    """``declare_ms``: when the need is declared next."""
 
     def __init__(self, layout: Layout, orders: Orders) -> None:
         self._layout = layout
         self._orders = orders
         self.pool = SlotPool(layout.slots_needed)
         self.declare_ms = 0
-        #: since when the cluster has fewer slots than keeping the regions apart takes
+        #: since when the cluster has too few slots to keep the regions apart
         self._scarce_ms: int | None = None
         self._total: int | None = None
         self._free: int | None = None
@@ -55,7 +55,7 @@ class SlotClaim:
         return []
 
     def too_few_to_keep_apart(self, answer: Declared, now_ms: int, patience_ms: int) -> bool:
-        """Slots are missing only because the regions are kept apart, for so long by now."""
+        """Slots have been missing for long enough, only because the regions are kept apart."""
         if not (self._layout.can_join and answer.missing):
             self._scarce_ms = None
             return False
@@ -63,7 +63,7 @@ class SlotClaim:
         return now_ms - self._scarce_ms >= patience_ms
 
     def join(self) -> list[Effect]:
-        """The regions share slots from now on: what is too many goes back."""
+        """From now on the regions share slots: surplus slots are given back."""
         self._layout.join()
         self._scarce_ms = None
         self.pool.needed = self._layout.slots_needed
@@ -77,8 +77,8 @@ class SlotClaim:
         ]
 
     def found(self, allocations: tuple[tuple[str, str], ...]) -> list[Effect]:
-        """Give back slots that count as ours and that we do not hold (an earlier master's,
-        or an offer that was lost): the resource manager would not give us others."""
+        """Gives back slots that count as ours and that we do not hold (an earlier master's, or a lost
+        offer). Otherwise the resource manager would give us no others."""
         return [
             self._orders.free(taskmanager_id, allocation_id)
             for taskmanager_id, allocation_id in allocations
@@ -94,7 +94,7 @@ class SlotClaim:
     # -- the end -------------------------------------------------------------------------
 
     def give_back(self) -> list[Effect]:
-        """All slots, once."""
+        """Gives back all slots, once."""
         if self._giving_back is not None:
             return []
         frees = [self._orders.free(held.taskmanager_id, held.allocation_id) for held in self.pool.all()]

@@ -1,6 +1,6 @@
 """The lease of the client that watches a job: a SELECT whose reader is gone holds no slots.
 
-As Flink's client heartbeat: a job with ``execution.attached`` and
+As with Flink's client heartbeat, a job with ``execution.attached`` and
 ``execution.shutdown-on-attached-exit`` is cancelled when its client has not been heard of for
 ``client.heartbeat.timeout``. Pure.
 """
@@ -15,18 +15,18 @@ from penstock.errors import ExternalError
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-#: A master that hears nobody for so long is cut off itself: the client gets its whole time again.
+#: A master that hears nobody for this long is cut off itself: the client gets the whole time again.
 SILENCE_MS = 10_000
 
 
 class ClientLease:
-    """``due_ms``: when it runs out; None: nobody watches the job."""
+    """``due_ms``: when the lease ends; None: no client watches the job."""
 
     def __init__(self, config: Mapping[str, str], now_ms: int) -> None:
         watched = ATTACHED.read(config) and SHUTDOWN_ON_ATTACHED_EXIT.read(config)
         self._timeout_ms = CLIENT_HEARTBEAT_TIMEOUT_MS.read(config)
         self._heard_ms = now_ms
-        #: a new master does not know when the client spoke last: it gets its whole time
+        #: a new master does not know when the client spoke last, so the client gets the whole time
         self.due_ms: int | None = now_ms + self._timeout_ms if watched else None
 
     def renew(self, now_ms: int) -> None:
@@ -34,13 +34,13 @@ class ClientLease:
             self.due_ms = now_ms + self._timeout_ms
 
     def heard(self, now_ms: int) -> None:
-        """Somebody, whoever, reached this master over the bus."""
+        """Any message reached this master over the bus."""
         if now_ms - self._heard_ms > SILENCE_MS:
             self.renew(now_ms)
         self._heard_ms = now_ms
 
     def ran_out(self, now_ms: int) -> dict[str, Any] | None:
-        """The error to tell, once; None while the lease holds."""
+        """The error to report, once; None while the lease holds."""
         if self.due_ms is None or now_ms < self.due_ms:
             return None
         if now_ms - self._heard_ms > SILENCE_MS:

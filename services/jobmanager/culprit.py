@@ -1,4 +1,4 @@
-"""Who held a checkpoint up, and in what. Pure."""
+"""Which subtask delayed a checkpoint, and with what. Pure."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from penstock_services.jobmanager.checkpoints import Pending
     from penstock_services.jobmanager.execution_graph import ExecutionGraph
 
-#: What a subtask reports of its part → what it was busy with.
+#: Field of a subtask's report → what the subtask was busy with.
 PHASES = {
     "start_delay_ms": "waiting for the barrier (back-pressure before it)",
     "alignment_ms": "aligning its inputs",
@@ -17,13 +17,13 @@ PHASES = {
     "async_ms": "writing its state",
 }
 MISSING = "not acknowledged: the barrier has not come through, or its state is not written"
-#: From this part of its time on a subtask is what the others wait for, or waits for another.
+#: A subtask that is busy or back-pressured for this share of its time delays others, or is delayed.
 MOST_MS_PER_SECOND = 500.0
 
 
 def slowest(pending: Pending, graph: ExecutionGraph, now_ms: int) -> dict[str, Any] | None:
-    """{operator, vertex_id, subtask_index, phase, ms}; of a checkpoint that misses subtasks the
-    one that the others wait for, as far as their last metrics tell."""
+    """{operator, vertex_id, subtask_index, phase, ms} of the slowest subtask. If subtasks are missing, it is
+    the one that the others wait for, as far as their last metrics tell."""
     job_graph = graph.job_graph
     missing = {e: place for e, place in pending.expected.items() if e not in pending.handles}
     if missing:
@@ -39,10 +39,12 @@ def slowest(pending: Pending, graph: ExecutionGraph, now_ms: int) -> dict[str, A
 
 
 def _held_up_by(missing: dict[str, tuple[str, int]], graph: ExecutionGraph) -> tuple[str, float]:
-    """The busiest, if one is busy most of the time: those before it are back-pressured or share
-    its thread, those behind it have no barrier yet. Otherwise the first along the stream that is
-    not back-pressured itself: those behind it may only be waiting for it. And how busy (0 … 1;
-    0.0: not the reason)."""
+    """The subtask that the missing ones wait for, and how busy it is (0 … 1; 0.0: it is not the reason).
+
+    It is the busiest, if one is busy most of the time: those before it are back-pressured or share its
+    thread, and those behind it have no barrier yet. Otherwise it is the first along the stream that is not
+    back-pressured itself: those behind it may only be waiting for it.
+    """
     order = {vertex.id: i for i, vertex in enumerate(graph.job_graph.vertices)}
     along = sorted(missing, key=lambda e: (order[missing[e][0]], missing[e][1]))
     known = {e: found.metrics for e in along if (found := graph.get(e)) is not None and found.metrics}

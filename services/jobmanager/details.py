@@ -1,5 +1,5 @@
-"""``JobDetails``: what REST shows and the archive keeps. Of a job master's core, or, while no
-master leads the job, of its decision log. Pure."""
+"""``JobDetails``: what REST shows and the archive keeps. It is made from a job master's core or, while no
+master leads the job, from the decision log. Pure."""
 
 from __future__ import annotations
 
@@ -90,8 +90,8 @@ def job_details(core: JobState, now_ms: int) -> JobDetails:
 
 
 def logged_details(job_id: str, job_graph: JobGraph, story: Story, epoch: int) -> JobDetails:
-    """Of an accepted job that no master answers for: the plan, the attempts and checkpoints that
-    the log names. What became of its tasks is not known: they are shown as CREATED."""
+    """Details of an accepted job that no master answers for: the plan, and the attempts and checkpoints that
+    the log names. The state of its tasks is not known: they are shown as CREATED."""
     accepted, inherited = story.accepted, story.inherited
     assert accepted is not None
     job_graph, phase = in_phase(job_graph, story)

@@ -1,8 +1,7 @@
-"""What goes into a job master's core (events) and what comes out (effects).
+"""Events into a job master's core, and effects out of it.
 
-``Asked`` (a ``ToJobMaster``), ``Answer`` and ``After`` are the actor's own. Every effect
-that can fail comes back as an event. ``AppendLog`` effects are carried out one after
-another, in order.
+``Asked`` (a ``ToJobMaster``), ``Answer`` and ``After`` are the actor's own. Every effect that can fail comes
+back as an event. ``AppendLog`` effects are carried out one after another, in order.
 """
 
 from __future__ import annotations
@@ -28,12 +27,12 @@ from penstock_services.common.core import After, Answer, Asked, EffectFailed
 
 @dataclass(frozen=True, slots=True)
 class Begin:
-    """First of all."""
+    """The first event."""
 
 
 @dataclass(frozen=True, slots=True)
 class Wakeup:
-    """Something is due."""
+    """A timer is due."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +43,7 @@ class CommandDone:
 
 @dataclass(frozen=True, slots=True)
 class CommandLost:
-    """Not answered in spite of repeats."""
+    """A command was repeated and not answered."""
 
     command: Command
     reason: str
@@ -59,7 +58,7 @@ class Declared:
     missing: int
     total: int
     free: int
-    #: of the resource manager that answered
+    #: the epoch of the resource manager that answered
     epoch: int = 0
 
 
@@ -80,14 +79,14 @@ class Allocations:
 
 @dataclass(frozen=True, slots=True)
 class TaskManagers:
-    """Those that the resource manager has heard of (ids)."""
+    """The task managers that the resource manager knows (ids)."""
 
     registered: frozenset[str]
 
 
 @dataclass(frozen=True, slots=True)
 class LookedFor:
-    """``gone``: the broker knows nobody there (a time-out says nothing)."""
+    """``gone``: the broker knows no receiver of that name. (A time-out proves nothing.)"""
 
     taskmanager_id: str
     gone: bool
@@ -95,7 +94,7 @@ class LookedFor:
 
 @dataclass(frozen=True, slots=True)
 class NotAnnounced:
-    """The bus is away: nobody heard."""
+    """The bus is away: no task manager heard the announcement."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,7 +116,7 @@ class ManifestNotStored:
 
 @dataclass(frozen=True, slots=True)
 class SavepointProbed:
-    """``problem``: why nothing can be written there."""
+    """``problem``: why nothing can be written there; None: it can."""
 
     trigger_id: str
     problem: str | None = None
@@ -137,12 +136,12 @@ class ManifestUnreadable:
 
 @dataclass(frozen=True, slots=True)
 class Archived:
-    """The job's details are kept, its slots given back: nothing left to do."""
+    """The job's details are stored and its slots given back: nothing is left to do."""
 
 
 @dataclass(frozen=True, slots=True)
 class Deposed:
-    """A newer epoch is in the log, or the lease is somebody else's."""
+    """The log has a newer epoch, or another master holds the lease."""
 
     reason: str
 
@@ -157,8 +156,8 @@ Event = Union[
 
 @dataclass(frozen=True, slots=True)
 class Command:
-    """To a task manager, repeated until answered → CommandDone or CommandLost. ``shared``: of
-    a deployment, what it has in common with the others of its attempt."""
+    """To a task manager, repeated until it is answered → CommandDone or CommandLost. ``shared``: the part of
+    a deployment that it has in common with the others of its attempt."""
 
     taskmanager_id: str
     message: Union[FreeSlot, DeploySlot, SlotCommand]
@@ -167,8 +166,8 @@ class Command:
 
 @dataclass(frozen=True, slots=True)
 class Declare:
-    """Tell the resource manager how many slots the job needs → Declared or NotDeclared.
-    ``together``: of one task manager, where one has as many."""
+    """Tells the resource manager how many slots the job needs → Declared or NotDeclared. ``together``: all
+    from one task manager, if one has as many."""
 
     needed: int
     together: bool = False
@@ -176,24 +175,24 @@ class Declare:
 
 @dataclass(frozen=True, slots=True)
 class FindAllocations:
-    """Ask the resource manager which slots are the job's → Allocations."""
+    """Asks the resource manager which slots are the job's → Allocations."""
 
 
 @dataclass(frozen=True, slots=True)
 class FindTaskManagers:
-    """Ask the resource manager of whom it has heard → TaskManagers, or nothing."""
+    """Asks the resource manager which task managers it knows → TaskManagers, or nothing."""
 
 
 @dataclass(frozen=True, slots=True)
 class LookFor:
-    """Ask the task manager itself whether it is there → LookedFor."""
+    """Asks the task manager itself whether it is there → LookedFor."""
 
     taskmanager_id: str
 
 
 @dataclass(frozen=True, slots=True)
 class Announce:
-    """To all task managers; nobody answers. → NotAnnounced, or nothing."""
+    """Announces this master to all task managers; none answers. → NotAnnounced, or nothing."""
 
     message: ToTaskManagers
 
@@ -207,8 +206,8 @@ class AppendLog:
 
 @dataclass(frozen=True, slots=True)
 class StoreManifest:
-    """→ ManifestStored or ManifestNotStored. ``savepoint``: the folder (a key or URL) that gets
-    copies of all objects and a manifest of its own."""
+    """→ ManifestStored or ManifestNotStored. ``savepoint``: the folder (a key or URL) that gets copies of
+    all objects and a manifest of its own."""
 
     key: str
     manifest: CheckpointManifest
@@ -217,7 +216,7 @@ class StoreManifest:
 
 @dataclass(frozen=True, slots=True)
 class ProbeSavepoint:
-    """Can anything be written below this folder (a key or URL)? → SavepointProbed."""
+    """Tries to write below this folder (a key or URL) → SavepointProbed."""
 
     trigger_id: str
     directory: str
@@ -225,7 +224,7 @@ class ProbeSavepoint:
 
 @dataclass(frozen=True, slots=True)
 class KeepStatistics:
-    """Of a checkpoint that has ended, to be shown; best effort."""
+    """Stores statistics of an ended checkpoint, to be shown. A failure is ignored."""
 
     key: str
     statistics: Any
@@ -233,7 +232,7 @@ class KeepStatistics:
 
 @dataclass(frozen=True, slots=True)
 class KeepExceptions:
-    """What went wrong so far, newest first, for the next master to show; best effort."""
+    """Stores the exceptions so far, newest first, for the next master to show. A failure is ignored."""
 
     entries: tuple[dict[str, Any], ...]
 
@@ -247,7 +246,7 @@ class LoadManifest:
 
 @dataclass(frozen=True, slots=True)
 class DeleteObjects:
-    """Best effort: what is left over is found again by prefix at the job's end."""
+    """Deletes objects. A failure is ignored: objects that remain are found by prefix at the job's end."""
 
     keys: frozenset[str] = frozenset()
     prefixes: tuple[str, ...] = ()
@@ -258,14 +257,14 @@ class Archive:
     """→ Archived."""
 
     details: JobDetails
-    #: job's prefixes to empty, now that it is over
+    #: prefixes of the job to empty when it is over
     delete_prefixes: tuple[str, ...] = ()
     keep: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
 class Notify:
-    """An event for whoever listens; never the truth."""
+    """An event for subscribers; no decision depends on it."""
 
     subject: str
     data: dict[str, Any] = field(default_factory=dict)
@@ -273,7 +272,7 @@ class Notify:
 
 @dataclass(frozen=True, slots=True)
 class Say:
-    """A line in the job manager's own log, at once (also while the lease is away)."""
+    """A line in the job manager's own log, at once, also while the lease is away."""
 
     level: Literal["info", "warning", "error"]
     event: str
@@ -282,7 +281,7 @@ class Say:
 
 @dataclass(frozen=True, slots=True)
 class Stop:
-    """The master is done: globally terminal, or SUSPENDED when deposed."""
+    """The master is done: the job is globally terminal, or SUSPENDED if the master was deposed."""
 
     status: JobStatus
     reason: str = ""

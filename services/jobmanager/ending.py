@@ -1,4 +1,4 @@
-"""The end of a job: what runs is cancelled, Terminal logged, everything given back. Pure."""
+"""The end of a job: running tasks are cancelled, Terminal is logged, slots are given back. Pure."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 _E = ExecutionState
 _J = JobStatus
 
-#: Tasks that were told to cancel get so long; then their processes are ended.
+#: Tasks that were told to cancel get this long; then their processes are ended.
 CANCEL_GRACE_MS = 4_000
 
 
@@ -32,7 +32,7 @@ class Ending:
         self._job = job
 
     def stop(self, status: JobStatus, error: dict[str, Any] | None, now_ms: int) -> Step:
-        """Cancel what runs, then close with ``status`` (FAILED or CANCELED)."""
+        """Cancels what runs, then closes the job with ``status`` (FAILED or CANCELED)."""
         job = self._job
         job.due.restart_ms = job.due.coordinator_ms = None
         job.set_status(_J.FAILING if status is _J.FAILED else _J.CANCELLING, now_ms)
@@ -69,7 +69,7 @@ class Ending:
         return job.settings.backfills and job.stage in (Stage.CLOSING, Stage.ARCHIVING) and job.final is None
 
     def hand_over(self, now_ms: int) -> Step:
-        """The history is read, its state stored: the job's first checkpoint."""
+        """The history is read and its state stored: logs the job's first checkpoint."""
         job = self._job
         job.due.coordinator_ms = None
         completed = msg.CheckpointCompleted(
@@ -82,17 +82,19 @@ class Ending:
         return Step([fx.AppendLog(completed)], Stage.CLOSING)
 
     def handed_over(self) -> Step:
-        """It is in the log: another master begins with the streaming job from it. Only the
-        slots are given back, there is nothing to keep."""
+        """The entry is in the log: another master begins with the streaming job from it. Only the slots are
+        given back; no details are stored."""
         self._job.archived = True
         return Step([fx.Declare(0)], Stage.ARCHIVING)
 
     # --------------------------------------------------------------------------------------
 
     def closed(self, entry: msg.Terminal, now_ms: int) -> Step:
-        """The end is in the log: give everything back and keep the details.
+        """Terminal is in the log: gives everything back and stores the details.
 
-        First the need for slots, then the slots: else they would come straight back."""
+        The need for slots is withdrawn first, then the slots are given back; otherwise they would come
+        straight back.
+        """
         job = self._job
         from penstock_services.jobmanager.details import job_details
 
@@ -100,16 +102,17 @@ class Ending:
         job.end_ms = entry.timestamp_ms
         keeps = self._keeps_checkpoints(entry.status)
         kept = list(job.coordinator.retained) if keeps else []
-        # There are some, none of which this master could read: which objects are theirs is not known.
+        # There are checkpoints, none of which this master could read: it does not know which objects are
+        # theirs.
         unread = keeps and not kept and job.coordinator.counts["completed"] > 0
         delete = (() if unread else (checkpoints_prefix(job.job_id),)) + (
-            # What was staged is committed by whoever resumes from a checkpoint that stays.
+            # Staged rows are committed by the job that resumes from a checkpoint which is kept.
             () if kept or unread else (staged_prefix(job.job_id),)
         )
         keep = {c.manifest_key for c in kept} | {key for c in kept for key in c.manifest.object_keys()}
         effects: list[fx.Effect] = [
             fx.Declare(0),
-            # Whoever has a slot of the job that we do not hold, from a master before us.
+            # Task managers may hold slots of the job from an earlier master.
             fx.Announce(msg.JobOver(job_id=job.job_id, epoch=job.settings.epoch)),
             fx.Notify("job", {"job_id": job.job_id, "name": job.job_graph.name, "status": job.status.value}),
             fx.Archive(
@@ -140,7 +143,7 @@ class Ending:
         return Step([fx.Stop(status, reason)], Stage.GONE)
 
     def deposed(self, reason: str, now_ms: int) -> Step:
-        """Another master leads (or may): say nothing more to anybody."""
+        """Another master leads, or may lead: send nothing more."""
         job = self._job
         if not job.status.terminal:
             job.set_status(_J.SUSPENDED, now_ms)

@@ -1,4 +1,4 @@
-"""What went wrong in a job, newest first, the user's traceback before everything."""
+"""The failures of a job, newest first, each with the user's traceback first."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ KEPT = 20
 
 
 class ExceptionHistory:
-    """Each entry: timestamp_ms, exception (text as a person reads it), error (dict), task,
-    location, attempt, and ``concurrent``: others that came before the job had restarted."""
+    """Each entry: timestamp_ms, exception (text for a person), error (dict), task, location, attempt, and
+    ``concurrent``: further failures before the job had restarted."""
 
     def __init__(self, inherited: Iterable[dict[str, Any]] = ()) -> None:
         self._entries: deque[dict[str, Any]] = deque(inherited, maxlen=KEPT)
@@ -35,7 +35,7 @@ class ExceptionHistory:
         location: str | None = None,
         concurrent: bool = False,
     ) -> bool:
-        """False: so many others came at the same time that this one is not kept."""
+        """Adds a failure; False: so many came at the same time that this one is not kept."""
         entry = {
             "timestamp_ms": now_ms,
             "exception": describe(info),
@@ -58,8 +58,8 @@ class ExceptionHistory:
         return True
 
     def add_cause(self, info: ErrorInfo, now_ms: int, *, job_attempt: int, **more: Any) -> None:
-        """A loss that is heard of after its first symptom: when what was noticed first, in
-        the same attempt, is a broken connection, the loss takes its place at the top."""
+        """Adds a loss that was reported after its first symptom. If the same attempt's first failure is a
+        broken connection, the loss takes its place at the top."""
         first = self.latest
         symptom = (
             first is not None
@@ -83,16 +83,16 @@ class ExceptionHistory:
         return self._entries[0] if self._entries else None
 
 
-#: A process that ends by itself, or by what its own code did: it may well do so again.
+#: Exit codes of a process that ended by itself, or by what its own code did; it may well do so again.
 _BY_ITS_OWN_CODE = frozenset(
     {-signal.SIGSEGV, -signal.SIGBUS, -signal.SIGILL, -signal.SIGFPE, -signal.SIGABRT}
 )
 
 
 def loss(reason: str, exit_code: int | None, *, task: str, where: str) -> dict[str, Any]:
-    """The error of a slot whose process is gone. ``lost``: by an accident, which says nothing
-    about the job; else its code did it (``os._exit``, a crash in a native library), and the
-    same again is no accident."""
+    """The error of a slot whose process is gone. ``lost``: an accident, which says nothing about the job.
+    Otherwise the job's code ended the process (``os._exit``, a crash in a native library), and a
+    repetition is no accident."""
     if exit_code is None or (exit_code <= 0 and exit_code not in _BY_ITS_OWN_CODE):
         error = SlotLostError(
             f"slot lost: {reason}",
@@ -117,9 +117,8 @@ _FRAME = re.compile(r'File "(.+?)", line (\d+), in (.+)')
 
 
 def in_a_line(info: ErrorInfo) -> dict[str, str]:
-    """The fields of a log line: the error in a sentence, and the innermost frame (of the user's
-    own code, where that is in the traceback) with the exception that it raised; Penstock's own
-    frames too, which a person at the job is spared."""
+    """The fields of a log line: the error in a sentence, and the innermost frame with the exception that it
+    raised. The frame is the user's own, if the traceback has one; otherwise Penstock's."""
     error = error_from_dict(info.error)
     said = {"error": f"[{error.code}] {error.message}".splitlines()[0]}
     traceback = (error.user_traceback or info.traceback or "").strip()
@@ -138,8 +137,8 @@ def in_a_line(info: ErrorInfo) -> dict[str, str]:
 
 
 def describe(info: ErrorInfo) -> str:
-    """The user's traceback, our message, then where. Our own frames are in the log; only of an
-    internal error, which is ours to correct, they stand here too, before the message."""
+    """The user's traceback, our message, then the place. Our own frames are in the log; an internal error
+    shows them here too, before the message, because we have to correct it."""
     error = error_from_dict(info.error)
     internal = _internal_traceback(info, error) if error.domain == "internal" else None
     parts = [internal, str(error)] if internal else [str(error)]
@@ -151,6 +150,6 @@ def describe(info: ErrorInfo) -> str:
 
 
 def _internal_traceback(info: ErrorInfo, error: PenstockError) -> str | None:
-    """What the traceback says beyond the user's own part of it, which errors show themselves."""
+    """The frames of the traceback beyond the user's own, which errors show themselves."""
     user = (error.user_traceback or "").strip()
     return (info.traceback or "").strip().removeprefix(user).strip() or None

@@ -1,8 +1,8 @@
 """The execution graph: a job graph's vertices as subtasks, each with its current attempt.
 
-Pure: no clock, no I/O. Every change of an execution goes through ``transition``, which
-knows ``EXECUTION_TRANSITIONS``; a report that is late, repeated or impossible gets an
-``Update`` as its answer, never an exception.
+Pure: no clock, no I/O. Every change of an execution goes through ``transition``, which knows
+``EXECUTION_TRANSITIONS``. A report that is late, repeated or impossible gets an ``Update`` as its answer,
+never an exception.
 """
 
 from __future__ import annotations
@@ -27,15 +27,15 @@ _E = ExecutionState
 
 
 _LIFE = (_E.CREATED, _E.SCHEDULED, _E.DEPLOYING, _E.INITIALIZING, _E.RUNNING, _E.CANCELING)
-#: states that lie behind an execution in this one
+#: states that an execution in this state has passed
 _EARLIER = {state: frozenset(_LIFE[:i]) for i, state in enumerate(_LIFE)}
 
 
 class Update(enum.Enum):
-    """What became of a report."""
+    """The answer to a report."""
 
     APPLIED = "applied"
-    DUPLICATE = "duplicate"  # the execution is in that state already
+    DUPLICATE = "duplicate"  # the execution is already in that state
     LATE = "late"  # of an earlier attempt, or after the execution ended
     ILLEGAL = "illegal"  # no such transition
     UNKNOWN = "unknown"  # no such execution
@@ -65,7 +65,7 @@ class Execution:
         if self.state.terminal:
             return Update.LATE
         if state not in EXECUTION_TRANSITIONS[self.state]:
-            # A task may still report what it went through before.
+            # A task may still report states that it passed before.
             return Update.LATE if state in _EARLIER[self.state] else Update.ILLEGAL
         self.state = state
         self.timestamps[state.value] = now_ms
@@ -77,8 +77,8 @@ def execution_id(job_id: str, vertex_id: str, subtask_index: int, attempt: int) 
 
 
 class ExecutionGraph:
-    """All subtasks of a job. An attempt is the job's: what restarts together has one number,
-    what ran on meanwhile keeps its own; ``job_attempt`` is the latest."""
+    """All subtasks of a job. Attempts are counted for the job: vertices that restart together get one
+    number; the others keep theirs. ``job_attempt`` is the latest."""
 
     def __init__(self, job_id: str, job_graph: JobGraph) -> None:
         self.job_id = job_id
@@ -110,7 +110,7 @@ class ExecutionGraph:
         self.job_attempt = job_attempt
 
     def resume(self, attempts: Mapping[str, int], now_ms: int) -> None:
-        """Attempts (by vertex) that an earlier master began: what became of them is not known."""
+        """Attempts (by vertex) that an earlier master began; the state of their tasks is not known."""
         for vertex_id, attempt in attempts.items():
             self._replace(vertex_id, attempt, now_ms)
         self.job_attempt = max(attempts.values(), default=0)
@@ -170,7 +170,8 @@ class ExecutionGraph:
             yield vertex, self._by_vertex[vertex.id]
 
     def of(self, vertices: Iterable[str]) -> Iterator[Execution]:
-        """In the job graph's order, whatever theirs is: a set's is another in each process."""
+        """In the order of the job graph, whatever the order of the argument: a set's order differs between
+        processes."""
         wanted = frozenset(vertices)
         for vertex_id, executions in self._by_vertex.items():
             if vertex_id in wanted:
@@ -183,7 +184,7 @@ class ExecutionGraph:
                 yield self._by_vertex[source][index]
 
     def upstream_finished(self, execution: Execution) -> bool:
-        """No barrier will reach it: every execution with a channel to it has finished."""
+        """No barrier will reach it, because every execution with a channel to it has finished."""
         for source, indices in self._inputs.of(execution.vertex_id, execution.subtask_index):
             if self._finished[source] == len(self._by_vertex[source]):
                 continue
@@ -234,7 +235,7 @@ class ExecutionGraph:
             self.wanting.add(execution.execution_id)
 
     def adopt(self, execution: Execution, report: TaskReport, now_ms: int) -> None:
-        """Take over what an earlier master's task has come to."""
+        """Takes over the state that an earlier master's task has reached."""
         self._counts[execution.state] -= 1
         self._counts[report.state] += 1
         execution.state = report.state
@@ -248,7 +249,7 @@ class ExecutionGraph:
     def transition_all(
         self, executions: Iterable[Execution], state: ExecutionState, now_ms: int
     ) -> list[Execution]:
-        """Those that changed."""
+        """Moves all of these to a state; those that changed."""
         return [e for e in executions if self.transition(e, state, now_ms) is Update.APPLIED]
 
     def report(self, report: TaskStateChanged) -> Update:
@@ -263,7 +264,7 @@ class ExecutionGraph:
         return answer
 
     def validate_state(self) -> None:
-        """InternalError when an invariant is broken; called after every step in tests."""
+        """InternalError if an invariant is broken; called after every step in tests."""
         counted = Counter(e.state for e in self)
         problems = []
         if +counted != +self._counts:
@@ -295,7 +296,7 @@ class ExecutionGraph:
 
 
 def error_of(error: dict[str, Any], traceback: str = "") -> ErrorInfo:
-    """An ``ErrorInfo`` for a failure that the master itself saw."""
+    """An ``ErrorInfo`` for a failure that the master itself noticed."""
     from penstock.messages.slot import ErrorInfo
 
     return ErrorInfo(error=error, traceback=traceback)

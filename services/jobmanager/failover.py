@@ -1,4 +1,4 @@
-"""Failures: whether, when and from what the job, or a part of it, starts again. Pure."""
+"""Failures: whether, when and from which checkpoint the job, or a part of it, restarts. Pure."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 _E = ExecutionState
 _J = JobStatus
 
-#: Before a restart the others are cancelled; it does not wait longer than this for them.
+#: Before a restart the other tasks are cancelled; the restart does not wait longer than this for them.
 RESTART_GRACE_MS = 2_000
 
 
@@ -43,8 +43,8 @@ class Failover:
         task: str | None = None,
         location: str | None = None,
     ) -> Step:
-        """Something of ``vertices`` (None: of the whole job) failed: restart what is connected
-        with them, or fail the job."""
+        """A task of ``vertices`` (None: of the whole job) failed: restarts the vertices connected with them,
+        or fails the job."""
         job = self._job
         hit = job.layout.all if vertices is None else job.layout.unit(vertices)
         known = job.stage is Stage.BACKING_OFF and hit <= job.affected
@@ -83,7 +83,7 @@ class Failover:
         return self._ending.stop(_J.FAILED, info.error, now_ms).after(line)
 
     def _without_damaged(self) -> Restart | GiveUp:
-        """What was restored cannot be read: begin from the checkpoint before it."""
+        """The restored state cannot be read: begins from the checkpoint before it."""
         job = self._job
         damaged = job.restored_checkpoint_id
         job.coordinator.retention.discredit(damaged)
@@ -98,7 +98,7 @@ class Failover:
 
     def _back_off(self, hit: frozenset[str], delay_ms: int, now_ms: int) -> Step:
         job, due = self._job, self._job.due
-        # What is being restarted already starts together with what failed now.
+        # Vertices that are being restarted already start together with those that failed now.
         job.affected = hit if job.stage is Stage.DEPLOYED else job.affected | hit
         job.set_status(_J.RESTARTING, now_ms)
         due.restart_ms = max(due.restart_ms or 0, now_ms + delay_ms)
@@ -106,7 +106,8 @@ class Failover:
         return Step(job.cancel_tasks(job.affected, now_ms), Stage.BACKING_OFF)
 
     def restart_all(self, now_ms: int) -> Step:
-        """Nothing failed, but what runs has to move: at once, and not counted."""
+        """Nothing failed, but the tasks have to move: restarts at once, without counting an attempt of the
+        strategy."""
         job = self._job
         effects = job.coordinator.abandon("the job is placed anew", now_ms)
         job.due.coordinator_ms = None
@@ -127,7 +128,7 @@ class Failover:
         if live:
             if now_ms < due.restart_latest_ms and not job.only_stalled_left():
                 return Step()
-            # Their processes are ended by the new deployment; nobody waits for them.
+            # The new deployment ends their processes; no one waits for them.
             job.graph.transition_all(live, _E.CANCELED, now_ms)
         due.restart_ms = due.restart_latest_ms = None
         job.restarts += 1
@@ -136,7 +137,7 @@ class Failover:
         return self._starting.wait_for_slots(now_ms)
 
     def _read_again(self, now_ms: int) -> Step:
-        """What runs was taken over, but what it began from could not be read: one more try."""
+        """Tasks were taken over, but the checkpoint that they began from could not be read: tries once more."""
         if not self._read_twice:
             self._read_twice = True
             return Step(self._starting.load_again())
@@ -153,14 +154,14 @@ class Failover:
         job = self._job
         job.stalled.pop(allocation_id, None)
         held = job.pool.remove(allocation_id)
-        # The allocation is given back even if only its process died: a task manager that
-        # still counts it as ours would leave us waiting for a slot that nobody gives.
+        # The allocation is given back even if only its process died: a task manager that still counts the
+        # slot as ours would otherwise keep it, and we would wait for a slot that is never offered.
         effects: list[fx.Effect] = []
         if held is not None:
             effects.append(job.orders.free(held.taskmanager_id, held.allocation_id))
         lost = [e for e in job.graph.in_allocation(allocation_id) if not e.state.terminal]
-        # A task that was being cancelled is as good as cancelled when its process is gone; if it
-        # was by us: a task manager may end a slot of its own accord.
+        # A task that was being cancelled counts as cancelled when its process is gone, but only if we
+        # cancelled it: a task manager may end a slot for its own reasons.
         canceling = [e for e in lost if e.state is _E.CANCELING and job.told_to_end(e)]
         job.graph.transition_all(canceling, _E.CANCELED, now_ms)
         failed = job.graph.transition_all([e for e in lost if e not in canceling], _E.FAILED, now_ms)
@@ -179,7 +180,7 @@ class Failover:
         return self._maybe_give_up(info, now_ms).after(*effects)
 
     def _late_cause(self, reason: str, exit_code: int | None, allocation_id: str, now_ms: int) -> Step:
-        """Of a slot whose tasks are being started again already, after the first symptom."""
+        """The cause of a loss whose tasks are being restarted already, reported after its first symptom."""
         job = self._job
         error = loss(reason, exit_code, task="a task", where=f"allocation {allocation_id}")
         if error.get("ended") is None:

@@ -1,9 +1,10 @@
-"""Which older checkpoint is kept because a damaged object of the newest one is none of its own. Pure.
+"""Chooses one older checkpoint to keep: it shares no object with the newest, so damage to the newest cannot
+reach it. Pure.
 
-Incremental checkpoints share objects: what one subtask's chain begins with is in all of them
-until it begins anew, so that one damaged object may take every checkpoint that is retained. One
-more is kept therefore, that shares nothing with the newest. Subtasks begin their chains anew at
-different times, so another one is held until all of them have done so, and is that one then.
+Incremental checkpoints share objects: the base of a subtask's chain is in all checkpoints until the subtask
+begins a new chain. So one damaged object may spoil every retained checkpoint. Therefore one more checkpoint
+is kept that shares nothing with the newest. Subtasks begin new chains at different times: a second
+checkpoint is held until all subtasks have done so, and then takes the place of the first.
 """
 
 from __future__ import annotations
@@ -22,14 +23,15 @@ _Place = tuple[str, int]
 
 @dataclass(frozen=True, slots=True)
 class Fallback:
-    """``kept`` shared no object with the newest checkpoint when it was chosen; ``held`` is the
-    next to be kept. Both are checkpoint ids, 0: none."""
+    """``kept`` shared no object with the newest checkpoint when it was chosen; ``held`` is kept next. Both
+    are checkpoint ids, 0: none."""
 
     kept: int = 0
     held: int = 0
 
     def after(self, newest: Completed, held: Completed | None) -> Fallback:
-        """When ``newest`` has completed. ``held``: that of this id, None: it is not there."""
+        """The fallback when ``newest`` has completed. ``held``: the checkpoint of this id; None: it does not
+        exist."""
         if held is None:
             return Fallback(self.kept, newest.checkpoint_id)
         if independent(held, newest):
@@ -43,8 +45,8 @@ class Fallback:
 
 
 def independent(older: Completed, newer: Completed) -> bool:
-    """No object is read for both, but for the last snapshots of subtasks that had finished
-    before either: these are there once."""
+    """No object belongs to both, except last snapshots of subtasks that had finished before either
+    checkpoint: these exist only once."""
     first, second = _handles(older), _handles(newer)
     finished = {p for p, h in first.items() if p in second and second[p].checkpoint_id == h.checkpoint_id}
     mine, others = (
@@ -55,7 +57,7 @@ def independent(older: Completed, newer: Completed) -> bool:
 
 
 def _all_go_on(older: Completed, newer: Completed) -> bool:
-    """No subtask has begun a new chain in between: for what comes, the newer is as good."""
+    """No subtask has begun a new chain in between, so the newer one serves as well."""
     first, second = _handles(older), _handles(newer)
     return first.keys() == second.keys() and all(
         _base(first[place]) == _base(second[place]) or not (first[place].chain or second[place].chain)

@@ -1,4 +1,4 @@
-"""What a new master takes over from the decision log. Pure."""
+"""The facts that a new job master takes from the decision log. Pure."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ if TYPE_CHECKING:
 #: Kind of the checkpoint that a backfill ends with.
 BACKFILL = "backfill"
 
-#: Keys of the cluster's configuration that apply to its jobs unless they say otherwise.
-#: (Others, such as the store's credentials, are none of a job's business.)
+#: Keys of the cluster's configuration that apply to its jobs unless a job sets them. (Others, such as the
+#: store's credentials, do not concern jobs.)
 JOB_FAMILIES = (
     "execution.", "state.", "restart-strategy.", "pipeline.", "table.", "parallelism.",
     "jobmanager.execution.", "taskmanager.memory.", "spark.", "user.", "client.heartbeat.", "nats.url",
@@ -41,12 +41,12 @@ JOB_FAMILIES = (
 
 @dataclass(frozen=True)
 class Story:
-    """A job's log, read. ``accepted`` None: nobody accepted such a job."""
+    """A job's log, read. ``accepted`` None: the log holds no such job."""
 
     accepted: JobAccepted | None
     terminal: Terminal | None
     inherited: Inherited
-    #: the history was read on Spark, its state is there
+    #: Spark has read the history, and its state is stored
     backfilled: bool = False
 
 
@@ -87,7 +87,7 @@ def read_story(entries: Iterable[tuple[int, LogEntry]], num_retained: int) -> St
                     requests.pop(entry.trigger_id, None)
                 ended.append(_completed(entry))
                 highest = max(highest, entry.checkpoint_id)
-                if entry.kind == BACKFILL:  # what ran before it is of another graph
+                if entry.kind == BACKFILL:  # earlier entries belong to another graph
                     handed_over, slots = True, 0
             case Terminal():
                 terminal = terminal or entry
@@ -115,7 +115,7 @@ def read_story(entries: Iterable[tuple[int, LogEntry]], num_retained: int) -> St
 
 
 def _kept(completed: Sequence[CheckpointCompleted], num_retained: int) -> Sequence[CheckpointCompleted]:
-    """Oldest first; the others are deleted."""
+    """The checkpoints that are kept, oldest first; the others are deleted."""
     if not completed or completed[-1].beside is None:
         return completed[-max(1, num_retained) :]
     ids = {completed[-1].checkpoint_id, *completed[-1].beside}
@@ -123,7 +123,7 @@ def _kept(completed: Sequence[CheckpointCompleted], num_retained: int) -> Sequen
 
 
 def _completed(entry: CheckpointCompleted) -> CheckpointDetails:
-    """When it began the log does not say."""
+    """The log does not say when the checkpoint began."""
     return CheckpointDetails(
         id=entry.checkpoint_id,
         status="COMPLETED",
@@ -148,7 +148,7 @@ def _failed(entry: SavepointFailed) -> CheckpointDetails:
 
 
 def in_phase(graph: JobGraph, story: Story) -> tuple[JobGraph, str]:
-    """What of the job runs now, and ``Settings.phase``."""
+    """The part of the job that runs now, and ``Settings.phase``."""
     if not is_backfilled(graph):
         return msgspec.structs.replace(graph, backfill=""), ""
     if story.backfilled:
@@ -157,20 +157,20 @@ def in_phase(graph: JobGraph, story: Story) -> tuple[JobGraph, str]:
 
 
 def with_statistics(inherited: Inherited, kept: Sequence[Statistics]) -> Inherited:
-    """What the log says of the last checkpoints, and what was kept besides."""
+    """The last checkpoints as the log names them, with the statistics that were stored."""
     history, failed = merged(inherited.history, kept)
     failed = max(failed, inherited.checkpoints_failed)
     return replace(inherited, history=history, checkpoints_failed=failed)
 
 
 def highest_listed(job_id: str, keys: Iterable[str]) -> int:
-    """The highest checkpoint id of which some object exists: of one that a former master
-    had in flight the log says nothing."""
+    """The highest checkpoint id of which an object exists. The log does not name checkpoints that a former
+    master had in flight."""
     prefix = checkpoints_prefix(job_id)
     numbers = (key.removeprefix(prefix).split("/", 1)[0] for key in keys)
     return max((int(n) for n in numbers if n.isdigit()), default=0)
 
 
 def job_config(cluster: Mapping[str, str], job: Mapping[str, str]) -> dict[str, str]:
-    """The job's own configuration over what the cluster says for all jobs."""
+    """The job's own configuration over the cluster's configuration for all jobs."""
     return {k: v for k, v in cluster.items() if k.startswith(JOB_FAMILIES)} | dict(job)

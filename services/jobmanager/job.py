@@ -1,8 +1,8 @@
-"""One job at one jobmanager: bids for its lease, and while it leads runs its master.
+"""One job at one job manager: it bids for the job's lease, and while it leads it runs the job's master.
 
-A master that cannot renew its lease *pauses*: what it decides waits. When it gets the
-lease back and the log holds no newer epoch, it goes on where it was (a lease store that
-was away has cost nothing); otherwise a new master begins from the log.
+A master that cannot renew its lease *pauses*: its decisions wait. If it gets the lease back and the log
+holds no newer epoch, it continues (an absence of the lease store has cost nothing); otherwise a new master
+begins from the log.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ if TYPE_CHECKING:
 
 
 class _Reign:
-    """A master at work, with what it needs."""
+    """A master at work, with its helpers."""
 
     def __init__(self, log: DecisionLog, core: JobMasterCore, actor: Actor, performer: Performer) -> None:
         self.log = log
@@ -61,8 +61,8 @@ class _Reign:
 
 
 class Job:
-    """``on_over(job_id, ended)``: the job is globally terminal; or (not ``ended``) nobody
-    accepted it yet."""
+    """``on_over(job_id, ended)``: the job is globally terminal; or (not ``ended``) the log holds no such job
+    yet."""
 
     def __init__(
         self,
@@ -122,7 +122,7 @@ class Job:
 
     async def _still_ours(self, reign: _Reign) -> bool:
         if reign.subscription is None:
-            return False  # the bus was away when it began: nobody would reach it
+            return False  # the bus was away when it began, so nobody would have reached it
         try:
             await reign.log.read()
             reign.log.check()
@@ -188,7 +188,7 @@ class Job:
         )  # fmt: skip
 
     async def _statistics(self, keys: Iterable[str]) -> list[Statistics]:
-        """Of the last checkpoints, as far as they can be read: they are only shown."""
+        """Statistics of the last checkpoints, as far as they can be read; they are only shown."""
         found = []
         for key in newest_statistics(self.job_id, keys):
             try:
@@ -202,7 +202,8 @@ class Job:
         return f"master-{self.job_id}"
 
     async def _run_master(self, reign: _Reign) -> None:
-        """A core that raises has lost its way: a new master begins from the log."""
+        """Runs the master. After an error of its core the state is not to be trusted: a new master begins
+        from the log."""
         try:
             await reign.actor.run()
         except Exception:
@@ -229,7 +230,7 @@ class Job:
             self._reign.performer.may_act.clear()
 
     def _stopped(self, status: JobStatus, reason: str) -> None:
-        """The master's last word."""
+        """The master has stopped, with this status."""
         if status.globally_terminal:
             self._context.log.info("job_ended", job_id=self.job_id, status=status.value)
             self._on_over(self.job_id, True)
@@ -243,8 +244,7 @@ class Job:
         self.election.resign()
 
     async def _tidy(self, log: DecisionLog, story: Story, terminal: Terminal) -> None:
-        """The job ended, but its master did before it had kept the details and given the slots
-        back."""
+        """The job ended, but its master died before it had stored the details and given the slots back."""
         context = self._context
         over = JobOver(job_id=self.job_id, epoch=max(log.latest_epoch, terminal.epoch))
         try:
@@ -274,8 +274,8 @@ class Job:
     # -- messages ------------------------------------------------------------------------
 
     async def _serve(self, message: Any) -> Any:
-        # Resumed after a stop, or cut off from the lease store: silence, so that the
-        # sender asks again and reaches whoever leads.
+        # Resumed after a pause, or cut off from the lease store: do not answer, so that the sender asks
+        # again and reaches the present leader.
         reign = self._reign
         if reign is None or not self.election.still_leading() or not reign.performer.may_act.is_set():
             return None

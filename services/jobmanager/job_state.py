@@ -1,4 +1,4 @@
-"""What a job master knows of its job; the parts of its core share it. Pure."""
+"""The facts that a job master knows of its job, shared by the parts of its core. Pure."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class JobState:
         self.layout = Layout(job_graph, settings.config)
         self.claim = SlotClaim(self.layout, self.orders)
         self.whereabouts = Whereabouts(settings.heartbeat_interval_ms, settings.heartbeat_timeout_ms)
-        #: vertices that are being (re)started; the others run on
+        #: vertices that are being (re)started; the others keep running
         self.affected: frozenset[str] = self.layout.all
         self.coordinator = CheckpointCoordinator(
             job_graph.name,
@@ -76,7 +76,7 @@ class JobState:
         self.due = Deadlines()
         #: vertex id → handles that the next deployment restores
         self.restore: dict[str, tuple[StateHandle, ...]] = {}
-        #: how it is to end, once nothing runs any more
+        #: the status that the job ends with, once no task runs
         self.final: tuple[JobStatus, dict[str, Any] | None] | None = None
         self.archived = False
         #: Slots that hang in a step, by allocation: {allocation_id, taskmanager_id, tasks, …}.
@@ -106,7 +106,7 @@ class JobState:
         self.timestamps[status.value] = now_ms
 
     def enter(self, step: Step) -> list[fx.Effect]:
-        """Move to the stage that a decision leads to; its effects. InternalError for a stage that cannot
+        """Moves to the stage that a decision leads to; its effects. InternalError for a stage that cannot
         follow. Only the core calls this: its parts decide, and do not move the job themselves."""
         if step.stage is not None and step.stage is not self.stage:
             if step.stage not in STAGE_TRANSITIONS[self.stage]:
@@ -120,7 +120,7 @@ class JobState:
         return step.effects
 
     def note(self, error: dict[str, Any], now_ms: int, *, task: str | None = None) -> fx.Effect:
-        """Into the exception history; the effect says it in the log as well."""
+        """Adds a failure to the exception history; the effect writes it to the log as well."""
         info = slot_msg.ErrorInfo(error=error)
         self.exceptions.add(info, now_ms, job_attempt=self.job_attempt, task=task)
         return self.say("warning", "job_problem_noted", info, task=task)
@@ -151,7 +151,7 @@ class JobState:
         return held.taskmanager_id
 
     def cancel_tasks(self, vertices: Iterable[str], now_ms: int) -> list[fx.Effect]:
-        """Tell every slot with live tasks of ``vertices`` to cancel its tasks."""
+        """Tells every slot with live tasks of ``vertices`` to cancel these tasks."""
         live = [e for e in self.graph.of(vertices) if not e.state.terminal]
         slots = {(e.taskmanager_id, e.allocation_id) for e in live if e.allocation_id}
         effects: list[fx.Effect] = []
@@ -165,17 +165,18 @@ class JobState:
         return effects
 
     def told_to_end(self, execution: Execution) -> bool:
-        """What is being restarted, or all when the job ends; not what is to run on meanwhile."""
+        """The tasks that are being restarted, or all when the job ends; not those that keep running
+        meanwhile."""
         if self.stage is Stage.DEPLOYED:
             return False
         return self.stage not in CLAIMING or execution.vertex_id in self.affected
 
     def only_stalled_left(self) -> bool:
-        """What has not ended hangs in a step and will take no order: end its process."""
+        """All tasks that have not ended hang in a step and take no command: ends their process."""
         return all(e.state.terminal or e.allocation_id in self.stalled for e in self.graph.of(self.affected))
 
     def validate_state(self) -> None:
-        """InternalError when an invariant is broken; called after every step in tests."""
+        """InternalError if an invariant is broken; called after every step in tests."""
         self.graph.validate_state()
         self.coordinator.validate_state()
         problems = []

@@ -1,7 +1,7 @@
-"""A job's exceptions over a change of master: each master writes the whole short history below
-its own epoch, the next one (or who shows the job while nobody leads it) reads the newest.
+"""A job's exceptions across a change of master. Each master writes the whole short history below its own
+epoch. The next master, or whoever shows the job while no master leads it, reads the newest.
 
-The truth does not hang on these objects: without them the history is shown from now on.
+No decision depends on these objects: without them the history begins again.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ def encoded(entries: Sequence[dict[str, Any]]) -> bytes:
 
 
 async def kept_exceptions(store: Store, job_id: str) -> list[dict[str, Any]]:
-    """Newest first, as ``ExceptionHistory`` has them; empty when there are none."""
+    """Newest first, as in ``ExceptionHistory``; empty if there are none."""
     prefix = exceptions_prefix(job_id)
     epochs = [key.removeprefix(prefix) for key, _ in await store.list(prefix)]
     newest = max((int(epoch) for epoch in epochs if epoch.isdigit()), default=None)
@@ -37,7 +37,7 @@ async def kept_exceptions(store: Store, job_id: str) -> list[dict[str, Any]]:
             await store.get(exceptions_key(job_id, newest)), type=list[dict[str, Any]]
         )
     except KeyError:
-        return []  # the job has ended meanwhile: its archive has them
+        return []  # the job has ended meanwhile: its archive holds them
     except msgspec.MsgspecError as err:
         _log.warning("exceptions_not_read", job_id=job_id, error=err)
         return []

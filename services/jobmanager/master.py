@@ -1,11 +1,11 @@
-"""The job master's core: one job, from accepted to over. Pure: ``step(event, now_ms)``
-answers effects; the ``After`` among them comes back when something is due without an event.
+"""The job master's core: one job, from accepted to over. Pure: ``step(event, now_ms)`` answers effects; an
+``After`` among them comes back when something is due without an event.
 
 A job master moves through the stages of ``stages.py`` by ``STAGE_TRANSITIONS``: the parts of the core answer
 ``Step``s, and only the core enters the stage that one leads to.
 
-The job's own status (``JobStatus``) moves by ``JOB_TRANSITIONS``. It becomes globally
-terminal only when the Terminal entry is in the log.
+The job's own status (``JobStatus``) moves by ``JOB_TRANSITIONS``. It becomes globally terminal only when the
+Terminal entry is in the log.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ if TYPE_CHECKING:
 _E = ExecutionState
 _J = JobStatus
 
-#: A part of the job that cannot start because the others have slots of their own waits so
-#: long for more; then the whole job is placed in fewer.
+#: A part of the job that cannot start, because the other parts have slots of their own, waits this long for
+#: more slots; then the whole job is placed in fewer.
 JOIN_AFTER_MS = 10_000
 
 
@@ -53,7 +53,7 @@ class JobMasterCore(JobState):
         self._client = ClientLease(settings.config, now_ms)
         self._exceptions_kept = 0
         self._may_run = inherited.job_attempt > 0 and not inherited.handed_over
-        #: savepoints asked for while it was not known yet what runs
+        #: savepoints that were asked for before the running tasks were known
         self._deferred: list[tuple[int, msg.TriggerSavepoint]] = []
 
     # -- the step ------------------------------------------------------------------------
@@ -66,14 +66,14 @@ class JobMasterCore(JobState):
         return effects + self._keep_exceptions() + self._set_timer(now_ms)
 
     def _keep_exceptions(self) -> list[fx.Effect]:
-        """For the next master; once the job is over its archive has them."""
+        """Stores the exceptions for the next master. When the job is over, its archive holds them."""
         if self.exceptions.version == self._exceptions_kept or self.stage in (Stage.ARCHIVING, Stage.GONE):
             return []
         self._exceptions_kept = self.exceptions.version
         return [fx.KeepExceptions(tuple(self.exceptions.all()))]
 
     def _set_timer(self, now_ms: int) -> list[fx.Effect]:
-        """One timer, moved when what is due next has moved."""
+        """Sets the one timer, if the next due time has moved."""
         wakeup_ms = self._next_due(now_ms)
         if wakeup_ms is None or wakeup_ms == self.due.timer_ms:
             return []
@@ -133,7 +133,7 @@ class JobMasterCore(JobState):
                 assert_never(event)
 
     def _next_due(self, now_ms: int) -> int | None:
-        """When something has to be looked at without an event."""
+        """When the master must act without an event."""
         due = self.due
         limits = (due.restart_ms, due.restart_latest_ms, due.stop_latest_ms, self._client.due_ms)
         # A limit that has passed waits for an event (an answer of the log), not for the clock.
@@ -154,14 +154,14 @@ class JobMasterCore(JobState):
         return [fx.Answer(event.token, msg.Refused(reason=reason))]
 
     def _progress(self, now_ms: int) -> list[fx.Effect]:
-        """Whatever has become possible, or due, with what is known now."""
+        """Everything that has become possible, or due, with the present facts."""
         effects: list[fx.Effect] = []
         if (gone := self._client.ran_out(now_ms)) is not None:
             effects += self._client_gone(gone, now_ms)
         if self.stage in CLAIMING and now_ms >= self.claim.declare_ms:
             effects += self.claim.declare(now_ms)
         stage = None
-        while stage is not self.stage:  # one thing may make the next possible
+        while stage is not self.stage:  # one action may make the next possible
             stage = self.stage
             match stage:
                 case Stage.ADOPTING:
@@ -214,9 +214,9 @@ class JobMasterCore(JobState):
         return effects
 
     def _run(self, now_ms: int) -> list[fx.Effect]:
-        """Checkpoints, and the end."""
+        """Checkpoints, and the end of the job."""
         if self.graph.all_finished:
-            self.due.coordinator_ms = None  # what is waited for is an event: no timer spins meanwhile
+            self.due.coordinator_ms = None  # the master waits for an event: no timer runs meanwhile
             if not self.coordinator.settled:
                 return []
             effects = self.coordinator.abandon("the job finished", now_ms)
@@ -241,7 +241,7 @@ class JobMasterCore(JobState):
         ack: Any = msg.Ack()
         self._client.heard(now_ms)
         if self._ending.handing_over and not isinstance(message, msg.RequestJobDetails):
-            return []  # asked again, it reaches the master of the streaming job
+            return []  # if asked again, the request reaches the master of the streaming job
         match message:
             case msg.RequestJobDetails():
                 from penstock_services.jobmanager.details import job_details
@@ -293,7 +293,7 @@ class JobMasterCore(JobState):
         return msg.OfferReply(accepted=accepted), effects
 
     def _cancel(self, now_ms: int, error: dict[str, Any] | None = None) -> list[fx.Effect]:
-        """``error``: why, when nobody asked for it."""
+        """``error``: the reason, if no user asked for it."""
         if self.stage in (Stage.CLOSING, Stage.ARCHIVING) or self.status in (_J.CANCELLING, _J.FAILING):
             return []
         if self.status in (_J.INITIALIZING, _J.RECONCILING):
@@ -338,7 +338,7 @@ class JobMasterCore(JobState):
                 return []
 
     def _command_failed(self, command: fx.Command, error: dict[str, Any], now_ms: int) -> list[fx.Effect]:
-        """The task manager raised: for a deployment that fails the attempt."""
+        """The task manager raised an error; for a deployment that fails the attempt."""
         message = command.message
         if isinstance(message, msg.DeploySlot) and self._is_current(message):
             executions = self.graph.in_allocation(message.allocation_id)
@@ -364,14 +364,16 @@ class JobMasterCore(JobState):
                     checkpoint_id, f"could not be triggered at {command.taskmanager_id}: {reason}", now_ms
                 )
             case msg.SlotCommand(command=slot_msg.CheckpointComplete(), command_id=command_id):
-                self.coordinator.complete_lost(command_id)  # else it is repeated with the next one
+                self.coordinator.complete_lost(
+                    command_id
+                )  # otherwise it is repeated with the next declaration
                 return []
             case _:
                 return []  # cancelling and freeing have their own time limits
 
     def _gone(self, command: fx.Command, reason: str, now_ms: int) -> list[fx.Effect]:
-        """The task manager was started anew, and nobody told us: the resource manager that
-        knew of its slots died as well."""
+        """The task manager was started anew and nobody reported it, because the resource manager that knew
+        its slots died as well."""
         message = command.message
         if not isinstance(message, msg.SlotCommand) or self.stage not in CLAIMING:
             return []

@@ -20,7 +20,7 @@ class Orders:
         self._count = 0
 
     def _id(self, word: str) -> str:
-        # The epoch is this master's alone, so the id is unique in the cluster.
+        # The epoch belongs to this master alone, so the id is unique in the cluster.
         self._count += 1
         return f"{self._job_id}-{self._epoch}-{word}-{self._count}"
 
@@ -29,7 +29,7 @@ class Orders:
         return Command(taskmanager_id, message, shared)
 
     def cancel(self, taskmanager_id: str, allocation_id: str) -> Command:
-        """All tasks of the slot."""
+        """Cancels all tasks of the slot."""
         message = SlotCommand(
             command_id=self._id("cancel"),
             allocation_id=allocation_id,
@@ -38,7 +38,7 @@ class Orders:
         return Command(taskmanager_id, message)
 
     def introduce(self, taskmanager_id: str, allocation_id: str) -> Command:
-        """The slot has a new master."""
+        """Tells the slot that it has a new master."""
         message = SlotCommand(
             command_id=self._id("introduce"),
             allocation_id=allocation_id,

@@ -1,4 +1,4 @@
-"""Carries out what a job master decides: bus, log and object store. No decisions here."""
+"""Carries out the decisions of a job master: bus, log and object store. It decides nothing itself."""
 
 from __future__ import annotations
 
@@ -41,31 +41,31 @@ if TYPE_CHECKING:
     from penstock.snapshots.manifest import CheckpointManifest
     from penstock.store import DecisionLog
 
-#: A command is repeated for so long before it counts as lost.
+#: How long a command is repeated before it counts as lost.
 COMMAND_DEADLINE_S = 10.0
-#: A deployment for so long: it is answered when the slot's process is there, which waits for the
-#: one before it and takes its time on a machine with too much to do. That a task manager is gone
-#: is noticed elsewhere, and sooner.
+#: How long a deployment is repeated. It is answered when the slot's process is there; that waits for the
+#: process before it, and takes its time on a busy machine. The loss of a task manager is noticed elsewhere,
+#: and sooner.
 DEPLOY_DEADLINE_S = 30.0
-#: That the job needs no more slots is said for so long.
+#: How long the resource manager is told that the job needs no more slots.
 LAST_WORD_S = 5.0
-#: The manifest of a checkpoint is tried for so long.
+#: How long the manifest of a checkpoint is tried.
 STORE_DEADLINE_S = 30.0
-#: A place for savepoints must take a small object in this time.
+#: A folder for savepoints must accept a small object in this time.
 PROBE_DEADLINE_S = 10.0
-#: What the deployments of an attempt share is stored once when it is larger.
+#: If the shared part of an attempt's deployments is larger, it is stored once.
 SHARED_BYTES = 16 * 1024
 #: Objects of a savepoint that are copied at the same time.
 COPIES = 4
-#: Between looks at a lease that has run out by this clock.
+#: Time between two looks at a lease that has expired by this clock.
 LEASE_LOOK_S = 0.05
 FIRST_PAUSE_S = 0.1
 LONGEST_PAUSE_S = 2.0
 
 
 class Performer:
-    """``leads()``: false once the lease may be somebody else's; effects then wait until
-    ``may_act`` is set (again). ``on_stop(status, reason)`` when the master is done."""
+    """``leads()``: false once another may hold the lease; effects then wait until ``may_act`` is set
+    (again). ``on_stop(status, reason)`` is called when the master is done."""
 
     def __init__(
         self,
@@ -95,9 +95,9 @@ class Performer:
         self._appending = asyncio.Lock()
         self._sharing = asyncio.Lock()
         self._keeping = asyncio.Lock()
-        #: to be written; None: nothing
+        #: exceptions to be written; None: nothing to write
         self._exceptions: tuple[dict[str, Any], ...] | None = None
-        #: (attempt, key of what its deployments share; None: they carry it)
+        #: (attempt, key of the shared part of its deployments; None: they carry it themselves)
         self._shared: tuple[int, str | None] | None = None
         # Commands to one slot go one after another: a cancel must not overtake a deploy.
         self._slots: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
@@ -115,9 +115,9 @@ class Performer:
 
     async def _when_allowed(self, effect: Any) -> Any:
         while not (self.may_act.is_set() and self._leads()):
-            # A process that was stopped for a while learns from its clock, before anybody
-            # tells it, that it may lead no more. Then either somebody says so, or a renewal
-            # that was under way comes through late: the lease was never another's.
+            # A process that was paused learns from its own clock, before any message, that it may no longer
+            # lead. Then either a message says so, or a renewal that was under way arrives late: the lease
+            # was never another's.
             await self.may_act.wait()
             if not self._leads():
                 await self._clock.sleep(LEASE_LOOK_S)
@@ -181,7 +181,8 @@ class Performer:
             return fx.CommandDone(command, reply)
 
     async def _deployment(self, message: DeploySlot, shared: SharedDeploy) -> DeploySlot:
-        """As it is sent: what a large job's slots have in common is stored once, not sent to each."""
+        """The deployment as it is sent: the shared part of a large job is stored once, not sent to each
+        slot."""
         attempt = shared.deploy.job_attempt
         async with self._sharing:
             if self._shared is None or self._shared[0] != attempt:
@@ -200,7 +201,7 @@ class Performer:
     async def _declare(self, needed: int, together: bool) -> fx.Event:
         message = DeclareSlots(job_id=self._job_id, epoch=self._epoch, needed=needed, together=together)
         try:
-            # A need is declared again in a moment; the last word is repeated here.
+            # A declared need is repeated soon anyway; the last declaration is repeated here.
             reply = await request(
                 self._transport,
                 self._subjects.to_resourcemanager(message),
@@ -239,7 +240,7 @@ class Performer:
             )
         except NobodyServesError:
             return fx.LookedFor(taskmanager_id, gone=True)
-        except BrokerError as err:  # slow, or we are cut off
+        except BrokerError as err:  # the resource manager is slow, or we are cut off
             self._logger.debug(
                 "taskmanager_unreachable",
                 job_id=self._job_id,
@@ -280,7 +281,7 @@ class Performer:
     # -- log and store -------------------------------------------------------------------
 
     async def _until_done(self, call: Callable[[], Awaitable[Any]], deadline_s: float | None) -> Any:
-        """Repeat while the store fails; ObjectStoreError when ``deadline_s`` is over."""
+        """Repeats a request while the store fails; ObjectStoreError when ``deadline_s`` is over."""
         until = None if deadline_s is None else self._clock.monotonic_ms() + deadline_s * 1000
         pause = FIRST_PAUSE_S
         while True:
@@ -294,7 +295,7 @@ class Performer:
             pause = min(2 * pause, LONGEST_PAUSE_S)
 
     async def _append(self, entry: Any) -> fx.Event:
-        """For ever: whether a failed try was written is not known, so there is no way back."""
+        """Repeats without end: it is not known whether a failed try was written, so there is no way back."""
         async with self._appending:
             try:
                 number = await self._until_done(lambda: self._log.append(entry), None)
@@ -317,7 +318,7 @@ class Performer:
         return fx.ManifestStored(checkpoint_id)
 
     async def _probe_savepoint(self, trigger_id: str, directory: str) -> fx.Event:
-        """Better known before every task has written its state than after."""
+        """It is better to know this before every task has written its state than after."""
         key = f"{layout.located(directory).rstrip('/')}/.probe-{trigger_id}"
         try:
             async with asyncio.timeout(PROBE_DEADLINE_S):
@@ -326,7 +327,7 @@ class Performer:
         except TimeoutError:
             problem = f"no answer for {PROBE_DEADLINE_S:g} s"
         except PenstockError as err:
-            # In a sentence: of a folder the system's own reason says it all.
+            # In a sentence: for a folder the system's own reason says everything.
             system = err.__cause__.strerror if isinstance(err.__cause__, OSError) else None
             problem = system or (f"{err.message} ({err.got})" if err.got else err.message)
         else:
@@ -340,11 +341,11 @@ class Performer:
             self._logger.warning("statistics_not_stored", job_id=self._job_id, error=err.message)
 
     async def _keep_exceptions(self, entries: tuple[dict[str, Any], ...]) -> None:
-        """The newest state is written last, whichever effect comes first."""
+        """Writes the newest state last, whichever effect comes first."""
         self._exceptions = entries
         async with self._keeping:
             if self._exceptions is None:
-                return  # the one before has written this too
+                return  # the write before has written this too
             entries, self._exceptions = self._exceptions, None
             try:
                 await self._store.put(layout.exceptions_key(self._job_id, self._epoch), encoded(entries))
@@ -352,8 +353,8 @@ class Performer:
                 self._logger.warning("exceptions_not_stored", job_id=self._job_id, error=err.message)
 
     async def _copy_savepoint(self, folder: str, manifest: CheckpointManifest) -> None:
-        """All objects first, the manifest that names them last: a folder with a manifest is
-        whole."""
+        """Copies all objects first and the manifest that names them last: a folder with a manifest is
+        complete."""
         own, names = self_contained(manifest)
         limit = asyncio.Semaphore(COPIES)
 
@@ -369,8 +370,8 @@ class Performer:
         await self._until_done(lambda: self._store.put(f"{folder}/manifest", data), STORE_DEADLINE_S)
 
     async def _store_plan(self, folder: str) -> None:
-        """The job's graph as a compiled plan, with the uids that the state has: the savepoint can be
-        started without the program that it was taken from."""
+        """Stores the job's graph as a compiled plan, with the uids of its state, so that the savepoint can
+        be started without the program that it was taken from."""
         accepted = await self._log.first()
         assert isinstance(accepted, JobAccepted)
         graph = decode_job_graph(await self._store.get(accepted.job_graph_key))
@@ -385,9 +386,9 @@ class Performer:
         return fx.ManifestLoaded(key, manifest)
 
     async def _delete_as_leader(self, keys: frozenset[str]) -> fx.Event | None:
-        """A master that does not know yet that it was replaced hears the tasks' reports too.
-        What its successor's tasks write is written after the LeaderEpoch: a look into the
-        log, now, tells whether an object may be theirs."""
+        """Deletes objects only as leader. A replaced master that does not know it yet still hears the tasks'
+        reports. Its successor's tasks write after the LeaderEpoch, so a look into the log, now, tells
+        whether an object may be theirs."""
         async with self._appending:
             try:
                 await self._log.read()
@@ -427,7 +428,7 @@ class Performer:
 
 
 async def archive(store: Store, details: Any, until_done: Any = None) -> None:
-    """Keep the details of an ended job, and take it off the list of active ones."""
+    """Stores the details of an ended job, and removes it from the list of active ones."""
     job_id = details.job_id
 
     async def write() -> None:

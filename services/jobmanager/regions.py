@@ -1,9 +1,8 @@
-"""What restarts together, and what shares a slot. Pure.
+"""Which vertices restart together, and which share a slot. Pure.
 
-A *region* is a set of vertices connected by pipelined edges (all of ours are). A slot is a
-process of one attempt, so regions that share slots restart together; with
-``jobmanager.execution.failover-strategy: region`` unconnected regions get slots of their
-own where the cluster has them.
+A *region* is a set of vertices connected by pipelined edges (all of ours are). A slot is a process of one
+attempt, so regions that share slots restart together. With ``jobmanager.execution.failover-strategy:
+region`` unconnected regions get slots of their own where the cluster has enough.
 """
 
 from __future__ import annotations
@@ -35,7 +34,7 @@ class _Union:
         self._parent[self.find(b)] = self.find(a)
 
     def sets(self) -> list[frozenset[str]]:
-        """In order of their first members."""
+        """The sets, in order of their first members."""
         found: dict[str, list[str]] = {}
         for member in self._parent:
             found.setdefault(self.find(member), []).append(member)
@@ -51,8 +50,8 @@ def regions_of(graph: JobGraph) -> list[frozenset[str]]:
 
 
 class Layout:
-    """Which vertices share slots and restart together. ``apart``: regions in slots of their
-    own (else, and with the strategy ``full``, the slot sharing groups are the user's)."""
+    """Which vertices share slots and restart together. ``apart``: regions have slots of their own.
+    (Otherwise, and with the strategy ``full``, the slot sharing groups are the user's.)"""
 
     def __init__(self, graph: JobGraph, config: Mapping[str, str]) -> None:
         self._graph = graph
@@ -68,7 +67,7 @@ class Layout:
         self._units = self._find_units()
 
     def join(self) -> None:
-        """Regions share slots, and restart together, from now on."""
+        """From now on regions share slots and restart together."""
         self.apart = self.can_join = False
         self._units = self._find_units()
 
@@ -79,7 +78,7 @@ class Layout:
 
     @property
     def groups(self) -> dict[str, int]:
-        """Slots that each group needs: what its most demanding vertex holds."""
+        """The slots that each group needs: as many as its most demanding vertex."""
         needed: dict[str, int] = {}
         for vertex in self._graph.vertices:
             group = self.group(vertex.id)
@@ -88,7 +87,7 @@ class Layout:
 
     @property
     def together(self) -> bool:
-        """Slots of one task manager are wanted."""
+        """All slots should be of one task manager."""
         return any(vertex.slots > 1 for vertex in self._graph.vertices)
 
     @property
@@ -113,7 +112,7 @@ class Layout:
         return {v: unit for unit in union.sets() for v in unit}
 
     def unit(self, vertices: Iterable[str]) -> frozenset[str]:
-        """All that restarts when these do."""
+        """All vertices that restart when these do."""
         found: set[str] = set()
         for vertex_id in vertices:
             found |= self._units[vertex_id]

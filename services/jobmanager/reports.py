@@ -1,4 +1,4 @@
-"""What slots report, and what it changes. Pure."""
+"""The reports of slots, and what each changes. Pure."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """Restart strategies: whether and when to restart after a failure. Pure.
 
-``decide(now_ms)`` is called once per failure of a running job and answers the delay in
-ms before the restart, or None: give up. ``none``, ``fixed-delay``, ``failure-rate`` and
-``exponential-delay`` behave as Flink's.
+``decide(now_ms)`` is called once for each failure of a running job. It answers the delay in ms before the
+restart, or None: give up. ``none``, ``fixed-delay``, ``failure-rate`` and ``exponential-delay`` behave as
+Flink's.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from penstock.errors import PeerLostError, error_from_dict
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-#: A loss by accident (a killed process, a dead machine) needs no pause, so often in this time …
+#: A loss by accident (a killed process, a dead machine) needs no pause, up to this often in this time …
 LOSSES, LOSSES_MS = 3, 10_000
 #: … but its first symptom, a broken connection, waits until it is known what was lost.
 SYMPTOM_MS = 200
-#: A failure that repeats itself so often from the same checkpoint is no accident.
+#: A failure that repeats itself this often from the same checkpoint is no accident.
 SAME_FAILURES = 3
-#: Whether it repeats itself is tried after so long, then twice so long: whoever submitted the job is
-#: waiting. Whatever comes after these trials has the strategy's pauses.
+#: The first retry of a failure comes after this long, the second after twice as long: the user who submitted
+#: the job is waiting. Later retries have the strategy's pauses.
 TRIAL_MS = 100
 
 
@@ -33,7 +33,7 @@ class RestartStrategy(Protocol):
     def decide(self, now_ms: int) -> int | None: ...
 
     def describe(self) -> str:
-        """For error messages: what the strategy allows."""
+        """What the strategy allows, for error messages."""
 
 
 class NoRestart:
@@ -104,8 +104,8 @@ class ExponentialDelay:
         return delay_ms
 
     def _jitter(self, now_ms: int) -> float:
-        """Between 1 − and 1 + the factor: jobs that failed together do not return together.
-        No random source: the same story gives the same delays."""
+        """A factor between 1 − jitter and 1 + jitter: jobs that failed together do not restart together. No
+        random source: the same history gives the same delays."""
         spread = zlib.crc32(f"{self.seed}:{now_ms}".encode()) / 0xFFFFFFFF
         return 1 + self.jitter_factor * (2 * spread - 1)
 
@@ -148,11 +148,11 @@ class GiveUp:
 
 
 class FailureHandler:
-    """Decides about a failure: errors that cannot go away are not retried; else the
-    strategy decides. With the default strategy (nobody asked for restarts without end) an
-    identical error that comes ``SAME_FAILURES`` times in a row from
-    the same checkpoint ends the job; of one without a checkpoint, with short pauses between them,
-    so that a raising function is an answer in less than a second.
+    """Decides about a failure. Errors that cannot go away are not retried; otherwise the strategy decides.
+
+    With the default strategy (no user asked for restarts without end) an identical error that comes
+    ``SAME_FAILURES`` times in a row from the same checkpoint ends the job. Without a checkpoint the pauses
+    between these retries are short, so that a raising function is reported in less than a second.
     """
 
     def __init__(self, config: Mapping[str, Any], seed: str = "") -> None:
@@ -163,13 +163,13 @@ class FailureHandler:
         self._last: tuple[Any, ...] | None = None
         self._same = 0
         self._trials = 0
-        #: (exit code, restored checkpoint) of processes that the job's code ended, how often
+        #: (exit code, restored checkpoint) of processes that the job's code ended → how often
         self._ended: tuple[Any, ...] | None = None
         self._ended_times = 0
 
     def cause(self, error: dict[str, Any], restored_checkpoint_id: int) -> GiveUp | None:
-        """A loss that is heard of after its symptom (a broken connection) was decided about:
-        whether it ends the job after all."""
+        """A loss that was reported after a decision about its symptom (a broken connection): whether it ends
+        the job after all."""
         if error.get("ended") is None:
             return None
         signature = (error["ended"], restored_checkpoint_id)
@@ -183,7 +183,7 @@ class FailureHandler:
         )
 
     def _after_loss(self, error: dict[str, Any], now_ms: int) -> int | None:
-        """The pause after a loss by accident, None: it was none, or they come too fast."""
+        """The pause after a loss by accident; None: it was no accident, or losses come too fast."""
         symptom = error.get("type") == PeerLostError.__name__
         if not (error.get("lost") or symptom):
             return None
@@ -204,8 +204,8 @@ class FailureHandler:
         signature = (error.get("type"), error.get("message"), error.get("where"), restored_checkpoint_id)
         self._same = self._same + 1 if signature == self._last else 1
         self._last = signature
-        # What is outside may come back: but a job that has got nowhere yet (no checkpoint) is
-        # more likely told a wrong address, and whoever submitted it is waiting.
+        # An external system may come back. But a job without a checkpoint has more likely a wrong address,
+        # and the user who submitted it is waiting.
         outside = known.domain == "external" and restored_checkpoint_id > 0
         deterministic = not error.get("lost") and not outside
         if deterministic and not self._explicit and self._same >= SAME_FAILURES:
@@ -215,7 +215,7 @@ class FailureHandler:
             )
         if not self._explicit and (pause_ms := self._after_loss(error, now_ms)) is not None:
             return Restart(pause_ms)
-        # Outside, a pause may help; a job that has come somewhere may well wait for it, too.
+        # A pause may help an external system; a job that has a checkpoint may well wait for it, too.
         trial = deterministic and known.domain != "external" and restored_checkpoint_id == 0
         if trial and not self._paced and self._trials < SAME_FAILURES - 1:
             self._trials += 1

@@ -1,4 +1,4 @@
-"""From which snapshot a job starts: manifests to load at first, then state by uid. Pure."""
+"""From which snapshot a job starts: first the manifests to load, then the state by uid. Pure."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ if TYPE_CHECKING:
 
 
 class Loading:
-    """The manifests to read before the job can start: what the log says is completed, or
-    (when it says nothing) the savepoint that the configuration names."""
+    """The manifests to read before the job can start: those of completed checkpoints in the log or, if the
+    log has none, of the savepoint that the configuration names."""
 
     def __init__(self, inherited: Inherited, config: Mapping[str, str]) -> None:
         keys = [key for _, key, _ in inherited.completed]
-        #: they are the job's own, so they are retained and replaced by later ones
+        #: they are the job's own, so they are retained and later replaced
         self.own = bool(keys)
         path = RECOVERY_PATH.read(config)
         if not keys and path:
@@ -39,15 +39,15 @@ class Loading:
 
     @property
     def unreadable(self) -> bool:
-        """There is something to begin from, and none of it could be read."""
+        """There are checkpoints to begin from, and none of them could be read."""
         return bool(self.keys) and self.done and not self._found
 
     def again(self) -> None:
-        """Another try for all of it."""
+        """Tries all of them again."""
         self._waiting = set(self.keys)
 
     def loaded(self, key: str, manifest: CheckpointManifest | None) -> bool:
-        """One is read (None: unreadable). True when it was the last."""
+        """One manifest is read (None: unreadable). True if it was the last."""
         if key not in self._waiting:
             return False
         self._waiting.discard(key)
@@ -57,14 +57,14 @@ class Loading:
 
     @property
     def found(self) -> list[Completed]:
-        """Oldest first."""
+        """The manifests that were read, oldest first."""
         return sorted(self._found, key=lambda c: c.checkpoint_id)
 
 
 def state_of(
     completed: Completed, graph: JobGraph, config: Mapping[str, str]
 ) -> dict[str, tuple[StateHandle, ...]]:
-    """Vertex id → its handles. SpecError when the snapshot holds state that fits nowhere (unless the
+    """Vertex id → its handles. SpecError if the snapshot holds state that no operator takes (unless the
     configuration allows to drop it, or the dispatcher compared it operator by operator)."""
     vertices = [(v.id, tuple(n.uid for n in v.operators)) for v in graph.vertices]
     handles, left = handles_by_vertex(completed.manifest, vertices)

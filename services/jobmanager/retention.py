@@ -1,12 +1,12 @@
-"""Which completed checkpoints are kept, and when an old one's objects may go. Pure.
+"""Which completed checkpoints are kept, and when the objects of an old one may be deleted. Pure.
 
-An old checkpoint is dropped only when every slot has taken the word that its successor is
-complete: a task that has not may still write its next change set on top of the old one.
-Nor while one is in flight that was triggered before that: some of its snapshots may be
-deltas to the old one. Nothing builds on a savepoint.
+An old checkpoint is dropped only when every slot has confirmed that it knows of its successor: a task that
+does not know may still write its next delta on top of the old one. Nor is it dropped while a checkpoint is
+in flight that was triggered before that: some of its snapshots may be deltas to the old one. Nothing builds
+on a savepoint.
 
-One that cannot be read is not restored any more, but its objects stay until a newer one has
-completed: they are all that there is if none does.
+A checkpoint that cannot be read is not restored any more, but its objects stay until a newer one has
+completed: if none completes, they are all that is left.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ class Retention:
     def __init__(self, num_retained: int) -> None:
         self._num_retained = num_retained
         self.retained: deque[Completed] = deque()
-        #: ids of those that could not be read
+        #: ids of checkpoints that could not be read
         self._unreadable: set[int] = set()
         self._fallback = Fallback()
-        #: commands (ids) that tell of the last completion and are not answered yet
+        #: commands (ids) that announce the last completion and are not answered yet
         self._unanswered: set[str] = set()
         self._unheard = False
         self._told_id = 0
@@ -41,7 +41,8 @@ class Retention:
         self.floor = 0
 
     def inherit(self, completed: Iterable[Completed]) -> None:
-        """Of an earlier master, oldest first: on which of them its tasks build is not known."""
+        """Takes over the checkpoints of an earlier master, oldest first. It is not known on which of them
+        its tasks build."""
         self.retained.extend(completed)
         if self._num_retained > 1:
             more = list(self.retained)[: -self._num_retained]
@@ -49,7 +50,7 @@ class Retention:
 
     @property
     def last(self) -> Completed | None:
-        """The newest one to restore from."""
+        """The newest checkpoint to restore from."""
         return next(reversed(self._readable), None)
 
     @property
@@ -57,7 +58,7 @@ class Retention:
         return [c for c in self.retained if c.checkpoint_id not in self._unreadable]
 
     def discredit(self, checkpoint_id: int) -> Completed | None:
-        """It cannot be read: nothing is restored from it any more. None: not retained."""
+        """The checkpoint cannot be read: nothing is restored from it any more. None: it is not retained."""
         found = self._find(checkpoint_id)
         if found is not None:
             self._unreadable.add(checkpoint_id)
@@ -67,13 +68,13 @@ class Retention:
         return next((c for c in self._readable if c.checkpoint_id == checkpoint_id), None)
 
     def complete(self, completed: Completed) -> None:
-        """It is in the log."""
+        """The checkpoint is in the log."""
         self._fallback = self._fallback_after(completed)
         self.retained.append(completed)
 
     def kept_beside(self, completed: Completed) -> tuple[int, ...]:
-        """Ids of the older ones that may be restored when ``completed`` is in the log, for
-        whoever reads it there. (What only waits for the word to be heard is among them.)"""
+        """Ids of the older checkpoints that a reader of the log may restore when ``completed`` is in it.
+        (They include those that only wait for confirmations.)"""
         fallback, dropped = self._fallback_after(completed), self._fallback.kept
         return tuple(
             c.checkpoint_id
@@ -82,25 +83,25 @@ class Retention:
         )
 
     def _fallback_after(self, newest: Completed) -> Fallback:
-        # Who keeps one only wants no other.
+        # With one retained checkpoint the user wants no other.
         if self._num_retained < 2 or newest.kind != "checkpoint":
             return self._fallback
         return self._fallback.after(newest, self._find(self._fallback.held))
 
     def told(self, checkpoint_id: int, commands: Iterable[Command]) -> None:
-        """These tell the slots that this one, the newest, is complete."""
+        """These commands tell the slots that this checkpoint, the newest, is complete."""
         self._told_id = checkpoint_id
         self._unanswered = {c.message.command_id for c in commands}
         self._unheard = False
 
     def lost(self, command_id: str) -> None:
-        """One of them did not arrive: the next completion tells that slot."""
+        """One of the commands did not arrive: the next completion tells that slot."""
         if command_id in self._unanswered:
             self._unheard = True
             self._unanswered.discard(command_id)
 
     def heard(self, command_id: str) -> bool:
-        """True when it was the last one that was waited for."""
+        """A slot has confirmed; True if it was the last."""
         if command_id not in self._unanswered:
             return False
         self._unanswered.discard(command_id)
@@ -115,9 +116,9 @@ class Retention:
         return {key for c in self.retained for key in c.manifest.object_keys()}
 
     def subsume(self, also_named: set[str], floors: Iterable[int] = ()) -> list[Effect]:
-        """Drop the oldest checkpoints beyond those to keep; call when all slots have heard.
-        ``floors``: of the checkpoints in flight. (A savepoint is a copy; what the job keeps of
-        it is a checkpoint like the others, but none that deltas build on.)"""
+        """Drops the oldest checkpoints beyond those to keep. Call it when all slots have confirmed.
+        ``floors``: of the checkpoints in flight. (A savepoint is a copy; the checkpoint that the job
+        keeps beside it is like others, except that no delta builds on it.)"""
         if any(c.checkpoint_id == self._told_id and c.kind == "checkpoint" for c in self.retained):
             self.floor = self._told_id
         dropped = self._droppable(floors)

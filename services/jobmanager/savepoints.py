@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 @dataclass(slots=True)
 class _Asked:
     request: Request
-    #: who waits for an answer
+    #: requests that wait for an answer
     tokens: list[int] = field(default_factory=list)
 
 
@@ -38,7 +38,7 @@ class SavepointRequests:
 
     def ask(self, token: int, message: TriggerSavepoint) -> list[Effect]:
         trigger_id = message.command_id
-        if trigger_id in self._asked:  # a repeat
+        if trigger_id in self._asked:  # a repetition
             self._asked[trigger_id].tokens.append(token)
             return []
         if self._job.coordinator.knows(trigger_id):

@@ -1,7 +1,7 @@
-"""The jobmanager: bids for the lease of every accepted job that has not ended.
+"""The job manager: bids for the lease of every accepted job that has not ended.
 
-Told of a job by ``RunJob``; and it looks at the list of active jobs now and then, so that
-one whose submission was cut short, or whose master died, is found by every replica.
+``RunJob`` tells it of a job. It also looks at the list of active jobs now and then, so that every replica
+finds a job whose submission was cut short, or whose master died.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class JobManagerService:
         return {}
 
     async def stop(self) -> None:
-        """Leases are given back at once, so that a standby need not wait for their expiry."""
+        """Gives leases back at once, so that a standby need not wait for their expiry."""
         for name in ("scan", "reaper"):
             await self._context.supervisor.stop(name)
         await asyncio.gather(*(self._context.supervisor.stop(f"job-{j}") for j in list(self._jobs)))
@@ -66,7 +66,7 @@ class JobManagerService:
         self._over.put_nowait((job_id, ended))
 
     async def _reap(self) -> None:
-        """Stop bidding for jobs that are over (not from within their own tasks)."""
+        """Stops bidding for jobs that are over (not from within their own tasks)."""
         while True:
             job_id, ended = await self._over.get()
             if ended:
@@ -86,7 +86,8 @@ class JobManagerService:
                 for job_id in sorted(active):
                     self._bid(job_id)
                 for job_id in set(self._jobs) - active:
-                    # Ended under another master; its archive is written before it leaves the list.
+                    # The job ended under another master, which stores the archive before it removes the job
+                    # from the list.
                     if not self._jobs[job_id].election.still_leading():
                         self._is_over(job_id, True)
                 self._ended &= active

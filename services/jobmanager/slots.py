@@ -1,7 +1,7 @@
-"""The job's slots: how many it needs, which it holds, and what runs where. Pure.
+"""The job's slots: how many it needs, which it holds, and which subtasks run in each. Pure.
 
-``SlotPool`` keeps the allocations that task managers offered; ``place`` puts subtask i of
-every vertex of a slot group (``regions.Layout``) into that group's slot i.
+``SlotPool`` keeps the allocations that task managers offered; ``place`` puts subtask i of every vertex of a
+slot group (``regions.Layout``) into that group's slot i.
 """
 
 from __future__ import annotations
@@ -39,12 +39,12 @@ class SlotPool:
     def __init__(self, needed: int) -> None:
         self.needed = needed
         self._held: dict[str, HeldSlot] = {}
-        #: where each allocation was last used, so that a restart finds its local files
+        #: which place each allocation was last used for, so that a restart finds its local files
         self._last_place: dict[str, Place] = {}
 
     def offer(self, offer: OfferSlots) -> tuple[str, ...]:
-        """Take what is needed; the accepted allocation ids. An offer repeated is accepted
-        again; what is not accepted the task manager gives back."""
+        """Takes the allocations that are needed; the accepted allocation ids. A repeated offer is accepted
+        again. The task manager gives back those that are not accepted."""
         accepted = []
         for slot in offer.slots:
             if slot.allocation_id not in self._held:
@@ -86,7 +86,7 @@ class SlotPool:
         self._last_place[allocation_id] = place
 
     def surplus(self) -> list[HeldSlot]:
-        """Held ones beyond ``needed``, the last to come first; those that have a place last."""
+        """Held allocations beyond ``needed``: the latest first, those that have a place last."""
         extra = -self.missing
         if extra <= 0:
             return []
@@ -97,10 +97,10 @@ class SlotPool:
         self._last_place.clear()
 
     def place(self, layout: Layout) -> dict[Place, HeldSlot]:
-        """A held slot for every place of the layout. Call when ``missing`` is 0.
+        """Gives every place of the layout a held slot. Call it when ``missing`` is 0.
 
-        Slots go back to the place they had; the others by task manager and index, so
-        that neighbours of one group share a process tree and a host.
+        Slots go back to the place that they had; the others go by task manager and index, so that neighbours
+        of one group share a process tree and a host.
         """
         places = layout.places()
         known = set(places)
@@ -132,7 +132,7 @@ def locations(graph: JobGraph, layout: Layout, placed: Mapping[Place, HeldSlot])
 
 
 def waiting_for(layout: Layout, missing: int, *, total: int | None, free: int | None) -> str:
-    """A sentence that says for what the job waits and what would help."""
+    """A sentence that says what the job waits for and what would help."""
     groups = layout.groups
     needed = sum(groups.values())
     of_groups = ""

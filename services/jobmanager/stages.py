@@ -60,7 +60,7 @@ STAGE_TRANSITIONS: dict[Stage, frozenset[Stage]] = {
 
 @dataclass(frozen=True)
 class Step:
-    """What a part of the job master decides: effects, and the stage that follows (None: the same)."""
+    """The decision of a part of the job master: effects, and the next stage (None: the same)."""
 
     effects: list[Effect] = field(default_factory=list)
     stage: Stage | None = None
@@ -70,7 +70,7 @@ class Step:
         return Step([*effects, *self.effects], self.stage)
 
 
-#: ``Settings.phase`` of a job whose history Spark reads first, and behind that.
+#: ``Settings.phase`` of a job while Spark reads its history, and after that.
 BACKFILLING = "backfilling on Spark"
 BACKFILLED = "restored from the backfill on Spark"
 
@@ -80,38 +80,38 @@ CLAIMING = (Stage.WAITING, Stage.ANNOUNCING, Stage.DEPLOYED, Stage.BACKING_OFF)
 
 @dataclass(frozen=True, kw_only=True)
 class Inherited:
-    """What the decision log says of the job, before this master."""
+    """The facts of the job from the decision log, before this master."""
 
     job_attempt: int = 0
-    #: vertex id → (attempt, checkpoint it was restored from), for those that restarted alone
+    #: vertex id → (attempt, checkpoint it was restored from), for vertices that restarted alone
     vertices: Mapping[str, tuple[int, int]] = field(default_factory=dict)
     #: attempt and checkpoint of all others
     base: tuple[int, int] = (0, 0)
-    #: slots that it ran in, 0 = not known
+    #: number of slots that it ran in, 0 = not known
     slots: int = 0
     checkpoints_completed: int = 0
     highest_checkpoint_id: int = 0
     checkpoints_failed: int = 0
     checkpoints_restored: int = 0
-    #: the last ones that ended, oldest first
+    #: the last checkpoints that ended, oldest first
     history: tuple[CheckpointDetails, ...] = ()
-    #: keys of all objects that tell of such, however old
+    #: keys of all stored statistics, however old
     statistics: tuple[str, ...] = ()
-    #: savepoints that somebody was promised an outcome of, and that have none
+    #: savepoints that were accepted and have no outcome yet
     requests: tuple[SavepointRequested, ...] = ()
     #: (id, manifest key, kind) of checkpoints that may be restored, oldest first
     completed: tuple[tuple[int, str, str], ...] = ()
-    #: what went wrong under former masters, newest first
+    #: failures under former masters, newest first
     exceptions: tuple[dict[str, Any], ...] = ()
     accepted_ms: int = 0
-    #: its history is read, and nothing of the streaming job was started yet
+    #: its history is read, and no part of the streaming job was started yet
     handed_over: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
 class Settings:
-    """``config``: the job's, over the cluster's. ``secret``: hex, made anew per master.
-    ``phase``: BACKFILLING, BACKFILLED, or empty: it has but one."""
+    """``config``: the job's, over the cluster's. ``secret``: hex, made anew by each master. ``phase``:
+    BACKFILLING, BACKFILLED, or empty for a job without a backfill."""
 
     jobmanager_id: str
     epoch: int
@@ -125,21 +125,21 @@ class Settings:
 
     @property
     def backfills(self) -> bool:
-        """Its end is not the job's: the streaming job takes over from its state."""
+        """The end of this graph is not the job's end: the streaming job continues from its state."""
         return self.phase == BACKFILLING
 
 
 @dataclass
 class Deadlines:
-    """When things are due, in ms; None = not."""
+    """When actions are due, in ms; None = not planned."""
 
     #: the delay before a restart ends
     restart_ms: int | None = None
-    #: then nobody waits for tasks that are being cancelled
+    #: after this no one waits for tasks that are being cancelled
     restart_latest_ms: int | None = None
     stop_latest_ms: int | None = None
-    #: who takes a job over asks again what runs
+    #: when a master that takes a job over asks again which tasks run
     adopt_ms: int | None = None
     coordinator_ms: int | None = None
-    #: for when the one timer is set
+    #: the time of the one timer
     timer_ms: int | None = None

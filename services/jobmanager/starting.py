@@ -1,4 +1,4 @@
-"""From accepted to deployed: what to restore, slots, Restored in the log, deployments. Pure."""
+"""From accepted to deployed: what to restore, slots, the entry Restored in the log, deployments. Pure."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Starting:
         self._loading = Loading(inherited, job.settings.config)
 
     def load(self) -> list[fx.Effect]:
-        """Manifests of what may be restored."""
+        """Reads the manifests that may be restored."""
         return [fx.LoadManifest(key) for key in self._loading.keys]
 
     @property
@@ -44,12 +44,12 @@ class Starting:
         return []
 
     def restore(self, now_ms: int) -> Step:
-        """Everything that can be known is: begin from the newest checkpoint there is."""
+        """All facts are known: begins from the newest checkpoint that exists."""
         job = self._job
         job.set_status(_J.CREATED, now_ms)
         found = self._loading.found
         if self._loading.keys and not found:
-            # Starting from nothing would silently lose what the checkpoints held.
+            # Starting without state would silently lose the state of the checkpoints.
             latest = job.exceptions.latest
             return self._ending.stop(_J.FAILED, latest["error"] if latest else None, now_ms)
         try:
@@ -61,7 +61,7 @@ class Starting:
 
     @property
     def unreadable(self) -> bool:
-        """A restart has to begin from something that this master could not read so far."""
+        """A restart needs a checkpoint, and this master could not read any so far."""
         return self._loading.unreadable and self._job.coordinator.last_completed is None
 
     def load_again(self) -> list[fx.Effect]:
@@ -69,13 +69,13 @@ class Starting:
         return self.load()
 
     def choose_again(self) -> None:
-        """For a restart: the newest checkpoint, or else what the job began from."""
+        """For a restart: the newest checkpoint, otherwise the one that the job began from."""
         found = self._loading.found
         begun_from = found[-1] if found and not self._loading.own else None
         self._choose(self._job.coordinator.last_completed or begun_from)
 
     def _choose(self, completed: Completed | None) -> None:
-        """None: from nothing, as at its first start."""
+        """The checkpoint; None: begin without state, as at the first start."""
         job = self._job
         if completed is None:
             return
@@ -91,7 +91,7 @@ class Starting:
         return Step(job.claim.declare(now_ms), Stage.WAITING)
 
     def announce(self, now_ms: int) -> Step:
-        """All slots are here: say in the log from where this attempt starts."""
+        """All slots are here: logs the checkpoint from which this attempt starts."""
         job = self._job
         restored = msg.Restored(
             epoch=job.settings.epoch,

@@ -20,8 +20,8 @@ def upstream_subtasks(
         case Forward():
             return (target_index,)
         case Rescale():
-            # Flink's pointwise pattern: with fewer sources than targets several targets
-            # share one source, else every target has a run of sources to itself.
+            # Flink's pointwise pattern: with fewer sources than targets several targets share one source;
+            # otherwise every target has a run of sources to itself.
             if source_parallelism <= target_parallelism:
                 return (target_index * source_parallelism // target_parallelism,)
             first = target_index * source_parallelism // target_parallelism
@@ -32,7 +32,7 @@ def upstream_subtasks(
 
 
 class Inputs:
-    """A job graph's edges by target; what a subtask is connected to is a range of each source."""
+    """A job graph's edges by target. A subtask is connected to a range of each source."""
 
     def __init__(self, graph: JobGraph) -> None:
         self._edges = {

@@ -1,8 +1,8 @@
 """Whether the task managers that hold our slots still live. Pure.
 
-A resource manager that loses a task manager tells the masters. One that begins anew knows
-nothing of those that died with its predecessor: so when another leads, it is compared what
-it has heard of since, and who is missing is looked for.
+A resource manager that loses a task manager tells the masters. A new resource manager does not know the task
+managers that died with its predecessor. So when another one leads, the master compares the task managers
+that it holds with those that the new one knows, and looks for those that are missing.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from penstock_services.jobmanager.effects import Effect, FindTaskManagers, LookF
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-#: Times in a row that nobody must be found.
+#: Times in a row that the broker must find no receiver.
 PROBES = 2
-#: Task managers have registered with a new resource manager after so many heartbeats.
+#: After this many heartbeats all task managers have registered with a new resource manager.
 SETTLE_HEARTBEATS = 3
 
 
@@ -28,14 +28,14 @@ class _Missing:
 
 
 class Whereabouts:
-    """Times in ms. A task manager that the resource manager does not know is lost when the
-    broker knows nobody of that name, or after ``heartbeat_timeout_ms``."""
+    """Times in ms. A task manager that the resource manager does not know is lost when the broker knows no
+    receiver of that name, or after ``heartbeat_timeout_ms``."""
 
     def __init__(self, heartbeat_interval_ms: int, heartbeat_timeout_ms: int) -> None:
         self._settle_ms = SETTLE_HEARTBEATS * heartbeat_interval_ms
         self._timeout_ms = heartbeat_timeout_ms
         self._epoch: int | None = None
-        #: when the resource manager is to be asked; None: all are known
+        #: when the resource manager is asked; None: all are known
         self._due_ms: int | None = None
         self._missing: dict[str, _Missing] = {}
 
@@ -49,8 +49,8 @@ class Whereabouts:
     def known(
         self, held: Iterable[str], registered: frozenset[str], now_ms: int
     ) -> tuple[list[Effect], dict[str, str]]:
-        """``held``: task managers whose slots we hold; ``registered``: those it has heard of.
-        (Whom to look for, task manager id → why it is lost.)"""
+        """``held``: task managers whose slots we hold; ``registered``: those that the resource manager
+        knows. The result: (ids to look for, task manager id → why it is lost)."""
         missing = {t: self._missing.get(t) or _Missing(now_ms) for t in set(held) - registered}
         lost = {
             t: f"no heartbeat of it for {now_ms - m.since_ms} ms"
@@ -63,7 +63,7 @@ class Whereabouts:
         return [LookFor(t) for t in sorted(self._missing)], lost
 
     def looked_for(self, taskmanager_id: str, *, gone: bool) -> str | None:
-        """Why it is lost; None: it is there, or that is not known."""
+        """Why the task manager is lost; None: it is there, or that is not known."""
         missing = self._missing.get(taskmanager_id)
         if missing is None:
             return None
