@@ -1,1 +1,1 @@
-"""What the four services share: start and stop, actors, election, clock, processes."""
+"""Shared by the four services: start and stop, actors, election, clock, processes."""

@@ -1,9 +1,9 @@
-"""Actors: a bounded mailbox and a pure core each, under a supervisor.
+"""Actors: each has a bounded mailbox and a pure core, and runs under a supervisor.
 
-The actor's loop takes one event at a time, gives it to the core, and carries out the
-effects: those of ``penstock_services.common.core`` itself, the rest by the shell's ``perform``,
-whose result (an event or None) goes back to the core. An awaitable result runs beside
-the loop; a plain one is handled at once, in order.
+The actor's loop takes one event at a time, gives it to the core, and carries out the effects: those of
+``penstock_services.common.core`` itself, the others by the shell's ``perform``, whose result (an event or
+None) goes back to the core. An awaitable result runs beside the loop; a plain one is handled at once, in
+order.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ MAILBOX = 1024
 
 @dataclass(eq=False)
 class _KeyedTimer:
-    """One ``After`` with a key. When it has fired, it waits in the mailbox itself: until the
-    loop takes it out it can still be cancelled or replaced, and is then dropped."""
+    """One ``After`` with a key. After it has fired, it waits in the mailbox itself: until the loop takes it
+    out it can still be cancelled or replaced, and is then dropped."""
 
     key: str
     event: Any
@@ -61,7 +61,7 @@ class Actor:
         self.core = core
         self._perform = perform
         self._clock = clock
-        #: the core's time: a wall clock set back must not make it wait
+        #: the core's time: it must not wait longer because the wall clock was set back
         self._steady = SteadyClock(clock.now_ms, clock.monotonic_ms)
         self._mailbox: asyncio.Queue[Any] = asyncio.Queue(mailbox)
         self._tick_ms = tick_ms
@@ -75,12 +75,12 @@ class Actor:
     # -- from outside -----------------------------------------------------------------
 
     async def tell(self, event: Any) -> None:
-        """Put an event into the mailbox; waits while it is full."""
+        """Puts an event into the mailbox; waits while it is full."""
         self._check()
         await self._mailbox.put(event)
 
     def try_tell(self, event: Any) -> bool:
-        """False when the mailbox is full: the event is not taken."""
+        """False if the mailbox is full: the event is not taken."""
         self._check()
         try:
             self._mailbox.put_nowait(event)
@@ -89,7 +89,7 @@ class Actor:
         return True
 
     async def ask(self, message: Any) -> Any:
-        """Send ``Asked`` and wait for its ``Answer``. InternalError when the actor ends."""
+        """Sends ``Asked`` and waits for its ``Answer``. InternalError when the actor ends."""
         self._check()
         token = next(self._tokens)
         reply: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
@@ -107,7 +107,7 @@ class Actor:
     # -- the loop ---------------------------------------------------------------------
 
     async def run(self) -> None:
-        """Until cancelled, or the core raises. Everything it started ends with it."""
+        """Runs until it is cancelled or the core raises. Everything it started ends with it."""
         ticking = asyncio.create_task(self._tick()) if self._tick_ms else None
         try:
             while True:
@@ -145,7 +145,7 @@ class Actor:
     def _answer(self, token: int, reply: Any) -> None:
         waiting = self._asked.get(token)
         if waiting is None or waiting.done():
-            return  # the asker gave up
+            return  # the asker has given up
         if isinstance(reply, BaseException):
             waiting.set_exception(reply)
         else:
@@ -216,15 +216,15 @@ class RestartPolicy:
     max_backoff_ms: int = 5_000
 
 
-#: The child's failure is its supervisor's at once.
+#: Any failure of the child escalates at once.
 ESCALATE = RestartPolicy(max_restarts=0)
 
 
 class Supervisor:
-    """Starts children, starts them again when they fail, or fails itself.
+    """Starts children, restarts them when they fail, or fails itself.
 
-    A child is a function that returns a new coroutine each time it is started (a new
-    actor with a new core: no broken state is kept). A child that returns is done.
+    A child is a function that returns a new coroutine each time it is started (a new actor with a new core:
+    no broken state is kept). A child that returns is done.
     """
 
     def __init__(self, name: str, clock: Clock) -> None:
@@ -241,7 +241,7 @@ class Supervisor:
     def start(
         self, name: str, run: Callable[[], Awaitable[None]], policy: RestartPolicy | None = None
     ) -> None:
-        """InternalError when a child of that name runs already."""
+        """Starts a child; InternalError if a child of that name runs already."""
         if name in self._children:
             raise InternalError(f"'{self.name}' has a child '{name}' already", where=self.name)
         task = asyncio.get_running_loop().create_task(self._supervise(name, run, policy or RestartPolicy()))
@@ -254,11 +254,11 @@ class Supervisor:
         task.add_done_callback(forget)
 
     async def stop(self, name: str) -> None:
-        """Cancel a child and wait for its end; no error when it is not there."""
+        """Cancels a child and waits for its end; no error if it does not exist."""
         task = self._children.pop(name, None)
         while task is not None and not task.done():
-            # More than once: before Python 3.12 asyncio.wait_for, which libraries use, may
-            # swallow a cancellation that meets its own end.
+            # More than once: before Python 3.12 asyncio.wait_for, which libraries use, may swallow a
+            # cancellation that meets its own end.
             task.cancel()
             await asyncio.wait([task], timeout=1.0)
 

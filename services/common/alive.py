@@ -1,9 +1,9 @@
-"""Does the service on this host still answer? For the health checks of containers::
+"""Whether the service on this host still answers, for the health checks of containers::
 
     python -m penstock_services.common.alive taskmanager
 
-Exit code 0 when a process of that role, on this host, answers on the bus: its event loop
-turns and its connection stands. Configuration as for the service itself.
+Exit code 0 if a process of that role, on this host, answers on the bus: its event loop runs and its
+connection is open. The configuration is that of the service itself.
 """
 
 from __future__ import annotations

@@ -19,7 +19,7 @@ class SystemClock:
         return time.time_ns() // 1_000_000
 
     def monotonic_ms(self) -> float:
-        # The loop's own clock, so that a virtual-time loop governs it.
+        # The loop's own clock, so that a virtual-time loop controls it.
         return asyncio.get_running_loop().time() * 1000
 
     async def sleep(self, seconds: float) -> None:

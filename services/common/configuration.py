@@ -34,7 +34,7 @@ def flatten(tree: Mapping[str, Any], prefix: str = "") -> dict[str, str]:
 
 
 def read_file(path: str | Path) -> dict[str, str]:
-    """A YAML file of keys, nested or dotted. SpecError when it is not there or malformed."""
+    """A YAML file of keys, nested or dotted. SpecError if it does not exist or is malformed."""
     import yaml
 
     try:
@@ -62,7 +62,7 @@ def read_file(path: str | Path) -> dict[str, str]:
 def parse_arguments(
     role: str, argv: Sequence[str], environ: Mapping[str, str] | None = None
 ) -> dict[str, str]:
-    """The configuration from the command line. SpecError for what is wrong with it."""
+    """The configuration from the command line. SpecError for a wrong argument."""
     environ = os.environ if environ is None else environ
     parser = argparse.ArgumentParser(prog=f"python -m penstock_services.{role}")
     parser.add_argument("--config", metavar="FILE", help=f"YAML configuration (default: ${ENV_FILE})")

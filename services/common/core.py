@@ -1,7 +1,7 @@
-"""Vocabulary between a pure core and its actor. No clock, no loop, no I/O here.
+"""The vocabulary between a pure core and its actor. No clock, no loop, no I/O here.
 
-A core has one method, ``step(event, now_ms) -> effects``. The actor takes care of the
-effects named here; all others go to the shell's ``perform``.
+A core has one method, ``step(event, now_ms) -> effects``. The actor carries out the effects named here; all
+others go to the shell's ``perform``.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ class Core(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """Event: somebody sent ``message`` and waits for the ``Answer`` of this token."""
+    """Event: a sender waits for the ``Answer`` of this token to ``message``."""
 
     token: int
     message: Any
@@ -28,7 +28,7 @@ class Asked:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """Effect: the reply to an ``Asked``; an exception is raised at the asker."""
+    """Effect: the reply to an ``Asked``; an exception is raised in the asker."""
 
     token: int
     reply: Any

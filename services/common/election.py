@@ -1,8 +1,8 @@
-"""Leader election by lease. A lease says who should try to lead; what a leader decides
-is fenced by the decision log, never by the lease alone.
+"""Leader election by lease. A lease says who should try to lead. A leader's decisions are fenced by the
+decision log, never by the lease alone.
 
-A leader that cannot renew fences itself when its lease may have expired: ``ttl_ms`` after
-the *start* of the last renewal that succeeded, by its own monotonic clock.
+A leader that cannot renew stops by itself when its lease may have expired: ``ttl_ms`` after the *start* of
+the last renewal that succeeded, by its own monotonic clock.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ _RESIGNED = "resigned"
 class LeaderElection:
     """Bids for the lease ``name`` until cancelled.
 
-    ``on_gained()`` is awaited first (append LeaderEpoch, read the log, begin to act); when
-    it raises, the lease is given back and the bidding goes on after a pause.
-    ``on_lost(reason)`` is awaited when the lease was lost: stop acting. Both run in the
-    election's own task, but renewals go on while ``on_gained`` runs.
+    ``on_gained()`` is awaited first (append LeaderEpoch, read the log, begin to act). If it raises, the
+    lease is given back and the bidding continues after a pause. ``on_lost(reason)`` is awaited when the
+    lease was lost: stop acting. Both run in the election's own task, but renewals continue while
+    ``on_gained`` runs.
     """
 
     def __init__(
@@ -60,12 +60,12 @@ class LeaderElection:
         self._store_down = False
 
     def still_leading(self) -> bool:
-        """True while the lease cannot have expired. Ask before acting: a process that was
-        stopped for a while (SIGSTOP) learns here that it leads no more."""
+        """True while the lease cannot have expired. Ask before acting: a process that was paused (SIGSTOP)
+        learns here that it no longer leads."""
         return self._leading and self._clock.monotonic_ms() < self._valid_until_ms
 
     def resign(self) -> None:
-        """Give the lease up (the work is done, or the log fenced this leader) and bid again."""
+        """Gives the lease up (the work is done, or the log fenced this leader) and bids again."""
         self._resign.set()
 
     async def run(self) -> None:
@@ -79,7 +79,7 @@ class LeaderElection:
             await self._release()
 
     async def _call(self, call: Callable[[str, str, int], Awaitable[bool]]) -> bool | None:
-        """None when the lease store does not answer."""
+        """The answer; None if the lease store does not answer."""
         started_ms = self._clock.monotonic_ms()
         try:
             got = await call(self.name, self.owner, self._ttl_ms)
@@ -118,11 +118,11 @@ class LeaderElection:
                 _log.warning("lease_lost", lease=self.name, owner=self.owner, reason=reason)
             await self._on_lost(reason)
         await self._release()
-        # Others first: what made this one lose may still hold.
+        # Let others go first: the cause of this loss may still be there.
         await self._clock.sleep(self._ttl_ms / 4000 * (0.5 + self._jitter()))
 
     async def _keep(self, gained: asyncio.Future[None]) -> str:
-        """Renew until lost; returns why."""
+        """Renews the lease until it is lost; returns why."""
         while True:
             await self._pause(gained)
             if self._resign.is_set():
@@ -134,14 +134,14 @@ class LeaderElection:
             if self._clock.monotonic_ms() >= self._valid_until_ms:
                 return "it could not be renewed in time"
             renewed = await self._call(self._leases.renew)
-            if renewed is False:  # a store that merely forgot (a wipe) gives it again at once
+            if renewed is False:  # a store that merely lost its data gives the lease again at once
                 renewed = await self._call(self._leases.acquire)
             if renewed is False:
                 return "another owner holds it"
 
     async def _pause(self, gained: asyncio.Future[None]) -> None:
-        """A third of the expiry (less when it ends sooner or the store is down), cut short by ``resign`` and by a
-        failure to take over."""
+        """Waits a third of the expiry (less if the lease ends sooner or the store is down). ``resign`` and a
+        failed ``on_gained`` cut the wait short."""
         left_ms = self._valid_until_ms - self._clock.monotonic_ms()
         period_ms = max(1.0, min(self._ttl_ms / (10 if self._store_down else 3), left_ms))
         waits: list[asyncio.Future[Any]] = [asyncio.ensure_future(self._clock.sleep(period_ms / 1000))]

@@ -1,8 +1,8 @@
-"""Logging of a service: structlog to stderr, a line an event, key=value or JSON.
+"""Logging of a service: structlog to stderr, one line for each event, as key=value or JSON.
 
-``PENSTOCK_LOG_FORMAT`` is ``text`` (default) or ``json``; ``PENSTOCK_LOG_LEVEL`` a level.
-Records of the standard ``logging`` (libraries, ``penstock.*``) take the same way; those of
-``penstock.log_events`` keep their fields apart.
+``PENSTOCK_LOG_FORMAT`` is ``text`` (default) or ``json``; ``PENSTOCK_LOG_LEVEL`` is a level. Records of the
+standard ``logging`` (libraries, ``penstock.*``) take the same way; those of ``penstock.log_events`` keep
+their fields separate.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, MutableMapping
     from pathlib import Path
 
-#: Of a service's log in a file, which is followed by one more.
+#: Bytes of a service's log file; after that another file follows.
 FILE_BYTES = 8 * 1024 * 1024
 
 if "rich" not in sys.modules:
-    # For its coloured console, which no service uses, structlog imports rich if there is
-    # one: a quarter of the time that a service's start takes.
+    # structlog imports rich, if it is installed, for a coloured console that no service uses. That took a
+    # quarter of a service's start.
     sys.modules["rich"] = None  # type: ignore[assignment]
     import structlog
 
@@ -79,7 +79,7 @@ def configure(role: str, service_id: str) -> structlog.stdlib.BoundLogger:
     root = logging.getLogger()
     root.handlers[:] = [handler]
     root.setLevel(level)
-    logging.getLogger("nats").setLevel(logging.ERROR)  # our transport says what matters
+    logging.getLogger("nats").setLevel(logging.ERROR)  # our own transport logs what matters
     structlog.configure(
         processors=[*shared, structlog.stdlib.ProcessorFormatter.wrap_for_formatter],
         wrapper_class=structlog.stdlib.BoundLogger,
@@ -91,7 +91,8 @@ def configure(role: str, service_id: str) -> structlog.stdlib.BoundLogger:
 
 
 def also_into(path: Path) -> None:
-    """The same lines in a file too, of bounded size, for whoever cannot see this process's stderr."""
+    """Writes the same lines into a file of bounded size too, for readers who cannot see this process's
+    stderr."""
     root = logging.getLogger()
     handler = RotatingFileHandler(
         path, maxBytes=FILE_BYTES, backupCount=1, encoding="utf-8", errors="replace"

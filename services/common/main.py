@@ -1,8 +1,8 @@
 """Start and orderly stop of a service process.
 
-A service's ``__main__`` is ``run_service("taskmanager", build)``. ``build(context)`` makes
-the service; then ``start`` (its dict goes on the ready line of the log), until SIGTERM or
-SIGINT or a failure that the supervisor could not mend; then ``stop``.
+A service's ``__main__`` is ``run_service("taskmanager", build)``. ``build(context)`` makes the service. Then
+``start`` is called (its dict goes on the ready line of the log). The service runs until SIGTERM, SIGINT or a
+failure that the supervisor could not mend. Then ``stop`` is called.
 """
 
 from __future__ import annotations
@@ -38,15 +38,15 @@ STOP_TIMEOUT_S = 15.0
 
 class Service(Protocol):
     async def start(self) -> Mapping[str, Any]:
-        """Ready when it returns; the mapping is shown on the ready line."""
+        """The service is ready when it returns; the mapping is shown on the ready line."""
 
     async def stop(self) -> None:
-        """Orderly end; no new work is taken. Called also when ``start`` failed half-way."""
+        """Orderly end; no new work is taken. Called also if ``start`` failed half-way."""
 
 
 @dataclass
 class ServiceContext:
-    """What a service is given. ``service_id``: unique among processes (role and 8 hex)."""
+    """The environment of a service. ``service_id``: unique among processes (role and 8 hexadecimal digits)."""
 
     role: str
     service_id: str
@@ -62,8 +62,8 @@ class ServiceContext:
     _store: asyncio.Task[Store] | None = None
 
     async def store(self) -> Store:
-        """The cluster's object store, opened and probed once; a failure is tried again when it
-        is asked for again. SpecError when not configured."""
+        """The cluster's object store, opened and probed once. After a failure the next call tries again.
+        SpecError if not configured."""
         task = self._store
         if task is None or (task.done() and (task.cancelled() or task.exception() is not None)):
             task = self._store = asyncio.create_task(self._open_store())
@@ -105,8 +105,8 @@ def storage_options(config: Mapping[str, str]) -> dict[str, str]:
 
 
 def run_service(role: str, build: Callable[[ServiceContext], Service], argv: list[str] | None = None) -> int:
-    """Runs until told to stop; the process's exit code. Errors of ours are printed as
-    they are (place and remedy), others with their traceback."""
+    """Runs until told to stop; the process's exit code. Our own errors are printed as they are (place and
+    remedy), others with their traceback."""
     try:
         config = configuration.parse_arguments(role, sys.argv[1:] if argv is None else argv)
         service_id = config.get(f"{role}.resource-id") or f"{role}-{uuid.uuid4().hex[:8]}"
@@ -171,8 +171,8 @@ async def _run(
 async def serve(
     context: ServiceContext, build: Callable[[ServiceContext], Service], stop_wanted: asyncio.Future[Any]
 ) -> int:
-    """A service's life in a context at hand, until ``stop_wanted`` is done or the
-    supervisor gives up (raised)."""
+    """A service's life in a given context, until ``stop_wanted`` is done or the supervisor gives up
+    (raised)."""
     service = build(context)
     started = asyncio.ensure_future(service.start())
     failed = asyncio.create_task(context.supervisor.failed())

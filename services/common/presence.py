@@ -1,7 +1,7 @@
-"""Which processes there are: each answers when asked who is here.
+"""Which processes exist: each answers when asked.
 
-``<cluster>.processes.who`` asks everybody; the answers go to ``<cluster>.processes.here``.
-For people to look at; nothing is decided by it.
+``<cluster>.processes.who`` asks all of them; the answers go to ``<cluster>.processes.here``. The list is for
+people; no decision depends on it.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ async def announce(
     service_id: str,
     details: Callable[[], dict[str, Any]] = dict,
 ) -> None:
-    """Answer whoever asks, from now on."""
+    """From now on answers every question."""
     host, pid = socket.gethostname(), os.getpid()
 
     async def answer(_: str, __: bytes) -> None:
@@ -59,7 +59,7 @@ async def announce(
 
 
 class Census:
-    """Asks, and gathers the answers."""
+    """Asks, and collects the answers."""
 
     def __init__(self, transport: Transport, subjects: Subjects) -> None:
         self._transport = transport
@@ -77,8 +77,8 @@ class Census:
         self._arrived.set()
 
     async def take(self, sleep: Callable[[float], Awaitable[None]]) -> list[Process]:
-        """By role and id. Waits until all that were there the last time have answered,
-        at most ``GATHER_S``; empty when the bus is away."""
+        """The processes by role and id. Waits until all that answered the last time have answered, at most
+        ``GATHER_S``; empty while the bus is away."""
         self._found.clear()
         try:
             await self._transport.publish(_who(self._subjects), b"")

@@ -32,7 +32,7 @@ class SystemSpawner:
         stderr: int | None = None,
         group: bool = False,
     ) -> int:
-        """Its id. ``group``: it leads a process group, which ``kill_group`` ends."""
+        """Starts a process; its id. ``group``: it leads a process group, which ``kill_group`` ends."""
         try:
             process = await asyncio.create_subprocess_exec(
                 *argv,
@@ -56,12 +56,12 @@ class SystemSpawner:
             self._processes.pop(pid, None)
 
     def kill(self, pid: int, signal: int) -> None:
-        with contextlib.suppress(ProcessLookupError):  # it ended meanwhile: what was wanted
+        with contextlib.suppress(ProcessLookupError):  # it has ended meanwhile, as was wanted
             os.kill(pid, signal)
 
     def kill_group(self, pid: int) -> None:
-        """What a process that led a group has left behind."""
-        with contextlib.suppress(ProcessLookupError):  # nothing
+        """Kills the processes that a leader of a group has left."""
+        with contextlib.suppress(ProcessLookupError):  # none is left
             os.killpg(pid, signal.SIGKILL)
 
 

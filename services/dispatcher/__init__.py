@@ -1,1 +1,1 @@
-"""The front door: submission by bus and REST, and the dashboard."""
+"""The dispatcher: job submission by bus and REST, and the dashboard."""

@@ -108,13 +108,13 @@ def _submission(data: bytes) -> tuple[JobSpec, str | None]:
 
 
 def _tagged(data: bytes) -> dict[str, Any] | None:
-    """A SubmitJob message, as opposed to a bare spec."""
+    """Whether the message is a SubmitJob, as opposed to a bare spec."""
     if not data.lstrip().startswith(b"{"):
         return None
     try:
         tree = json.loads(data)
     except (ValueError, RecursionError):
-        return None  # parse_spec says what is wrong
+        return None  # parse_spec reports what is wrong
     return tree if isinstance(tree, dict) and tree.get("type") == "submit-job" else None
 
 

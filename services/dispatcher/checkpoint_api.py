@@ -1,5 +1,4 @@
-"""Checkpoints and savepoints over REST: asked for by POST, which answers a trigger id; what
-came of it by GET."""
+"""Checkpoints and savepoints over REST: POST asks for one and answers a trigger id; GET returns its outcome."""
 
 from __future__ import annotations
 
@@ -152,7 +151,7 @@ class CheckpointApi:
         return answer({"status": {"id": "COMPLETED"}, "operation": operation, "progress": progress})
 
     def _location(self, path: str | None) -> str | None:
-        """As a URL, so that it means the same to everybody."""
+        """The location as a URL, so that it means the same in every process."""
         if path is None or "://" in path:
             return path
         return f"{self._storage_url}/{path}"
@@ -171,7 +170,7 @@ class CheckpointApi:
         except PenstockError as err:
             operation = {"failure-cause": {**_cause(err.code, str(err)), "error": err.to_dict()}}
         outcome = {"status": {"id": "COMPLETED"}, "operation": operation}
-        # In the store: whoever asks for it may reach another dispatcher.
+        # In the store: the next request may reach another dispatcher.
         await self._directory.store.put(layout.disposal_key(trigger_id), msgspec.json.encode(outcome))
         return answer({"request-id": trigger_id}, 202)
 
@@ -200,7 +199,7 @@ def _cause(kind: str, text: str) -> dict[str, Any]:
 
 
 async def options_of(request: Request) -> dict[str, Any]:
-    """The body's JSON object; nothing is an empty one."""
+    """The body's JSON object; an empty body is an empty object."""
     data = await body_of(request, 64 * 1024)
     if not data.strip():
         return {}

@@ -1,4 +1,4 @@
-"""HTTP connections with time limits: who sends half a request does not keep one for ever."""
+"""HTTP connections with time limits: a client that sends half a request does not hold a connection for ever."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from typing import Any
 import h11
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-#: Between a connection, or the first byte of a request, and the end of its head.
+#: Seconds between a connection, or the first byte of a request, and the end of its head.
 HEAD_S = 10.0
-#: For the body. The handlers that read one have shorter limits, and answer when they pass.
+#: Seconds for the body. The handlers that read a body have shorter limits, and answer when they pass.
 BODY_S = 75.0
 
 
 class TimedConnection(H11Protocol):
-    """Closes the connection when the client leaves off in the middle of a request, or sends
-    none. Between requests uvicorn's own keep-alive limit holds."""
+    """Closes the connection if the client stops in the middle of a request, or sends none. Between requests
+    uvicorn's own keep-alive limit applies."""
 
     _late: asyncio.TimerHandle | None = None
     #: h11's state of the client for which ``_late`` was set

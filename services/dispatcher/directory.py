@@ -1,5 +1,5 @@
-"""What is known of the jobs: live from their masters, from the archive when they ended, from
-their decision logs while nobody leads them."""
+"""The facts about jobs: from their masters while these run, from the archive when jobs have ended, from the
+decision logs while no master leads."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class JobDirectory:
     # -- one job -------------------------------------------------------------------------
 
     async def details(self, job_id: str) -> JobDetails:
-        """UnknownJobError when nobody accepted such a job."""
+        """UnknownJobError if the job was never accepted."""
         live = await self._from_master(job_id)
         if live is not None:
             self.logged.forget(job_id)
@@ -74,14 +74,14 @@ class JobDirectory:
         return reply
 
     async def cancel(self, job_id: str) -> None:
-        """Returns when the master has taken the order (or the job is over already)."""
+        """Returns when the master has taken the command (or the job is over already)."""
         if (await self.details(job_id)).status.globally_terminal:
             return
         message = CancelJob(command_id=uuid.uuid4().hex, job_id=job_id)
         await self._to_master(job_id, message)
 
     async def client_heartbeat(self, job_id: str) -> None:
-        """The client that watches the job is there; of one that is over, nothing."""
+        """The client that watches the job is there. For a job that is over this does nothing."""
         message = ClientHeartbeat(job_id=job_id)
         try:
             await self._to_master(job_id, message, MASTER_TIMEOUT_S)
@@ -92,18 +92,18 @@ class JobDirectory:
     async def savepoint(
         self, job_id: str, kind: str, directory: str | None, trigger_id: str | None = None
     ) -> str:
-        """The trigger id. RefusedError when the master refuses, or the job is over."""
+        """The trigger id. RefusedError if the master refuses, or the job is over."""
         details = await self.details(job_id)
         if details.status.globally_terminal:
             if trigger_id is not None and any(c.trigger_id == trigger_id for c in details.checkpoints):
-                return trigger_id  # a repeat of the request that ended it
+                return trigger_id  # a repetition of the request that ended it
             raise _refused(f"a {kind} needs a running job; this one is {details.status.value}", kind, job_id)
         trigger_id = trigger_id or uuid.uuid4().hex
         message = TriggerSavepoint(command_id=trigger_id, job_id=job_id, kind=kind, directory=directory)
         try:
             await self._to_master(job_id, message)
         except RefusedError as err:
-            # An error of the store in it has lines of its own.
+            # An error of the store inside has lines of its own.
             raise _refused(err.message.partition("\n")[0], kind, job_id) from None
         return trigger_id
 
@@ -114,7 +114,7 @@ class JobDirectory:
     # -- all jobs ------------------------------------------------------------------------
 
     async def active(self) -> list[JobDetails]:
-        """In order of start."""
+        """Active jobs in the order of their start."""
         listed = await self._store.list(layout.ACTIVE_PREFIX)
         ids = [key.removeprefix(layout.ACTIVE_PREFIX) for key, _ in listed]
         found = await asyncio.gather(*(self._if_known(job_id) for job_id in ids))
@@ -124,7 +124,7 @@ class JobDirectory:
         try:
             return await self.details(job_id)
         except UnknownJobError:
-            return None  # in the index, and its submission never came to its end
+            return None  # the job is in the index, but its submission did not complete
 
     async def overviews(self) -> list[JobOverview]:
         """Active jobs, then ended ones, the latest first."""
@@ -141,12 +141,12 @@ class JobDirectory:
         try:
             self._ended[job_id] = _overview.decode(await self._store.get(layout.ended_key(job_id)))
         except KeyError:
-            pass  # listed a moment ago and deleted since
+            pass  # the job was listed a moment ago and deleted since
 
     # -- cluster -------------------------------------------------------------------------
 
     async def cluster(self) -> ClusterOverview | None:
-        """None while no resource manager leads."""
+        """The cluster's overview; None while no resource manager leads."""
         message = RequestClusterOverview()
         try:
             overview: ClusterOverview = await request(
@@ -162,12 +162,12 @@ class JobDirectory:
         return overview
 
     async def log_files(self, taskmanager_id: str) -> LogFiles:
-        """BrokerError when it does not answer."""
+        """BrokerError if the task manager does not answer."""
         reply: LogFiles = await self._from_taskmanager(taskmanager_id, RequestLogFiles(), LogFiles)
         return reply
 
     async def log_piece(self, taskmanager_id: str, name: str, offset: int) -> LogPiece:
-        """BrokerError when it does not answer; SpecError when it has no such file."""
+        """BrokerError if the task manager does not answer; SpecError if it has no such file."""
         message = RequestLogPiece(name=name, offset=offset)
         reply: LogPiece = await self._from_taskmanager(taskmanager_id, message, LogPiece)
         return reply

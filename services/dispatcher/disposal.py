@@ -1,8 +1,8 @@
-"""Disposing of a savepoint: the objects that its manifest names, or, when nobody can read
-that, what lies in its folder under the names that savepoints use.
+"""Deletes a savepoint: the objects that its manifest names or, if the manifest cannot be read, the objects
+in its folder that have a savepoint's names.
 
-A folder is only cleared unread when it is called what savepoints are called, and even then
-objects with other names stay: a path that was mistyped must cost nothing.
+A folder is cleared without its manifest only if the folder has a savepoint's name, and even then objects
+with other names stay: a mistyped path must cost nothing.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ _OBJECT = re.compile(r"\d{5}-[^/]+")
 
 
 async def dispose(store: Store, folder: str) -> str | None:
-    """Delete the savepoint in ``folder`` (a key or URL). A sentence when its manifest could not be
-    read and what was there was deleted all the same; SnapshotError when there is none."""
+    """Deletes the savepoint in ``folder`` (a key or URL). The result is a sentence if the manifest could not
+    be read and the objects were deleted all the same. SnapshotError if there is no savepoint."""
     warning = await _delete(store, folder)
     if isinstance(store, FolderStore):
         await store.remove_folder(folder)
@@ -37,7 +37,7 @@ async def _delete(store: Store, folder: str) -> str | None:
         manifest = await read_manifest(store, folder)
     except SnapshotError as err:
         return await _dispose_unread(store, folder, err)
-    # The manifest first: what is half deleted is no savepoint any more.
+    # The manifest first: a half deleted savepoint is no savepoint any more.
     await store.delete([f"{folder}/manifest"])
     inside = {key for key in manifest.object_keys() if key.startswith(f"{folder}/")}
     await store.delete(sorted(inside | {f"{folder}/{PLAN_NAME}"}))
@@ -65,7 +65,7 @@ async def _dispose_unread(store: Store, folder: str, err: SnapshotError) -> str:
             remedy=f"if it is a savepoint, rename the folder to {SAVEPOINT_NAME}… and dispose of it again, "
             "or delete the folder yourself",
         )
-    # The manifest last: while it is there, what is left is seen to be a damaged savepoint.
+    # The manifest last: while it exists, the rest is recognised as a damaged savepoint.
     await store.delete([f"{folder}/{name}" for name in ours if name != "manifest"])
     await store.delete([f"{folder}/manifest"])
     left = sorted(set(found) - set(ours))

@@ -1,4 +1,4 @@
-"""Can the sinks keep what they promise, with these checkpoints? Pure; asked at submission."""
+"""Whether the sinks can keep their guarantees with these checkpoints. Pure; asked at submission."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ if TYPE_CHECKING:
     from penstock.jobgraph import JobGraph
 
 GUARANTEE = "sink.delivery-guarantee"
-#: How long the outside would keep a transaction open: here it keeps none.
+#: Flink's option for how long an external system keeps a transaction open; Penstock keeps none open.
 TRANSACTION_TIMEOUT = "sink.transaction-timeout"
-#: Commits when a checkpoint is complete, unless told otherwise.
+#: This connector commits when a checkpoint is complete, unless its options say otherwise.
 EXACTLY_ONCE_BY_DEFAULT = frozenset({"filesystem"})
 
 
@@ -31,8 +31,8 @@ def exactly_once_sinks(graph: JobGraph) -> Iterator[tuple[str, SinkSpec]]:
 
 
 def check_guarantees(graph: JobGraph) -> None:
-    """SpecError when a sink that is to be exactly-once cannot be, or the kinds of checkpoints
-    that were asked for exclude each other."""
+    """SpecError if a sink is to be exactly-once and cannot be, or if the requested kinds of checkpoints
+    exclude each other."""
     config = graph.config
     _check_concurrency(config)
     for name, sink in exactly_once_sinks(graph):
@@ -56,7 +56,7 @@ def check_guarantees(graph: JobGraph) -> None:
 
 
 def _check_concurrency(config: Mapping[str, str]) -> None:
-    """Of two barriers that overtake the second would have to save the first one's rows again."""
+    """If two barriers overtook rows, the second would have to save the rows of the first again."""
     concurrent = keys.CHECKPOINT_MAX_CONCURRENT
     if concurrent.read(config) > 1 and keys.unaligned_patience_ms(config) is not None:
         raise SpecError(

@@ -1,4 +1,4 @@
-"""What every HTTP answer has in common: errors in one shape, limits, and who may ask."""
+"""Common to all HTTP answers: one shape for errors, limits, and who may ask."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ _log = EventLog("penstock.rest")
 
 #: A job graph may hold data (VALUES) and pickled functions; anything larger belongs into files.
 MAX_BODY_BYTES = 32 * 1024 * 1024
-#: The body must go on coming, and be there, within so long.
+#: Seconds in which the body must arrive.
 BODY_PAUSE_S, BODY_S = 10.0, 60.0
-#: Digits of a number in a query.
+#: Digits of a number in a query string.
 _MAX_DIGITS = 15
 SAFE_METHODS = ("GET", "HEAD", "OPTIONS")
 
@@ -73,7 +73,7 @@ def status_of(err: PenstockError) -> int:
             return 403
         case RefusedError():
             return 409
-        case SnapshotError():  # trying again brings the same
+        case SnapshotError():  # a repetition would get the same answer
             return 400
     return {"user": 400, "external": 503}.get(err.domain, 500)
 
@@ -87,7 +87,7 @@ def error_answer(err: BaseException) -> Response:
 
 
 def guarded(handler: Callable[[Request], Awaitable[Response]]) -> Callable[[Request], Awaitable[Response]]:
-    """The handler, its errors as answers."""
+    """The handler; its errors become answers."""
 
     async def run(request: Request) -> Response:
         try:
@@ -99,7 +99,7 @@ def guarded(handler: Callable[[Request], Awaitable[Response]]) -> Callable[[Requ
 
 
 async def body_of(request: Request, limit: int = MAX_BODY_BYTES) -> bytes:
-    """TooLargeError as soon as it is known to be; TooSlowError when it does not come."""
+    """The body. TooLargeError as soon as its size is known; TooSlowError if it does not arrive."""
     declared = request.headers.get("content-length", "0")
     if is_number(declared) and int(declared) > limit:
         raise _too_large(int(declared), limit)
@@ -129,12 +129,12 @@ async def body_of(request: Request, limit: int = MAX_BODY_BYTES) -> bytes:
 
 
 def is_number(text: str) -> bool:
-    """Digits as everybody writes them, of a number that fits 64 bits."""
+    """Whether the text is decimal digits, of a number that fits 64 bits."""
     return text.isascii() and text.isdigit() and len(text) <= _MAX_DIGITS
 
 
 def number_of(request: Request, name: str, default: int) -> int:
-    """A whole number of the query; SpecError when it is none."""
+    """A whole number of the query string; SpecError if it is none."""
     text = request.query_params.get(name)
     if text is None:
         return default
@@ -158,9 +158,9 @@ def _too_large(size: int, limit: int) -> TooLargeError:
 
 
 class SameOrigin:
-    """Refuses what a browser sends on behalf of another site: a page elsewhere must not
-    submit jobs (which run code) to a dispatcher on this machine. With ``hosts`` (a bind to
-    loopback) the Host header must be one of them too, against DNS rebinding."""
+    """Refuses requests that a browser sends for another site: a page elsewhere must not submit jobs (which
+    run code) to a dispatcher on this machine. With ``hosts`` (a bind to loopback) the Host header must be
+    one of them too, against DNS rebinding."""
 
     def __init__(self, app: ASGIApp, hosts: frozenset[str] | None = None) -> None:
         self._app = app

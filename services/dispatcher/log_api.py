@@ -1,4 +1,5 @@
-"""Logs of task managers and what their slots print: Flink's paths, fetched from them piece by piece."""
+"""Logs of task managers and of the output of their slots, on Flink's paths, fetched from the task managers
+piece by piece."""
 
 from __future__ import annotations
 
@@ -20,9 +21,9 @@ if TYPE_CHECKING:
     from penstock.messages.cluster import LogFile, LogPiece
     from penstock_services.dispatcher.directory import JobDirectory
 
-#: The task manager's own.
+#: The task manager's own log.
 LOG = "taskmanager.log"
-#: A log is a user's text, whatever it looks like.
+#: A log is a user's text, whatever it contains.
 _HEADERS = {"x-content-type-options": "nosniff", "cache-control": "no-cache"}
 
 
@@ -54,14 +55,14 @@ class LogApi:
         return answer({"logs": [{"name": f.name, "size": f.size, "mtime": f.mtime_ms} for f in files]})
 
     async def _file(self, request: Request) -> Response:
-        """``offset``: how much of the file the reader has."""
+        """``offset``: how many bytes of the file the reader has."""
         return await self._text(request, [request.path_params["name"]], number_of(request, "offset", 0))
 
     async def _log(self, request: Request) -> Response:
         return await self._text(request, [LOG])
 
     async def _stdout(self, request: Request) -> Response:
-        """What all its slots printed, as far as it is kept, in the order of their last lines."""
+        """The kept output of all its slots, in the order of their last lines."""
         files = await self._files(request.path_params["manager"])
         return await self._text(request, [f.name for f in files if numbered(f.name) is not None])
 
@@ -75,7 +76,7 @@ class LogApi:
                 remedy="it may have been removed: of what slots print, the newest files are kept",
             )
         pieces = self._pieces(manager, names, offset)
-        # Before the answer begins: an error has a status then.
+        # Before the answer begins, because only then an error has a status.
         first = await anext(pieces, b"")
 
         async def body() -> AsyncIterator[bytes]:
@@ -86,14 +87,14 @@ class LogApi:
         return StreamingResponse(body(), media_type="text/plain; charset=utf-8", headers=_HEADERS)
 
     async def _pieces(self, manager: str, names: list[str], offset: int) -> AsyncIterator[bytes]:
-        """One after the other, each as large as it was when it was begun."""
+        """The files one after another, each up to the size that it had at its start."""
         for name in names:
             end: int | None = None
             while end is None or offset < end:
                 try:
                     piece: LogPiece = await self._directory.log_piece(manager, name, offset)
                 except SpecError:
-                    break  # removed meanwhile, for newer ones
+                    break  # removed meanwhile to make room for newer files
                 end = piece.size if end is None else end
                 if not piece.data:
                     break

@@ -1,7 +1,7 @@
-"""Jobs that nobody leads, as their decision logs tell of them.
+"""Jobs without a master, as their decision logs describe them.
 
-A log is followed, not read anew: every question reads what was added since the one before
-(one look for the next entry when there is nothing), and is answered from what was told then.
+A log is followed, not read anew: every request reads the entries added since the request before (one look
+for the next entry, if there is none), and is answered from what is known then.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from penstock.jobgraph import JobGraph
     from penstock.ports import Store
 
-#: Logs that are followed at once; beyond, the one that was asked for longest ago is left.
+#: Logs that are followed at the same time; the log with the oldest request makes room for a new one.
 FOLLOWED = 256
 
 
@@ -36,14 +36,14 @@ class UnknownJobError(SpecError):
 
 
 class LoggedJobs:
-    """One per dispatcher. ``forget`` a job that has a master: he knows more."""
+    """One for each dispatcher. ``forget`` a job that has a master: the master knows more."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
         self._followed: OrderedDict[str, _Followed] = OrderedDict()
 
     async def details(self, job_id: str) -> JobDetails:
-        """UnknownJobError when nobody accepted such a job."""
+        """UnknownJobError if the job was never accepted."""
         followed = self._followed.setdefault(job_id, _Followed(self._store, job_id))
         self._followed.move_to_end(job_id)
         if len(self._followed) > FOLLOWED:
@@ -56,7 +56,7 @@ class LoggedJobs:
 
     @property
     def followed(self) -> tuple[str, ...]:
-        """Jobs, the one asked for last at the end."""
+        """The jobs, with the last requested one at the end."""
         return tuple(self._followed)
 
     def forget(self, job_id: str) -> None:
@@ -64,7 +64,7 @@ class LoggedJobs:
 
 
 class _Followed:
-    """``_told``: what the log says as far as entry ``_told_at``, 0 = not asked yet."""
+    """``_told``: the log's facts up to entry ``_told_at``; 0 = not asked yet."""
 
     def __init__(self, store: Store, job_id: str) -> None:
         self._store = store
@@ -73,7 +73,7 @@ class _Followed:
         self._graph: JobGraph | None = None
         self._told: JobDetails | None = None
         self._told_at = 0
-        #: who asks meanwhile waits, and reads what is new since
+        #: a request that comes meanwhile waits, and reads the entries added since
         self._reading = asyncio.Lock()
 
     async def details(self) -> JobDetails:
@@ -85,7 +85,7 @@ class _Followed:
             return self._told
 
     async def _tell(self) -> JobDetails:
-        """Accepted, and no master has begun, or the last one is gone."""
+        """The job is accepted; no master has begun, or the last one is gone."""
         story, epoch = read_story(self._log.entries, HISTORY), self._log.latest_epoch
         accepted, terminal = story.accepted, story.terminal
         if accepted is None:

@@ -1,7 +1,7 @@
-"""Prometheus metrics of the cluster and its running jobs, made when they are asked for.
+"""Prometheus metrics of the cluster and its running jobs, computed at each request.
 
-Names are Flink's below ``penstock_``; with ``metrics.flink-names = true`` also below
-``flink_``, so that dashboards and alerts keep working.
+Names are Flink's below ``penstock_``; with ``metrics.flink-names = true`` also below ``flink_``, so that
+dashboards and alerts keep working.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _TASK = {
     "restoreBytes": ("restore_bytes", "Bytes of snapshots that the task is restored from."),
     "restoredBytes": ("restored_bytes", "Of those, bytes read so far."),
 }
-#: Counters of every operator: an alert on one that nothing was counted in yet must find it.
+#: Counters of every operator. They are published at zero too, so that an alert finds them.
 _AT_ZERO = dict.fromkeys(("numRecordsIn", "numRecordsOut", "numLateRecordsDropped", "numRecordsInErrors"), 0)
 _JOB_LABELS = ("job_id", "job_name")
 _TASK_LABELS = (*_JOB_LABELS, "task_id", "task_name", "subtask_index", "tm_id")

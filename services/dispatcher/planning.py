@@ -1,7 +1,7 @@
 """Planning in a process of its own: user code never runs in a service.
 
-``python -m penstock.api.planner`` takes the spec on stdin and answers on the last line of
-stdout ``{"job_graph": …}`` or ``{"error": …}``; what the user's code prints goes to stderr.
+``python -m penstock.api.planner`` takes the spec on stdin and answers on the last line of stdout
+``{"job_graph": …}`` or ``{"error": …}``. Output of the user's code goes to stderr.
 """
 
 from __future__ import annotations
@@ -46,8 +46,8 @@ class Planner:
         return await asyncio.to_thread(_graph, code, out, err)
 
     async def state_problems(self, graph: JobGraph, states: dict[str, dict[str, Any]]) -> list[str]:
-        """Why states that the program's functions declare cannot be read from a savepoint;
-        ``states``: operator uid → state name → its schema there."""
+        """Why states that the program's functions declare cannot be read from a savepoint; ``states``:
+        operator uid → state name → its schema there."""
         request = msgspec.json.encode({"job_graph": graph, "states": states})
         async with self._free:
             code, out, err = await self._run(request, CHECK_MODULE)
@@ -83,14 +83,14 @@ class Planner:
             ) from None
         finally:
             if process.returncode is None:
-                os.killpg(process.pid, signal.SIGKILL)  # with whatever the user's code started
+                os.killpg(process.pid, signal.SIGKILL)  # with every process that the user's code started
                 await process.wait()
         assert process.returncode is not None
         return process.returncode, out, err
 
 
 def _graph(code: int, out: bytes, err: bytes) -> JobGraph:
-    """What a planner answered: the job graph, or the user's error (raised)."""
+    """The planner's answer: the job graph, or the user's error (raised)."""
     lines = out.rstrip().rsplit(b"\n", 1)
     try:
         answer = json.loads(lines[-1]) if lines[-1] else None
@@ -98,7 +98,7 @@ def _graph(code: int, out: bytes, err: bytes) -> JobGraph:
         answer = None
     if not isinstance(answer, dict) or not {"job_graph", "error"} & answer.keys():
         words = err.decode(errors="replace")[-_STDERR_KEPT:].strip()
-        # An exit code or a crash is the program's doing; another signal more often somebody else's.
+        # An exit code or a crash comes from the program; another signal more often comes from outside.
         kind = FunctionError if code > 0 or -code in _CRASHES else InternalError
         raise kind(
             "the planner process ended without an answer",

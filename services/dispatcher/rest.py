@@ -1,6 +1,6 @@
 """The REST API: Flink's paths and shapes, with and without ``/v1``, and a few of ours.
 
-Handlers only translate; what they know comes from the job directory.
+Handlers only translate; the facts come from the job directory.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     Handler = Callable[[Request], Awaitable[Response]]
 
 DASHBOARD = Path(__file__).parent / "dashboard.html"
-#: One file, nothing from elsewhere.
+#: The dashboard: one file, which loads nothing from elsewhere.
 _CSP = "default-src 'none'; connect-src 'self'; img-src data:; style-src 'unsafe-inline'; script-src 'unsafe-inline'"
 REFRESH_MS = 1_000
 
@@ -75,7 +75,7 @@ class Rest:
         self._logs = LogApi(directory)
 
     def app(self, *, hosts: frozenset[str] | None = None) -> Starlette:
-        """``hosts``: names by which it may be called; None = any."""
+        """``hosts``: host names under which it may be called; None = any."""
         api = self._routes()
         methods = ["GET", "POST", "PUT", "PATCH", "DELETE"]
         unknown = Route("/{rest:path}", guarded(self._unknown), methods=methods)
@@ -196,7 +196,7 @@ class Rest:
         return answer([{"key": k, "value": v} for k, v in sorted(config.items())])
 
     async def _info(self, _: Request) -> Response:
-        """Every process of the cluster; of task managers their slots."""
+        """Every process of the cluster, and the slots of task managers."""
         processes: list[dict[str, Any]] = [
             {"role": p.role, "id": p.id, "pid": p.pid, "host": p.host, "state": "running", **p.details}
             for p in await self._census.take(self._clock.sleep)
@@ -289,8 +289,8 @@ class Rest:
         return answer({}, 202)
 
     async def _client_heartbeat(self, request: Request) -> Response:
-        # Flink's body holds when the heartbeat expires, by the client's clock; the job's own
-        # client.heartbeat.timeout counts, by its master's.
+        # Flink's body gives the expiry by the client's clock. Here the job's own client.heartbeat.timeout
+        # counts, by its master's clock.
         await body_of(request, 1024)
         await self._directory.client_heartbeat(request.path_params["job"])
         return answer({}, 202)

@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 MAX_WAIT_MS = 30_000
 MAX_CHUNKS = 64
 MAX_BYTES = 8 * 1024 * 1024
-#: Chunks that a reader has are kept up to this many (some 16 M rows), so that the results
-#: of a bounded query can be fetched again; of an endless one older ones must go.
+#: Chunks that the reader has are kept up to this number (some 16 M rows), so that the results of a bounded
+#: query can be fetched again. Of an endless query older chunks are deleted.
 KEPT_CHUNKS = 1_024
 _CHUNK = re.compile(r"[0-9]{1,18}-[0-9]{1,18}")
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.01, 0.1
@@ -29,21 +29,21 @@ class Results:
         self._store = store
         self._directory = directory
         self._clock = clock
-        #: job → chunk acknowledged last
+        #: job → last acknowledged chunk
         self._acknowledged: dict[str, str] = {}
 
     async def fetch(self, job_id: str, after: str, wait_ms: int) -> dict[str, Any]:
-        """Chunks behind the key ``after`` (which the reader has, so it is acknowledged);
-        waits for some at most ``wait_ms``, and not at all once the job is over.
+        """Chunks after the key ``after`` (which the reader has, and so acknowledges). Waits at most
+        ``wait_ms`` for some, and not at all once the job is over.
 
-        When no chunk comes and ``status`` is terminal, there will be none any more.
+        If no chunk comes and ``status`` is terminal, none will come.
         """
         prefix = results_prefix(job_id)
         if after and not (after.startswith(prefix) and _CHUNK.fullmatch(after.removeprefix(prefix))):
             raise SpecError(
                 "not a chunk of this job", expected=f"a key below {prefix}", got=repr(after), where="after"
             )
-        # The status before the chunks: what was written until the end is then listed.
+        # The status before the chunks: so the list has everything that was written until the end.
         status = (await self._directory.details(job_id)).status
         await self._acknowledge(job_id, after)
         deadline_ms = self._clock.monotonic_ms() + min(max(wait_ms, 0), MAX_WAIT_MS)
@@ -60,7 +60,7 @@ class Results:
                 status = (await self._directory.details(job_id)).status
 
     async def _forget(self, keys: list[str], after: str) -> None:
-        """Delete the oldest chunks that the reader has, when there are too many."""
+        """Deletes the oldest chunks that the reader has, if there are too many."""
         if not after:
             if keys and _number(keys[0])[1] >= KEPT_CHUNKS:
                 raise SpecError(
@@ -74,9 +74,9 @@ class Results:
             await self._store.delete([key for key in keys[:-KEPT_CHUNKS] if key <= after])
 
     async def dead_letters(self, job_id: str, after: str, limit: int) -> dict[str, Any]:
-        """Records set aside by ``on-error`` = dead-letter, oldest first: at least ``limit`` of
-        them where there are so many (whole objects are read). ``after``: the last ``next``."""
-        await self._directory.details(job_id)  # or it says that there is no such job
+        """Records set aside by ``on-error`` = dead-letter, oldest first: at least ``limit`` of them if there
+        are so many (whole objects are read). ``after``: the last ``next``."""
+        await self._directory.details(job_id)  # or it raises that there is no such job
         prefix = dead_letters_prefix(job_id)
         keys = [key for key, _ in await self._store.list(prefix) if key > after]
         letters: list[dict[str, Any]] = []
@@ -90,7 +90,7 @@ class Results:
         return {"dead-letters": letters, "next": last, "more": bool(keys) and last != keys[-1]}
 
     async def spark(self, job_id: str) -> dict[str, Any]:
-        """What Spark did for each query of the job that it ran: its stages and its log."""
+        """What Spark did for each query of the job: its stages and its log."""
         await self._directory.details(job_id)
         keys = [key for key, _ in await self._store.list(spark_prefix(job_id))]
         return {"queries": [json.loads(await self._store.get(key)) for key in keys]}
@@ -117,8 +117,8 @@ class Results:
 
 
 def without_gaps(keys: list[str], after: str) -> list[str]:
-    """The leading chunks that follow each other (behind ``after``): a listing that runs
-    while chunks are written may show one and miss the one before it."""
+    """The leading chunks that follow each other (after ``after``). A list that is made while chunks are
+    written may show one and miss the one before it."""
     last = _number(after) if after else (-1, -1)
     out = []
     for key in keys:

@@ -35,7 +35,7 @@ class DispatcherService:
 
     async def start(self) -> Mapping[str, Any]:
         context = self._context
-        # First of all the port: that it is taken should be said before anything else fails.
+        # The port first: a taken port should be reported before anything else fails.
         host, port = conf.REST_BIND.read(context.config), conf.REST_PORT.read(context.config)
         listener = bind(host, port)
         try:
@@ -90,7 +90,7 @@ class DispatcherService:
 
 
 def config_of(rest: Rest, hosts: frozenset[str] | None) -> uvicorn.Config:
-    """How it is served. ``hosts``: names by which it may be called; None = any."""
+    """How the dispatcher is served. ``hosts``: host names under which it may be called; None = any."""
     import uvicorn
 
     from penstock_services.dispatcher.connections import TimedConnection
@@ -110,7 +110,7 @@ def _make_server(config: uvicorn.Config) -> Any:
     import uvicorn
 
     class Server(uvicorn.Server):
-        """Signals are the service's; says when it listens."""
+        """The HTTP server. Signals belong to the service; it announces when it listens."""
 
         on_started: Any = staticmethod(lambda: None)
 
@@ -130,7 +130,7 @@ def _shown(host: str) -> str:
 
 
 def bind(host: str, port: int) -> socket.socket:
-    """A listening socket, or ExternalError that names key and remedy."""
+    """A listening socket, or ExternalError that names the key and what to do."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     listener = socket.socket(family, socket.SOCK_STREAM)
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

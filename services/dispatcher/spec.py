@@ -1,6 +1,4 @@
-"""A job spec as a user wrote it (JSON or YAML) → ``JobSpec``, or an error that names the
-place. Pure.
-"""
+"""A job spec as a user wrote it (JSON or YAML) → ``JobSpec``, or an error that names the place. Pure."""
 
 from __future__ import annotations
 
@@ -18,7 +16,7 @@ from penstock.messages.cluster import JobSpec
 
 PROGRAMS = ("sql", "python", "job_graph")
 MAX_PARALLELISM = 32_768
-#: YAML is what people write by hand; a program sends JSON, which is read fast.
+#: Bytes of a YAML spec. People write YAML by hand; programs send JSON, which is read fast.
 MAX_YAML_BYTES = 1024 * 1024
 #: Levels of a YAML spec.
 MAX_DEPTH = 100
@@ -26,7 +24,7 @@ _FIELDS = JobSpec.__struct_fields__
 
 
 def parse_spec(text: bytes) -> JobSpec:
-    """From JSON (begins with ``{``) or YAML. SpecError for whatever is wrong."""
+    """From JSON (begins with ``{``) or YAML. SpecError for anything wrong."""
     try:
         decoded = text.decode()
     except UnicodeDecodeError as err:
@@ -51,7 +49,7 @@ def _load_json(text: str) -> Any:
     try:
         tree = json.loads(text)
         if "\\ud" in text.lower():
-            msgspec.json.encode(tree)  # half a surrogate pair is no text
+            msgspec.json.encode(tree)  # half a surrogate pair is not text
         return tree
     except json.JSONDecodeError as err:
         raise SpecError(
@@ -71,7 +69,7 @@ def _load_yaml(text: str) -> Any:
 
     loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
     try:
-        # Events come one by one and nothing is built: whoever nests has not filled a stack yet.
+        # Events come one by one and nothing is built, so deep nesting fills no stack here.
         depth = 0
         for event in yaml.parse(text, loader):
             depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
@@ -95,7 +93,7 @@ def _load_yaml(text: str) -> Any:
         ) from err
     except yaml.YAMLError as err:
         raise SpecError(f"the job spec is not valid YAML: {err}") from err
-    except (ValueError, OverflowError) as err:  # a date or number that there is none of
+    except (ValueError, OverflowError) as err:  # a date or number that does not exist
         raise SpecError(f"the job spec holds a value that cannot be read: {err}") from err
 
 
@@ -186,7 +184,7 @@ def check_config(config: dict[str, str]) -> None:
 
 
 def graph_of(tree: Any) -> JobGraph:
-    """A job graph from plain JSON types, checked to be one that can run."""
+    """A job graph from plain JSON types, checked so that it can run."""
     try:
         graph = msgspec.convert(tree, JobGraph)
     except RecursionError as err:
@@ -198,7 +196,7 @@ def graph_of(tree: Any) -> JobGraph:
 
 
 def check_graph(graph: JobGraph) -> None:
-    """SpecError when the graph contradicts itself."""
+    """SpecError if the graph contradicts itself."""
     if not graph.vertices:
         raise SpecError("the job has no vertices", expected="at least a source and a sink")
     position: dict[str, int] = {}

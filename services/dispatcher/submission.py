@@ -1,6 +1,6 @@
 """From a job spec to an accepted job: planned, checked, stored, JobAccepted in its log, RunJob.
 
-A submission is idempotent by job id: a repeat answers with the job that is there.
+A submission is idempotent by job id: a repetition answers with the job that exists.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from penstock.ports import Clock, Store, Transport
     from penstock_services.dispatcher.planning import Planner
 
-#: A job manager that does not answer in time finds the job by itself.
+#: A job manager that does not answer in time finds the job later by itself.
 RUN_DEADLINE_S = 1.0
 
 
@@ -56,8 +56,7 @@ class Submitter:
         self._storage_url = storage_url
 
     async def submit(self, spec: JobSpec, command_id: str | None = None) -> SubmitReply:
-        """``command_id``: a repeat of the same command is the same job, also without a job
-        id in the spec."""
+        """``command_id``: a repetition of the same command is the same job, also if the spec has no job id."""
         job_id = spec.job_id
         if job_id is None and command_id is not None:
             job_id = hashlib.sha256(command_id.encode()).hexdigest()[:32]
@@ -98,10 +97,10 @@ class Submitter:
         return entry if isinstance(entry, JobAccepted) else None
 
     async def _store_job(self, job_id: str, spec: JobSpec, graph: JobGraph) -> JobAccepted:
-        """Under keys of their content: whoever wins the race for the log, what his entry
-        names is his."""
+        """Stores the job under keys of its content: whichever submission wins the race for the log, the
+        entry names its own objects."""
         plan = encode_job_graph(graph)
-        # The job graph is stored once, not in the spec as well.
+        # The job graph is stored once, so it is left out of the spec.
         text = msgspec.json.encode(msgspec.structs.replace(spec, job_graph=None))
         digest = hashlib.sha256(text + plan).hexdigest()[:16]
         accepted = JobAccepted(

@@ -93,7 +93,7 @@ def backpressure(details: VertexDetails, now_ms: int) -> dict[str, Any]:
 
 
 def watermarks(details: VertexDetails) -> list[dict[str, str]]:
-    """In ms, as Flink's; subtasks that have none yet are left out."""
+    """In ms, as Flink's; subtasks without a watermark are left out."""
     found = ((s.subtask_index, s.metrics.get("input_watermark")) for s in details.subtasks)
     return [{"id": f"{i}.currentInputWatermark", "value": str(w // 1000)} for i, w in found if w is not None]
 
@@ -188,8 +188,7 @@ def job_metric_values(details: JobDetails, now_ms: int) -> dict[str, Any]:
 
 
 def _uptime(details: JobDetails, now_ms: int) -> int:
-    """As Flink's: for how long it has run without interruption; 0 while it does not, -1 when it
-    is over."""
+    """As Flink's: how long it has run without interruption; 0 while it does not run, -1 when it is over."""
     if details.end_ms is not None:
         return -1
     running = JobStatus.RUNNING
@@ -198,7 +197,7 @@ def _uptime(details: JobDetails, now_ms: int) -> int:
 
 
 def metric_list(values: dict[str, Any], wanted: str | None) -> list[dict[str, str]]:
-    """Names only, or (``?get=a,b``) with values."""
+    """Metric names, or (``?get=a,b``) names with values."""
     if wanted is None:
         return [{"id": name} for name in values]
     return [{"id": n, "value": str(values[n])} for n in wanted.split(",") if n in values]
@@ -301,7 +300,7 @@ def _checkpoint_of_vertex(
 
 
 def checkpoint_subtasks(vertex: VertexDetails, found: CheckpointDetails) -> dict[str, Any]:
-    """What every subtask of a vertex did for the checkpoint, and who is still to come."""
+    """What every subtask of a vertex did for the checkpoint, and which are missing."""
     known = {s["subtask_index"]: s for s in found.subtasks if s["vertex_id"] == vertex.id}
     mine = list(known.values())
 

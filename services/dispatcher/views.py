@@ -1,6 +1,6 @@
 """Jobs in Flink's REST shapes. Pure: ``JobDetails`` and a time in, JSON types out.
 
-Fields of ours beside Flink's: ``attempt``, ``epoch``, ``jobmanager-id``, ``waiting-for``,
+Our own fields beside Flink's: ``attempt``, ``epoch``, ``jobmanager-id``, ``waiting-for``,
 ``restored-checkpoint``, ``result-schema``, ``phase`` of a job; rates and watermarks of subtasks.
 """
 
@@ -18,12 +18,12 @@ if TYPE_CHECKING:
     from penstock.messages.cluster import JobDetails, JobOverview, SubtaskDetails, VertexDetails
 
 _E = ExecutionState
-#: State of a vertex = the first of these that one of its subtasks is in.
+#: The state of a vertex is the first of these that one of its subtasks has.
 _VERTEX_STATE = (
     _E.FAILED, _E.CANCELING, _E.CANCELED, _E.DEPLOYING, _E.INITIALIZING, _E.SCHEDULED, _E.CREATED,
     _E.RUNNING, _E.FINISHED,
 )  # fmt: skip
-#: Share of the time back-pressured → level, as Flink's.
+#: Share of back-pressured time → level, as Flink's.
 HIGH, LOW = 0.5, 0.1
 
 
@@ -122,7 +122,7 @@ def vertex_metrics(vertex: VertexDetails) -> dict[str, Any]:
 
 
 def restoring(vertex: VertexDetails) -> dict[str, int] | None:
-    """How far the subtasks that are being restored have come, in bytes; None: none is."""
+    """How many bytes the subtasks that are being restored have read; None: no subtask is being restored."""
     busy = [s.metrics for s in vertex.subtasks if s.state is ExecutionState.INITIALIZING]
     known = [metrics for metrics in busy if metrics.get("restore_bytes")]
     if not known:
@@ -136,7 +136,7 @@ def _ratio(subtask: SubtaskDetails, what: str) -> float:
 
 
 def _watermark_ms(vertex: VertexDetails) -> int | None:
-    """The lowest output watermark of its subtasks, in ms."""
+    """The lowest output watermark of the subtasks, in ms."""
     found = [s.metrics.get("output_watermark") for s in vertex.subtasks]
     known = [w for w in found if w is not None]
     return min(known) // 1000 if known and len(known) == len(found) else None
@@ -190,7 +190,7 @@ _SPARK_METRICS = {
 
 
 def spark_progress(vertices: Iterable[VertexDetails]) -> dict[str, int] | None:
-    """What Spark runs for the job, over all its queries; None when it runs none there."""
+    """What Spark runs for the job, over all its queries; None if it runs none."""
     gauges = [
         operator.get("gauges", {})
         for details in vertices
@@ -258,7 +258,7 @@ _SECRET = ("password", "secret", "token", "credential", "apikey", "api-key", "ac
 
 
 def redacted(config: dict[str, str]) -> dict[str, str]:
-    """Without secrets: those whose key says so, and users and passwords in URLs."""
+    """The options without secrets: those with a secret's key, and users and passwords in URLs."""
     return {
         k: HIDDEN if any(word in k.lower() for word in _SECRET) else without_credentials(v)
         for k, v in config.items()

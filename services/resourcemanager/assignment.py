@@ -1,12 +1,14 @@
 """Which waiting job gets which free slots.
 
-- In order of arrival.
-- All of what a job misses or nothing: no two jobs hold half of what each needs.
-- A job that does not fit now is passed over, so that small jobs use what is free; but
-  once a job that *could* fit has waited ``STARVATION_MS``, those behind it wait too.
-- Slots are spread: each from the task manager with the most free slots, then with the
-  fewest slots of this job. A job that wants its slots together gets them from the fullest
-  task manager that has all of them free, if there is one.
+Jobs are served in the order of arrival. A job gets all slots that it misses, or none: no two jobs hold half
+of what each needs.
+
+A job that does not fit now is passed over, so that small jobs use the free slots. But once a job that
+*could* fit has waited ``STARVATION_MS``, the jobs behind it wait too.
+
+Slots are spread: each comes from the task manager with the most free slots, then from the one with the
+fewest slots of this job. A job that wants its slots together gets them from the fullest task manager that
+has all of them free, if there is one.
 """
 
 from __future__ import annotations

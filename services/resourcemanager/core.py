@@ -1,8 +1,8 @@
 """The pure core of the leading resource manager.
 
-It starts empty: task managers report all their slots with every heartbeat and job masters
-repeat what they need, so that a new leader knows everything after one interval of each.
-Until then (``settle_ms``) it grants nothing: a slot it does not know of yet may be held.
+It starts empty. Task managers report all their slots with every heartbeat, and job masters repeat what they
+need, so a new leader knows everything after one interval of each. Until then (``settle_ms``) it gives out no
+slot: a job may hold a slot that the leader does not know of yet.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class SendAllocate:
 
 @dataclass(frozen=True, slots=True)
 class NotifyJob:
-    """Tell a job's master; ``until_answered``: repeat (it must know), else once."""
+    """Tells a job's master; ``until_answered``: repeat until it has answered, otherwise once."""
 
     job_id: str
     message: Union[TaskManagerLost, SlotsUnavailable]
@@ -59,8 +59,8 @@ class NotifyJob:
 
 @dataclass(frozen=True, slots=True)
 class Probe:
-    """Ask whether anybody is there. → ``Probed``. ``urgent``: its connection has just ended,
-    and the broker will know in a moment."""
+    """Asks whether the task manager is there. → ``Probed``. ``urgent``: its connection has just ended, and
+    the broker will know in a moment."""
 
     taskmanager_id: str
     urgent: bool = False
@@ -68,7 +68,7 @@ class Probe:
 
 @dataclass(frozen=True, slots=True)
 class Watch:
-    """Keep a connection to it open. → ``WatchEnded``."""
+    """Keeps a connection to the task manager open. → ``WatchEnded``."""
 
     taskmanager_id: str
     pid: int
@@ -104,7 +104,7 @@ class AllocateAnswered:
 
 @dataclass(frozen=True, slots=True)
 class Probed:
-    """``gone``: the broker knows nobody there (a time-out says nothing)."""
+    """``gone``: the broker knows no receiver of that name. (A time-out proves nothing.)"""
 
     taskmanager_id: str
     gone: bool
@@ -112,7 +112,7 @@ class Probed:
 
 @dataclass(frozen=True, slots=True)
 class WatchEnded:
-    """``connected``: it had been open, so that its end says something."""
+    """``connected``: the connection had been open, so its end means something."""
 
     taskmanager_id: str
     pid: int
@@ -131,7 +131,7 @@ class WorkersEnsured:
 
 @dataclass(frozen=True, slots=True)
 class Connection:
-    """Our own connection to the broker went or came back."""
+    """Our own connection to the broker was lost or came back."""
 
     connected: bool
 
@@ -141,14 +141,14 @@ Event = Union[
     Asked, Tick, AllocateAnswered, Probed, WatchEnded, WorkersListed, WorkersEnsured, Connection, EffectFailed
 ]
 
-#: Probes in a row that must find nobody before a task manager counts as lost.
+#: Probes in a row that must find no receiver before a task manager counts as lost.
 PROBES = 2
-#: A connection to a task manager that ended, or could not be made, is tried again after this.
+#: A connection to a task manager that ended, or could not be made, is tried again after this time.
 WATCH_AGAIN_MS = 5_000
 NEVER_MS = 2**62
-#: After so many heartbeat intervals without a word from anybody the bus is suspected.
+#: After this many heartbeat intervals without any message the bus is suspected.
 DEAF_INTERVALS = 3
-#: A job that waits is told again after this, also when nothing changed.
+#: A waiting job is told again after this time, also if nothing changed.
 NOTICE_AGAIN_MS = 10_000
 
 
@@ -161,7 +161,7 @@ class Job:
     heard_ms: int
     together: bool = False
     waiting_since_ms: int | None = None
-    #: (missing, total, free) as last told, and when
+    #: (missing, total, free) as last sent, and when
     told: tuple[int, int, int] | None = None
     told_ms: int = 0
 
@@ -184,19 +184,19 @@ class ResourceManagerCore:
         self.epoch = epoch
         self.settings = settings
         self.registry = Registry(grace_ms=3 * settings.heartbeat_interval_ms)
-        #: In order of arrival (a dict keeps it).
+        #: In the order of arrival (a dict keeps it).
         self.jobs: dict[str, Job] = {}
         self.workers = None if settings.workers is None else Workers(settings.workers, epoch)
         self._grants_from_ms = now_ms + settings.settle_ms
         self._connected = True
         self._last_tick_ms = now_ms
-        #: Silence before this moment was (perhaps) ours, not theirs.
+        #: Silence before this moment may have been ours, not theirs.
         self._listening_since_ms = now_ms
-        #: When the bus last brought anything: a broker that stands still keeps connections open.
+        #: When the bus last brought any message: a broker that stands still keeps connections open.
         self._heard_ms = now_ms
         self._probes_from_ms = now_ms
         self._numbers = itertools.count(1)
-        #: grows when what jobs need changes
+        #: grows when the needs of jobs change
         self._declared = 0
         #: (registry.version, _declared) as last assigned
         self._assigned = (-1, -1)
@@ -210,14 +210,14 @@ class ResourceManagerCore:
                 yield from self._answered(allocation_id, refused, now_ms)
             case Probed(taskmanager_id, gone):
                 if gone:
-                    self._hear(now_ms)  # the broker itself said so
+                    self._hear(now_ms)  # the broker itself answered so
                 yield from self._probed(taskmanager_id, gone)
             case WatchEnded():
                 yield from self._watch_ended(event, now_ms)
             case Connection(connected):
                 self._connected = connected
                 if connected:
-                    # The others come back in their own time: no hasty verdict.
+                    # The others reconnect in their own time: do not count them as lost yet.
                     self._listening_since_ms = now_ms
                     self._probes_from_ms = now_ms + self.settings.heartbeat_timeout_ms
             case WorkersListed(phases):
@@ -229,7 +229,7 @@ class ResourceManagerCore:
                 if self.workers is not None:
                     self.workers.failed(now_ms)
             case EffectFailed(SendAllocate() as effect, _):
-                # Whether it arrived is not known: the next report will tell.
+                # It is not known whether the command arrived: the next report will show it.
                 self.registry.withdraw(effect.message.allocation_id)
             case EffectFailed():
                 pass  # a notice that could not be delivered; the shell logged it
@@ -340,19 +340,19 @@ class ResourceManagerCore:
             return
         manager.watch_ms = now_ms + WATCH_AGAIN_MS
         if event.connected and self._connected:
-            # Two signs are enough: this one, and that the broker knows nobody there.
+            # Two signs are enough: this one, and that the broker knows no receiver there.
             manager.missed_probes, manager.probing = PROBES - 1, True
             yield Probe(event.taskmanager_id, urgent=True)
 
     # -- time -------------------------------------------------------------------------
 
     def _deaf(self, now_ms: int) -> bool:
-        """Nobody at all was heard for a while: that is more likely the bus than everybody."""
+        """No message at all came for a while: more likely the bus is down than every task manager."""
         return now_ms - self._heard_ms > DEAF_INTERVALS * self.settings.heartbeat_interval_ms
 
     def _hear(self, now_ms: int) -> None:
         if self._deaf(now_ms):
-            # Whose message comes first after that says nothing about the others.
+            # The order of the first messages after that means nothing for the others.
             self._listening_since_ms = now_ms
         self._heard_ms = now_ms
 
@@ -436,7 +436,7 @@ class ResourceManagerCore:
             (m, job.job_id): manager.held[job.job_id] for m, manager in managers.items() for job in waiting
         }
         for grant in assign(waiting, free, held, self.registry.total, now_ms):
-            # The epoch is this leader's alone, so the id is unique in the cluster.
+            # The epoch belongs to this leader alone, so the id is unique in the cluster.
             allocation_id = f"a{self.epoch}-{next(self._numbers)}"
             self.registry.command(
                 Commanded(grant.taskmanager_id, grant.slot_index, grant.job_id, allocation_id)

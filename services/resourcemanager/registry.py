@@ -1,6 +1,5 @@
-"""Task managers and their slots. Reports are the truth; allocations that were commanded
-but do not show in a report yet lie over them.
-"""
+"""Task managers and their slots. Reports are the truth; allocations that were commanded and do not show in a
+report yet are added to it."""
 
 from __future__ import annotations
 
@@ -18,8 +17,8 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class Commanded:
-    """An AllocateSlot that was sent. ``acknowledged_ms``: when its answer came, or None;
-    reports that left the task manager before it took the slot may still arrive."""
+    """An AllocateSlot that was sent. ``acknowledged_ms``: when its answer came, or None. Reports that left
+    the task manager before it took the slot may still arrive."""
 
     taskmanager_id: str
     slot_index: int
@@ -34,19 +33,19 @@ class TaskManager:
     last_heartbeat_ms: int
     #: slot index → allocation commanded for it that no report has shown yet
     commanded: dict[int, Commanded] = field(default_factory=dict)
-    #: probes in a row that found nobody
+    #: probes in a row that found no receiver
     missed_probes: int = 0
     probing: bool = False
     #: from then on a connection to it is wanted
     watch_ms: int = 0
-    #: what follows from report and commands: free slot indices, slots by job
+    #: derived from report and commands: free slot indices, slots by job
     free: list[int] = field(default_factory=list)
     held: Counter[str] = field(default_factory=Counter)
-    #: slots that it contributes to the total
+    #: slots that it adds to the total
     counted: int = 0
 
     def slots(self) -> Iterator[SlotStatus]:
-        """Every slot as it is or will be in a moment."""
+        """Every slot as it is, or will be when the commands have arrived."""
         for slot in self.report.slots:
             command = self.commanded.get(slot.index)
             if command is not None and slot.state == "free":
@@ -62,8 +61,8 @@ class TaskManager:
 class Registry:
     """``grace_ms``: how long a report may lag behind an acknowledged allocation.
 
-    Totals are kept up to date task manager by task manager, so that a heartbeat costs the
-    same in a cluster of two and of two thousand. ``version`` grows when they change.
+    Totals are updated for each task manager, so that a heartbeat costs the same in a cluster of two and of
+    two thousand. ``version`` grows when they change.
     """
 
     def __init__(self, grace_ms: int) -> None:
@@ -76,8 +75,8 @@ class Registry:
         self.version = 0
 
     def update(self, report: RegisterTaskManager, now_ms: int) -> set[str]:
-        """Take a report. Returns the jobs that lost slots, when it is another process than
-        the one known by that name."""
+        """Takes a report. Returns the jobs that lost slots, if it comes from another process than the one
+        known by that name."""
         known = self.taskmanagers.get(report.taskmanager_id)
         if known is None or (known.report.pid, known.report.host) != (report.pid, report.host):
             lost = self.remove(report.taskmanager_id)
@@ -101,7 +100,7 @@ class Registry:
         return set()
 
     def _count(self, manager: TaskManager) -> None:
-        """What this task manager contributes to the totals, anew."""
+        """Counts again what this task manager adds to the totals."""
         self._discount(manager)
         manager.free = [slot.index for slot in manager.slots() if slot.state == "free"]
         manager.held = Counter(slot.job_id for slot in manager.slots() if slot.job_id is not None)
@@ -121,7 +120,7 @@ class Registry:
         self.version += 1
 
     def remove(self, taskmanager_id: str) -> set[str]:
-        """Forget it; returns the jobs that had slots there."""
+        """Forgets the task manager; returns the jobs that had slots there."""
         known = self.taskmanagers.pop(taskmanager_id, None)
         if known is None:
             return set()
@@ -140,7 +139,7 @@ class Registry:
         return self._commanded.get(allocation_id)
 
     def withdraw(self, allocation_id: str) -> None:
-        """The command came to nothing: the slot is as its task manager reports it."""
+        """The command failed: the slot is as its task manager reports it."""
         command = self._commanded.get(allocation_id)
         if command is not None:
             self._forget(command)
@@ -153,7 +152,7 @@ class Registry:
             del manager.commanded[command.slot_index]
 
     def of_job(self, job_id: str) -> int:
-        """Slots that the job has or will have in a moment."""
+        """Slots that the job has, or will have when the commands have arrived."""
         return self._held[job_id]
 
 

@@ -1,6 +1,5 @@
-"""The shell of the resource manager: bids for the role's lease, and while it leads runs
-the core as an actor on the bus.
-"""
+"""The shell of the resource manager: bids for the role's lease, and while it leads runs the core as an actor
+on the bus."""
 
 from __future__ import annotations
 
@@ -49,11 +48,11 @@ if TYPE_CHECKING:
 
 ROLE = "resourcemanager"
 TICK_MS = 100
-#: A command to a task manager or a notice to a master is repeated for so long.
+#: How long a command to a task manager, or a notice to a master, is repeated.
 COMMAND_DEADLINE_S = 10.0
 NOTICE_DEADLINE_S = 60.0
 PROBE_S = 1.0
-#: The broker may hear of a task manager's end a moment later than we do.
+#: The broker may notice a task manager's end a moment later than we do.
 URGENT_PROBES_S = (0.05, 0.1, 0.2, 0.5)
 
 
@@ -103,7 +102,7 @@ class ResourceManagerService:
         context = self._context
         log = role_log(await context.store(), ROLE)
         epoch = await log.lead(context.service_id, context.clock.now_ms())
-        # After an earlier leader, one round of heartbeats before the first grant.
+        # After an earlier leader, wait one round of heartbeats before the first slot is given out.
         earlier = epoch > 1
         settings = Settings(
             heartbeat_interval_ms=self._settings.heartbeat_interval_ms,
@@ -114,7 +113,7 @@ class ResourceManagerService:
         )
         core = ResourceManagerCore(context.service_id, epoch, settings, context.clock.now_ms())
         self._actor = Actor(ROLE, core, self._perform, context.clock, tick_ms=TICK_MS)
-        # A core that raises is a broken invariant: the process ends, a standby takes over.
+        # A core that raises has a broken invariant: the process ends, and a standby takes over.
         context.supervisor.start("core", self._actor.run, ESCALATE)
         self._subscription = await serve_typed(
             context.transport, context.subjects.resourcemanager_all, ToResourceManager, self._serve
@@ -132,8 +131,8 @@ class ResourceManagerService:
         self._actor = None
 
     async def _serve(self, message: Any) -> Any:
-        # Resumed after a stop, or cut off from the lease store: silence, so that the
-        # sender asks again and reaches the leader.
+        # Resumed after a pause, or cut off from the lease store: do not answer, so that the sender asks
+        # again and reaches the leader.
         if self._actor is None or self._election is None or not self._election.still_leading():
             return None
         return await self._actor.ask(message)
@@ -146,7 +145,7 @@ class ResourceManagerService:
 
     def _perform(self, effect: Any) -> Any:
         if self._election is None or not self._election.still_leading():
-            # Resumed after a stop: what the clock made the core decide is void.
+            # Resumed after a pause: decisions that the core made from the clock are void.
             return None
         match effect:
             case SendAllocate():
@@ -222,7 +221,7 @@ class ResourceManagerService:
             except NobodyServesError:
                 return Probed(taskmanager_id, gone=True)
             except BrokerError:
-                continue  # slow, or we are cut off: says nothing
+                continue  # the task manager is slow, or we are cut off: this proves nothing
             break
         return Probed(taskmanager_id, gone=False)
 

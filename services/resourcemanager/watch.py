@@ -1,6 +1,7 @@
-"""A connection to each task manager's data port, open for as long as it lives.
+"""A connection to each task manager's data port, open while it lives.
 
-When its process dies the kernel closes it, at once: long before a heartbeat is missed.
+When the task manager's process dies, the kernel closes the connection at once: long before a heartbeat is
+missed.
 """
 
 from __future__ import annotations
@@ -17,8 +18,8 @@ CONNECT_S = 2.0
 
 
 async def until_closed(host: str, port: int) -> bool:
-    """Returns when the other side has closed the connection; False: it was never open (its
-    data port cannot be reached from here, which says nothing)."""
+    """Returns when the other side has closed the connection. False: it was never open (its data port cannot
+    be reached from here, which proves nothing)."""
     try:
         async with asyncio.timeout(CONNECT_S):
             reader, writer = await asyncio.open_connection(host, port)
@@ -29,7 +30,7 @@ async def until_closed(host: str, port: int) -> bool:
         writer.write(WATCH)
         await reader.read(1)
     except OSError:
-        pass  # reset: that is an end, too
+        pass  # a reset connection has ended, too
     finally:
         writer.close()
         with contextlib.suppress(OSError):

@@ -7,7 +7,7 @@ from penstock_services.taskmanager.service import TaskManagerService
 
 def build(context: ServiceContext) -> TaskManagerService:
     service = TaskManagerService(context)
-    also_into(service.own_log)  # where GET /taskmanagers/{id}/log finds it
+    also_into(service.own_log)  # GET /taskmanagers/{id}/log reads it there
     return service
 
 

@@ -1,7 +1,7 @@
-"""The data port: where slots of other processes connect.
+"""The data port: slots of other processes connect here.
 
-Each connection opens with a preface that names the slot it is for. This process reads and
-checks it and passes the socket on; no record ever goes through here.
+Each connection opens with a preface that names the slot it is for. This process reads and checks the preface
+and passes the socket on; no record ever goes through here.
 """
 
 from __future__ import annotations
@@ -28,15 +28,15 @@ if TYPE_CHECKING:
 _log = EventLog("penstock.taskmanager.data_port")
 
 PREFACE_TIMEOUT_S = 5.0
-#: For a slot that is allocated but not there yet: its peer may be deployed a little earlier.
+#: Wait for a slot that is allocated but not there yet: its peer may be deployed a little earlier.
 SLOT_TIMEOUT_S = 30.0
 MAX_PENDING = 4096
 _BACKLOG = 1024
 
 
 class DataPort:
-    """``table`` is only read here; ``changed`` is notified whenever it changes.
-    ``process_of``: the process that runs in an allocation."""
+    """``table`` is only read here; ``changed`` is notified whenever it changes. ``process_of``: the process
+    that runs in an allocation."""
 
     def __init__(self, table: SlotTable, process_of: Callable[[str], SlotProcess | None]) -> None:
         self._table = table
@@ -104,7 +104,7 @@ class DataPort:
                 sock, _ = await loop.sock_accept(listening)
             except OSError as err:
                 _log.warning("data_connection_failed", error=err)
-                await asyncio.sleep(0.1)  # out of descriptors: others will be given back
+                await asyncio.sleep(0.1)  # out of descriptors: other connections will give some back
                 continue
             if len(self._tasks) >= MAX_PENDING:
                 _log.warning("data_connection_refused", reason=f"{MAX_PENDING} are waiting already")
@@ -132,7 +132,9 @@ class DataPort:
         async with asyncio.timeout(PREFACE_TIMEOUT_S):
             preface = await recv_preface(loop, sock)
         if preface is None:
-            await loop.sock_recv(sock, 1)  # it says nothing; it ends when either side does
+            await loop.sock_recv(
+                sock, 1
+            )  # the connection carries nothing; it ends when either side closes it
             return
         until = loop.time() + SLOT_TIMEOUT_S
         while True:

@@ -1,4 +1,4 @@
-"""What comes into the slot table (events) and what goes out (effects)."""
+"""Events into the slot table, and effects out of it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Offer:
-    """Offer these to the job's master, until answered. → ``OfferAnswered``."""
+    """Offers these slots to the job's master, until answered. → ``OfferAnswered``."""
 
     job_id: str
     slots: tuple[SlotOffer, ...]
@@ -24,8 +24,8 @@ class Offer:
 
 @dataclass(frozen=True, slots=True)
 class Fork:
-    """Fork a process and send it ``deploy``. → ``Forked`` or EffectFailed. ``process``
-    numbers the processes of this task manager."""
+    """Forks a process and sends it ``deploy``. → ``Forked`` or EffectFailed. ``process`` numbers the
+    processes of this task manager."""
 
     process: int
     slot_index: int
@@ -34,7 +34,7 @@ class Fork:
 
 @dataclass(frozen=True, slots=True)
 class Deliver:
-    """Send a command to a slot's process. → ``Delivered``."""
+    """Sends a command to a slot's process. → ``Delivered``."""
 
     token: int
     process: int
@@ -43,7 +43,7 @@ class Deliver:
 
 @dataclass(frozen=True, slots=True)
 class End:
-    """End a process, orderly at first, by force after the grace. → ``Ended``."""
+    """Ends a process, orderly at first, by force after the grace. → ``Ended``."""
 
     process: int
     grace_ms: int
@@ -51,7 +51,7 @@ class End:
 
 @dataclass(frozen=True, slots=True)
 class ReportLost:
-    """Tell the master, after all that the process reported, that it is gone."""
+    """Tells the master that the process is gone, after all reports of the process."""
 
     process: int
     job_id: str
@@ -61,7 +61,7 @@ class ReportLost:
 
 @dataclass(frozen=True, slots=True)
 class ReportSlots:
-    """The slots changed: tell the resource manager now."""
+    """The slots changed: tells the resource manager now."""
 
 
 # -- events ------------------------------------------------------------------------------
@@ -69,7 +69,7 @@ class ReportSlots:
 
 @dataclass(frozen=True, slots=True)
 class OfferAnswered:
-    """``accepted`` of those in ``offer``; the others are not wanted."""
+    """``accepted`` of the slots in ``offer``; the others are not wanted."""
 
     offer: Offer
     accepted: frozenset[str]
@@ -91,7 +91,7 @@ class Delivered:
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """A process is gone, asked to or not; ``reason`` in words."""
+    """A process is gone, on command or not; ``reason`` in words."""
 
     process: int
     reason: str
@@ -99,14 +99,14 @@ class Ended:
 
 @dataclass(frozen=True, slots=True)
 class MasterHeard:
-    """The job's master answered something."""
+    """The job's master answered a message."""
 
     job_id: str
 
 
 @dataclass(frozen=True, slots=True)
 class NewMaster:
-    """A master of this epoch leads the job now and wants to know what runs here."""
+    """A master of this epoch leads the job now and asks what runs here."""
 
     job_id: str
     epoch: int

@@ -32,11 +32,11 @@ from penstock.errors import ExternalError
 from penstock.messages.slot import LOCAL_STATE
 from penstock_services.taskmanager.log_files import forget_outputs
 
-#: Task managers that have ended whose logs are kept.
+#: How many ended task managers' logs are kept.
 DEAD_KEPT = 10
-#: Of folders in TMPDIR.
+#: Prefix of folders in TMPDIR.
 TEMPORARY = "penstock-tm-"
-#: All that a task manager makes in its folder.
+#: All names that a task manager makes in its folder.
 _NAMES = frozenset({"slots", "log", "spark", "data.sock", "lock", LOCAL_STATE})
 
 
@@ -45,7 +45,7 @@ class Folders:
 
     def __init__(self, root: str, taskmanager_id: str) -> None:
         self._temporary: Path | None = None
-        #: private folder → stem of the output, of the processes that run
+        #: private folder → stem of the output files, of running processes
         self._running: dict[Path, str] = {}
         base = Path(root).absolute() if root else Path(tempfile.gettempdir())
         try:
@@ -88,12 +88,12 @@ class Folders:
         return self.path / "slots" / name, log_path
 
     def remove_slot(self, local_dir: Path) -> None:
-        """Of a process that has ended; its output stays."""
+        """Removes the folder of a process that has ended; its output stays."""
         self._running.pop(local_dir, None)
         shutil.rmtree(local_dir, ignore_errors=True)
 
     def remove(self) -> None:
-        """At the end: all but the logs, and those too when the folder is a temporary one."""
+        """At the end: removes all but the logs, and those too if the folder is a temporary one."""
         if self._temporary is not None:
             shutil.rmtree(self._temporary, ignore_errors=True)
         else:
@@ -102,10 +102,10 @@ class Folders:
 
 
 def _held_in(base: Path, path: Path) -> IO[bytes]:
-    """The lock of ``path``, below ``base``, once what the dead left there is removed.
-    BlockingIOError when another process holds it."""
+    """The lock of ``path``, below ``base``, after the files of dead task managers were removed there.
+    BlockingIOError if another process holds it."""
     base.mkdir(parents=True, exist_ok=True)
-    # One at a time: a sweep must not meet a lock that is made but not held yet.
+    # One at a time: a sweep must not meet a lock that exists but is not held yet.
     with (base / ".taskmanagers").open("w") as gate:
         fcntl.flock(gate, fcntl.LOCK_EX)
         (path / "log").mkdir(parents=True, exist_ok=True)
@@ -122,8 +122,8 @@ def _held_in(base: Path, path: Path) -> IO[bytes]:
 
 
 def _made_in(base: Path, name: str) -> tuple[Path, IO[bytes]]:
-    """(a new folder in ``base``, the lock of the folder ``name`` in it). A sweep that finds the
-    lock before it is held removes the folder: then another is made."""
+    """(a new folder in ``base``, the lock of the folder ``name`` in it). A sweep that finds the lock before
+    it is held removes the folder: then another is made."""
     while True:
         made = Path(tempfile.mkdtemp(prefix=TEMPORARY, dir=base))
         (made / name / "log").mkdir(parents=True)
@@ -148,12 +148,12 @@ def _locked(path: Path, mode: str) -> IO[bytes]:
 
 @contextmanager
 def _dead(lock: Path) -> Iterator[bool]:
-    """Whether the folder of ``lock`` is a task manager's that lives no more. The lock is held
-    meanwhile, so that nobody else sweeps the same."""
+    """Whether the folder of ``lock`` belongs to a task manager that is dead. The lock is held meanwhile, so
+    that no other process sweeps the same folder."""
     try:
         found = {entry.name for entry in lock.parent.iterdir()}
         file = _locked(lock, "r+b") if "log" in found and found <= _NAMES else None
-    except OSError:  # its owner lives, or it is another user's, or another sweep has taken it
+    except OSError:  # its owner lives, or is another user, or another sweep has taken it
         file = None
     try:
         yield file is not None
@@ -175,7 +175,7 @@ def _leave_logs(folder: Path) -> None:
 
 
 def _sweep_temporary(base: Path) -> None:
-    """Remove the temporary folders of this user's task managers that live no more."""
+    """Removes the temporary folders of this user's dead task managers."""
     for lock in base.glob(f"{TEMPORARY}*/*/lock"):
         made = lock.parent.parent
         try:

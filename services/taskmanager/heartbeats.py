@@ -1,5 +1,5 @@
-"""The task manager and the resource manager: a whole report every interval and at every change,
-and a goodbye."""
+"""Reports to the resource manager: a whole report every interval and at every change, and a last one at the
+end."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ if TYPE_CHECKING:
     from penstock_services.common.main import ServiceContext
     from penstock_services.taskmanager.slot_table import SlotTable
 
-#: Nobody leading yet is not worth a warning for so long.
+#: For this long the absence of a leader is not worth a warning.
 STARTUP_MS = 3_000
 
 
 class Heartbeats:
-    """``report``: what is said; ``before``: done before each."""
+    """``report``: makes the report; ``before``: called before each."""
 
     def __init__(
         self,
@@ -51,14 +51,14 @@ class Heartbeats:
                 reply = await self._ask(
                     self._report(), RegisterReply, deadline_s=self._interval_ms / 1000, retry=False
                 )
-                # A leader that was deposed may still answer: only the newest epoch counts.
+                # A deposed leader may still answer: only the newest epoch counts.
                 if reply.epoch >= self._table.resourcemanager_epoch:
                     self._table.resourcemanager_epoch = reply.epoch
                     self._tell(True, f"{reply.resourcemanager_id} epoch={reply.epoch}")
             except BrokerError as err:
                 self._tell(False, err.message)
             with contextlib.suppress(TimeoutError):
-                # Nobody there (at start, or between two leaders): ask again soon.
+                # No leader (at the start, or between two leaders): ask again soon.
                 pause_ms = self._interval_ms if self._heard else min(100, self._interval_ms)
                 async with asyncio.timeout(pause_ms / 1000):
                     await self.changed.wait()
@@ -67,7 +67,7 @@ class Heartbeats:
         if not self._heard:
             return
         message = DeregisterTaskManager(taskmanager_id=taskmanager_id, reason="it was shut down")
-        with contextlib.suppress(PenstockError):  # nobody leads: its heartbeats will be missed
+        with contextlib.suppress(PenstockError):  # no leader: it will notice the missing heartbeats
             await self._ask(message, Ack, deadline_s=1.0)
 
     async def _ask(self, message: Any, reply_type: Any, *, deadline_s: float, retry: bool = True) -> Any:
@@ -83,10 +83,10 @@ class Heartbeats:
         )
 
     def _tell(self, heard: bool, what: str) -> None:
-        """Log it when it has changed."""
+        """Logs the state if it has changed."""
         starting = self._context.clock.monotonic_ms() - self._started_ms < STARTUP_MS
         if not heard and self._heard is None and starting:
-            return  # the others are starting too: no cause for alarm yet
+            return  # the other services are starting too: no cause for alarm yet
         if heard != self._heard:
             if heard:
                 self._context.log.info("taskmanager_registered", resourcemanager_id=what)

@@ -1,4 +1,5 @@
-"""The log files of a task manager: what its slots print, and its own log. Listed, read in pieces, bounded."""
+"""The log files of a task manager: the output of its slots, and its own log. Listed, read in pieces,
+bounded."""
 
 from __future__ import annotations
 
@@ -12,14 +13,14 @@ from penstock.messages.slot_output import newest, numbered
 
 #: The task manager's own log.
 OWN = "taskmanager.log"
-#: Slots that have ended whose output is kept, and how much of it.
+#: How many ended slots' output is kept, and how many bytes of it.
 ENDED_KEPT, ENDED_KEPT_BYTES = 100, 1024**3
-#: Of a piece: base64 makes it a third larger, and the message stays below 256 KiB.
+#: Bytes of a piece: base64 makes it a third larger, and the message stays below 256 KiB.
 MAX_PIECE_BYTES = 128 * 1024
 
 
 def log_files(folder: Path) -> list[LogFile]:
-    """In the order in which they were last written to."""
+    """The files in the order of their last lines."""
     found = []
     for entry in os.scandir(folder):
         try:
@@ -37,8 +38,8 @@ def log_files(folder: Path) -> list[LogFile]:
 
 
 def log_piece(folder: Path, name: str, offset: int, limit: int) -> LogPiece:
-    """At most ``limit`` bytes from ``offset``, in bounds. SpecError when there is no such file."""
-    # Looked up in the list, so that a name is no path to somewhere else.
+    """At most ``limit`` bytes from ``offset`` on. SpecError if there is no such file."""
+    # Looked up in the list, so that a name cannot be a path to somewhere else.
     if all(file.name != name for file in log_files(folder)):
         raise SpecError(
             "there is no such log file",
@@ -54,7 +55,7 @@ def log_piece(folder: Path, name: str, offset: int, limit: int) -> LogPiece:
 
 
 def forget_outputs(folder: Path, running: frozenset[str]) -> None:
-    """Remove the output of slots that ended long ago: all beyond ``ENDED_KEPT`` slots and
+    """Removes the output of slots that ended long ago: all beyond ``ENDED_KEPT`` slots and
     ``ENDED_KEPT_BYTES``. ``running``: stems of the others."""
     ended: dict[str, list[LogFile]] = defaultdict(list)
     for file in reversed(log_files(folder)):
@@ -70,8 +71,8 @@ def forget_outputs(folder: Path, running: frozenset[str]) -> None:
 
 
 def emptied(first: Path, max_bytes: int) -> int:
-    """Empty the file that a slot writes to when it has grown beyond twice ``max_bytes``, which only code
-    can do that writes past Python. The bytes that are gone; 0 = none."""
+    """Empties the file that a slot writes to, if it has grown beyond twice ``max_bytes``. Only code that
+    writes past Python can do that. The bytes that were removed; 0 = none."""
     path = newest(first)
     try:
         size = path.stat().st_size

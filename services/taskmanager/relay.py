@@ -1,6 +1,5 @@
-"""A slot's reports on their way to the job's master: in order, repeated until answered,
-bounded. When the bound is reached the slot's channel is read no further.
-"""
+"""A slot's reports on their way to the job's master: in order, repeated until answered, bounded. At the
+bound the slot's channel is read no further."""
 
 from __future__ import annotations
 
@@ -25,7 +24,7 @@ _log = EventLog("penstock.taskmanager.relay")
 
 MAX_QUEUED = 1024
 MAX_QUEUED_BYTES = 8 * 1024 * 1024
-#: A message holds at most so much; base64 and JSON make it larger by a half.
+#: Bytes of a message; base64 and JSON make it larger by a half.
 MAX_BATCH = 128
 MAX_BATCH_BYTES = 128 * 1024
 
@@ -51,14 +50,14 @@ class Relay:
         self._on_answer = on_answer
         self._queue: deque[tuple[Any, int]] = deque()
         self._bytes = 0
-        #: set when there is something to send, or nothing will come any more
+        #: set when there is something to send, or nothing more will come
         self._work = asyncio.Event()
         #: set when there is room for another report
         self._room = asyncio.Event()
         self._closed = False
 
     async def put(self, report: FromSlot, size: int) -> None:
-        """Queue a report; waits while the queue is full. Of metrics only the latest is kept."""
+        """Queues a report; waits while the queue is full. Of metrics only the latest are kept."""
         if isinstance(report, TaskMetricsReport):
             for i, (queued, old) in enumerate(self._queue):
                 if isinstance(queued, TaskMetricsReport):
@@ -71,12 +70,12 @@ class Relay:
         self._append(report, size)
 
     def tell(self, report: FromSlot) -> None:
-        """A report of the task manager's own about the slot: rare and small, never waits."""
+        """Queues a report of the task manager's own about the slot: rare and small, never waits."""
         if not self._closed:
             self._append(report, 0)
 
     def close(self, lost: SlotLost | None = None) -> None:
-        """No more reports; ``lost`` goes last, once."""
+        """Takes no more reports; ``lost`` goes last, once."""
         if lost is not None and not self._closed:
             self._append(lost, 0)
         self._closed = True
@@ -88,7 +87,7 @@ class Relay:
         self._work.set()
 
     async def run(self) -> None:
-        """Send until closed and empty. Cancel it to give the rest up."""
+        """Sends until closed and empty. Cancel it to drop the rest."""
         while True:
             while not self._queue:
                 if self._closed:
@@ -98,7 +97,7 @@ class Relay:
             await self._send(self._take())
 
     def _take(self) -> SlotReport | SlotLost:
-        """The next message; its reports leave the queue and are this task's to deliver."""
+        """The next message; its reports leave the queue, and this task delivers them."""
         first = self._queue[0][0]
         if isinstance(first, SlotLost):
             self._queue.popleft()
@@ -130,7 +129,7 @@ class Relay:
                 _log.warning("job_master_unreachable", job_id=self._job_id, error=err.message)
                 continue
             except (RefusedError, PenstockError) as err:
-                # It was answered: repeating would bring the same.
+                # The master answered: a repetition would get the same answer.
                 _log.warning("report_refused", job_id=self._job_id, error=err)
             self._on_answer()
             return

@@ -1,4 +1,4 @@
-"""The slot processes that run here: forked, listened to, spoken with, ended."""
+"""The slot processes of this task manager: forks them, reads their reports, sends them commands, ends them."""
 
 from __future__ import annotations
 
@@ -37,14 +37,14 @@ if TYPE_CHECKING:
     from penstock_services.taskmanager.spark import SparkServer
     from penstock_services.taskmanager.template import Template
 
-#: What a slot reported before it ended on order is delivered for so long.
+#: How long the reports of a slot are delivered after it was told to end.
 FAREWELL_S = 30.0
-#: The same when the task manager itself stops.
+#: The same while the task manager itself stops.
 STOP_FAREWELL_S = 2.0
 
 
 class RunningSlots:
-    """The slot table decides what runs; ``actor`` is its mailbox, and hears what became of it."""
+    """The slot table decides what runs; ``actor`` is its mailbox, and gets the results."""
 
     def __init__(
         self,
@@ -65,11 +65,11 @@ class RunningSlots:
         self._processes: dict[int, SlotProcess] = {}
         self._relays: dict[int, Relay] = {}
         self._tasks: set[asyncio.Task[Any]] = set()
-        #: the task manager ends: what ends now is not told the slot table
+        #: the task manager ends: the slot table is not told of processes that end now
         self.stopping = False
 
     async def stop(self) -> None:
-        """End them all, tell their masters; nothing of ``spawn`` is left."""
+        """Ends them all and tells their masters; no task of ``spawn`` is left."""
         for number, relay in list(self._relays.items()):
             process = self._processes.get(number)
             if process is not None:
@@ -82,7 +82,7 @@ class RunningSlots:
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
     def spawn(self, coroutine: Any) -> asyncio.Task[Any]:
-        """In the background, until it is over or the task manager stops."""
+        """Runs in the background until it is over or the task manager stops."""
         task: asyncio.Task[Any] = asyncio.get_running_loop().create_task(coroutine)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
@@ -128,14 +128,14 @@ class RunningSlots:
         )
         self._processes[effect.process] = process
         self._relays[effect.process] = relay
-        # Before the watch begins: its end must not overtake its start.
+        # Before the watch begins: the event of the end must not overtake the event of the start.
         await self._actor.tell(Forked(effect.process, forked.pid))
         watch = self.spawn(self._watch(process, relay))
         if spark is not None:
             watch.add_done_callback(lambda _: self._spark.release(spark))
 
     def _master_heard(self, job_id: str) -> None:
-        # A full mailbox is no harm: the next answer says the same.
+        # A full mailbox does no harm: the next answer says the same.
         self._actor.try_tell(MasterHeard(job_id))
 
     async def _watch(self, process: SlotProcess, relay: Relay) -> None:
@@ -154,7 +154,7 @@ class RunningSlots:
             reason=reason,
         )
         if not self.stopping:
-            # The slot table says whether its master must be told (ReportLost comes first).
+            # The slot table decides whether the master must be told (ReportLost comes first).
             await self._actor.tell(Ended(process.number, reason))
             await self._actor.ask(RequestTaskManagerDetails())
         relay.close()
@@ -167,8 +167,8 @@ class RunningSlots:
         del self._relays[process.number]
 
     async def _until_over(self, work: Callable[[], Awaitable[None]], process: SlotProcess) -> None:
-        """A report that cannot be handled must not pass for silence: the slot is ended, which
-        its master hears of; the work goes on with what comes after it."""
+        """A report that cannot be handled must not pass for silence. The slot is ended, and its master hears
+        of it; the next reports are handled."""
         while True:
             try:
                 return await work()
@@ -189,12 +189,12 @@ class RunningSlots:
                 case SlotReady():
                     pass
                 case _:
-                    # First: a new master that is told of the task then knows at least this.
+                    # First, so that a new master that is told of the task knows at least this.
                     self._table.reported(process.number, report)
                     await relay.put(report, size)
 
     async def look_after(self) -> None:
-        """Once a heartbeat: slots that hang, and output beyond its bound."""
+        """Called with each heartbeat: looks for slots that hang, and for output beyond its bound."""
         max_bytes = conf.TM_OUTPUT_SIZE.read(self._context.config)
         for process in list(self._processes.values()):
             if gone := emptied(process.log_path, max_bytes):
@@ -204,7 +204,7 @@ class RunningSlots:
                     slot_pid=process.pid,
                     lost_bytes=gone,
                 )
-            # No longer there: its end is being told.
+            # The process has ended, which is being reported.
             if (relay := self._relays.get(process.number)) is not None:
                 await look_for_stall(process, relay, self._context.log)
 
@@ -244,7 +244,7 @@ class RunningSlots:
 
 
 def wants_local_spark(deploy: Deploy) -> bool:
-    """Whether the slot works with this task manager's own Spark."""
+    """Whether the slot uses this task manager's own Spark."""
     config = {**deploy.job_graph.config, **deploy.config}
     elsewhere = conf.SPARK_MASTER.read(config) or conf.SPARK_REMOTE.read(config)
     return not elsewhere and runs_on_spark(deploy.job_graph)

@@ -1,6 +1,5 @@
-"""The shell of the task manager: hands orders to the slot table, has done what it decides,
-tells the resource manager what there is, and ends its slots when it ends.
-"""
+"""The shell of the task manager: hands commands to the slot table, carries out its decisions, reports to the
+resource manager, and ends its slots when it ends."""
 
 from __future__ import annotations
 
@@ -63,7 +62,7 @@ if TYPE_CHECKING:
     from penstock_services.common.main import ServiceContext
 
 TICK_MS = 500
-#: One round of offering; the slot table offers again later.
+#: Seconds of one round of offering; the slot table offers again later.
 OFFER_DEADLINE_S = 10.0
 _SLOT_TIMEOUTS = RestartPolicy(max_restarts=20, within_ms=60_000, first_backoff_ms=100)
 
@@ -109,7 +108,7 @@ class TaskManagerService:
 
     @property
     def own_log(self) -> Path:
-        """Where the process's own log lies beside its standard error."""
+        """Writes the process's own log into a file, beside its standard error."""
         return self._folders.logs / OWN
 
     # -- start and stop ---------------------------------------------------------------
@@ -122,7 +121,7 @@ class TaskManagerService:
         self._host = advertised_host(conf.TM_HOST.read(config), conf.NATS_URL.read(config))
         supervisor = context.supervisor
         supervisor.start("template", self._template.run, _SLOT_TIMEOUTS)
-        # The slots' own bookkeeping cannot be made anew while processes run: it escalates.
+        # The slot table's knowledge cannot be rebuilt while processes run, so its failure escalates.
         supervisor.start("slots", self._actor.run, ESCALATE)
         supervisor.start("data-port", self._data_port.run)
         self._subscription = await serve_typed(
@@ -142,7 +141,7 @@ class TaskManagerService:
         }
 
     async def stop(self) -> None:
-        """Nothing new, say goodbye, end the slots, tell their masters."""
+        """Takes no new work, reports the end, ends the slots, tells their masters."""
         self._running.stopping = True
         supervisor = self._context.supervisor
         await supervisor.stop("heartbeat")
@@ -181,7 +180,7 @@ class TaskManagerService:
         return await self._actor.ask(message)
 
     async def _hear(self, message: Any) -> None:
-        """What is said to all task managers; nobody answers."""
+        """Handles messages to all task managers; none is answered."""
         if self._running.stopping:
             return
         match message:

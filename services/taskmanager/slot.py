@@ -1,6 +1,4 @@
-"""One slot process: what goes down and comes up its control channel, the sockets passed
-to it, and its end.
-"""
+"""One slot process: its control channel in both directions, the sockets passed to it, and its end."""
 
 from __future__ import annotations
 
@@ -30,12 +28,12 @@ _log = EventLog("penstock.taskmanager.slot")
 _encoder = msgspec.msgpack.Encoder()
 _decoder: msgspec.msgpack.Decoder[FromSlot] = msgspec.msgpack.Decoder(FromSlot)
 
-#: A slot that does not read its control channel for so long gets no more commands.
+#: A slot that does not read its control channel for this long gets no more commands.
 SEND_TIMEOUT_S = 5.0
-#: What it reported before its death is read for so long (a helper process of the user's may
-#: hold the channel open).
+#: How long reports that the slot wrote before its death are read. (A helper process of the user may hold the
+#: channel open.)
 DRAIN_TIMEOUT_S = 2.0
-#: The template tells the exit code at once; on a machine that is short of time a little later.
+#: The template reports the exit code at once; on a busy machine a little later.
 EXIT_CODE_TIMEOUT_S = 5.0
 _MAX_FRAME_BYTES = 64 * 1024 * 1024
 _LAST_WORDS_BYTES = 2000
@@ -71,22 +69,22 @@ class SlotProcess:
         self._gone = asyncio.Event()
         self._process: ProcessHandle | None = None
         self._heard_s = 0.0
-        #: said already that it hangs
+        #: its hang was reported already
         self.stalled = False
-        #: where, as far as it was told
+        #: the place where it hangs, as far as it was reported
         self.stalled_in: str | None = None
-        #: of the process, once it has ended and the template told
+        #: exit code of the process, once it has ended and the template reported it
         self.exit_code: int | None = None
 
     async def start(self) -> None:
-        """Watch it, open the channel, send Deploy."""
+        """Watches the process, opens the channel, sends Deploy."""
         loop = asyncio.get_running_loop()
         self._heard_s = loop.time()
         try:
             self._process = ProcessHandle(self.pid)
             loop.add_reader(self._process, self._died)
         except ProcessLookupError:
-            self._gone.set()  # dead before it could be watched
+            self._gone.set()  # it died before it could be watched
         self._reader, self._writer = await asyncio.open_unix_connection(sock=self._control)
         await self.send(self.deploy)
 
@@ -98,7 +96,7 @@ class SlotProcess:
     # -- down -------------------------------------------------------------------------
 
     async def send(self, message: Any) -> None:
-        """One message; ExternalError when the slot is gone or does not read."""
+        """Sends one message; ExternalError if the slot is gone or does not read."""
         data = _encoder.encode(message)
         writer = self._writer
         assert writer is not None, "send before start"
@@ -118,7 +116,7 @@ class SlotProcess:
                 ) from err
 
     async def pass_connection(self, preface: dict[str, Any], sock: socket.socket) -> None:
-        """Hand a data socket over; ExternalError when the slot does not take it."""
+        """Passes a data socket on; ExternalError if the slot does not take it."""
         async with self._passing:
             try:
                 async with asyncio.timeout(SEND_TIMEOUT_S):
@@ -130,7 +128,7 @@ class SlotProcess:
                 ) from err
 
     async def end(self, grace_ms: int) -> None:
-        """Orderly within the grace, then SIGKILL. Returns when it is gone."""
+        """Ends the process, orderly within the grace, then by SIGKILL. Returns when it is gone."""
         if not self._gone.is_set():
             try:
                 async with asyncio.timeout(grace_ms / 1000):
@@ -147,8 +145,8 @@ class SlotProcess:
     # -- up ---------------------------------------------------------------------------
 
     async def reports(self) -> AsyncIterator[tuple[FromSlot, int]]:
-        """(report, its encoded size) until the slot closes its end. A slot that speaks
-        nonsense is killed."""
+        """(report, its encoded size) until the slot closes its end. A slot that sends a malformed report is
+        killed."""
         while True:
             try:
                 length = int.from_bytes(await self._reader.readexactly(4), "big")
@@ -175,7 +173,7 @@ class SlotProcess:
         return f"{reason}; the end of its log:\n{lines}" if lines else reason
 
     def silent_ms(self) -> int:
-        """Since its last report; a slot whose step hangs reports nothing."""
+        """Milliseconds since its last report; a slot whose step hangs reports nothing."""
         return round((asyncio.get_running_loop().time() - self._heard_s) * 1000)
 
     async def log_tail(self, limit_bytes: int = _LAST_WORDS_BYTES) -> str:

@@ -57,9 +57,9 @@ if TYPE_CHECKING:
     from penstock_services.taskmanager.events import Effect, Event
 
 
-#: Between asking a slot's process to end and killing it: when its slot is given back …
+#: Time between asking a slot's process to end and killing it: if its slot is given back …
 END_GRACE_MS = 1_000
-#: … and when the next attempt waits for it: what the old one still does is discarded.
+#: … and if the next attempt waits for it: the work of the old attempt is discarded anyway.
 REPLACE_GRACE_MS = 300
 
 _S = SlotState
@@ -88,7 +88,7 @@ class SlotTable:
         return None
 
     def reported(self, process: int, report: FromSlot) -> None:
-        """A process says something on its way to the job's master."""
+        """A process sends a report to the job's master."""
         slot = self.of_process(process)
         if slot is not None and slot.tracking is not None:
             slot.tracking.reported(report)
@@ -106,7 +106,7 @@ class SlotTable:
         ]
 
     def admit(self, preface: dict[str, Any]) -> tuple[Admission, str]:
-        """What becomes of a data connection with this (not yet verified) preface."""
+        """What to do with a data connection with this (not yet verified) preface."""
         slot = self.of_allocation(preface["target_allocation"])
         if slot is None or slot.job_id != preface["job_id"]:
             return Admission.REFUSE, f"no slot here has allocation {preface['target_allocation']}"
@@ -201,7 +201,7 @@ class SlotTable:
             yield Answer(token, Refused(reason=reason))
             return
         if planned is not None and deploy.job_attempt == planned.job_attempt:
-            if slot.state is _S.ACTIVE:  # a repeat
+            if slot.state is _S.ACTIVE:  # a repetition
                 yield Answer(token, Ack())
             else:
                 slot.waiting.append(token)
@@ -223,7 +223,7 @@ class SlotTable:
         return Fork(slot.process, slot.index, deploy)
 
     def _end(self, slot: Slot) -> Iterator[Effect]:
-        """A slot that is being forked is ended once its process is there."""
+        """Ends the process; a slot that is being forked is ended once its process is there."""
         if slot.state is _S.ACTIVE:
             slot.to(_S.ENDING)
             yield End(slot.process, END_GRACE_MS if slot.next is None else REPLACE_GRACE_MS)
@@ -240,7 +240,7 @@ class SlotTable:
         yield from self._release(slot, "the slot was given back")
 
     def _release(self, slot: Slot, reason: str) -> Iterator[Effect]:
-        """Towards FREE, by way of ending its process if there is one."""
+        """Moves the slot towards FREE, and ends its process first if it has one."""
         yield from self._give_up_waiting(slot, reason)
         slot.next = None
         if slot.state is _S.ALLOCATED:
@@ -280,7 +280,7 @@ class SlotTable:
             yield Deliver(token, slot.process, message.command)
 
     def _heard(self, job_id: str, epoch: int, now_ms: int) -> Refused | None:
-        """A master of ``epoch`` speaks: None when it may."""
+        """A master of ``epoch`` sends a command: None if it may."""
         job = self.jobs.setdefault(job_id, Job())
         if epoch < job.epoch:
             return self._old(f"master of job {job_id}", epoch, job.epoch)
@@ -350,12 +350,12 @@ class SlotTable:
             case Deliver(token=token):
                 yield Answer(token, Refused(reason=str(error)))
             case _:
-                return  # an offer: made again by Tick
+                return  # an offer: Tick repeats it
 
     # -- masters ----------------------------------------------------------------------
 
     def _offer_of(self, job_id: str, slot: Slot) -> Offer:
-        # What is being replaced is over already.
+        # The command is for an attempt that is being replaced.
         runs = slot.tracking is not None and slot.next is None
         offer = SlotOffer(
             allocation_id=slot.allocation_id or "",
@@ -383,7 +383,7 @@ class SlotTable:
                 yield from self._release(slot, "the job is over")
 
     def _offer(self, job_id: str, now_ms: int) -> Iterator[Effect]:
-        """All that the job holds here."""
+        """Offers all slots that the job holds here."""
         self.jobs[job_id].offered_ms = now_ms
         for slot in self.slots:
             if slot.job_id == job_id and slot.state is not _S.ENDING:
@@ -419,8 +419,8 @@ class SlotTable:
 
 
 def _deployed_since(slot: Slot, offered: SlotOffer) -> bool:
-    """What the master deployed into the slot is newer than the offer: it wants it, whatever a
-    late answer to the offer says."""
+    """The master's deployment into the slot is newer than the offer: it wants the slot, whatever a late
+    answer to the offer says."""
     planned = slot.next or slot.deploy
     before = 0 if offered.deployed is None else offered.deployed.job_attempt
     return planned is not None and planned.job_attempt > before

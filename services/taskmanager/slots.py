@@ -38,10 +38,10 @@ SLOT_TRANSITIONS: dict[SlotState, frozenset[SlotState]] = {
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """``slot_timeout_ms``: an allocation that no master accepts is given up after it.
-    ``master_timeout_ms``: so are all slots of a job whose master was not heard so long.
-    ``offer_interval_ms``: between repeated offers of what a job holds here, so that both
-    sides agree on it. ``tell_again_ms``: the same, to a new master that asks again."""
+    """``slot_timeout_ms``: after this time an allocation that no master accepts is given up.
+    ``master_timeout_ms``: so are all slots of a job whose master was not heard for this long.
+    ``offer_interval_ms``: time between repeated offers of the slots that a job holds here, so that both
+    sides agree on them. ``tell_again_ms``: the same, for a new master that asks again."""
 
     slot_timeout_ms: int = 10_000
     master_timeout_ms: int = 900_000
@@ -58,7 +58,7 @@ class Slot:
     allocated_ms: int = 0
     #: a master took the offer
     accepted: bool = False
-    #: what runs, or is being forked, and what has become of it
+    #: what runs, or is being forked, and the state of each task
     deploy: Deploy | None = None
     tracking: Tracking | None = None
     process: int = 0

@@ -1,7 +1,7 @@
 """The task manager's Spark: one Spark Connect server, started when a slot first needs it.
 
-It stays warm for the jobs that follow and dies with this process. The service only starts
-``python -m penstock.spark.server``; what Spark is, is that module's business.
+It is kept for the next jobs and dies with this process. The service only starts ``python -m
+penstock.spark.server``; that module knows Spark.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ if TYPE_CHECKING:
 
 _log = EventLog("penstock.taskmanager.spark")
 
-#: Looked at so often: whether a server that nobody uses may end.
+#: Seconds between two looks at whether an unused server may end.
 _LOOK_S = 5.0
-#: Of a Unix socket, less the closing NUL.
+#: Bytes of a Unix socket's path, less the closing NUL.
 _SOCKET_PATH_CHARS = 107
 _TOKEN_VARIABLE = "SPARK_CONNECT_AUTHENTICATE_TOKEN"
 _PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
@@ -39,19 +39,19 @@ _PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 
 @dataclass(frozen=True)
 class SparkAddress:
-    """How a slot reaches the server; ``log_path``: what to show when it cannot."""
+    """How a slot reaches the server; ``log_path``: the log to show if it cannot."""
 
     port: int
     ui_port: int
     token: str
     pid: int
     log_path: str
-    #: the socket of a driver that waits for a slot; "": none does
+    #: the socket of a driver that waits for a slot; "": there is none
     driver: str = ""
     driver_pid: int = 0
 
     def settings(self) -> dict[str, str]:
-        """What a deployment's configuration gets."""
+        """The configuration that a deployment gets in addition."""
         return {
             "spark.server.port": str(self.port),
             "spark.server.ui": f"http://127.0.0.1:{self.ui_port}",
@@ -63,8 +63,8 @@ class SparkAddress:
 
 
 class SparkServer:
-    """``cores``: local[n]; ``memory``: the Java heap, as Java writes it; ``idle_s``: unused
-    for so long it ends (0: never)."""
+    """``cores``: local[n]; ``memory``: the Java heap, as Java writes it; ``idle_s``: it ends after being
+    unused for this long (0: never)."""
 
     def __init__(
         self, spawner: SystemSpawner, folder: Path, *, cores: int, memory: str, idle_s: float
@@ -80,7 +80,7 @@ class SparkServer:
         #: (pid, socket) of a driver that is ready for the next job
         self._spare: tuple[int, str] | None = None
         self._spares = itertools.count(1)
-        #: all of them that live, until they end
+        #: all drivers that live, until they end
         self._drivers: set[int] = set()
         self._tasks: set[asyncio.Task[None]] = set()
         self._readying = False
@@ -90,7 +90,7 @@ class SparkServer:
         return None if self._address is None else self._address.pid
 
     def rss_bytes(self) -> int:
-        """Resident memory of the server; 0 when there is none."""
+        """Resident memory of the server; 0 if there is none."""
         try:
             with open(f"/proc/{self.pid}/statm") as file:
                 return int(file.read().split()[1]) * _PAGE_BYTES
@@ -98,8 +98,8 @@ class SparkServer:
             return 0
 
     async def acquire(self) -> SparkAddress:
-        """Its address, for a slot that is about to start; the server may still be starting.
-        Give it back with ``release``. ExternalError when it cannot be started."""
+        """The server's address, for a slot that is about to start; the server may still be starting. Give it
+        back with ``release``. ExternalError if it cannot be started."""
         async with self._starting:
             if self._address is None:
                 self._address = await self._start()
@@ -110,10 +110,10 @@ class SparkServer:
         )
 
     def release(self, address: SparkAddress) -> None:
-        """A job is done: now a driver may be made ready for the next."""
+        """A job is done: a driver may now be made ready for the next."""
         self._users -= 1
         if address.driver and os.path.exists(address.driver):
-            # Its slot never came: nobody else will.
+            # Its slot never came: no one else will take it.
             self._spawner.kill(address.driver_pid, signal.SIGKILL)
         self._unused_since_s = asyncio.get_running_loop().time()
         if self._address is not None and self._spare is None and not self._readying:
@@ -123,8 +123,8 @@ class SparkServer:
             task.add_done_callback(self._tasks.discard)
 
     async def _keep_spare(self, server: SparkAddress) -> None:
-        """One, until it ends: because a slot took it and is done, or with the server. It first ends
-        what drivers that were killed left there."""
+        """Keeps one driver ready until it ends: because a slot took it and is done, or with the server. The
+        driver first ends what killed drivers left in Spark."""
         path = self._folder / f"driver-{next(self._spares)}.sock"
         if len(str(path)) > _SOCKET_PATH_CHARS:
             self._readying = False
@@ -178,7 +178,8 @@ class SparkServer:
         return SparkAddress(port, ui_port, token, pid, str(log_path))
 
     async def _watched(self, pid: int, held: Sequence[socket.socket]) -> None:
-        """Until it ends, of itself or because nobody wants it any more. ``held``: its ports."""
+        """Watches the server until it ends, by itself or because no slot needs it any more. ``held``: its
+        ports."""
         ended = asyncio.create_task(self._spawner.wait(pid))
         try:
             while not ended.done():
@@ -191,7 +192,7 @@ class SparkServer:
                     await asyncio.wait({ended})
         finally:
             _close(held)
-        # Its Python workers of streams would ask for a quarter of an hour where it is.
+        # Its Python workers of streams would wait for it for a quarter of an hour.
         self._spawner.kill_group(pid)
         if self._address is not None and self._address.pid == pid:
             self._address = None
@@ -202,7 +203,7 @@ class SparkServer:
         return self._address is not None and not self._users and 0 < self._idle_s < unused_s
 
     async def stop(self) -> None:
-        """End the server. Its scratch files go with it: nothing in them outlives a session."""
+        """Ends the server. Its scratch files are removed: nothing in them outlives a session."""
         address, self._address = self._address, None
         for pid in [*self._drivers, *([] if address is None else [address.pid])]:
             self._spawner.kill(pid, signal.SIGKILL)
@@ -218,8 +219,8 @@ def _close(held: Sequence[socket.socket]) -> None:
 
 
 def _clear(path: Path, log_path: Path, given: bool) -> None:
-    """After a driver's end. One that served a slot has unlinked its socket, and its log is the
-    slot's to read."""
+    """Cleans up after a driver's end. A driver that served a slot has removed its socket, and the slot reads
+    its log."""
     if not given or path.exists():
         path.unlink(missing_ok=True)
         log_path.unlink()

@@ -1,5 +1,5 @@
-"""A slot that hangs: noticed by its silence; where, read from the traceback that its watchdog
-wrote into its log."""
+"""A slot that hangs: its silence shows it, and the traceback that its watchdog wrote into its log shows
+where."""
 
 from __future__ import annotations
 
@@ -14,24 +14,24 @@ if TYPE_CHECKING:
 
 #: A slot reports its metrics every second, and its own traceback after 5 s of standstill.
 STALLED_MS = 7_000
-#: Where a slot's own traceback is looked for.
+#: Bytes at the end of a log in which a slot's own traceback is looked for.
 STALL_LOG_BYTES = 16_000
 
 _DUMP = re.compile(r"^Timeout \(\d", re.MULTILINE)
 _THREAD = re.compile(r"^(?:Current thread|Thread) 0x\w+.*$", re.MULTILINE)
 _FRAME = re.compile(r'^  File "(?P<file>.*)", line (?P<line>\d+) in (?P<name>.*)$', re.MULTILINE)
-#: Frames of libraries are passed over: what the user can change is what calls them.
+#: Frames of libraries are skipped: the user can change the code that calls them.
 _LIBRARY = re.compile(r"/(site-packages|lib/python3\.\d+)/|<frozen ")
 
 
 def blocking_frame(log: str) -> str | None:
-    """``File "job.py", line 5 in f``: of the newest dump, the data thread's innermost frame
-    that is no library's. None without a dump."""
+    """``File "job.py", line 5 in f``: the data thread's innermost frame outside of libraries, in the newest
+    dump. None without a dump."""
     starts = [m.start() for m in _DUMP.finditer(log)]
     if not starts:
         return None
     for thread in reversed(_THREAD.split(log[starts[-1] :])):
-        # The thread that runs the slot is the one to blame.
+        # The thread that runs the slot is the one that hangs.
         if "penstock/runtime/slot.py" not in thread and len(_THREAD.findall(log[starts[-1] :])) > 1:
             continue
         frames = list(_FRAME.finditer(thread))
@@ -43,9 +43,9 @@ def blocking_frame(log: str) -> str | None:
 
 
 async def look_for_stall(process: SlotProcess, relay: Relay, log: Any) -> None:
-    """A slot that reports nothing hangs in a step: tell its master, and the log, which and where
-    (after some seconds it writes its own traceback into its log; told again when that comes later
-    than the silence is noticed)."""
+    """A slot that reports nothing hangs in a step: tells its master and the log which slot, and where.
+    (After some seconds it writes its own traceback into its log; if that comes later than the silence is
+    noticed, the master is told again.)"""
     stalled = process.silent_ms() > STALLED_MS
     if not stalled and not process.stalled:
         return
@@ -55,7 +55,7 @@ async def look_for_stall(process: SlotProcess, relay: Relay, log: Any) -> None:
         return
     process.stalled, process.stalled_in = stalled, frame
     deploy = process.deploy
-    # Not put(): that waits, and a full relay means that the master hears enough.
+    # Not put(): it waits, and a full relay means that the master hears enough.
     relay.tell(SlotStalled(allocation_id=deploy.allocation_id, stalled=stalled, frame=frame))
     if not stalled:
         log.warning("slot_resumed", allocation_id=deploy.allocation_id)

@@ -1,6 +1,6 @@
-"""The template: a child process that has only imported, from which slots are forked.
+"""The template: a child process that has only imported modules, and from which slots are forked.
 
-This process must not fork slots itself: it has threads, sockets and a running loop.
+This process must not fork slots itself, because it has threads, sockets and a running loop.
 """
 
 from __future__ import annotations
@@ -45,14 +45,14 @@ class ForkedSlot:
 
 @dataclass(frozen=True)
 class OutputBound:
-    """Of what a slot prints: the size of a file, and how many are kept."""
+    """The bound of a slot's output: the size of a file, and how many files are kept."""
 
     max_bytes: int = MAX_BYTES
     max_files: int = MAX_FILES
 
 
 class Template:
-    """``run`` is a supervised child: it returns never, and raises when the process ends."""
+    """``run`` is a supervised child: it never returns, and raises when the process ends."""
 
     def __init__(
         self, spawner: SystemSpawner, argv: list[str] | None = None, *, bound: OutputBound = OutputBound()
@@ -93,7 +93,7 @@ class Template:
             for waiting in (*self._forks.values(), *self._exits.values()):
                 if not waiting.done():
                     waiting.set_exception(gone)
-                    waiting.exception()  # somebody may have stopped waiting
+                    waiting.exception()  # the caller may have stopped waiting
             self._forks.clear()
             self._exits.clear()
             if pid is not None:
@@ -131,8 +131,8 @@ class Template:
             return b""
 
     async def fork(self, allocation_id: str, local_dir: str, log_path: str) -> ForkedSlot:
-        """A slot process. Waits for the template to be ready (also after it died and is
-        started again). ExternalError when it cannot."""
+        """Forks a slot process. Waits until the template is ready (also after it died and is started again).
+        ExternalError if it cannot."""
         order = ForkSlot(
             allocation_id=allocation_id,
             local_dir=local_dir,
@@ -147,7 +147,7 @@ class Template:
                     try:
                         return await self._fork(order)
                     except ConnectionError:
-                        # It has just died, and nobody has noticed yet.
+                        # It has just died, which was not noticed yet.
                         self._ready.clear()
         except TimeoutError:
             raise ExternalError(
@@ -156,7 +156,7 @@ class Template:
             ) from None
 
     async def _fork(self, order: ForkSlot) -> ForkedSlot:
-        """ConnectionError when the order cannot be given."""
+        """ConnectionError if the command cannot be sent."""
         sock = self._sock
         if sock is None:
             raise ExternalError("the template process ended")
@@ -189,7 +189,7 @@ class Template:
         return pid.result()
 
     async def exit_status(self, pid: int, timeout_s: float) -> int | None:
-        """Exit code of a slot (negative: signal); None when it does not come in time."""
+        """Exit code of a slot (negative: signal); None if it does not come in time."""
         ended = self._exits.get(pid)
         if ended is None:
             return None

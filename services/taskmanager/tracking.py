@@ -1,6 +1,6 @@
-"""What runs in a slot, as its task manager sees it pass: deployment, reports, commands. Pure.
+"""What runs in a slot, from the deployment, reports and commands that pass through its task manager. Pure.
 
-It is what a new master is told, at once and also when the slot itself is busy.
+A new master is told this at once, also while the slot itself is busy.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 class Tracking:
-    """Of one slot's process."""
+    """The tracked state of one slot's process."""
 
     def __init__(self, deploy: Deploy) -> None:
         self._attempt = deploy.job_attempt
@@ -44,7 +44,7 @@ class Tracking:
         self._highest = deploy.restored_checkpoint_id
 
     def reported(self, report: FromSlot) -> None:
-        """The slot says something on its way to the master."""
+        """The slot sends a report to the master."""
         match report:
             case TaskStateChanged(execution_id=execution_id, state=state, final=final):
                 known = self._tasks.get(execution_id)
