@@ -1,8 +1,10 @@
-"""The public port of operators, planning: what a package that brings one imports for its plan node.
+"""The public port of operators, planning part: a package that brings an operator imports its plan node's
+parts from here.
 
-``Node`` and ``Unary`` are what a node derives from; ``Translator`` makes the operator of the physical plan; the
-words of ``relation`` and ``meaning`` name its state in savepoints. docs/extending/operators.md shows one from end to
-end; ``penstock.operators.api`` is the part for the time it runs, ``penstock.testing.OperatorConformance`` tests both.
+A node derives from ``Node`` or ``Unary``; ``Translator`` makes the operator of the physical plan; the words
+of ``relation`` and ``meaning`` name its state in savepoints. docs/extending/operators.md shows one operator
+from end to end. ``penstock.operators.api`` has the runtime part, and
+``penstock.testing.OperatorConformance`` tests both.
 """
 
 from penstock.functions.expr import Expr, input_refs

@@ -1,8 +1,8 @@
-"""Async functions out of expressions, into operators of their own that await them.
+"""Takes async functions out of expressions and puts them into operators of their own, which await them.
 
-``f(x) + 1`` with an async ``f`` becomes a column ``f(x)`` computed below; of nested calls the inner
-ones come first. A call is made for every row that reaches the operator, also where it
-stands in a branch of CASE that the row does not take.
+``f(x) + 1`` with an async ``f`` becomes a column ``f(x)`` computed below; of nested calls the inner ones
+come first. A call is made for every row that reaches the operator, even if the call stands in a branch of
+CASE that the row does not take.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ replace = msgspec.structs.replace
 
 
 def split_async(node: n.Node) -> n.Node:
-    """The node over what awaits its async functions; UnsupportedError where none can stand."""
+    """The node over an operator that awaits its async functions; UnsupportedError where none can stand."""
     match node:
         case n.Project() if _any_async(node.expressions):
             below, expressions = _computed(node.input, list(node.expressions))

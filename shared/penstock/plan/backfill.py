@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from penstock.plan.engine import SparkSupport
 
 HYBRID = "hybrid"
-#: Sinks that write where their slot is; rows made on an executor do not get there.
+#: Sinks that write where their slot is: rows made on an executor do not get there.
 _IN_SLOT = {
     "collect": "the rows of a SELECT go from its slot to whoever asked",
     "print": "it prints where the job's slot runs, not on Spark's executors",
@@ -49,8 +49,8 @@ BACKFILL_UID = "backfill"
 def with_backfill(
     graph: JobGraph, graph_of: Callable[[int, bool], JobGraph], spark: SparkSupport | None
 ) -> JobGraph:
-    """``graph`` with what Spark does before it, or as it is. ``graph_of(parallelism,
-    chained)``: the same job planned so. UnsupportedError when it is asked for and cannot be."""
+    """``graph`` with the backfill before it, or as it is. ``graph_of(parallelism, chained)``: the same job,
+    planned so. UnsupportedError if a backfill is asked for and impossible."""
     wanted = BACKFILL_ENGINE.read(graph.config)
     if wanted == "none" or (wanted == "auto" and (spark is None or not has_history(graph))):
         return graph
@@ -77,7 +77,7 @@ def with_backfill(
 
 
 def check(graph: JobGraph, spark: SparkSupport | None) -> None:
-    """UnsupportedError with the reason when Spark cannot read the job's history."""
+    """UnsupportedError with the reason if Spark cannot read the job's history."""
     if not has_history(graph):
         raise UnsupportedError(
             "a backfill of a job without history",
@@ -114,13 +114,13 @@ def has_history(graph: JobGraph) -> bool:
 
 
 def is_backfilled(graph: JobGraph) -> bool:
-    """Whether its history is read on Spark first. A job that begins from a savepoint has
-    its history behind it."""
+    """Whether Spark reads the job's history first. A job that begins from a savepoint has its history behind
+    it."""
     return bool(graph.backfill) and not RECOVERY_PATH.read(graph.config)
 
 
 def backfill_graph(graph: JobGraph) -> JobGraph:
-    """What runs first: one task that has Spark read the history. A failed one begins anew."""
+    """The graph that runs first: one task that lets Spark read the history. If it fails, it begins again."""
     spec = SparkQuerySpec(graph=graph.backfill, sinks=(), backfill=True)
     node = OperatorNode(uid=BACKFILL_UID, name="Spark: backfill", spec=spec, output=Schema(()))
     vertex = JobVertex(id=BACKFILL_UID, name=node.name, operators=(node,), parallelism=1, max_parallelism=128)
@@ -134,7 +134,7 @@ def backfill_graph(graph: JobGraph) -> JobGraph:
 
 
 def _mixed(graph: JobGraph, vertex: JobVertex) -> bool:
-    """It reads a table and takes rows of others as well."""
+    """Whether the operator reads a table and takes rows of others as well."""
     reads = any(isinstance(node.spec, SourceSpec | CollectionSourceSpec) for node in vertex.operators)
     return reads and any(
         not isinstance(graph.vertex(edge.source).operators[edge.source_operator].spec, EnumeratorSpec)

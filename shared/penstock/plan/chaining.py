@@ -44,8 +44,9 @@ def build_vertices(
 
 
 def partitioning_of(op: PlannedOperator, inp: OperatorInput) -> Partitioning:
-    """The partitioning of an edge, with "as it comes" made definite. Updates go to one subtask then,
-    in the order in which they were made: spread, a row's new value could arrive before its old one."""
+    """The partitioning of an edge, with "as it comes" made definite. An operator that emits updates sends
+    them to one subtask in the order in which they were made: spread over subtasks, a row's new value
+    could arrive before its old one."""
     if inp.partitioning is not None and not isinstance(inp.partitioning, Forward):
         return inp.partitioning
     if inp.source.parallelism == op.parallelism:
@@ -64,7 +65,7 @@ def _chainable(op: PlannedOperator, inp: OperatorInput) -> bool:
 
 
 class _Groups:
-    """Which operators share a vertex; merging is refused when it would close a cycle."""
+    """Which operators share a vertex; a merge is refused if it would close a cycle."""
 
     def __init__(self, operators: Sequence[PlannedOperator]) -> None:
         self.operators = operators

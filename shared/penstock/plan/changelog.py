@@ -1,4 +1,4 @@
-"""Changelog modes: which edges carry updates, and who needs the −U rows."""
+"""Changelog modes: which edges carry updates, and which consumers need the −U rows."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _ANY_KEY = ("blackhole", "collect")
 
 @dataclass(frozen=True, slots=True)
 class SinkMode:
-    """What a sink receives; ``materialize``: an upsert materialiser on its key comes first."""
+    """The rows that a sink receives; ``materialize``: an upsert materialiser on its key comes first."""
 
     mode: Mode
     keys: tuple[int, ...] = ()
@@ -30,7 +30,7 @@ class SinkMode:
 
 
 class ChangelogModes:
-    """Modes for a whole plan. ``before(node)``: somebody needs the node's −U rows."""
+    """Modes for a whole plan. ``before(node)``: a consumer needs the node's −U rows."""
 
     def __init__(self, sinks: Sequence[Sink], analysis: Analysis) -> None:
         self._analysis = analysis
@@ -70,7 +70,7 @@ def keys_in_order(node: Node, analysis: Analysis) -> list[frozenset[int]]:
 
 
 def sink_mode(sink: Sink, analysis: Analysis) -> SinkMode:
-    """UnsupportedError when the table takes no updates."""
+    """UnsupportedError if the table takes no updates."""
     known = analysis.of(sink.input)
     table = sink.table
     if not known.updating:

@@ -1,7 +1,7 @@
-"""Column references in the fields of plan nodes: which there are, and the same over another layout.
+"""The columns that the fields of plan nodes name, and the same fields over another layout.
 
-A field that names columns is an index, a sort key, an aggregate call, a window, a watermark, an
-expression, or a tuple of these; None names none.
+A field that names columns is an index, a sort key, an aggregate call, a window, a watermark, an expression,
+or a tuple of these; None names none.
 """
 
 from __future__ import annotations
@@ -63,29 +63,30 @@ def moved(value: Any, at: Mapping_) -> Any:
 
 
 def same_columns(width: int) -> Mapping_:
-    """Every column where it was."""
+    """Every column at its old place."""
     return {i: i for i in range(width)}
 
 
 def kept_columns(kept: Sequence[int]) -> Mapping_:
-    """Of columns of which these are left, in order."""
+    """The mapping for a layout in which these columns are left, in order."""
     return {column: i for i, column in enumerate(kept)}
 
 
 def with_rowtime(old: Schema, new: Schema) -> Schema:
-    """The new columns with the old event time, where that is still among them."""
+    """The new columns with the old event time, if that is still among them."""
     return Schema(new.fields, old.rowtime if old.rowtime in new.names else None)
 
 
 def appended_schema(given: Schema, own: Schema, at: Mapping_, width: int) -> Schema:
-    """Of a node with schema ``own`` that passes an input of ``width`` columns on, of which ``at`` are
-    left in ``given``: the passed columns under the node's names and types, then the node's own."""
+    """The schema of a node that passes an input of ``width`` columns on and appends its own. ``own``: its
+    present schema; ``given``: the pruned input, in which the columns ``at`` are left. The passed columns
+    keep the node's names and types."""
     leading = renamed(given.fields, own, at).fields
     return with_rowtime(own, Schema((*leading, *own.fields[width:])))
 
 
 def renamed(given: Sequence[Field], own: Schema, at: Mapping[int, int]) -> Schema:
-    """Columns under a node's own names and types; such as it never had under other ones."""
+    """Columns under the node's own names and types; columns that it did not have keep theirs."""
     back = {new: old for old, new in at.items()}
     fields: list[Field] = []
     taken = set(own.names)

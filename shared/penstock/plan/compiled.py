@@ -1,10 +1,10 @@
 """A job graph as a compiled plan: a JSON file that another session, or a later version, runs.
 
-``{"penstockPlanVersion": 1, "writtenBy": …, "python": …, "explain": [lines], "jobGraph": {…},
-"checksum": …}``. The checksum is of the content, not of the bytes: laid out anew the plan is still
-the same. What depends on where the statement stood in its script is not in it, nor what a single
-start of the job was given (the savepoint that it began from). Fields are only added, with defaults;
-a change that a reader of today would misread gets a version and a reader of its own in ``_READERS``.
+``{"penstockPlanVersion": 1, "writtenBy": …, "python": …, "explain": [lines], "jobGraph": {…}, "checksum":
+…}``. The checksum is that of the content, not of the bytes: a reformatted plan is still the same. The file
+holds nothing that depends on the statement's place in its script, or on a single start of the job (the
+savepoint that it began from). Fields are only added, with defaults. A change that a reader of today would
+misread gets a version and a reader of its own in ``_READERS``.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ from penstock.jobgraph.specs import SparkQuerySpec
 from penstock.plan.engine import decode_content, encode_content
 
 VERSION = 1
-#: What a savepoint's folder calls the plan of its job.
+#: Name of the job's plan in a savepoint's folder.
 PLAN_NAME = "plan.json"
 VERSION_FIELD = "penstockPlanVersion"
 _CHECKSUM = "checksum"
-#: Settings of one start of a job.
+#: Settings that belong to one start of a job.
 _OF_ONE_START = (RECOVERY_PATH.key, RECOVERY_IGNORE_UNCLAIMED.key, RECOVERY_KEEP_STATE.key)
 _RECOMPILE = "compile the statement again (COMPILE PLAN … with 'table.plan.force-recompile' = 'true')"
 
@@ -37,7 +37,7 @@ T = TypeVar("T")
 
 
 def encode_plan(graph: JobGraph) -> bytes:
-    """The file's content, UTF-8; the same for the same statement, wherever in a script it stands."""
+    """The file's content, UTF-8. The same statement gives the same content, wherever in a script it stands."""
     bare = _without_positions(
         msgspec.structs.replace(
             graph,
@@ -65,8 +65,8 @@ def encode_plan(graph: JobGraph) -> bytes:
 
 
 def decode_plan(data: bytes, where: str) -> JobGraph:
-    """The job graph of a plan. SpecError, which names ``where``, for what is no plan, is damaged, of a
-    newer version, or made of what this Penstock does not have."""
+    """The job graph of a plan. SpecError, which names ``where``, if it is no plan, is damaged, has a newer
+    version, or needs what this Penstock does not have."""
     try:
         document = json.loads(data)
     except RecursionError as err:
@@ -135,7 +135,7 @@ def _read_1(document: dict[str, Any], where: str) -> JobGraph:
     return msgspec.structs.replace(graph, plan=plan)
 
 
-#: Version → its reader. One that was ever written stays readable.
+#: Version → its reader. Every version that was ever written stays readable.
 _READERS = {1: _read_1}
 
 
@@ -150,18 +150,18 @@ def _damaged(what: str, got: str, where: str) -> SpecError:
 
 
 def _checksum(document: dict[str, Any]) -> str:
-    """SHA-256 of all fields but itself."""
+    """SHA-256 of all fields except the checksum itself."""
     content = {key: value for key, value in document.items() if key != _CHECKSUM}
     return hashlib.sha256(json.dumps(content, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
 
 
 def _python() -> str:
-    """Pickled functions are of one minor version."""
+    """The minor version of Python, which pickled functions depend on."""
     return ".".join(platform.python_version_tuple()[:2])
 
 
 def _readable(content: str) -> Any:
-    """What ``SparkQuerySpec.graph`` holds, as JSON."""
+    """The content of ``SparkQuerySpec.graph``, as JSON."""
     return msgspec.to_builtins(_without_positions(decode_content(content)))
 
 

@@ -1,7 +1,7 @@
-"""What follows from conditions: common parts of ORs, and facts that equal columns share.
+"""Consequences of conditions: common parts of ORs, and facts that equal columns share.
 
-Conditions here are conjuncts of WHERE or ON: a row passes when they are TRUE, so what is FALSE and
-what is unknown are one. All functions look only at expressions that give the same value each time.
+Conditions here are conjuncts of WHERE or ON. A row passes if they are TRUE, so FALSE and unknown are treated
+alike. All functions consider only expressions that give the same value each time.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ if TYPE_CHECKING:
 
     from penstock.types.logical import LogicalType
 
-#: Comparisons with constants that hold for every column that is equal to the compared one.
+#: Comparisons with constants that hold for every column equal to the compared one.
 _SHARED = ("=", "<>", "<", "<=", ">", ">=", "IN", "NOT IN")
 
 
 def factored(condition: Expr | None) -> list[Expr]:
-    """The conjuncts of a condition, with what all branches of an OR have in common taken out:
-    ``(a AND b) OR (a AND c)`` → ``a``, ``b OR c``. Three-valued logic is distributive, so the value
-    is the same for NULLs, too."""
+    """The conjuncts of a condition, with the common part of all branches of an OR taken out: ``(a AND b) OR
+    (a AND c)`` → ``a``, ``b OR c``. Three-valued logic is distributive, so the value is the same for
+    NULLs, too."""
     return [found for part in conjuncts(condition) for found in _without_common(part)]
 
 
@@ -55,7 +55,7 @@ def _without_common(part: Expr) -> list[Expr]:
 
 
 def disjuncts(expr: Expr) -> list[Expr]:
-    """The branches of an OR; a condition that is none is its own only branch."""
+    """The branches of an OR; any other condition is its own only branch."""
     if isinstance(expr, Call) and expr.function == "OR":
         return [branch for arg in expr.args for branch in disjuncts(arg)]
     return [expr]
@@ -67,8 +67,8 @@ def _disjunction(parts: Sequence[Expr]) -> Expr:
 
 
 def implied(part: Expr, columns: Collection[int]) -> Expr | None:
-    """What an OR demands of these columns alone: where each of its branches has a conjunct that reads
-    nothing else, one of those holds. None when a branch demands nothing, or the OR reads nothing else."""
+    """The condition that an OR puts on these columns alone. Each branch has conjuncts over nothing else; one
+    of these must hold. None if a branch has no such conjunct, or the OR reads nothing else."""
     branches = disjuncts(part)
     if len(branches) < 2 or input_refs(part) <= set(columns) or not is_deterministic(part):
         return None
@@ -119,8 +119,8 @@ def equal_pair(part: Expr) -> tuple[InputRef, InputRef] | None:
 
 
 def shared_facts(parts: Sequence[Expr], equal: EqualColumns, types: Sequence[LogicalType]) -> list[Expr]:
-    """``a = b AND a > 5`` → ``b > 5``: comparisons of one column with constants, said of the columns that
-    are equal to it. What ``parts`` says already is left out. ``types``: of all columns."""
+    """``a = b AND a > 5`` → ``b > 5``: comparisons of a column with constants, applied to the columns that
+    are equal to it. Comparisons that ``parts`` contains already are left out. ``types``: of all columns."""
     out: list[Expr] = []
     for part in parts:
         column = compared_with_constants(part)
@@ -136,7 +136,7 @@ def shared_facts(parts: Sequence[Expr], equal: EqualColumns, types: Sequence[Log
 
 
 def compared_with_constants(part: Expr) -> int | None:
-    """The column of a comparison of one column with constants."""
+    """The column of a condition that compares one column with constants; None for any other condition."""
     if not isinstance(part, Call) or part.function not in _SHARED:
         return None
     columns = [arg for arg in part.args if isinstance(arg, InputRef)]
@@ -156,7 +156,7 @@ def never_true(condition: Expr) -> bool:
     try:
         value = compile_expr(condition)(one).to_pylist()[0]
     except (PenstockError, ArithmeticError, ValueError):
-        return False  # It fails where a row meets it.
+        return False  # It fails as soon as a row reaches it.
     return not value
 
 

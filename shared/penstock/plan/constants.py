@@ -17,7 +17,7 @@ _FALSE = Literal(False, BooleanType(nullable=False))
 
 
 def assume(expr: Expr, facts: Mapping[int, Literal]) -> Expr:
-    """``expr`` where column i is known to equal ``facts[i]``. The type stays the same."""
+    """``expr`` with column i replaced by the known value ``facts[i]``. The type stays the same."""
 
     def visit(node: Expr) -> Expr:
         if isinstance(node, InputRef) and node.index in facts:

@@ -1,7 +1,7 @@
 """By which columns the rows of an operator are spread over its subtasks, and by which they must be.
 
-Both are derived from what the operators' specs declare and from edges alone: what the translation noted of its
-own decisions (``PlannedOperator.hashed``) is not read, so that a mistake there is found.
+Both are derived only from edges and from the declarations of the operators' specs. The translation's own
+notes (``PlannedOperator.hashed``) are not read, so that a mistake there is found.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ if TYPE_CHECKING:
 
 
 def input_schema(inp: OperatorInput) -> Schema:
-    """Of the rows that come over this edge."""
+    """The columns of the rows that come over this edge."""
     return inp.source.output if inp.tag is None else inp.source.side_outputs[inp.tag]
 
 
 class Distributions:
-    """Of every operator of a plan, computed once each."""
+    """How the rows of every operator of a plan are spread, each computed once."""
 
     def __init__(self, partitioning_of: PartitioningOf) -> None:
         self._partitioning_of = partitioning_of
@@ -43,7 +43,7 @@ class Distributions:
         return found
 
     def port(self, op: PlannedOperator, index: int) -> Spread:
-        """Of the rows that reach input ``index``: what is true of all its producers."""
+        """How the rows that reach input ``index`` are spread: what holds for all its producers."""
         ways = [self._edge(op, inp) for inp in op.inputs[index]]
         return frozenset.intersection(*ways) if ways else NOWHERE
 
@@ -57,7 +57,7 @@ class Distributions:
 
 
 def required_keys(op: PlannedOperator) -> Keys:
-    """Per input of the operator, the columns whose equal values must meet in one subtask."""
+    """For each input of the operator, the columns whose equal values must meet in one subtask."""
     return op.spec.required_keys(len(op.output))
 
 
@@ -86,7 +86,7 @@ def meets(op: PlannedOperator, distributions: Distributions) -> bool:
 
 
 def _hashed_as(type_: LogicalType) -> object:
-    """Equal for types whose equal values have equal hashes (``runtime.kernels.hashing``)."""
+    """Equal for types whose equal values have equal hashes (``columnar.hashing``)."""
     if isinstance(type_, t.DecimalType):
         return ("decimal", type_.scale)
     if isinstance(type_, (t.FloatType, t.DoubleType)):

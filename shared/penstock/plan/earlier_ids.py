@@ -1,9 +1,9 @@
-"""The uids that operators had before ``plan.identity``: savepoints of that version are found by them.
+"""The uids that operators had before ``plan.identity``, by which savepoints of that version are found.
 
-Such a uid is the operator's kind and 16 hex digits over every field of every node below it, so
-adding a field to a node would change it. ``FIELDS`` holds the fields that existed then; a field
-added since counts only where it differs from its default. This module goes away, together with
-``OperatorIdentity.former``, one version after the one that introduced the new ids.
+Such a uid is the operator's kind and 16 hexadecimal digits over every field of every node below it, so a new
+field of a node would change it. ``FIELDS`` holds the fields that existed then; a field added since counts
+only if it differs from its default. This module goes away, together with ``OperatorIdentity.former``, one
+version after the one that introduced the new ids.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from penstock.plan.rewriting import Interner, without_places
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-#: Fields that carry what only the new ids need: no part of the old ones.
+#: Fields that only the new ids need: no part of the old ones.
 _UNKNOWN_THEN = frozenset({"declared", "location", "label", "columns", "uid"})
 _INPUT_FIELDS = frozenset({"input", "left", "right", "inputs"})
 
 
 class EarlierFingerprints:
-    """Of the nodes of one plan. ``code``: name of a function → what stands for it instead (the names
-    that programs give their functions are numbers, which go by the order of the program)."""
+    """Fingerprints of the nodes of one plan. ``code``: name of a function → its replacement (programs number
+    their functions in the order of the program)."""
 
     def __init__(self, code: Mapping[str, str] | None = None) -> None:
         self._prints: dict[int, tuple[n.Node, str]] = {}
@@ -48,9 +48,9 @@ class EarlierFingerprints:
 
 
 def originals_of(now: Sequence[n.Node], then: Sequence[n.Node]) -> dict[str, n.Node]:
-    """Fingerprint (``Interner``) of a node → the one in its place in the plan as it was planned then;
-    the plans differ in filters and projections only. A node over other columns has none: what it
-    kept then is laid out otherwise."""
+    """Fingerprint (``Interner``) of a node → the node at its place in the plan as the version before planned
+    it. The two plans differ in filters and projections only. A node over other columns has none, because
+    its state had another layout."""
     interner = Interner()
     found: dict[str, list[n.Node]] = {}
     seen: set[tuple[int, int]] = set()
@@ -76,12 +76,12 @@ def originals_of(now: Sequence[n.Node], then: Sequence[n.Node]) -> dict[str, n.N
 
     for new, old in zip(now, then, strict=True):
         visit(new, old)
-    # Two sources that are one now have positions of their own: it can go on from neither.
+    # Two sources that have become one had positions of their own: the one source can continue from neither.
     return {fingerprint: nodes[0] for fingerprint, nodes in found.items() if len(nodes) == 1}
 
 
 def _then(value: Any) -> Any:
-    """As ``msgspec.to_builtins`` gave it then."""
+    """The value as ``msgspec.to_builtins`` gave it in that version."""
     if isinstance(value, msgspec.Struct):
         kind = type(value)
         tag_field = kind.__struct_config__.tag_field
@@ -100,7 +100,9 @@ def _then(value: Any) -> Any:
         return {key: _then(item) for key, item in value.items()}
     if isinstance(value, (list, tuple)):
         items = []
-        for item in value:  # a comprehension would take a frame more of a deep expression
+        for (
+            item
+        ) in value:  # A comprehension would take one more stack frame for each level of a deep expression.
             items.append(_then(item))
         return items
     return msgspec.to_builtins(value)
@@ -118,7 +120,7 @@ def _default(field: Any) -> Any:
     return field.default
 
 
-#: Struct → its fields then.
+#: Struct → its fields in that version.
 FIELDS = {
     "AggregateCall": "function args type distinct filter ignore_nulls constants python",
     "Call": "function args type line column",

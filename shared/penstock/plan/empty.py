@@ -1,7 +1,7 @@
-"""Parts of a plan that give no row: LIMIT 0 and a condition that is never true.
+"""Parts of a plan that give no row: LIMIT 0, and conditions that are never true.
 
-They become ``Values`` without rows, so that a source behind them is not read: a query over an
-unbounded one ends at once, as in Flink (its PruneEmptyRules).
+They become ``Values`` without rows, so that no source behind them is read: such a query over an unbounded
+source ends at once, as in Flink (its PruneEmptyRules).
 """
 
 from __future__ import annotations

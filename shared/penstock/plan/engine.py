@@ -1,9 +1,9 @@
-"""Which engine runs a planned job, and the job graph of one that runs on Spark.
+"""Which engine runs a planned job, and the job graph of a job that runs on Spark.
 
-Both engines start from the same logical plan. For Spark the job graph has one phase
-everywhere (parallelism is Spark's affair), and becomes the *content* of one or more
-``SparkQuerySpec`` operators: what Spark itself writes is one source without output; for any
-other sink Spark's rows come out of a source into Penstock's own sink, in a slot.
+Both engines start from the same logical plan. For Spark the job graph has one phase everywhere (Spark
+decides the parallelism), and becomes the *content* of one or more ``SparkQuerySpec`` operators. A sink that
+Spark itself writes is one source without output; for any other sink Spark's rows come out of a source and go
+into Penstock's own sink, in a slot.
 """
 
 from __future__ import annotations
@@ -44,10 +44,10 @@ from penstock.types.logical import Schema
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-#: Environment of whoever plans: the engine of jobs that say none.
+#: Environment variable of the planning process: the engine of jobs that name none.
 ENGINE_VARIABLE = "PENSTOCK_ENGINE"
-#: Where the checkpoints of an unbounded job on Spark lie; Spark's own key. Without it they lie with the
-#: job's other objects.
+#: Where the checkpoints of an unbounded job on Spark lie; it is Spark's own key. Without it they lie with
+#: the job's other objects.
 SPARK_CHECKPOINTS = "spark.sql.streaming.checkpointLocation"
 #: Connectors of sinks that Spark's executors write themselves.
 NATIVE_SINKS = frozenset(("filesystem", "blackhole"))
@@ -55,9 +55,9 @@ NATIVE_SINKS = frozenset(("filesystem", "blackhole"))
 
 @dataclass(frozen=True)
 class SparkSupport:
-    """What whoever plans knows of Spark. ``missing``: why it cannot be used at all (None:
-    it can); ``check``: UnsupportedError for a graph that Spark cannot run, with the reason;
-    ``plan``: Spark's own plan of what it is to run, with its costs or without."""
+    """What the planning process knows of Spark. ``missing``: why Spark cannot be used at all (None: it can);
+    ``check``: raises UnsupportedError with the reason for a graph that Spark cannot run; ``plan``:
+    Spark's own plan of a graph, with its costs or without."""
 
     missing: str | None
     check: Callable[[JobGraph], None]
@@ -66,7 +66,7 @@ class SparkSupport:
 
 @dataclass(frozen=True)
 class EngineChoice:
-    """``asked``: somebody named the engine; else it was found to suit."""
+    """``asked``: the user named the engine; otherwise the planner chose it."""
 
     engine: Literal["streaming", "spark"]
     reason: str
@@ -76,8 +76,8 @@ class EngineChoice:
 def choose_engine(
     config: Mapping[str, str], *, bounded: bool, reads_tables: bool, spark: SparkSupport
 ) -> EngineChoice:
-    """By the configuration and by what the job reads. UnsupportedError when Spark is asked
-    for and cannot be had; SpecError when it is asked for, to begin from a savepoint."""
+    """Chooses by the configuration and by the job's sources. UnsupportedError if Spark is asked for and
+    cannot be used; SpecError if it is asked for and the job begins from a savepoint."""
     default = {ENGINE.key: os.environ[ENGINE_VARIABLE]} if ENGINE_VARIABLE in os.environ else {}
     wanted, mode = ENGINE.read({**default, **config}), RUNTIME_MODE.read(config)
     if wanted == "streaming":
@@ -117,10 +117,10 @@ def choose_engine(
 
 
 def on_spark(graph: JobGraph) -> JobGraph:
-    """The job graph whose tasks have Spark do the work of ``graph`` (of parallelism 1).
+    """The job graph whose tasks let Spark do the work of ``graph`` (of parallelism 1).
 
-    No checkpoints on the way: a batch begins anew when it fails, and its sinks commit once,
-    at the end (the final checkpoint), or Spark commits for them.
+    It has no checkpoints on the way: a batch begins again when it fails, and its sinks commit once, at the
+    end (the final checkpoint), or Spark commits for them.
     """
     content = encode_content(graph)
     sinks = sinks_of(graph)
@@ -146,8 +146,8 @@ def on_spark(graph: JobGraph) -> JobGraph:
 
 
 def check_stream_store(graph: JobGraph, store_url: str) -> None:
-    """SpecError when a job is one of Structured Streaming and its checkpoints would lie in a bucket.
-    ``store_url``: of the cluster's object store, where they lie unless the job says where."""
+    """SpecError if a job of Structured Streaming would have its checkpoints in a bucket. ``store_url``: URL
+    of the cluster's object store, where they lie unless the job names a folder."""
     streams = not graph.bounded and any(
         isinstance(node.spec, SparkQuerySpec) for v in graph.vertices for node in v.operators
     )
@@ -156,8 +156,9 @@ def check_stream_store(graph: JobGraph, store_url: str) -> None:
 
 
 def check_stream_folder(location: str) -> None:
-    """SpecError when checkpoints of Structured Streaming cannot lie there: PySpark's wheel has no
-    client for buckets, and what is written beside Spark's own is created once, as in a file system."""
+    """SpecError if checkpoints of Structured Streaming cannot lie there. PySpark's wheel has no client for
+    buckets, and Penstock's own files beside Spark's are created only if they do not exist, as in a file
+    system."""
     if "://" in location and not location.startswith("file://"):
         raise SpecError(
             "Structured Streaming cannot keep its checkpoints in a bucket: PySpark has no client for it",
@@ -171,7 +172,7 @@ def check_stream_folder(location: str) -> None:
 
 
 def explained(graph: JobGraph, spark: SparkSupport | None, *, cost: bool = False) -> str:
-    """What EXPLAIN says of a planned job: with Spark's own plan of one that runs there."""
+    """The text of EXPLAIN for a planned job; with Spark's own plan if it runs there."""
     if spark is None or spark.plan is None or not EXPLAIN_SPARK.read(graph.config):
         return graph.plan
     return graph.plan + spark.plan(graph, cost)
@@ -184,8 +185,9 @@ def program_graph(
     functions: Mapping[str, FunctionArtifact],
     python_path: tuple[str, ...],
 ) -> JobGraph:
-    """The job graph whose one task has ``spec.function`` called with Spark. It is not repeated
-    when it fails, unless the configuration names a restart strategy: nobody knows what it did."""
+    """The job graph whose one task calls ``spec.function`` with Spark. The task is not repeated after a
+    failure, unless the configuration names a restart strategy, because nobody knows what the function had
+    done."""
     node = OperatorNode(uid=spec.function, name=name, spec=spec, output=Schema(()))
     inner = JobGraph(
         name=name, vertices=(_vertex(spec.function, name, [node]),), edges=(), config=dict(config), bounded=True

@@ -1,8 +1,8 @@
-"""Names operators and says what their state means, once the operator graph is planned.
+"""Names operators and describes the meaning of their state, once the operator graph is planned.
 
-A name says for which statement an operator works, what it does, over which base tables, and the
-how-manieth of its kind it is there, counted from the sources: adding a filter, a column or a
-statement changes no name. The meaning is in the words of ``plan.lineage``.
+A name says which statement an operator works for, what it does, over which base tables, and which number it
+has among operators of its kind there, counted from the sources. A new filter, column or statement changes no
+name. The meaning uses the words of ``plan.lineage``.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def _code(artifact: FunctionArtifact) -> str:
 
 
 def _given(operators: Sequence[PlannedOperator]) -> set[str]:
-    """The uids that the user gave. SpecError when two operators have one."""
+    """The uids that the user gave. SpecError if two operators have the same."""
     by_uid: dict[str, str] = {}
     for op in operators:
         if op.given and op.uid in by_uid:
@@ -88,7 +88,7 @@ def _free(wanted: str, taken: set[str]) -> str:
 
 
 def _statements(operators: Sequence[PlannedOperator]) -> dict[int, tuple[str, ...]]:
-    """By operator: the statements that it feeds, each in one or two spellings."""
+    """Operator → the statements that it feeds, each in one or two spellings."""
     found: dict[int, dict[str, None]] = {id(op): {} for op in operators}
     for op in reversed(operators):
         own = found[id(op)]
@@ -103,7 +103,7 @@ class _Names:
     def __init__(self, operators: Sequence[PlannedOperator], lineage: Lineage) -> None:
         self._lineage = lineage
         self._roles = {id(op): self._role(op) for op in operators}
-        #: Operator → role → how many of it are below, on the longest path.
+        #: Operator → role → how many operators of that role are below it, on the longest path.
         self._below: dict[int, dict[str, int]] = {}
         for op in operators:
             below: dict[str, int] = {}
@@ -114,7 +114,7 @@ class _Names:
                 role = self._roles[id(source)]
                 below[role] = max(below.get(role, 0), self._below[id(source)].get(role, 0) + 1)
             self._below[id(op)] = below
-        #: Sources that read their table alone need no statement to be known by.
+        #: Sources that alone read their table: the table's name is enough to find them.
         self._readers: dict[str, int] = {}
         for op in operators:
             if _reads(op):
@@ -142,6 +142,6 @@ def _reads(op: PlannedOperator) -> bool:
 
 
 def _meaning(op: PlannedOperator, lineage: Lineage) -> Meaning:
-    """(part → words, state → columns); nothing for an operator that keeps nothing."""
+    """(part → words, state → columns); nothing for an operator without state."""
     keeps = op.spec.is_source or op.spec.is_sink or op.spec.keeps_state()
     return op.node.meaning(op, lineage) if op.node is not None and keeps else ({}, {})

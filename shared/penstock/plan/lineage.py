@@ -1,9 +1,9 @@
-"""What rows and columns mean, in words that do not depend on where the planner put things.
+"""The meaning of rows and columns, in words that do not depend on the shape of the plan.
 
-``Lineage.of(node)`` says of a relation which base tables it reads, which rows of them it has, and
-where each column comes from. Aliases, views, the order of columns, the place of a filter and the
-order of inner joins make no difference. Two relations with equal words have equal rows; rows that
-are equal for another reason may have different words.
+``Lineage.of(node)`` says which base tables a relation reads, which of their rows it has, and where each
+column comes from. Aliases, views, the order of columns, the place of a filter and the order of inner joins
+make no difference. Relations with equal words have equal rows; relations with equal rows may have different
+words.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from penstock.plan.node import Node
     from penstock.types.logical import LogicalType
 
-#: Longer words are cut and end in a hash of the whole.
+#: Longer words are cut, and end in a hash of the whole text.
 MOST_CHARACTERS = 240
 _KEPT_CHARACTERS = 180
 #: Parts of a meaning that say which rows are stored, not how.
@@ -41,8 +41,8 @@ def bounded(words: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Relation:
-    """``tables``: base tables below. ``atoms``: what is multiplied, ``conditions``: which of its
-    rows are left. ``columns``: where each column comes from."""
+    """``tables``: base tables below. ``atoms``: the relations whose product it is; ``conditions``: the rows
+    of the product that are left. ``columns``: where each column comes from."""
 
     tables: frozenset[str]
     atoms: tuple[str, ...]
@@ -88,7 +88,7 @@ def opaque(tables: frozenset[str], atom: str, columns: tuple[str, ...]) -> Relat
 
 
 def marked(relation: Relation, side: str) -> Relation:
-    """Told apart from the other side of a join, which has the same rows in it."""
+    """The relation as one side of a join whose other side has the same rows."""
     return Relation(
         relation.tables,
         tuple(bounded(f"{side} {a}") for a in relation.atoms),
@@ -98,17 +98,17 @@ def marked(relation: Relation, side: str) -> Relation:
 
 
 def optional(columns: Sequence[str]) -> tuple[str, ...]:
-    """Of the side of an outer join that may be NULL."""
+    """Columns of the side of an outer join that may be NULL."""
     return tuple(f"{c}?" for c in columns)
 
 
 def row_words(relation: Relation) -> str:
-    """The columns and the rows."""
+    """The columns and the rows, in words."""
     return bounded(f"({', '.join(relation.columns)}) of {relation.rows}")
 
 
 def typed_row(relation: Relation, types: Sequence[LogicalType]) -> str:
-    """The columns with their types, and the rows."""
+    """The columns with their types, and the rows, in words."""
     return bounded(f"({', '.join(typed(relation.columns, types))}) of {relation.rows}")
 
 
@@ -121,7 +121,7 @@ def typed(columns: Sequence[str], types: Sequence[LogicalType]) -> tuple[str, ..
 
 
 def expression(expr: Expr, columns: Sequence[str]) -> str:
-    """Over columns with these origins."""
+    """An expression over columns with these origins, in words."""
     match expr:
         case InputRef():
             return columns[expr.index]
@@ -177,7 +177,7 @@ def order_words(order: Sequence[SortKey], columns: Sequence[str]) -> str:
 
 
 def stored_rows(below: Relation, row: Sequence[str]) -> dict[str, str]:
-    """Of a state that holds rows of an input."""
+    """The meaning of a state that holds rows of an input."""
     return {"input": below.rows, "columns": bounded(", ".join(row))}
 
 

@@ -1,7 +1,7 @@
 """Nested projection: fields of ROW columns become columns of the scan.
 
-``bid.price`` above a scan is computed by the source itself; the ROW that nobody needs
-whole is then pruned, and a connector with ``nested_projection`` makes only those fields.
+The source itself computes ``bid.price`` above a scan. The ROW is then pruned if no consumer needs all of it,
+and a connector with ``nested_projection`` makes only those fields.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ Path = tuple[int, int]
 
 
 def flatten_rows(roots: Sequence[n.Node]) -> list[n.Node]:
-    """The plan with fields read right above a scan pushed into it. Sub-plans must be
-    shared by identity: all consumers of one scan agree on its new columns."""
+    """The plan with fields that are read right above a scan pushed into it. Sub-plans must be shared by
+    identity: all consumers of one scan agree on its new columns."""
     nodes = walk(roots)
     consumers: dict[int, list[n.Node]] = {}
     for node in nodes:
@@ -43,7 +43,7 @@ def flatten_rows(roots: Sequence[n.Node]) -> list[n.Node]:
 
 
 def _readers(node: n.Node, consumers: dict[int, list[n.Node]]) -> list[n.Filter | n.Project] | None:
-    """Filters and projections above; None when something else reads the columns by position."""
+    """Filters and projections above; None if another node reads the columns by position."""
     out: list[n.Filter | n.Project] = []
     for consumer in consumers.get(id(node), []):
         if isinstance(consumer, n.Project):

@@ -1,13 +1,13 @@
-"""What every plan node is, and what it declares of itself: its traits.
+"""Plan nodes and the traits that they declare.
 
-The rules and walks of the planner know no kind of node. They ask the node: which columns it reads
-and passes, what is true of its rows, which changes it needs to see, where its rows come from, what
-it says in EXPLAIN, and which operators run it. A node answers in its own folder below
-``penstock.plan.operators``, or in a package of somebody else's: nothing here lists the nodes there are.
+The rules and walks of the planner know no kind of node. They ask the node: which columns it reads and
+passes, what holds for its rows, which changes it needs to see, where its rows come from, its line in
+EXPLAIN, and which operators run it. A node answers in its own folder below ``penstock.plan.operators``, or
+in another package: no list of nodes exists here.
 
-What a node does not answer has an answer here that is safe for any operator: it reads every column,
-nothing may be pushed below it, its rows have no key, and their order is lost. ``Unary`` and
-``Binary`` answer for nodes that pass their input's columns on.
+The default answers here are safe for any operator: it reads every column, nothing may be pushed below it,
+its rows have no key, and their order is lost. ``Unary`` and ``Binary`` answer for nodes that pass their
+input's columns on.
 """
 
 from __future__ import annotations
@@ -52,14 +52,16 @@ replace = msgspec.structs.replace
 
 
 class Node(msgspec.Struct, frozen=True, kw_only=True, tag_field="node"):
-    """A logical operation and its traits. Nodes are immutable and compare by value. Column indices
-    mean the columns of the node's input (of two inputs: the left columns, then the right)."""
+    """A logical operation and its traits. Nodes are immutable and compare by value. Column indices mean the
+    columns of the node's input (of two inputs: the left columns, then the right)."""
 
-    #: ``module:function`` that makes the operators, given (translator, node). In a module of its own, which
-    #: is imported when a plan is translated: it may know other nodes, which the node itself does not.
+    #: ``module:function`` that makes the operators, given (translator, node). It is in a module of its own,
+    #: which is imported when a plan is translated: that module may know other nodes, the node itself must
+    #: not.
     physical: ClassVar[str] = ""
     if TYPE_CHECKING:
-        # Each node has it as a field, in a place of its own: fingerprints go by the order of fields.
+        # Each node declares it as a field at a place of its own, because fingerprints depend on the order of
+        # fields.
         schema: Schema
 
     # -- inputs --------------------------------------------------------------------------------
@@ -69,13 +71,13 @@ class Node(msgspec.Struct, frozen=True, kw_only=True, tag_field="node"):
         return ()
 
     def over(self, inputs: tuple[Node, ...]) -> Node:
-        """The same over other inputs, which have the same schemas."""
+        """The same node over other inputs, which have the same schemas."""
         return self
 
     # -- columns -------------------------------------------------------------------------------
 
     def demands(self, need: set[int]) -> list[tuple[Node, set[int]]]:
-        """What it asks of each input, given which of its own columns are needed."""
+        """The columns that it needs of each input, if ``need`` of its own columns are needed."""
         return [(child, set(range(len(child.schema)))) for child in self.children()]
 
     def pruned(self, pruner: Pruner, need: set[int]) -> tuple[Node, Mapping_]:
@@ -97,16 +99,16 @@ class Node(msgspec.Struct, frozen=True, kw_only=True, tag_field="node"):
         )
 
     def carries(self) -> tuple[tuple[Node, dict[int, int] | None], ...]:
-        """Inputs of which every row of the output has a row's values: the input, and where its columns
-        are in the output (None: in their own places). Facts about such an input hold above the node."""
+        """Inputs whose rows' values every output row carries: the input, and where its columns are in the
+        output (None: at their own places). Facts about such an input hold above the node, too."""
         return ()
 
     def own_facts(self) -> list[Expr]:
-        """Conditions that every row meets because of the node itself."""
+        """Conditions that every output row meets because of the node itself."""
         return []
 
     def gives_nothing(self, empty: Sequence[bool]) -> bool:
-        """Whether no row ever comes out. ``empty[i]``: input i has none."""
+        """Whether it never emits a row. ``empty[i]``: input i has no row."""
         return False
 
     # -- predicates ----------------------------------------------------------------------------
@@ -120,13 +122,13 @@ class Node(msgspec.Struct, frozen=True, kw_only=True, tag_field="node"):
         return pusher.below(self, parts)
 
     def unawaited(self) -> tuple[str, Sequence[Expr]]:
-        """Expressions in which an async function cannot stand, and their place in words."""
+        """Expressions that must not contain async functions, and their place in words."""
         return "", ()
 
     # -- changelog -----------------------------------------------------------------------------
 
     def asks_before(self, wanted: bool) -> bool:
-        """Whether it needs the old row of an update (−U) of its inputs. ``wanted``: its consumers do."""
+        """Whether it needs the old row of an update (−U) of its inputs. ``wanted``: its consumers need it."""
         return True
 
     def in_order(self, key: frozenset[int], analysis: Analysis) -> bool:
@@ -141,7 +143,7 @@ class Node(msgspec.Struct, frozen=True, kw_only=True, tag_field="node"):
     # -- event time ----------------------------------------------------------------------------
 
     def clock(self) -> str | None:
-        """What makes watermarks here, in words; None: nothing does."""
+        """What makes watermarks here, in words; None: nothing."""
         return None
 
     def with_watermarks(self, change: Callable[[WatermarkSpec], WatermarkSpec]) -> Node:
@@ -193,7 +195,7 @@ class Node(msgspec.Struct, frozen=True, kw_only=True, tag_field="node"):
         return type(self).__name__
 
     def warnings(self, analysis: Analysis) -> Iterable[str]:
-        """What EXPLAIN warns of."""
+        """The warnings of EXPLAIN."""
         return ()
 
     def pushed_words(self) -> str:
@@ -203,11 +205,11 @@ class Node(msgspec.Struct, frozen=True, kw_only=True, tag_field="node"):
     # -- soundness and running -----------------------------------------------------------------
 
     def check(self) -> None:
-        """Unsound when a column that it names is not its input's, or of another type. Column names and
-        the event-time column are checked of every node."""
+        """Raises Unsound if a column that it names is not its input's, or has another type. Column names and
+        the event-time column are checked for every node."""
 
     def translate(self, translator: Translator) -> PlannedOperator | OperatorInput:
-        """The operators that run it, the last of which gives its rows."""
+        """The operators that run it; the last one gives its rows."""
         made: PlannedOperator | OperatorInput = loaded(self.physical)(translator, self)
         return made
 
@@ -250,7 +252,7 @@ class Unary(Node, frozen=True, kw_only=True):
         return analysis.of(self.input)
 
     def meaning(self, op: PlannedOperator, lineage: Lineage) -> Meaning:
-        """Its input's rows, the columns that it names, and its other fields as they are."""
+        """The words of its input's rows, of the columns that it names, and its other fields as they are."""
         below = lineage.of(self.input)
         row = typed(below.columns, self.input.schema.types)
         parts = {"input": below.rows}

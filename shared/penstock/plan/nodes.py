@@ -1,8 +1,8 @@
 """The logical plan: one tree (a DAG by sharing) for SQL and DataStream, for both engines.
 
-The nodes that Penstock brings along, for whoever builds plans and for rules about certain nodes. What
-a node is and declares is in its folder below ``penstock.plan.operators``; ``penstock.plan.node`` says
-what there is to declare.
+This module collects the nodes that Penstock brings, for code that builds plans and for rules about certain
+nodes. Each node and its traits are in its folder below ``penstock.plan.operators``; ``penstock.plan.node``
+lists the traits.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""What the planner did for speed, for EXPLAIN: pushed down, reused, bounded, split, fetched late; and
-what it could do nothing about: cross products."""
+"""EXPLAIN's notes on the optimizer's decisions: pushed down, reused, bounded, split, fetched late; and its
+warnings of cross products."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def notes(optimized: LogicalPlan, operators: Sequence[PlannedOperator]) -> str:
-    """One line a decision; numbers are those of the physical plan."""
+    """One line for each decision; numbers are those of the physical plan."""
     number = {id(op): i + 1 for i, op in enumerate(operators)}
     nodes, known = walk(optimized.sinks), Analysis()
     lines = [f"warning: {text}" for node in nodes for text in node.warnings(known)]

@@ -1,4 +1,4 @@
-"""The operator graph: one node an operator, before chaining."""
+"""The operator graph: one node for each operator, before chaining."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from penstock.types.logical import Schema
 
 
-#: What was done for speed, for EXPLAIN: the verb, the words.
+#: A note for EXPLAIN on a decision of the optimizer: the verb, the words.
 Note = tuple[str, str]
 
 
@@ -79,8 +79,8 @@ def all_inputs(op: PlannedOperator) -> list[OperatorInput]:
 
 
 def fetched_late(names: Sequence[str], used: Collection[int]) -> tuple[Note, ...]:
-    """The note on columns (``names``, without those at ``used``) that an operator with rows in its state
-    never looks at."""
+    """The note on columns (``names`` without those at ``used``) that an operator keeps in its state and
+    never reads."""
     late = [name for i, name in enumerate(names) if i not in used]
     if not late:
         return ()

@@ -46,10 +46,10 @@ def optimize(
     *,
     as_one_job: bool = True,
 ) -> n.LogicalPlan:
-    """``late_sink``: the table of ``table.exec.late-data.table``, for late rows of window
-    aggregates. ``as_one_job``: consumers of one table share its source and its filters, and none
-    decides what is in the state of another; else (on Spark, which keeps no state, and as it was
-    in the version before) each gets what is best for it."""
+    """``late_sink``: the table of ``table.exec.late-data.table``, for late rows of window aggregates.
+    ``as_one_job``: consumers of one table share its source and its filters, and no consumer changes the
+    state of another. Otherwise (on Spark, which keeps no state, and as in the version before) each
+    consumer gets the plan that is best for it."""
     roots: list[n.Node] = list(plan.sinks)
     # One for all rules: it looks only at the nodes that a rule has changed.
     share = Interner().intern_all
@@ -87,12 +87,12 @@ def optimize(
     return replace(plan, sinks=tuple(roots))
 
 
-#: Longer than there are times: a watermark so far behind stays before all of them, until the last one.
+#: A delay longer than all of time: the watermark stays before every row until the last one.
 _FOR_EVER_US = 2**62
 
 
 def _never_late(node: n.Node) -> n.Node:
-    """In mode BATCH no watermark comes before the end, as in Flink: no row is late."""
+    """In mode BATCH no watermark comes before the end, as in Flink, so no row is late."""
     return node.with_watermarks(_at_the_end)
 
 
@@ -106,7 +106,7 @@ def _apply(roots: list[n.Node], rule: Callable[[n.Node], n.Node]) -> list[n.Node
 
 
 def _readers(roots: list[n.Node]) -> dict[int, list[n.Node]]:
-    """Scan (id) → all that read it."""
+    """Scan (id) → all nodes that read it."""
     out: dict[int, list[n.Node]] = {}
     for node in walk(roots):
         for child in n.inputs_of(node):
@@ -127,8 +127,8 @@ def _equalities(node: n.Node) -> dict[int, tuple[Expr, Any]]:
 
 
 def _into_source(node: n.Node, push_down: SourcePushDown, readers: Mapping[int, list[n.Node]]) -> n.Node:
-    """``Filter(column = constant)`` over a scan, where the connector applies it itself and all
-    ``readers`` of the scan ask for the same."""
+    """``Filter(column = constant)`` over a scan, if the connector applies it itself and all ``readers`` of
+    the scan ask for the same."""
     if not isinstance(node, n.Filter) or not isinstance(node.input, n.Scan):
         return node
     scan = node.input
@@ -179,7 +179,7 @@ def _equality(part: Expr, scan: n.Scan) -> tuple[int, Any] | None:
 
 
 def _attach_late(roots: list[n.Node], table: n.TableRef) -> list[n.Node]:
-    """Every event-time window aggregate over rows sends its late ones to the table."""
+    """Every event-time window aggregate over rows sends its late rows to the table."""
     tagged: list[n.WindowAggregate] = []
 
     def tag(node: n.Node) -> n.Node:

@@ -1,6 +1,6 @@
-"""Conditions on partition columns told to the source: it reads only the partitions for which they hold.
+"""Tells a source the conditions on partition columns: it reads only the partitions for which they hold.
 
-The filter stays where it is: the source leaves whole partitions out, the filter rows.
+The filter stays in the plan: the source leaves out whole partitions, the filter leaves out rows.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ PARTITION_FILTER = "partition.filter"
 
 
 def prune_partitions(node: n.Node, readers: Mapping[int, Sequence[n.Node]]) -> n.Node:
-    """A filter over the scan of a partitioned table, which then knows what all its ``readers`` (scan, by
-    id → nodes) ask of partition columns: lists of conditions over them, in the order of the keys; a
-    partition is read when all of one list hold."""
+    """A filter over the scan of a partitioned table. The scan gets what all its ``readers`` (scan, by id →
+    nodes) ask of partition columns: lists of conditions over them, in the order of the keys. A partition
+    is read if all conditions of one list hold."""
     if not isinstance(node, n.Filter) or not isinstance(node.input, n.Scan):
         return node
     scan = node.input
@@ -47,7 +47,7 @@ def prune_partitions(node: n.Node, readers: Mapping[int, Sequence[n.Node]]) -> n
 
 
 def _conditions(reader: n.Node, scan: n.Scan, columns: Sequence[int]) -> list[Expr]:
-    """What a reader asks of the partition columns (``columns`` of the physical ones)."""
+    """The conditions of a reader on the partition columns (``columns`` of the physical ones)."""
     if not isinstance(reader, n.Filter):
         return []
     types = scan.table.physical.types

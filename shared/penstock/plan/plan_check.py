@@ -1,7 +1,7 @@
-"""Whether a logical plan is sound: every column that a node names is its input's, and of that type.
+"""Whether a logical plan is sound: every column that a node names is its input's, and has that type.
 
-Run after every rule of the optimiser, so that a rule that breaks a plan is named, and no broken plan
-becomes a job. Only nodes that a rule made are looked at, so it costs little.
+It runs after every rule of the optimizer: a rule that breaks a plan is named, and no broken plan becomes a
+job. Only nodes that a rule made are checked, so it costs little.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ def _broken(rule: str, where: str, expected: str, got: str) -> InternalError:
 
 
 def _clocks(nodes: Iterable[Node]) -> frozenset[str]:
-    """Where watermarks come from."""
+    """The nodes that make watermarks."""
     return frozenset(clock for node in nodes if (clock := node.clock()) is not None)
 
 
@@ -72,7 +72,7 @@ def _columns(schema: Schema) -> list[LogicalType]:
 
 
 def check_node(node: Node) -> None:
-    """Over the schemas that its inputs say they have."""
+    """Checks a node over the declared schemas of its inputs."""
     names = node.schema.names
     if len(set(names)) != len(names):
         raise Unsound("columns of different names", str(names))

@@ -1,7 +1,7 @@
-"""What is known of a node's output: boundedness, time, windows, unique keys, changelog.
+"""Derived properties of a node's output: boundedness, time, windows, unique keys, changelog.
 
-The binder asks it for time attributes and windows, the optimiser for interval bounds,
-the physical planner for changelog modes. All of it is derived, never stored.
+The binder uses them for time attributes and windows, the optimizer for interval bounds, the physical planner
+for changelog modes. They are always derived, never stored.
 """
 
 from __future__ import annotations
@@ -40,10 +40,10 @@ class WindowProperty:
 
 @dataclass(frozen=True, slots=True)
 class Properties:
-    """``lags``: column → µs such that value + lag > watermark holds for every row to come
-    (rowtime: 0; window_start of a 10 s window: 10 s). ``rowtimes`` ⊆ lags: usable as a time
-    attribute. ``updating``: not append-only. ``unique``: sets of columns that are a key.
-    ``timeline``: the time zone on whose clock watermarks are; empty = UTC."""
+    """``lags``: column → µs such that value + lag > watermark holds for every row to come (rowtime: 0;
+    window_start of a 10 s window: 10 s). ``rowtimes`` ⊆ lags: usable as a time attribute. ``updating``:
+    not append-only. ``unique``: sets of columns that are a key. ``timeline``: the time zone whose clock
+    the watermarks follow; empty = UTC."""
 
     bounded: bool = False
     lags: dict[int, int] = field(default_factory=dict)
@@ -55,7 +55,7 @@ class Properties:
     timeline: str = ""
 
     def moved(self, mapping: dict[int, int]) -> Properties:
-        """Over another column layout: old index → new index."""
+        """The same properties over another column layout: old index → new index."""
         return replace(
             self,
             lags={mapping[i]: lag for i, lag in self.lags.items() if i in mapping},
@@ -68,7 +68,7 @@ class Properties:
         )
 
     def timed(self, lags: dict[int, int], rowtimes: Iterable[int], proctimes: Iterable[int]) -> Properties:
-        """With other time attributes."""
+        """The same properties with other time attributes."""
         return replace(self, lags=lags, rowtimes=frozenset(rowtimes), proctimes=frozenset(proctimes))
 
 
@@ -90,8 +90,8 @@ class Analysis:
         return found[1]
 
     def in_order(self, node: Node, key: frozenset[int]) -> bool:
-        """Whether all changes of a row of this key come out of one subtask, the old row's end before
-        the new one's beginning: a −U may then delete by key."""
+        """Whether all changes of a row of this key come out of one subtask, those of the old row before
+        those of the new one: a −U may then delete by key."""
         return not self.of(node).updating or node.in_order(key, self)
 
 
@@ -100,8 +100,8 @@ def is_proctime(expr: Expr) -> bool:
 
 
 def constant_shift(expr: Expr) -> tuple[int, int] | None:
-    """(column, µs) when the expression is ``column ± INTERVAL day-time``; casts between
-    timestamps of one kind are looked through."""
+    """(column, µs) if the expression is ``column ± INTERVAL day-time``; casts between timestamps of one kind
+    are ignored."""
     match expr:
         case InputRef(index=i):
             return i, 0

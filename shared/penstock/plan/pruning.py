@@ -1,7 +1,7 @@
-"""Projection push-down: only columns that somebody needs are computed, kept and read.
+"""Projection push-down: only columns that a consumer needs are computed, kept and read.
 
-Works on the whole DAG at once, so that two consumers of one sub-plan keep sharing it:
-the sub-plan gives the union of what they need.
+It works on the whole DAG at once, so that two consumers of one sub-plan keep sharing it: the sub-plan gives
+the union of the columns that they need.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ if TYPE_CHECKING:
 
 
 def prune(sinks: Sequence[Sink], *, narrow: bool = True) -> tuple[Sink, ...]:
-    """The plan with unused columns gone. Sinks must share sub-plans by identity. ``narrow``: operators
-    that keep rows get no column that only other consumers of their input need, so that these do not
-    decide what is in their state."""
+    """The plan without unused columns. Sinks must share sub-plans by identity. ``narrow``: operators that
+    keep rows get no column that only other consumers of their input need, so that these do not change
+    their state."""
     pruner = Pruner(_needed([(sink, set(range(len(sink.schema)))) for sink in sinks]), narrow=narrow)
     return tuple(pruner.run(sink)[0] for sink in sinks)  # type: ignore[misc]
 
 
 def _needed(roots: Sequence[tuple[Node, set[int]]]) -> dict[int, set[int]]:
-    """By node (id) of the plans below: the columns that somebody needs, given those of the roots."""
+    """Node (id) of the plans below → the columns that are needed, given those of the roots."""
     order = walk([root for root, _ in roots])
     needed: dict[int, set[int]] = {id(node): set() for node in order}
     for root, columns in roots:
@@ -65,7 +65,7 @@ class Pruner:
         return found[1], found[2]
 
     def own(self, node: Node, child: Node) -> tuple[Node, Mapping_]:
-        """An input of an operator that keeps its rows: what it gets when nobody else reads anything."""
+        """An input of an operator that keeps its rows: as if no other node read it."""
         new, mapping = self.run(child)
         if not self.narrow or isinstance(new, Project):
             return new, mapping
@@ -73,7 +73,8 @@ class Pruner:
         key = (id(child), *((id(source), frozenset(columns)) for source, columns in demands))
         found = self.alone.get(key)
         if found is None:
-            # Shared with the pruners below: joins over joins would be pruned anew at each level, twice.
+            # Shared with the pruners below: otherwise joins over joins would be pruned again at each level,
+            # twice.
             found = self.alone[key] = Pruner(_needed(demands), narrow=True, alone=self.alone).run(child)
         alone, kept = found
         if len(alone.schema) >= len(new.schema):
@@ -101,11 +102,11 @@ class Pruner:
         )
 
     def whole(self, node: Node) -> tuple[Node, Mapping_]:
-        """The node, which needs every column of every input where it was."""
+        """The node if it needs every column of every input: at their old places."""
         inputs = tuple(self.exact(child, list(range(len(child.schema)))) for child in node.children())
         return with_inputs(node, inputs), same_columns(len(node.schema))
 
     def rows_only(self, node: Node) -> Project:
-        """As many rows, of one constant: nobody reads a column."""
+        """The same number of rows, with one constant column, because no column is read."""
         one = Literal(True, BooleanType(nullable=False))
         return Project(input=node, expressions=(one,), schema=Schema((Field("$row", one.type),)))

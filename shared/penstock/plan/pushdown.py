@@ -1,6 +1,6 @@
-"""Predicates moved down: through projections, unions and windows, into join sides.
+"""Predicates moved down: through projections, unions and windows, into the sides of joins.
 
-What of a join's condition compares both sides for equality becomes its keys.
+Equalities between both sides of a join become its keys.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class PushDown:
         return node.push_down(self, parts)
 
     def below(self, node: Node, parts: list[Expr]) -> Node:
-        """What a node's only input can be asked, it is asked; the rest stays above the node."""
+        """Moves the conditions that the node's only input can apply below the node; the rest stays above."""
         down: list[Expr] = []
         stay: list[Expr] = []
         for part in parts:

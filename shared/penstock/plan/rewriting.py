@@ -41,7 +41,7 @@ class Interner:
         return [self.intern(node) for node in nodes]
 
     def fingerprint(self, node: Node) -> str:
-        """Of an interned node."""
+        """The fingerprint of an interned node."""
         return self._prints[id(node)][1]
 
     def _digest(self, node: Node) -> str:
@@ -76,7 +76,7 @@ def without_places(data: Any) -> Any:
 
 
 def plain(expr: Expr) -> Expr:
-    """The expression without source positions, to compare by value."""
+    """The expression without source positions, to compare it by value."""
 
     def visit(node: Expr) -> Expr:
         if isinstance(node, Call) and (node.line or node.column):
@@ -87,20 +87,20 @@ def plain(expr: Expr) -> Expr:
 
 
 def same(a: Expr | None, b: Expr | None) -> bool:
-    """Equal but for their places in the text."""
+    """Equal except for their places in the text."""
     if a is None or b is None:
         return a is b
     return plain(a) == plain(b)
 
 
 def position(expr: Expr, among: Sequence[Expr]) -> int | None:
-    """Index of an equal expression."""
+    """Index of an equal expression in a list."""
     wanted = plain(expr)
     return next((i for i, e in enumerate(among) if plain(e) == wanted), None)
 
 
 def without_repeats(parts: Iterable[Expr]) -> list[Expr]:
-    """Each expression where it comes first; there may be thousands."""
+    """Each expression at its first occurrence; there may be thousands."""
     first: dict[bytes, Expr] = {}
     for part in parts:
         first.setdefault(msgspec.msgpack.encode(plain(part)), part)
@@ -110,7 +110,7 @@ def without_repeats(parts: Iterable[Expr]) -> list[Expr]:
 def bottom_up(
     root: Node, rule: Callable[[Node], Node], memo: dict[int, tuple[Any, ...]] | None = None
 ) -> Node:
-    """Apply ``rule`` to every node, inputs first; shared nodes once."""
+    """Applies ``rule`` to every node, inputs first; shared nodes once."""
     memo = {} if memo is None else memo
     found = memo.get(id(root))
     if found is not None:
@@ -162,12 +162,12 @@ def conjunction(parts: Sequence[Expr]) -> Expr | None:
 
 
 def substitute(expr: Expr, inputs: Sequence[Expr]) -> Expr:
-    """Column i replaced by ``inputs[i]``."""
+    """The expression with column i replaced by ``inputs[i]``."""
     return transform(expr, lambda e: inputs[e.index] if isinstance(e, InputRef) else e)
 
 
 def reads(expr: Expr) -> Iterator[int]:
-    """The columns that an expression reads, each as often as it does."""
+    """The columns that an expression reads, each as often as it occurs."""
     if isinstance(expr, InputRef):
         yield expr.index
     for child in children(expr):
@@ -188,5 +188,5 @@ def identity(node: Node) -> list[Expr]:
 
 
 def below_own_columns(part: Expr, width: int) -> Expr | None:
-    """A condition over the input's ``width`` columns alone; None when a node behind has a say in it."""
+    """A condition over the input's ``width`` columns alone; None if it reads a column behind them."""
     return part if all(i < width for i in input_refs(part)) and is_deterministic(part) else None

@@ -25,7 +25,7 @@ replace = msgspec.structs.replace
 
 
 def merge_projects(node: n.Node) -> n.Node:
-    """Project over Project → one; a projection of all columns under the same names → none."""
+    """Project over Project → one projection; a projection of all columns under the same names → none."""
     if not isinstance(node, n.Project):
         return node
     inner = node.input
@@ -40,8 +40,8 @@ def merge_projects(node: n.Node) -> n.Node:
 
 
 def _cheap_to_inline(outer: n.Project, inner: n.Project) -> bool:
-    """False when an expression of the inner projection would be computed twice, or is
-    not deterministic and used at all."""
+    """False if an expression of the inner projection would be computed twice, or is used and not
+    deterministic."""
     uses = Counter(column for expr in outer.expressions for column in reads(expr))
     return all(
         isinstance(inner.expressions[i], (InputRef, Literal, FieldAccess))
@@ -58,8 +58,8 @@ def _is_clock(expr: Expr) -> bool:
 def merge_window_table(node: n.Node) -> n.Node:
     """A window aggregate right above its window table assigns the windows itself.
 
-    Filters and projections between the two move below when they do not touch the window; filters of
-    the window alone move above.
+    Filters and projections between the two move below if they do not read the window; filters of the window
+    alone move above.
     """
     if not isinstance(node, n.WindowAggregate) or node.windowed_input is None:
         return node
@@ -140,7 +140,7 @@ def merge_window_table(node: n.Node) -> n.Node:
 
 
 def _window_columns(node: n.WindowAggregate, width: int) -> dict[int, int]:
-    """Column of the window table behind ``width`` → the aggregate's column of the same."""
+    """Column of the window table behind ``width`` → the aggregate's column with the same value."""
     first = len(node.keys) + len(node.aggregates)
     names = ("start", "end", "time")
     return {width + names.index(name): first + i for i, name in enumerate(node.window_columns)}
@@ -220,7 +220,7 @@ def _uncast(expr: Expr) -> Expr:
 
 
 def recognise_join(node: n.Node, analysis: Analysis) -> n.Node:
-    """Window join or interval join, where the condition says so."""
+    """Turns a join into a window join or an interval join, if its condition allows that."""
     if not isinstance(node, n.Join) or node.interval is not None or node.window is not None:
         return node
     left, right = analysis.of(node.left), analysis.of(node.right)
@@ -313,8 +313,8 @@ def _with_time_columns(
     node: n.Join, a: int, b: int, low: int, high: int, residual: list[Expr],
     left: dict[int, int], right: dict[int, int],
 ) -> n.Node:  # fmt: skip
-    """A time column that runs behind the watermark (window_start) is replaced by a shifted
-    copy that does not, so that state can be dropped by the watermark."""
+    """Replaces a time column that lags behind the watermark (window_start) by a shifted copy that does not,
+    so that the watermark can drop state."""
     width = len(node.left.schema)
     new_left, new_right = node.left, node.right
     more = 0

@@ -1,4 +1,4 @@
-"""Checks of single nodes: every column that a node names is its input's, and of that type.
+"""Checks of single nodes: every column that a node names is its input's, and has that type.
 
 ``plan.plan_check`` runs them after every rule; a node's own check is made of these.
 """
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class Unsound(Exception):
-    """A node that is not sound: what was expected of it, what it has."""
+    """A node that is not sound: what was expected of it, and what it has."""
 
     def __init__(self, expected: str, got: str) -> None:
         super().__init__(expected, got)
@@ -29,7 +29,7 @@ class Unsound(Exception):
 
 
 def calls(made: Iterable[AggregateCall], given: Sequence[LogicalType]) -> None:
-    """The arguments and filters of aggregates."""
+    """Checks the arguments and filters of aggregates."""
     for call in made:
         indices(call.args, given)
         if call.filter is not None:
@@ -38,7 +38,7 @@ def calls(made: Iterable[AggregateCall], given: Sequence[LogicalType]) -> None:
 
 
 def within(expr: Expr, width: int) -> None:
-    """The columns of an expression whose types are not known."""
+    """Checks the columns of an expression whose types are not known."""
     if isinstance(expr, InputRef) and not 0 <= expr.index < width:
         raise Unsound(f"one of {width} columns", f"column {expr.index}")
     for child in children(expr):
@@ -46,7 +46,7 @@ def within(expr: Expr, width: int) -> None:
 
 
 def expression(expr: Expr, given: Sequence[LogicalType]) -> None:
-    """Its columns are there and of the types that it says; fields likewise."""
+    """Checks that the columns and fields of an expression exist and have the expected types."""
     if isinstance(expr, InputRef):
         indices([expr.index], given)
         type_of(expr.type, given[expr.index], f"column {expr.index}")
@@ -61,14 +61,14 @@ def expression(expr: Expr, given: Sequence[LogicalType]) -> None:
 
 
 def indices(columns: Iterable[int], given: Sequence[LogicalType]) -> None:
-    """Columns that are the input's."""
+    """Checks that indices are columns of the input."""
     for column in columns:
         if not 0 <= column < len(given):
             raise Unsound(f"one of the input's {len(given)} columns", f"column {column}")
 
 
 def types(own: Sequence[LogicalType], given: Sequence[LogicalType]) -> None:
-    """As many columns as given, of these types."""
+    """Checks that there are as many columns as given, of these types."""
     if len(own) != len(given):
         raise Unsound(f"{len(given)} columns ({_listed(given)})", f"{len(own)} columns ({_listed(own)})")
     for i, (a, b) in enumerate(zip(own, given, strict=True)):
@@ -76,14 +76,14 @@ def types(own: Sequence[LogicalType], given: Sequence[LogicalType]) -> None:
 
 
 def appended(own: Sequence[LogicalType], given: Sequence[LogicalType], count: int) -> None:
-    """The input's columns, then ``count`` of the node's own."""
+    """Checks for the input's columns, then ``count`` of the node's own."""
     if len(own) != len(given) + count:
         raise Unsound(f"{len(given)} columns and {count} more", f"{len(own)} columns ({_listed(own)})")
     types(own[: len(given)], given)
 
 
 def type_of(own: LogicalType, given: LogicalType, what: str, *, exact: bool = True) -> None:
-    """Nullability apart: rules learn that a column is never NULL."""
+    """Compares types without nullability, because rules learn that a column is never NULL."""
     if own is given or (type(own) is type(given) if not exact else _same(own, given)):
         return
     raise Unsound(f"{what}: {given}", str(own))
@@ -94,7 +94,7 @@ def boolean(type_: LogicalType, what: str) -> None:
 
 
 def watermark(mark: WatermarkSpec, given: Sequence[LogicalType]) -> None:
-    """The columns of a watermark strategy."""
+    """Checks the columns of a watermark strategy."""
     indices([] if mark.rowtime is None else [mark.rowtime], given)
     if mark.expr is not None:
         expression(mark.expr, given)
@@ -106,7 +106,7 @@ def equal_keys(
     left: Sequence[LogicalType],
     right: Sequence[LogicalType],
 ) -> None:
-    """As many keys on either side, of the same types."""
+    """Checks for as many keys on either side, of the same types."""
     if len(left_keys) != len(right_keys):
         raise Unsound(f"as many right keys as left ones ({left_keys})", str(right_keys))
     for a, b in zip(left_keys, right_keys, strict=True):

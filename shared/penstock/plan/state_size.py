@@ -1,8 +1,8 @@
-"""Estimates of what operators keep: bytes a row or key, from types alone.
+"""Estimates of the state of operators: bytes for each row or key, from types alone.
 
-Texts and other values of no fixed width count with an assumed length; every entry of an index
-costs its slot, hash and bookkeeping besides. A planner knows no row counts, so the estimate is
-a price per row: times the rows that are kept, it is the size.
+Texts and other values of no fixed width count with an assumed length. Every entry of an index also costs its
+slot, hash and bookkeeping. A planner knows no row counts, so the estimate is a price for each row:
+multiplied by the rows that are kept, it is the size.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ if TYPE_CHECKING:
     from penstock.functions.expr import AggregateCall
     from penstock.types.logical import LogicalType, Schema
 
-#: Assumed for a text or binary value, an array, a map.
+#: Assumed bytes of a text or binary value, an array, a map.
 TEXT_BYTES, COLLECTION_BYTES = 32, 96
-#: Hash table, slot number, change marks of an entry.
+#: Bytes of an index entry: hash table, slot number, change marks.
 INDEX_BYTES = 24
-#: The rate that estimates for endless state are given for.
+#: The rate that estimates of endless state assume.
 ASSUMED_ROWS_PER_S = 1_000
 _FIXED: tuple[tuple[tuple[type, ...], int], ...] = (
     ((t.BooleanType, t.TinyIntType), 1),
@@ -60,7 +60,7 @@ def about(n_bytes: int, unit: str) -> str:
 def aggregates_bytes(
     keys: Sequence[LogicalType], calls: Sequence[AggregateCall], types: Sequence[LogicalType]
 ) -> tuple[int, str]:
-    """(bytes of a key's accumulators, what grows with the values of a key besides)."""
+    """(bytes of a key's accumulators, the functions whose state grows with the values of a key)."""
     total = INDEX_BYTES + row_bytes(keys)
     growing: list[str] = []
     for call in calls:
@@ -80,6 +80,6 @@ def join_words(left: Sequence[LogicalType], right: Sequence[LogicalType]) -> str
 
 
 def join_growth(left: Sequence[LogicalType], right: Sequence[LogicalType]) -> str:
-    """What a join that never forgets comes to."""
+    """How a join that never forgets grows."""
     a_day = ASSUMED_ROWS_PER_S * 86_400 * sum(INDEX_BYTES + row_bytes(side) for side in (left, right))
     return f"{join_words(left, right)}: {a_day / 1e9:.0f} GB a day at {ASSUMED_ROWS_PER_S} rows/s a side"

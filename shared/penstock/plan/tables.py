@@ -11,7 +11,7 @@ from penstock.jobgraph.specs import WatermarkSpec
 from penstock.plan.lineage import bounded
 from penstock.types.logical import Schema
 
-#: Options whose values are written nowhere.
+#: Options whose values are never written anywhere.
 _SECRET = re.compile("password|secret|token|credential|key", re.IGNORECASE)
 
 
@@ -23,10 +23,10 @@ class MetadataColumn(msgspec.Struct, frozen=True):
 
 
 class TableRef(msgspec.Struct, frozen=True, kw_only=True):
-    """A catalog table as a plan needs it. ``physical``: the connector's own columns;
-    ``metadata``: appended after them; ``computed``: expressions over (physical, metadata)
-    that give ``schema``; ``watermark`` is over ``schema``'s columns. ``guarantee``,
-    ``sink_modes``, ``nested_projection``: what the connector says of itself."""
+    """A catalog table as a plan needs it. ``physical``: the connector's own columns; ``metadata``: appended
+    after them; ``computed``: expressions over (physical, metadata) that give ``schema``; ``watermark`` is
+    over ``schema``'s columns. ``guarantee``, ``sink_modes``, ``nested_projection``: declared by the
+    connector."""
 
     name: str
     connector: str
@@ -40,13 +40,13 @@ class TableRef(msgspec.Struct, frozen=True, kw_only=True):
     bounded: bool = False
     guarantee: str = ""
     sink_modes: tuple[str, ...] = ("append",)
-    #: The source delivers a ROW column with fewer fields when asked to.
+    #: The source can deliver a ROW column with fewer fields.
     nested_projection: bool = False
-    #: What a lookup join with it keeps, in words; empty = it cannot be looked up.
+    #: The cache of a lookup join with it, in words; empty = it cannot be looked up.
     lookup: str = ""
-    #: The options that say which data it is; None = all of them.
+    #: The options that determine which data it is; None = all of them.
     location: tuple[str, ...] | None = None
-    #: ``computed`` as it was before the source applied a filter itself, None = as it is.
+    #: ``computed`` before the source took over a filter, None = unchanged.
     declared: tuple[Expr, ...] | None = None
 
     def place(self) -> str:

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 def is_bounded_final(plan: LogicalPlan) -> bool:
-    """Whether the job gives final rows once: all inputs bounded, and not asked to stream."""
+    """Whether the job gives final rows once: all inputs are bounded, and streaming mode was not asked for."""
     mode = RUNTIME_MODE.read(plan.config)
     bounded = all(Analysis().of(sink).bounded for sink in plan.sinks)
     if mode == "BATCH" and not bounded:

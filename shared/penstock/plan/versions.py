@@ -1,9 +1,9 @@
-"""Versioned views: a temporal join with the newest row per key reads every version instead.
+"""Versioned views: a temporal join with the newest row of each key reads every version instead.
 
-``(SELECT … ROW_NUMBER() OVER (PARTITION BY key ORDER BY row time DESC) AS n …) WHERE n = 1`` is, to a
-temporal join on that key, the history of its rows: the join itself looks for the newest one
-that is old enough. The deduplication in between would only repeat that, and of a bounded
-input would give the last version alone.
+``(SELECT … ROW_NUMBER() OVER (PARTITION BY key ORDER BY row time DESC) AS n …) WHERE n = 1`` is, for a
+temporal join on that key, the history of its rows: the join itself looks for the newest row that is old
+enough. The deduplication in between would only repeat that, and over a bounded input would give the last
+version alone.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ replace = msgspec.structs.replace
 
 
 def read_versions(node: n.Node, analysis: Analysis) -> n.Node:
-    """The join over the view's input, where the view is such a one and its key is joined on."""
+    """The join over the view's input, if the view is one of these and the join is on its key."""
     if not isinstance(node, n.TemporalJoin) or node.lookup:
         return node
     steps: list[n.Project] = []
@@ -48,7 +48,7 @@ def read_versions(node: n.Node, analysis: Analysis) -> n.Node:
 
 
 def _is_newest(top: n.TopN, analysis: Analysis) -> bool:
-    """One row per key, the youngest in event time, of rows that are only added."""
+    """Whether it gives one row for each key, the youngest in event time, of rows that are only added."""
     known = analysis.of(top.input)
     return (
         top.first == top.last == 1

@@ -1,5 +1,5 @@
-"""The operators that Penstock brings along, a folder each.
+"""The operators that Penstock brings, one folder each.
 
-``<name>/node.py`` holds the plan node with its traits (``penstock.plan.node``), ``<name>/physical.py``
-how the node becomes operators. ``penstock.plan.nodes`` collects the nodes for whoever builds plans.
+``<name>/node.py`` holds the plan node with its traits (``penstock.plan.node``); ``<name>/physical.py`` turns
+the node into operators. ``penstock.plan.nodes`` collects the nodes for code that builds plans.
 """

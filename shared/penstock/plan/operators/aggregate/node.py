@@ -30,23 +30,23 @@ replace = msgspec.structs.replace
 
 
 class Grouping(Unary, frozen=True, kw_only=True):
-    """A row a group: ``keys``, then ``aggregates``, then what a kind of grouping has besides."""
+    """One row for each group: ``keys``, then ``aggregates``, then columns of the kind of grouping."""
 
     if TYPE_CHECKING:
         keys: tuple[int, ...]
         aggregates: tuple[AggregateCall, ...]
 
     def kept_calls(self, need: set[int]) -> list[int]:
-        """Which aggregates are wanted."""
+        """The aggregates that are needed."""
         first = len(self.keys)
         return [i for i in range(len(self.aggregates)) if first + i in need]
 
     def own_columns(self, need: set[int], at: Mapping_, columns: list[int]) -> dict[str, Any]:
-        """What changes besides when columns go; ``columns`` gets those that are kept behind the calls."""
+        """Further changes when columns are pruned; ``columns`` gets those that are kept behind the calls."""
         return {}
 
     def also_reads(self) -> set[int]:
-        """Columns of the input that it reads besides."""
+        """Further columns of the input that it reads."""
         return set()
 
     def demands(self, need: set[int]) -> list[tuple[Node, set[int]]]:
@@ -128,13 +128,14 @@ class Aggregate(Grouping, frozen=True, kw_only=True, tag="aggregate"):
     schema: Schema
 
     def kept_calls(self, need: set[int]) -> list[int]:
-        """One stays so that a group without keys and wanted aggregates has a row count."""
+        """Keeps one aggregate, so that a group without keys and needed aggregates has a row count."""
         kept = super().kept_calls(need)
         return [0] if not kept and self.aggregates and not self.keys else kept
 
     def properties(self, analysis: Analysis) -> Properties:
         inner = analysis.of(self.input)
-        # Without aggregates a key never changes once seen: DISTINCT of an append-only input is append-only.
+        # Without aggregates a key never changes once it is there: DISTINCT of an append-only input is
+        # append-only.
         distinct_only = not self.aggregates and not inner.updating and bool(self.keys)
         return Properties(
             bounded=inner.bounded,

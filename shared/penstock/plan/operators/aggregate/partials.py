@@ -1,4 +1,4 @@
-"""Aggregations in two phases: what the first sends to the second."""
+"""Aggregations in two phases: the rows that the first phase sends to the second."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def splits(node: Grouping) -> bool:
 
 
 def partials(node: Grouping, between: tuple[Field, ...]) -> Schema:
-    """What a local phase sends: keys, ``between``, the accumulators' columns."""
+    """The columns that a local phase sends: keys, ``between``, the accumulators' columns."""
     types = node.input.schema.types
     cells = [*(node.input.schema.fields[k] for k in node.keys), *between]
     for i, call in enumerate(node.aggregates):

@@ -54,6 +54,6 @@ class AsyncCalc(Unary, frozen=True, kw_only=True, tag="async-calc"):
         spec = AsyncCalcSpec(calls=self.calls, on_error=translator.on_error)
         names = ", ".join(c.function for c in self.calls)
         op = translator.add(self, "async-calc", f"AsyncCalc({names})", spec, [inp], hashed=inp.source.hashed)
-        # Behind a channel it takes as few rows at a time as fit between two barriers.
+        # Behind a channel it takes only as many rows at a time as fit between two barriers.
         op.chain = False
         return op

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class Filter(Unary, frozen=True, kw_only=True, tag="filter"):
-    """Rows for which ``condition`` is TRUE. It must see the old row of an update, to take it back."""
+    """Rows for which ``condition`` is TRUE. It must see the old row of an update, so that it can retract it."""
 
     physical: ClassVar[str] = "penstock.plan.operators.project.physical:filter_"
     reads: ClassVar[tuple[str, ...]] = ("condition",)
@@ -61,6 +61,6 @@ class Filter(Unary, frozen=True, kw_only=True, tag="filter"):
 
 
 def filtered(node: Node, parts: Sequence[Expr]) -> Node:
-    """The node, under a filter by all of ``parts`` where there are any."""
+    """The node under a filter by all of ``parts``, if there are any."""
     condition = conjunction(parts)
     return node if condition is None else Filter(input=node, condition=condition, schema=node.schema)

@@ -1,10 +1,9 @@
-"""Inner joins that stand together, as one: their inputs, and all conditions over them.
+"""Adjacent inner joins as one block: their inputs, and all conditions over them.
 
-A block is a tree of inner joins with nothing but filters and renamings in between. What WHERE and ON
-demand of it is looked at as a whole: facts about one input that follow from it filter that input, and
-the joins are put in an order that makes no cross product where conditions connect the inputs.
-Everything else (outer, semi and temporal joins, aggregates, sub-plans that others read) is an
-input, and is not moved across.
+A block is a tree of inner joins with only filters and renamings in between. The conditions of WHERE and ON
+are considered together: facts about one input that follow from them filter that input, and the joins get an
+order without a cross product where conditions connect the inputs. Everything else (outer, semi and temporal
+joins, aggregates, sub-plans that others read) is an input of the block and is not moved across.
 """
 
 from __future__ import annotations
@@ -39,8 +38,8 @@ _COMPARISONS = ("=", "<", "<=", ">", ">=")
 
 @dataclass
 class _Block:
-    """``conditions`` and ``outputs`` are over the columns of all ``inputs``, one after the other;
-    ``owner``: the input of each column."""
+    """``conditions`` and ``outputs`` are over the columns of all ``inputs``, one after another; ``owner``:
+    the input of each column."""
 
     inputs: list[n.Node] = field(default_factory=list)
     types: list[LogicalType] = field(default_factory=list)
@@ -58,9 +57,9 @@ class _Block:
 
 @dataclass(frozen=True)
 class Arranged:
-    """A block after the rules. ``join`` with ``parts`` over its columns gives ``outputs``, the block's
-    own columns; ``above``: conditions over those that must stay where they were; ``joins``: the joins
-    that need no second look."""
+    """A block after the rules. ``join`` with ``parts`` over its columns gives ``outputs``, the block's own
+    columns; ``above``: conditions over those that must stay where they were; ``joins``: the joins that
+    are arranged already."""
 
     join: n.Join
     parts: list[Expr]
@@ -111,7 +110,7 @@ def _is_inner(node: n.Node) -> bool:
 
 
 def _leads_on(node: n.Node, shared: Collection[int]) -> bool:
-    """Whether a join of the same block is reached through filters and renamings."""
+    """Whether filters and renamings lead to a join of the same block."""
     while id(node) not in shared:
         if isinstance(node, n.Join):
             return _is_inner(node)
@@ -127,7 +126,7 @@ def _leads_on(node: n.Node, shared: Collection[int]) -> bool:
 def _take(
     node: n.Node, block: _Block, shared: Collection[int], *, top: bool = True
 ) -> tuple[Tree, list[Expr]]:
-    """Add a sub-tree to the block: its shape, and its output columns over the block's columns."""
+    """Adds a sub-tree to the block: its shape, and its output columns over the block's columns."""
     if top or _leads_on(node, shared):
         match node:
             case n.Join():
@@ -156,7 +155,7 @@ def _take(
 
 
 def _facts(block: _Block, conditions: list[Expr]) -> list[list[Expr]]:
-    """Of each input, over its own columns: what the conditions demand of it besides what they say."""
+    """For each input, over its own columns: the conditions that follow for it, except those already present."""
     out: list[list[Expr]] = [[] for _ in block.inputs]
 
     def say(fact: Expr) -> None:
@@ -202,8 +201,8 @@ def _connections(block: _Block, conditions: list[Expr], equal: EqualColumns) -> 
 
 
 def _sides(part: Expr, block: _Block) -> tuple[frozenset[int], frozenset[int]] | None:
-    """The inputs on either side of a condition that a join can look up by: an equality, or a bound
-    of event times, by which it is an interval join."""
+    """The inputs on either side of a condition that a join can look up by: an equality, or a bound of event
+    times, which makes an interval join."""
     if not isinstance(part, Call) or part.function not in _COMPARISONS:
         return None
     a, b = part.args

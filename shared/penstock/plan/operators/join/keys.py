@@ -1,7 +1,7 @@
 """Which equalities are keys of a join.
 
-A join finds rows by the hash of their keys, and the hash is of how a value is stored: 1.5 as
-DECIMAL(10, 2) is 150, as DECIMAL(10, 1) it is 15. So both keys are stored alike, if need be by a cast
+A join finds rows by the hash of their keys, and the hash depends on how a value is stored: 1.5 is stored as
+150 in DECIMAL(10, 2) and as 15 in DECIMAL(10, 1). So both keys must be stored alike, if need be by a cast
 that loses nothing. An equality without such a cast stays a condition, which compares values.
 """
 
@@ -62,8 +62,8 @@ def as_keys(a: Expr, b: Expr) -> tuple[Expr, Expr] | None:
 
 
 def as_lookup_keys(a: Expr, b: Expr) -> tuple[Expr, Expr] | None:
-    """The same where ``b`` is a column that another system compares: ``a`` takes its type, in which that
-    system keeps its values, or there is no key."""
+    """The same if ``b`` is a column that another system compares: ``a`` takes the type of ``b``, or there is
+    no key."""
     if not isinstance(b, InputRef):
         return None
     if isinstance(a.type, (*t.STRINGS, *t.BINARIES)) and stored_alike(a.type, b.type):

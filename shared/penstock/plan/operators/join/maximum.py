@@ -1,11 +1,10 @@
 """A join of rows with the maximum of their window.
 
-``FROM x JOIN (SELECT MAX(v), … FROM x GROUP BY window) m ON x.v = m.v AND <x in m's window>``
-asks for the top of each window, ties included. Of both inputs only rows matter that no
-earlier row of their window and subtask has beaten, so they are dropped right where they
-are made: what crosses the exchange, waits in the join and is read by the (global, parallelism
-1) maximum is a handful of rows a window. Where the left side has filters of its own, its rows are
-dropped on that side alone: they are still rows of the maximum's.
+``FROM x JOIN (SELECT MAX(v), … FROM x GROUP BY window) m ON x.v = m.v AND <x in m's window>`` asks for the
+top of each window, ties included. Of both inputs only rows matter that no earlier row of their window and
+subtask has beaten. So the others are dropped where they are made, and only a handful of rows for each window
+crosses the exchange, waits in the join and reaches the (global, parallelism 1) maximum. If the left side has
+filters of its own, rows are dropped on that side alone: the maximum still needs them.
 """
 
 from __future__ import annotations
@@ -27,15 +26,15 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class RowsOfMaximum:
-    """What may be dropped of a join's left input. ``shared``: its rows are those that the maximum is taken
-    of, so that they may be dropped before both."""
+    """Which rows of a join's left input may be dropped. ``shared``: they are the rows that the maximum is
+    taken of, so they may be dropped before both."""
 
     spec: WindowMaximumSpec
     shared: bool
 
 
 def rows_of_maximum(join: n.Join, analysis: Analysis) -> RowsOfMaximum | None:
-    """Where ``join.left`` has rows that also go into the maximum on the right, all of them or, by its
+    """The result if rows of ``join.left`` also go into the maximum on the right: all of them or, by its
     filters, some."""
     if join.kind not in ("inner", "semi") or (join.window is None and join.interval is None):
         return None
@@ -95,19 +94,19 @@ class _Chain:
 
 @dataclass(frozen=True)
 class _Among:
-    """Rows of which each is one of the others, too."""
+    """Two relations; each row of the first is a row of the second, too."""
 
     few: _Chain
     many: _Chain
 
     def same(self, of_few: int, of_many: int) -> bool:
-        """Whether two columns have one value."""
+        """Whether two columns have the same value."""
         a, b = self.few.outputs[of_few], self.many.outputs[of_many]
         return same(a, b) and is_deterministic(a)
 
 
 def _among(few: n.Node, many: n.Node) -> _Among | None:
-    """Both read one node, and what filters the second filters the first."""
+    """Whether both read one node, and the filters of the second also filter the first."""
     a, b = _Chain.of(few), _Chain.of(many)
     if a.base is not b.base:
         return None

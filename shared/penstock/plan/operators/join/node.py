@@ -32,8 +32,8 @@ replace = msgspec.structs.replace
 
 
 class Pairing(Binary, frozen=True, kw_only=True):
-    """Rows of the left put together with rows of the right that have equal keys and fulfil
-    ``condition`` (over left columns, then right)."""
+    """Pairs of a left and a right row that have equal keys and meet ``condition`` (over left columns, then
+    right)."""
 
     if TYPE_CHECKING:
         left_keys: tuple[int, ...]
@@ -174,7 +174,7 @@ class Join(Pairing, frozen=True, kw_only=True, tag="join"):
             out.extend(shifted.unique)
         pairs = [a | b for a in left.unique for b in shifted.unique]
         if self.kind == "full":
-            # A row of NULL key, padded on the right, is not to be confused with one padded on the left.
+            # A row with a NULL key, padded on the right, must not be confused with one padded on the left.
             pairs = [key for key in pairs if any(not self._own_type(i).nullable for i in key)]
         out.extend(pairs)
         return tuple(dict.fromkeys(out))
@@ -255,7 +255,7 @@ class Join(Pairing, frozen=True, kw_only=True, tag="join"):
         )
 
     def conditions(self, left: Relation, right: Relation) -> frozenset[str]:
-        """All that a pair of rows must fulfil."""
+        """All conditions that a pair of rows must meet."""
         both = (*left.columns, *right.columns)
         safe = self.null_safe or (False,) * len(self.left_keys)
         said = [
@@ -294,7 +294,7 @@ class Join(Pairing, frozen=True, kw_only=True, tag="join"):
         if isinstance(spec, s.JoinSpec) and any(spec.null_safe):
             parts["null keys"] = " ".join("match" if x else "differ" for x in spec.null_safe)
         if self.interval is not None or self.window is not None or self.kind != "inner":
-            # How long rows stay, and which of them have found a match, follows from the condition.
+            # The condition decides how long rows stay, and which of them have found a match.
             parts["condition"] = words.bounded(" and ".join(sorted(self.conditions(*below))))
         return parts, {}
 
@@ -318,7 +318,7 @@ class Join(Pairing, frozen=True, kw_only=True, tag="join"):
         return f"{kind}({', '.join(parts)})"
 
     def warnings(self, analysis: Analysis) -> Iterable[str]:
-        """Of every row joined with every row, but where one side is a single row."""
+        """Warns of a join of every row with every row, unless one side is a single row."""
         if self.left_keys or self.window or self.interval or self.one_sided:
             return
         if any(frozenset() in analysis.of(side).unique for side in self.children()):

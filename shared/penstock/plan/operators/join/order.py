@@ -1,8 +1,7 @@
 """The order of inner joins: no cross product where conditions connect the tables.
 
-The order of FROM is kept unless another makes fewer cross products, or as many and fewer joins without an
-equality: nothing is known of the number of rows, and an order that somebody wrote may be there for a
-reason.
+The order of FROM is kept, unless another order makes fewer cross products, or as many and fewer joins
+without an equality. The number of rows is not known, and the user may have had a reason for the order.
 """
 
 from __future__ import annotations
@@ -16,20 +15,20 @@ Tree = Union[int, tuple["Tree", "Tree"]]
 
 
 class Link(IntEnum):
-    """How two sides of a join are connected; the lower, the better."""
+    """How two sides of a join are connected; a lower value is better."""
 
     EQUALITY = 0
     #: An equality that follows from others: ``a = b AND b = c`` connects a and c.
     DERIVED = 1
-    #: Another condition on both sides: each row meets each.
+    #: Another condition on both sides: each pair of rows is tested.
     CONDITION = 2
     NONE = 3
 
 
 @dataclass(frozen=True)
 class Connection:
-    """A condition over several inputs. An equality compares something of the inputs ``left`` with
-    something of ``right``; for other conditions only their union counts."""
+    """A condition over several inputs. An equality compares an expression of the inputs ``left`` with one of
+    ``right``; of other conditions only the union of their inputs counts."""
 
     left: frozenset[int]
     right: frozenset[int]
@@ -67,7 +66,7 @@ def cost(tree: Tree, connections: list[Connection]) -> tuple[int, int]:
 
 
 def order(written: Tree, connections: list[Connection]) -> Tree:
-    """``written`` as it stands, or a better order."""
+    """``written`` as it is, or a better order."""
     before = cost(written, connections)
     if before == (0, 0):
         return written

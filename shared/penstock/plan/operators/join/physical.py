@@ -84,7 +84,7 @@ def _top_rows(tr: Translator, node: Join, beaten: RowsOfMaximum) -> tuple[Operat
     )  # fmt: skip
     if not beaten.shared:
         return OperatorInput(top), tr.visit(node.right)
-    # Others that read the same rows need them all.
+    # Other consumers of the same rows need all of them.
     everything = tr.memo[id(node.left)]
     tr.memo[id(node.left)] = OperatorInput(top)
     right = tr.visit(node.right)

@@ -1,4 +1,4 @@
-"""Predicates into and below joins. What of a join's condition compares both sides for equality becomes its keys."""
+"""Predicates into and below joins. Equalities between both sides become the keys of the join."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ replace = msgspec.structs.replace
 
 
 def push(pusher: PushDown, node: n.Join, parts: list[Expr]) -> n.Node:
-    """Inner joins that stand together are looked at as one, once."""
+    """Arranges adjacent inner joins as one block, once."""
     if node.kind == "inner" and id(node) not in pusher.arranged:
         return _push_block(pusher, node, parts)
     return _push_join(pusher, node, parts)
@@ -127,9 +127,8 @@ def _push_join(pusher: PushDown, node: n.Join, parts: list[Expr]) -> n.Node:
 def _facts_of_sides(
     node: n.Join, left_down: list[Expr], right_down: list[Expr], on: list[Expr]
 ) -> tuple[list[Expr], list[Expr]]:
-    """What ON and the conditions on either side demand of the other side besides. Rows on the right that
-    match no row on the left make no difference; a row on the left without a match is gone for a semi
-    join only."""
+    """Conditions that ON and the conditions on either side imply for the other side. Rows on the right that
+    match no left row make no difference; a left row without a match is dropped only by a semi join."""
     width = len(node.left.schema)
     total = width + len(node.right.schema)
     types = (*node.left.schema.types, *node.right.schema.types)
@@ -147,9 +146,9 @@ def _facts_of_sides(
 def _split(
     parts: list[Expr], left: n.Node, right: n.Node, width: int, *, plain_right: bool = False
 ) -> tuple[list[tuple[int, int]], list[Expr], n.Node, n.Node]:
-    """Equalities between the sides → key pairs. Computed keys become columns appended to
-    their side, so the residual is re-indexed to the wider left. ``plain_right``: the right
-    side cannot compute (a table that is looked up), its keys are columns."""
+    """Equalities between the sides → key pairs. Computed keys become columns appended to their side, so the
+    residual is re-indexed to the wider left. ``plain_right``: the right side cannot compute (a looked-up
+    table), so its keys are columns."""
     keys: list[tuple[Expr, Expr]] = []
     residual: list[Expr] = []
     for part in parts:
@@ -175,7 +174,7 @@ def _split(
 
 
 def grown(expr: Expr, width: int, by: int) -> Expr:
-    """A condition of a join whose left side has ``by`` columns more behind its ``width``."""
+    """A condition of a join whose left side has ``by`` more columns behind its ``width``."""
     return transform(
         expr,
         lambda e: InputRef(e.index + by, e.type) if isinstance(e, InputRef) and e.index >= width else e,
@@ -219,7 +218,7 @@ def wide_schema(node: n.Join | n.TemporalJoin, left: n.Node, right: n.Node, widt
 
 
 def narrowed(new: n.Node, old: n.Join | n.TemporalJoin, left_width: int, width: int) -> n.Node:
-    """Appended key columns dropped again."""
+    """The node without the appended key columns."""
     if len(new.schema) == len(old.schema):
         return new
     types = new.schema.types

@@ -81,7 +81,7 @@ class Over(Unary, frozen=True, kw_only=True, tag="over"):
 
     def explained(self) -> str:
         names = self.input.schema
-        # The default frame, also of functions that have none, goes without saying.
+        # The default frame is not shown, also for functions that have none.
         plain = (self.frame, self.preceding, self.following) == ("range", None, 0)
         frame = "" if plain else f", {self._frame_text()}"
         partition = f"partition=[{column_names(self.partition, names)}]"

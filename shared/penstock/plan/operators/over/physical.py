@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from penstock.plan.translation import Translator
 
 RANKS = {"ROW_NUMBER", "RANK", "DENSE_RANK"}
-#: Need to know how many rows there will be, or the ones to come.
+#: Functions that need the number of rows, or later rows.
 NEED_ALL_ROWS = {"LEAD", "NTILE", "PERCENT_RANK", "CUME_DIST"}
 WINDOW_FUNCTIONS = RANKS | NEED_ALL_ROWS | {"LAG"}
 
@@ -36,8 +36,8 @@ def over(tr: Translator, node: Over) -> PlannedOperator:
     names = [c.function for c in node.aggregates]
     if tr.analysis.final:
         plain = not set(names) & WINDOW_FUNCTIONS and node.following == 0 and (node.preceding or 0) >= 0
-        # Rows of an aggregation come after event time has ended: only an order by event time
-        # says that there are none of these below.
+        # Rows of an aggregation come after event time has ended: only an order by event time guarantees that
+        # no earlier row follows.
         timed = bool(node.order) and node.order[0].index in known.rowtimes
         if known.updating or not plain or not timed or (node.frame == "range" and node.preceding):
             return _over_final(tr, node)
@@ -69,7 +69,7 @@ def over(tr: Translator, node: Over) -> PlannedOperator:
             expected="ROWS … PRECEDING, or RANGE over an event-time column",
             remedy="count rows (ROWS BETWEEN n PRECEDING AND CURRENT ROW)",
         )
-    # Rows come in the order of processing time: each is answered as it comes.
+    # Rows come in the order of processing time: each is answered at once.
     return _over_running(tr, node, ())
 
 
@@ -114,7 +114,7 @@ def _over_running(tr: Translator, node: Over, order: tuple[SortKey, ...]) -> Pla
 
 
 def _as_count(call: AggregateCall, order: tuple[SortKey, ...]) -> AggregateCall:
-    """A rank as a running count: of rows, or of the order's different values."""
+    """A rank as a running count: of rows, or of the different values of the order."""
     if call.function == "DENSE_RANK" and order:
         return msgspec.structs.replace(call, function="COUNT", args=(order[0].index,), distinct=True)
     return msgspec.structs.replace(call, function="COUNT")

@@ -10,7 +10,7 @@ from penstock.types.logical import Field, Schema
 
 
 def append_columns(node: Node, extra: list[Expr]) -> Project:
-    """The node with a column for each expression, named where nobody else is."""
+    """The node with a column for each expression; each gets a name that no other column has."""
     taken = set(node.schema.names)
     fields = list(node.schema.fields)
     for expr in extra:

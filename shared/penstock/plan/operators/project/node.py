@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from penstock.plan.pruning import Pruner
 
 replace = msgspec.structs.replace
-#: Nodes that a condition gains at most when it passes a projection.
+#: Nodes that a condition may gain when it passes a projection.
 _MOST_GROWTH = 500
 
 
@@ -51,14 +51,14 @@ class Project(Unary, frozen=True, kw_only=True, tag="project"):
         return new, kept_columns(kept)
 
     def _at_hand(self, available: Mapping_) -> list[int]:
-        """A column that can be computed of what the input gives anyway, for whoever counts rows."""
+        """A column that can be computed from the needed input columns, for a consumer that only counts rows."""
         for i, expr in enumerate(self.expressions):
             if input_refs(expr) <= set(available):
                 return [i]
         return []
 
     def _passed(self) -> dict[int, int]:
-        """Column of the input → the first column that is nothing else."""
+        """Column of the input → the first output column that is exactly this column."""
         at: dict[int, int] = {}
         for i, expr in enumerate(self.expressions):
             if isinstance(expr, InputRef):
@@ -98,8 +98,8 @@ class Project(Unary, frozen=True, kw_only=True, tag="project"):
     def lowered(self, part: Expr) -> Expr | None:
         if not all(is_deterministic(self.expressions[i]) for i in input_refs(part)):
             return None
-        # A condition that reads computed columns several times grows by as much with each projection that
-        # it passes: over forty derived tables without an end.
+        # A condition that reads computed columns several times grows with each projection that it passes:
+        # over forty derived tables without limit.
         grown = sum(size(self.expressions[i]) for i in reads(part))
         return substitute(part, self.expressions) if grown <= _MOST_GROWTH else None
 

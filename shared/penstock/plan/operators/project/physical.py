@@ -21,7 +21,7 @@ def filter_(tr: Translator, node: Filter) -> PlannedOperator:
 
 
 def project(tr: Translator, node: Project) -> PlannedOperator:
-    """The projection, with a filter right below it that nobody else reads."""
+    """The projection, with a filter right below it that no other node reads."""
     below = node.input
     if isinstance(below, Filter) and not tr.shared(below):
         return _calc(tr, node, below.input, below.condition, node.expressions)
@@ -31,7 +31,7 @@ def project(tr: Translator, node: Project) -> PlannedOperator:
 def _calc(
     tr: Translator, node: Node, source: Node, condition: Expr | None, projections: tuple[Expr, ...] | None
 ) -> PlannedOperator:
-    """Of the rows of ``source``: first the filter by ``condition``, then ``projections``."""
+    """An operator over the rows of ``source``: first the filter by ``condition``, then ``projections``."""
     inp = tr.visit(source)
     names = [w for w, present in (("Filter", condition), ("Project", projections)) if present is not None]
     hashed = inp.source.hashed if inp.tag is None else None

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def narrow_rows(physical: Schema, columns: tuple[int, ...], exprs: list[Expr]) -> tuple[Schema, list[Expr]]:
-    """ROW columns of which only fields are read, with just those fields.
+    """Narrows ROW columns of which only fields are read to just those fields.
 
     ``exprs`` are over the columns as read (position in ``columns``).
     """

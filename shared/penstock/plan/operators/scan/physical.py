@@ -47,8 +47,8 @@ def scan(tr: Translator, node: Scan) -> PlannedOperator:
             watermark,
             rowtime=position[watermark.rowtime] if watermark.rowtime is not None else None,
             expr=shift_refs(watermark.expr, position) if watermark.expr is not None else None,
-            # A bounded split comes to its end: to call it idle meanwhile gains nothing,
-            # and would make its rows late whenever the machine pauses for so long.
+            # A bounded split ends anyway. Calling it idle meanwhile would gain nothing, and would make its
+            # rows late whenever the machine pauses for that long.
             idle_timeout_ms=0 if table.bounded else watermark.idle_timeout_ms,
         )
     enumerator = PlannedOperator(

@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 
 
 class Sink(Unary, frozen=True, kw_only=True, tag="sink"):
-    """Rows into a table. ``upsert_keys``: columns of the table's primary key. ``label``: of the
-    statement, given by the user; ``columns``: what the statement calls the rows' columns."""
+    """Rows into a table. ``upsert_keys``: columns of the table's primary key. ``label``: of the statement,
+    given by the user; ``columns``: names of the rows' columns in the statement."""
 
     physical: ClassVar[str] = "penstock.plan.operators.sink.physical:sink"
 
@@ -58,8 +58,8 @@ class Sink(Unary, frozen=True, kw_only=True, tag="sink"):
         return f"Sink(table={self.name or self.table.name}, columns=[{', '.join(self.schema.names)}])"
 
     def statement_names(self) -> tuple[str, ...]:
-        """``into t`` and ``into t (a, b)``: a statement that gets a column more is still found by the
-        first, two statements into one table are told apart by the second. Its label is instead of both."""
+        """``into t`` and ``into t (a, b)``: the first still finds a statement that gets one more column; the
+        second tells two statements into one table apart. A label replaces both."""
         target = f"into {self.name or self.table.name}"
         if self.label:
             return (f"{target} [{self.label}]",)

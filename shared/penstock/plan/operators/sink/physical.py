@@ -1,4 +1,4 @@
-"""Writers, and what puts updates in order before them."""
+"""Writers, and the operators that put updates in order before them."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def sink(tr: Translator, node: Sink) -> PlannedOperator:
         options=table.options,
         schema=table.schema,
         mode=how.mode,
-        # A table that takes updates gets its key for plain inserts, too: they overwrite.
+        # A table that takes updates gets its key for plain inserts, too, because they overwrite.
         keys=how.keys or tuple(table.schema.names.index(c) for c in table.primary_key),
         on_error=table.options.get("on-error", "fail"),  # type: ignore[arg-type]
         not_null=NOT_NULL_ENFORCER.read(tr.config) if stored else None,  # type: ignore[arg-type]

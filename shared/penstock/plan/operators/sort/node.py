@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class Sort(Unary, frozen=True, kw_only=True, tag="sort"):
-    """Rows in ``order``; of these ``limit`` (None: all) behind the first ``offset``."""
+    """Rows in ``order``; of these ``limit`` (None: all) after the first ``offset``."""
 
     physical: ClassVar[str] = "penstock.plan.operators.sort.physical:sort"
     reads: ClassVar[tuple[str, ...]] = ("order",)
@@ -38,7 +38,8 @@ class Sort(Unary, frozen=True, kw_only=True, tag="sort"):
         return True
 
     def properties(self, analysis: Analysis) -> Properties:
-        """With a limit the first rows change as others come, unless all come before any goes out."""
+        """With a limit the first rows change as others come, unless all rows come before the first is
+        emitted."""
         inner = analysis.of(self.input)
         if analysis.final or self.limit is None:
             return inner

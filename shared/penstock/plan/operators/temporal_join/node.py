@@ -48,7 +48,7 @@ class TemporalJoin(Pairing, frozen=True, kw_only=True, tag="temporal-join"):
         return ("left_keys", "left_time"), ("right_keys", "right_time")
 
     def keeps_right(self) -> bool:
-        return not self.lookup  # a table that is looked up is no input
+        return not self.lookup  # a looked-up table is no input
 
     def properties(self, analysis: Analysis) -> Properties:
         left, right = analysis.of(self.left), analysis.of(self.right)

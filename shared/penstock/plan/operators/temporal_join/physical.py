@@ -80,7 +80,7 @@ def temporal_join(tr: Translator, node: TemporalJoin) -> PlannedOperator:
 
 
 def _condition_text(node: TemporalJoin) -> str:
-    """ON, with the types of both sides of its equalities: they may be why none is a key."""
+    """ON, with the types of both sides of its equalities, which may be the reason why none is a key."""
     schema = Schema((*node.left.schema.fields, *node.right.schema.fields))
     equalities = [x for x in conjuncts(node.condition) if isinstance(x, Call) and x.function == "="]
     types = "; ".join(f"{x.args[0].type} = {x.args[1].type}" for x in equalities)

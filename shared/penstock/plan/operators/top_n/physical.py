@@ -1,4 +1,4 @@
-"""The first rows of each partition, and of these the case of one: deduplication."""
+"""The first rows of each partition; the case of one row is deduplication."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def top_n(tr: Translator, node: TopN) -> PlannedOperator:
         )  # fmt: skip
         kept, size = "one row per key", f" ({a_row(node.input.schema)})"
         if not by_window and not dedup.emit_before:
-            # Nobody wants the row that was replaced: rows themselves are not kept.
+            # No consumer wants the replaced row, so rows themselves are not kept.
             kept = "keys" if dedup.keep == "first" and not event else "the time of one row per key"
             size = ""
         return tr.add(
@@ -88,7 +88,7 @@ def _fixed_width(type_: LogicalType) -> bool:
 
 
 def notes_of(spec: s.TopNSpec | s.DeduplicateSpec, given: Schema) -> tuple[Note, ...]:
-    """What EXPLAIN notes of the operator, whose input has the columns ``given``."""
+    """EXPLAIN's notes on the operator, whose input has the columns ``given``."""
     notes: list[Note] = []
     window = spec.window or ()
     if isinstance(spec, s.DeduplicateSpec):

@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from penstock.plan.properties import Analysis
     from penstock.plan.translation import Translator
 
-#: Fields of the spec that say what its state is. All others may change: functions are the user's
-#: own, and what they declare is compared by ``api.restore_check``.
+#: Fields of the spec that determine the meaning of its state. All others may change: functions are the
+#: user's own, and ``api.restore_check`` compares the states that they declare.
 _OF_STATE: dict[type, tuple[str, ...]] = {
     s.KeyedProcessSpec: ("kind",),
     s.KeyedWindowSpec: ("kind", "window", "event_time", "trigger"),
@@ -31,8 +31,8 @@ _OF_STATE: dict[type, tuple[str, ...]] = {
 
 
 class Transform(Nary, frozen=True, kw_only=True, tag="transform"):
-    """A DataStream operation: ``spec`` is run as it is. ``partitioning[i]``: how input i
-    reaches it (None: forward when it can be, else rebalance)."""
+    """A DataStream operation: ``spec`` runs as it is. ``partitioning[i]``: how input i reaches it (None:
+    forward if possible, otherwise rebalance)."""
 
     inputs: tuple[Node, ...]
     spec: OperatorSpec

@@ -33,7 +33,7 @@ class AssignWatermarks(Unary, frozen=True, kw_only=True, tag="watermark"):
 
     def demands(self, need: set[int]) -> list[tuple[Node, set[int]]]:
         if self.timestamp_function is not None:
-            # The function is given whole records.
+            # The function gets whole records.
             return [(self.input, set(range(len(self.input.schema))))]
         return super().demands(need)
 

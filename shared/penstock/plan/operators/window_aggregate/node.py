@@ -121,7 +121,7 @@ class WindowAggregate(Grouping, frozen=True, kw_only=True, tag="window-aggregate
 
 
 def window_words(node: WindowAggregate, columns: Sequence[str]) -> str:
-    """Of an aggregation: its own window, or the columns of one that rows carry."""
+    """The window of an aggregation in words: its own, or the columns of a window that rows carry."""
     own = msgspec.structs.replace(node.window, time=None) if node.windowed_input else node.window
     said = words.window_words(own, columns)
     if node.windowed_input:

@@ -58,7 +58,7 @@ def window_aggregate(tr: Translator, node: WindowAggregate) -> PlannedOperator:
             parallelism=parallelism, hashed=keys, keeps=kept,
         )  # fmt: skip
         if node.late_tag:
-            # The side output comes from the local phase, where the lateness test is.
+            # The side output comes from the local phase, which tests for late rows.
             for consumer in _late_consumers(tr, node):
                 tr.memo[id(consumer)] = OperatorInput(local, None, node.late_tag)
         return op
@@ -75,7 +75,7 @@ def _late_consumers(tr: Translator, node: WindowAggregate) -> list[Node]:
 
 
 def _two_phases(tr: Translator, node: WindowAggregate) -> bool:
-    """A local phase pays when rows would cross an exchange and can be summed up first."""
+    """A local phase pays if rows would cross an exchange and can be combined first."""
     if node.window.time is None or node.windowed_input or node.allowed_lateness_us:
         return False
     if node.window.kind not in ("tumble", "hop", "cumulate") or tr.parallelism == 1:

@@ -42,7 +42,7 @@ class WindowTable(Unary, frozen=True, kw_only=True, tag="window-table"):
         lags, rowtimes, proctimes = window_times(self.window, window)
         return Properties(
             bounded=inner.bounded,
-            # Rows of a session come when it is over: behind the watermark.
+            # Rows of a session come when it has ended: behind the watermark.
             lags=lags if self.window.kind == "session" else {**inner.lags, **lags},
             rowtimes=rowtimes,
             proctimes=proctimes,
@@ -56,7 +56,7 @@ class WindowTable(Unary, frozen=True, kw_only=True, tag="window-table"):
 
     def lowered(self, part: Expr) -> Expr | None:
         if self.window.kind == "session":
-            return None  # a row that is left out may divide a session
+            return None  # a row that is left out could divide a session
         return below_own_columns(part, len(self.input.schema))
 
     def relation(self, lineage: Lineage) -> Relation:
