@@ -179,8 +179,10 @@ class SourceReader(ABC):
         (finished ones too)."""
 
     def on_checkpoint_complete(self, checkpoint_id: int, positions: Sequence[Split]) -> None:
-        """A checkpoint is complete. ``positions``: what ``snapshot`` gave for it. No restore goes back behind
-        them, so what lies before may be released, or told to a broker."""
+        """The checkpoint ``checkpoint_id`` is complete; ``positions``: what ``snapshot`` gave for it.
+
+        No restore goes back behind them, so what lies before may be released, or told to a broker.
+        """
 
     def pending_records(self) -> int | None:
         """Records known to lie ahead (lag), for metrics."""
