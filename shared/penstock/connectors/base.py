@@ -9,7 +9,7 @@ A sink writer takes batches, cuts an epoch at every barrier, and commits an epoc
 repeatably, when its checkpoint is complete.
 """
 
-# Methods that do nothing by default are meant to be overridden or not.
+# Methods that do nothing by default may be overridden.
 # ruff: noqa: B027
 
 from __future__ import annotations
@@ -115,8 +115,8 @@ class SourceEnumerator(ABC):
 
     #: None: discover once.
     discovery_interval_ms: int | None = None
-    #: Set before ``discover``: the splits are read much later. Where they begin is fixed now, so
-    #: that what expires meanwhile is an error, not a gap.
+    #: Set before ``discover`` if the splits are read much later. Their start is fixed now, so that rows
+    #: which expire meanwhile are an error, not a gap.
     pinned: bool = False
 
     async def close(self) -> None:
@@ -164,13 +164,11 @@ class SourceReader(ABC):
         """Ids of splits read to their end (bounded only)."""
 
     def caught_up(self, split_id: str) -> bool:
-        """True when the split has nothing left to read at this moment: only then may it
-        be declared idle."""
+        """True if the split has nothing left to read at this moment: only then may it be declared idle."""
         return False
 
     def dormant(self, split_id: str) -> bool:
-        """True while the split waits for others to be read to their end: it holds no watermark
-        yet."""
+        """True while the split waits until others are read to their end: it holds no watermark yet."""
         return False
 
     @abstractmethod
@@ -195,8 +193,8 @@ class SourceReader(ABC):
 class LookupSource:
     """Rows of an external table by key, for lookup joins. Runs on the slot's event loop.
 
-    A failure that asking again may mend is raised as ``ExternalError``; the join then asks
-    up to ``lookup.max-retries`` times more. Caching is the join's affair.
+    A failure that another try may mend is raised as ``ExternalError``; the join then tries up to
+    ``lookup.max-retries`` times more. The join caches; the source need not.
     """
 
     async def open(self, ctx: SourceContext) -> None:
@@ -242,7 +240,7 @@ class SinkWriter(ABC):
         """Wait until ``ready()`` is True."""
 
     async def flush(self) -> None:
-        """Input ran empty: push out what is buffered, where the guarantee allows it."""
+        """Input ran empty: write out what is buffered, where the guarantee allows it."""
 
     def begin_checkpoint(self, checkpoint_id: int) -> Awaitable[list[bytes]]:
         """Cut the epoch *now*, synchronously; the awaitable gives its committables once
@@ -271,8 +269,8 @@ class SinkWriter(ABC):
         """Close connections. Called once, also after a failure."""
 
     async def abandon(self, ctx: SourceContext) -> None:
-        """Instead of all the above: delete what attempts before ``ctx.attempt`` staged and nobody
-        will commit. For an engine that has no checkpoint to go on from."""
+        """Called instead of all methods above: delete what attempts before ``ctx.attempt`` staged and nobody
+        will commit. For an engine that has no checkpoint to continue from."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -293,9 +291,8 @@ class TableInfo:
 class Connector(ABC):
     """A named connector, registered in ``connectors.registry``.
 
-    Methods that check raise ``ConnectorError`` naming the option, what was expected and
-    the nearest known name. Nothing here may touch the network except ``validate_*``,
-    which the planner calls.
+    Methods that check raise ``ConnectorError`` that names the option, what was expected and the nearest
+    known name. Only ``validate`` and its helpers may use the network; the planner calls them.
     """
 
     name: str
@@ -303,12 +300,12 @@ class Connector(ABC):
     options: Mapping[str, tuple[str, str | None, bool]] = {}
     #: metadata key → type, readable with ``METADATA FROM``.
     metadata: Mapping[str, Any] = {}
-    #: The options that say which data a table is, for its state in a savepoint: others may change. None =
-    #: all of them.
+    #: The options that determine which data a table is, for its state in a savepoint: others may change.
+    #: None = all of them.
     location: tuple[str, ...] | None = None
     #: INSERT OVERWRITE: its writer, given ``sink.overwrite``, replaces the rows that are there.
     overwrites: bool = False
-    #: PARTITIONED BY: given ``partition.keys``, it keeps rows apart by the values of these columns.
+    #: PARTITIONED BY: given ``partition.keys``, it stores rows by the values of these columns.
     partitioned: bool = False
     #: Kinds of ``lookup.cache`` it can serve lookup joins with, the default first (see
     #: ``connectors.lookup``); empty = it cannot be looked up.

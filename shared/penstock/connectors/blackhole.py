@@ -1,10 +1,9 @@
 """``blackhole``: consumes every column, counts rows, keeps a checksum.
 
-The checksum does not depend on the order of rows nor on how they are cut into batches:
-see ``checksum``. So two runs of one job may be compared by two numbers, ``sinkRows`` and
-``sinkChecksum``. Updates by a key come without the row before, as Flink's sink of this name
-takes them; with ``'changelog' = 'retract'`` that row comes too and subtracts, and the
-checksum is that of the final rows, however updates were gathered on the way.
+The checksum depends neither on the order of rows nor on their batches: see ``checksum``. So two numbers,
+``sinkRows`` and ``sinkChecksum``, compare two runs of one job. Updates by a key come without the old row, as
+for Flink's sink of this name. With ``'changelog' = 'retract'`` the old row comes too and subtracts, and the
+checksum is that of the final rows, however updates were combined on the way.
 """
 
 from __future__ import annotations

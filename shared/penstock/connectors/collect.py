@@ -177,7 +177,7 @@ class CollectWriter(SinkWriter):
             self._wanted.set()
 
     def begin_checkpoint(self, checkpoint_id: int) -> Awaitable[list[bytes]]:
-        offset = self._taken  # not what is put and buffered: a chunk may be on its way
+        offset = self._taken  # not what is stored and buffered: a chunk may be on its way
         self._cuts[checkpoint_id] = offset
 
         async def written() -> list[bytes]:
@@ -195,7 +195,7 @@ class CollectWriter(SinkWriter):
             del self._cuts[i]
 
     def needs_commit(self) -> bool:
-        """Rows are there to be read as soon as they are written."""
+        """Rows can be read as soon as they are written."""
         return False
 
     async def finish(self) -> None:
@@ -225,9 +225,9 @@ class CollectWriter(SinkWriter):
             self._room.set()
 
     async def _write_out(self, until: int | None, *, end: bool = False) -> None:
-        """Write what is buffered (up to row ``until``), in chunks."""
+        """Writes what is buffered (up to row ``until``), in chunks."""
         async with self._busy:
-            self._check()  # a chunk that could not be put is lost, whatever comes behind it
+            self._check()  # a chunk that could not be stored is lost, whatever comes after it
             while self._buffer and (until is None or self._offset < until):
                 await self._put(self._cut(), end=False)
             if end:
@@ -286,9 +286,8 @@ class CollectConnector(DeclaredConnector):
 
 
 class ResultReader:
-    """Follows a collect sink: ``take`` is given its objects (key, bytes) in order and gives their
-    chunks; a chunk whose ``offset`` is below ``rows`` (seen so far) replaces everything from that
-    row on."""
+    """Follows a collect sink: ``take`` gets its objects (key, bytes) in order and gives their chunks. A
+    chunk whose ``offset`` is below ``rows`` (seen so far) replaces everything from that row on."""
 
     def __init__(self) -> None:
         self._attempt = -1
@@ -302,7 +301,7 @@ class ResultReader:
             chunk = decode_chunk(key, data)
             self.last_key = key
             if chunk.attempt < self._attempt:
-                continue  # a zombie's
+                continue  # a chunk of an attempt that was replaced
             self._attempt = chunk.attempt
             if chunk.offset > self.rows:
                 raise ConnectorError(
@@ -337,7 +336,7 @@ class MaterializedResult:
         self._rows: list[Row] = []
 
     def add(self, chunk: ResultChunk) -> None:
-        """Take a chunk, dropping what it replaces."""
+        """Takes a chunk, and drops the rows that it replaces."""
         del self._log[chunk.offset :]
         self._log.extend(changes_of(chunk))
         self._dirty = True

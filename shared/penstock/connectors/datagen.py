@@ -159,8 +159,7 @@ class RowMaker:
         self._stride = stride
 
     def block(self, schema: Schema, block: int, now_ms: int) -> Batch:
-        """``BLOCK_ROWS`` rows, a function of the seed and the block's number (and of the
-        clock, for time stamps)."""
+        """``BLOCK_ROWS`` rows, a function of the seed and the block's number (and of the clock, for times)."""
         rng = np.random.default_rng([self._seed, self._index, block])
         rows = np.arange(block * BLOCK_ROWS, (block + 1) * BLOCK_ROWS, dtype=np.int64)
         columns = [self._column(spec, rng, rows, now_ms) for spec in self._specs]
@@ -238,7 +237,7 @@ def _random_text(type_: LogicalType, rng: np.random.Generator, n: int, settings:
 
 
 class DatagenEnumerator(SourceEnumerator):
-    """One split a reader; each takes its share of the rows."""
+    """One split for each reader; each makes its share of the rows."""
 
     def __init__(self, table: TableInfo) -> None:
         self._table = table

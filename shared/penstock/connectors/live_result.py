@@ -1,9 +1,8 @@
 """The current rows of an unbounded result, for a person who watches: no history is kept.
 
-What is held: for appended rows the last few and a count; for updates by key one row a key; else
-each different row with its number. A restart of the job takes the changelog back to its last
-checkpoint, so the changes since the last one that is settled are held too, beside the table
-as it was there.
+It holds, for appended rows the last few and a count; for updates by key one row for each key; otherwise each
+different row with its number. A restart of the job takes the changelog back to its last checkpoint. So the
+changes since the last settled chunk are held too, beside the table as it was there.
 """
 
 from __future__ import annotations
@@ -24,8 +23,8 @@ _ADDS = (0, 2)
 
 
 class LiveResult:
-    """``mode``: the changelog's; ``keys``: columns of the upsert key; ``shown``: rows that will
-    be asked for at most."""
+    """``mode``: the changelog's; ``keys``: columns of the upsert key; ``shown``: how many rows will be asked
+    for at most."""
 
     def __init__(self, mode: str, keys: Sequence[int] | None, shown: int) -> None:
         self._shown = shown
@@ -37,10 +36,10 @@ class LiveResult:
         self._since: list[Change] = []
 
     def add(self, chunk: ResultChunk) -> None:
-        """Take a chunk; one that starts before the end replaces what was behind its start."""
+        """Takes a chunk; one that starts before the end replaces the rows behind its start."""
         at = self._settled_at + len(self._since)
         if chunk.settled is None:
-            # No checkpoints: a restart begins again, nothing in between can come back.
+            # No checkpoints: a restart begins again, so no row in between can come back.
             if chunk.offset == 0:
                 self._current = self._new()
             self._apply(self._current, changes_of(chunk))
@@ -133,14 +132,14 @@ class _Tail:
 
 
 class _ByKey:
-    """Updates by key: one row a key, in order of first appearance."""
+    """Updates by key: one row for each key, in the order of first appearance."""
 
     def __init__(self, keys: Sequence[int]) -> None:
         self._keys = tuple(keys)
         self._rows: dict[str, Row] = {}
 
     def change(self, kind: int, row: Row) -> None:
-        # Nested values are lists and dicts: told apart by their text, which is exact for them.
+        # Nested values are lists and dicts: their text tells them apart exactly.
         key = repr([row[i] for i in self._keys])
         if kind in _ADDS:
             self._rows[key] = row
@@ -163,7 +162,7 @@ class _ByKey:
 
 
 class _Bag:
-    """Whole rows added and retracted: each different one with its number."""
+    """Whole rows added and retracted: each different row with its number."""
 
     def __init__(self) -> None:
         self._rows: dict[str, tuple[Row, int]] = {}

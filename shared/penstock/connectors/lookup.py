@@ -18,7 +18,7 @@ CACHES = ("NONE", "PARTIAL", "FULL")
 _PARTIAL = "lookup.partial-cache."
 _FULL = "lookup.full-cache."
 
-#: For a connector to put among its own.
+#: A connector adds these to its own options.
 LOOKUP_OPTIONS = (
     Option("lookup.cache", choice(*CACHES), None, "NONE: always ask; PARTIAL: keep what was asked for; FULL: keep the whole table."),
     Option("lookup.max-retries", integer, 3, "How often a failed lookup is tried again."),
@@ -47,7 +47,7 @@ class LookupSettings:
     fixed_rate: bool = False
 
     def describe(self) -> str:
-        """What the join keeps, in words."""
+        """The join's cache, in words."""
         if self.cache == "NONE":
             return "nothing: every batch asks the table"
         if self.cache == "FULL":
@@ -65,8 +65,8 @@ class LookupSettings:
 
 
 def lookup_settings(connector: Connector, options: Mapping[str, str], *, where: str) -> LookupSettings:
-    """The settings of a table; ConnectorError for a cache that the connector cannot serve and for
-    options of another cache."""
+    """The settings of a table; ConnectorError for a cache that the connector does not have, and for options
+    of another cache."""
     known = connector.lookup_caches
     if not known:
         raise ConnectorError(

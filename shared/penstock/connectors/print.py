@@ -1,4 +1,4 @@
-"""``print``: one line a row, ``+I[1, a]``, on the slot's standard output (or error)."""
+"""``print``: one line for each row, ``+I[1, a]``, on the slot's standard output (or error)."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ OPTIONS = OptionSet(
 
 
 def format_value(value: Any, type_: t.LogicalType) -> str:
-    """A value as Flink's print sink writes it: as Java spells times, numbers and bytes, whatever the session's
+    """A value as Flink's print sink writes it: times, numbers and bytes as in Java, whatever the session's
     time zone (an instant is in UTC), nested rows with their kind."""
     if value is None:
         return "null"
@@ -63,7 +63,7 @@ def format_value(value: Any, type_: t.LogicalType) -> str:
 
 
 def _time_text(value: dt.time, *, seconds: bool = False) -> str:
-    """As ``LocalTime.toString``: no seconds where there are none (but for instants), a fraction of three
+    """As ``LocalTime.toString``: no seconds where they are zero (except for instants), a fraction of three
     or six digits."""
     if value.microsecond:
         return value.isoformat("microseconds" if value.microsecond % 1000 else "milliseconds")

@@ -110,7 +110,7 @@ def resolved_options(options: Mapping[str, str], *, where: str) -> dict[str, str
 def validate_table(
     schema: Schema, options: Mapping[str, str], *, role: Literal["source", "sink"], where: str | None = None
 ) -> Connector:
-    """The connector of a table whose options and schema are in order, or the error."""
+    """The connector of a table whose options and schema are correct; otherwise its error."""
     connector = connector_of(options, where=where)
     try:
         check_on_error(options, f"connector '{connector.name}'")

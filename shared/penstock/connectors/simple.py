@@ -1,4 +1,4 @@
-"""What simple connectors share: an option set, roles, one fixed set of sink modes."""
+"""Shared by simple connectors: an option set, roles, one fixed set of sink modes."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class DeclaredConnector(Connector):
     """A connector whose options are an ``OptionSet`` and whose roles are listed."""
 
     roles: tuple[str, ...] = ("source", "sink")
-    #: Rows are bytes in a ``'format'``, whose options stand among the table's.
+    #: Rows are bytes in a ``'format'``, whose options are among the table's.
     takes_format: bool = False
 
     def __init__(self, options: OptionSet) -> None:
@@ -30,7 +30,8 @@ class DeclaredConnector(Connector):
         self.option_set.check(table.options, role=role, prefixes=self._format_prefixes(table))
 
     def _format_prefixes(self, table: TableInfo) -> tuple[str, ...]:
-        """Options of the table's format are the format's to check, also of one from another package."""
+        """The prefix of the table's format, which checks its own options; also of a format from another
+        package."""
         if not self.takes_format or not table.format:
             return ()
         return (f"{get_format(table.format, where=self.option_set.owner).name}.",)

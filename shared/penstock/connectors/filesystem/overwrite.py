@@ -1,8 +1,8 @@
-"""INSERT OVERWRITE: the new files are hidden until the input has ended, then replace the others; of a
-partitioned table those in the partitions that are written.
+"""INSERT OVERWRITE: the new files are hidden until the input has ended, then they replace the others; in a
+partitioned table those of the partitions that are written.
 
-Each subtask deletes what is not the job's own and shows its files; both are repeatable, so a
-restart in between ends in the same. Until then readers see the old rows, during it some of
+Each subtask deletes the files that are not the job's own, and shows its own. Both can be repeated, so a
+restart in between has the same result. Before that readers see the old rows, and while it happens some of
 both: a file system has no transaction over many files.
 """
 
@@ -27,10 +27,10 @@ class OverwritingFileSink(FileSink):
         self._uncommitted = [msgspec.json.decode(item, type=PendingFile) for item in restored]
 
     async def commit(self, checkpoint_id: int) -> None:
-        """Nothing yet: the committables go from checkpoint to checkpoint until the end."""
+        """Commits nothing yet: the committables go from checkpoint to checkpoint until the end."""
 
     def needs_commit(self) -> bool:
-        """Also without a row of its own: the others' must go."""
+        """True also without a row of its own, because the other files must be deleted."""
         return True
 
     async def finish(self) -> None:
@@ -47,8 +47,8 @@ class OverwritingFileSink(FileSink):
                     self._files.delete(info.path)
 
     def _replaced(self) -> set[str]:
-        """The table's folder, of a partitioned table the partitions that are written; the one that
-        PARTITION names also when no row came."""
+        """The table's folder; of a partitioned table the folders of the partitions that are written, and of
+        the partition that PARTITION names, also if no row came."""
         if self._partitioning is None:
             return {self._folder}
         folders = {item.final.rpartition("/")[0] for item in self._uncommitted}

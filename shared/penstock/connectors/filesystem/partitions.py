@@ -48,7 +48,7 @@ Texts = tuple[str | None, ...]
 
 
 def escape(text: str) -> str:
-    """As a folder's name may have it."""
+    """A text as it may stand in a folder's name."""
     return "".join(f"%{ord(c):02X}" if c in _ESCAPED or c < " " else c for c in text)
 
 
@@ -74,7 +74,7 @@ def text_of(type_: t.LogicalType, value: Any) -> str | None:
 
 
 def value_of(type_: t.LogicalType, text: str) -> Any:
-    """The value that a folder's name (unescaped) stands for. ValueError when it is none of the type."""
+    """The value of a folder's name (unescaped). ValueError if it is no value of the type."""
     kind = type(type_)
     if isinstance(type_, _TEXTS):
         return text
@@ -117,7 +117,7 @@ def _decimal(type_: t.DecimalType, text: str) -> Decimal:
 
 
 def constant_text(type_: t.LogicalType, value: Any) -> str | None:
-    """The same of a storage value, as literals have it."""
+    """The same for a storage value, as literals have it."""
     return text_of(type_, Column.constant(type_, value, 1).to_pylist()[0])
 
 
@@ -132,7 +132,7 @@ class Partitioning:
 
     @classmethod
     def of(cls, table: TableInfo) -> Partitioning | None:
-        """None for a table of one folder."""
+        """None if all of the table's files lie in one folder."""
         written = table.options.get(KEYS)
         if written is None:
             return None
@@ -175,8 +175,8 @@ class Partitioning:
     # -- folders ----------------------------------------------------------------------------
 
     def folder(self, texts: Texts) -> str:
-        """``key=value/…``, relative to the table's folder. ConnectorError where the name would be read
-        as another value."""
+        """``key=value/…``, relative to the table's folder. ConnectorError if the name would be read as
+        another value."""
         return "/".join(self._name(key, text) for key, text in zip(self.keys, texts, strict=True))
 
     def _name(self, key: str, text: str | None) -> str:
@@ -202,7 +202,7 @@ class Partitioning:
         return f"{name}={escape(text) if text else self.default_name}"
 
     def texts(self, root: str, path: str) -> Texts:
-        """The partition in which a file lies. ConnectorError when it lies in none."""
+        """The partition in which a file lies. ConnectorError if it lies in none."""
         parts = path.removeprefix(root.rstrip("/")).lstrip("/").split("/")[:-1]
         out: list[str | None] = []
         for key, part in zip(self.keys, parts, strict=False):
@@ -275,7 +275,7 @@ class Partitioning:
 
 @dataclass(frozen=True)
 class FoundFile:
-    """A file, in which partition it lies (empty: the table has none), and whether that is read."""
+    """A file, its partition (empty: the table has none), and whether the partition is read."""
 
     info: FileInfo
     texts: Texts
@@ -283,7 +283,7 @@ class FoundFile:
 
 
 def found_files(table: TableInfo, files: Files, path: str) -> list[FoundFile]:
-    """All files of a table; of a partitioned one, those whose partitions the query's filter rules out
+    """All files of a table. In a partitioned table, files of partitions that the query's filter rules out
     are not ``kept``."""
     found = files.list(path)
     partitioning = Partitioning.of(table)
@@ -318,7 +318,7 @@ def _kept(table: TableInfo, partitioning: Partitioning, found: dict[Texts, tuple
             try:
                 every &= compile_predicate(condition)(rows)
             except PenstockError:
-                # A value that the condition fails at: its rows decide, if there are any.
+                # A value for which the condition fails: its rows decide, if there are any.
                 continue
         some |= every
     return {texts for texts, keep in zip(found, some.tolist(), strict=True) if keep}

@@ -34,7 +34,7 @@ def file_format_of(options: Mapping[str, str]) -> FileFormat:
 
 
 class PartitionReader:
-    """A file of a partitioned table: what the file has, and the values of its partition."""
+    """A file of a partitioned table: the columns of the file, and the values of its partition."""
 
     def __init__(self, ctx: SourceContext, table: TableInfo, files: Files, payload: dict[str, Any]) -> None:
         partitioning = Partitioning.of(table)
@@ -43,9 +43,9 @@ class PartitionReader:
         self._partitioning = partitioning
         self._values = partitioning.values(tuple(payload["partition"]), path.rpartition("/")[0])
         self._schema = ctx.schema.select(ctx.projection)
-        # The columns as this query reads them: of a ROW maybe some fields only.
+        # The columns as this query reads them: of a ROW perhaps only some fields.
         data = t.Schema(tuple(f for f in ctx.schema.fields if f.name in partitioning.data.names))
-        # Without any column a file does not tell its rows.
+        # Without any column a file does not show its number of rows.
         read = tuple(data.index(n) for n in self._schema.names if n in data.names) or (0,)
         self._reader = _file_reader(replace(ctx, schema=data, projection=read), table, files, payload)
 

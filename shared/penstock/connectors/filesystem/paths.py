@@ -33,7 +33,7 @@ class FileInfo:
     size: int
 
 
-#: Trying again does not help: permissions, wrong paths, read-only file systems.
+#: Another try does not help: permissions, wrong paths, read-only file systems.
 LASTING_ERRNOS = frozenset(
     {errno.EACCES, errno.EPERM, errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.EROFS, errno.ENAMETOOLONG}
 )
@@ -50,7 +50,7 @@ def _unreadable(path: str, why: str) -> ConnectorError:
 
 
 class Files(ABC):
-    """Calls block and release the interpreter's lock; run them in the helper thread."""
+    """The methods block and release the interpreter's lock; run them in the helper thread."""
 
     @abstractmethod
     def list(self, pattern: str) -> list[FileInfo]:
@@ -66,18 +66,18 @@ class Files(ABC):
 
     @abstractmethod
     def sync(self, path: str) -> None:
-        """What was written and closed survives a crash of the machine."""
+        """Makes what was written and closed survive a crash of the machine."""
 
     @abstractmethod
     def rename(self, source: str, target: str) -> bool:
-        """Move, replacing nothing. False when ``source`` is absent (already moved)."""
+        """Moves a file, replacing nothing. False if ``source`` is absent (already moved)."""
 
     @abstractmethod
     def exists(self, path: str) -> bool: ...
 
     @abstractmethod
     def delete(self, path: str) -> None:
-        """An absent file is no error."""
+        """Deletes a file; an absent file is no error."""
 
 
 def join(folder: str, *names: str) -> str:
@@ -90,7 +90,7 @@ def has_wildcard(path: str) -> bool:
 
 
 def _hidden(relative: PurePosixPath) -> bool:
-    """A folder ``_column=value`` is a partition, and shown."""
+    """A folder ``_column=value`` is a partition, and is not hidden."""
     return any(
         part.startswith(".") or (part.startswith("_") and ("=" not in part or part == relative.name))
         for part in relative.parts
@@ -118,7 +118,7 @@ class LocalFiles(Files):
         return out
 
     def _check_readable(self, pattern: str) -> None:
-        """Listing passes over what it may not read: say so instead of "nothing there"."""
+        """Listing skips folders that it may not read: report that instead of "no file"."""
         root = Path(_GLOB.split(pattern)[0]).parent if _GLOB.search(pattern) else Path(pattern)
         if root.is_dir() and not os.access(root, os.R_OK | os.X_OK):
             raise _unreadable(str(root), "permission denied")
@@ -147,7 +147,7 @@ class LocalFiles(Files):
         Path(target).parent.mkdir(parents=True, exist_ok=True)
         try:
             os.rename(source, target)
-        except FileNotFoundError:  # moved already, maybe this very moment by an older attempt
+        except FileNotFoundError:  # moved already, perhaps this very moment by an older attempt
             return False
         self.sync(target)
         return True
@@ -304,14 +304,14 @@ def local_path(path: str) -> str | None:
     return unquote(parts.path) if parts.scheme == "file" else None
 
 
-#: Folder that relative paths are meant from, for code that plans. None: there is none, since
-#: whoever wrote the path sits elsewhere (a planner in the cluster).
+#: Folder at which relative paths start, for code that plans. None: there is none, because the user who wrote
+#: the path sits elsewhere (a planner in the cluster).
 working_folder: ContextVar[Callable[[], str] | None] = ContextVar("working_folder", default=os.getcwd)
 
 
 def absolute_path(path: str, *, where: str) -> str:
-    """The path as every process of a cluster understands it: URLs as they are, ``~`` and
-    relative paths resolved. ConnectorError where there is nothing to resolve them against."""
+    """The path as every process of a cluster understands it: URLs as they are, ``~`` and relative paths
+    resolved. ConnectorError if there is no folder to resolve them against."""
     local = local_path(path)
     if local is None or os.path.isabs(local):
         return path

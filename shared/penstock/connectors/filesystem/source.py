@@ -30,8 +30,8 @@ _AHEAD = 3
 
 
 class FileEnumerator(SourceEnumerator):
-    """Files in order of their paths; ids are path, size and part, so that a file that
-    grew under its name is noticed as another."""
+    """Files in the order of their paths. Ids are path, size and part, so a file that grew under its name
+    counts as another file."""
 
     def __init__(self, table: TableInfo) -> None:
         self._table = table
@@ -74,9 +74,8 @@ class FileEnumerator(SourceEnumerator):
 
 @dataclass(slots=True)
 class _State:
-    """A split and where it stands: ``row`` rows delivered; to resume, read from block
-    ``at`` and leave out the first ``skip`` rows. ``drop``: how many are still to be left
-    out after a restore."""
+    """A split and its position: ``row`` rows delivered; to resume, read from block ``at`` and leave out the
+    first ``skip`` rows. ``drop``: how many rows are still to be left out after a restore."""
 
     split: Split
     at: int | None = None
@@ -89,7 +88,7 @@ class _State:
         return {"at": self.at, "skip": self.skip, "row": self.row, "done": self.done}
 
     def enter(self, at: int, batch: Batch) -> Batch:
-        """The rows of the block at ``at`` that are to be delivered."""
+        """The rows of the block at ``at`` that must be delivered."""
         if self.drop:
             dropped = min(self.drop, len(batch))
             self.drop -= dropped

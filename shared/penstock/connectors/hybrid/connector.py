@@ -1,8 +1,7 @@
 """Options and checks of the ``hybrid`` connector.
 
-``history.<option>`` and ``live.<option>`` are the options of two tables of the same columns;
-``switch.column`` and ``switch.at`` say where the one ends and the other begins when they
-overlap.
+``history.<option>`` and ``live.<option>`` are the options of two tables with the same columns;
+``switch.column`` and ``switch.at`` separate the two if they overlap.
 """
 
 from __future__ import annotations
@@ -66,7 +65,8 @@ class HybridConnector(DeclaredConnector):
             self._reaches_back(table)
 
     def _reaches_back(self, table: TableInfo) -> None:
-        """Behind a cut only live gives rows: a live part that begins now would leave a gap."""
+        """Refuses a live part that begins now if there is a cut: it would leave a gap between the cut and
+        now."""
         if part_options(table.options, LIVE).get("scan.startup.mode") == "latest":
             raise ConnectorError(
                 "the live part of a hybrid table does not reach back to the cut",
@@ -82,7 +82,7 @@ class HybridConnector(DeclaredConnector):
         for part in PARTS:
             own = part_options(options, part)
             if "connector" not in own:
-                continue  # ``validate`` says so
+                continue  # ``validate`` reports it
             found = connector_of(own, where=where).resolved(own, where=f"{where}, part '{part}'")
             out.update({f"{part}.{key}": value for key, value in found.items()})
         return out

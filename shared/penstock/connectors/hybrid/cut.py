@@ -1,7 +1,7 @@
 """Where history ends and live begins: a value of one column.
 
-``column < at`` is history's, ``column >= at`` (and NULL) is live's: every row is of exactly
-one part, whichever of them hold it.
+A row with ``column < at`` belongs to the history, one with ``column >= at`` (or NULL) to the live part.
+Every row belongs to exactly one part, even if both hold it.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class Cut:
 
     @classmethod
     def of(cls, options: Mapping[str, str], schema: Schema) -> Cut | None:
-        """None when the table names none. ConnectorError for half of one, or a wrong one."""
+        """None if the table names none. ConnectorError for half of one, or a wrong one."""
         name, at = options.get("switch.column"), options.get("switch.at")
         if name is None and at is None:
             return None
@@ -61,7 +61,7 @@ class Cut:
         return cls(index, _value(at, schema.types[index]))
 
     def split(self, batch: Batch, position: int, *, history: bool) -> Batch:
-        """The rows of ``batch`` that are its part's; the column lies at ``position``."""
+        """The rows of ``batch`` that belong to its part; the column lies at ``position``."""
         column: Column = batch.columns[position]
         below = np.asarray(column.values) < self.at
         if column.valid is not None:

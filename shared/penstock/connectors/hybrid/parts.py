@@ -31,7 +31,7 @@ def part_of(table: TableInfo, part: str) -> tuple[Connector, TableInfo]:
 
 
 def is_live(split_id: str) -> bool:
-    """Whether a split of a hybrid source belongs to the part behind the seam."""
+    """Whether a split of a hybrid source belongs to the live part."""
     return split_id.startswith(f"{LIVE}:")
 
 

@@ -1,9 +1,9 @@
-"""The hybrid source: both parts' splits are found at once, live's first; then history is
-read to its end and live after it.
+"""The hybrid source: the splits of both parts are found at once, the live ones first; then the history is
+read to its end and the live part after it.
 
-The live splits are found before the history: where live begins is fixed, and in the
-checkpoint, before anybody knows where the history ends. A reader switches when its own
-history splits are read; until then its live splits hold no watermark.
+The live splits are found before the history: so the start of the live part is fixed, and in the checkpoint,
+before the end of the history is known. A reader switches when its own history splits are read; until then
+its live splits hold no watermark.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from penstock.connectors.base import Connector, TableInfo
 
-#: Batches without a row of the part are passed over, so many in one poll.
+#: Batches without a row of the part that one poll may skip.
 _EMPTY_POLLS = 16
 
 
@@ -40,7 +40,7 @@ class HybridEnumerator(SourceEnumerator):
         self._history = self._make(HISTORY)
         self._live = self._make(LIVE)
         self._live.pinned = True
-        #: The history is bounded: only live may bring new splits.
+        #: The history is bounded: only the live part may bring new splits.
         self.discovery_interval_ms = self._live.discovery_interval_ms
 
     def _make(self, part: str) -> SourceEnumerator:
@@ -52,7 +52,7 @@ class HybridEnumerator(SourceEnumerator):
         for part, enumerator in ((LIVE, self._live), (HISTORY, self._history)):
             own = {i.removeprefix(f"{part}:") for i in known if i.startswith(f"{part}:")}
             if part is HISTORY and known:
-                continue  # found with the first look, files that came later are none of it
+                continue  # Found with the first look; files that came later do not belong to it.
             _, info = part_of(self._table, part)
             splits = await enumerator.discover(replace(ctx, options=info.options), own)
             found.append([_outer(part, split) for split in splits])
@@ -64,7 +64,7 @@ class HybridEnumerator(SourceEnumerator):
 
 
 class _Part:
-    """One part's reader, opened when its turn comes."""
+    """One part's reader, which is opened when its turn comes."""
 
     def __init__(self, name: str, connector: Connector, info: TableInfo) -> None:
         self.name = name
@@ -108,7 +108,7 @@ class HybridReader(SourceReader):
 
     async def open(self, ctx: SourceContext) -> None:
         self.ctx = ctx
-        #: Where the cut's column lies in what the parts' readers give.
+        #: Where the cut's column lies in the batches of the parts' readers.
         self._at: int | None = None
         self._projection = list(ctx.projection)
         if self._cut is not None:
@@ -143,7 +143,7 @@ class HybridReader(SourceReader):
         return None
 
     def _own(self, part: _Part, fetched: Fetched) -> Fetched:
-        """The rows on the part's side of the seam, without the column that was read for it."""
+        """The rows on the part's side of the cut, without the column that was read for it."""
         batch = fetched.batch
         if self._cut is not None:
             assert self._at is not None

@@ -1,5 +1,5 @@
-"""Options and checks of the ``jdbc`` connector. The database is SQLite, by Python's own driver; another
-is reached by Spark alone, with a Java driver that the job names."""
+"""Options and checks of the ``jdbc`` connector. The database is SQLite, by Python's own driver; only Spark
+reaches another database, with a Java driver that the job names."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def only_spark(options: Mapping[str, str]) -> bool:
-    """Whether the database is one that only Spark reaches."""
+    """Whether only Spark reaches the database."""
     url = options.get("url", "").lower()
     return "driver" in options and url.startswith("jdbc:") and not url.startswith(PREFIX)
 

@@ -1,4 +1,4 @@
-"""SQLite behind a ``jdbc:sqlite:`` URL: connections, names, and what went wrong."""
+"""SQLite behind a ``jdbc:sqlite:`` URL: connections, names and errors."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def database_path(url: str) -> str:
 
 
 def connect(url: str, *, read_only: bool) -> sqlite3.Connection:
-    """A connection to be used by one thread at a time. ConnectorError when there is no such file."""
+    """A connection for one thread at a time. ConnectorError if there is no such file."""
     path = database_path(url)
     if not Path(path).is_file():
         raise ConnectorError(
@@ -55,7 +55,7 @@ def connect(url: str, *, read_only: bool) -> sqlite3.Connection:
 
 
 def failure(err: sqlite3.Error, url: str) -> PenstockError:
-    """The database's error: one that trying again may mend, or one of the table's declaration."""
+    """The database's error: one that another try may mend, or one of the table's declaration."""
     if isinstance(err, sqlite3.OperationalError) and ("locked" in str(err) or "busy" in str(err)):
         return ExternalError(
             f"the database is locked: {err}",
@@ -97,7 +97,7 @@ def check_types(schema: Schema) -> None:
 
 
 def check_table(schema: Schema, options: Mapping[str, str]) -> None:
-    """The table is there and has the declared columns, of types that can be stored."""
+    """Checks that the table exists and has the declared columns, of types that can be stored."""
     url, table = options["url"], options["table-name"]
     check_types(schema)
     connection = connect(url, read_only=True)

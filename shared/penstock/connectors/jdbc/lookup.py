@@ -1,4 +1,4 @@
-"""Rows of a table by key: a search for the asked keys as VALUES, by the table's index."""
+"""Rows of a table by key: a search for the keys as VALUES, by the table's index."""
 
 from __future__ import annotations
 
@@ -46,7 +46,8 @@ class JdbcLookup(LookupSource):
         width = len(names)
         limit = self._connected().getlimit(sqlite3.SQLITE_LIMIT_VARIABLE_NUMBER)
         step = max(1, min(MOST_PARAMETERS, limit) // width)
-        # The columns' affinity holds for what IN compares; a row that two spellings find comes once.
+        # The columns' affinity applies to the values that IN compares; a row that two spellings find comes
+        # once.
         columns = ", ".join(f"t.{quoted(n)}" for n in names)
         left = columns if width == 1 else f"({columns})"
         out: list[tuple[Any, ...]] = []

@@ -20,26 +20,26 @@ if TYPE_CHECKING:
     from penstock.connectors.base import SourceContext
     from penstock.types.batch import Batch
 
-#: Between two attempts, times the number of the attempt.
+#: Seconds between two attempts, times the number of the attempt.
 RETRY_PAUSE_S = 0.2
 
 
 class JdbcWriter(SinkWriter):
-    """At least once: a restart writes the rows since its checkpoint again, which upserts bear.
+    """At least once: a restart writes the rows since its checkpoint again, which upserts tolerate.
 
-    Runs of statements of one kind stay in order, and one task writes at a time: rows that wait
-    for another attempt are not overtaken. So the last change of a key is what remains.
+    Runs of statements of one kind stay in order, and one task writes at a time: rows that wait for another
+    attempt are not overtaken. So the last change of a key remains.
     """
 
     def __init__(self, table: TableInfo) -> None:
         self._options = OPTIONS.read(table.options)
         self._buffer: list[tuple[bool, tuple[Any, ...]]] = []  # (delete, parameters)
         self._connection: sqlite3.Connection | None = None
-        #: Rows taken by ``write``, and those of them that are in the database.
+        #: Rows taken by ``write``, and how many of them are in the database.
         self._taken = self._written = 0
         #: The one task that writes. Only ``_start_flush`` makes it.
         self._flush: asyncio.Task[None] | None = None
-        #: Rows of a flush that failed are in nobody's buffer: nothing may be written behind them.
+        #: Rows of a failed flush are in no buffer: nothing may be written after them.
         self._failure: BaseException | None = None
         self._closing = asyncio.Event()
 
@@ -98,9 +98,9 @@ class JdbcWriter(SinkWriter):
             self._flush = asyncio.ensure_future(self._write_out())
 
     async def _flush_over(self) -> None:
-        """Until the flush under way, if any, is over; raises what it raised."""
+        """Waits until the flush under way, if any, is over; raises its error."""
         if self._flush is not None:
-            # Not awaited itself: who waits may be cancelled, the write may not.
+            # Not awaited itself: the waiting task may be cancelled, the write must not be.
             await asyncio.wait([self._flush])
         self._check()
 
@@ -117,7 +117,7 @@ class JdbcWriter(SinkWriter):
         return written()
 
     async def _until_written(self, taken: int) -> None:
-        """Until the first ``taken`` rows are in the database."""
+        """Waits until the first ``taken`` rows are in the database."""
         self._check()
         while self._written < taken:
             self._start_flush()
@@ -178,8 +178,8 @@ class JdbcWriter(SinkWriter):
             start = end
 
     async def close(self) -> None:
-        # A transaction runs on in its thread when its task is cancelled, and would overwrite what
-        # the next attempt has written by then. So it is waited for; it is not tried again.
+        # When its task is cancelled, a transaction continues in its thread, and could overwrite what the
+        # next attempt has written by then. So it is waited for; it is not tried again.
         self._closing.set()
         while self._flush is not None:
             await asyncio.wait([self._flush])

@@ -114,7 +114,7 @@ def _has_rowid(connection: sqlite3.Connection, table: str) -> bool:
 
 
 def decoded(schema: Schema, rows: _Rows, ctx: SourceContext, where: str) -> Batch:
-    """Rows as columns; one that does not fit goes the way of ``on-error``."""
+    """Rows as columns; ``on-error`` decides about a row that does not fit."""
 
     def columns_of(part: _Rows) -> Batch:
         columns = [column_from_database(f, [r[i] for r in part]) for i, f in enumerate(schema.fields)]

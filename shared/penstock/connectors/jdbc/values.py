@@ -92,7 +92,7 @@ def _from_database(type_: t.LogicalType) -> Callable[[Any], Any]:
 
 
 def column_from_database(field: t.Field, values: Sequence[Any]) -> Column:
-    """RecordError naming the column and the first value that is none of its type."""
+    """RecordError that names the column and the first value that does not fit its type."""
     convert = _from_database(field.type)
     at = 0
     try:
@@ -133,8 +133,8 @@ def _digits(precision: int) -> str:
 
 
 def spellings(type_: t.LogicalType, value: Any) -> list[Any]:
-    """Every way in which a database may hold a value that ``column_from_database`` reads as this one:
-    SQLite compares texts letter by letter, so a search must name them all."""
+    """Every way in which a database may hold a value that ``column_from_database`` reads as this one: SQLite
+    compares texts letter by letter, so a search must name all of them."""
     match type_:
         case t.DecimalType():
             plain = format(value.normalize(), "f")

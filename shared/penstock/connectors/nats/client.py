@@ -1,4 +1,4 @@
-"""A connection to NATS, and what JetStream answers, as our errors."""
+"""A connection to NATS, and JetStream's answers as our errors."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ if TYPE_CHECKING:
 
 _log = EventLog("penstock.connectors.nats")
 
-#: The first connection, where none is taken. Short: a wrong address is answered after three
-#: attempts of the job.
+#: Seconds for the first connection attempt when it is refused. Short: a wrong address is reported after
+#: three attempts of the job.
 CONNECT_TIMEOUT_S = 2.0
-#: Where nothing is wrong, only slow: this process, or the machine, is busy.
+#: Seconds when nothing is wrong, only slow: this process, or the machine, is busy.
 SLOW_CONNECT_S = 30
 API_TIMEOUT_S = 5.0
 
@@ -95,7 +95,7 @@ class JetStreamApi:
         self.url = without_credentials(url)
 
     async def request(self, verb: str, body: Mapping[str, Any] | None = None) -> dict[str, Any]:
-        """``JetStreamError`` for an answer that says so, ``BrokerError`` for no answer."""
+        """``JetStreamError`` if the answer is an error, ``BrokerError`` if there is no answer."""
         import nats.errors
 
         subject = f"$JS.API.{verb}"
@@ -187,8 +187,8 @@ class JetStreamApi:
         return answer["message"]
 
     async def has_from(self, stream: str, subject: str, sequence: int) -> bool:
-        """Whether the stream holds a message on ``subject`` (wildcards allowed) at or behind
-        ``sequence``. Read from the store: a consumer's pending count may lag behind it."""
+        """Whether the stream holds a message on ``subject`` (wildcards allowed) at or behind ``sequence``.
+        Read from the store, because a consumer's pending count may lag behind it."""
         try:
             await self.request(f"STREAM.MSG.GET.{stream}", {"next_by_subj": subject, "seq": sequence})
         except JetStreamError as err:
@@ -207,7 +207,7 @@ class JetStreamApi:
 
 
 def check_subject(stream: str, info: Mapping[str, Any], subject: str) -> None:
-    """ConnectorError when nothing in the stream can match ``subject``."""
+    """ConnectorError if no subject of the stream can match ``subject``."""
     config = info["config"]
     subjects = config.get("subjects") or []
     if subjects and not any(overlaps(s, subject) for s in subjects):

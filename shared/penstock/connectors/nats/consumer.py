@@ -1,9 +1,9 @@
 """Ordered reading of one (stream, filter subject) by pull requests, with bounded prefetch.
 
-The server keeps an ephemeral consumer without acknowledgements. Messages come in answer
-to pull requests, never more than ``prefetch`` ahead. A gap in the consumer's own
-numbering, silence where a heartbeat was due, or a reconnect makes a new consumer that
-starts behind the last message received: nothing is lost, repeated or reordered.
+The server keeps an ephemeral consumer without acknowledgements. Messages come in answer to pull requests,
+never more than ``prefetch`` ahead. After a gap in the consumer's own numbering, a missing heartbeat, or a
+reconnect, a new consumer is made that starts behind the last message received: nothing is lost, repeated or
+reordered.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _log = EventLog("penstock.connectors.nats")
 
 PULL_EXPIRES_S = 30.0
 HEARTBEAT_S = 5.0
-#: Attempts to make the consumer again (with growing pauses, about a minute) before failing.
+#: Attempts to make the consumer again (with growing pauses, about a minute) before the task fails.
 MAX_ATTEMPTS = 12
 _NS = 1_000_000_000
 
@@ -109,12 +109,12 @@ class OrderedConsumer:
     # -- for the reader -----------------------------------------------------------------
 
     def taken(self) -> None:
-        """Messages were taken: ask for more when half of the prefetch is free."""
+        """Messages were taken: asks for more if half of the prefetch is free."""
         if self._name and len(self.messages) + self._outstanding <= self._prefetch // 2:
             self._ask()
 
     def reconnected(self) -> None:
-        """The connection is new: what was under way is lost."""
+        """The connection is new: requests under way are lost."""
         self._reset.set()
 
     @property
@@ -122,14 +122,14 @@ class OrderedConsumer:
         return not self.messages and self.pending == 0
 
     async def last_sequence_passed(self) -> int | None:
-        """A stream sequence up to which nothing of this filter is left to read, or None
-        when there is something. Costs two requests."""
+        """A stream sequence up to which nothing of this filter is left to read, or None if something is
+        left. Costs two requests."""
         if not self.caught_up or self._name is None:
             return None
         generation, received = self._generation, self._received
         info = await self._api.stream_info(self.stream)
-        # The stream itself is asked, after its end was seen: the consumer's count of pending
-        # messages is kept in the background, and one too low would skip a message for ever.
+        # The stream itself is asked, after its end was seen. The consumer's count of pending messages is
+        # updated in the background; if it is too low, a message would be skipped for ever.
         if await self._api.has_from(
             self.stream, self.subject, (self._begin if received is None else received) + 1
         ):
@@ -234,7 +234,7 @@ class OrderedConsumer:
             )
 
     async def _drop(self) -> None:
-        """Forget the server's consumer; it goes away by itself if this fails."""
+        """Deletes the server's consumer; if that fails, the server removes it by itself."""
         name, self._name = self._name, None
         subscription, self._subscription = self._subscription, None
         self._outstanding = 0

@@ -15,13 +15,13 @@ if TYPE_CHECKING:
 
     from penstock.connectors.base import SourceContext
 
-#: More subjects than this are read by filter: every split is a consumer on the server.
+#: With more subjects than this the filters are splits: every split is a consumer on the server.
 MAX_SUBJECT_SPLITS = 1024
 
 
 def split_by_subject(options: Mapping[str, Any]) -> bool:
-    """With a known end all subjects are known at once. Without one a new subject would be
-    found late, and its rows be late for the watermark: then one split reads a filter."""
+    """Whether each subject is a split. With a known end all subjects are known at once. Without one, the
+    rows of a subject that is found late would be late for the watermark: then one split reads a filter."""
     if options["scan.split"] == "auto":
         return options["scan.bounded.mode"] in ("latest", "sequence")
     return options["scan.split"] == "subject"
@@ -69,14 +69,14 @@ class NatsEnumerator(SourceEnumerator):
         return names
 
     def _payload(self, stream: str, subject: str, state: Mapping[str, Any], first: bool) -> dict[str, Any]:
-        """``start``: first sequence wanted, or ``start_time_ms``; ``end``: last sequence.
-        Both are fixed now, so that a restart reads the same."""
+        """``start``: first sequence wanted, or ``start_time_ms``; ``end``: last sequence. Both are fixed
+        now, so that a restart reads the same."""
         payload: dict[str, Any] = {"stream": stream, "subject": subject}
         match self._options["scan.startup.mode"]:
             case "earliest" if self.pinned and first:
                 payload["start"] = max(1, state["first_seq"])
             case "latest" if first:
-                # A subject that appears later is new as a whole.
+                # All messages of a subject that appears later are new.
                 payload["start"] = state["last_seq"] + 1
             case "sequence":
                 payload["start"] = self._options["scan.startup.sequence"]

@@ -31,8 +31,8 @@ class OutMessage(NamedTuple):
 
 
 class MessageEncoder:
-    """One message a row, or with ``message.batch`` one for up to ``sink.batch-rows`` rows
-    of one subject. A row that fits no message is a bad record."""
+    """One message for each row, or with ``message.batch`` one for up to ``sink.batch-rows`` rows of one
+    subject. A row that fits into no message is a bad record."""
 
     def __init__(self, table: TableInfo, options: Mapping[str, Any], ctx: SourceContext) -> None:
         self.template = SubjectTemplate(options["subject"], table.schema)

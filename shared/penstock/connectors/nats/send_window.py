@@ -1,9 +1,8 @@
 """Which message is published next, and which again: go-back-N, so that order is kept.
 
-A message that is lost is published again *with all that were published behind it*, whether those
-are stored or not: on its own it would come to stand behind a newer value of its key, and a reader
-that keeps the last one would keep the older. Acknowledgements of an earlier round say nothing about
-the order of this one and are left out.
+A lost message is published again *with all messages published after it*, whether those are stored or not.
+Alone it would stand behind a newer value of its key, and a reader that keeps the last value would keep the
+older one. Acknowledgements of an earlier round say nothing about the order of this one and are ignored.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ _MAX_DOUBLINGS = 3
 
 
 class Sending(NamedTuple):
-    """``round``: how often the window was sent anew before; ``number``: of the message."""
+    """``round``: how often the window was sent again before; ``number``: of the message."""
 
     round: int
     number: int
@@ -38,7 +37,7 @@ class _Entry:
 
 
 class SendWindow:
-    """``limit``: messages on their way at once. Times are seconds of one clock."""
+    """``limit``: messages under way at once. Times are seconds of one clock."""
 
     def __init__(self, limit: int, retry_s: float) -> None:
         self._limit = limit
@@ -58,7 +57,7 @@ class SendWindow:
 
     @property
     def waiting(self) -> int:
-        """Messages that are to be sent, for the first time or again."""
+        """Messages that must be sent, for the first time or again."""
         return self.taken - self._next
 
     @property
@@ -69,7 +68,7 @@ class SendWindow:
         self._entries.extend(_Entry(m) for m in messages)
 
     def next(self, now_s: float) -> Sending | None:
-        """The message to send now; None when there is none or the window is full."""
+        """The message to send now; None if there is none or the window is full."""
         if not self.waiting or self.unacknowledged >= self._limit:
             return None
         number = self._next
@@ -94,17 +93,17 @@ class SendWindow:
             self._rounds_without_progress = 0
 
     def oldest_sent_s(self) -> float | None:
-        """When the oldest unacknowledged message was sent first."""
+        """When the oldest unacknowledged message was first sent."""
         return self._entries[0].first_s if self._entries else None
 
     def is_overdue(self, now_s: float) -> bool:
-        """The oldest message is without an acknowledgement for too long: call ``again``. The pause
-        doubles, for a server that is slow must be able to answer one round before the next."""
+        """The oldest message has been without an acknowledgement for too long: call ``again``. The pause
+        doubles, because a slow server must be able to answer one round before the next."""
         pause_s = self._retry_s * 2 ** min(self._rounds_without_progress, _MAX_DOUBLINGS)
         return self.unacknowledged > 0 and now_s - self._entries[0].last_s >= pause_s
 
     def again(self) -> None:
-        """Send everything from the oldest unacknowledged message on, in order."""
+        """Sends everything from the oldest unacknowledged message on, in order."""
         self._next = self.stored
         self._round += 1
         self._rounds_without_progress += 1

@@ -17,8 +17,8 @@ _STREAM_NOT_FOUND = 10059
 
 
 def marker_subject(stream: str, prefix: str, subtask: int) -> str:
-    """Where one subtask's transaction markers go. The stream's name stands in it, for no
-    two streams may share a subject."""
+    """The subject of one subtask's transaction markers. It contains the stream's name, because no two
+    streams may share a subject."""
     return f"_penstock.tx.{stream}.{re.sub(r'[^A-Za-z0-9_-]', '_', prefix)}.{subtask}"
 
 
@@ -37,7 +37,7 @@ async def sink_stream(
         info = await api.request(f"STREAM.INFO.{name}")
     except JetStreamError as err:
         if err.err_code != _STREAM_NOT_FOUND or not options["stream.create"]:
-            info = await api.stream_info(name)  # raises, with the streams there are
+            info = await api.stream_info(name)  # raises, and names the streams that exist
         else:
             info = await _create(api, options, name, wildcard, marker)
     config = info["config"]

@@ -48,7 +48,7 @@ def covers(wide: str, narrow: str) -> bool:
 
 
 def split_filters(text: str) -> list[str]:
-    """``a.*;b`` → its filters. ConnectorError for what is no subject."""
+    """``a.*;b`` → its filters. ConnectorError for a text that is no subject."""
     filters = [part.strip() for part in text.split(";") if part.strip()]
     for subject in filters:
         tokens = subject.split(".")
@@ -101,11 +101,11 @@ class SubjectTemplate:
 
     @property
     def wildcard(self) -> str:
-        """The filter that matches whatever the template gives."""
+        """The filter that matches every subject of the template."""
         return "".join(p if i % 2 == 0 else "*" for i, p in enumerate(self._parts))
 
     def subjects(self, batch: Batch, bad_row: Callable[[int, RecordError], None]) -> list[str | None]:
-        """One subject a row; None after ``bad_row`` where a value cannot be a token."""
+        """One subject for each row; None, after ``bad_row``, where a value cannot be a token."""
         if not self._columns:
             return [self.text] * len(batch)
         tokens = [self._tokens(batch.schema.fields[i].name, batch.columns[i], bad_row) for i in self._columns]

@@ -61,7 +61,7 @@ def below(words: np.ndarray, shift: int, bits: int, bound: np.ndarray | int) -> 
 
 
 def prices(words: np.ndarray, shift: int) -> np.ndarray:
-    """From 24 bits at ``shift``: round(10 ** U(0, 6) * 100)."""
+    """round(10 ** U(0, 6) * 100), from 24 bits at ``shift``."""
     high = _PRICE_HIGH[(words >> shift) & 0xFFF]
     high *= _PRICE_LOW[(words >> (shift + 12)) & 0xFFF]
     np.rint(high, out=high)
@@ -114,7 +114,7 @@ class Model:
         return out
 
     def _near_person(self, words: np.ndarray, epochs: np.ndarray, *, hot_offset: int) -> np.ndarray:
-        """3 in 4 times the hot person (bits 1–2), else one of the active (bits 19–38)."""
+        """In 3 of 4 cases the hot person (bits 1–2), otherwise one of the active (bits 19–38)."""
         people = epochs + 1
         active = np.minimum(people, ACTIVE_PEOPLE)
         low = people - active

@@ -1,8 +1,8 @@
-"""The Nexmark source: splits share the events chunk by chunk, each a counter.
+"""The Nexmark source: splits share the events chunk by chunk.
 
-Chunk c (``CHUNK_EPOCHS`` epochs) belongs to split c mod splits, so all splits move through
-event time together and any number of readers makes the same events. A position is the
-number of the next chunk of the split, or a chunk and how many of its rows were delivered.
+Chunk c (``CHUNK_EPOCHS`` epochs) belongs to split c mod splits, so all splits move through event time
+together and any number of readers makes the same events. A position is the number of the split's next chunk,
+or a chunk and how many of its rows were delivered.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ class _State:
 
 
 class NexmarkReader(SourceReader):
-    #: Epochs in a chunk: a subclass that is to be slow wants smaller ones.
+    #: Epochs in a chunk; a slow subclass sets a smaller number.
     chunk_epochs = CHUNK_EPOCHS
 
     def __init__(self, table: TableInfo) -> None:
@@ -91,10 +91,10 @@ class NexmarkReader(SourceReader):
         self._schema = ctx.schema.select(ctx.projection)
         self._only: int | None = ctx.pushed.get("event_type")
         self._maker = RowMaker(self._model, self._schema, self._only)
-        # Kinds that are rare take several chunks a batch.
+        # Rare kinds take several chunks for a batch.
         rows = max(1, self._maker.rows_per_epoch * self.chunk_epochs)
         self._chunks_per_batch = 1 if self._pace else max(1, ctx.batch_rows // rows)
-        # Events of all kinds, whichever are asked for: what a benchmark counts.
+        # Events of all kinds, whichever are asked for: benchmarks count these.
         ctx.metrics.gauge("numEvents", self._passed)
 
     def _passed(self) -> int:
@@ -139,7 +139,7 @@ class NexmarkReader(SourceReader):
         return None
 
     def _delivered(self, state: _State, batch: Batch | None) -> Fetched:
-        """The next rows of ``batch``; what is too much for one poll waits."""
+        """The next rows of ``batch``; rows beyond one poll wait."""
         assert batch is not None
         limit = self.ctx.batch_rows
         self._begun, state.rest = None, None

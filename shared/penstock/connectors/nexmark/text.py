@@ -86,7 +86,7 @@ def _words(rng: np.random.Generator, count: int, longest: int, special: str = " 
 
 
 def _fill(rng: np.random.Generator, used: np.ndarray, average: int) -> pa.Array:
-    """Filler that brings an event of ``used`` bytes to about ``average``: ± 20 %."""
+    """Filler that brings an event of ``used`` bytes to about ``average``, ± 20 %."""
     room = np.maximum(average - used, 0)
     delta = np.round(room * 0.2).astype(np.int64)
     more = (rng.random(len(room)) * np.maximum(2 * delta, 1)).astype(np.int64)
@@ -131,7 +131,7 @@ def auction_pools(seed: int) -> dict[str, TextPool]:
 
 @lru_cache(maxsize=2)
 def bid_pools(seed: int) -> dict[str, TextPool]:
-    """channel and url belong together: both by the same entry."""
+    """channel and url belong together: the same entry gives both."""
     rng = np.random.default_rng([seed, 3])
     channels, urls = _channels(rng)
     hot = rng.integers(0, 2, BID_POOL) > 0
