@@ -1,8 +1,8 @@
 """A chain: the operators of one vertex, driven as a small DAG within one task.
 
-Everything that makes output is a generator of ``None``: each ``yield`` is a point where
-the task may look at the clock and at the credit of its outputs before it pulls on.
-Watermarks are kept per operator: the lowest over its inputs' producers.
+Everything that makes output is a generator of ``None``. At each ``yield`` the task may look at the clock and
+at the credit of its outputs before it continues. Watermarks are kept for each operator: the lowest over its
+inputs' producers.
 """
 
 from __future__ import annotations
@@ -60,14 +60,14 @@ class ChainNode:
         self.outputs: dict[str | None, tuple[list[EdgeWriter], list[tuple[ChainNode, int, int]]]] = {}
         self.output_watermark = MIN_WATERMARK
         self.ended = False
-        #: Idleness it declared itself (``makes_watermarks``).
+        #: Idleness that the operator declared itself (``makes_watermarks``).
         self.idle = False
-        #: Earliest processing time it asked for (ms), or None.
+        #: Earliest processing time that the operator asked for (ms), or None.
         self.wake_ms: int | None = None
 
     @property
     def makes_watermarks(self) -> bool:
-        """Its output's watermark comes from itself, not from its inputs."""
+        """Its output's watermark comes from the operator itself, not from its inputs."""
         return isinstance(self.operator, SourceDriver) or hasattr(self.operator, "current_watermark")
 
 
@@ -124,14 +124,14 @@ class Chain:
         context: Callable[[ChainNode], OperatorContext],
         restored: Mapping[str, RestoredState],
     ) -> None:
-        """Last operator first, so that everything downstream is ready."""
+        """Opens the last operator first, so that everything downstream is ready."""
         for node in reversed(self.nodes):
             with _Blame(self, node):
                 self._opened.append(node)
                 node.operator.open(context(node), restored.get(node.node.uid))
 
     def close(self) -> list[BaseException]:
-        """Close every operator that was opened, whatever the others do; what they raised."""
+        """Closes every operator that was opened, even if others fail; the errors that they raised."""
         errors: list[BaseException] = []
         opened, self._opened = self._opened, []
         for node in opened:
@@ -156,12 +156,12 @@ class Chain:
     # -- data ----------------------------------------------------------------------
 
     def process(self, gate: int, batch: Batch) -> Iterator[None]:
-        """Rows of an input gate."""
+        """Processes rows of an input gate."""
         for node, _, input_index in self.gates.get(gate, ()):
             yield from self._feed(node, input_index, batch)
 
     def emit(self, node: ChainNode, outputs: Iterator[Output]) -> Iterator[None]:
-        """Pass on what an operator's generator makes."""
+        """Passes on the output of an operator's generator."""
         routes = node.outputs
         main = routes.get(None)
         counters = node.metrics.counters
@@ -173,7 +173,7 @@ class Chain:
                 else:
                     route, batch = main, out
                 if not batch.num_rows:
-                    yield  # nothing to pass on, but a point to pause at
+                    yield  # no output to pass on, but a point at which the task may pause
                     continue
                 counters["numRecordsOut"] += batch.num_rows
                 if route is not None:
@@ -204,7 +204,7 @@ class Chain:
             yield from self._advance(node)
 
     def made_watermark(self, node: ChainNode, watermark: int, idle: bool) -> Iterator[None]:
-        """A source (or watermark assigner) says where its output stands."""
+        """A source (or watermark assigner) reports the watermark of its output."""
         if node.idle and not idle:
             node.idle = False
             yield from self._forward_status(node, False)
@@ -215,7 +215,7 @@ class Chain:
             yield from self._forward_status(node, True)
 
     def fire_timers(self, now_ms: int) -> Iterator[None]:
-        """Processing time has come to ``now_ms``; operators in topological order."""
+        """Processing time has reached ``now_ms``; fires timers of operators in topological order."""
         for node in self.nodes:
             if node.wake_ms is not None and node.wake_ms <= now_ms and not node.ended:
                 node.wake_ms = None
@@ -235,7 +235,7 @@ class Chain:
                 node.operator.inputs_idle()
             return
         if node.makes_watermarks:
-            idle = None  # it judges idleness itself
+            idle = None  # the operator decides about its idleness itself
         if idle is False:
             yield from self._forward_status(node, False)
         if risen is not None:
@@ -270,7 +270,7 @@ class Chain:
     # -- ends ----------------------------------------------------------------------
 
     def end_gate(self, gate: int) -> Iterator[None]:
-        """A gate has ended: its consumers, and whatever ends with them."""
+        """A gate has ended: ends its consumers, and operators that end with them."""
         for node, slot, input_index in self.gates.get(gate, ()):
             yield from self._end_slot(node, slot, input_index)
 
@@ -286,7 +286,7 @@ class Chain:
         if node.slots_left[input_index]:
             return
         yield from self.emit(node, node.operator.end_input(input_index))
-        # A source lives on after its assignments have ended.
+        # A source continues after its assignments have ended.
         if not any(node.slots_left) and not isinstance(node.operator, SourceDriver):
             yield from self._finish(node)
 
@@ -305,20 +305,20 @@ class Chain:
     # -- checkpoints -----------------------------------------------------------------
 
     def prepare_checkpoint(self, checkpoint_id: int) -> Iterator[None]:
-        """Outputs that belong before the barrier, upstream operators first."""
+        """Output that belongs before the barrier, from upstream operators first."""
         for node in self.nodes:
             if not node.ended:
                 yield from self.emit(node, node.operator.prepare_checkpoint(checkpoint_id))
 
     def watermarks(self) -> dict[str, int]:
-        """Uid → watermark it has reached (input; a source's: output)."""
+        """Uid → watermark that it has reached (of its input; for a source of its output)."""
         return {
             n.node.uid: n.output_watermark if n.makes_watermarks else n.valve.watermark for n in self.nodes
         }
 
     def restore_watermarks(self, values: Mapping[str, int]) -> Iterator[None]:
-        """Take event time up where the checkpoint left it, before any row: a row that
-        was late then must be late now."""
+        """Sets event time to where the checkpoint left it, before any row: a row that was late then must be
+        late now."""
         for node in self.nodes:
             value = values.get(node.node.uid, MIN_WATERMARK)
             if value == MIN_WATERMARK:

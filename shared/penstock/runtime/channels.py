@@ -1,4 +1,4 @@
-"""One channel's queue at an input gate, and what gates give to their task."""
+"""One channel's queue at an input gate, and the events that gates give to their task."""
 
 from __future__ import annotations
 
@@ -63,16 +63,16 @@ class InputChannel:
         self.name = name
         self.queue: deque[tuple[Element, int]] = deque()
         self.window: ReceiveWindow | None = None
-        #: Barrier delivered, others awaited: nothing is taken from it.
+        #: It has delivered a barrier and others have not: nothing is taken from it.
         self.aligned = False
         self.ended = False
-        #: Stands in the gates' list of channels with something to take.
+        #: It is in the gates' list of channels with queued elements.
         self.listed = False
-        #: What is queued may be saved and given to another subtask.
+        #: Its queue may be saved and given to another subtask.
         self.overtakable = True
 
     def push(self, element: Element, nbytes: int) -> None:
-        """Append an element that cost the sender ``nbytes`` of credit."""
+        """Appends an element that cost the sender ``nbytes`` of credit."""
         if self.ended:
             raise InternalError(f"data after the end of channel {self.name}")
         self.queue.append((element, nbytes))
@@ -90,7 +90,7 @@ class InputChannel:
 
     @property
     def end_queued(self) -> bool:
-        """Its end has arrived, though it was not taken yet."""
+        """Its end has arrived, and was not taken yet."""
         return bool(self.queue) and isinstance(self.queue[-1][0], EndOfInput)
 
     def _popped(self, nbytes: int) -> None:

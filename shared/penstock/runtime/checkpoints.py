@@ -1,12 +1,12 @@
-"""A task's part in a checkpoint: write the snapshot object, and read it back.
+"""A task's part in a checkpoint: writing the snapshot object, and reading it back.
 
 Small snapshots travel in the acknowledgement; larger ones are objects at
-``jobs/<job>/checkpoints/<id>/<vertex>-<subtask>-<attempt>`` (a finished task's last one
-under ``…/checkpoints/final/``).
+``jobs/<job>/checkpoints/<id>/<vertex>-<subtask>-<attempt>`` (a finished task's last one under
+``…/checkpoints/final/``).
 
-A snapshot is whole, or a delta to the last checkpoint that the task was told is complete.
-What an aborted or unconfirmed checkpoint held belongs to the next one as well, since that
-builds on the same confirmed one.
+A snapshot is whole, or a delta to the last checkpoint that the task knows to be complete. The changes of an
+aborted or unconfirmed checkpoint belong to the next one as well, because that builds on the same confirmed
+one.
 """
 
 from __future__ import annotations
@@ -40,18 +40,18 @@ if TYPE_CHECKING:
 INLINE_BYTES = 64 * 1024
 #: A state up to this size is always written whole.
 WHOLE_BYTES = 64 * 1024
-#: Deltas of a chain; the next snapshot is whole again.
+#: Deltas of a chain; after them a snapshot is whole again.
 MAX_DELTAS = 8
-#: Cut tables are copied on the data thread for so long at a time.
+#: Cut tables are copied on the data thread for this long at a time.
 SLICE_S = 0.002
-#: Where a task's own state lies among its operators'.
+#: The uid under which a task's own state lies among its operators'.
 TASK_UID = "__task__"
 _WATERMARKS = "watermarks"
 
 
 @dataclass(slots=True)
 class RestoredVertex:
-    """What one subtask gets back. ``watermarks``: uid → lowest of all old subtasks."""
+    """The restored state of one subtask. ``watermarks``: uid → lowest of all old subtasks."""
 
     checkpoint_id: int
     operators: dict[str, RestoredState] = field(default_factory=dict)
@@ -64,8 +64,8 @@ def task_snapshot(watermarks: Mapping[str, int]) -> OperatorSnapshot:
 
 @dataclass(frozen=True, slots=True)
 class _Begun:
-    """A checkpoint whose barrier has passed. ``epoch``: the last it holds; ``base``: what it
-    is a delta to, None when it is whole."""
+    """A checkpoint whose barrier has passed. ``epoch``: the last epoch that it holds; ``base``: the
+    checkpoint to which it is a delta, None if it is whole."""
 
     epoch: int
     base: StateHandle | None
@@ -74,8 +74,8 @@ class _Begun:
 class SnapshotWriter:
     """Makes the state handles of a subtask's snapshots, and decides which are deltas.
 
-    For each checkpoint: ``begin`` before the operators cut their tables, ``write`` after;
-    ``confirmed`` when it is complete.
+    For each checkpoint: ``begin`` before the operators cut their tables, ``write`` after; ``confirmed`` when
+    it is complete.
     """
 
     def __init__(
@@ -95,12 +95,12 @@ class SnapshotWriter:
         self._confirmed_epoch = 0
         self._confirmed: StateHandle | None = None
         self._copies = local_copies(environment)
-        #: What it was restored from; its copies stay until something newer is confirmed.
+        #: The handles that it was restored from; their copies stay until a newer checkpoint is confirmed.
         self._restored_keys = frozenset(key for handle in descriptor.restore for key in handle.keys)
 
     def begin(self, checkpoint_id: int, kind: str) -> None:
-        """The next cuts are for this checkpoint. Savepoints (any ``kind`` but a plain
-        checkpoint) are whole, and nothing builds on them: they may be moved."""
+        """The next cuts are for this checkpoint. Savepoints (any ``kind`` except a plain checkpoint) are
+        whole, and nothing builds on them, because they may be moved."""
         base = self._confirmed if kind == "checkpoint" and self._incremental else None
         if base is not None and not _bears_delta(base):
             base = None
@@ -121,14 +121,14 @@ class SnapshotWriter:
         self._aborted = {n for n in self._aborted if n > checkpoint_id}
 
     def aborted(self, checkpoint_id: int) -> None:
-        """The checkpoint comes to nothing: what is still to be written of it is not."""
+        """The checkpoint is aborted: what was not written of it yet is not written."""
         self._aborted.add(checkpoint_id)
 
     async def write(
         self, checkpoint_id: int, snapshots: dict[str, OperatorSnapshot], *, final: bool = False
     ) -> StateHandle | None:
-        """Copy what was cut, in slices; await what is pending, encode in the helper thread,
-        upload if it is large. None when the checkpoint was aborted meanwhile."""
+        """Copies the cut tables in slices, awaits what is pending, encodes in the helper thread, and uploads
+        the object if it is large. None if the checkpoint was aborted meanwhile."""
 
         def wanted() -> bool:
             return final or checkpoint_id not in self._aborted
@@ -153,13 +153,14 @@ class SnapshotWriter:
 
         data = None
         if wanted():
-            # A thread switch costs more than encoding what holds no table.
+            # A thread switch costs more than encoding a snapshot without tables.
             large = any(snapshot.keyed for snapshot in snapshots.values())
             data = await self._environment.helper.run(encode) if large else encode()
         if data is None or not wanted():
             _discard(snapshots)
             return None
-        # A final one is whole: what it would build on may be deleted before the master knows of it.
+        # A final snapshot is whole: the checkpoint that a delta would build on may be deleted before the
+        # master knows of the delta.
         begun = None if final else self._begun.get(checkpoint_id)
         handle = StateHandle(
             vertex_id=self._vertex.id,
@@ -193,7 +194,7 @@ class SnapshotWriter:
         return key
 
     async def _keep_copy(self, key: str, data: bytes) -> None:
-        """On the local disk, in the place of copies that no restore will ask for."""
+        """Keeps a copy on the local disk, and removes copies that no restore will ask for."""
         copies = self._copies
         if copies is None:
             return
@@ -226,8 +227,8 @@ class SnapshotWriter:
 
 
 def _bears_delta(base: StateHandle) -> bool:
-    """Whether one more delta to it pays: a small state is written whole, a chain is short,
-    and when its deltas outweigh the whole state, that is written anew."""
+    """Whether one more delta pays. A small state is written whole, a chain is short, and state whose deltas
+    outweigh it is written whole again."""
     whole = base.chain[-1] if base.chain else base
     if whole.size_bytes <= WHOLE_BYTES or len(base.chain) >= MAX_DELTAS:
         return False
@@ -251,7 +252,7 @@ class _Slice:
         self._begun = False
 
     def lasts(self) -> bool:
-        """At least one piece is copied, however late it is."""
+        """At least one piece is copied, even if the time is up."""
         begun, self._begun = self._begun, True
         return not begun or self._time_s() < self._until
 
@@ -259,7 +260,7 @@ class _Slice:
 async def _copy(
     snapshots: Mapping[str, OperatorSnapshot], time_s: Callable[[], float], wanted: Callable[[], bool]
 ) -> None:
-    """Copy every cut table, a slice at a time: the task's own steps come in between."""
+    """Copies every cut table, a slice at a time; the task's own steps come in between."""
     piece = _Slice(time_s)
     try:
         for block in _pending(snapshots):
@@ -281,7 +282,7 @@ def _discard(snapshots: Mapping[str, OperatorSnapshot]) -> None:
 
 
 def local_copies(environment: Environment) -> LocalCopies | None:
-    """Where a slot of a task manager keeps copies of snapshots; None when it does not."""
+    """The folder in which a slot of a task manager keeps copies of snapshots; None if it keeps none."""
     folder = environment.local_state_dir
     if folder is None or not LOCAL_RECOVERY.read(environment.config):
         return None
@@ -291,7 +292,7 @@ def local_copies(environment: Environment) -> LocalCopies | None:
 async def restore_vertex(
     descriptor: TaskDescriptor, vertex: JobVertex, source: Source
 ) -> RestoredVertex | None:
-    """The subtask's share of its vertex's checkpoint, or None when it starts fresh."""
+    """The subtask's share of its vertex's checkpoint, or None if it starts without state."""
     if not descriptor.restore:
         return None
     index, parallelism = descriptor.subtask_index, vertex.parallelism

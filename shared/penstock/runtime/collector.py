@@ -1,9 +1,8 @@
-"""When the cyclic garbage collector runs in a slot: not by itself, but between steps.
+"""When the cyclic garbage collector runs in a slot: between steps, never by itself.
 
-By itself it runs whenever enough objects were made, in the midst of a batch, and walks
-over all state that user functions keep (seen once, beside much state: a map on two integers
-at 0.57 instead of 2.8 M rows/s). Reference counting frees nearly everything at once;
-what is left, cycles, can wait for a quiet moment.
+By itself it runs whenever enough objects were made, in the middle of a batch, and walks over all state that
+user functions keep. (Measured beside much state: a map on two integers did 0.57 instead of 2.8 M rows/s.)
+Reference counting frees nearly everything at once; the rest, cycles, can wait for a quiet moment.
 """
 
 from __future__ import annotations
@@ -11,8 +10,8 @@ from __future__ import annotations
 import gc
 import time
 
-#: Objects made and not freed since the last collection: fewer are not worth a look, and
-#: more are not left lying when a slot never comes to rest.
+#: Objects made and not freed since the last collection. Fewer are not worth a collection; with more, one
+#: runs even if the slot never rests.
 LEAST, MOST = 20_000, 2_000_000
 #: The share of time that collecting may take.
 SHARE = 0.002
@@ -29,11 +28,11 @@ class Collector:
         gc.disable()
 
     def freeze(self) -> None:
-        """What is there now stays: it is not looked at again."""
+        """Excludes all present objects from further collections."""
         gc.freeze()
 
     def tick(self, *, idle: bool) -> bool:
-        """Collect, if it is worth it and nobody waits; whether it did."""
+        """Collects, if it is worth it and no work waits; whether it did."""
         started = time.perf_counter()
         made = gc.get_count()[0]
         if started < self._not_before or made < (LEAST if idle else MOST):

@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 
 
 class OperatorContexts:
-    """Makes them when the chain opens. ``arm(at_ms)``: wake the task at that processing
-    time. ``dead_letters``: what operators set aside, to be flushed with a checkpoint."""
+    """Makes them when the chain opens. ``arm(at_ms)``: wake the task at that processing time.
+    ``dead_letters``: records that operators set aside, flushed with a checkpoint."""
 
     def __init__(
         self,

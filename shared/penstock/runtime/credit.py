@@ -1,8 +1,8 @@
-"""Credit: how many bytes a sender may have on its way to a receiver.
+"""Credit: how many bytes a sender may have under way to a receiver.
 
-A receiver opens with one exclusive fragment per channel and lends more from a pool that
-all channels of the slot share. A sender may send while its credit is above zero (one
-element may overdraw it), so a channel holds at most its window and one element.
+A receiver opens with one exclusive fragment for each channel and lends more from a pool that all channels of
+the slot share. A sender may send while its credit is above zero (one element may overdraw it), so a channel
+holds at most its window and one element.
 """
 
 from __future__ import annotations
@@ -40,15 +40,15 @@ class CreditPool:
 
     @property
     def scarce(self) -> bool:
-        """Under a quarter left: those who borrowed give back."""
+        """Less than a quarter is left: channels that borrowed give credit back."""
         return self.free * 4 < self.total
 
 
 class ReceiveWindow:
     """The receiver's account of one channel.
 
-    ``size``: bytes that may be outstanding in all. ``outstanding``: credit the sender
-    still has, as far as is known here. ``grant(n)`` tells the sender of more.
+    ``size``: bytes that may be outstanding in all. ``outstanding``: credit that the sender still has, as far
+    as this side knows. ``grant(n)`` gives the sender more.
     """
 
     __slots__ = ("_exclusive", "_grant", "_maximum", "_pool", "_returned", "outstanding", "size")
@@ -70,7 +70,7 @@ class ReceiveWindow:
         self.outstanding = exclusive
 
     def received(self, n: int) -> None:
-        """``n`` bytes arrived. A sender that used up its credit gets more, if there is."""
+        """``n`` bytes arrived. A sender that used up its credit gets more, if there is some."""
         self.outstanding -= n
         if self.outstanding <= 0 and self.size < self._maximum and self._pool.take(self._exclusive):
             self.size += self._exclusive
@@ -78,7 +78,7 @@ class ReceiveWindow:
             self._grant(self._exclusive)
 
     def consumed(self, n: int) -> None:
-        """``n`` bytes left the queue: granted again, in quarters of the window."""
+        """``n`` bytes left the queue: they are granted again, in quarters of the window."""
         self._returned += n
         if self._returned * 4 < self.size:
             return
@@ -93,6 +93,6 @@ class ReceiveWindow:
             self._grant(granted)
 
     def close(self) -> None:
-        """The channel is over: what it borrowed goes back."""
+        """The channel has ended: gives back the credit that it borrowed."""
         self._pool.give(self.size - self._exclusive)
         self.size = self._exclusive

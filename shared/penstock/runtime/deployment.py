@@ -41,17 +41,17 @@ class ChannelId:
 
 
 class RemoteChannels(Protocol):
-    """What the network gives: channels to and from other slots."""
+    """The network's interface: channels to and from other slots."""
 
     def sender(
         self, allocation_id: str, channel: ChannelId, schema: Schema
     ) -> tuple[Callable[[Element], int], Callable[[Callable[[int], None]], None]]:
-        """(push, bind): ``bind(add_credit)`` names who gets the credit that arrives."""
+        """(push, bind): ``bind(add_credit)`` sets the function that receives arriving credit."""
 
     def receiver(
         self, allocation_id: str, channel: ChannelId, schema: Schema, target: InputChannel
     ) -> Callable[[int], None]:
-        """Elements of the channel go to ``target``; the answer grants credit."""
+        """Elements of the channel go to ``target``; the result is the function that grants credit."""
 
 
 class Deployment:

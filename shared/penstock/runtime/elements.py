@@ -1,6 +1,6 @@
-"""What flows on a channel beside batches. All are immutable and shared by reference.
+"""The elements of a channel besides batches. All are immutable and shared by reference.
 
-Order on one channel: data, then what is said about it. ``EndOfInput`` is the last.
+Order on one channel: data, then the elements about that data. ``EndOfInput`` is the last.
 """
 
 from __future__ import annotations
@@ -27,12 +27,11 @@ class WatermarkStatus:
 
 @dataclass(frozen=True, slots=True)
 class Barrier:
-    """Cuts the stream: what is before it belongs to checkpoint ``checkpoint_id``.
+    """Cuts the stream: everything before it belongs to checkpoint ``checkpoint_id``.
 
-    ``timestamp_ms``: when the coordinator triggered it. ``kind``: as in
-    ``TriggerCheckpoint`` (``stop`` and ``drain``: the sources end behind it).
-    ``patience_ms``: so long after the trigger it keeps its place, then it overtakes the
-    data before it, which is saved as in flight; None: it always keeps its place.
+    ``timestamp_ms``: when the coordinator triggered it. ``kind``: as in ``TriggerCheckpoint`` (``stop`` and
+    ``drain``: the sources end behind it). ``patience_ms``: for this long after the trigger it stays behind
+    the data before it; then it overtakes that data, which is saved as in flight. None: it never overtakes.
     """
 
     checkpoint_id: int
@@ -45,7 +44,7 @@ class Barrier:
         return None if self.patience_ms is None else self.timestamp_ms + self.patience_ms
 
     def overtaking(self) -> Barrier:
-        """The same for those behind a task where it has overtaken: at once."""
+        """The same barrier for the channels behind a task where it has overtaken: it overtakes at once."""
         return self if self.patience_ms in (0, None) else replace(self, patience_ms=0)
 
 
@@ -61,5 +60,5 @@ END_OF_INPUT = EndOfInput()
 IDLE = WatermarkStatus(idle=True)
 ACTIVE = WatermarkStatus(idle=False)
 
-#: What a control element costs in credit, so that nothing on a channel is free.
+#: Credit that a control element costs, so that no element is free.
 CONTROL_BYTES = 64

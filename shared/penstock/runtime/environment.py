@@ -1,4 +1,4 @@
-"""What the tasks of a slot share."""
+"""The environment that the tasks of a slot share."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def wall_clock_ms() -> int:
     return time.time_ns() // 1_000_000
 
 
-#: Processing time: watermarks and timers must not stand still when the wall clock is set back.
+#: Processing time: watermarks and timers must not stand still if the wall clock is set back.
 processing_time_ms = SteadyClock(wall_clock_ms, lambda: time.monotonic() * 1000).now_ms
 
 
@@ -64,12 +64,12 @@ class Environment:
     storage: StorageSettings | None = None
     helper: Helper = field(default_factory=Helper)
     now_ms: Callable[[], int] = processing_time_ms
-    #: A clock that never goes back, for how long things take.
+    #: A clock that never goes back, for durations.
     time_s: Callable[[], float] = time.perf_counter
     credits: CreditPool = field(default_factory=CreditPool)
-    #: What the state of all tasks may take.
+    #: The memory that the state of all tasks may take.
     memory: StateMemory = field(default_factory=StateMemory)
-    #: Of the task manager: outlives the slot, for copies of snapshots.
+    #: The task manager's folder for copies of snapshots; it outlives the slot.
     local_state_dir: Path | None = None
-    #: For the task manager's log.
+    #: Writes into the task manager's log.
     log: Log = EventLog("penstock.runtime").log

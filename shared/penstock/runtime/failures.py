@@ -1,4 +1,4 @@
-"""How a task tells of its failure: the user's own traceback first, then ours."""
+"""How a task reports its failure: the user's own traceback first, then ours."""
 
 from __future__ import annotations
 
@@ -56,14 +56,14 @@ def _details(err: BaseException, where: str) -> dict[str, Any]:
 
 
 def _is_users(err: BaseException) -> bool:
-    """Whether it was raised in, or by a library for, code of the user's."""
+    """Whether the user's code raised it, or a library that the user's code called."""
     names = [frame.filename for frame in traceback.extract_tb(err.__traceback__)]
     ours_or_users = [name for name in names if name.startswith(_OURS) or not is_installed(name)]
     return bool(ours_or_users) and not ours_or_users[-1].startswith(_OURS)
 
 
 def user_traceback(err: BaseException) -> str | None:
-    """The frames of code that is neither ours nor a library's, or None without any."""
+    """The frames of code that is neither ours nor a library's; None if there are none."""
     frames = traceback.extract_tb(err.__traceback__)
     users = [f for f in frames if not is_installed(f.filename)]
     if not users:

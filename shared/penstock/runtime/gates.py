@@ -1,17 +1,17 @@
 """Input gates: the queues of a task's channels, merged into one sequence of events.
 
-``InputGates`` is a pure core: channels push elements in, ``poll`` gives the next event.
-It aligns barriers over all channels of all gates, merges watermarks and idleness per
-gate, and concatenates small batches so that an operator's fixed cost is paid once.
+``InputGates`` is a pure core: channels push elements in, ``poll`` gives the next event. It aligns barriers
+over all channels of all gates, merges watermarks and idleness for each gate, and concatenates small batches
+so that an operator's fixed cost is paid once.
 
-Several checkpoints may be on their way. Exactly once, one is aligned at a time: the next
-one's barrier waits on the channels that are held. At least once nothing waits, and each
-is counted by itself.
+Several checkpoints may be in flight. With exactly-once, one is aligned at a time: the next one's barrier
+waits on the channels that are held. With at-least-once nothing waits, and each checkpoint is counted by
+itself.
 
-A barrier that may overtake is *announced* when it arrives, whatever is queued before it.
-When its patience is over the task lets it ``overtake``: what is queued before it is
-recorded as in flight and stays queued. Channels whose data belongs where it is (forward,
-broadcast) are not overtaken: their barrier must be reached first.
+A barrier that may overtake is *announced* when it arrives, whatever is queued before it. When its patience
+is over, the task lets it ``overtake``: the elements before it are recorded as in flight and stay queued.
+Channels whose data must stay with its subtask (forward, broadcast) are not overtaken: their barrier must be
+reached first.
 """
 
 from __future__ import annotations
@@ -40,13 +40,13 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
 
-#: Batches are concatenated while the result is below this; larger ones pass uncopied.
+#: Batches are concatenated while the result is below this; larger ones pass without a copy.
 MERGE_ROWS = 8_192
 
 
 @dataclass(slots=True)
 class _Counted:
-    """A barrier that holds nothing up. ``since``: when the first of it came (s)."""
+    """A barrier that holds no channel. ``since``: when the first of it came (s)."""
 
     barrier: Barrier
     since: float
@@ -56,10 +56,9 @@ class _Counted:
 class InputGates:
     """All gates of one task.
 
-    ``names[g]``: one name per channel of gate g. ``exactly_once``: a channel that has
-    delivered its barrier waits for the others. ``on_ready``: called when ``poll`` has
-    something again after it had nothing; ``on_announced``: a barrier that may overtake is
-    there.
+    ``names[g]``: one name for each channel of gate g. ``exactly_once``: a channel that has delivered its
+    barrier waits for the others. ``on_ready``: called when ``poll`` has an event again after it had none;
+    ``on_announced``: a barrier that may overtake has arrived.
     """
 
     def __init__(
@@ -83,10 +82,10 @@ class InputGates:
         self._ready: deque[InputChannel] = deque()
         self._events: deque[GateEvent] = deque()
         self._aligning: Barrier | None = None
-        #: In the order of their barriers: that is their turn when they are released.
+        #: In the order of their barriers, which is the order in which they are released.
         self._delivered: dict[InputChannel, None] = {}
         self._align_start = 0.0
-        #: At least once: checkpoint id → who has delivered its barrier.
+        #: At-least-once: checkpoint id → channels that have delivered its barrier.
         self._counted: dict[int, _Counted] = {}
         #: Barriers up to this id are over: taken, or replaced by newer ones …
         self._last_id = 0
@@ -112,8 +111,8 @@ class InputGates:
         return bool(self._events or self._ready)
 
     def poll(self, max_rows: int) -> GateEvent | None:
-        """The next event, or None when the input has run empty. A batch has at most
-        ``max_rows`` rows; the rest of what was cut stays queued."""
+        """The next event, or None if the input has run empty. A batch has at most ``max_rows`` rows; the
+        rest of a cut batch stays queued."""
         while True:
             if self._events:
                 return self._next_event()
@@ -127,7 +126,7 @@ class InputGates:
         return sum(n for gate in self.channels for c in gate for _, n in c.queue)
 
     def watermark_holder(self) -> str | None:
-        """Name of the channel whose watermark is lowest, when more than one counts."""
+        """Name of the channel with the lowest watermark, if more than one counts."""
         for gate, valve in zip(self.channels, self._valves, strict=True):
             holder = valve.holder()
             if holder is not None:
@@ -135,7 +134,7 @@ class InputGates:
         return None
 
     def abort(self, checkpoint_id: int) -> None:
-        """The checkpoint is over without us: stop aligning, ignore its barriers. Others go on."""
+        """The checkpoint is aborted: stops aligning and ignores its barriers. Others continue."""
         if checkpoint_id > self._last_id:
             self._aborted.add(checkpoint_id)
         self._counted.pop(checkpoint_id, None)
@@ -148,8 +147,8 @@ class InputGates:
     # -- overtaking ------------------------------------------------------------------
 
     def urge(self, max_rows: int) -> GateEvent | None:
-        """What has to be done before the announced barrier may overtake: the next event of a
-        channel that is not overtaken and on which the barrier is queued. None: nothing."""
+        """What must be done before the announced barrier may overtake: the next event of a channel that is
+        not overtaken and on which the barrier is queued. None: nothing."""
         while not self._events:
             channel = next((c for c in self._not_reached() if self._barrier_queued(c)), None)
             if channel is None:
@@ -163,7 +162,7 @@ class InputGates:
 
     @property
     def urgent(self) -> bool:
-        """The announced barrier may overtake, or something can be done about what keeps it."""
+        """The announced barrier may overtake, or there is work that would let it."""
         if self.announced is None:
             return False
         before = list(self._not_reached())
@@ -171,12 +170,12 @@ class InputGates:
 
     @property
     def may_overtake(self) -> bool:
-        """Of what is not overtaken nothing is left before the announced barrier."""
+        """On the channels that are not overtaken nothing is left before the announced barrier."""
         return self.announced is not None and not self._events and not any(True for _ in self._not_reached())
 
     def overtake(self) -> tuple[Barrier, float, Recording]:
-        """The announced barrier is taken now. (Barrier, ms since it was announced, what is in
-        flight, recorded until it has arrived on every channel.)"""
+        """Takes the announced barrier now: (barrier, ms since it was announced, the elements in flight,
+        which are recorded until it has arrived on every channel)."""
         barrier = self.announced
         if barrier is None:
             raise InternalError("no barrier is there that may overtake")
@@ -193,7 +192,7 @@ class InputGates:
         return barrier, took_ms, recording
 
     def queued_content(self) -> list[ChannelContent]:
-        """Of every channel, without any barrier."""
+        """The queued elements of every channel, without barriers."""
         out = []
         for valve, gate in zip(self._valves, self.channels, strict=True):
             for channel in gate:
@@ -204,7 +203,7 @@ class InputGates:
         return out
 
     def announce(self, barrier: Barrier) -> None:
-        """A barrier that may overtake is there: queued, or from the coordinator."""
+        """A barrier that may overtake has arrived: queued, or from the coordinator."""
         checkpoint_id, current = barrier.checkpoint_id, self.announced
         over = max(self._last_id, self._aligning.checkpoint_id - 1 if self._aligning else 0)
         if checkpoint_id <= over or checkpoint_id in self._aborted or not self._exactly_once:
@@ -219,7 +218,7 @@ class InputGates:
         self.on_announced(barrier)
 
     def forget(self, checkpoint_id: int) -> None:
-        """The barrier was taken otherwise: it does not overtake."""
+        """The barrier was taken in order: it does not overtake."""
         if self.announced is not None and self.announced.checkpoint_id <= checkpoint_id:
             self.announced = None
 
@@ -261,7 +260,7 @@ class InputGates:
         return event
 
     def _poll_first(self, max_rows: int) -> GateBatch | None:
-        """Rows of the first channel that has something; a control element becomes events."""
+        """Rows of the first channel that has some; a control element becomes events."""
         channel = self._ready[0]
         if isinstance(channel.queue[0][0], Batch):
             return GateBatch(channel.gate, self._gather(channel.gate, max_rows))
@@ -367,7 +366,7 @@ class InputGates:
             self.announced = None
         current = self._aligning
         if current is None or barrier.checkpoint_id > current.checkpoint_id:
-            # This channel never had the older one: before it somebody has given that up.
+            # This channel never had the older barrier: a task before it has given that checkpoint up.
             self._release()
             self._aligning = barrier
             self._align_start = self._time_s()
@@ -387,8 +386,8 @@ class InputGates:
         self._release()
 
     def _check_counted(self) -> None:
-        """One that is complete leaves those before it behind: barriers keep their order on a
-        channel, so a former one that misses some will never have it."""
+        """A complete checkpoint makes earlier ones obsolete: barriers keep their order on a channel, so an
+        earlier one that misses some will never have them."""
         live = sum(self._live)
         for checkpoint_id, counted in sorted(self._counted.items()):
             if len(counted.channels) >= live:

@@ -1,12 +1,12 @@
 """Rows that a barrier has overtaken: kept in the snapshot, replayed before any input.
 
-One item a channel, MessagePack: ``edge`` (operator uids at both ends), ``subtask`` (the
-consumer that it was on its way to), ``watermark``, ``idle`` (before the elements) and
-``elements``: bytes = an Arrow IPC stream of rows (``__kind``, ``__time`` lead where there
-are such), an int = a watermark in µs, a bool = idleness.
+One item for each channel, MessagePack: ``edge`` (operator uids at both ends), ``subtask`` (the consumer that
+it was on its way to), ``watermark``, ``idle`` (before the elements) and ``elements``: bytes = an Arrow IPC
+stream of rows (``__kind``, ``__time`` lead if there are such), an int = a watermark in µs, a bool =
+idleness.
 
-At another parallelism the rows go where the edge would send them now: by key group behind
-a hash edge, else with the subtask they were on their way to, modulo the parallelism.
+At another parallelism the rows go where the edge would send them now: by key group behind a hash edge,
+otherwise to the subtask that they were on their way to, modulo the parallelism.
 """
 
 from __future__ import annotations
@@ -44,9 +44,9 @@ if TYPE_CHECKING:
     from penstock.ports import Store
     from penstock.types.logical import Schema
 
-#: Where the items lie in a snapshot: beside the operators' state.
+#: Name of the items in a snapshot, beside the operators' state.
 IN_FLIGHT_UID, IN_FLIGHT_ITEMS = "__in_flight__", "items"
-#: Rows of one batch when many small ones are saved.
+#: Rows of one batch if many small ones are saved.
 MERGE_ROWS = 16_384
 
 
@@ -64,15 +64,15 @@ class GateEdge:
     """An input gate's edge. ``key``: the same however the operators are chained."""
 
     key: str
-    #: Uid of the operator that it leads to.
+    #: Uid of the operator that the edge leads to.
     target: str
     partitioning: Partitioning
     schema: Schema
 
     @property
     def overtakable(self) -> bool:
-        """Rows may be handed to another subtask. Behind a forward edge only the producer
-        knows whose they are; broadcast rows belong to every subtask in its own turn."""
+        """Whether the rows may be handed to another subtask. Behind a forward edge only the producer knows
+        which subtask they belong to; broadcast rows belong to every subtask, each at its own position."""
         return not isinstance(self.partitioning, (Broadcast, Forward))
 
 
@@ -123,7 +123,7 @@ def encode_in_flight(
 
 
 def _merged(elements: Sequence[Element]) -> Iterable[Element]:
-    """Rows between two watermarks as one batch, up to a size."""
+    """The rows between two watermarks as one batch, up to a size."""
     parts: list[Batch] = []
     for element in elements:
         rows = sum(part.num_rows for part in parts)
@@ -157,12 +157,12 @@ def _encode(element: Element) -> bytes | bool | int:
 async def restore_in_flight(
     descriptor: TaskDescriptor, vertex: JobVertex, edges: Sequence[GateEdge], store: Store | None
 ) -> Replay | None:
-    """What was in flight to this subtask, or is to it now; None when nothing was."""
+    """The elements that were in flight to this subtask, or belong to it now; None if there were none."""
     handles = wanted_handles(descriptor.restore, vertex, descriptor.subtask_index)
     if not handles:
         return None
     found = await SnapshotSet.open(handles, Source(store))
-    # As the only subtask of one: what is whose, the items themselves tell.
+    # For a single subtask: the items themselves say which rows belong to it.
     state = await found.restore(IN_FLIGHT_UID, key_groups=(0, -1), subtask_index=0, parallelism=1)
     items = state.lists.get(IN_FLIGHT_ITEMS, []) if state is not None else []
     contents = decode_in_flight(items, edges, vertex, descriptor.subtask_index)
@@ -172,7 +172,7 @@ async def restore_in_flight(
 def wanted_handles(
     handles: Iterable[StateHandle], vertex: JobVertex, subtask_index: int
 ) -> list[StateHandle]:
-    """Those whose in-flight rows may belong to this subtask now."""
+    """The handles whose in-flight rows may belong to this subtask now."""
     first, last = key_group_range(subtask_index, vertex.parallelism, vertex.max_parallelism)
     return [
         h
@@ -188,7 +188,7 @@ def wanted_handles(
 def decode_in_flight(
     items: Iterable[bytes], edges: Sequence[GateEdge], vertex: JobVertex, subtask_index: int
 ) -> list[ChannelContent]:
-    """The subtask's share. SnapshotError when rows of an edge of ours fit nowhere."""
+    """The subtask's share. SnapshotError if rows belong to no edge of this job."""
     by_key = {edge.key: gate for gate, edge in enumerate(edges)}
     mine = {node.uid for node in vertex.operators}
     out = []
@@ -254,8 +254,8 @@ def _unfit(edge: str, got: str, expected: str = "the edge that the rows were on"
 
 
 class Replay:
-    """Restored rows in flight, in the order of each channel; watermarks are the lowest over
-    the channels, as they were."""
+    """Restored rows in flight, in the order of each channel; watermarks are the lowest over the channels, as
+    they were."""
 
     def __init__(self, contents: Sequence[ChannelContent], gates: int) -> None:
         self._contents = [[c for c in contents if c.gate == gate] for gate in range(gates)]
@@ -269,13 +269,13 @@ class Replay:
                     channel.push(element, element_bytes(element))
 
     def poll(self, max_rows: int) -> GateBatch | GateWatermark | None:
-        """The next rows or watermark; None: all is replayed. (What is idle now, the new
-        channels say; ends come with them too.)"""
+        """The next rows or watermark; None: all is replayed. (The new channels report idleness and ends
+        themselves.)"""
         while True:
             event: Any = self._gates.poll(max_rows)
             if event is None or isinstance(event, (GateBatch, GateWatermark)):
                 return event
 
     def remaining(self) -> list[ChannelContent]:
-        """What a barrier that overtakes now finds unreplayed."""
+        """The elements that are not replayed yet, for a barrier that overtakes now."""
         return self._gates.queued_content()

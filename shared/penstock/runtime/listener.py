@@ -1,4 +1,4 @@
-"""What a task tells the outside. Called on the data thread; must not block."""
+"""The reports of a task. Called on the data thread; must not block."""
 
 from __future__ import annotations
 

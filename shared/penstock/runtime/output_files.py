@@ -15,11 +15,11 @@ if TYPE_CHECKING:
 
 
 class OutputFiles:
-    """The files of this process, whose newest one is file descriptor 1 and 2.
+    """The files of this process; the newest one is file descriptor 1 and 2.
 
-    Python's own writes are bounded exactly. Code that writes to the descriptors past Python
-    (C libraries, helper processes) is bounded by the task manager, which empties a file that has
-    grown beyond twice its size.
+    Python's own writes are bounded exactly. For code that writes to the descriptors past Python (C
+    libraries, helper processes) the task manager keeps the bound: it empties a file that has grown beyond
+    twice its size.
     """
 
     def __init__(
@@ -38,9 +38,9 @@ class OutputFiles:
         self._lock = threading.Lock()
 
     def take_over(self) -> None:
-        """Make them this process's standard output and error."""
+        """Makes them this process's standard output and error."""
         self.open()
-        # A child that was forked while another thread printed would wait for it for ever.
+        # A child that was forked while another thread printed would wait for that lock for ever.
         os.register_at_fork(after_in_child=self._new_lock)
         for name in ("stdout", "stderr"):
             setattr(sys, name, self.text(self._descriptors[name == "stderr"]))
@@ -56,7 +56,7 @@ class OutputFiles:
         return io.TextIOWrapper(below, encoding="utf-8", errors="replace", line_buffering=True)
 
     def write(self, descriptor: int, data: memoryview) -> None:
-        """All of it, in files that end with a whole line where a line is no longer than a file."""
+        """Writes all of it, in files that end with a whole line unless a line is longer than a file."""
         with self._lock:
             while data:
                 room = self._max_bytes - os.fstat(descriptor).st_size

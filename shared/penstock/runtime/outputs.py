@@ -1,9 +1,9 @@
 """Output side of a task: rows accumulate per channel and leave within their credit.
 
-A channel collects rows up to 16k or 1 MiB. What is full, or must go (input ran empty, a
-control element follows, the buffer timeout passed), is sent while there is credit, else
-it waits and the task counts as blocked: it makes nothing more until credit arrives. So
-what an output holds is bounded by one threshold and the pieces of one operator output.
+A channel collects rows up to 16k or 1 MiB. Rows that fill it, or must leave (input ran empty, a control
+element follows, the buffer timeout passed), are sent while there is credit. Otherwise they wait and the task
+counts as blocked: it makes no more output until credit arrives. So an output holds at most one threshold and
+the pieces of one operator output.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class OutputChannel:
 
     @property
     def held(self) -> bool:
-        """Rows are accumulated here that nothing has asked to leave yet."""
+        """Rows are accumulated here, and no flush was asked for yet."""
         return bool(self._parts)
 
     def append(self, batch: Batch) -> None:
@@ -81,7 +81,7 @@ class OutputChannel:
         self._drain()
 
     def push_on(self) -> None:
-        """Send all there is, in its order and without credit: the channel owes it."""
+        """Sends everything in order and without credit: the channel owes that credit."""
         self._seal()
         self._drain(owing=True)
 
@@ -91,7 +91,7 @@ class OutputChannel:
         return sum(element_bytes(element) for element in self._queue) - self.credit > MAX_OWED_BYTES
 
     def flush(self) -> None:
-        """Send what is accumulated, or as soon as there is credit."""
+        """Sends the accumulated rows now, or as soon as there is credit."""
         if not self._parts:
             return
         if self.credit > 0 and not self._queue:
@@ -158,7 +158,7 @@ class EdgeWriter:
             self.channels[channel].append(rows)
 
     def emit(self, element: Control) -> None:
-        """To every channel."""
+        """Emits an element to every channel."""
         for channel in self.channels:
             channel.emit(element)
 
@@ -166,7 +166,7 @@ class EdgeWriter:
 class Outputs:
     """All edges of a task. ``blocked``: some channel waits for credit.
 
-    ``on_unblocked`` is called when the last of them got it.
+    ``on_unblocked`` is called when the last of them got credit.
     """
 
     def __init__(
@@ -195,7 +195,7 @@ class Outputs:
                     channel.flush()
 
     def flush_older_than(self, since: float) -> None:
-        """Those whose first row came before ``since`` (by ``time_s``)."""
+        """Flushes channels whose first row came before ``since`` (by ``time_s``)."""
         for edge in self.edges:
             for channel in edge.channels:
                 channel.flush_older_than(since)
@@ -205,8 +205,8 @@ class Outputs:
             edge.emit(element)
 
     def push_on(self) -> None:
-        """A barrier overtakes: everything on its way goes out before it, without credit. The
-        receivers, who need not handle it first, save it as in flight."""
+        """A barrier overtakes: everything under way is sent before it, without credit. The receivers need
+        not process it first; they save it as in flight."""
         waited = self.blocked
         for channel in self.channels():
             channel.push_on()
@@ -228,5 +228,5 @@ class Outputs:
 
 
 def element_bytes(element: Element) -> int:
-    """What an element costs where it is passed by reference."""
+    """What an element costs if it is passed by reference."""
     return element.nbytes + CONTROL_BYTES if isinstance(element, Batch) else CONTROL_BYTES

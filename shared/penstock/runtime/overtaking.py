@@ -1,8 +1,8 @@
-"""Barriers that overtake: when one may, what has to be done before, and what it passes.
+"""Barriers that overtake: when one may, what must be done before, and which elements it passes.
 
-A barrier whose patience is over overtakes where the task stands: the work at hand is
-brought to its end although the outputs have no credit (up to a bound), what the outputs
-hold is sent on before the barrier, and the inputs are recorded up to it.
+A barrier whose patience is over overtakes at the task's present position. The current work is finished
+although the outputs have no credit (up to a bound), the outputs' rows are sent on before the barrier, and
+the inputs are recorded up to it.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class InFlight:
-    """What one checkpoint of a task has overtaken: ``contents`` is whole after ``wait``."""
+    """The elements that one checkpoint of a task has overtaken; ``contents`` is complete after ``wait``."""
 
     def __init__(self, recording: Recording, unreplayed: list[ChannelContent]) -> None:
         self.checkpoint_id = recording.barrier.checkpoint_id
@@ -40,12 +40,12 @@ class InFlight:
         self._whole.cancel()
 
     async def wait(self) -> None:
-        """Until the barrier has arrived on every channel. CancelledError: given up."""
+        """Waits until the barrier has arrived on every channel. CancelledError: given up."""
         await asyncio.shield(self._whole)
 
     @property
     def contents(self) -> list[ChannelContent]:
-        """First what a former overtaking had left over."""
+        """First the elements that an earlier overtaking had left over."""
         return [*self._unreplayed, *self._recording.content]
 
     @property
@@ -54,27 +54,26 @@ class InFlight:
 
 
 class Overtaking:
-    """Of one task."""
+    """The overtaking barriers of one task."""
 
     def __init__(self, task: Task, environment: Environment) -> None:
         self._task = task
         self._now_ms = environment.now_ms
-        #: The barrier is being taken: nothing comes between.
+        #: The barrier is being taken: no other work comes between.
         self.taking = False
-        #: Was emitted in its place and may still lose its patience there.
+        #: It was emitted in order and may still lose its patience downstream.
         self._leaving: Barrier | None = None
         self._in_flight: InFlight | None = None
 
     def expect(self, barrier: Barrier) -> None:
-        """It is there, somewhere: look again when its patience is over."""
+        """A barrier has arrived: checks again when its patience is over."""
         at_ms = barrier.overtakes_at_ms
         if at_ms is not None:
             self._task.arm(at_ms)
             self._task.wake()
 
     def urgent(self) -> bool:
-        """A barrier overtakes as soon as the task has done what lies before it, which it
-        does without credit."""
+        """A barrier overtakes as soon as the task has done the work before it, which it does without credit."""
         task = self._task
         if self._leaving is not None:
             self._hurry_out()
@@ -86,7 +85,7 @@ class Overtaking:
         return task.gates.urgent and not task.outputs.overdrawn
 
     def overtake(self) -> tuple[Barrier, float, InFlight]:
-        """(Barrier, ms that it was there, what it has overtaken)."""
+        """(Barrier, ms since it arrived, the elements that it has overtaken)."""
         task = self._task
         unreplayed = task.replay.remaining() if task.replay is not None else []
         barrier, waited_ms, recording = task.gates.overtake()
@@ -95,7 +94,7 @@ class Overtaking:
         return barrier, waited_ms, self._in_flight
 
     def take(self, before: Iterator[None], barrier: Barrier, overtaken: InFlight | None) -> Iterator[None]:
-        """Outputs that belong before the barrier, then the barrier."""
+        """Output that belongs before the barrier, then the barrier."""
         self.taking = overtaken is not None or self._is_due(barrier)
         yield from before
         outputs = self._task.outputs

@@ -1,7 +1,7 @@
-"""Keeping pyarrow from importing pandas behind our back.
+"""Keeps pyarrow from importing pandas unasked.
 
-pyarrow imports pandas, wherever it happens to be installed, when it makes its first
-scalar: 0.3 s and 30 MB in every slot, for conversions that a slot never makes.
+pyarrow imports pandas, wherever it is installed, when it makes its first scalar. That costs 0.3 s and 30 MB
+in every slot, for conversions that a slot never makes.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ class _NoPandas:
 
 
 def probe_without_pandas() -> None:
-    """Let pyarrow look for pandas, which it does once, while there is none to be found.
+    """Lets pyarrow look for pandas, which it does once, while pandas cannot be found.
 
-    ``to_pandas`` and its like look again and find it.
+    ``to_pandas`` and the like look again and find it.
     """
     if "pandas" in sys.modules:
         return
@@ -33,7 +33,7 @@ def probe_without_pandas() -> None:
 
 
 def use_pandas_if_imported() -> None:
-    """Tell pyarrow of pandas, if a user's code has imported it: so it sees that a Series
-    is one, and takes its NaN for NULL."""
+    """Tells pyarrow of pandas if a user's code has imported it, so that it recognises a Series and takes its
+    NaN for NULL."""
     if "pandas" in sys.modules and not pa.lib._pandas_api.have_pandas:
         pa.table({}).to_pandas()

@@ -42,7 +42,7 @@ class ToAll:
 
 
 class RoundRobin:
-    """Batch by batch in turn. ``start`` differs per producer so that they spread out."""
+    """Batch by batch in turn. ``start`` differs between producers so that they spread out."""
 
     def __init__(self, channels: int, start: int) -> None:
         self._channels = channels

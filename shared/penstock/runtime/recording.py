@@ -1,4 +1,4 @@
-"""What is in flight when a barrier overtakes: the elements of each channel before it."""
+"""The elements in flight when a barrier overtakes: those of each channel before it."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ class ChannelContent:
     nbytes: int = 0
 
     def add(self, element: Element, nbytes: int) -> None:
-        if not isinstance(element, Barrier):  # one of a checkpoint that was given up
+        if not isinstance(element, Barrier):  # belongs to a checkpoint that was given up
             self.elements.append(element)
             self.nbytes += nbytes
 
 
 class Recording:
-    """The channels' content before the barrier of one checkpoint. Channels on which the
-    barrier has not arrived are *open*: what they bring is recorded until it does.
+    """The channels' content before the barrier of one checkpoint. Channels on which the barrier has not
+    arrived are *open*: what they bring is recorded until it does.
 
     ``on_done``: called when the last of them has brought it (or has ended).
     """
@@ -53,7 +53,8 @@ class Recording:
         return sum(content.nbytes for content in self.content)
 
     def add(self, channel: InputChannel, watermark: int, idle: bool) -> None:
-        """What is queued of a channel up to the barrier; it stays open if that is not there."""
+        """Adds the queued elements of a channel up to the barrier; the channel stays open if the barrier is
+        not there."""
         content = ChannelContent(channel.gate, watermark, idle)
         self.content.append(content)
         for element, nbytes in channel.queue:

@@ -1,9 +1,8 @@
 """A slot process: one allocation of one job attempt, on one data thread.
 
-Orders come from the task manager over the control channel, data sockets over the fd
-channel. The loop is uvloop; tasks run in steps on it. The cyclic collector runs when the
-loop is idle (``collector``). Losing the control channel means that the task manager is gone: the slot
-ends.
+Commands come from the task manager over the control channel, data sockets over the fd channel. The loop is
+uvloop; tasks run in steps on it. The cyclic collector runs when the loop is idle (``collector``). A lost
+control channel means that the task manager is gone: the slot ends.
 """
 
 from __future__ import annotations
@@ -64,17 +63,17 @@ if TYPE_CHECKING:
     from penstock.messages.slot import ErrorInfo, FromSlot
     from penstock.runtime.task import Task
 
-#: Between two metric reports.
+#: Seconds between two metric reports.
 REPORT_S = 1.0
-#: A step that holds the loop for so long has its stack written to the slot's log.
+#: If a step holds the loop for this long, its stack is written to the slot's log.
 STALL_S = 5.0
-#: What finished tasks sent is given so long to leave when the slot is ended.
+#: When the slot is ended, data of finished tasks has this long to leave.
 DRAIN_S = 0.5
 #: Control messages are small; a Deploy may hold a large plan.
 MAX_MESSAGE_BYTES = 256 * 1024 * 1024
-#: Metrics and log lines are dropped while so much waits for the task manager to read.
+#: Metrics and log lines are dropped while this much waits for the task manager to read.
 MAX_UNREAD_BYTES = 8 * 1024 * 1024
-#: Of a line for the task manager's log.
+#: Bytes of a line for the task manager's log.
 MAX_LOG_CHARACTERS = 16 * 1024
 _SWITCH_INTERVAL_S = 2e-4
 
@@ -102,7 +101,7 @@ class ControlChannel:
         return self._writer.transport.get_write_buffer_size()
 
     async def receive(self) -> Any | None:
-        """The next order; None when the task manager has closed the channel."""
+        """The next command; None if the task manager has closed the channel."""
         try:
             length = int.from_bytes(await self._reader.readexactly(4), "big")
             if length > MAX_MESSAGE_BYTES:
@@ -118,7 +117,7 @@ class ControlChannel:
 
 
 class Slot:
-    """Takes orders, runs tasks, reports. ``run`` returns the process's exit code."""
+    """Takes commands, runs tasks, reports. ``run`` returns the process's exit code."""
 
     def __init__(
         self, control: ControlChannel, fd_channel: socket.socket, allocation_id: str, local_dir: Path
@@ -132,7 +131,7 @@ class Slot:
         self._environment: Environment | None = None
         self._deployment: Deployment | None = None
         self._network: NetworkHub | None = None
-        #: Data sockets that came before the deployment they belong to.
+        #: Data sockets that came before their deployment.
         self._early: list[tuple[socket.socket, dict[str, Any]]] = []
         self._background: set[asyncio.Task[Any]] = set()
         self._collector = Collector()
@@ -202,7 +201,7 @@ class Slot:
 
     async def _on_deploy(self, deploy: Deploy) -> None:
         if self._deploy is not None:
-            # A repeat of the command that made this slot; anything else is not for it.
+            # A repetition of the command that made this slot; any other deployment is not for it.
             if deploy.job_attempt != self._deploy.job_attempt or deploy.job_id != self._deploy.job_id:
                 raise FencedError(
                     "a slot process serves one attempt of one job",
@@ -320,7 +319,7 @@ class Slot:
         if state is ExecutionState.DEPLOYING:
             return
         if state.terminal:
-            self._report()  # first: with the last word of the last task the job is over
+            self._report()  # first: with the last report of the last task the job is over
         d = task.descriptor
         self._send_state(d.execution_id, d.vertex_id, d.subtask_index, error, state, final)
 
@@ -396,7 +395,7 @@ class Slot:
     def log(self, level: str, event: str, /, **fields: Any) -> None:
         told = {name: without_credentials(str(value)) for name, value in fields.items()}
         print(f"{level}: {LogEvent(event, told)}", file=sys.stderr, flush=True)  # noqa: T201  the slot's own log
-        # The slot's log has all of it; what a task manager does not read must not pile up here.
+        # The slot's log has all of it; reports that the task manager does not read must not pile up here.
         if self._control.unread_bytes <= MAX_UNREAD_BYTES:
             short = {name: value[:MAX_LOG_CHARACTERS] for name, value in told.items()}
             self._control.send(SlotLog(level=level, event=event, fields=short))
@@ -406,7 +405,7 @@ class Slot:
     async def _report_periodically(self) -> None:
         try:
             while True:
-                # Written by a watchdog thread unless the loop comes round to set it anew.
+                # A watchdog thread writes it unless the loop runs in time to reset the timer.
                 faulthandler.dump_traceback_later(STALL_S)
                 await asyncio.sleep(REPORT_S)
                 self._report()
@@ -418,7 +417,7 @@ class Slot:
         return all(task.clock.state != "busy" and not task.scheduled for task in self._tasks().values())
 
     def _report(self) -> None:
-        """A slot whose figures cannot be had would look idle for ever: its tasks fail instead."""
+        """If metrics cannot be collected, all tasks fail; otherwise the slot would look idle for ever."""
         if self._deploy is None or self._broken or self._control.unread_bytes > MAX_UNREAD_BYTES:
             return
         try:
@@ -475,7 +474,7 @@ class Slot:
             self._break(err)
 
     def _break(self, err: Exception) -> None:
-        """An error that belongs to no task: all of them fail, and none is started here any more."""
+        """An error that belongs to no task: all tasks fail, and none is started here any more."""
         self.log("error", "slot_failed", error=repr(err))
         sys.stderr.write(without_credentials("".join(traceback.format_exception(err))))
         if self._broken is not None:
@@ -485,9 +484,9 @@ class Slot:
             self._spawn(task.fail(err))
 
     def _loop_error(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
-        """An error that nobody awaited. It ends the slot, unless a connection's future was left
-        behind by an attempt that was given up (a name that is not found only after the time
-        limit): who connects tries again or has raised already."""
+        """An error that nothing awaited ends the slot. The exception is the future of a connection that an
+        abandoned attempt left behind (a name that is not found before the time limit): the connecting
+        code tries again or has raised already."""
         err = context.get("exception")
         if "future" in context and isinstance(err, OSError):
             self.log("warning", "abandoned_connection_failed", error=repr(err))
@@ -507,7 +506,7 @@ def rss_bytes() -> int:
 
 
 def main(control: socket.socket, fd_channel: socket.socket, allocation_id: str, local_dir: str) -> int:
-    """Run a slot in this process, which does nothing else; its exit code."""
+    """Runs a slot in this process, which does nothing else; its exit code."""
     import uvloop
 
     sys.setswitchinterval(_SWITCH_INTERVAL_S)

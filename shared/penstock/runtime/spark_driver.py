@@ -1,8 +1,8 @@
-"""A slot's end of the process that talks to Spark for it.
+"""A slot's side of the process that talks to Spark for it.
 
-Either one that waits, warm, at its task manager (its imports alone take a second), or one
-started here. Both speak over a Unix socket: the job goes in as one frame, frames come out;
-when the slot closes its half the driver interrupts its query and ends.
+The process is either one that waits, warm, at its task manager (its imports alone take a second), or one
+started here. Both speak over a Unix socket: the job goes in as one frame, frames come out. When the slot
+closes its half, the driver interrupts its query and ends.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ if TYPE_CHECKING:
     from penstock.messages.spark import DriverJob
 
 _log = EventLog("penstock.runtime.spark")
-#: For the driver to interrupt its query, before it is killed.
+#: Seconds for the driver to interrupt its query before it is killed.
 _GRACE_S = 5.0
 _PEER = struct.Struct("3i")  # pid, uid, gid
 
 
 class Driver:
-    """``log_path``: what it, and the user's code in it, print."""
+    """``log_path``: the output of the driver, and of the user's code in it."""
 
     def __init__(
         self, reader: StreamReader, writer: StreamWriter, pid: int, log_path: Path, process: Process | None
@@ -45,7 +45,7 @@ class Driver:
 
     @classmethod
     async def open(cls, spare: str, folder: Path) -> Driver:
-        """``spare``: the socket of one that waits, if the task manager has one."""
+        """``spare``: the socket of a waiting driver, if the task manager has one."""
         if spare:
             try:
                 reader, writer = await asyncio.open_unix_connection(spare)
@@ -80,19 +80,19 @@ class Driver:
         await self._writer.drain()
 
     async def frame(self) -> bytes:
-        """The next one. IncompleteReadError or ConnectionError when the driver is gone."""
+        """The next frame. IncompleteReadError or ConnectionError if the driver is gone."""
         length = int.from_bytes(await self._reader.readexactly(4), "big")
         return await self._reader.readexactly(length)
 
     async def outcome(self) -> str:
-        """How it ended, as far as its parent, or nobody, knows."""
+        """How the driver ended, as far as its parent reports it; unknown if no parent answers."""
         if self._process is None:
             return f"process {self._pid} closed its connection"
         code = await self._process.wait()
         return f"signal {-code}" if code < 0 else f"exit code {code}"
 
     async def stop(self) -> None:
-        """Ends the query too."""
+        """Ends the query, too."""
         if not self._reader.at_eof():
             if self._writer.can_write_eof():
                 self._writer.write_eof()
@@ -101,7 +101,7 @@ class Driver:
                     while await self._reader.read(65_536):
                         pass
             except ConnectionError:
-                pass  # it is gone: what is wanted
+                pass  # it is gone, as was wanted
             except TimeoutError:
                 with contextlib.suppress(ProcessLookupError):
                     os.kill(self._pid, signal.SIGKILL)

@@ -1,8 +1,8 @@
 """A source whose rows Spark computes.
 
-Spark's client blocks and has threads of its own, so it runs in a process beside the slot's
-(``penstock.spark.driver``), which dies with it. Rows come back in Arrow batches; at most a
-few wait here, then the driver waits in turn.
+Spark's client blocks and has threads of its own. So it runs in a process beside the slot's
+(``penstock.spark.driver``), which dies with it. Rows come back in Arrow batches; at most a few wait here,
+then the driver waits in turn.
 """
 
 from __future__ import annotations
@@ -38,13 +38,13 @@ _decoder: msgspec.msgpack.Decoder[FromDriver] = msgspec.msgpack.Decoder(FromDriv
 #: Batches that wait to be polled.
 _WAITING = 8
 _LAST_WORDS_BYTES = 2_000
-#: What a driver does while no query can run yet: Spark itself may only be starting.
+#: What the driver does before a query can run: Spark itself may still be starting.
 _BEFORE_QUERIES = ("starting", "connecting")
 
 
 class SparkQueryOperator(SourceDriver):
-    """State: list ``ended`` (one item once all rows are out). A query does not go on in the
-    middle: what was restored from there is refused."""
+    """State: list ``ended`` (one item once all rows are out). A query cannot continue in its middle: state
+    restored from there is refused."""
 
     def __init__(self, spec: SparkQuerySpec) -> None:
         super().__init__()
@@ -94,7 +94,7 @@ class SparkQueryOperator(SourceDriver):
         self._driver = driver = await Driver.open(spare, self.ctx.local_dir)
         logs = [str(driver.log_path), *([job.server_log] if job.server_log else [])]
         self._reporter = Reporter(self.ctx, map(LogTail, logs))
-        with contextlib.suppress(ConnectionError):  # it ended already: that is reported
+        with contextlib.suppress(ConnectionError):  # it has ended already, which is reported
             await driver.send(job)
         self._tasks = [
             asyncio.create_task(self._read(driver)),
@@ -151,13 +151,13 @@ class SparkQueryOperator(SourceDriver):
             )
         except Exception as err:
             error = err
-        # First: once the end is known here, the task ends, and this with it.
+        # First: once the end is known here, the task ends, and this coroutine with it.
         await self._reporter.write(self._progress)
         self._done, self._error = done, error
         self._changed.set()
 
     async def _handle(self, frame: FromDriver) -> bool:
-        """Whether it was the last."""
+        """Whether it was the last frame."""
         match frame:
             case Progress():
                 self._progress = frame
@@ -168,7 +168,7 @@ class SparkQueryOperator(SourceDriver):
                             await self._batches.put(Batch.from_arrow(self.ctx.output_schema, part))
                             self._changed.set()
             case Done():
-                # Spark's last word may be older than its end.
+                # Spark's last report may be older than its end.
                 now = self._progress
                 self._progress = msgspec.structs.replace(
                     now, stages_completed=now.stages, tasks_completed=now.tasks, tasks_active=0
@@ -210,7 +210,7 @@ class SparkQueryOperator(SourceDriver):
         return OperatorSnapshot(lists={"query": [state]})
 
     async def stop(self) -> None:
-        """Ends the query too: the driver interrupts it when it is told to go."""
+        """Ends the query, too: the driver interrupts it."""
         await end_tasks(self._tasks)
         if self._driver is not None:
             await self._driver.stop()

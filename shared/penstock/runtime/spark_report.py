@@ -1,7 +1,7 @@
 """What Spark did for a job, for REST: its stages and its log, kept as an object beside the job.
 
-One object a query, replaced as it goes on, so that it is still there when the job has ended
-and the machine is gone.
+One object for each query, replaced while it runs. So it still exists when the job has ended and the machine
+is gone.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _LOG_BYTES = 32_768
 
 
 class LogTail:
-    """What a file says from now on; of it the last 32 KiB."""
+    """The text that a file gets from now on; of it the last 32 KiB."""
 
     def __init__(self, path: str) -> None:
         self._path = Path(path)
@@ -42,7 +42,7 @@ class LogTail:
             start = min(max(self._from, size - _LOG_BYTES), size)
             file.seek(start)
             text = file.read().decode(errors="replace")
-        # A line cut in two tells nothing.
+        # A line that is cut in two is left out.
         return text if start == self._from else text.partition("\n")[2]
 
 
@@ -55,13 +55,13 @@ class Reporter:
         self._written: bytes | None = None
 
     async def run(self, current: Callable[[], Progress]) -> None:
-        """Until cancelled."""
+        """Runs until cancelled."""
         while True:
             await self.write(current())
             await asyncio.sleep(_EVERY_S)
 
     async def write(self, progress: Progress) -> None:
-        """Unless nothing changed. A store that refuses costs the report, not the job."""
+        """Writes the report if it has changed. If the store refuses, the report is lost, not the job."""
         if self._ctx.store is None:
             return
         report = SparkReport(

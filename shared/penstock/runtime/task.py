@@ -55,7 +55,7 @@ if TYPE_CHECKING:
     from penstock.runtime.listener import TaskListener
     from penstock.runtime.outputs import Outputs
 
-#: At first a batch is cut to this many rows; then by what was measured.
+#: At first a batch is cut to this many rows; then by measured time.
 FIRST_ROWS = 256
 MAX_ROWS = 65_536
 
@@ -80,9 +80,9 @@ class Task:
         self.gates = gates
         self.gate_edges = gate_edges
         self.outputs = outputs
-        #: Rows that were in flight at the checkpoint, before any input.
+        #: Rows that were in flight at the checkpoint, to be processed before any input.
         self.replay: Replay | None = None
-        #: How far reading the checkpoint is.
+        #: Progress of reading the checkpoint.
         self.restoring = Source(environment.store)
         self.clock = TaskClock(environment.time_s)
         self.records_in = 0
@@ -119,7 +119,7 @@ class Task:
     # -- life cycle --------------------------------------------------------------------
 
     def start(self) -> None:
-        """Restore, initialise and run; what comes of it is told to the listener."""
+        """Restores, initialises and runs; the listener gets the outcome."""
         self._become(ExecutionState.INITIALIZING)
         self.spawn(self._start())
 
@@ -157,7 +157,7 @@ class Task:
             raise self.chain.blame(err, node) from None
 
     async def cancel(self) -> None:
-        """Stop at once; nothing more is emitted. Idempotent."""
+        """Stops at once; nothing more is emitted. Idempotent."""
         if self.state.terminal or self.state is ExecutionState.CANCELING:
             return
         self._become(ExecutionState.CANCELING)
@@ -176,7 +176,7 @@ class Task:
             self.spawn(self.fail(err))
 
     async def finished(self, final: StateHandle) -> None:
-        """All is done and sent."""
+        """All work is done and sent."""
         if self.state is not ExecutionState.RUNNING:
             return
         await self._close()
@@ -218,13 +218,13 @@ class Task:
     # -- steps -------------------------------------------------------------------------
 
     def wake(self) -> None:
-        """Something may have to be done: run a step soon."""
+        """There may be work: run a step soon."""
         if not self._scheduled and self.state is ExecutionState.RUNNING:
             self._scheduled = True
             self._loop.call_soon(self._step)
 
     def do(self, work: Iterator[None]) -> None:
-        """Before any input, in the order given."""
+        """Runs work before any input, in the order given."""
         self._todo.append(work)
         self.wake()
 
@@ -236,7 +236,7 @@ class Task:
         self.clock.enter("busy", started)
         try:
             outcome = self._run_until(started + STEP_S)
-        except (Exception, SystemExit) as err:  # sys.exit() in a function ends the task, not us
+        except (Exception, SystemExit) as err:  # sys.exit() in a function ends the task, not the slot
             self.clock.enter("idle")
             self._fail_soon(err)
             return
@@ -251,8 +251,7 @@ class Task:
             self.clock.enter("idle", now)
 
     def _run_until(self, deadline: float) -> str:
-        """Work until the time is up ("more"), an output is "blocked", or all is done
-        ("idle")."""
+        """Works until the time is up ("more"), an output is "blocked", or all is done ("idle")."""
         while True:
             work, urgent = self._work, self.checkpoints.urgent()
             if self._is_blocked() and not (urgent and self._may_go_on()):
@@ -279,8 +278,8 @@ class Task:
         return self.outputs.blocked or self.sinks.busy()
 
     def _may_go_on(self) -> bool:
-        """Before a barrier that overtakes, outputs need no credit; but what waits for something
-        outside in the middle of a batch must get it."""
+        """Before a barrier that overtakes, outputs need no credit. But an operator that awaits a response in
+        the middle of a batch must receive it first."""
         return self._work is None or self.checkpoints.overtakes or not self.sinks.busy()
 
     def _is_blocked(self) -> bool:
@@ -295,7 +294,7 @@ class Task:
         return blocked
 
     def _run_empty(self) -> str:
-        """Nothing to do: everything accumulated goes out."""
+        """There is no work: all accumulated rows are sent."""
         self.outputs.flush()
         self.sinks.flush_soon()
         at_ms = self.sources.next_position_ms(self._environment.now_ms())
@@ -310,7 +309,7 @@ class Task:
     # -- what to do next -----------------------------------------------------------------
 
     def _next_work(self, *, urgent: bool) -> Iterator[None] | None:
-        """``urgent``: a barrier is about to overtake; what lies between it and us comes first."""
+        """``urgent``: a barrier is about to overtake; the work before it comes first."""
         if self._todo:
             return self._todo.popleft()
         if urgent:
@@ -363,7 +362,7 @@ class Task:
         raise InternalError(f"unknown gate event {event!r}")
 
     def arm(self, at_ms: int) -> None:
-        """Wake at this processing time."""
+        """Wakes the task at this processing time."""
         if self._timer is not None:
             if self._timer_ms <= at_ms:
                 return
@@ -411,5 +410,5 @@ class Task:
         return collect_metrics(self)
 
     def watermark_holder(self) -> str | None:
-        """Who holds the watermark back: a split, or a channel."""
+        """What holds the watermark back: a split, or a channel."""
         return self.sources.watermark_holder() or self.gates.watermark_holder()

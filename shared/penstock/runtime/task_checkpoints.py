@@ -1,6 +1,5 @@
-"""A task's part in checkpoints, and its end, which is a matter of checkpoints too: a task
-whose output waits for a commit finishes only behind a checkpoint that is complete.
-"""
+"""A task's part in checkpoints, and its end, which depends on checkpoints too: a task whose output waits for
+a commit finishes only behind a complete checkpoint."""
 
 from __future__ import annotations
 
@@ -39,7 +38,7 @@ class TaskCheckpoints:
         self._listener = listener
         self._snapshots = SnapshotWriter(environment, task.vertex, task.descriptor, task.contexts.epochs)
         self._overtaking = Overtaking(task, environment)
-        #: The last one it took part in, or was restored from.
+        #: The last checkpoint that it took part in, or was restored from.
         self.last_id = 0
         self._waiting_triggers: list[Barrier] = []
         self._commits: asyncio.Task[None] | None = None
@@ -52,7 +51,7 @@ class TaskCheckpoints:
         #: Checkpoint after whose completion the task ends (final, stop, drain).
         self._last_wanted: int | None = None
         self.final_wanted = False
-        #: Stop or drain: nothing more is done behind this checkpoint.
+        #: Stop or drain: no more work is done behind this checkpoint.
         self.stopping: int | None = None
 
     # -- triggers ------------------------------------------------------------------------
@@ -71,7 +70,7 @@ class TaskCheckpoints:
         task.do(self._start_triggered())
 
     def _start_triggered(self) -> Iterator[None]:
-        # What its ended upstream tasks sent may still be queued here: the cut is behind it.
+        # Elements of its ended upstream tasks may still be queued here: the cut is behind them.
         gates = self._task.gates
         if gates.all_ended and not gates.has_events and self._task.replay is None:
             waiting, self._waiting_triggers = self._waiting_triggers, []
@@ -88,7 +87,7 @@ class TaskCheckpoints:
         self.replayed()
 
     def replayed(self) -> None:
-        """One thing less that a trigger may have waited for."""
+        """One of the things that a trigger may wait for is done."""
         if self._waiting_triggers:
             self._task.do(self._start_triggered())
 
@@ -99,7 +98,7 @@ class TaskCheckpoints:
         self._overtaking.expect(barrier)
 
     def urgent(self) -> bool:
-        """A barrier is about to overtake: work goes on without credit."""
+        """A barrier is about to overtake: work continues without credit."""
         return not self.closing and self.stopping is None and self._overtaking.urgent()
 
     @property
@@ -108,7 +107,7 @@ class TaskCheckpoints:
         return self._overtaking.taking
 
     def urgent_work(self, max_rows: int) -> Iterator[None] | None:
-        """What lies before the barrier, then the barrier itself."""
+        """The work before the barrier, then the barrier itself."""
         gates = self._task.gates
         event = gates.urge(max_rows)
         if event is not None:
@@ -120,7 +119,7 @@ class TaskCheckpoints:
     def take(
         self, barrier: Barrier, alignment_ms: float, overtaken: InFlight | None = None
     ) -> Iterator[None]:
-        """The barrier has come: outputs before it, the barrier, the state."""
+        """The barrier has arrived: output before it, the barrier, the state."""
         env, task, checkpoint_id = self._environment, self._task, barrier.checkpoint_id
         self.last_id = checkpoint_id
         task.gates.forget(checkpoint_id)
@@ -162,7 +161,7 @@ class TaskCheckpoints:
         started = self._environment.time_s()
         await self._task.contexts.flush_dead_letters()
         handle = await self._snapshots.write(checkpoint_id, snapshots)
-        if handle is None:  # aborted: nobody waits for it
+        if handle is None:  # aborted: the job master does not wait for it
             return
         in_flight_bytes = 0 if overtaken is None else overtaken.nbytes
         handle = msgspec.structs.replace(handle, in_flight_bytes=in_flight_bytes)
@@ -191,7 +190,7 @@ class TaskCheckpoints:
 
     def complete(self, checkpoint_id: int) -> None:
         """The checkpoint is in the log: commit. May be repeated."""
-        # At once: when this was heard, what older snapshots held may be deleted.
+        # At once: after this message the objects of older snapshots may be deleted.
         self._snapshots.confirmed(checkpoint_id)
         before = self._commits
         self._commits = self._task.spawn(self._commit(checkpoint_id, before))
@@ -220,7 +219,7 @@ class TaskCheckpoints:
     # -- the end -----------------------------------------------------------------------------
 
     def _drain_now(self) -> Iterator[None]:
-        """Stop with drain: event time ends here, every operator finishes."""
+        """Stop with drain: event time ends here, and every operator finishes."""
         yield from self._task.sources.end_all()
         for gate in self._chain.gates.keys() - self._ended_gates:
             self._ended_gates.add(gate)
@@ -229,7 +228,7 @@ class TaskCheckpoints:
         self._all_done = True
 
     def after_end(self) -> Iterator[None] | None:
-        """Everything came to its end: a last checkpoint if a sink needs one, then over."""
+        """All inputs have ended: takes a last checkpoint if a sink needs one; then the task is over."""
         if self._waiting_triggers:
             return self._start_triggered()
         if self._all_done:
@@ -243,10 +242,10 @@ class TaskCheckpoints:
         return None
 
     async def _finish(self) -> None:
-        """Close the outputs, take the final state, report FINISHED.
+        """Closes the outputs, takes the final state, reports FINISHED.
 
-        The final state is an object of its own, also behind a final checkpoint: that one's
-        may be deleted (subsumed) before the report of FINISHED names it.
+        The final state is an object of its own, also behind a final checkpoint: that checkpoint's object may
+        be deleted (subsumed) before the report of FINISHED names it.
         """
         task = self._task
         self.closing = True
@@ -257,7 +256,7 @@ class TaskCheckpoints:
         await task.contexts.flush_dead_letters()
         handle = await self._write_final()
         if self._last_wanted is None and task.sinks.wants_final_checkpoint():
-            # Nobody would commit it: better a restart than rows that are lost.
+            # No checkpoint would commit it: a restart is better than lost rows.
             raise InternalError("a task would finish with output that is not committed", where=task.name)
         task.outputs.emit(END_OF_INPUT)
         while task.outputs.blocked:
@@ -277,7 +276,7 @@ class TaskCheckpoints:
 
 
 def _written(write: asyncio.Task[None], snapshots: Mapping[str, OperatorSnapshot]) -> None:
-    """Or not: it may have been cancelled before it had begun."""
+    """Waits for the write. It may also have been cancelled before it had begun."""
     if write.cancelled() or write.exception() is not None:
         for snapshot in snapshots.values():
             snapshot.abandon()

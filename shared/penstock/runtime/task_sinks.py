@@ -1,4 +1,4 @@
-"""A task's sinks: whether they take rows, and when what they hold is flushed."""
+"""A task's sinks: whether they take rows, and when their rows are flushed."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ class TaskSinks:
         self._wake = wake
         self._waits: dict[PausingOperator, asyncio.Task[None]] = {}
         self._flushes: dict[SinkDriver, asyncio.Task[None]] = {}
-        #: They may hold rows that were not flushed.
+        #: Sinks that may hold rows which were not flushed.
         self.unflushed = False
 
     def busy(self) -> bool:
-        """Some sink takes no rows now, or an operator waits for an answer from outside."""
+        """Some sink takes no rows now, or an operator awaits a response."""
         busy = False
         for operator in self._pausing:
             if not operator.ready():
@@ -45,7 +45,7 @@ class TaskSinks:
             self._wake()
 
     def flush_soon(self) -> None:
-        """Input ran empty: flush what came since the last time."""
+        """Input ran empty: flushes the rows since the last time."""
         if not self.unflushed:
             return
         self.unflushed = False
@@ -70,7 +70,7 @@ class TaskSinks:
         return any(sink.wants_final_checkpoint() for sink in self._sinks)
 
     async def flushed(self) -> None:
-        """Until the flushes under way are over."""
+        """Waits until the flushes under way are over."""
         if self._flushes:
             await asyncio.wait(list(self._flushes.values()))
 

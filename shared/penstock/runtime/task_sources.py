@@ -1,4 +1,4 @@
-"""A task's sources: when they are polled, how they wait, and where their time stands."""
+"""A task's sources: when they are polled, how they wait, and their watermarks."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ if TYPE_CHECKING:
 
 #: A source that gives fewer rows than this at once has nearly run empty.
 TRICKLE_ROWS = 128
-#: A batch costs about 0.3 ms however small it is: a trickle gathers for so long, or the
-#: buffer timeout if that is shorter.
+#: A batch costs about 0.3 ms however small it is: a trickle is gathered for this long, or for the buffer
+#: timeout if that is shorter.
 TRICKLE_PAUSE_S = 0.002
 
 
 class TaskSources:
-    """``spawn``: a background task of the task; ``wake``: something may be there now."""
+    """``spawn``: a background task of the task; ``wake``: there may be rows now."""
 
     def __init__(
         self,
@@ -36,7 +36,7 @@ class TaskSources:
         self._time_s = environment.time_s
         self._spawn = spawn
         self._wake = wake
-        #: Between two polls that bring a trickle. A lone row after a pause never waits.
+        #: Time between two polls that bring a trickle. A lone row after a pause never waits.
         self._trickle_pause_s = min(TRICKLE_PAUSE_S, BUFFER_TIMEOUT_MS.read(environment.config) / 1000)
         self._waits: dict[SourceNode, asyncio.Task[None]] = {}
         #: Sources that gave a trickle → when to poll them again at the earliest.
@@ -48,7 +48,7 @@ class TaskSources:
         return len(self._ended) == len(self._chain.sources)
 
     def due(self, now_ms: int) -> Iterator[None] | None:
-        """A watermark or idleness that has to be told."""
+        """A watermark or idleness that must be emitted."""
         for node in self._chain.sources:
             if node in self._ended:
                 continue
@@ -74,7 +74,7 @@ class TaskSources:
             rows = source.poll()
             if rows is not None:
                 now = self._time_s()
-                # A trickle: let rows gather while the loop turns, instead of spinning on them.
+                # A trickle: let rows gather while the loop runs, instead of polling for each.
                 if rows.num_rows < TRICKLE_ROWS:
                     self._resting[node] = now + self._trickle_pause_s
                 work = self._chain.emit(node, iter((rows,)))

@@ -1,4 +1,4 @@
-"""Where a task's time goes, and its figures for the reporter."""
+"""How a task spends its time, and its metrics for the reporter."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class TaskClock:
 
 
 def collect_metrics(task: Task) -> TaskMetrics:
-    """The task's totals and the rates since it was last asked."""
+    """The task's totals and the rates since the last call."""
     records_out = sum(edge.records_out for edge in task.outputs.edges)
     if not task.outputs.edges:
         records_out = sum(n.metrics.counters.get("numRecordsIn", 0) for n in task.chain.nodes[-1:])
@@ -89,7 +89,7 @@ def collect_metrics(task: Task) -> TaskMetrics:
 
 
 def _read(gauge: Callable[[], float | int | None]) -> float | int | None:
-    """A gauge may be a user's: one that raises has no value, it does not stop the report."""
+    """A gauge may be a user's: if it raises, it has no value, and the report continues."""
     try:
         return gauge()
     except Exception:

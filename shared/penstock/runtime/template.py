@@ -1,22 +1,22 @@
-"""The template: a process that only imports, and forks slots.
+"""The template: a process that only imports modules, and forks slots.
 
-``python -m penstock.runtime.template <fd>``; ``fd`` is a SOCK_SEQPACKET socket on which
-the task manager sends ``ForkSlot`` with two descriptors and receives ``FromTemplate``.
+``python -m penstock.runtime.template <fd>``; ``fd`` is a SOCK_SEQPACKET socket on which the task manager
+sends ``ForkSlot`` with two descriptors and receives ``FromTemplate``.
 
-It has one thread and stays that way: no kernel is run, no store opened, no loop made, no
-user module imported here, because libraries that started threads hang in a forked child
-(measured). When its socket closes it exits; slots die with it (PR_SET_PDEATHSIG).
+It has one thread and keeps it that way: it runs no kernel, opens no store, makes no loop, imports no user
+module, because libraries that started threads hang in a forked child (measured). When its socket closes it
+exits; slots die with it (PR_SET_PDEATHSIG).
 """
 
 from __future__ import annotations
 
 import os
 
-# Before they are imported: NumPy's BLAS and Arrow's jemalloc would start threads here.
+# Set before they are imported: NumPy's BLAS and Arrow's jemalloc would start threads here.
 os.environ["OPENBLAS_NUM_THREADS"] = "1"
 os.environ["JE_ARROW_MALLOC_CONF"] = "background_thread:false"
-# Arrow gives memory back after 10 ms, and every batch then pays for fresh pages: a fifth of
-# the CPU time of jobs with much state.
+# By default Arrow gives memory back after 10 ms, and every batch then pays for fresh pages: a fifth of the
+# CPU time of jobs with much state.
 os.environ.setdefault("MIMALLOC_PURGE_DELAY", "1000")
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
@@ -54,8 +54,8 @@ PRELOAD = (
     "penstock.functions.evaluate",
 )
 PRELOAD_PACKAGES = ("penstock.runtime", "penstock.functions")
-#: Imported one by one while nobody wants a slot. A slot forked before imports what of
-#: these its job needs.
+#: Imported one by one while no slot is wanted. A slot forked before that imports what its job needs of
+#: these.
 PRELOAD_LATER = (
     "cloudpickle",
     "zoneinfo",
@@ -67,12 +67,12 @@ PRELOAD_LATER = (
     "pyarrow.dataset",
 )
 PRELOAD_LATER_PACKAGES = ("penstock.connectors", "penstock.formats")
-#: Quiet for so long before the first and before each further one of them.
+#: Seconds without a command before the first and before each further one of them.
 _QUIET_MS, _NEXT_MS = 1000, 20
 
 
 def preload() -> None:
-    """Import what slots need. Importing is all that happens here."""
+    """Imports what slots need, and does nothing else."""
     for name in PRELOAD:
         importlib.import_module(name)
         if name == "pyarrow":
@@ -96,12 +96,12 @@ class Template:
         self._children: set[int] = set()
 
     def serve(self, import_ms: float) -> None:
-        """Until the task manager closes its end."""
+        """Serves until the task manager closes its end."""
         for fd in (self._wakeup_read, self._wakeup_write):
             os.set_blocking(fd, False)
         signal.set_wakeup_fd(self._wakeup_write)
         signal.signal(signal.SIGCHLD, lambda *_: None)
-        # Ctrl-C reaches the whole foreground group: the task manager decides what ends.
+        # Ctrl-C reaches the whole foreground process group: the task manager decides what ends.
         signal.signal(signal.SIGINT, signal.SIG_IGN)
         gc.collect()
         gc.freeze()
@@ -127,7 +127,7 @@ class Template:
 
     @staticmethod
     def _import_one(later: list[str]) -> int | None:
-        """Import the next one of ``later``; the pause before the one after it."""
+        """Imports the next module of ``later``; the pause before the one after it."""
         name = later.pop(0)
         try:
             if name in PRELOAD_LATER_PACKAGES:
@@ -135,7 +135,7 @@ class Template:
             else:
                 importlib.import_module(name)
         except Exception:
-            # Not fatal here: the slot that needs it will say so.
+            # Not fatal here: the slot that needs it will report it.
             traceback.print_exc()
         if later:
             return _NEXT_MS
@@ -208,7 +208,7 @@ class Template:
             self._send(SlotExited(pid=pid, status=status))
 
     def _send(self, message: msgspec.Struct) -> None:
-        # The task manager gone: the next recv ends the loop.
+        # The task manager is gone: the next recv ends the loop.
         with contextlib.suppress(BrokenPipeError, ConnectionResetError):
             self._sock.send(msgspec.msgpack.encode(message))
 

@@ -1,4 +1,4 @@
-"""Which subtasks an edge connects. The one place that says so, for both ends."""
+"""Which subtasks an edge connects, for both ends; no other module decides this."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def producers_of(edge: JobEdge, subtask: int, p_source: int, p_target: int) -> l
 
 
 def _shares(i: int, j: int, p_source: int, p_target: int) -> bool:
-    """Do producer i and consumer j overlap when both are spread over one line?"""
+    """Whether producer i and consumer j overlap when both are spread over one line."""
     return i * p_target < (j + 1) * p_source and j * p_source < (i + 1) * p_target
 
 

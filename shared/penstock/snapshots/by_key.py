@@ -1,4 +1,4 @@
-"""Rows of a snapshot that are known by their key: a newer row takes the place of an older one."""
+"""Rows of a snapshot that are identified by their key: a newer row replaces an older one."""
 
 from __future__ import annotations
 
@@ -53,5 +53,5 @@ def _identity_types(schema: Mapping[str, Any]) -> list[t.LogicalType]:
 
 
 def _identity(batch: pa.RecordBatch, types: Sequence[t.LogicalType]) -> list[Column]:
-    """The leading columns, in which identity stands."""
+    """The leading columns that identify a row."""
     return [Column.from_arrow(type_, batch.column(i)) for i, type_ in enumerate(types)]

@@ -1,4 +1,4 @@
-"""Does a job fit a savepoint? What maps, what would be dropped, what is new. Pure."""
+"""Whether a job fits a savepoint: what is restored, what would be dropped, what is new. Pure."""
 
 from __future__ import annotations
 
@@ -31,18 +31,18 @@ class Mapped(msgspec.Struct, frozen=True, kw_only=True):
     #: ``name kind rows`` of its states in the savepoint
     states: tuple[str, ...] = ()
     rows: int = 0
-    #: What of its meaning differs, a sentence each
+    #: How its meaning differs, a sentence for each part
     why: tuple[str, ...] = ()
-    #: False: its state has another layout than the job's operator reads, so that it cannot be kept as it is
+    #: False: its state has another layout than the job's operator reads, so it cannot be kept as it is
     readable: bool = True
 
 
 class Difference(msgspec.Struct, frozen=True, kw_only=True):
-    """``mapped``: restored as it is; ``converted``: restored without some columns; ``changed``: the
-    job means something else by it, so it is not restored; ``ambiguous``: it may be the state of
-    several operators. ``unread``: states of operators that are in both, which the job's functions do
-    not ask for; ``dropped``: only those that hold state; ``problems``: why it cannot be restored;
-    ``notes``: what could not be compared. ``uids``: planned → as in the savepoint, of what is restored."""
+    """``mapped``: restored as it is; ``converted``: restored without some columns; ``changed``: has another
+    meaning in the job, so it is not restored; ``ambiguous``: may be the state of several operators.
+    ``unread``: states of operators that are in both, which the job's functions do not ask for;
+    ``dropped``: only those that hold state; ``problems``: why it cannot be restored; ``notes``: what
+    could not be compared. ``uids``: planned → as in the savepoint, of what is restored."""
 
     mapped: tuple[Mapped, ...] = ()
     converted: tuple[Mapped, ...] = ()
@@ -57,17 +57,17 @@ class Difference(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class DeclaredStates(msgspec.Struct, frozen=True, kw_only=True):
-    """What a function of the job declares, beside what the savepoint has of its operator; names
-    as in the savepoint (``value/count``). ``known``: False when nobody can tell before it runs."""
+    """The states that a function of the job declares, beside those that the savepoint has of its operator;
+    names as in the savepoint (``value/count``). ``known``: False if they are known only when it runs."""
 
     known: bool = True
     #: in the savepoint, and not asked for
     unread: tuple[str, ...] = ()
     #: asked for, and not in the savepoint
     new: tuple[str, ...] = ()
-    #: in the savepoint, not to be read as declared
+    #: in the savepoint, and cannot be read as declared
     unreadable: tuple[str, ...] = ()
-    #: a sentence for each of those
+    #: a sentence for each of these
     problems: tuple[str, ...] = ()
 
 
@@ -103,9 +103,9 @@ def compare(
     own_max_parallelism: bool = False,
     keep: Iterable[str] = (),
 ) -> Difference:
-    """What each finds (``matching.match``). ``summaries``: of the savepoint (``footers.summarise``);
-    ``own_max_parallelism``: the job insists on its own (else it takes the savepoint's); ``keep``:
-    uids whose state is restored although its meaning has changed."""
+    """What happens to the state of each operator (``matching.match``). ``summaries``: of the savepoint
+    (``footers.summarise``); ``own_max_parallelism``: the job insists on its own (otherwise it takes the
+    savepoint's); ``keep``: uids whose state is restored although its meaning has changed."""
     kept = frozenset(keep)
     matching = match(operators, summaries)
     uids = matching.renamed(kept)
@@ -154,7 +154,7 @@ def compare(
 
 
 def kept_uids(config: Mapping[str, str]) -> tuple[str, ...]:
-    """Those that ``--keep-state`` names."""
+    """The uids that ``--keep-state`` names."""
     return tuple(uid for part in RECOVERY_KEEP_STATE.read(config).split(";") if (uid := part.strip()))
 
 
@@ -194,7 +194,7 @@ def by_state(
     summaries: Sequence[OperatorSummary],
     declared: Mapping[str, DeclaredStates],
 ) -> Difference:
-    """The same, with the states of operators whose functions were asked (by uid) one by one."""
+    """The same difference, with the states of operators whose functions were asked (by uid) one by one."""
     mapped, unread, new, problems, unknown = [], [], list(difference.new), list(difference.problems), []
     summary_of = {summary.uid: summary for summary in summaries}
     for operator in difference.mapped:
@@ -229,7 +229,7 @@ def by_state(
 
 
 def check(difference: Difference, where: str, *, lenient: bool) -> None:
-    """SpecError with the difference when the job cannot begin from the savepoint."""
+    """SpecError with the difference if the job cannot begin from the savepoint."""
     if difference.problems:
         raise SpecError(
             "the job does not fit the savepoint",
@@ -285,13 +285,13 @@ def _named(operator: Mapped) -> str:
 
 
 def adopted(graph: JobGraph, difference: Difference, summaries: Sequence[OperatorSummary]) -> JobGraph:
-    """The job with the savepoint's uids: its state is then found by them."""
+    """The job with the savepoint's uids, by which its state is then found."""
     return with_uids_of(graph, difference.uids, [s.uid for s in summaries])
 
 
 def fitted(graph: JobGraph, manifest: CheckpointManifest) -> JobGraph:
-    """The job with the savepoint's max parallelism, in which its key groups are numbered; for
-    vertices that it does not know, that of the others."""
+    """The job with the savepoint's max parallelism, which its key groups depend on. Vertices that the
+    savepoint does not know get that of the others."""
     by_uid = {uid: vertex.max_parallelism for vertex in manifest.vertices for uid in vertex.uids}
     usual = max(by_uid.values(), default=0)
 

@@ -42,26 +42,26 @@ class KeyedBlock:
 
 
 class PendingBlock(ABC):
-    """Keyed state that is cut and not yet copied. The operator goes on meanwhile: what it
-    changes first, it copies out first."""
+    """Keyed state that is cut and not yet copied. The operator continues meanwhile: before it changes a row,
+    it copies that row out."""
 
     @abstractmethod
     def copy(self, more: Callable[[], bool]) -> bool:
-        """On the data thread: copy piece by piece (of less than a millisecond) as long as
-        ``more()``. True when everything is copied."""
+        """On the data thread: copies piece by piece (of less than a millisecond) as long as ``more()``. True
+        if everything is copied."""
 
     @abstractmethod
     def block(self) -> KeyedBlock:
         """The rows, once everything is copied; may be called in the helper thread."""
 
     def pieces(self) -> Iterator[KeyedBlock]:
-        """``block`` a piece at a time, each in key-group order, so that the whole is never
-        in memory a second time; what was passed is given up. Once; at least one piece."""
+        """``block`` a piece at a time, each in key-group order, so that the whole is never in memory a
+        second time; pieces that were passed are freed. Once; at least one piece."""
         yield self.block()
 
     @abstractmethod
     def discard(self) -> None:
-        """Nobody wants it any more."""
+        """The snapshot is not wanted any more."""
 
 
 class PendingItems(Protocol):
@@ -96,7 +96,7 @@ class OperatorSnapshot:
             self.pending.close()
 
     def copied(self) -> OperatorSnapshot:
-        """The same, its cut state copied to the end at once (for tests and tools)."""
+        """The same, with its cut state copied completely (for tests and tools)."""
         for block in self.keyed.values():
             if isinstance(block, PendingBlock):
                 block.copy(lambda: True)
@@ -110,10 +110,9 @@ class OperatorSnapshot:
 
 @dataclass(slots=True)
 class RestoredState:
-    """What a snapshot gives back to one operator of one subtask (already filtered to its
-    key groups; lists dealt out; unions whole). ``checkpoint_id``: restored from;
-    ``keyed``: each batch is decoded when it is asked for; ``schemas``: ``KeyedBlock.schema``
-    of each keyed state, as it was written."""
+    """The restored state of one operator of one subtask, already filtered to its key groups (lists dealt
+    out; unions whole). ``checkpoint_id``: restored from; ``keyed``: each batch is decoded when it is
+    asked for; ``schemas``: ``KeyedBlock.schema`` of each keyed state, as it was written."""
 
     checkpoint_id: int
     keyed: dict[str, Sequence[pa.RecordBatch]] = field(default_factory=dict)

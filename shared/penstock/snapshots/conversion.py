@@ -1,8 +1,8 @@
-"""State whose columns are others than the operator's: what is left of them, in its order.
+"""State with other columns than the operator's: converts it to the operator's columns.
 
-Aggregations store the accumulators of each function side by side. A job that wants fewer of the
-functions, or wants them in another order, gets theirs out of what another job stored; one that
-wants more of them was refused before it started (``messages.matching``).
+Aggregations store the accumulators of each function side by side. A job with fewer of the functions, or
+another order of them, takes its functions' accumulators out of the stored ones. A job with more functions
+was refused before it started (``snapshots.matching``).
 """
 
 from __future__ import annotations
@@ -23,13 +23,14 @@ CELLS = "cells"
 
 
 def convert(restored: RestoredState, stored: OperatorIdentity | None, own: OperatorIdentity) -> None:
-    """In place. ``stored``: of the operator that wrote it (None: of an earlier version, the same)."""
+    """Converts in place. ``stored``: of the operator that wrote the state (None: an earlier version, which
+    has the same columns)."""
     if stored is None or CELLS not in stored.columns or stored.columns == own.columns:
         return
     there, wanted = stored.columns[CELLS], own.columns.get(CELLS, ())
     missing = [column for column in wanted if column not in there]
     if missing and stored.layout == own.layout:
-        return  # the user asked for it to be kept as it is
+        return  # the user asked to keep it as it is
     if missing:
         raise InternalError(
             "state is to be restored that was never stored",
@@ -50,7 +51,7 @@ def convert(restored: RestoredState, stored: OperatorIdentity | None, own: Opera
 
 
 def _cells(batch: pa.RecordBatch, order: list[int]) -> pa.RecordBatch:
-    """Keys and what else begins a row, the wanted accumulators, then what ends it."""
+    """Keys and other leading columns, the wanted accumulators, then the trailing columns."""
     names = batch.schema.names
     functions = [_function(name) for name in names]
     first = next((i for i, f in enumerate(functions) if f is not None), len(names))

@@ -1,4 +1,4 @@
-"""What a snapshot object holds, from its footer alone: no Arrow needed (``docs/state-format.md``)."""
+"""The content of a snapshot object from its footer alone: no Arrow needed (``docs/state-format.md``)."""
 
 from __future__ import annotations
 
@@ -56,8 +56,8 @@ class Footer(msgspec.Struct):
 
 
 class StateSummary(msgspec.Struct, kw_only=True):
-    """One state of one operator over all subtasks. ``schema``: names → SQL types and what else
-    the operator says of it; ``size_bytes``: as stored."""
+    """One state of one operator over all subtasks. ``schema``: names → SQL types and the operator's further
+    description; ``size_bytes``: as stored."""
 
     name: str
     kind: str
@@ -67,7 +67,7 @@ class StateSummary(msgspec.Struct, kw_only=True):
 
 
 class OperatorSummary(msgspec.Struct, kw_only=True):
-    """``identity``: None in savepoints of the version before there was one, and of tools."""
+    """``identity``: None in savepoints of the version before identities, and of tools."""
 
     uid: str
     name: str
@@ -83,7 +83,7 @@ class OperatorSummary(msgspec.Struct, kw_only=True):
 
 
 class Place(msgspec.Struct, frozen=True, kw_only=True):
-    """Of a snapshot object, for errors. ``manifest``: the key of the one that names it."""
+    """The place of a snapshot object, for errors. ``manifest``: the key of the manifest that names it."""
 
     manifest: str
     vertex: str
@@ -121,7 +121,7 @@ def missing(link: StateHandle | StateLink, place: Place) -> SnapshotError:
 
 
 async def read_footer(store: Store, link: StateHandle | StateLink, place: Place) -> Footer:
-    """SnapshotError when the object is missing, or its footer damaged."""
+    """SnapshotError if the object is missing, or its footer damaged."""
     tail = await _tail(store, link, place)
     try:
         length, crc, _, _, magic = _TRAILER.unpack(tail[-_TRAILER.size :])
@@ -142,8 +142,8 @@ async def read_footer(store: Store, link: StateHandle | StateLink, place: Place)
 async def summarise(
     store: Store, manifest: CheckpointManifest, manifest_key: str = ""
 ) -> list[OperatorSummary]:
-    """Every operator with its states, in the manifest's order. SnapshotError names a damaged or
-    missing object, and one that is kept inline by its manifest and subtask."""
+    """Every operator with its states, in the manifest's order. SnapshotError names a damaged or missing
+    object; an object that is kept inline is named by its manifest and subtask."""
     limit = asyncio.Semaphore(_PARALLEL)
 
     async def read(vertex: VertexState, handle: StateHandle) -> Footer:
@@ -153,7 +153,7 @@ async def summarise(
 
     found: list[OperatorSummary] = []
     for vertex in manifest.vertices:
-        # A chain's older objects hold rows of the same states, not others.
+        # A chain's older objects hold rows of the same states, no others.
         footers = await asyncio.gather(*(read(vertex, handle) for handle in vertex.handles))
         names: dict[str, str] = {}
         identities: dict[str, OperatorIdentity] = {}

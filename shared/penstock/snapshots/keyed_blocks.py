@@ -1,4 +1,4 @@
-"""Keyed rows into snapshots and back."""
+"""Keyed rows as snapshot blocks, and back."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from penstock.types.logical import LogicalType
 
-#: The last column of a block whose rows are known by slot.
+#: The last column of a block whose rows are identified by slot number.
 SLOT_COLUMN = "__slot"
 
 
@@ -32,17 +32,19 @@ def keyed_block(
     slots: np.ndarray | None = None,
     sort: bool = True,
 ) -> KeyedBlock:
-    """A snapshot block of n rows, sorted by the key group of ``keys``. ``in_order``: they
-    are sorted (see ``in_group_order``) and private already, and are taken as they stand.
-    ``slots``: where each row lies, by which a later delta knows it. ``sort`` False: the rows
-    stay in their order, and only who reads a part of them hashes their keys.
+    """A snapshot block of n rows, sorted by the key group of ``keys``. ``in_order``: they are sorted (see
+    ``in_group_order``) and private already, and are taken as they are. ``slots``: the slot number of each
+    row, by which a later delta identifies it. ``sort`` False: the rows stay in their order, and only a
+    reader of a part of them hashes their keys.
 
-    The batch holds keys and payload under ``names``; all arrays are private copies.
-    Without key columns everything lies in key group 0.
+    The batch holds keys and payload under ``names``; all arrays are private copies. Without key columns
+    everything lies in key group 0.
     """
     columns = [*keys, *payload]
     groups: np.ndarray | None = None
-    if sort or not keys or any(_is_raw(c) for c in keys):  # a RAW value is hashed as what it is here
+    if (
+        sort or not keys or any(_is_raw(c) for c in keys)
+    ):  # a RAW value is hashed as the object that it is here
         groups = key_groups(hash_columns(keys) if keys else np.zeros(n, np.uint64), max_parallelism)
     if groups is not None and keys and not in_order:
         order = group_order(groups)
@@ -69,7 +71,7 @@ def keyed_block(
 
 
 def in_group_order(slots: np.ndarray, keys: Sequence[Column], max_parallelism: int) -> np.ndarray:
-    """Slots by the key group of their ``keys``: wide rows are then copied out once only."""
+    """Slot numbers by the key group of their ``keys``: wide rows are then copied only once."""
     if not keys:
         return slots
     return slots[group_order(key_groups(hash_columns(keys), max_parallelism))]
@@ -100,7 +102,7 @@ def _taken(column: Column, order: np.ndarray) -> Column:
 def restored_columns(
     batches: Sequence[pa.RecordBatch], types: Sequence[LogicalType]
 ) -> tuple[list[Column], int]:
-    """The columns (in the order of ``keyed_block``) of all restored batches, and rows."""
+    """The columns (in the order of ``keyed_block``) of all restored batches, and the number of rows."""
     batches = [b for b in batches if b.num_rows]
     n = sum(b.num_rows for b in batches)
     if not n:
@@ -110,7 +112,7 @@ def restored_columns(
 
 
 def _column(batch: pa.RecordBatch, i: int, type_: LogicalType) -> Column:
-    """NULLs where an older version did not write the column."""
+    """The column; NULLs if an older version did not write it."""
     if i < batch.num_columns and batch.schema.names[i] != SLOT_COLUMN:
         return Column.from_arrow(type_, batch.column(i))
     return Column.nulls(type_, batch.num_rows)

@@ -1,8 +1,8 @@
 """Copies of snapshot objects on the task manager's own disk, for restarts on the same machine.
 
-A task keeps the objects of its last confirmed snapshot and of those that wait for their
-confirmation. The copy is a convenience: it is never waited for, never synced, and read only
-where it proves itself by its checksums; the object store has the truth.
+A task keeps the objects of its last confirmed snapshot and of those that wait for their confirmation. A copy
+is a convenience: nothing waits for it, it is not synced, and it is read only if its checksums are right. The
+object store has the truth.
 """
 
 from __future__ import annotations
@@ -20,13 +20,12 @@ if TYPE_CHECKING:
 
     from penstock.log_events import Log
 
-#: Copies of jobs that wrote none for so long are swept away.
+#: Copies of jobs that wrote none for this long are removed.
 _STALE_S = 6 * 3600
 
 
 class LocalCopies:
-    """Below ``root``: ``<job>/<vertex>-<subtask>/<key>``. Methods block: they belong into
-    the helper thread."""
+    """Below ``root``: ``<job>/<vertex>-<subtask>/<key>``. The methods block: call them in the helper thread."""
 
     def __init__(self, root: Path, job_id: str, log: Log) -> None:
         self._root = root
@@ -39,7 +38,7 @@ class LocalCopies:
         return self._folder / subtask / key.replace("/", "~")
 
     def find(self, key: str, size_bytes: int) -> Path | None:
-        """The copy, if it is there in full length."""
+        """The copy, if it exists in full length."""
         path = self.path(key)
         try:
             return path if path.stat().st_size == size_bytes else None
@@ -47,7 +46,7 @@ class LocalCopies:
             return None
 
     def save(self, key: str, data: bytes) -> None:
-        """Keep a copy; a full disk or the like is logged and no more."""
+        """Keeps a copy; a full disk or the like is only logged."""
         path = self.path(key)
         part = path.with_name(f".{path.name}.{os.getpid()}")
         try:
@@ -59,20 +58,20 @@ class LocalCopies:
             self._log("warning", "local_copy_not_written", key=key, error=err)
 
     def keep_only(self, keys: Collection[str], of: str) -> None:
-        """Remove the other copies of a subtask (``<vertex>-<subtask>``)."""
+        """Removes the other copies of a subtask (``<vertex>-<subtask>``)."""
         kept = {self.path(key).name for key in keys}
         for path in self._files(self._folder / of):
             if path.name not in kept:
                 path.unlink(missing_ok=True)
 
     def sweep(self) -> None:
-        """Remove what other jobs left behind."""
+        """Removes what other jobs left behind."""
         for folder in self._files(self._root):
             if folder != self._folder and time.time() - _newest(folder) > _STALE_S:
                 shutil.rmtree(folder, ignore_errors=True)
 
     def read(self, path: Path, start: int, length: int) -> memoryview:
-        """Fewer bytes than ``length`` where the file is shorter."""
+        """Fewer bytes than ``length`` if the file is shorter."""
         data = np.empty(length, np.uint8).data  # long ones come in huge pages
         with path.open("rb") as file:
             return data[: os.preadv(file.fileno(), [data], start)]
@@ -86,7 +85,7 @@ class LocalCopies:
 
 
 def _newest(folder: Path) -> float:
-    """When something was last written into a job's folder."""
+    """When a file was last written in a job's folder."""
     try:
         return max(p.stat().st_mtime for p in [folder, *folder.iterdir()])
     except OSError:

@@ -1,12 +1,12 @@
 """The manifest of a completed checkpoint or savepoint: which object holds what.
 
-A JSON object at ``jobs/<job>/checkpoints/<id>/<epoch>/manifest``; written before the
-CheckpointCompleted entry that makes it true. Fields are only added, with defaults; a
-``version`` above ours is refused. From version 2 on its last field is a checksum of the rest
-(``penstock.snapshots.sealing``): one that lacks it or differs from it is refused.
+A JSON object at ``jobs/<job>/checkpoints/<id>/<epoch>/manifest``, written before the CheckpointCompleted
+entry that makes it valid. Fields are only added, with defaults; a ``version`` above ours is refused. From
+version 2 on its last field is a checksum of the rest (``penstock.snapshots.sealing``): a manifest that lacks
+it or differs from it is refused.
 
-A savepoint is a folder that holds its manifest and copies of all its objects; the manifest
-names them ``./<name>``, so that the folder may be moved, also to another bucket.
+A savepoint is a folder that holds its manifest and copies of all its objects. The manifest names them
+``./<name>``, so the folder may be moved, also to another bucket.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ if TYPE_CHECKING:
     from penstock.ports import Store
 
 VERSION = 2
-#: The first that has a checksum.
+#: The first version that has a checksum.
 SEALED_VERSION = 2
-#: Of the kind of manifest whose subtasks are not those of the job (``spark/backfill``).
+#: Kind of a manifest whose subtasks are not those of the job (``spark/backfill``).
 BACKFILL = "backfill"
 _REMEDY = "restore from another checkpoint or savepoint"
 
@@ -59,7 +59,7 @@ class CheckpointManifest(msgspec.Struct, frozen=True, kw_only=True):
     written_by: str = ""
 
     def object_keys(self) -> set[str]:
-        """Every object that the manifest names, those of its chains too."""
+        """Every object that the manifest names, also those of chains."""
         return {key for v in self.vertices for h in v.handles for key in h.keys}
 
     @property
@@ -68,11 +68,11 @@ class CheckpointManifest(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def full_size_bytes(self) -> int:
-        """With what its deltas build on."""
+        """Bytes of the objects and of those that deltas build on."""
         return sum(h.full_size_bytes for v in self.vertices for h in v.handles)
 
 
-#: Keys that begin so are relative to the manifest's folder.
+#: Keys with this prefix are relative to the manifest's folder.
 RELATIVE = "./"
 
 
@@ -88,7 +88,7 @@ def _renamed(handle: StateHandle, rename: Callable[[str], str]) -> StateHandle:
 
 
 def renamed(manifest: CheckpointManifest, rename: Callable[[str], str]) -> CheckpointManifest:
-    """With other names for its objects."""
+    """The manifest with other names for its objects."""
     return msgspec.structs.replace(
         manifest,
         vertices=tuple(
@@ -105,14 +105,14 @@ def self_contained(manifest: CheckpointManifest) -> tuple[CheckpointManifest, di
 
 
 def folder_of(path: str) -> str:
-    """The folder of a savepoint or checkpoint, given it or its manifest. (One that is itself called
-    'manifest' only the store can tell: ``folder_at``.)"""
+    """The folder of a savepoint or checkpoint, given the folder or its manifest. (Only the store can tell
+    whether a folder is itself called 'manifest': ``folder_at``.)"""
     path = path.rstrip("/")
     return path.removesuffix("/manifest")
 
 
 async def folder_at(store: Store, path: str) -> str:
-    """The same, also of a folder that is called 'manifest'."""
+    """The same, also for a folder that is called 'manifest'."""
     path = path.rstrip("/")
     if folder_of(path) != path:
         there = {key for key, _ in await store.list(path)}
@@ -122,7 +122,7 @@ async def folder_at(store: Store, path: str) -> str:
 
 
 def resolved(manifest: CheckpointManifest, folder: str) -> CheckpointManifest:
-    """With keys as the store knows them; ``folder``: where the manifest lies."""
+    """The manifest with keys as the store knows them; ``folder``: where the manifest lies."""
 
     def absolute(key: str) -> str:
         return f"{folder}/{key.removeprefix(RELATIVE)}" if key.startswith(RELATIVE) else key
@@ -131,11 +131,11 @@ def resolved(manifest: CheckpointManifest, folder: str) -> CheckpointManifest:
 
 
 async def read_manifest(store: Store, path: str) -> CheckpointManifest:
-    """Of the savepoint or checkpoint at ``path`` (its folder, or the manifest itself; a key, a
-    URL, or an absolute path). SnapshotError when it is not there or cannot be read."""
+    """The manifest of the savepoint or checkpoint at ``path`` (its folder, or the manifest itself; a key, a
+    URL, or an absolute path). SnapshotError if it does not exist or cannot be read."""
     path = located(path).rstrip("/")
     data = None
-    # A path that ends so is nearly always the manifest; it may be a folder of that name.
+    # A path with this end is nearly always the manifest; it may be a folder of that name.
     for folder in dict.fromkeys((folder_of(path), path)):
         key = f"{folder}/manifest"
         with contextlib.suppress(KeyError):
@@ -153,13 +153,13 @@ async def read_manifest(store: Store, path: str) -> CheckpointManifest:
 
 
 def encode_manifest(manifest: CheckpointManifest) -> bytes:
-    """In our version at least (what was read may be of an older one), with its checksum."""
+    """Encodes it in our version at least (it may have been read from an older one), with its checksum."""
     own = msgspec.structs.replace(manifest, version=max(manifest.version, VERSION))
     return seal(msgspec.json.encode(own))
 
 
 def decode_manifest(data: bytes, key: str) -> CheckpointManifest:
-    """SnapshotError naming ``key`` when it is no manifest that we can read, or not as it was
+    """SnapshotError that names ``key`` if it is no manifest that we can read, or differs from what was
     written."""
     if (found := seal_of(data)) == "broken":
         raise SnapshotError(
@@ -200,19 +200,19 @@ def decode_manifest(data: bytes, key: str) -> CheckpointManifest:
 
 
 def key_groups_of(subtask_index: int, parallelism: int, max_parallelism: int) -> tuple[int, int]:
-    """The first and last key group (inclusive) of a subtask; first > last when it has none."""
+    """The first and last key group (inclusive) of a subtask; first > last if it has none."""
     first = -(-subtask_index * max_parallelism // parallelism)
     return first, -(-(subtask_index + 1) * max_parallelism // parallelism) - 1
 
 
 def check_key_groups(manifest: CheckpointManifest, key: str) -> None:
-    """SnapshotError unless every object holds its subtask's share of the max parallelism: the
-    shares of all subtasks cover it, and keys are looked for where they are. (A subtask without
-    any state has no object.)"""
+    """SnapshotError unless every object holds its subtask's share of the max parallelism. So the shares of
+    all subtasks cover it, and each key is looked for where it is. (A subtask without any state has no
+    object.)"""
     for vertex in manifest.vertices:
         for handle in vertex.handles:
             first, last = handle.key_groups
-            if first > last:  # of no key group, such as what a backfill's driver adds
+            if first > last:  # it has no key group, such as an object that a backfill's driver adds
                 continue
             if manifest.kind == BACKFILL:
                 fits, expected = 0 <= first <= last < vertex.max_parallelism, "among"
@@ -234,10 +234,10 @@ def check_key_groups(manifest: CheckpointManifest, key: str) -> None:
 def handles_by_vertex(
     manifest: CheckpointManifest, vertices: Iterable[tuple[str, tuple[str, ...]]]
 ) -> tuple[dict[str, tuple[StateHandle, ...]], list[str]]:
-    """(vertex id → handles, names of the manifest's vertices that fit nowhere).
+    """(vertex id → handles, names of the manifest's vertices without a counterpart).
 
-    ``vertices``: (id, operator uids) of the job to restore. State goes by operator uid,
-    so a vertex chained differently gets the handles of every vertex it shares a uid with.
+    ``vertices``: (id, operator uids) of the job to restore. State goes by operator uid, so a vertex that is
+    chained differently gets the handles of every vertex that it shares a uid with.
     """
     found: dict[str, tuple[StateHandle, ...]] = {}
     used: set[str] = set()

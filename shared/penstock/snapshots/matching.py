@@ -1,9 +1,9 @@
 """Which operator of a job gets which operator's state of a savepoint. Pure.
 
-A uid that the user gave is looked for first. Everything else is found by its names
-(``jobgraph.identity``): the state goes to the operator with the most names in common, and where
-two have as many, equal meanings decide; else nobody gets it and the job is refused. What was found
-is restored only if its meaning is the same, or if it only lost columns.
+A uid that the user gave is looked for first. Other operators are found by their names
+(``jobgraph.identity``): the state goes to the operator with the most names in common. If two have equally
+many, equal meanings decide; otherwise no operator gets it and the job is refused. State is restored only if
+its meaning is the same, or if it only lost columns.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ Verdict = Literal["kept", "converted", "changed"]
 
 
 class Operator(msgspec.Struct, frozen=True, kw_only=True):
-    """Of the job that is to begin from the savepoint."""
+    """An operator of the job that begins from the savepoint."""
 
     uid: str
     name: str
@@ -34,14 +34,14 @@ class Operator(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Pair(msgspec.Struct, frozen=True, kw_only=True):
-    """``stored``: the uid in the savepoint; ``uid``: the one that the job was planned with.
-    ``why``: a sentence for each part of the meaning that differs."""
+    """``stored``: the uid in the savepoint; ``uid``: the one that the job was planned with. ``why``: a
+    sentence for each part of the meaning that differs."""
 
     stored: str
     uid: str
     verdict: Verdict = "kept"
     why: tuple[str, ...] = ()
-    #: The types are the same, so that it could be read all the same.
+    #: The types are the same, so it can be read although its meaning differs.
     readable: bool = True
 
 
@@ -57,8 +57,8 @@ class Matching(msgspec.Struct, frozen=True, kw_only=True):
     ties: tuple[Tie, ...] = ()
 
     def renamed(self, kept: frozenset[str] = frozenset()) -> dict[str, str]:
-        """Uid in the job → uid in the savepoint, of all that is restored. ``kept``: uids (of
-        either) whose state is restored although its meaning has changed."""
+        """Uid in the job → uid in the savepoint, of all that is restored. ``kept``: uids (of either) whose
+        state is restored although its meaning has changed."""
         return {
             p.uid: p.stored
             for p in self.pairs
@@ -67,7 +67,7 @@ class Matching(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def match(operators: Sequence[Operator], summaries: Sequence[OperatorSummary]) -> Matching:
-    """Every operator at most once, on either side."""
+    """Pairs; every operator occurs at most once on either side."""
     open_ = _Open(list(operators), list(summaries))
     open_.by(_same_uid)
     open_.by(_same_plan)
@@ -79,7 +79,7 @@ def match(operators: Sequence[Operator], summaries: Sequence[OperatorSummary]) -
 
 
 class _Open:
-    """What is not matched yet."""
+    """The operators that are not matched yet."""
 
     def __init__(self, operators: list[Operator], summaries: list[OperatorSummary]) -> None:
         self.operators = operators
@@ -87,7 +87,7 @@ class _Open:
         self.pairs: list[tuple[Operator, OperatorSummary]] = []
 
     def by(self, score: Callable[[Operator, OperatorSummary], int]) -> None:
-        """Pairs that are each other's only best, until there are none."""
+        """Pairs that are each other's only best match, until there are none."""
         while True:
             scores = self._scores(score)
             found = []
@@ -106,7 +106,7 @@ class _Open:
             self.summaries = [s for i, s in enumerate(self.summaries) if i not in gone_s]
 
     def ties(self, score: Callable[[Operator, OperatorSummary], int]) -> list[Tie]:
-        """What is left although it has candidates."""
+        """The operators that are left although they have candidates."""
         out = []
         for s, own in self._scores(score).items():
             summary = self.summaries[s]
@@ -143,7 +143,7 @@ def _same_uid(operator: Operator, summary: OperatorSummary) -> int:
 
 
 def _same_plan(operator: Operator, summary: OperatorSummary) -> int:
-    """All below it is as it was, to the letter and with the same code."""
+    """The sub-plan below it is literally the same, with the same code."""
     own, stored = operator.identity, summary.identity
     if stored is None:
         return int(summary.uid in own.former)
@@ -164,7 +164,7 @@ def _same_meaning(operator: Operator, summary: OperatorSummary) -> bool:
 
 
 def _same_work(operator: Operator, summary: OperatorSummary) -> int:
-    """The same meaning, for another statement: its table was renamed, say."""
+    """The same meaning for another statement, for example one whose table was renamed."""
     own, stored = operator.identity, summary.identity
     if stored is None or own.given or stored.given or not _same_meaning(operator, summary):
         return 0
@@ -201,7 +201,7 @@ def _judged(operator: Operator, summary: OperatorSummary) -> Pair:
 
 
 def _columns_more(own: OperatorIdentity, stored: OperatorIdentity) -> tuple[str, ...]:
-    """Columns that the savepoint has not: nobody knows their values for the rows before it."""
+    """Columns that the savepoint does not have: their values for the earlier rows are unknown."""
     return tuple(
         f"{state}: {column} is not in the savepoint"
         for state, columns in own.columns.items()
@@ -221,7 +221,7 @@ def _columns_less(own: OperatorIdentity, stored: OperatorIdentity) -> tuple[str,
 
 
 def holds_state(summary: OperatorSummary) -> bool:
-    """It holds more than where its event time stood, and more than empty lists."""
+    """Whether it holds more than its event time and empty lists."""
     return any(s.rows > 0 and (s.name, s.kind) != ("watermark", "union") for s in summary.states)
 
 
@@ -229,9 +229,9 @@ def holds_state(summary: OperatorSummary) -> bool:
 
 
 def with_uids_of(graph: JobGraph, renamed: dict[str, str], stored: Sequence[str]) -> JobGraph:
-    """The job with the uids that its state has in the savepoint (``renamed``: planned → stored), and
-    the vertices' ids that follow from them. ``stored``: all uids of the savepoint; an operator that
-    gets no state from it has none of them."""
+    """The job with the uids that its state has in the savepoint (``renamed``: planned → stored), and the
+    vertices' ids that follow from them. ``stored``: all uids of the savepoint; an operator that gets no
+    state from it has none of them."""
     taken = set(stored)
     uids: dict[str, str] = {}
     for vertex in graph.vertices:

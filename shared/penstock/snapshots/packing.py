@@ -1,9 +1,9 @@
-"""Columns of whole numbers in fewer bytes, and back: what a snapshot stores.
+"""Packs columns of whole numbers into fewer bytes for a snapshot, and unpacks them.
 
-Counters, sums and slots rarely need their 8 bytes: a block holds the differences to the
-smallest value of the column, in the narrowest unsigned integers that can; a column of one
-value takes nothing (Arrow's null type). The field's metadata says so (``penstock.type``,
-``penstock.base``), so that any Arrow library reads it. It costs a tenth of what LZ4 does.
+Counters, sums and slot numbers rarely need their 8 bytes. A block holds the differences to the smallest
+value of the column, in the narrowest unsigned integers that fit; a column of one value takes no space
+(Arrow's null type). The field's metadata says so (``penstock.type``, ``penstock.base``), so that any Arrow
+library reads it. It costs a tenth of what LZ4 does.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _LEAST_ROWS = 64
 
 
 def pack(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """The same rows; whole numbers without NULLs as narrow as they are."""
+    """The same rows; whole numbers without NULLs as narrow as possible."""
     if batch.num_rows < _LEAST_ROWS:
         return batch
     arrays, fields = [], []
@@ -58,7 +58,7 @@ def _narrow(array: pa.Array) -> tuple[pa.Array | None, int]:
 
 
 def unpack(batch: pa.RecordBatch, columns: Sequence[int] | None = None) -> pa.RecordBatch:
-    """What was packed. ``columns``: those that are wanted, in this order."""
+    """The unpacked rows. ``columns``: the wanted ones, in this order."""
     wanted = range(batch.num_columns) if columns is None else columns
     fields = [batch.schema.field(i) for i in wanted]
     if columns is None and not any(f.metadata and _TYPE in f.metadata for f in fields):
@@ -77,7 +77,7 @@ def unpack(batch: pa.RecordBatch, columns: Sequence[int] | None = None) -> pa.Re
 def _widened(array: pa.Array, dtype: type, base: int) -> np.ndarray:
     if pa.types.is_null(array.type):
         return np.full(len(array), base, dtype)
-    # Differences of 32 bits may be beyond int32: what wraps around wraps back.
+    # Differences of 32 bits may be beyond int32: they wrap around, and adding wraps back.
     out: np.ndarray = fixed_values(array, np.dtype(array.type.to_pandas_dtype())).astype(dtype)
     if base:
         out += dtype(base)

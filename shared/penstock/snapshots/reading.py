@@ -1,8 +1,7 @@
-"""Fetching a snapshot object: its footer, and of its blocks those that are wanted.
+"""Fetches a snapshot object: its footer, and the wanted ones of its blocks.
 
-Blocks are fetched and checked first, decoded only when their rows are asked for: then the
-bytes are in the processor's cache, and what was made of one block gives its memory to the
-next.
+Blocks are fetched and checked first, and decoded only when their rows are asked for. Then the bytes are in
+the processor's cache, and the memory of one decoded block is free for the next.
 """
 
 from __future__ import annotations
@@ -38,13 +37,13 @@ from penstock.types.column import Column
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-#: Blocks are read together across gaps of so many bytes, up to about so many.
+#: Blocks are read together across gaps of this many bytes, up to about this many.
 READ_GAP_BYTES, READ_BYTES = 256 * 1024, 8 << 20
 #: One read from the end that holds trailer and footer of nearly every object.
 _TAIL_BYTES = 64 * 1024
 
 Read = Callable[[int, int], Awaitable["bytes | memoryview"]]
-#: Runs a call elsewhere (the slot's helper thread).
+#: Runs a call elsewhere (in the slot's helper thread).
 Run = Callable[[Callable[[], Any]], Awaitable[Any]]
 
 
@@ -71,8 +70,8 @@ class Within:
 
 @dataclass(frozen=True, slots=True)
 class StoredBlock:
-    """A block that was fetched and checked. ``start``, ``stop``: the rows that are wanted;
-    ``within``: only those of some key groups, which are told by their keys."""
+    """A block that was fetched and checked. ``start``, ``stop``: the rows that are wanted; ``within``: only
+    those of some key groups, which are computed from their keys."""
 
     info: BlockInfo
     stored: bytes | memoryview
@@ -90,15 +89,15 @@ class StoredBlock:
 
 
 class RestoredRows(Sequence[pa.RecordBatch]):
-    """Record batches that are decoded each time they are asked for. ``parts``: (rows at
-    most, how to make them)."""
+    """Record batches that are decoded each time they are asked for. ``parts``: (upper bound of the rows, how
+    to make them)."""
 
     def __init__(self, parts: Sequence[tuple[int, Callable[[], pa.RecordBatch]]] = ()) -> None:
         self._parts = list(parts)
 
     @property
     def num_rows(self) -> int:
-        """At most so many."""
+        """An upper bound of the number of rows."""
         return sum(rows for rows, _ in self._parts)
 
     def __len__(self) -> int:
@@ -110,7 +109,7 @@ class RestoredRows(Sequence[pa.RecordBatch]):
         return self._parts[index][1]()
 
     def mapped(self, change: Callable[[pa.RecordBatch], pa.RecordBatch]) -> RestoredRows:
-        """With each batch changed when it is decoded; to as many rows."""
+        """The rows with each batch changed when it is decoded; the number of rows must stay."""
 
         def changed(make: Callable[[], pa.RecordBatch]) -> Callable[[], pa.RecordBatch]:
             return lambda: change(make())
@@ -122,7 +121,7 @@ class RestoredRows(Sequence[pa.RecordBatch]):
 
 
 def row_count(batches: Sequence[pa.RecordBatch]) -> int:
-    """At most so many rows; nothing is decoded for that."""
+    """An upper bound of the number of rows; nothing is decoded for it."""
     if isinstance(batches, RestoredRows):
         return batches.num_rows
     return sum(batch.num_rows for batch in batches)
@@ -131,8 +130,7 @@ def row_count(batches: Sequence[pa.RecordBatch]) -> int:
 class SnapshotReader:
     """Reads one object through ``await read(start, length)``; ``name`` is for errors.
 
-    ``spare``: where to read instead when ``read`` gives damaged bytes (of a local copy).
-    ``run``: where long calls go.
+    ``spare``: where to read if ``read`` gives damaged bytes (of a local copy). ``run``: runs long calls.
     """
 
     def __init__(self, read: Read, size: int, name: str, footer: Footer) -> None:
@@ -145,7 +143,7 @@ class SnapshotReader:
 
     @classmethod
     async def open(cls, read: Read, size: int, name: str) -> SnapshotReader:
-        """``size``: of the object in bytes. SnapshotError when it is damaged."""
+        """``size``: of the object in bytes. SnapshotError if it is damaged."""
         tail_at = max(0, size - _TAIL_BYTES)
         tail = await read(tail_at, size - tail_at)
         length, crc = parse_trailer(tail, name)
@@ -185,7 +183,7 @@ class SnapshotReader:
         return [item for batch in batches for item in batch.column(0).to_pylist()]
 
     async def touched(self, uid: str, state: StateInfo) -> np.ndarray:
-        """Slots (int64, ascending) whose older rows a slot delta replaces or removes."""
+        """Slot numbers (int64, ascending) whose older rows a slot delta replaces or removes."""
         batches = await self._whole(uid, state, state.touched, "touched block")
         if not batches:
             return np.empty(0, np.int64)
@@ -204,7 +202,7 @@ class SnapshotReader:
     async def _blocks(
         self, uid: str, state: StateInfo, blocks: Sequence[tuple[int, BlockInfo]], label: str = "block"
     ) -> list[memoryview]:
-        """Neighbouring blocks are read together, the pieces at the same time."""
+        """Neighbouring blocks are read together, and all pieces at the same time."""
         pieces = await asyncio.gather(
             *(self._piece(uid, state, piece, label) for piece in _neighbours(blocks))
         )
@@ -255,7 +253,7 @@ def rows_of(
 def _neighbours(
     blocks: Sequence[tuple[int, BlockInfo]],
 ) -> Iterator[list[tuple[int, BlockInfo]]]:
-    """Blocks in pieces worth one read: near to one another, and not too many."""
+    """Blocks in pieces that are worth one read: near to one another, and not too many."""
     piece: list[tuple[int, BlockInfo]] = []
     for i, block in blocks:
         if piece:

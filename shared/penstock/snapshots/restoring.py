@@ -1,8 +1,8 @@
 """From snapshot objects back to state: chains of deltas, and the share of a subtask.
 
-A chain is the object of a checkpoint and what it builds on, newest first. Of a state whose
-rows are known by slot, a row counts unless a newer object touched its slot; of one known
-by key, the rows of a key in the newest object that knows the key.
+A chain is the object of a checkpoint and the objects that it builds on, newest first. In a state whose rows
+are identified by slot number, a row counts unless a newer object touched its slot number. In a state whose
+rows are identified by key, the rows of a key in the newest object that has the key count.
 """
 
 from __future__ import annotations
@@ -35,26 +35,26 @@ if TYPE_CHECKING:
     from penstock.snapshots.local_copies import LocalCopies
     from penstock.snapshots.reading import Read, Run
 
-#: Reads at the same time by one subtask.
+#: Reads of one subtask at the same time.
 PARALLEL_READS = 8
-#: Touched slots are looked up in a mask of up to so many bytes, or so many for each of them.
+#: Touched slots are looked up in a mask of up to this many bytes, or this many for each of them.
 _MASK_BYTES, _MASK_PER_SLOT = 1 << 20, 64
 
 
 @dataclass(slots=True)
 class Source:
-    """Where snapshot objects are read: the store, and copies on the local disk where they
-    are; and how far it is. ``run``: for long calls, in the helper thread."""
+    """Where snapshot objects are read: the store, or copies on the local disk where they exist; and the
+    progress. ``run``: for long calls, in the helper thread."""
 
     store: Store | None
     copies: LocalCopies | None = None
     run: Run | None = None
     log: Log | None = None
-    #: Bytes that are to be read (as far as is known), that were, and of those locally.
+    #: Bytes that must be read (as far as is known), bytes that were read, and those read locally.
     total_bytes: int = 0
     read_bytes: int = 0
     local_bytes: int = 0
-    #: How long it took to fetch and check them; to make the operators' state of them.
+    #: Seconds for fetching and checking them; for making the operators' state of them.
     read_ms: float = 0.0
     load_ms: float = 0.0
     _limit: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(PARALLEL_READS))
@@ -97,7 +97,7 @@ class Source:
         return read
 
     def damaged(self, path: Path, key: str, err: Exception) -> None:
-        """A local copy proved to be none: say so, and be rid of it."""
+        """The local copy failed its checksum: logs that, and removes it."""
         path.unlink(missing_ok=True)
         if self.log is not None:
             self.log("warning", "local_copy_damaged", key=key, error=err)
@@ -115,14 +115,13 @@ class SnapshotChain:
 
     @classmethod
     async def open(cls, handle: StateHandle, source: Source) -> SnapshotChain:
-        """SnapshotError naming the object when any of the chain is damaged or missing."""
+        """SnapshotError that names the object if any object of the chain is damaged or missing."""
         links: list[StateHandle | StateLink] = [handle, *handle.chain]
         return cls(await asyncio.gather(*(_open(handle, link, source) for link in links)))
 
     async def keyed(self, uid: str, name: str, key_groups: tuple[int, int]) -> RestoredRows:
-        """Rows of a keyed state in the inclusive range, oldest object first: what was
-        appended comes back in order. All is fetched and checked; it is decoded block by
-        block when it is used."""
+        """Rows of a keyed state in the inclusive range, oldest object first, so that appended rows come back
+        in order. Everything is fetched and checked; it is decoded block by block when it is used."""
         links = self._links(uid, name)
         fetched = await asyncio.gather(*(reader.keyed(uid, state, key_groups) for reader, state in links))
         newest = links[0][1]
@@ -160,8 +159,8 @@ class SnapshotChain:
 
 
 def _newest_of_each_key(state: StateInfo, links: Sequence[Sequence[StoredBlock]]) -> list[pa.RecordBatch]:
-    """``links``: rows of each object of a chain, newest first. A key in a newer one hides
-    all its rows in the older ones."""
+    """``links``: rows of each object of a chain, newest first. A key in a newer object hides all its rows in
+    the older ones."""
     out: list[pa.RecordBatch] = []
     newer: list[pa.RecordBatch] = []
     for blocks in links:
@@ -203,7 +202,7 @@ def _overlaps(
 
 
 def _untouched(block: StoredBlock, newer: _Touched | None) -> pa.RecordBatch:
-    """Rows whose slots nothing newer touched, without the slots."""
+    """Rows whose slot numbers no newer object touched, without the slot numbers."""
     packed = block.packed()
     last = packed.num_columns - 1
     if packed.schema.names[-1] != SLOT_COLUMN:
@@ -235,7 +234,7 @@ async def _open(handle: StateHandle, link: StateHandle | StateLink, source: Sour
 
 
 async def _open_copy(path: Path, remote: Read, size: int, key: str, source: Source) -> SnapshotReader | None:
-    """The local copy, with the store in reserve; None when it is damaged."""
+    """The local copy, with the store as a spare; None if the copy is damaged."""
 
     def instead(err: Exception) -> Read:
         source.damaged(path, key, err)
@@ -267,7 +266,7 @@ class SnapshotSet:
         return cls(chains, max((h.checkpoint_id for h in ordered), default=0))
 
     def identity(self, uid: str) -> OperatorIdentity | None:
-        """Of the operator as it was written; None by an earlier version."""
+        """The identity of the operator when the state was written; None for an earlier version."""
         for chain in self._chains:
             found = chain.newest.footer.meta.get("identities", {}).get(uid)
             if found is not None:
@@ -280,8 +279,8 @@ class SnapshotSet:
     async def restore(
         self, uid: str, *, key_groups: tuple[int, int], subtask_index: int, parallelism: int
     ) -> RestoredState | None:
-        """What subtask ``subtask_index`` of ``parallelism`` gets of operator ``uid``; None
-        when the checkpoint knows no such operator.
+        """The share of subtask ``subtask_index`` of ``parallelism`` in the state of operator ``uid``; None
+        if the checkpoint has no such operator.
 
         List items are dealt out round robin in (subtask, index) order; unions are whole.
         """

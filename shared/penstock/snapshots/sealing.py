@@ -1,7 +1,7 @@
-"""A JSON object that carries a checksum of itself, as its last field.
+"""A JSON object that carries a checksum of itself as its last field.
 
-``{…,"crc32":"0123abcd"}``: CRC-32 of all bytes before the comma. It stays one JSON object, so
-that a reader who knows nothing of checksums still sees its version.
+``{…,"crc32":"0123abcd"}``: CRC-32 of all bytes before the comma. It stays one JSON object, so that a reader
+which does not know the checksum still sees its version.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import zlib
 from typing import Literal
 
 _SEAL = re.compile(rb',"crc32":"([0-9a-f]{8})"\}\s*\Z')
-#: Of a seal with some white space after it.
+#: Bytes of a seal with some white space after it.
 _SEAL_BYTES = 64
 
 

@@ -1,6 +1,6 @@
-"""All of a savepoint read and checked: every object that it needs, every block's checksum.
+"""Reads and checks all of a savepoint: every object that it needs, every block's checksum.
 
-Nothing is decoded, and in memory is one piece of up to 8 MiB an object that is being read.
+Nothing is decoded. Memory holds one piece of up to 8 MiB for each object that is being read.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _PIECE_BYTES = 8 << 20
 
 
 class Verified(msgspec.Struct, frozen=True, kw_only=True):
-    """What was read. ``bytes``: of blocks."""
+    """The result. ``bytes``: of blocks."""
 
     objects: int
     blocks: int

@@ -38,26 +38,25 @@ VERSION = 4
 #: footer length, footer crc, version, reserved, magic
 _TRAILER = struct.Struct("<IIHH8s")
 TRAILER_BYTES = _TRAILER.size
-#: Blocks have about so many bytes (before packing), as their key groups allow …
+#: Blocks have about this many bytes (before packing), as their key groups allow …
 BLOCK_BYTES = 2 << 20
 #: … and a key group that alone has more than this is divided.
 MAX_BLOCK_BYTES = 16 << 20
-#: Where a block may begin: what is not compressed is used as it lies there.
+#: Alignment of blocks: an uncompressed block is used in place.
 _ALIGN = 8
-#: Whether compressing pays is seen from so many samples of so many bytes, evenly spread: to
-#: less than this share.
+#: Samples, evenly spread, and the bytes of each, that show whether compressing pays: to less than this
+#: share.
 _SAMPLES, _SAMPLE_BYTES, _PAYS = 4, 8 << 10, 0.85
 #: The end of an Arrow IPC stream.
 _END_OF_STREAM = b"\xff\xff\xff\xff\0\0\0\0"
-#: zstd makes wide rows a third smaller still, at three times the CPU time: a job pays that
-#: out of its throughput at every checkpoint. The footer says which one it is.
+#: zstd makes wide rows a third smaller still, at three times the CPU time, which a job would pay with its
+#: throughput at every checkpoint. The footer names the codec.
 _CODEC = "lz4"
 
 
 class BlockInfo(msgspec.Struct, kw_only=True, omit_defaults=True):
-    """Where a block lies and what is in it. ``groups``: [key group, rows] runs, ascending
-    (keyed state only); ``size``: uncompressed bytes; ``crc``: of the stored bytes; ``raw``:
-    they are not compressed."""
+    """Where a block lies and what is in it. ``groups``: [key group, rows] runs, ascending (keyed state
+    only); ``size``: uncompressed bytes; ``crc``: of the stored bytes; ``raw``: they are not compressed."""
 
     offset: int
     length: int
@@ -106,7 +105,7 @@ class Footer(msgspec.Struct, kw_only=True):
     operators: list[OperatorInfo] = []
 
     def states(self, uid: str) -> list[StateInfo]:
-        """States of one operator; empty when it has none here."""
+        """States of one operator; empty if it has none here."""
         for operator in self.operators:
             if operator.uid == uid:
                 return operator.states
@@ -117,7 +116,7 @@ class Footer(msgspec.Struct, kw_only=True):
 
 
 class Unwanted(Exception):
-    """Nobody wants the snapshot any more."""
+    """The snapshot is not wanted any more."""
 
 
 def write_snapshot(
@@ -150,7 +149,7 @@ def write_snapshot(
 class _Writer:
     def __init__(self, wanted: Callable[[], bool]) -> None:
         self._wanted = wanted
-        # Grows in place, and hands over what it holds: the object is in memory once.
+        # Grows in place, and hands over its memory: the object is in memory once.
         self._out = io.BytesIO()
         self._at = self._out.write(MAGIC)
 
@@ -236,7 +235,7 @@ def _hashed_by(block: KeyedBlock) -> HashedBy | None:
 def cut_blocks(key_groups: np.ndarray, nbytes: int) -> Iterator[tuple[int, int, list[tuple[int, int]]]]:
     """Row ranges [start, stop) of the blocks, with their (key group, rows) runs.
 
-    ``key_groups``: int32, ascending, one a row; ``nbytes``: of all rows together.
+    ``key_groups``: int32, ascending, one for each row; ``nbytes``: of all rows together.
     """
     n = len(key_groups)
     if not n:
@@ -254,7 +253,7 @@ def cut_blocks(key_groups: np.ndarray, nbytes: int) -> Iterator[tuple[int, int, 
     any_huge = int(counts.max()) > rows_limit
     first = at = 0
     while at < len(runs):
-        if runs[at][1] > rows_limit:  # a part of it, alone
+        if runs[at][1] > rows_limit:  # a part of a key group, alone
             yield first, first + rows_limit, [(groups[at], rows_limit)]
             first, runs[at] = first + rows_limit, (groups[at], runs[at][1] - rows_limit)
             continue
@@ -308,7 +307,7 @@ def parse_footer(data: bytes | memoryview, crc: int, name: str) -> Footer:
 
 
 def check_block(stored: bytes | memoryview, info: BlockInfo, name: str, label: str) -> None:
-    """SnapshotError when length or checksum are wrong. ``label`` names the block."""
+    """SnapshotError if length or checksum are wrong. ``label`` names the block."""
     if len(stored) != info.length:
         raise corrupt(name, label, f"{info.length} bytes", f"{len(stored)} bytes")
     crc = zlib.crc32(stored)
@@ -328,7 +327,7 @@ def decode_block(stored: bytes | memoryview, info: BlockInfo, codec: str) -> pa.
 
 
 def rows_in_range(info: BlockInfo, key_groups: tuple[int, int]) -> tuple[int, int]:
-    """Row range [start, stop) of a keyed block that falls into the inclusive range."""
+    """Row range [start, stop) of a keyed block that lies in the inclusive range."""
     first, last = key_groups
     start = stop = at = 0
     for group, rows in info.groups:

@@ -1,8 +1,8 @@
 """A data connection: frames in, frames out, on one socket of the slot's loop.
 
-Reading goes into a buffer of the protocol; a large payload is received in place, into
-memory that the batch made of it then owns. Writing hands buffers to the transport, which
-sends them without a copy. What waits there is bounded by the credit of its channels.
+Reading goes into a buffer of the protocol. A large payload is received in place, into memory that then
+belongs to the batch made of it. Writing hands buffers to the transport, which sends them without a copy. The
+credit of the channels bounds what waits there.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ OnFrame: TypeAlias = "Callable[[int, int, int, int, int, bytes | bytearray], Non
 
 
 class FrameProtocol(asyncio.BufferedProtocol):
-    """``on_frame`` gets every frame in order; ``on_lost`` the reason of the end."""
+    """``on_frame`` gets every frame in order; ``on_lost`` gets the reason of the end."""
 
     def __init__(self, on_frame: OnFrame, on_lost: Callable[[Exception | None], None]) -> None:
         self._on_frame = on_frame
@@ -105,7 +105,7 @@ class FrameProtocol(asyncio.BufferedProtocol):
             there = self._end - body
             if there >= length:
                 self._start = body + length
-                # A copy: the batch keeps it, the buffer is used again.
+                # A copy: the batch keeps it, and the buffer is used again.
                 self._on_frame(type_, flags, edge, producer, consumer, bytes(view[body : self._start]))
             elif length > _IN_PLACE_BYTES:
                 self._payload = bytearray(length)

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 HEADER = struct.Struct("<IBBHII")
 HEADER_BYTES = HEADER.size
-#: A payload beyond this is a broken peer: senders cut batches at a few MiB.
+#: A larger payload means a broken peer: senders cut batches at a few MiB.
 MAX_PAYLOAD_BYTES = 1 << 30
 
 BATCH, WATERMARK, STATUS, BARRIER, END, CREDIT, HELLO = range(1, 8)
@@ -99,7 +99,7 @@ class ElementDecoder:
 
 
 def without_placeholder(batch: Batch, schema: Schema) -> Batch:
-    """A batch without columns crosses with a column of kinds, to carry its length."""
+    """A batch without columns is sent with a column of kinds, which carries its length."""
     if schema.fields or batch.kinds is None or batch.kinds.any():
         return batch
     return batch.with_kinds(None)

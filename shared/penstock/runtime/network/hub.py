@@ -1,9 +1,8 @@
-"""The network of one slot: a connection per other slot it sends to or receives from.
+"""The network of one slot: a connection for each other slot that it sends to or receives from.
 
-The producer's side opens a connection, sends the preface, and waits for the HELLO of the
-target slot (its task manager may have to fork it first); until then elements wait,
-bounded by the channels' credit. Both sides report a connection that breaks while any of
-its channels is open.
+The producer's side opens a connection, sends the preface, and waits for the HELLO of the target slot (its
+task manager may have to fork it first). Until then elements wait, bounded by the channels' credit. Both
+sides report a connection that breaks while any of its channels is open.
 """
 
 from __future__ import annotations
@@ -87,13 +86,13 @@ class NetworkHub:
     # -- life --------------------------------------------------------------------------------
 
     def connect(self) -> None:
-        """Open all outgoing connections (after every channel is made)."""
+        """Opens all outgoing connections (after every channel is made)."""
         for connection in self._outgoing.values():
             connection.connect()
 
     async def accept(self, sock: socket.socket, preface: Mapping[str, Any]) -> None:
-        """A verified socket from the task manager. Refused (closed) when it is not of
-        this job attempt or of no producer of ours."""
+        """A verified socket from the task manager. It is refused (closed) if it belongs to another job
+        attempt or to no producer of ours."""
         source = preface.get("source_allocation", "")
         mine = (
             preface.get("job_id") == self._job_id
@@ -111,8 +110,7 @@ class NetworkHub:
         await connection.attach(sock)
 
     async def drain(self, timeout_s: float) -> None:
-        """Close what this slot sends on, when all of it has left the process; at most so
-        long."""
+        """Closes the outgoing connections when all their data has left the process; waits at most this long."""
         self.closed = True
         left = [asyncio.ensure_future(c.close_flushed()) for c in self._outgoing.values()]
         if left:
@@ -303,7 +301,7 @@ class Incoming:
 
     def _lost(self, reason: Exception | None) -> None:
         self._protocol = None
-        # What arrived is still good; only channels whose end did not arrive are cut.
+        # What arrived is still good; only channels whose end did not arrive are cut off.
         if any(not c.ended and not c.end_queued for c, _ in self._channels.values()):
             self._hub.lost(f"from slot {self._source}", reason)
 
@@ -313,7 +311,7 @@ class Incoming:
 
 
 async def open_socket(address: SlotAddress) -> socket.socket:
-    """Connected, non-blocking: the Unix socket where there is one that answers, else TCP."""
+    """Connected, non-blocking: the Unix socket if one answers, otherwise TCP."""
     loop = asyncio.get_running_loop()
     if address.unix_path:
         sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
@@ -323,7 +321,7 @@ async def open_socket(address: SlotAddress) -> socket.socket:
                 await loop.sock_connect(sock, path)
             return sock
         except OSError:
-            sock.close()  # no such path here, or a stale one: TCP reaches it
+            sock.close()  # no such path here, or a stale one: use TCP
     found = await loop.getaddrinfo(address.host, address.port, type=socket.SOCK_STREAM)
     family, kind, proto, _, where = found[0]
     sock = socket.socket(family, kind, proto)
