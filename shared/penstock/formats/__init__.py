@@ -1,8 +1,7 @@
 """Formats: bytes ↔ columns. ``penstock.formats.api`` is the port; ``get_format`` finds one by name.
 
-A format decodes messages (one record each) or whole parts (many records), delivering
-only the projected columns; a record that does not parse goes through
-``FormatContext.bad_record`` and is left out when that returns.
+A format decodes messages (one record each) or whole parts (many records), and delivers only the projected
+columns. A record that cannot be parsed goes to ``FormatContext.bad_record`` and is left out if that returns.
 """
 
 from penstock.formats.api import Format

@@ -1,8 +1,8 @@
 """The public port of formats: bytes to columns and back.
 
-A format decodes and encodes *messages* (a record each, or many in one), *files*, or both. It is named by
-``'format' = 'name'`` and found by the entry point group ``penstock.formats`` or by its import path. Formats
-know nothing of connectors: a connector hands them bytes, or opens a file for them.
+A format decodes and encodes *messages* (one record each, or many in one), *files*, or both. ``'format' =
+'name'`` names it; the entry point group ``penstock.formats`` or its import path finds it. Formats do not
+know connectors: a connector hands them bytes, or opens a file for them.
 """
 
 from __future__ import annotations
@@ -99,7 +99,7 @@ class Encoder(ABC):
         """One message or file part for all rows."""
 
     def file_header(self) -> bytes:
-        """What a file begins with, before any row."""
+        """The bytes with which a file begins, before any row."""
         return b""
 
 
@@ -112,7 +112,7 @@ class Format(ABC):
     messages: bool = True
     #: File name extension, without the dot.
     extension: str = ""
-    #: How it lies in files; None = messages only.
+    #: How the format is stored in files; None = messages only.
     files: FileFormat | None = None
 
     def check(self, schema: Schema, options: Mapping[str, str]) -> None:
@@ -138,7 +138,7 @@ class Format(ABC):
 @dataclass(frozen=True, slots=True)
 class Block:
     """Some rows of a part. ``at``: where reading may resume, a number that grows from block to block or
-    stays (byte offset, row group); ``decode``: the rows, called once, on the data thread."""
+    stays (byte offset, row group); ``decode``: gives the rows, called once, on the data thread."""
 
     at: int
     decode: Callable[[], Batch]
@@ -205,9 +205,9 @@ class RowFile(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class SparkFiles:
-    """How Spark's own reader of the format differs from ours. ``name``: what Spark calls it;
-    ``row_index``: it knows a row's number in its file; ``timestamps``: it reads those that Arrow writes;
-    ``nanoseconds``: time stamps that Arrow shows as nanoseconds are none in the file."""
+    """How Spark's own reader of the format differs from ours. ``name``: Spark's name of the format;
+    ``row_index``: it knows a row's number in its file; ``timestamps``: it reads the times that Arrow
+    writes; ``nanoseconds``: times that Arrow shows as nanoseconds have another unit in the file."""
 
     name: str
     row_index: bool
@@ -216,12 +216,12 @@ class SparkFiles:
 
 
 class FileFormat(ABC):
-    """How a format lies in files."""
+    """How a format is stored in files."""
 
     #: True: whole batches are written in the helper thread (native code that releases the lock);
     #: False: a few thousand rows at a time on the data thread.
     native_writer: bool = False
-    #: Set where Spark's own reader reads the files as this one does, and no slower.
+    #: Set if Spark's own reader gives the same rows of these files, and is no slower.
     spark: SparkFiles | None = None
 
     def parts(
@@ -252,5 +252,5 @@ class FileFormat(ABC):
         """
 
     def stored_schema(self, path: str) -> pa.Schema | None:
-        """The columns of a local file as its footer has them; None when it is no such file."""
+        """The columns of a local file as its footer has them; None if it is no such file."""
         return None

@@ -1,4 +1,4 @@
-"""Arrow IPC streams: many rows a message or file. Columns are matched by name."""
+"""Arrow IPC streams: many rows in each message or file. Columns are matched by name."""
 
 from __future__ import annotations
 

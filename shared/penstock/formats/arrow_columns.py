@@ -1,4 +1,4 @@
-"""Arrow data as the columns of a table: matched by name, cast where that loses nothing."""
+"""Arrow data as the columns of a table: matched by name, cast where nothing is lost."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def _another_type(field: t.Field, have: pa.DataType, why: str, where: str) -> Re
 
 
 class ColumnarReader(FileReader):
-    """What readers of Arrow data share. ``kind``: the noun of error messages."""
+    """Shared by readers of Arrow data. ``kind``: the noun of error messages."""
 
     kind: str
 
@@ -92,7 +92,7 @@ class ColumnarReader(FileReader):
         self._schema = ctx.schema
 
     def _check_columns(self, found: pa.Schema) -> None:
-        """ConnectorError naming the column when the file does not have it."""
+        """ConnectorError that names the column if the file does not have it."""
         try:
             columns_by_name(self._schema, found.empty_table(), self._ctx.path)
         except RecordError as err:

@@ -1,9 +1,9 @@
 """Python values → Arrow arrays, column by column, by logical type.
 
-The values are what a JSON decoder gives: int, float, str (also for dates, times, time
-stamps), bool, ``Decimal``, bytes, list, dict, or an object with one attribute a field for
-ROW. Raises ``pa.ArrowException``, ``ValueError``, ``OverflowError`` or ``TypeError`` when
-one does not fit; the caller then finds out which, record by record.
+The values are those of a JSON decoder: int, float, str (also for dates, times and timestamps), bool,
+``Decimal``, bytes, list, dict, or an object with one attribute for each field of a ROW. Raises
+``pa.ArrowException``, ``ValueError``, ``OverflowError`` or ``TypeError`` if a value does not fit; the caller
+then finds out which, record by record.
 """
 
 from __future__ import annotations

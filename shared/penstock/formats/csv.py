@@ -1,8 +1,8 @@
-"""CSV by pyarrow: one record a message, or a part of a file.
+"""CSV by pyarrow: one record in each message, or a part of a file.
 
-Cells are read as text and cast column by column; only where a cast fails are the cells
-of that column tried one by one, to name the record. An unquoted empty cell is NULL unless
-the column is a string; ``csv.null-literal`` is NULL everywhere.
+Cells are read as text and cast column by column. Only if a cast fails are the cells of that column tried one
+by one, to name the record. An unquoted empty cell is NULL unless the column is a string;
+``csv.null-literal`` is NULL everywhere.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ def _check_types(schema: Schema) -> None:
 
 
 class CsvDecoder(Decoder):
-    """``ctx.extra["header"]``: column names of the file, when a header was read before."""
+    """``ctx.extra["header"]``: column names of the file, if a header was read before."""
 
     def __init__(self, ctx: FormatContext) -> None:
         self._options = OPTIONS.read(ctx.options)
@@ -122,7 +122,7 @@ class CsvDecoder(Decoder):
         cells = self._parse_or_none(data)
         first = self._extra.get("lines_before", 0) + 1
         if cells is None:
-            # A record of another width: one line a record, to find it.
+            # A record has another number of cells: read line by line to find it.
             numbered = [(i, line) for i, line in enumerate(data.splitlines(), first) if line.strip()]
             return self.decode([line for _, line in numbered], lambda i: f"{where}, line {numbered[i][0]}")
         return self._convert(cells, None, lambda i: f"{where}, line {first + i}")
@@ -206,7 +206,7 @@ class CsvDecoder(Decoder):
         self, name: str, type_: t.LogicalType, column: pa.Array, keep: np.ndarray, cells: pa.Table,
         messages: Sequence[bytes] | None, where: Callable[[int], str],
     ) -> Column:  # fmt: skip
-        """Cell by cell; a record with a bad cell is rejected once and left out."""
+        """Casts cell by cell; a record with a bad cell is rejected once and left out."""
         loose = type_.with_nullable(True)
         parts = []
         for i in range(len(column)):
@@ -273,7 +273,7 @@ def _times(type_: t.LogicalType, cells: pa.Array) -> Column:
     from penstock.types.column import external_arrow_type
 
     if isinstance(type_, t.TimeType):
-        # Arrow reads no text as a time of day, but as one of a date: that of day 0 is the time's number.
+        # Arrow cannot parse a time of day, but it can parse a timestamp: on day 0 its number is the time's.
         dated = pc.binary_join_element_wise("1970-01-01", cells, " ").cast(pa.timestamp("us"))
         return Column.from_arrow(type_, dated.cast(pa.int64()).cast(pa.time64("us")))
     column = Column.from_arrow(type_, cells.cast(external_arrow_type(type_)))

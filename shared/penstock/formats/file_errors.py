@@ -1,4 +1,4 @@
-"""What readers of files say when a file is not what it was, or not what the table declares."""
+"""The errors of file readers: a file has changed, is damaged, or differs from the table's declaration."""
 
 from __future__ import annotations
 
@@ -17,8 +17,7 @@ def shrunk(path: str, position: str, found: str) -> ConnectorError:
 
 
 def damaged(path: str, kind: str, err: Exception) -> Exception:
-    """What to raise when the middle of a file cannot be read; ``err`` itself where it is the
-    storage that fails, not the file."""
+    """The error if the middle of a file cannot be read; ``err`` itself if the storage failed, not the file."""
     if isinstance(err, OSError) and err.errno is not None:
         return err
     return ConnectorError(
@@ -31,7 +30,7 @@ def damaged(path: str, kind: str, err: Exception) -> Exception:
 
 
 def not_of_kind(path: str, kind: str, expected: str, err: Exception) -> ConnectorError:
-    """The file is none of this kind at all."""
+    """The file has another format."""
     return ConnectorError(
         f"'{path}' is no {kind} file", expected=expected, got=str(err), remedy="check 'format' and 'path'"
     )

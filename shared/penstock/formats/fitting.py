@@ -1,8 +1,8 @@
 """Which columns of a file a declared type may read: one table for both engines.
 
-What holds the same values is read, and what widens without loss; between integers, decimals and
-units of time also what is narrower, where each value is checked. A number is never taken for a
-time, nor text for a number: that reading would be a guess.
+A type with the same values is read, and so is a type that widens without loss. Between integers, decimals
+and units of time a narrower declared type is read too, and each value is checked. A number is never read as
+a time, nor text as a number: that would be a guess.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from penstock.types import logical as t
 if TYPE_CHECKING:
     from penstock.types.logical import LogicalType
 
-#: Decimal digits that integers of so many bits may have.
+#: Decimal digits that integers of this many bits may have.
 _DIGITS = {8: 3, 16: 5, 32: 10, 64: 20}
 
 
@@ -30,7 +30,7 @@ def fits(want: LogicalType, have: pa.DataType) -> bool:
     if isinstance(have, pa.BaseExtensionType):
         return fits(want, have.storage_type)
     if at.is_null(have) or isinstance(want, t.NullType):
-        return at.is_null(have)  # only NULLs: of any type
+        return at.is_null(have)  # all NULL: fits any type
     match want:
         case t.BooleanType():
             return at.is_boolean(have)
@@ -51,7 +51,7 @@ def fits(want: LogicalType, have: pa.DataType) -> bool:
         case t.TimestampLtzType():
             return at.is_timestamp(have)
         case t.YearMonthIntervalType():
-            return at.is_int32(have)  # Arrow has no other that files keep
+            return at.is_int32(have)  # files have no other unit
         case t.DayTimeIntervalType():
             return at.is_duration(have)
         case t.ArrayType(element=element):
@@ -61,7 +61,7 @@ def fits(want: LogicalType, have: pa.DataType) -> bool:
         case t.MultisetType(element=element):
             return at.is_map(have) and fits(element, have.key_type) and at.is_integer(have.item_type)
         case t.RowType(fields=fields):
-            # A field that is not there is named by whoever reads the row.
+            # The code that reads the row names a missing field.
             return at.is_struct(have) and all(
                 fits(f.type, have.field(f.name).type) for f in fields if have.get_field_index(f.name) >= 0
             )

@@ -1,9 +1,9 @@
-"""JSON: one object a record, or JSON lines for many.
+"""JSON: one object for each record, or JSON lines for many.
 
-The fast path decodes with msgspec into a struct of exactly the projected fields (others
-are skipped unread) and builds each column at once. When anything in a batch does not fit,
-the batch is decoded again record by record (``json_lenient``), as Flink converts (numbers
-in quotes, numbers as text …), and what still does not fit is a bad record.
+The fast path decodes with msgspec into a struct of exactly the projected fields (others are skipped unread)
+and builds each column at once. If anything in a batch does not fit, the batch is decoded again record by
+record (``json_lenient``), with Flink's conversions (numbers in quotes, numbers as text …). A record that
+still does not fit is a bad record.
 """
 
 from __future__ import annotations
@@ -138,7 +138,7 @@ class JsonDecoder(Decoder):
         kept = [line for line in lines if line and not line.isspace()]
 
         def where_line(index: int) -> str:
-            # Blank lines do not count as records but do as lines.
+            # Blank lines count as lines, but not as records.
             numbers = [i for i, line in enumerate(lines, 1) if line and not line.isspace()]
             return f"{where}, line {self._extra.get('lines_before', 0) + numbers[index]}"
 

@@ -1,4 +1,4 @@
-"""Columns → JSON objects, one a row."""
+"""Columns → JSON objects, one for each row."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 
 
 class JsonEncoder(Encoder):
-    """Time stamps as text by the chosen standard, decimals as exact numbers, bytes as
-    base64, NaN and infinities as the text Flink writes."""
+    """Times as text by the chosen standard, decimals as exact numbers, bytes as base64, NaN and infinities
+    as the text that Flink writes."""
 
     def __init__(self, schema: Schema, options: Mapping[str, Any]) -> None:
         self._iso = options["json.timestamp-format.standard"] == "ISO-8601"

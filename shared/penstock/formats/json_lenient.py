@@ -1,7 +1,7 @@
-"""Record-by-record JSON conversion with Flink's latitude, naming what does not fit.
+"""Record-by-record JSON conversion by Flink's rules; the error names the value that does not fit.
 
-Numbers in quotes become numbers, numbers and booleans become text in STRING columns,
-objects and arrays in STRING columns keep their JSON text, decimals are rounded half up.
+Numbers in quotes become numbers, numbers and booleans become text in STRING columns, objects and arrays in
+STRING columns keep their JSON text, decimals are rounded half up.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class LenientConverter:
         self._null_on_error = null_on_error
 
     def convert(self, record: Any) -> tuple[Any, ...]:
-        """One row; ``RecordError`` naming the column."""
+        """One row; ``RecordError`` that names the column."""
         if not isinstance(record, dict):
             raise RecordError("the record is not an object", expected="one JSON object", got=shorten(record))
         return tuple(self._field(record, f.name, f.type, f.name) for f in self._schema.fields)

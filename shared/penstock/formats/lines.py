@@ -1,4 +1,4 @@
-"""Files of lines: a record a line, decoded and encoded by the format's own decoder and encoder."""
+"""Files of lines: one record in each line, decoded and encoded by the format's own decoder and encoder."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ BLOCK_BYTES = 512 * 1024
 
 
 class LineFiles(FileFormat):
-    """Files of lines of ``format``. ``cut``: every line end ends a record, so that a file may be cut at any
-    of them; False where a quoted cell may hold one."""
+    """Files of lines of ``format``. ``cut``: every line end ends a record, so a file may be cut at any of
+    them; False if a quoted cell may hold a line end."""
 
     def __init__(self, format: Format, *, cut: bool) -> None:
         self._format = format
@@ -58,7 +58,7 @@ class LineWriter:
         self._sink.write(self._encoder.encode_batch(batch))
 
     def close(self) -> None:
-        """Lines need no end."""
+        """Lines need no footer."""
 
 
 class LineReader(FileReader):
@@ -88,12 +88,12 @@ class LineReader(FileReader):
             offset = start if at is None else max(at, start)
             if at is None and self._ctx.part["start"] > 0:
                 offset = await run(partial(_next_line, handle, start))
-            # Line numbers are known only when all of the file before was read.
+            # Line numbers are known only if all of the file before was read.
             lines = len(header.splitlines()) if offset == start and self._ctx.part["start"] == 0 else None
             while offset < end:
                 data = await run(partial(_whole_lines, handle, offset, end, quote))
                 if not data:
-                    # Not the end: it had more when it was listed, and that was to be read.
+                    # Not the end: the file had more when it was listed, and that must be read.
                     raise shrunk(self._ctx.path, f"byte {offset} of {end}", "the file ends before that")
                 where = self._ctx.path if lines is not None else f"{self._ctx.path} from byte {offset}"
                 yield Block(offset, partial(self._decode, decoder, data, where, lines))
@@ -119,9 +119,8 @@ def _next_line(handle: Any, start: int) -> int:
 
 
 def _whole_lines(handle: Any, offset: int, end: int, quote: bytes | None) -> bytes:
-    """About ``BLOCK_BYTES`` of whole records from ``offset`` (a record's start) on; those
-    that begin at or after ``end`` are another split's. With ``quote``, a line end between
-    quotes ends no record."""
+    """About ``BLOCK_BYTES`` of whole records from ``offset`` (a record's start) on. Records that begin at or
+    after ``end`` belong to another split. With ``quote``, a line end between quotes ends no record."""
     handle.seek(offset)
     data = bytes(handle.read(min(BLOCK_BYTES, end - offset)))
     while True:
@@ -147,7 +146,7 @@ def _line_ends(chunk: bytes) -> Iterator[int]:
 
 
 def _record_end(data: bytes, quote: bytes | None) -> int:
-    """Just behind the last record that is whole in ``data``; 0 when none is."""
+    """The offset just behind the last whole record in ``data``; 0 if there is none."""
     cut = data.rfind(b"\n") + 1
     while quote is not None and cut and data.count(quote, 0, cut) % 2:
         cut = data.rfind(b"\n", 0, cut - 1) + 1

@@ -30,7 +30,7 @@ OPTIONS = OptionSet(
     [Option("orc.compression", choice("snappy", "zstd", "zlib", "lz4", "none"), "zstd", "Of files written.")],
 )
 _STRIPE_ROWS = 131_072
-#: Types that ORC, or Arrow's ORC, has not.
+#: Types that ORC, or Arrow's ORC, does not have.
 _MISSING = (
     t.RawType, t.NullType, t.MultisetType, t.TimeType, t.YearMonthIntervalType, t.DayTimeIntervalType,
 )  # fmt: skip
@@ -77,7 +77,7 @@ class OrcReader(ColumnarReader):
         try:
             file = await run(partial(_open_orc, handle, self._ctx.path))
             self._check_columns(file.schema)
-            # Of no column at all Arrow says not even how many rows there are.
+            # If no column is read, Arrow does not even give the number of rows.
             names = list(self._schema.names) or file.schema.names[:1]
             for stripe in range(self._ctx.part["first"] if at is None else at, self._ctx.part["last"]):
                 rows = await run(partial(self._stripe, file, stripe, names))
@@ -113,14 +113,14 @@ def _too_far(path: str, found: str) -> ConnectorError:
 
 class OrcFiles(FileFormat):
     native_writer = True
-    # Spark's ORC fails at what Arrow's ORC writes of times before 1970.
+    # Spark's ORC fails at times before 1970 as Arrow's ORC writes them.
     spark = SparkFiles("orc", row_index=False, timestamps=False, nanoseconds=True)
 
     def parts(
         self, path: str, size: int, open: Callable[[], BinaryIO], part_bytes: int
     ) -> list[dict[str, Any]]:
-        """Runs of stripes of about ``part_bytes``; ORC's footer, as Arrow shows it, says only how
-        many there are."""
+        """Runs of stripes of about ``part_bytes``. Of ORC's footer Arrow shows only how many stripes there
+        are."""
         handle = open()
         try:
             stripes = _open_orc(handle, path).nstripes

@@ -32,7 +32,7 @@ OPTIONS = OptionSet(
         Option("parquet.row-group-rows", integer, 131_072, "Rows a row group of files written."),
     ],
 )  # fmt: skip
-#: Of the first row group, from all of its batches.
+#: Computed from the first row group, from all of its batches.
 _SAMPLE_ROWS = 8_192
 
 
@@ -79,8 +79,8 @@ class ParquetFileWriter:
 
 
 def repeating_columns(rows: pa.Table) -> list[str]:
-    """Parquet paths of the columns that a dictionary is likely to shorten. Where most values are
-    different it would be built, found too large and thrown away: a third of the time of writing."""
+    """Parquet paths of the columns that a dictionary is likely to shorten. If most values differ, the
+    dictionary would be built, found too large and thrown away: a third of the time of writing."""
     batches = rows.to_batches()
     each = max(1, _SAMPLE_ROWS // max(1, len(batches)))
     sample = pa.Table.from_batches([b.slice(0, each) for b in batches], rows.schema)
@@ -141,7 +141,7 @@ class ParquetReader(ColumnarReader):
 
 
 def _leaves(name: str, type_: t.LogicalType) -> list[str]:
-    """Parquet paths of a column: of a ROW only the fields that it has here."""
+    """Parquet paths of a column; for a ROW only the fields that it has here."""
     if isinstance(type_, t.RowType) and type_.fields:
         return [path for f in type_.fields for path in _leaves(f"{name}.{f.name}", f.type)]
     return [name]

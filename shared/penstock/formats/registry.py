@@ -29,7 +29,7 @@ def known_formats() -> list[str]:
 
 
 def get_format(name: str | None, *, where: str = "") -> Format:
-    """The format of that name or import path; ConnectorError when there is none, with the nearest name."""
+    """The format of that name or import path; if there is none, ConnectorError with the nearest name."""
     if not name:
         raise ConnectorError(
             "option 'format' is missing",

@@ -1,4 +1,4 @@
-"""What formats say of values they refuse: the error, and records fit for a log."""
+"""What formats report of values that they refuse: the error, and a record without personal data."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ def _mask(found: re.Match[str]) -> str:
 
 
 def redact(raw: bytes | str, limit: int = 160) -> str:
-    """A record fit for a log: keys and numbers stay, the letters and digits of quoted
-    strings are masked, and what is beyond ``limit`` characters is cut."""
+    """A record for a log: keys and numbers stay, the letters and digits of quoted strings are masked, and
+    text beyond ``limit`` characters is cut."""
     text = raw.decode("utf-8", "replace") if isinstance(raw, bytes) else raw
     masked = _STRING.sub(_mask, text[: 4 * limit])
     return masked if len(masked) <= limit and len(text) <= 4 * limit else masked[:limit] + "…"
 
 
 def shorten(value: object, limit: int = 40) -> str:
-    """One value, quoted and cut, for 'got' of an error."""
+    """One value, quoted and cut, for the field 'got' of an error."""
     text = repr(value)
     return text if len(text) <= limit else text[:limit] + "…"

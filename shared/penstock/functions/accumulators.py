@@ -1,7 +1,7 @@
 """The partial state of each aggregate, as columns.
 
-Known to the planner, which types the exchange between a local and a global aggregation,
-and to the runtime, which keeps, merges and snapshots the same columns.
+The planner uses it to type the exchange between a local and a global aggregation; the runtime keeps, merges
+and snapshots the same columns.
 """
 
 from __future__ import annotations
@@ -35,14 +35,14 @@ def sum_cells(type_: t.LogicalType) -> tuple[t.LogicalType, ...]:
 
 
 def square_cells(type_: t.LogicalType) -> tuple[t.LogicalType, ...]:
-    """The same of squares: those of a DECIMAL have twice as many digits."""
+    """The same for squares: those of a DECIMAL have twice as many digits."""
     if isinstance(type_, t.DecimalType):
         return (_LONG,) * (4 if type_.precision <= t.MAX_UNSCALED_INT64_PRECISION else 9)
     return sum_cells(type_)
 
 
 def is_ordered_fixed(type_: t.LogicalType) -> bool:
-    """Whether values order by an int64 code of theirs."""
+    """Whether an int64 code of the values orders them."""
     if isinstance(type_, t.DecimalType):
         return type_.precision <= t.MAX_UNSCALED_INT64_PRECISION
     return isinstance(

@@ -79,7 +79,7 @@ def _double(types: Sequence[LogicalType], grouped: bool) -> LogicalType | None:
 
 
 def _shifted(types: Sequence[LogicalType], grouped: bool) -> LogicalType | None:
-    """LAG and LEAD: not NULL only with a default that is not."""
+    """LAG and LEAD: NOT NULL only with a default that is NOT NULL."""
     return types[0].with_nullable(types[0].nullable or len(types) < 3 or types[2].nullable)
 
 

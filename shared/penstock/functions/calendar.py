@@ -93,7 +93,7 @@ def date_field(field: str, days: Any) -> Any:
 
 
 def field_of(field: str, us: Any) -> Any:
-    """A field of wall-clock µs; before the epoch with Java's truncation, as Flink has it."""
+    """A field of wall-clock µs; before 1970 with Java's truncation, as in Flink."""
     match field:
         case "HOUR":
             return remainder(truncated(us, FIXED_US["HOUR"]), 24)
@@ -121,7 +121,7 @@ def floor_days(unit: str, days: Any) -> Any:
         return days
     months = _dates(days).astype("M8[M]").astype(np.int64)
     size = MONTHS[unit]
-    # Centuries and millennia begin with year 1 of them (2001).
+    # Centuries and millennia begin with their year 1 (2001).
     shift = 1970 * 12 - (12 if size >= 1200 else 0)
     first = np.floor_divide(months + shift, size) * size - shift
     return first.view("M8[M]").astype("M8[D]").astype(np.int64)

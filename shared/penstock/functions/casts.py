@@ -189,7 +189,7 @@ def _fast_parse(column: Column, target: t.LogicalType) -> Column | None:
 
 
 def parse_distinct(column: Column, target: t.LogicalType, parse: Any, lenient: bool) -> Column:
-    """Parse each distinct text once; a text that does not parse raises, or is NULL if ``lenient``."""
+    """Parses each distinct text once; a text that cannot be parsed raises, or is NULL if ``lenient``."""
     encoded = column.values.dictionary_encode()
     texts = encoded.dictionary.to_pylist()
     values = [parse(text) for text in texts]
@@ -216,8 +216,8 @@ def _nonzero(column: Column) -> np.ndarray:
 
 
 def saturate(values: np.ndarray, dtype: Any) -> np.ndarray:
-    """Java's floating point to integer: NaN is 0, beyond the range is its end. TINYINT and
-    SMALLINT go through INT and wrap."""
+    """Java's conversion from floating point to integer: NaN is 0, a number beyond the range is its end.
+    TINYINT and SMALLINT go through INT and wrap."""
     dtype = np.dtype(dtype)
     via = np.dtype(np.int32) if dtype.itemsize < 4 else dtype
     info = np.iinfo(via)
@@ -297,7 +297,7 @@ def _float_to_decimal(target: t.DecimalType, lenient: bool) -> Convert:
 
 
 def _to_interval(source: t.LogicalType, target: t.LogicalType) -> Convert:
-    # The unit of INTERVAL DAY … is not kept in the type: days, or months.
+    # The type does not keep the unit of INTERVAL DAY …: it is days, or months.
     unit = DAY_US if isinstance(target, t.DayTimeIntervalType) else 1
     dtype = numpy_dtype(target)
 
@@ -312,7 +312,7 @@ def _to_interval(source: t.LogicalType, target: t.LogicalType) -> Convert:
 
 
 def _cut(us: Any, precision: int) -> Any:
-    """Towards the past to a precision."""
+    """Cut to a precision, towards the past."""
     if precision >= 6:
         return us
     unit = 10 ** (6 - precision)
@@ -320,7 +320,7 @@ def _cut(us: Any, precision: int) -> Any:
 
 
 def _time_of_day(us: Any, precision: int) -> Any:
-    """Of a TIMESTAMP; before 1970 as Flink has it (see ``_temporal``)."""
+    """The time of day of a TIMESTAMP; before 1970 as in Flink (see ``_temporal``)."""
     unit = 10 ** (6 - precision)
     return np.mod(truncated(remainder(us, DAY_US), unit) * unit, DAY_US)
 
@@ -342,7 +342,7 @@ def _temporal(source: t.LogicalType, target: t.LogicalType, zone: str) -> Conver
             return Column(target, _cut(column.values, target.precision), column.valid)
         us = wall(column)
         if isinstance(target, t.DateType):
-            # Flink counts milliseconds of a TIMESTAMP before 1970 towards the epoch.
+            # Flink rounds milliseconds of a TIMESTAMP before 1970 towards 1970.
             days = truncated(_cut(us, 3), DAY_US) if plain else np.floor_divide(us, DAY_US)
             us = days.astype(np.int32)
         elif isinstance(target, t.TimeType):
@@ -364,7 +364,7 @@ def _nested(source: Any, target: Any, zone: str, lenient: bool) -> Convert:
         strict = _nested(source, target, zone, False)
 
         def convert(column: Column) -> Column:
-            # One element that fails makes its whole value NULL: row by row if need be.
+            # An element that fails makes its whole value NULL: convert row by row if need be.
             try:
                 return strict(column)
             except RecordError:

@@ -1,6 +1,6 @@
-"""The clock: CURRENT_TIMESTAMP and its kin, PROCTIME, UNIX_TIMESTAMP().
+"""The clock: CURRENT_TIMESTAMP and similar functions, PROCTIME, UNIX_TIMESTAMP().
 
-Read once a batch, so all rows of a batch see one time. ``now_us`` may be replaced in tests.
+It is read once for each batch, so all rows of a batch see one time. Tests may replace ``now_us``.
 """
 
 from __future__ import annotations

@@ -216,8 +216,8 @@ def _container(
     always: bool = False,
     element: bool = False,
 ) -> Any:
-    """The first argument an array or map. The result is nullable when an argument is, or
-    ``always``, or when the ``element`` that it is may be NULL."""
+    """The first argument is an array or map. The result is nullable if an argument is, or if ``always``, or
+    if it is an ``element`` that may be NULL."""
 
     def infer(call: Resolution) -> tuple[list[t.LogicalType], t.LogicalType]:
         call.count(1 + len(rest) - optional, 1 + len(rest))

@@ -189,8 +189,8 @@ def _comparison(op: str, a: t.LogicalType, b: t.LogicalType) -> Callable[..., An
 
 
 def _beside_text(types: Sequence[t.LogicalType]) -> t.LogicalType | None:
-    """The type of dates or times some of which are text: d BETWEEN '2000-01-01' AND e. None when the
-    others are none."""
+    """The type of dates or times if some arguments are text: d BETWEEN '2000-01-01' AND e. None if the
+    others have another type."""
     common = common_type([x for x in types if not isinstance(x, t.STRINGS)])
     if not isinstance(common, (t.DateType, t.TimeType, *t.TIMESTAMPS)):
         return None
@@ -206,7 +206,7 @@ def _resolve_common(call: Resolution) -> tuple[list[t.LogicalType], t.LogicalTyp
     result = BOOLEAN.with_nullable(call.any_nullable)
     common = common_type(call.types)
     if common is None:
-        # A string takes the type of what it is compared with, or they take its type.
+        # A string takes the type of the other operand, or the others take its type.
         others = common_type(rest)
         targets = None if others is None else comparison_types(first, others, False)
         if targets is None:
@@ -235,7 +235,7 @@ def _bind_between(negate: bool, symmetric: bool) -> Callable[[Call], Any]:
             values, valid = three_valued_or([f(args[0], args[i], n) for f, i in outside])
             if symmetric:
                 other, other_valid = three_valued_or([f(args[0], args[i], n) for f, i in swapped])
-                # Outside both ways: AND is NOT (NOT a OR NOT b).
+                # In either order it is outside: AND is NOT (NOT a OR NOT b).
                 values, valid = three_valued_or([(~values, valid), (~other, other_valid)])
                 values = ~values
             return Column(type_, values if negate else ~values, valid)
@@ -263,7 +263,7 @@ def _bind_in(negate: bool) -> Callable[[Call], Any]:
 
 
 def _in_set(first: Vector, items: Sequence[Vector], n: int) -> tuple[np.ndarray, np.ndarray | None] | None:
-    """Membership of constants by one set look-up; None when it does not apply."""
+    """Membership of constants by one set look-up; None if that does not apply."""
     if len(items) < 4 or not isinstance(first, Column):
         return None
     if not all(isinstance(i, Scalar) and i.value is not None for i in items):

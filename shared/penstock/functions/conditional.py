@@ -1,8 +1,8 @@
 """Logic and choice: AND OR NOT, IS …, CASE, IF, COALESCE, IFNULL, NULLIF, GREATEST, LEAST.
 
-AND, OR, CASE and COALESCE are *forms*: they evaluate an argument that can fail or is dear
-only on the rows that come to it, so ``x <> 0 AND 10 / x > 1`` and
-``CASE WHEN x <> 0 THEN 10 / x END`` never divide by zero.
+AND, OR, CASE and COALESCE are *forms*: they evaluate an argument that can fail or costs much only on the
+rows that need it. So ``x <> 0 AND 10 / x > 1`` and ``CASE WHEN x <> 0 THEN 10 / x END`` never divide by
+zero.
 """
 
 from __future__ import annotations
@@ -91,7 +91,7 @@ def _gather(part: Vector, conjunction: bool, n: int) -> tuple[np.ndarray, np.nda
 def _spread(
     hit: np.ndarray, null: np.ndarray | None, rows: np.ndarray, n: int, conjunction: bool
 ) -> tuple[np.ndarray, np.ndarray | None]:
-    """Results of some rows over all; the others are decided already and stay as they are."""
+    """Results of some rows spread over all rows; the others are decided already and stay as they are."""
     out = np.full(n, conjunction, np.bool_)
     out[rows] = hit
     if null is None:
@@ -196,7 +196,7 @@ def _case_form(call: Call, nodes: list[Node]) -> Callable[[Frame], Vector]:
     def run(frame: Frame) -> Vector:
         n = frame.n
         choice = np.full(n, len(conditions), np.int64)
-        rest: np.ndarray | None = None  # rows that no condition has taken; None = all
+        rest: np.ndarray | None = None  # rows that no condition has matched; None = all
         for k, condition in enumerate(conditions):
             if rest is not None and not len(rest):
                 break

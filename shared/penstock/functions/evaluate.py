@@ -1,9 +1,9 @@
-"""Compiling expressions to closures over batches.
+"""Compiles expressions to functions over batches.
 
-``compile_expr`` walks the tree once. What is constant is computed then; a sub-expression
-that occurs several times is computed once a batch; CASE, COALESCE, AND, OR evaluate an
-argument that can fail or is dear only on the rows that need it. A plain column costs
-nothing. Errors of a row are ``RecordError`` with the position of the call in the SQL text.
+``compile_expr`` walks the tree once. Constants are computed then; a sub-expression that occurs several times
+is computed once for each batch; CASE, COALESCE, AND, OR evaluate an argument that can fail or costs much
+only on the rows that need it. A plain column costs nothing. Errors of a row are ``RecordError`` with the
+position of the call in the SQL text.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class Frame:
     def column(self, index: int) -> Column:
         if self._parent is None:
             return self._columns[index]
-        # Column i shares the memo with sub-expressions under a number of its own.
+        # Column i is stored among the shared results, under a number of its own.
         found = self.memo.get(~index)
         if found is None:
             assert self._rows is not None
@@ -69,7 +69,7 @@ class Frame:
         return self if len(rows) == self.n else Frame((), len(rows), self, rows)
 
     def shared(self, number: int) -> Vector | None:
-        """A shared result, taken from the parent when it has been computed there."""
+        """A shared result; it is taken from the parent if it was computed there."""
         found = self.memo.get(number)
         if found is None and self._parent is not None:
             found = self._parent.shared(number)
@@ -82,7 +82,7 @@ class Frame:
 
 
 class Node:
-    """A compiled sub-expression. ``constant`` is its value where it has but one.
+    """A compiled sub-expression. ``constant``: its value, if it has only one.
 
     ``fails``: it may raise for some rows; ``costly``: worth running on few rows.
     """
@@ -106,7 +106,7 @@ class Node:
 
     @property
     def eager(self) -> bool:
-        """Evaluating it on rows that do not need it does no harm."""
+        """Whether evaluating it on rows that do not need it does no harm."""
         return not (self.fails or self.costly)
 
 
@@ -172,7 +172,7 @@ def evaluate_constant(expr: Expr) -> Scalar | None:
 class _Compiler:
     def __init__(self, exprs: Sequence[Expr], functions: FunctionLoader | None) -> None:
         self.functions = functions
-        # Positions differ between equal calls; they are put aside for finding equals.
+        # Positions differ between equal calls; they are ignored when equal calls are searched.
         self.exprs = [rewrite(e) for e in exprs]
         self.counts: Counter[Expr] = Counter()
         for expr in self.exprs:
@@ -238,7 +238,7 @@ class _Compiler:
         return Node(expr.type, run, fails=True, costly=True)
 
     def _share(self, expr: Expr, node: Node) -> Node:
-        """Compute once a frame what occurs more than once."""
+        """Computes once for each frame what occurs more than once."""
         key = without_position(expr)
         if node.constant is not None or self.counts[key] < 2 or not is_deterministic(expr):
             return node
@@ -276,7 +276,7 @@ def position(call: Call) -> str:
 
 
 def _fold(call: Call, node: Node) -> Node:
-    """The node's constant; an error is kept for the run, where the row may never come."""
+    """The node's constant. An error is kept until a row reaches it, which may never happen."""
     try:
         with np.errstate(all="ignore"):
             scalar = _as_scalar(node.run(Frame((), 1)), call)

@@ -1,11 +1,10 @@
 """The typed expression tree.
 
-Every node carries its ``type``; whoever builds a node (the SQL binder, the DataStream
-API, the optimiser) gets the type from ``penstock.functions.registry``. Function names
-are upper-case and Flink's: ``"+"``, ``"="``, ``"AND"``, ``"CASE"``, ``"CAST"``,
-``"SUBSTRING"`` … Operators, CASE (``[c1, v1, c2, v2, …, else]``), CAST and TRY_CAST (one
-argument; the target is ``type``), IS NULL and field access by index on ROW are all
-``Call``s or the nodes below. The tree is msgspec, so a plan is plain JSON.
+Every node carries its ``type``. Code that builds a node (the SQL binder, the DataStream API, the optimizer)
+gets the type from ``penstock.functions.registry``. Function names are upper-case and Flink's: ``"+"``,
+``"="``, ``"AND"``, ``"CASE"``, ``"CAST"``, ``"SUBSTRING"`` … Operators, CASE (``[c1, v1, c2, v2, …,
+else]``), CAST and TRY_CAST (one argument; the target is ``type``), IS NULL and field access by index on ROW
+are all ``Call``s or the nodes below. The tree is msgspec, so a plan is plain JSON.
 """
 
 from __future__ import annotations
@@ -93,7 +92,7 @@ def children(expr: Expr) -> tuple[Expr, ...]:
 
 
 def transform(expr: Expr, visit: Any) -> Expr:
-    """Rebuild bottom-up: ``visit(node)`` returns the node to stand in its place."""
+    """Rebuilds the tree bottom-up: ``visit(node)`` returns the node that replaces it."""
     match expr:
         case Call(args=args) | PythonCall(args=args):
             new = tuple(transform(a, visit) for a in args)

@@ -1,8 +1,7 @@
 """Type rules shared by all functions: common types, decimal precision, permitted casts.
 
-The rules are Flink's (Calcite's with Flink's type system): a DECIMAL beyond 38 digits
-gives up scale down to 6, an integer in decimal company is DECIMAL(3/5/10/19, 0), and of two
-approximate types the first wins.
+The rules are Flink's (Calcite's with Flink's type system): a DECIMAL beyond 38 digits gives up scale down to
+6; an integer beside a decimal counts as DECIMAL(3/5/10/19, 0); of two approximate types the first wins.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ EXACT = (*t.INTEGERS, t.DecimalType)
 
 
 def same_type(a: t.LogicalType, b: t.LogicalType) -> bool:
-    """Equal but for the outer nullability."""
+    """Equal except for the outer nullability."""
     return a == b or a.with_nullable(True) == b.with_nullable(True)
 
 
@@ -219,7 +218,7 @@ def string_literal(text: str) -> Literal:
 
 
 def _cast_literal(literal: Literal, target: t.LogicalType) -> Literal | None:
-    """Widening of a constant while planning; None where it has to be computed."""
+    """Widens a constant while planning; None if the value must be computed."""
     value, source = literal.value, literal.type
     if value is None:
         return Literal(None, target.with_nullable(True))

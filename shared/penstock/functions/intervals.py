@@ -1,4 +1,4 @@
-"""Arithmetic of times and intervals: what ``+ - *`` mean when an operand is one."""
+"""Arithmetic of times and intervals: ``+ - *`` with an operand that is one."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _POINTS = (t.DateType, t.TimeType, *t.TIMESTAMPS)
 
 
 def resolve(op: str, a: t.LogicalType, b: t.LogicalType) -> tuple[list[t.LogicalType], t.LogicalType] | None:
-    """Argument types and result of ``a op b``, or None when there is no such operation."""
+    """Argument types and result of ``a op b``, or None if there is no such operation."""
     if op in "+-":
         if isinstance(a, _POINTS) and isinstance(b, t.INTERVALS):
             return (

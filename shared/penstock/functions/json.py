@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from penstock.functions.vector import Vector
 
 BOOLEAN = t.BooleanType()
-#: Calls whose value is a document already, not text to be quoted.
+#: Calls whose value is already a document, not text to be quoted.
 _DOCUMENTS = frozenset({"JSON_OBJECT", "JSON_ARRAY", "JSON"})
 _SCALARS = (t.BooleanType, *t.INTEGERS, t.FloatType, t.DoubleType, t.DecimalType, *t.STRINGS)
 
@@ -151,7 +151,7 @@ def _bind_query(call: Call) -> Any:
         if found is BROKEN:
             found = behave(on_error, text)
         elif found is None or found is MISSING:
-            # A missing member counts as null, so EMPTY … ON EMPTY never comes to bear (Flink).
+            # A missing member counts as null, so EMPTY … ON EMPTY never applies (as in Flink).
             found = behave("ERROR", text) if on_empty == "ERROR" else None
         elif wrapper == "UNCONDITIONAL" or (wrapper == "CONDITIONAL" and not isinstance(found, (dict, list))):
             found = [found]

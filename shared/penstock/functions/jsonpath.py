@@ -25,8 +25,8 @@ BROKEN = object()
 
 @dataclass(frozen=True, slots=True)
 class JsonPath:
-    """``steps``: a name, an index, or None for a wildcard. A path with a wildcard is not
-    ``definite``: it gives the list of what it finds."""
+    """``steps``: a name, an index, or None for a wildcard. A path with a wildcard is not ``definite``: it
+    gives a list of all matches."""
 
     strict: bool
     steps: tuple[str | int | None, ...]
@@ -82,7 +82,7 @@ def _no_constant(name: str) -> Any:
 
 @lru_cache(maxsize=8)
 def parse(text: str) -> Any:
-    """The document, or BROKEN. The last few are kept: several functions often read one."""
+    """The document, or BROKEN. The last few are cached, because several functions often read one."""
     try:
         return json.loads(text, parse_float=Decimal, parse_constant=_no_constant)
     except (ValueError, RecursionError):

@@ -1,4 +1,4 @@
-"""Numeric functions: rounding keeps the type's family, the rest works on DOUBLE."""
+"""Numeric functions: rounding keeps the kind of number; the other functions compute with DOUBLE."""
 
 from __future__ import annotations
 

@@ -1,6 +1,5 @@
-"""Text to values, as Flink's CAST from STRING reads it. Every parser returns the storage
-value, or None when the text is malformed: the caller raises (CAST) or gives NULL (TRY_CAST).
-"""
+"""Text to values, as Flink's CAST from STRING reads it. Every parser returns the storage value, or None if
+the text is malformed: the caller raises (CAST) or gives NULL (TRY_CAST)."""
 
 from __future__ import annotations
 
@@ -193,7 +192,8 @@ def parse_iso_timestamps(array: pa.StringArray, precision: int) -> np.ndarray | 
 
 
 def _checked_days(part: dict[str, Any], digits: Any, length: int, precision: int) -> np.ndarray | None:
-    """Days 29 to 31 exist in some months; a text with one past the end goes the slow way."""
+    """Days 29 to 31 exist only in some months; a text with a day past the month's end is parsed the slow
+    way."""
     year, month, day = part["year"], part["month"], part["day"]
     if (month < 1).any() or (month > 12).any() or (day < 1).any():
         return None

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from penstock.functions.expr import PythonCall
     from penstock.functions.vector import Vector
 
-# Types whose storage values are the Python values that a person expects.
+# Types whose storage values are the Python values that users expect.
 _PLAIN = (
     t.BooleanType, *t.INTEGERS, t.FloatType, t.DoubleType, *t.STRINGS, *t.BINARIES, t.RawType, t.NullType,
 )  # fmt: skip
@@ -68,7 +68,7 @@ def user_callable(call: PythonCall, functions: Callable[[str], Any] | None) -> C
 
 
 class FunctionContext:
-    """What ``open`` of a scalar function is given."""
+    """The argument of a scalar function's ``open``."""
 
     def __init__(self, config: Mapping[str, str]) -> None:
         self._config = config
@@ -79,7 +79,7 @@ class FunctionContext:
 
 
 def _open(call: PythonCall, target: Any, functions: Callable[[str], Any]) -> None:
-    """Once for an object: operators of one slot share it."""
+    """Called once for an object: operators of one slot share it."""
     if getattr(target, "_penstock_opened", False):
         return
     try:
@@ -96,7 +96,7 @@ def _per_record(call: PythonCall, function: Callable[..., Any]) -> Callable[...,
         lists = [python_values(a, n) for a in args]
         out: list[Any] = []
         try:
-            # extend() keeps what was computed before an exception: so the record is known.
+            # extend() keeps the results before an exception, so the failing record is known.
             out.extend(map(function, *lists) if lists else (function() for _ in range(n)))
         except PenstockError:
             raise
@@ -123,8 +123,8 @@ def _per_batch(call: PythonCall, function: Callable[..., Any]) -> Callable[..., 
 
 
 def shown(record: tuple[Any, ...]) -> str:
-    """Arguments for an error message: numbers as they are; of texts only the beginning and
-    length, so that no personal data reaches a log."""
+    """Arguments for an error message: numbers as they are; only the beginning and the length of texts, so
+    that no personal data reaches a log."""
     return "(" + ", ".join(map(_shown, record)) + ")"
 
 
@@ -140,7 +140,7 @@ def _shown(value: Any) -> str:
 
 
 def python_values(vector: Vector, n: int) -> list[Any]:
-    """What a function per record is given: Python values, None = NULL."""
+    """The arguments of a function per record: Python values, None = NULL."""
     if isinstance(vector, Scalar):
         return as_column(vector, 1).to_pylist() * n
     return vector.storage_list() if isinstance(vector.type, _PLAIN) else vector.to_pylist()
@@ -149,8 +149,8 @@ def python_values(vector: Vector, n: int) -> list[Any]:
 def result_column(
     call: PythonCall, out: Any, n: int, arguments: Callable[[int], tuple[Any, ...]] | None = None
 ) -> Column:
-    """What a function returned, as a column of its declared type. ``arguments(row)``: of the call
-    that gave the value, for the FunctionError when it does not fit."""
+    """The results of a function as a column of its declared type. ``arguments(row)``: of the call that gave
+    the value, for the FunctionError if it does not fit."""
     try:
         column = result_of(call.type, out)
     except MISFIT as error:
@@ -172,14 +172,14 @@ def _misfit(
     n: int,
     arguments: Callable[[int], tuple[Any, ...]] | None,
 ) -> FunctionError:
-    """Names the first value that does not fit, and what it was computed from."""
+    """The error for the first value that does not fit, with the arguments that it was computed from."""
     found = first_misfit(call.type, out) if isinstance(out, (list, np.ndarray, *_ARRAYS)) else None
     if found is None:  # all of it
         got = f"{error}" if isinstance(out, (list, np.ndarray, *_ARRAYS)) else type(out).__name__
         expected = f"{n} values of {call.type}"
     else:
         row, value = found
-        # Beside the right number of rows each value has its row.
+        # With the right number of rows, each value has its row.
         given = f" for arguments {shown(arguments(row))}" if arguments and len(out) == n else ""
         got = f"{_shown(value)} ({type(value).__name__}){given}"
         expected = allowed(call.type)
@@ -195,8 +195,8 @@ def _misfit(
 def call_failed(
     call: PythonCall, error: Exception, record: tuple[Any, ...] | None, got: str | None = None
 ) -> FunctionError:
-    """What the function raised: the user's traceback first, then its arguments, shortened."""
-    # The first frame is ours; what the user wants to see begins below it.
+    """The error for an exception of the function: the user's traceback first, then its arguments, shortened."""
+    # The first frame is ours; the user's frames begin below it.
     frames = error.__traceback__.tb_next if error.__traceback__ else None
     text = "".join(traceback.format_exception(type(error), error, frames))
     return FunctionError(

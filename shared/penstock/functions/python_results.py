@@ -1,10 +1,10 @@
-"""What a user's function returned, as a column of the declared type, with nothing cut silently.
+"""Results of a user's function as a column of the declared type; nothing is cut silently.
 
-Arrow alone would make 1 of 1.5 for an INT, infinity of 1e300 for a FLOAT, a bare date of a
-``datetime``, 1.51 of the float 1.505 for a DECIMAL(10, 2), and microseconds since 1970 of a whole number
-for a TIMESTAMP. Whole batches are converted at once; values are looked at one by one only in types
-where Arrow cannot be asked, and when a batch does not fit. One thing is cut, as Flink does: a fraction
-of a second beyond the precision of a TIME or TIMESTAMP.
+Arrow alone would turn 1.5 into 1 for an INT, 1e300 into infinity for a FLOAT, a ``datetime`` into a bare
+date, the float 1.505 into 1.51 for a DECIMAL(10, 2), and a whole number into microseconds since 1970 for a
+TIMESTAMP. Whole batches are converted at once. Values are checked one by one only for types where Arrow
+cannot check, and if a batch does not fit. One thing is cut, as in Flink: a fraction of a second beyond the
+precision of a TIME or TIMESTAMP.
 """
 
 from __future__ import annotations
@@ -25,17 +25,17 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
 _WHOLE = (*t.INTEGERS, t.YearMonthIntervalType)
-#: A whole number is none of these: nobody says of which unit it is.
+#: A whole number is none of these types, because its unit is unknown.
 _TEMPORAL = (t.DateType, t.TimeType, *t.TIMESTAMPS, t.DayTimeIntervalType)
-#: Refuses to round: a DECIMAL is what the function said, or an error.
+#: Refuses to round: a DECIMAL is exactly what the function returned, or an error.
 _EXACT = Context(prec=76, rounding=ROUND_HALF_UP, traps=[Inexact, InvalidOperation])
 #: What ``result_of`` raises for values that do not fit.
 MISFIT = (pa.ArrowException, TypeError, ValueError, ArithmeticError, AttributeError)
 
 
 def result_of(type_: t.LogicalType, out: Any) -> Column:
-    """``out``: a list of Python values, an Arrow array or a NumPy array. One of ``MISFIT`` when a
-    value does not fit the type."""
+    """``out``: a list of Python values, an Arrow array or a NumPy array. Raises one of ``MISFIT`` if a value
+    does not fit the type."""
     want = external_arrow_type(type_)
     if isinstance(type_, t.RawType):
         return Column.of(type_, list(out))
@@ -67,7 +67,7 @@ def result_of(type_: t.LogicalType, out: Any) -> Column:
 
 
 def first_misfit(type_: t.LogicalType, out: Any) -> tuple[int, Any] | None:
-    """The first value that does not fit by itself, and where it is."""
+    """The first value that does not fit by itself, and its position."""
     for i in range(len(out)):
         try:
             result_of(type_, out[i : i + 1])
@@ -78,7 +78,7 @@ def first_misfit(type_: t.LogicalType, out: Any) -> tuple[int, Any] | None:
 
 
 def allowed(type_: t.LogicalType) -> str:
-    """The type, and for numbers with bounds what they are."""
+    """The type in words; for numbers with bounds also the bounds."""
     if isinstance(type_, t.DecimalType):
         whole = type_.precision - type_.scale
         return f"a value of {type_}: at most {whole} digits before the point and {type_.scale} behind it"
@@ -97,8 +97,8 @@ def _whole(array: pa.Array, type_: t.LogicalType, want: pa.DataType) -> pa.Array
 
 
 def _cast(array: pa.Array, want: pa.DataType) -> pa.Array:
-    """Arrow refuses to cut a DECIMAL to fewer digits, but rounds what is floating: that is read
-    by its shortest digits."""
+    """Arrow refuses to cut a DECIMAL to fewer digits, but it rounds floating point: such a number is read by
+    its shortest digits."""
     if pa.types.is_decimal(want) and (pa.types.is_floating(array.type) or pa.types.is_integer(array.type)):
         return array.cast(pa.string()).cast(want)
     if pa.types.is_temporal(want) and not (
@@ -141,7 +141,7 @@ def _decimals(type_: t.DecimalType, values: Iterable[Any]) -> list[Decimal | Non
 
 @lru_cache(maxsize=256)
 def _check(type_: t.LogicalType) -> Callable[[Any], None] | None:
-    """Raises for a value, or a part of it, that Arrow would cut; None: it cuts none of this type."""
+    """Raises for a value, or a part of it, that Arrow would cut; None: Arrow cuts no value of this type."""
     if isinstance(type_, _WHOLE):
         return _check_whole
     match type_:
@@ -196,7 +196,7 @@ def _check_date(value: Any) -> None:
 def _each(check: Callable[[Any], None] | None) -> Callable[[Any], None] | None:
     if check is None:
         return None
-    # What needs no look: most values are of the type that is wanted.
+    # Values that need no check: most have the wanted type already.
     plain = int if check is _check_whole else None
 
     def run(values: Iterable[Any] | None) -> None:

@@ -77,7 +77,7 @@ _FAMILIES = (
 )  # fmt: skip
 
 
-#: Names in the registry that are not written as calls.
+#: Names in the registry that SQL does not write as calls.
 _OPERATOR_WORDS = frozenset({"AND", "OR", "NOT", "IN", "NOT IN", "LIKE", "BETWEEN", "CASE", "ITEM"})
 
 
@@ -140,7 +140,7 @@ def make_call(
 
 
 def field_access(arg: Expr, name_or_index: str | int, *, line: int = 0, column: int = 0) -> FieldAccess:
-    """A field of a ROW, NULL where the row is."""
+    """A field of a ROW; NULL if the row is."""
     from penstock.types.logical import RowType
 
     where = f"line {line}, column {column}" if line else None

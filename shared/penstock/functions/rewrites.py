@@ -1,9 +1,10 @@
 """Rewrites before compiling that keep the meaning and save work.
 
-- SPLIT_INDEX with a constant separator becomes an element of a split, so that several of one
-  string split it once.
-- ``x = x`` and its kin, for a deterministic x, need x's NULLs only (which makes NaN equal to
-  itself there, as Flink's planner has it).
+SPLIT_INDEX with a constant separator becomes an element of a split, so that several of one string split it
+once.
+
+``x = x`` and similar comparisons, for a deterministic x, need x's NULLs only (which makes NaN equal to
+itself there, as in Flink's planner).
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ def rewrite(expr: Expr) -> Expr:
 
 
 def without_position(expr: Expr) -> Expr:
-    """The expression as it is wherever it stands, to find equal ones."""
+    """The expression without its position, to find equal ones."""
 
     def visit(node: Expr) -> Expr:
         if isinstance(node, Call) and (node.line or node.column):
@@ -52,7 +53,7 @@ def _visit(node: Expr) -> Expr:
 def _split_index(node: Call) -> Expr:
     text, separator, index = node.args
     if not _varies(text):
-        return node  # folded whole: what a split by bytes gives is no value of its own
+        return node  # folded as a whole: the result of a split by bytes is no value of its own
     if not isinstance(separator, Literal) or not isinstance(index, Literal):
         return node
     if not isinstance(separator.value, str) or not separator.value:

@@ -1,8 +1,8 @@
-"""What the registry knows of a function, and how a family module declares one.
+"""What the registry knows of a function, and how a module of functions declares one.
 
-``resolve`` runs while planning: argument expressions → types to cast them to and the
-result type. ``bind`` runs once when an expression is compiled: ``Call`` → kernel.
-``form`` replaces ``bind`` for functions that evaluate an argument on some rows only.
+``resolve`` runs while planning: argument expressions → types to cast them to, and the result type. ``bind``
+runs once when an expression is compiled: ``Call`` → kernel. ``form`` replaces ``bind`` for functions that
+evaluate an argument on some rows only.
 """
 
 from __future__ import annotations
@@ -28,9 +28,8 @@ STRING = t.VarCharType()
 
 @dataclass(frozen=True, slots=True)
 class FunctionDef:
-    """``fails``: may raise for some values, so a branch with it runs only on the rows that
-    need it. ``costly``: worth running on fewer rows. Not ``deterministic``: neither folded
-    nor shared."""
+    """``fails``: may raise for some values, so a branch with it runs only on the rows that need it.
+    ``costly``: worth running on fewer rows. Not ``deterministic``: neither folded nor shared."""
 
     name: str
     resolve: Callable[[Resolution], tuple[Sequence[t.LogicalType], t.LogicalType]]
@@ -139,8 +138,8 @@ def resolver(
     variadic: Param | None = None,
     nullable: bool | None = None,
 ) -> Callable[[Resolution], tuple[list[t.LogicalType], t.LogicalType]]:
-    """The usual resolution: each argument fits its parameter; the result is NULL when an
-    argument is (``nullable`` None), may always be NULL (True) or never is (False)."""
+    """The usual resolution: each argument fits its parameter. The result is NULL if an argument is
+    (``nullable`` None), may always be NULL (True) or never is (False)."""
 
     def resolve(call: Resolution) -> tuple[list[t.LogicalType], t.LogicalType]:
         n = len(call.args)

@@ -1,6 +1,6 @@
 """Functions of strings. Positions count code points from 1.
 
-The hot ones run on whole Arrow arrays; those that no kernel matches exactly run per row.
+Frequent ones run on whole Arrow arrays; those that no kernel matches exactly run row by row.
 """
 
 from __future__ import annotations
@@ -356,8 +356,8 @@ define_rows("SPLIT_INDEX", [STR, _SEPARATOR, AS_INT], STRING, _split_index, null
 
 
 def _bind_tokens(call: Call) -> Any:
-    """Tokens of a text by a constant separator, for ``TOKEN`` alone. By one of one byte they
-    are not made: the value is (text, list of the separator's positions in its bytes)."""
+    """Tokens of a text by a constant separator, for ``TOKEN`` alone. With a separator of one byte no tokens
+    are made: the value is (text, list of the separator's positions in its bytes)."""
     separator = literal_value(call, 1)
     byte = separator.encode() if separator is not None else b""
 
@@ -398,8 +398,8 @@ def _token_between(separated: pa.StructArray, index: int) -> pa.Array:
     if valid is not None:
         found &= valid
     nothing = len(at) - 1
-    # Start and end of the token one after the other: what lies between two tokens is a
-    # string of the same array, and left out.
+    # Start and end of the token one after another: the bytes between two tokens are a string of the same
+    # array, which is left out.
     edges = np.empty(2 * n, np.int32)
     edges[0::2] = offsets[:-1] if index == 0 else at[np.minimum(first - 1, nothing)] + np.int32(1)
     edges[1::2] = np.where(first < last, at[np.minimum(first, nothing)], offsets[1:])

@@ -1,8 +1,7 @@
 """Functions of dates, times and timestamps.
 
-TIMESTAMP_LTZ values are UTC instants; what a person sees of them (fields, floors, texts)
-is local to the session time zone, which the call carries as a trailing literal when it is
-not UTC.
+TIMESTAMP_LTZ values are UTC instants. Their visible form (fields, floors, texts) is local to the session
+time zone, which the call carries as a trailing literal if it is not UTC.
 """
 
 from __future__ import annotations
@@ -220,7 +219,7 @@ def _bind_add(call: Call) -> Any:
 
 
 def _common_point(call: Resolution, a: t.LogicalType, b: t.LogicalType) -> list[t.LogicalType]:
-    """Both as dates, as timestamps or as instants, where they can be."""
+    """Both as dates, as timestamps or as instants, if that is possible."""
     if type(a) is type(b):
         return [a, b]
     if isinstance(a, t.TimeType) or isinstance(b, t.TimeType):

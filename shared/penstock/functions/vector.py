@@ -68,7 +68,7 @@ def as_column(vector: Vector, n: int) -> Column:
 
 
 def retyped(column: Column, type_: t.LogicalType) -> Column:
-    """The same storage as ``type_``, for nothing (an Arrow array's mask is not computed)."""
+    """The same storage as ``type_``, at no cost (an Arrow array's mask is not computed)."""
     if column.type == type_:
         return column
     return Column(type_, column.values) if not column.is_numpy else column.cast_type(type_)
@@ -80,7 +80,7 @@ def is_null(vector: Vector) -> bool:
 
 
 def merge_valid(vectors: Iterable[Vector]) -> np.ndarray | None:
-    """Rows where every operand is not NULL; None when all are. Constants count as not NULL."""
+    """Rows where every operand is not NULL; None if all are. Constants count as not NULL."""
     valid = None
     for vector in vectors:
         mask = vector.valid
@@ -112,7 +112,7 @@ def column_from_storage(type_: t.LogicalType, values: list[Any]) -> Column:
 def concat_take(type_: t.LogicalType, parts: Sequence[Vector], choice: np.ndarray, rows: Any) -> Column:
     """Row i of the result is row ``rows[i]`` of ``parts[choice[i]]`` (row 0 of a Scalar).
 
-    Serves every storage: the parts are laid end to end and taken from.
+    It works for every storage: the parts are concatenated and rows taken from them.
     """
     if all(isinstance(p, Scalar) for p in parts):
         constants = [retyped(as_column(p, 1), type_) for p in parts]
