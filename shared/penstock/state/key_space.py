@@ -115,6 +115,7 @@ class KeySpace:
 
     @property
     def state_names(self) -> list[str]:
+        """The names of its tables, which are the names of their states in snapshots."""
         return [table.name for table in self.tables]
 
     def live_bytes(self) -> int:

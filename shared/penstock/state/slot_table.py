@@ -151,7 +151,7 @@ class SlotTable(ABC):
         return keys, [*head, *self.read(rows)]
 
     def exported(self, keys: Sequence[Column], others: Sequence[Column]) -> StateRows:
-        """Rows as ``KeyedState.export`` gives them."""
+        """Rows as ``KeyedState.export`` gives them, from their ``keys`` and their ``others``, the columns behind the keys."""
         return StateRows(self.name, *self._stored_as.rows(keys, others), len(keys))
 
     def _stored_later(self, rows: np.ndarray) -> tuple[list[Column], list[Column | Later]]:
