@@ -206,6 +206,8 @@ class SlotLostError(ExternalError):
 
 
 class HelperLostError(ExternalError):
+    """A connector's helper process is gone."""
+
     code = "PS-HELPER-LOST"
 
 

@@ -162,6 +162,10 @@ def test_an_address_without_a_cluster(tmp_path: Path) -> None:
         (("sql", "-e", "SELECT 1", "-D", "parallelism"), ["-D key=value"]),
         (("sql", "-e", "SELECT 1", "-D", "parallelism.defualt=2"), ["parallelism.default"]),
         (("sql", "-e", "SELECT 1", "--engine", "flink"), ["auto | streaming | spark"]),
+        (("sql", "-e", "SELECT * FROM t"), ["unknown table 't'", "there is none", "CREATE TABLE t"]),
+        (("sql", "-e", "SET 'parallelism.default' = 'two'"), ["line 1, column 1", "'parallelism.default'"]),
+        (("run", "."), [".py, .sql", "got:      ."]),
+        (("run", "empty.yaml"), ["empty.yaml", "nothing to run", "sql, python, job_graph", "do:"]),
         (("run", "job.txt"), [".py", ".sql"]),
         (("run", "-d", "job.sql"), ["--cluster"]),
         (("run",), ["nothing to run", "name a job"]),
@@ -169,6 +173,7 @@ def test_an_address_without_a_cluster(tmp_path: Path) -> None:
     ],
 )
 def test_wrong_usage(args: tuple[str, ...], words: list[str], tmp_path: Path) -> None:
+    (tmp_path / "empty.yaml").write_text("{name: nothing}")
     done = penstock(*args, cwd=tmp_path)
     assert done.returncode != 0
     for word in words:

@@ -249,6 +249,7 @@ class ClusterClient:
         except (httpx.TransportError, _Unavailable) as err:
             raise ExternalError(
                 f"the cluster at {self.url} does not answer",
+                expected="a dispatcher's REST address with its port, such as http://127.0.0.1:8081",
                 got=f"{type(err).__name__}: {err}",
                 remedy="start one with 'penstock up', or give another address with --cluster",
             ) from err

@@ -40,6 +40,7 @@ def plan_spec(spec: JobSpec, folder: str | None = None) -> JobGraph:
             "a job spec with nothing to run" if not given else "a job spec with several programs",
             expected="exactly one of sql, python, job_graph",
             got=", ".join(given) or "none of them",
+            remedy="give the spec the program that it is to run, and only that one",
         )
     config = configuration(spec)
     if spec.sql is not None:

@@ -67,8 +67,8 @@ def run_file(
         raise SpecError(
             "cannot tell what kind of job this is",
             expected="a file " + ", ".join(KINDS),
-            got=file.name,
-            remedy="give the file the ending of what it holds",
+            got=str(file),
+            remedy="name a file, and give it the ending of its kind",
         )
     if format_ not in FORMATS:
         raise SpecError("unknown format", expected=" | ".join(FORMATS), got=repr(format_), where="--format")
@@ -232,6 +232,7 @@ def plan_file(file: Path, spec: JobSpec) -> JobGraph:
             if err.user_traceback:
                 err.user_traceback = err.user_traceback.replace(f'"{PROGRAM}"', f'"{file}"')
             err.where = str(file) if err.where == PROGRAM else err.where
+        err.where = err.where or str(file)
         raise
 
 

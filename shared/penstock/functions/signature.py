@@ -85,7 +85,8 @@ class Resolution:
         n, high = len(self.args), low if high is None else high
         if not low <= n <= high:
             wanted = str(low) if low == high else f"{low} to {high}"
-            self.fail(f"{wanted} arguments", f"wrong number of arguments to {self.name}: {n}")
+            noun = "argument" if wanted == "1" else "arguments"
+            self.fail(f"{wanted} {noun}", f"wrong number of arguments to {self.name}: {n}")
 
 
 # -- parameters: what is accepted, and what it is cast to --------------------------

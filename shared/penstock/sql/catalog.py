@@ -113,10 +113,11 @@ class Catalog:
     def unknown(self, name: str, where: str, known: list[str], what: str) -> SqlError:
         return SqlError(
             f"unknown {what} '{name}'",
-            expected="one of " + (", ".join(sorted(known)) or "(nothing is declared)"),
+            expected="one of " + ", ".join(sorted(known)) if known else f"a declared {what}; there is none",
             got=repr(name),
             where=where,
-            remedy=did_you_mean(name, known),
+            remedy=did_you_mean(name, known)
+            or f"check the name, or declare it with CREATE {what.upper()} {name} …",
         )
 
     def check_free(self, name: str, where: str) -> None:

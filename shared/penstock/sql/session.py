@@ -367,7 +367,7 @@ class SqlSession:
         try:
             check_job({statement.key: value})
         except PenstockError as err:
-            err.where = str(statement.position)
+            err.where = f"{statement.position}: {err.where}" if err.where else str(statement.position)
             raise
         self.config[statement.key] = value
         return StatementResult(
