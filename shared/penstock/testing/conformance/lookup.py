@@ -47,6 +47,7 @@ class LookupConformance(Conformance):
     keys: Sequence[int] = (0,)
 
     def connector(self) -> Connector:
+        """The connector, new."""
         raise NotImplementedError
 
     def options(self) -> Mapping[str, str]:
@@ -54,6 +55,7 @@ class LookupConformance(Conformance):
         raise NotImplementedError
 
     def rows(self) -> Sequence[Row]:
+        """The rows of that table, as tuples of Python values."""
         raise NotImplementedError
 
     def absent(self) -> Sequence[Row]:
