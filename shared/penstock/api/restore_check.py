@@ -24,6 +24,7 @@ from penstock.errors import PenstockError, SpecError
 from penstock.jobgraph import JobGraph
 from penstock.jobgraph.specs import KeyedProcessSpec, KeyedWindowSpec
 from penstock.snapshots.compatibility import DeclaredStates
+from penstock.state.descriptors import MapStateDescriptor
 from penstock.types import logical as t
 
 if TYPE_CHECKING:
@@ -101,8 +102,8 @@ def problems_of(
                 yield other, f"{where}: it is '{other}' in the savepoint"
             continue
         fields = {"value": descriptor.stored_type}
-        if descriptor.kind == "map":
-            fields = {"map_key": descriptor.key_type, "value": descriptor.type}  # type: ignore[attr-defined]
+        if isinstance(descriptor, MapStateDescriptor):
+            fields = {"map_key": descriptor.key_type, "value": descriptor.type}
         for field, type_ in fields.items():
             raw = stored[name].get("types", {}).get(field)
             if raw is None:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from penstock.functions.evaluate import compile_expr
 from penstock.jobgraph.specs import RecordTimeSpec
-from penstock.operators.operator import MAX_WATERMARK, MIN_WATERMARK, Operator
+from penstock.operators.operator import MAX_WATERMARK, MIN_WATERMARK, Operator, WatermarkMaker
 from penstock.operators.watermarks import EventTimes
 
 if TYPE_CHECKING:
@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from penstock.types.batch import Batch
 
 
-class AssignWatermarksOperator(Operator):
-    """``current_watermark`` and ``idle`` are asked by the chain after every timer."""
+class AssignWatermarksOperator(WatermarkMaker):
+    """Watermarks by the times of the rows that it passes on."""
 
     def __init__(self, spec: AssignWatermarksSpec) -> None:
         self._spec = spec

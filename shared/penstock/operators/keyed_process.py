@@ -323,6 +323,11 @@ class KeyedProcessOperator(Operator):
         super().absorb(groups, rows)
         self._wake()
 
+    @property
+    def next_event_timer(self) -> int | None:
+        """The earliest event-time timer, µs."""
+        return self._backend.event_timers.next_time
+
     def _wake(self) -> None:
         """At the first timer of processing time."""
         next_time = self._backend.processing_timers.next_time

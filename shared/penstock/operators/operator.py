@@ -17,7 +17,7 @@ Order of calls::
 # ruff: noqa: B027 (an operator overrides only where it differs)
 from __future__ import annotations
 
-from abc import ABC
+from abc import ABC, abstractmethod
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar, Union
@@ -221,3 +221,16 @@ class Operator(ABC):
         with ExitStack() as stack:
             for resource in reversed(self._resources):
                 stack.callback(resource.close)
+
+
+class WatermarkMaker(Operator):
+    """An operator whose output's watermark comes from itself, not from its inputs. The chain asks it after
+    every ``on_processing_time``."""
+
+    @abstractmethod
+    def current_watermark(self) -> int:
+        """Of the rows that it has given, µs."""
+
+    @abstractmethod
+    def idle(self) -> bool:
+        """Whether its output is idle."""

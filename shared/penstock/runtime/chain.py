@@ -20,6 +20,7 @@ from penstock.operators.operator import (
     OperatorContext,
     Output,
     SideBatch,
+    WatermarkMaker,
 )
 from penstock.operators.watermarks import WatermarkValve
 from penstock.runtime.elements import ACTIVE, IDLE, Watermark
@@ -68,7 +69,7 @@ class ChainNode:
     @property
     def makes_watermarks(self) -> bool:
         """Its output's watermark comes from the operator itself, not from its inputs."""
-        return isinstance(self.operator, SourceDriver) or hasattr(self.operator, "current_watermark")
+        return isinstance(self.operator, SourceDriver | WatermarkMaker)
 
 
 class SourceNode(ChainNode):
@@ -220,8 +221,8 @@ class Chain:
             if node.wake_ms is not None and node.wake_ms <= now_ms and not node.ended:
                 node.wake_ms = None
                 yield from self.emit(node, node.operator.on_processing_time(now_ms))
-                if node.makes_watermarks and not isinstance(node.operator, SourceDriver):
-                    operator: Any = node.operator
+                operator = node.operator
+                if isinstance(operator, WatermarkMaker):
                     yield from self.made_watermark(node, operator.current_watermark(), operator.idle())
 
     def next_wake_ms(self) -> int | None:

@@ -28,9 +28,9 @@ from penstock.messages.layout import BACKFILL_CHECKPOINT_ID as CHECKPOINT_ID
 from penstock.messages.layout import backfill_attempt_key, backfill_prefix
 from penstock.messages.slot import StateHandle, StorageSettings, TaskDescriptor
 from penstock.operators.budget import RowBudget
-from penstock.operators.drivers import AsyncOperator, SourceDriver
+from penstock.operators.drivers import AsyncOperator
 from penstock.operators.factory import make_operator
-from penstock.operators.operator import MIN_WATERMARK
+from penstock.operators.operator import MIN_WATERMARK, WatermarkMaker
 from penstock.operators.sources import SourceOperator
 from penstock.runtime.chain import Chain
 from penstock.runtime.checkpoints import INLINE_BYTES
@@ -216,9 +216,9 @@ class _Subtask:
     async def _assigned_times(self) -> None:
         """Operators in the chain that make watermarks of their own."""
         for node in self._chain.nodes:
-            operator: Any = node.operator
-            if node.makes_watermarks and not isinstance(operator, SourceDriver):
-                operator.on_processing_time(node.operator.ctx.now_ms())
+            operator = node.operator
+            if isinstance(operator, WatermarkMaker):
+                operator.on_processing_time(operator.ctx.now_ms())
                 await self._pull(self._chain.made_watermark(node, operator.current_watermark(), False))
 
     async def _pull(self, work: Iterator[Any]) -> None:

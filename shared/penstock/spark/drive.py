@@ -28,6 +28,7 @@ from penstock.jobgraph.specs import KeyedProcessSpec
 from penstock.metrics import MetricGroup
 from penstock.operators.drivers import PausingOperator
 from penstock.operators.factory import make_operator
+from penstock.operators.keyed_process import KeyedProcessOperator
 from penstock.operators.operator import MAX_WATERMARK, MIN_WATERMARK, Operator, OperatorContext, SideBatch
 from penstock.runtime.artifacts import load_functions
 from penstock.snapshots.contract import RestoredState
@@ -272,7 +273,9 @@ class Driver:
         """End of the slice from ``at``: a key once, and no row behind a pending timer."""
         n = len(stamps)
         # The watermark rises to just below the first row first, and fires what is due by then.
-        pending = self.operators[0]._backend.event_timers.next_time  # type: ignore[attr-defined]
+        first = self.operators[0]
+        assert isinstance(first, KeyedProcessOperator)
+        pending = first.next_event_timer
         limit = None if pending is None or pending < stamps[at] else pending
         if not keys:
             return at + 1
