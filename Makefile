@@ -7,7 +7,7 @@ STAMP  := $(VENV)/.installed
 DOCS   := .venv-docs
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test soak quick fuzz check docs bench sim tpc mutants chaos lock clean
+.PHONY: help install demo test soak test-servers quick fuzz check docs bench sim tpc mutants chaos lock clean
 # make sim SEEDS=1 FROM=137
 SEEDS  ?= 200
 FROM   ?= 1
@@ -42,6 +42,9 @@ test: $(STAMP) ## run all tests (real servers)
 
 soak: $(STAMP) ## repeat tests with other numbers, which make test leaves out: more parallelisms, more examples
 	$(PYTEST) -m soak
+
+test-servers: $(STAMP) ## fetch the servers that some tests use (Apache Kafka; needs Maven and Java)
+	$(BIN)/python -m tests.servers
 
 # Pure cores: no servers, no Spark.
 QUICK := columnar formats functions jobgraph messages operators plan services snapshots store types
@@ -85,8 +88,8 @@ chaos: $(STAMP) ## kill, stop and cut off a real cluster's processes: FAULTS=200
 	$(BIN)/python -m tests.chaos --faults $(FAULTS)
 
 lock: ## pin all dependencies anew (needs uv on the PATH)
-	uv pip compile --universal --generate-hashes --extra demo --extra dev --extra spark --no-emit-index-url --no-header --quiet pyproject.toml -o requirements.lock
-	uv pip compile --universal --generate-hashes --extra spark --no-emit-index-url --no-header --quiet -c requirements.lock pyproject.toml -o deploy/requirements.lock
+	uv pip compile --universal --generate-hashes --extra demo --extra dev --extra kafka --extra spark --no-emit-index-url --no-header --quiet pyproject.toml -o requirements.lock
+	uv pip compile --universal --generate-hashes --extra kafka --extra spark --no-emit-index-url --no-header --quiet -c requirements.lock pyproject.toml -o deploy/requirements.lock
 	uv pip compile --universal --generate-hashes --group docs --no-emit-index-url --no-header --quiet -o docs/requirements.lock
 
 clean: ## remove the environment, caches and results

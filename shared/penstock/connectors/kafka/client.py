@@ -1,0 +1,171 @@
+"""librdkafka's clients: how options configure them, and what they say, as our errors."""
+
+from __future__ import annotations
+
+import importlib.util
+import re
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, Any
+
+from penstock.connectors.kafka.settings import PROPERTIES
+from penstock.errors import BrokerError, ConnectorError, PenstockError
+from penstock.log_events import EventLog
+
+if TYPE_CHECKING:
+    import asyncio
+    from collections.abc import Callable, Mapping
+
+    from confluent_kafka import KafkaError
+
+_log = EventLog("penstock.connectors.kafka")
+
+#: How long a broker may take to answer a question, in seconds.
+ANSWER_S = 30.0
+
+#: Properties of the Java client that this client has under no name, and what to do instead.
+_JAVA_ONLY = {
+    "ssl.truststore.location": "convert the store to PEM and set 'properties.ssl.ca.location'",
+    "ssl.truststore.password": "convert the store to PEM and set 'properties.ssl.ca.location'",
+    "ssl.truststore.type": "convert the store to PEM and set 'properties.ssl.ca.location'",
+    "ssl.keystore.type": "convert the store to PEM or PKCS#12",
+    "max.poll.records": "remove it: a batch holds what the task has room for",
+    "partition.discovery.interval.ms": "set 'scan.topic-partition-discovery.interval'",
+}
+#: What the connector itself decides.
+_OURS = {
+    "enable.auto.commit": "remove it: offsets are committed with checkpoints where 'properties.group.id' is set",
+    "enable.auto.offset.store": "remove it: offsets are kept in checkpoints",
+    "enable.partition.eof": "remove it",
+    "transactional.id": "set 'sink.transactional-id-prefix'",
+    "enable.idempotence": "remove it: the producer is always idempotent",
+    "key.deserializer": "remove it and set 'key.format'",
+    "value.deserializer": "remove it and set 'value.format'",
+    "key.serializer": "remove it and set 'key.format'",
+    "value.serializer": "remove it and set 'value.format'",
+}
+_JAAS_LOGIN = re.compile(r"""(\w+)\s*=\s*["']([^"']*)["']""")
+
+
+def need_client(owner: str) -> None:
+    """ConnectorError that names the extra where the client library is not installed."""
+    if importlib.util.find_spec("confluent_kafka") is None:
+        raise ConnectorError(
+            "Kafka's client library is not installed",
+            expected="the Python package confluent-kafka",
+            got="no such package",
+            where=owner,
+            remedy="pip install 'penstock[kafka]', on every machine that plans or runs the job",
+        )
+
+
+def client_properties(options: Mapping[str, str], owner: str) -> dict[str, str]:
+    """The ``properties.…`` of a table in librdkafka's words; ConnectorError for one that has no effect."""
+    found: dict[str, str] = {}
+    for key, value in options.items():
+        if not key.startswith(PROPERTIES):
+            continue
+        name = key.removeprefix(PROPERTIES)
+        if name == "sasl.jaas.config":
+            found |= _login(value, owner)
+        elif name in _JAVA_ONLY or name in _OURS:
+            raise ConnectorError(
+                f"option '{key}' has no effect",
+                expected="a property of librdkafka that Penstock leaves to the user",
+                got=f"'{key}'",
+                where=owner,
+                remedy=_JAVA_ONLY.get(name) or _OURS[name],
+            )
+        else:
+            found[name] = value
+    if not found.get("bootstrap.servers"):
+        raise ConnectorError(
+            "option 'properties.bootstrap.servers' is missing",
+            expected="'properties.bootstrap.servers' = 'host:9092,…'",
+            got="no such option",
+            where=owner,
+            remedy="add 'properties.bootstrap.servers' to the table's WITH clause",
+        )
+    return found
+
+
+def _login(jaas: str, owner: str) -> dict[str, str]:
+    """User and password of the Java client's ``sasl.jaas.config``."""
+    words = dict(_JAAS_LOGIN.findall(jaas))
+    if "username" not in words or "password" not in words:
+        raise ConnectorError(
+            "option 'properties.sasl.jaas.config' names no user and password",
+            expected='org.apache.kafka.common.security.plain.PlainLoginModule required username="…" password="…";',
+            got="another login module, or none",
+            where=owner,
+            remedy="set 'properties.sasl.username' and 'properties.sasl.password', or librdkafka's properties of the mechanism",
+        )
+    return {"sasl.username": words["username"], "sasl.password": words["password"]}
+
+
+def check_properties(options: Mapping[str, str], owner: str) -> None:
+    """ConnectorError for a property that librdkafka does not know or that has a wrong value. Asks no broker."""
+    need_client(owner)
+    import confluent_kafka
+
+    properties = client_properties(options, owner)
+    # Both kinds of client take each other's properties, with a warning; without servers neither connects.
+    given = {k: v for k, v in properties.items() if k not in ("bootstrap.servers", "auto.offset.reset")}
+    try:
+        confluent_kafka.Consumer({**given, "group.id": "penstock", "log_level": 0}).close()
+    except confluent_kafka.KafkaException as err:
+        raise ConnectorError(
+            "a property of the Kafka client is not in order",
+            expected="properties of librdkafka, with its values",
+            got=str(err.args[0].str()),
+            where=f"{owner}, 'properties.…'",
+            remedy="correct it, or remove it",
+        ) from None
+
+
+class Caller:
+    """A thread for calls of one client that block in native code, which releases the interpreter's lock.
+
+    The slot's helper thread serves all operators, and a client may wait for a broker for seconds.
+    """
+
+    def __init__(self, name: str) -> None:
+        self._pool = ThreadPoolExecutor(1, thread_name_prefix=name)
+
+    def call(self, loop: asyncio.AbstractEventLoop, f: Callable[..., Any], *args: Any) -> asyncio.Future[Any]:
+        """``f(*args)`` in the thread, behind the calls before it."""
+        return loop.run_in_executor(self._pool, f, *args)
+
+    def close(self) -> None:
+        """No further calls; does not wait."""
+        self._pool.shutdown(wait=False)
+
+
+def failure(error: KafkaError, what: str, where: str) -> PenstockError:
+    """A client's error: one of the table's declaration or rights, or one that trying again may mend."""
+    from confluent_kafka import KafkaError as E
+
+    code, text = error.code(), error.str()
+    remedies = {
+        E.UNKNOWN_TOPIC_OR_PART: "make the topic, or correct its name",
+        E._UNKNOWN_TOPIC: "make the topic, or correct its name",
+        E._UNKNOWN_PARTITION: "correct the partition, or add partitions to the topic",
+        E.TOPIC_AUTHORIZATION_FAILED: "allow the user to read, write or describe the topic",
+        E.GROUP_AUTHORIZATION_FAILED: "allow the user to use the consumer group, or set another 'properties.group.id'",
+        E.CLUSTER_AUTHORIZATION_FAILED: "allow the user idempotent writes",
+        E.TRANSACTIONAL_ID_AUTHORIZATION_FAILED: "allow the user the transactional id, or set another 'sink.transactional-id-prefix'",
+        E.SASL_AUTHENTICATION_FAILED: "correct the user and password",
+        E._AUTHENTICATION: "correct the user and password, 'properties.security.protocol' and 'properties.sasl.mechanism'",
+        E._SSL: "check 'properties.ssl.ca.location' and the broker's certificate",
+        E.INVALID_TRANSACTION_TIMEOUT: "set 'properties.transaction.timeout.ms' to no more than the broker's transaction.max.timeout.ms",
+        E.MSG_SIZE_TOO_LARGE: "raise 'properties.message.max.bytes' and the topic's max.message.bytes",
+        E.RECORD_LIST_TOO_LARGE: "raise the topic's max.message.bytes",
+        E.UNSUPPORTED_FOR_MESSAGE_FORMAT: "the broker must be 0.11 or newer",
+    }  # fmt: skip
+    if code in remedies:
+        return ConnectorError(what, got=f"{error.name()}: {text}", where=where, remedy=remedies[code])
+    return BrokerError(
+        what,
+        got=f"{error.name()}: {text}",
+        where=where,
+        remedy="check that the brokers run and are reached under their advertised listeners",
+    )

@@ -1,0 +1,155 @@
+"""Options and checks of ``kafka`` and ``upsert-kafka``."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any, Literal
+
+from penstock.connectors.kafka.client import check_properties
+from penstock.connectors.kafka.positions import check_modes
+from penstock.connectors.kafka.rows import Part, key_columns, parts_of
+from penstock.connectors.kafka.settings import KAFKA_OPTIONS, METADATA, UPSERT_OPTIONS
+from penstock.connectors.simple import DeclaredConnector
+from penstock.errors import ConnectorError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from penstock.connectors.base import SinkWriter, SourceEnumerator, SourceReader, TableInfo
+
+
+class KafkaConnector(DeclaredConnector):
+    name = "kafka"
+    takes_format = True
+    #: Blocking calls of librdkafka run in threads of their own and release the interpreter's lock.
+    runs = "native"
+    location: tuple[str, ...] | None = ("topic", "topic-pattern", "properties.bootstrap.servers")
+    nested_projection = True
+    metadata = METADATA
+
+    def __init__(self) -> None:
+        super().__init__(KAFKA_OPTIONS)
+
+    def validate(self, table: TableInfo, *, role: Literal["source", "sink"]) -> None:
+        super().validate(table, role=role)
+        owner = self.option_set.owner
+        read = self.option_set.read(table.options)
+        self._check_topic(read, role)
+        check_modes(read, owner)
+        keys = key_columns(table, read["key.fields"], owner)
+        if bool(keys) != bool(read["key.format"]):
+            raise ConnectorError(
+                "'key.format' and 'key.fields' belong together",
+                expected="both or neither",
+                got=f"'key.format' = {read['key.format']}, 'key.fields' = {read['key.fields']}",
+                where=owner,
+                remedy="name the key's columns" if read["key.format"] else "add 'key.format' = 'json'",
+            )
+        if read["value.fields-include"] == "EXCEPT_KEY" and not keys:
+            raise ConnectorError(
+                "'value.fields-include' = 'EXCEPT_KEY' needs a key",
+                expected="'key.format' and 'key.fields'",
+                got="neither",
+                where=owner,
+                remedy="name the key's columns, or remove 'value.fields-include'",
+            )
+        if read["key.fields-prefix"] and read["value.fields-include"] == "ALL":
+            raise ConnectorError(
+                "'key.fields-prefix' needs 'value.fields-include' = 'EXCEPT_KEY'",
+                expected="a prefix only where values do not hold the key's columns",
+                got="'value.fields-include' = 'ALL'",
+                where=owner,
+            )
+        for part in self._parts(table):
+            if part is not None:
+                part.check()
+        check_properties(table.options, owner)
+
+    def _check_topic(self, read: dict[str, Any], role: str) -> None:
+        owner = self.option_set.owner
+        pattern = read.get("topic-pattern")
+        if bool(read["topic"]) == bool(pattern):
+            raise ConnectorError(
+                "the table names no topic" if not pattern else "the table names topics twice",
+                expected="'topic' = '…'" if role == "sink" else "'topic' = '…' or 'topic-pattern' = '…'",
+                got="neither" if not pattern else "both",
+                where=owner,
+                remedy="add 'topic' to the table's WITH clause" if not pattern else "remove one of them",
+            )
+        if role == "sink" and (pattern or ";" in read["topic"]):
+            raise ConnectorError(
+                "a sink writes to one topic",
+                expected="'topic' = 'one name'",
+                got=f"'topic-pattern' = '{pattern}'" if pattern else f"'topic' = '{read['topic']}'",
+                where=owner,
+                remedy="make a table a topic, and an INSERT for each",
+            )
+        if pattern:
+            try:
+                re.compile(pattern)
+            except re.error as err:
+                raise ConnectorError(
+                    "option 'topic-pattern' is no regular expression",
+                    expected="a regular expression",
+                    got=f"{pattern!r}: {err}",
+                    where=owner,
+                ) from None
+
+    def _parts(self, table: TableInfo) -> tuple[Part | None, Part]:
+        read = self.option_set.read(table.options)
+        keys = key_columns(table, read.get("key.fields"), self.option_set.owner)
+        return parts_of(table, read, keys, self.option_set.owner)
+
+    def _format_prefixes(self, table: TableInfo) -> tuple[str, ...]:
+        names = {table.options.get("format"), table.options.get("value.format")}
+        found = [f"{name}." for name in names if name] + [f"value.{name}." for name in names if name]
+        if key := table.options.get("key.format"):
+            found.append(f"key.{key}.")
+        return tuple(found)
+
+    def is_bounded(self, table: TableInfo) -> bool:
+        return bool(self.option_set.read_one(table.options, "scan.bounded.mode") != "unbounded")
+
+    def sink_guarantee(self, table: TableInfo) -> str:
+        guarantee = str(self.option_set.read_one(table.options, "sink.delivery-guarantee"))
+        return "at-most-once" if guarantee == "none" else guarantee
+
+    def enumerator(self, table: TableInfo) -> SourceEnumerator:
+        from penstock.connectors.kafka.discovery import KafkaEnumerator
+
+        return KafkaEnumerator(table, self.option_set)
+
+    def reader(self, table: TableInfo) -> SourceReader:
+        from penstock.connectors.kafka.source import KafkaReader
+
+        return KafkaReader(table, *self._parts(table), self.option_set.owner)
+
+    def writer(self, table: TableInfo) -> SinkWriter:
+        from penstock.connectors.kafka.encoding import MessageEncoder
+
+        def parts(keys: Sequence[int]) -> tuple[Part | None, Part]:
+            """``keys``: the primary key, for a table that is written by key."""
+            named = key_columns(table, read.get("key.fields"), owner)
+            return parts_of(table, read, named or (keys if read["key.format"] else ()), owner)
+
+        owner, read = self.option_set.owner, self.option_set.read(table.options)
+        encoder = MessageEncoder(table, self.option_set, parts)
+        if self.sink_guarantee(table) == "exactly-once":
+            from penstock.connectors.kafka.exactly_once import ExactlyOnceWriter
+
+            return ExactlyOnceWriter(table, self.option_set, encoder)
+        from penstock.connectors.kafka.sink import KafkaWriter
+
+        return KafkaWriter(table, self.option_set, encoder)
+
+
+class UpsertKafkaConnector(KafkaConnector):
+    """Writes the newest row of each key, and a message without a value where a key's row is deleted."""
+
+    name = "upsert-kafka"
+    roles = ("sink",)
+    location = ("topic", "properties.bootstrap.servers")
+    metadata = {}
+
+    def __init__(self) -> None:
+        DeclaredConnector.__init__(self, UPSERT_OPTIONS)

@@ -1,0 +1,179 @@
+"""Finds the partitions of the topics, and fixes where each is read from and to."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from typing import TYPE_CHECKING, Any
+
+from penstock.connectors.base import SourceEnumerator, Split, TableInfo
+from penstock.connectors.kafka.client import ANSWER_S, Caller, client_properties, failure
+from penstock.connectors.kafka.positions import specific_offsets
+from penstock.errors import ConnectorError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from confluent_kafka import Consumer, TopicPartition
+
+    from penstock.connectors.base import SourceContext
+    from penstock.options import OptionSet
+
+
+class KafkaEnumerator(SourceEnumerator):
+    """A split for each partition. ``start`` and ``end`` in its payload are offsets; no end: unbounded.
+
+    Partitions that come up later are read from their beginning, as Flink does.
+    """
+
+    def __init__(self, table: TableInfo, option_set: OptionSet) -> None:
+        self._owner = option_set.owner
+        self._options = {"scan.startup.mode": "earliest-offset", **option_set.read(table.options)}
+        self._properties = client_properties(table.options, self._owner)
+        self._topics = [name.strip() for name in (self._options["topic"] or "").split(";") if name.strip()]
+        pattern = self._options.get("topic-pattern")
+        self._pattern = re.compile(pattern) if pattern else None
+        self._caller = Caller("kafka-discovery")
+        self._consumer: Consumer | None = None
+        bounded = self._options["scan.bounded.mode"] != "unbounded"
+        interval = self._options["scan.topic-partition-discovery.interval"]
+        self.discovery_interval_ms = None if bounded or not interval else interval
+
+    async def discover(self, ctx: SourceContext, known: set[str]) -> Sequence[Split]:
+        return await self._caller.call(asyncio.get_running_loop(), self._discover, ctx, known)
+
+    def _discover(self, ctx: SourceContext, known: set[str]) -> list[Split]:
+        """In the client's thread: questions to the broker, seldom."""
+        import confluent_kafka as ck
+
+        if self._consumer is None:
+            group = self._properties.get("group.id", f"penstock-{ctx.job_id}-{ctx.uid}")
+            given = {k: v for k, v in self._properties.items() if k != "auto.offset.reset"}
+            self._consumer = ck.Consumer({**given, "group.id": group, "enable.auto.commit": False})
+        try:
+            places = self._partitions(self._consumer)
+            fresh = [ck.TopicPartition(t, p) for t, p in places if f"{t}-{p}" not in known]
+            if not fresh:
+                return []
+            starts = self._starts(self._consumer, fresh, first=not known)
+            ends = self._ends(self._consumer, fresh)
+        except ck.KafkaException as err:
+            where = f"{self._owner}, {self._properties['bootstrap.servers']}"
+            raise failure(err.args[0], "the partitions cannot be listed", where) from None
+        splits = []
+        for place in fresh:
+            payload: dict[str, Any] = {"topic": place.topic, "partition": place.partition}
+            payload["start"] = starts[place.topic, place.partition]
+            if ends is not None:
+                payload["end"] = ends[place.topic, place.partition]
+            splits.append(Split(f"{place.topic}-{place.partition}", payload))
+        return splits
+
+    def _partitions(self, consumer: Consumer) -> list[tuple[str, int]]:
+        if self._pattern is not None:
+            listed = consumer.list_topics(timeout=ANSWER_S).topics
+            names = [n for n in sorted(listed) if self._pattern.fullmatch(n) and not n.startswith("__")]
+            return [(n, p) for n in names for p in sorted(listed[n].partitions)]
+        found = []
+        for name in self._topics:
+            topic = consumer.list_topics(name, timeout=ANSWER_S).topics[name]
+            if topic.error is not None:
+                raise failure(
+                    topic.error, f"topic '{name}' cannot be read",
+                    f"{self._owner}, {self._properties['bootstrap.servers']}",
+                )  # fmt: skip
+            found += [(name, p) for p in sorted(topic.partitions)]
+        return found
+
+    def _starts(
+        self, consumer: Consumer, places: list[TopicPartition], *, first: bool
+    ) -> dict[tuple[str, int], int]:
+        mode = self._options["scan.startup.mode"] if first else "earliest-offset"
+        match mode:
+            case "earliest-offset":
+                return {(p.topic, p.partition): _low(consumer, p) for p in places}
+            case "latest-offset":
+                return {(p.topic, p.partition): _high(consumer, p) for p in places}
+            case "timestamp":
+                return _at_time(consumer, places, self._options["scan.startup.timestamp-millis"])
+            case "specific-offsets":
+                option = "scan.startup.specific-offsets"
+                return self._given(places, option, remedy=f"name every partition in '{option}'")
+        return self._committed(consumer, places)
+
+    def _ends(self, consumer: Consumer, places: list[TopicPartition]) -> dict[tuple[str, int], int] | None:
+        match self._options["scan.bounded.mode"]:
+            case "unbounded":
+                return None
+            case "latest-offset":
+                return {(p.topic, p.partition): _high(consumer, p) for p in places}
+            case "timestamp":
+                return _at_time(consumer, places, self._options["scan.bounded.timestamp-millis"])
+            case "specific-offsets":
+                option = "scan.bounded.specific-offsets"
+                return self._given(places, option, remedy=f"name every partition in '{option}'")
+        found = consumer.committed(places, timeout=ANSWER_S)
+        for place in found:
+            if place.offset < 0:
+                raise self._no_offset(place)
+        return {(p.topic, p.partition): p.offset for p in found}
+
+    def _given(self, places: list[TopicPartition], option: str, *, remedy: str) -> dict[tuple[str, int], int]:
+        given = specific_offsets(self._options[option], option, self._owner)
+        for place in places:
+            if place.partition not in given:
+                raise ConnectorError(
+                    f"option '{option}' does not name partition {place.partition} of topic '{place.topic}'",
+                    expected="an offset for every partition",
+                    got=f"offsets of the partitions {sorted(given)}",
+                    where=self._owner,
+                    remedy=remedy,
+                )
+        return {(p.topic, p.partition): given[p.partition] for p in places}
+
+    def _committed(self, consumer: Consumer, places: list[TopicPartition]) -> dict[tuple[str, int], int]:
+        """The group's offsets; a partition without one starts as ``properties.auto.offset.reset`` says."""
+        out = {}
+        reset = self._properties.get("auto.offset.reset", "none")
+        for place in consumer.committed(places, timeout=ANSWER_S):
+            if place.offset >= 0:
+                out[place.topic, place.partition] = place.offset
+            elif reset in ("earliest", "smallest", "beginning"):
+                out[place.topic, place.partition] = _low(consumer, place)
+            elif reset in ("latest", "largest", "end"):
+                out[place.topic, place.partition] = _high(consumer, place)
+            else:
+                raise self._no_offset(place)
+        return out
+
+    def _no_offset(self, place: TopicPartition) -> ConnectorError:
+        group = self._properties.get("group.id", "(none)")
+        return ConnectorError(
+            f"group '{group}' has committed no offset of partition {place.partition} of topic '{place.topic}'",
+            expected="a committed offset, or 'properties.auto.offset.reset' = 'earliest' or 'latest'",
+            got="neither",
+            where=self._owner,
+            remedy="set 'scan.startup.mode' = 'earliest-offset', or 'properties.auto.offset.reset'",
+        )
+
+    async def close(self) -> None:
+        if self._consumer is not None:
+            await self._caller.call(asyncio.get_running_loop(), self._consumer.close)
+        self._caller.close()
+
+
+def _low(consumer: Consumer, place: TopicPartition) -> int:
+    return int(consumer.get_watermark_offsets(place, timeout=ANSWER_S)[0])
+
+
+def _high(consumer: Consumer, place: TopicPartition) -> int:
+    return int(consumer.get_watermark_offsets(place, timeout=ANSWER_S)[1])
+
+
+def _at_time(consumer: Consumer, places: list[TopicPartition], time_ms: int) -> dict[tuple[str, int], int]:
+    """The offset of the first message of that time or later; the end of the partition where there is none."""
+    import confluent_kafka as ck
+
+    asked = [ck.TopicPartition(p.topic, p.partition, time_ms) for p in places]
+    found = consumer.offsets_for_times(asked, timeout=ANSWER_S)
+    return {(p.topic, p.partition): p.offset if p.offset >= 0 else _high(consumer, p) for p in found}

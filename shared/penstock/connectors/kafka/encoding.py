@@ -1,0 +1,88 @@
+"""Rows to messages: (key, value, partition)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from penstock.errors import ConnectorError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from penstock.connectors.base import SourceContext, TableInfo
+    from penstock.connectors.kafka.rows import Part
+    from penstock.options import OptionSet
+    from penstock.types import Batch
+
+#: librdkafka's word for "by the key, or any".
+ANY_PARTITION = -1
+
+
+class OutMessage(NamedTuple):
+    """``value`` None: the key's row is deleted. ``partition`` −1: the client chooses."""
+
+    key: bytes | None
+    value: bytes | None
+    partition: int = ANY_PARTITION
+
+    @property
+    def size(self) -> int:
+        return len(self.key or b"") + len(self.value or b"")
+
+
+class MessageEncoder:
+    """``open`` before the first batch, with the topic's number of partitions."""
+
+    def __init__(
+        self,
+        table: TableInfo,
+        option_set: OptionSet,
+        parts: Callable[[Sequence[int]], tuple[Part | None, Part]],
+    ) -> None:
+        self._table = table
+        self._parts = parts
+        self._owner = option_set.owner
+        self._partitioner = option_set.read(table.options).get("sink.partitioner", "default")
+
+    def open(self, ctx: SourceContext, partitions: int) -> None:
+        keys = ctx.pushed.get("keys", ())
+        self._key, self._value = self._parts(keys)
+        self._upsert = ctx.pushed.get("mode") == "upsert"
+        if self._upsert and self._key is None:
+            raise ConnectorError(
+                "a table that is written by key needs 'key.format'",
+                expected="'key.format' = 'json'",
+                got="no such option",
+                where=self._owner,
+            )
+        key = self._key
+        self._key_encoder = None if key is None else key.format.encoder(key.schema, key.options)
+        self._value_encoder = self._value.format.encoder(self._value.schema, self._value.options)
+        self._partitions = partitions
+        self._next = ctx.subtask_index
+
+    def encode(self, batch: Batch) -> list[OutMessage]:
+        keys: Sequence[bytes | None] = [None] * len(batch)
+        if self._key is not None and self._key_encoder is not None:
+            keys = self._key_encoder.encode(batch.select(self._key.columns).with_kinds(None))
+        signs = batch.signs()
+        rows = batch.select(self._value.columns).with_kinds(None)
+        values: Sequence[bytes | None]
+        if signs is None or bool((signs > 0).all()):
+            values = self._value_encoder.encode(rows)
+        else:
+            kept = iter(self._value_encoder.encode(rows.filter(signs > 0)))
+            values = [next(kept) if sign > 0 else None for sign in signs.tolist()]
+        partitions = self._partitions_of(len(batch))
+        return [OutMessage(k, v, p) for k, v, p in zip(keys, values, partitions, strict=True)]
+
+    def _partitions_of(self, count: int) -> list[int]:
+        match self._partitioner:
+            case "fixed":
+                return [self._next % self._partitions] * count
+            case "round-robin":
+                first, self._next = self._next, (self._next + count) % self._partitions
+                return ((np.arange(count) + first) % self._partitions).tolist()
+        return [ANY_PARTITION] * count

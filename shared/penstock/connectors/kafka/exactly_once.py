@@ -1,0 +1,293 @@
+"""The exactly-once Kafka sink.
+
+Rows are *staged* until their checkpoint is complete (``connectors.staging``). Then one transaction holds the
+rows of the epoch and a *marker*: the offset that the transactional id, taken as the name of a consumer group,
+commits for partition 0 of the topic. The offset is the checkpoint; its metadata say which job's. So the broker
+stores the rows and the marker together or not at all.
+
+- A writer begins by taking over its transactional id: the broker refuses whatever an older producer of that id
+  still sends, and ends what it left open. Then it reads the marker and knows whether its epoch is there.
+- A repeated commit does the same with a new producer, and repeats only what the broker lacks.
+- An epoch may be committed by another subtask than the one that staged it: with the stager's id.
+- No transaction is open between checkpoints, so readers do not wait for ours, and a job that is away for longer
+  than ``transaction.timeout.ms`` loses nothing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from penstock.connectors.kafka.client import ANSWER_S, Caller, client_properties, failure
+from penstock.connectors.kafka.encoding import OutMessage
+from penstock.connectors.kafka.producer import KafkaProducer
+from penstock.connectors.staging import StagedWriter
+from penstock.errors import ConnectorError, FencedError
+from penstock.log_events import EventLog
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Mapping, Sequence
+
+    from penstock.connectors.base import SourceContext, TableInfo
+    from penstock.connectors.kafka.encoding import MessageEncoder
+    from penstock.connectors.staging import Committable, StagedMessage
+    from penstock.options import OptionSet
+    from penstock.types import Batch
+
+_log = EventLog("penstock.connectors.kafka")
+
+#: How long the broker keeps a transaction open that nobody ends, unless a property says otherwise.
+_TRANSACTION_TIMEOUT_MS = "300000"
+#: Messages handed to the client at a time while an epoch is published.
+_SLICE = 2_000
+#: Jobs that a marker remembers: those that went on from each other's savepoints.
+_MAX_JOBS = 16
+#: How long brokers keep offsets of a group without members where they do not tell (Kafka's default).
+_RETENTION_MINUTES = 7 * 24 * 60
+
+
+class Marker(msgspec.Struct, frozen=True):
+    """What a transactional id has committed. ``done``: per job, its last checkpoint that is stored;
+    ``job``, ``attempt``: who writes. Lower attempts of that job are refused."""
+
+    job: str
+    attempt: int
+    done: dict[str, int] = {}
+
+
+class Transactions:
+    """The transactions of one transactional id, by one attempt of one job."""
+
+    def __init__(
+        self, properties: Mapping[str, str], topic: str, name: str, job: str, attempt: int, where: str
+    ) -> None:
+        self._properties = {k: v for k, v in properties.items() if k != "group.id"}
+        self._topic, self._name, self._where = topic, name, f"{where}, transactional id '{name}'"
+        self._job, self._attempt = job, attempt
+        self._producer: KafkaProducer | None = None
+        self._caller = Caller("kafka-marker")
+        self._consumer: Any = None
+        self._marker = Marker(job, 0)
+
+    @property
+    def marker_found(self) -> bool:
+        """Whether the broker knew this id. After ``take_over``."""
+        return self._marker.attempt > 0
+
+    async def take_over(self) -> KafkaProducer:
+        """A producer that has fenced all before it, and the marker as the broker has it."""
+        if self._producer is not None:
+            return self._producer
+        timeout = self._properties.get("transaction.timeout.ms", _TRANSACTION_TIMEOUT_MS)
+        producer = KafkaProducer(
+            self._properties, self._topic, self._where,
+            **{"transactional.id": self._name, "transaction.timeout.ms": timeout},
+        )  # fmt: skip
+        try:
+            await producer.begin_epoch()
+            self._marker = await self._read() or Marker(self._job, 0)
+            self._check()
+        except BaseException:
+            await producer.close()
+            raise
+        self._producer = producer
+        return producer
+
+    def _check(self) -> None:
+        marker = self._marker
+        if marker.job == self._job and marker.attempt > self._attempt:
+            raise FencedError(
+                "an older attempt of this sink may no longer commit",
+                expected=f"attempt {marker.attempt} of job {marker.job}, or later",
+                got=f"attempt {self._attempt} of job {self._job}",
+                where=self._where,
+                remedy="nothing, if a newer attempt runs; two jobs need two 'sink.transactional-id-prefix'",
+            )
+
+    async def fence(self) -> None:
+        """Write a marker of this attempt, so that one that is older and comes late sees it and stops."""
+        producer = await self.take_over()
+        if (self._marker.job, self._marker.attempt) != (self._job, self._attempt):
+            await self._commit(producer, self._marker.done)
+
+    async def publish(
+        self, item: Committable, load: Callable[[str], Awaitable[Sequence[StagedMessage]]]
+    ) -> None:
+        """The rows of an epoch and its marker, unless the broker has them."""
+        producer = await self.take_over()
+        if self._marker.done.get(item.job, -1) >= item.checkpoint_id:
+            return
+        try:
+            await producer.begin()
+            for key, _ in item.objects:
+                rows = await load(key)
+                for first in range(0, len(rows), _SLICE):
+                    producer.send(OutMessage(*row) for row in rows[first : first + _SLICE])
+                    await producer.drain()
+        except BaseException:
+            await self.forget()
+            raise
+        done = dict(list(self._marker.done.items())[-_MAX_JOBS:])
+        done.pop(item.job, None)
+        await self._commit(producer, {**done, item.job: item.checkpoint_id}, begun=True)
+
+    async def _commit(self, producer: KafkaProducer, done: dict[str, int], *, begun: bool = False) -> None:
+        """Ends the transaction with a marker. On an error nobody knows whether it was stored: the next
+        ``take_over`` reads it."""
+        from confluent_kafka import TopicPartition
+
+        marker = Marker(self._job, self._attempt, done)
+        text = msgspec.json.encode(marker).decode()
+        place = TopicPartition(self._topic, 0, done.get(self._job, 0), text)
+        try:
+            if not begun:
+                await producer.begin()
+            await producer.commit([place], self._group().consumer_group_metadata())
+        except BaseException:
+            await self.forget()
+            raise
+        self._marker = marker
+
+    def _group(self) -> Any:
+        """A consumer that never reads: the group's name, and its offsets."""
+        import confluent_kafka
+
+        if self._consumer is None:
+            own = ("transaction.timeout.ms", "message.timeout.ms", "auto.offset.reset")
+            given = {k: v for k, v in self._properties.items() if k not in own}
+            self._consumer = confluent_kafka.Consumer(
+                # Only with this isolation does the broker wait for offsets of open transactions to be settled.
+                {**given, "group.id": self._name, "isolation.level": "read_committed",
+                 "enable.auto.commit": False, "log_level": 0}
+            )  # fmt: skip
+        return self._consumer
+
+    async def _read(self) -> Marker | None:
+        from confluent_kafka import KafkaException, TopicPartition
+
+        place = TopicPartition(self._topic, 0)
+        loop = asyncio.get_running_loop()
+        try:
+            [found] = await self._caller.call(loop, self._group().committed, [place], ANSWER_S)
+        except KafkaException as err:
+            raise failure(err.args[0], "the marker of a transaction cannot be read", self._where) from None
+        if found.error is not None:
+            raise failure(found.error, "the marker of a transaction cannot be read", self._where)
+        if found.offset < 0 or not found.metadata:
+            return None
+        return msgspec.json.decode(found.metadata, type=Marker)
+
+    async def forget(self) -> None:
+        """The producer is of no more use: the next step takes over anew."""
+        producer, self._producer = self._producer, None
+        if producer is not None:
+            await producer.close()
+
+    async def close(self) -> None:
+        await self.forget()
+        if self._consumer is not None:
+            await self._caller.call(asyncio.get_running_loop(), self._consumer.close)
+        self._caller.close()
+
+
+class ExactlyOnceWriter(StagedWriter):
+    def __init__(self, table: TableInfo, option_set: OptionSet, encoder: MessageEncoder) -> None:
+        super().__init__()
+        self._options = option_set.read(table.options)
+        self._properties = client_properties(table.options, option_set.owner)
+        self._owner = option_set.owner
+        self._topic = self._options["topic"]
+        self._encoder = encoder
+        #: transactional id → its transactions
+        self._transactions: dict[str, Transactions] = {}
+
+    async def open(self, ctx: SourceContext, restored: Sequence[bytes]) -> None:
+        self._open_staging(ctx)
+        self._where = f"{self._owner}, {self._properties['bootstrap.servers']}, topic '{self._topic}'"
+        prefix = self._options["sink.transactional-id-prefix"] or f"{ctx.job_id}-{ctx.uid}"
+        self._marker = f"{re.sub(r'[^A-Za-z0-9._-]', '_', prefix)}-{ctx.subtask_index}"
+        partitions = await self._probe()
+        self._encoder.open(ctx, partitions)
+        await self._commit_restored(restored)
+        await self._of(self._marker).fence()
+        # Ids of other subtasks, and of a greater parallelism: fenced so that nothing old comes late.
+        for name, others in list(self._transactions.items()):
+            if name != self._marker:
+                await others.fence()
+                await others.close()
+                del self._transactions[name]
+
+    async def _probe(self) -> int:
+        """The number of the topic's partitions."""
+        producer = KafkaProducer(self._properties, self._topic, self._where)
+        try:
+            return await producer.partitions()
+        finally:
+            await producer.close()
+
+    def _of(self, name: str) -> Transactions:
+        if name not in self._transactions:
+            self._transactions[name] = Transactions(
+                self._properties, self._topic, name, self.ctx.job_id, self.ctx.attempt, self._where
+            )
+        return self._transactions[name]
+
+    def write(self, batch: Batch) -> None:
+        messages = self._encoder.encode(batch)
+        self._take(messages, sum(m.size for m in messages))
+
+    async def _publish(
+        self, item: Committable, load: Callable[[str], Awaitable[Sequence[StagedMessage]]]
+    ) -> None:
+        transactions = self._of(item.marker)
+        await transactions.take_over()
+        if not transactions.marker_found and item.made_ms:
+            await self._check_age(item)
+        await transactions.publish(item, load)
+
+    async def _check_age(self, item: Committable) -> None:
+        """Offsets of a group without members expire, the marker with them: whether an old epoch was
+        stored cannot be known any more."""
+        kept_ms = await self._retention_minutes() * 60_000
+        age_ms = self.ctx.now_ms() - item.made_ms
+        if age_ms < kept_ms:
+            return
+        raise ConnectorError(
+            "the checkpoint is older than the broker remembers committed transactions",
+            expected=f"a checkpoint younger than the broker's offsets.retention.minutes ({kept_ms // 60_000})",
+            got=f"rows of checkpoint {item.checkpoint_id}, staged {age_ms // 60_000} minutes ago",
+            where=f"{self._where}, transactional id '{item.marker}'",
+            remedy="start from a younger savepoint, or without this state; look into the topic whether it has the "
+            "rows, and raise offsets.retention.minutes",
+        )
+
+    async def _retention_minutes(self) -> int:
+        """The broker's, or Kafka's default where it may not be asked."""
+        from confluent_kafka import KafkaException
+        from confluent_kafka.admin import AdminClient
+        from confluent_kafka.admin._config import ConfigResource
+
+        caller = Caller("kafka-settings")
+
+        def ask() -> int:
+            client = AdminClient({k: v for k, v in self._properties.items() if k != "group.id"})
+            broker = next(iter(client.list_topics(timeout=ANSWER_S).brokers))
+            resource = ConfigResource(ConfigResource.Type.BROKER, str(broker))
+            [answer] = client.describe_configs([resource], request_timeout=ANSWER_S).values()
+            return int(answer.result()["offsets.retention.minutes"].value)
+
+        try:
+            return await caller.call(asyncio.get_running_loop(), ask)
+        except KafkaException as err:
+            _log.warning("kafka_setting_not_read", where=self._where, error=err.args[0].str())
+            return _RETENTION_MINUTES
+        finally:
+            caller.close()
+
+    async def close(self) -> None:
+        await super().close()
+        for transactions in self._transactions.values():
+            await transactions.close()

@@ -1,0 +1,209 @@
+"""A producer that keeps the order of messages, bounds what it holds, and tells what failed."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from typing import TYPE_CHECKING, Any
+
+from penstock.connectors.kafka.client import ANSWER_S, Caller, failure
+from penstock.errors import ConnectorError, FencedError
+from penstock.log_events import EventLog
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+
+    from confluent_kafka import KafkaError, Message
+
+    from penstock.connectors.kafka.encoding import OutMessage
+    from penstock.errors import PenstockError
+
+_log = EventLog("penstock.connectors.kafka")
+
+#: Messages that the client may hold before ``full``; and their KiB.
+_MAX_MESSAGES = 100_000
+_MAX_KIB = 65_536
+#: Looks for the topic before it is said to be missing, and seconds between them.
+_LOOKS, _LOOK_S = 5, 0.3
+#: Messages handed over before other work of the loop has its turn.
+_SLICE = 2_000
+
+
+class KafkaProducer:
+    """Idempotent, so that what it repeats by itself is neither doubled nor reordered.
+
+    ``where``: for errors. With ``transactional_id`` the calls of a transaction are to be used in their order.
+    """
+
+    def __init__(self, properties: Mapping[str, str], topic: str, where: str, **config: Any) -> None:
+        import confluent_kafka
+
+        self.topic = topic
+        self._where = where
+        self._failure: PenstockError | None = None
+        self._pending: deque[OutMessage] = deque()
+        self._caller = Caller("kafka-sink")
+        self._config: dict[str, Any] = {
+            "queue.buffering.max.messages": _MAX_MESSAGES,
+            "queue.buffering.max.kbytes": _MAX_KIB,
+            "linger.ms": 5,
+            # As Kafka's own clients: equal keys go where theirs would.
+            "partitioner": "murmur2_random",
+            **properties,
+            **config,
+            "enable.idempotence": True,
+            "delivery.report.only.error": True,
+            "on_delivery": self._delivered,
+            "error_cb": self._note,
+            "log_level": 0,
+        }
+        self._client = confluent_kafka.Producer(self._config)
+
+    # -- what the client says -----------------------------------------------------------
+
+    def _delivered(self, error: KafkaError | None, message: Message) -> None:
+        """Only of messages that were not delivered."""
+        from confluent_kafka import KafkaError as E
+
+        if error is None or error.code() in (E._PURGE_QUEUE, E._PURGE_INFLIGHT):
+            return
+        self._failure = self._failure or failure(error, "a message could not be written", self._where)
+
+    def _note(self, error: KafkaError) -> None:
+        found = failure(error, "the Kafka producer cannot go on", self._where)
+        if error.fatal() or isinstance(found, ConnectorError):
+            self._failure = self._failure or self._fenced(error) or found
+        _log.warning("kafka_sink_trouble", where=self._where, error=error.str())
+
+    def _fenced(self, error: KafkaError) -> FencedError | None:
+        from confluent_kafka import KafkaError as E
+
+        if error.code() not in (E._FENCED, E.PRODUCER_FENCED, E.INVALID_PRODUCER_EPOCH):
+            return None
+        return FencedError(
+            "an older attempt of this sink may no longer write",
+            expected="the newest attempt",
+            got=f"{error.name()}: {error.str()}",
+            where=self._where,
+            remedy="nothing, if a newer attempt runs; two jobs need two 'sink.transactional-id-prefix'",
+        )
+
+    def check(self) -> None:
+        """Raises what has failed since the start."""
+        if self._failure is not None:
+            raise self._failure
+
+    # -- messages -----------------------------------------------------------------------
+
+    @property
+    def full(self) -> bool:
+        """No more messages for now: see ``drain``."""
+        return bool(self._pending) or len(self._client) >= _MAX_MESSAGES // 2
+
+    @property
+    def empty(self) -> bool:
+        return not self._pending and not len(self._client)
+
+    def send(self, messages: Iterable[OutMessage]) -> None:
+        """Take messages; they go out by themselves."""
+        self.check()
+        self._pending.extend(messages)
+        self._hand_over(len(self._pending))
+
+    def _hand_over(self, most: int) -> None:
+        """Up to ``most`` waiting messages go to the client, in order, until it is full."""
+        from confluent_kafka import KafkaException
+
+        produce, topic, pending = self._client.produce, self.topic, self._pending
+        try:
+            for _ in range(min(most, len(pending))):
+                key, value, partition = pending[0]
+                produce(topic, value, key, partition)
+                pending.popleft()
+            self._client.poll(0)
+        except BufferError:
+            pass  # ``drain`` makes room, and goes on with this very message
+        except KafkaException as err:
+            raise self._error(err.args[0], "a message could not be written") from None
+
+    async def drain(self) -> None:
+        """Until there is room again."""
+        while self.full:
+            self.check()
+            await self._call(self._client.poll, 0.05)
+            self._hand_over(_SLICE)
+        self.check()
+
+    async def flush(self) -> None:
+        """Until every message is acknowledged by the brokers, or one has failed."""
+        while not self.empty:
+            self.check()
+            self._hand_over(_SLICE)
+            await self._call(self._client.flush, 0.1)
+        self.check()
+
+    # -- transactions -------------------------------------------------------------------
+
+    async def begin_epoch(self) -> None:
+        """Fences other producers of the same transactional id and ends what they left open."""
+        await self._transactional(self._client.init_transactions, ANSWER_S)
+
+    async def begin(self) -> None:
+        await self._transactional(self._client.begin_transaction)
+
+    async def commit(self, offsets: list[Any], group: Any) -> None:
+        """The messages sent since ``begin`` and the offsets of ``group``, all or none."""
+        await self.flush()
+        await self._transactional(self._client.send_offsets_to_transaction, offsets, group, ANSWER_S)
+        await self._transactional(self._client.commit_transaction, ANSWER_S)
+
+    async def _transactional(self, f: Callable[..., Any], *args: Any) -> None:
+        """A step of a transaction. ``BrokerError``: whether it was done is unknown; a new producer must
+        ask. The client repeats what may be repeated."""
+        from confluent_kafka import KafkaException
+
+        while True:
+            try:
+                await self._run(f, *args)
+                return
+            except KafkaException as err:
+                error = err.args[0]
+                if not error.retriable():
+                    raise self._error(error, "a transaction could not be completed") from None
+                _log.warning("kafka_sink_trouble", where=self._where, error=error.str())
+
+    def _error(self, error: KafkaError, what: str) -> PenstockError:
+        return self._fenced(error) or failure(error, what, self._where)
+
+    async def partitions(self) -> int:
+        """How many the topic has; ConnectorError when there is no such topic."""
+        error = None
+        for _ in range(_LOOKS):
+            found = await self._call(self._client.list_topics, self.topic, ANSWER_S)
+            topic = found.topics[self.topic]
+            if topic.error is None:
+                return len(topic.partitions)
+            error = topic.error
+            await asyncio.sleep(_LOOK_S)  # a topic that was made this moment is not known everywhere
+        assert error is not None
+        raise failure(error, f"topic '{self.topic}' cannot be written", self._where)
+
+    async def _call(self, f: Callable[..., Any], *args: Any) -> Any:
+        from confluent_kafka import KafkaException
+
+        try:
+            return await self._run(f, *args)
+        except KafkaException as err:
+            raise self._error(err.args[0], "the brokers cannot be written to") from None
+
+    async def _run(self, f: Callable[..., Any], *args: Any) -> Any:
+        return await self._caller.call(asyncio.get_running_loop(), f, *args)
+
+    async def close(self) -> None:
+        """Forgets what was not yet sent; waits for no broker."""
+        self._pending.clear()
+        # The client has no call that closes without waiting for messages and transactions; to let go of it does.
+        last = [self._client]
+        del self._client
+        await self._run(last.clear)
+        self._caller.close()

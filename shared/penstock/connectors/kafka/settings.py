@@ -1,0 +1,58 @@
+"""The options and metadata columns of the Kafka connectors, with Flink's keys."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from penstock.options import Option, OptionSet, choice, duration_ms, integer, text
+from penstock.types import logical as t
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+#: ``properties.…`` go to the client; the others belong to formats, which check their own.
+PROPERTIES = "properties."
+KEY, VALUE = "key.", "value."
+
+_STARTS = ("group-offsets", "earliest-offset", "latest-offset", "timestamp", "specific-offsets")
+_ENDS = ("unbounded", "latest-offset", "group-offsets", "timestamp", "specific-offsets")
+
+_BOTH = [
+    Option("topic", text, None, "The topic; a source takes several, ';' between."),
+    Option("key.format", text, None, "The format of message keys."),
+    Option("value.format", text, None, "The format of message values; 'format' says the same."),
+    Option("key.fields-prefix", text, "", "What the names of key columns begin with, and names in the key do not."),
+    Option("value.fields-include", choice("ALL", "EXCEPT_KEY"), "ALL", "Whether values hold the key's columns, too."),
+    Option("scan.bounded.mode", choice(*_ENDS), "unbounded", "Where reading ends.", role="source"),
+    Option("scan.bounded.specific-offsets", text, None, "For mode 'specific-offsets': partition:0,offset:42;partition:1,offset:300.", role="source"),
+    Option("scan.bounded.timestamp-millis", integer, None, "For mode 'timestamp': ends before the first message of this time.", role="source"),
+    Option("scan.topic-partition-discovery.interval", duration_ms, 300_000, "Between looks for new partitions and topics; 0: one look at the start.", role="source"),
+    Option("sink.delivery-guarantee", choice("at-least-once", "exactly-once", "none"), "at-least-once", "exactly-once: rows show when their checkpoint is complete, in one transaction.", role="sink"),
+    Option("sink.transactional-id-prefix", text, None, "Names the exactly-once sink at the broker; default is job and operator.", role="sink"),
+]  # fmt: skip
+
+KAFKA_OPTIONS = OptionSet(
+    "connector 'kafka'",
+    [
+        *_BOTH,
+        Option("topic-pattern", text, None, "A regular expression: reads all topics whose whole names match.", role="source"),
+        Option("key.fields", text, None, "Columns of the key, ';' between."),
+        Option("scan.startup.mode", choice(*_STARTS), "group-offsets", "Where reading starts.", role="source"),
+        Option("scan.startup.specific-offsets", text, None, "For mode 'specific-offsets': partition:0,offset:42;partition:1,offset:300.", role="source"),
+        Option("scan.startup.timestamp-millis", integer, None, "For mode 'timestamp': starts at the first message of this time or later.", role="source"),
+        Option("sink.partitioner", choice("default", "fixed", "round-robin"), "default", "default: by the key, as Kafka's own clients do; fixed: a subtask writes to one partition.", role="sink"),
+    ],
+    prefixes=(PROPERTIES,),
+)  # fmt: skip
+
+UPSERT_OPTIONS = OptionSet("connector 'upsert-kafka'", _BOTH, prefixes=(PROPERTIES,))
+
+METADATA: Mapping[str, Any] = {
+    "topic": t.VarCharType(nullable=False),
+    "partition": t.IntType(nullable=False),
+    "headers": t.MapType(t.VarCharType(nullable=False), t.VarBinaryType(), nullable=False),
+    "leader-epoch": t.IntType(),
+    "offset": t.BigIntType(nullable=False),
+    "timestamp": t.TimestampLtzType(3, nullable=False),
+    "timestamp-type": t.VarCharType(nullable=False),
+}

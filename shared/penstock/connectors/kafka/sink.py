@@ -1,0 +1,66 @@
+"""The Kafka sink without transactions: rows go out at once, a checkpoint waits until they are stored."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from penstock.connectors.base import SinkWriter
+from penstock.connectors.kafka.client import client_properties
+from penstock.connectors.kafka.producer import KafkaProducer
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Sequence
+
+    from penstock.connectors.base import SourceContext, TableInfo
+    from penstock.connectors.kafka.encoding import MessageEncoder
+    from penstock.options import OptionSet
+    from penstock.types import Batch
+
+
+class KafkaWriter(SinkWriter):
+    """At least once; with the guarantee ``none`` a checkpoint does not wait, and a crash loses what is on its way."""
+
+    def __init__(self, table: TableInfo, option_set: OptionSet, encoder: MessageEncoder) -> None:
+        self._options = option_set.read(table.options)
+        self._properties = client_properties(table.options, option_set.owner)
+        self._owner = option_set.owner
+        self._encoder = encoder
+        self._producer: KafkaProducer | None = None
+        self._waits = self._options["sink.delivery-guarantee"] != "none"
+
+    async def open(self, ctx: SourceContext, restored: Sequence[bytes]) -> None:
+        self.ctx = ctx
+        where = f"{self._owner}, {self._properties['bootstrap.servers']}, topic '{self._options['topic']}'"
+        self._producer = KafkaProducer(self._properties, self._options["topic"], where)
+        self._encoder.open(ctx, await self._producer.partitions())
+
+    @property
+    def _out(self) -> KafkaProducer:
+        assert self._producer is not None, "the writer was used before open()"
+        return self._producer
+
+    def write(self, batch: Batch) -> None:
+        self._out.send(self._encoder.encode(batch))
+
+    def ready(self) -> bool:
+        return not self._out.full
+
+    async def wait_ready(self) -> None:
+        await self._out.drain()
+
+    def begin_checkpoint(self, checkpoint_id: int) -> Awaitable[list[bytes]]:
+        async def stored() -> list[bytes]:
+            if self._waits:
+                await self._out.flush()
+            else:
+                self._out.check()
+            return []
+
+        return stored()
+
+    async def finish(self) -> None:
+        await self._out.flush()
+
+    async def close(self) -> None:
+        if self._producer is not None:
+            await self._producer.close()

@@ -1,0 +1,336 @@
+"""The Kafka source: partitions read in order, with offsets in checkpoints.
+
+One consumer reads all partitions of a subtask; librdkafka fetches in threads of its own, and what it holds
+ahead is bounded by ``queued.max.messages.kbytes``. The data thread takes whole batches of messages that are
+there. Only when there is none does a thread wait for the next one, without holding the interpreter's lock.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from penstock.connectors.base import Fetched, SourceReader, Split
+from penstock.connectors.kafka.client import ANSWER_S, Caller, client_properties, failure
+from penstock.connectors.kafka.rows import MessageDecoder
+from penstock.errors import ConnectorError
+from penstock.log_events import EventLog
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from confluent_kafka import Consumer, KafkaError, Message, TopicPartition
+
+    from penstock.connectors.base import SourceContext, TableInfo
+    from penstock.connectors.kafka.rows import Part
+    from penstock.errors import PenstockError
+
+_log = EventLog("penstock.connectors.kafka")
+
+#: What librdkafka may hold ahead for one subtask, in KiB, unless a property says otherwise.
+_AHEAD_KIB = "16384"
+#: The waiting thread looks up after so long.
+_WAIT_S = 0.5
+
+Place = tuple[str, int]
+
+
+class _State:
+    """A split and where it stands. ``offset``: of the next message to deliver."""
+
+    def __init__(self, split: Split) -> None:
+        self.split = split
+        self.place: Place = (split.payload["topic"], split.payload["partition"])
+        position = split.position or {}
+        self.offset: int = position.get("offset", split.payload["start"])
+        self.end: int | None = split.payload.get("end")
+        self.done = self.end is not None and self.offset >= self.end
+        #: A message behind ``end`` came.
+        self.passed_end = False
+        #: The offset of the partition's end when the client reached it; None: messages came since.
+        self.end_seen: int | None = None
+        #: Somebody wants to know whether it has caught up; the broker says that it has.
+        self.asked = self.confirmed = False
+
+
+class KafkaReader(SourceReader):
+    def __init__(self, table: TableInfo, key: Part | None, value: Part, owner: str) -> None:
+        self._owner = owner
+        self._parts = key, value
+        self._properties = client_properties(table.options, owner)
+        self._states: dict[str, _State] = {}
+        self._by_place: dict[Place, _State] = {}
+        #: Messages taken from the client, in runs of one partition.
+        self._runs: deque[tuple[_State, list[Message]]] = deque()
+        self._consumer: Consumer | None = None
+        self._caller = Caller("kafka-source")
+        self._questions = Caller("kafka-questions")
+        #: The call that waits for the next message.
+        self._waiting: asyncio.Future[Message | None] | None = None
+        self._asking: asyncio.Future[int] | None = None
+        self._event = asyncio.Event()
+        self._failure: PenstockError | None = None
+
+    async def open(self, ctx: SourceContext) -> None:
+        import confluent_kafka
+
+        self.ctx = ctx
+        self._where = f"{self._owner}, {self._properties['bootstrap.servers']}"
+        self._decoder = MessageDecoder(ctx, *self._parts)
+        #: The group to which offsets are committed; None: the table names none.
+        self._group = self._properties.get("group.id")
+        given = {k: v for k, v in self._properties.items() if k != "auto.offset.reset"}
+        self._consumer = confluent_kafka.Consumer(
+            {
+                "isolation.level": "read_committed",
+                "queued.max.messages.kbytes": _AHEAD_KIB,
+                "client.id": f"penstock-{ctx.uid}-{ctx.subtask_index}",
+                "group.id": f"penstock-{ctx.job_id}-{ctx.uid}",
+                **given,
+                "enable.auto.commit": False,
+                "enable.auto.offset.store": False,
+                "enable.partition.eof": True,
+                # An offset that is gone is an error, never a jump.
+                "auto.offset.reset": "error",
+                "error_cb": self._note,
+                "log_level": 0,
+            }
+        )
+
+    def _note(self, error: Any) -> None:
+        """Brokers that are away are waited for; the log says so. What cannot mend itself ends the task."""
+        found = failure(error, "the Kafka consumer cannot go on", self._where)
+        if error.fatal() or isinstance(found, ConnectorError):
+            self._failure = found
+        _log.warning("kafka_source_trouble", where=self._where, error=error.str())
+
+    @property
+    def _client(self) -> Consumer:
+        assert self._consumer is not None, "the reader was used before open()"
+        return self._consumer
+
+    def add_splits(self, splits: Sequence[Split]) -> None:
+        from confluent_kafka import TopicPartition
+
+        fresh = []
+        for split in splits:
+            state = _State(split)
+            self._states[split.id] = self._by_place[state.place] = state
+            if not state.done:
+                fresh.append(TopicPartition(*state.place, state.offset))
+        if fresh:
+            self._client.incremental_assign(fresh)
+        self._event.set()
+
+    # -- rows ---------------------------------------------------------------------------
+
+    def poll(self) -> Fetched | None:
+        if self._failure is not None:
+            raise self._failure
+        while True:
+            if not self._runs and not self._take():
+                return None
+            state, messages = self._runs.popleft()
+            limit = self.ctx.batch_rows
+            if len(messages) > limit:
+                self._runs.appendleft((state, messages[limit:]))
+                messages = messages[:limit]
+            state.offset = _offset(messages[-1]) + 1
+            batch = self._decoder.decode(messages)
+            self._passed(state)
+            if len(batch):
+                return Fetched(state.split.id, batch)
+
+    def _take(self) -> bool:
+        """Messages that the client has now, a run for each partition; False: there are none."""
+        from confluent_kafka import KafkaException
+
+        messages: list[Message] = []
+        try:
+            if self._waiting is not None:
+                if not self._waiting.done():
+                    return False
+                waited, self._waiting = self._waiting, None
+                first = waited.result()
+                messages = [] if first is None else [first]
+            messages += self._client.consume(self.ctx.batch_rows, timeout=0)
+        except KafkaException as err:
+            raise failure(err.args[0], "the topics cannot be read", self._where) from None
+        runs: dict[Place, list[Message]] = {}
+        for message in messages:
+            runs.setdefault((str(message.topic()), message.partition() or 0), []).append(message)
+        for place, run in runs.items():
+            state = self._by_place.get(place)
+            if state is not None and not state.done:
+                self._add(state, run)
+            elif state is None and (error := run[-1].error()) is not None:
+                self._trouble(error, run[-1], None)
+        return bool(self._runs)
+
+    def _add(self, state: _State, run: list[Message]) -> None:
+        """What came of one partition, in order: messages, and news of its end or of trouble."""
+        from confluent_kafka import KafkaError
+
+        rows = []
+        for message in run:
+            error = message.error()
+            if error is None:
+                rows.append(message)
+                state.end_seen = None
+            elif error.code() == KafkaError._PARTITION_EOF:
+                state.end_seen = message.offset()
+            else:
+                self._trouble(error, message, state)
+        if rows:
+            state.asked = state.confirmed = False
+        end = state.end
+        if end is not None:
+            inside = [m for m in rows if _offset(m) < end]
+            state.passed_end |= len(inside) < len(rows)
+            rows = inside
+        if rows:
+            self._runs.append((state, rows))
+        else:
+            self._passed(state)
+
+    def _trouble(self, error: KafkaError, message: Message, state: _State | None) -> None:
+        from confluent_kafka import KafkaError
+
+        where = f"{self._where}, topic '{message.topic()}', partition {message.partition()}"
+        if error.code() in (KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE):
+            raise ConnectorError(
+                "the topic no longer has the offset that is needed",
+                expected="messages" if state is None else f"messages from offset {state.offset} on",
+                got=error.str(),
+                where=where,
+                remedy="raise the topic's retention.ms or retention.bytes; to go on without what is lost, start "
+                "without this state or with 'scan.startup.mode' = 'earliest-offset'",
+            )
+        found = failure(error, "the topic cannot be read", where)
+        if isinstance(found, ConnectorError) or error.fatal():
+            raise found
+        _log.warning("kafka_source_trouble", where=where, error=error.str())
+
+    def _has_run(self, state: _State) -> bool:
+        return any(s is state for s, _ in self._runs)
+
+    def _passed(self, state: _State) -> None:
+        """After rows were taken: does the split end here? Control records of transactions have offsets,
+        too: its end may lie behind its last message, and then only the partition's own end tells."""
+        if state.end is None or state.done or self._has_run(state):
+            return
+        if max(state.offset, state.end_seen or 0) >= state.end or state.passed_end:
+            self._finish(state)
+
+    def _finish(self, state: _State) -> None:
+        from confluent_kafka import TopicPartition
+
+        state.done = True
+        self._client.incremental_unassign([TopicPartition(*state.place)])
+        self._event.set()
+
+    async def wait(self) -> None:
+        if self._runs or self._failure is not None:
+            return
+        self._event.clear()
+        if self._waiting is None:
+            loop = asyncio.get_running_loop()
+            self._waiting = self._caller.call(loop, self._client.poll, _WAIT_S)
+        added = asyncio.ensure_future(self._event.wait())
+        ends: set[asyncio.Future[Any]] = {self._waiting, added}
+        try:
+            # The waiting call is not cancelled with this task: a message that comes belongs to the next ``poll``.
+            await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            added.cancel()
+
+    # -- progress -----------------------------------------------------------------------
+
+    def finished_splits(self) -> set[str]:
+        return {s.split.id for s in self._states.values() if s.done}
+
+    def caught_up(self, split_id: str) -> bool:
+        """True only when the broker was asked after the question came up: what the client has heard is old
+        when this process, or the network, was held up."""
+        state = self._states[split_id]
+        if state.done:
+            return True
+        if state.end_seen is None or self._has_run(state):
+            return False
+        if not state.confirmed and self._asking is None:
+            state.asked = True
+            self._asking = asyncio.ensure_future(self._ask(state))
+        return state.confirmed
+
+    async def _ask(self, state: _State) -> int:
+        from confluent_kafka import KafkaException, TopicPartition
+
+        place = TopicPartition(*state.place)
+        loop = asyncio.get_running_loop()
+        try:
+            _, end = await self._questions.call(loop, self._watermarks, place)
+        except KafkaException as err:
+            _log.debug("kafka_end_not_read", where=self._where, error=err.args[0].str())
+            return -1
+        finally:
+            self._asking = None
+        state.confirmed = state.asked and state.end_seen is not None and end <= state.end_seen
+        return int(end)
+
+    def _watermarks(self, place: TopicPartition) -> tuple[int, int]:
+        low, high = self._client.get_watermark_offsets(place, timeout=ANSWER_S)
+        return low, high
+
+    def snapshot(self) -> list[Split]:
+        return [
+            msgspec.structs.replace(s.split, position={"offset": s.offset}) for s in self._states.values()
+        ]
+
+    def on_checkpoint_complete(self, checkpoint_id: int, positions: Sequence[Split]) -> None:
+        """Tells the group its offsets, for those who look at them; a restore never reads them."""
+        if self._group is None or not positions:
+            return
+        from confluent_kafka import KafkaException, TopicPartition
+
+        offsets = [
+            TopicPartition(s.payload["topic"], s.payload["partition"], s.position["offset"])
+            for s in positions
+            if s.position is not None
+        ]
+        try:
+            self._client.commit(offsets=offsets, asynchronous=True)
+        except KafkaException as err:
+            _log.warning(
+                "kafka_offsets_not_committed", where=self._where, group=self._group, error=err.args[0].str()
+            )
+
+    def pending_records(self) -> int | None:
+        """Messages between here and the ends of the partitions, as the client last heard of them."""
+        from confluent_kafka import TopicPartition
+
+        lag = 0
+        for state in self._states.values():
+            if not state.done:
+                _, end = self._client.get_watermark_offsets(TopicPartition(*state.place), cached=True)
+                lag += max(0, min(end, state.end or end) - state.offset)
+        return lag
+
+    async def close(self) -> None:
+        loop = asyncio.get_running_loop()
+        if self._asking is not None:
+            await asyncio.wait({self._asking})
+        if self._consumer is not None:
+            # Behind the waiting call, in the same thread: no call is left in a closed client.
+            await self._caller.call(loop, self._consumer.close)
+        self._caller.close()
+        self._questions.close()
+
+
+def _offset(message: Message) -> int:
+    """The offset of a message that came from a broker; only those that are to be sent have none."""
+    offset = message.offset()
+    assert offset is not None
+    return offset

@@ -1,0 +1,115 @@
+"""From Kafka to Kafka on a real cluster: processes and the broker are killed, and nothing is lost or doubled."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import signal
+from typing import Any
+
+import pytest
+
+from penstock.api.client import ClusterClient
+from penstock.cli import savepoint as command
+from tests.e2e.support import slot_pid
+from tests.servers.fixtures import own_kafka, shared_kafka
+from tests.servers.kafka_server import KafkaServer
+
+__all__ = ["own_kafka", "shared_kafka"]
+
+pytestmark = pytest.mark.cluster
+
+ROWS = 20_000
+
+TABLES = """
+CREATE TABLE orders (id BIGINT, customer INT, cents BIGINT) WITH ('connector' = 'kafka', 'topic' = '{source}',
+  'properties.bootstrap.servers' = '{servers}', 'properties.group.id' = '{source}', 'format' = 'json',
+  'scan.startup.mode' = 'earliest-offset');
+CREATE TABLE big (id BIGINT, customer INT, cents BIGINT) WITH ('connector' = 'kafka', 'topic' = '{sink}',
+  'properties.bootstrap.servers' = '{servers}', 'key.format' = 'json', 'key.fields' = 'customer', 'format' = 'json',
+  'sink.delivery-guarantee' = 'exactly-once');
+"""
+QUERY = "INSERT INTO big SELECT id, customer, cents FROM orders WHERE cents >= 20"
+
+
+def order(i: int) -> dict[str, int]:
+    return {"id": i, "customer": i * 7919 % 97, "cents": i % 100}
+
+
+def produce(kafka: KafkaServer, topic: str, first: int, last: int) -> None:
+    kafka.produce(topic, [{"value": json.dumps(order(i)), "partition": i % 3} for i in range(first, last)])
+
+
+def expected(last: int) -> list[dict[str, int]]:
+    return [o for o in map(order, range(last)) if o["cents"] >= 20]
+
+
+def written(kafka: KafkaServer, topic: str) -> list[dict[str, Any]]:
+    return sorted((json.loads(m.value()) for m in kafka.read(topic)), key=lambda row: row["id"])
+
+
+def submit(client: ClusterClient, kafka: KafkaServer, parallelism: int) -> tuple[str, str, str]:
+    source, sink = kafka.topic(3), kafka.topic(2)
+    words = {"source": source, "sink": sink, "servers": kafka.bootstrap}
+    job_id = client.submit({
+        "name": "orders", "sql": TABLES.format(**words) + QUERY, "parallelism": parallelism,
+        "config": {"execution.checkpointing.interval": "500 ms"},
+    })  # fmt: skip
+    return job_id, source, sink
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+def test_killed_slots_and_a_killed_broker_lose_and_double_nothing(
+    make_cluster: Any, until: Any, own_kafka: KafkaServer, seed: int
+) -> None:
+    chance = random.Random(seed)
+    cluster = make_cluster(taskmanagers=2, slots=1)
+    with ClusterClient(cluster.rest_url) as client:
+        job_id, source, sink = submit(client, own_kafka, 2)
+        steps = 5
+        for step in range(steps):
+            produce(own_kafka, source, step * ROWS // steps, (step + 1) * ROWS // steps)
+            before = client.checkpoints(job_id)["counts"]["completed"]
+            goal = before + chance.randint(0, 2)
+            until(lambda goal=goal: client.checkpoints(job_id)["counts"]["completed"] >= goal, "checkpoints")
+            if step == 2:
+                own_kafka.kill()
+                own_kafka.start()
+            elif step < steps - 1:
+                os.kill(slot_pid(client), signal.SIGKILL)
+        want = expected(ROWS)
+        until(
+            lambda: len(written(own_kafka, sink)) >= len(want), "all rows", lambda: client.exceptions(job_id)
+        )
+        client.cancel(job_id)
+        assert client.job(job_id)["attempt"] >= 2
+    assert written(own_kafka, sink) == want
+    assert {m.key() for m in own_kafka.read(sink)} <= {b'{"customer":%d}' % n for n in range(97)}
+
+
+def test_a_savepoint_goes_on_at_another_parallelism(
+    make_cluster: Any, until: Any, shared_kafka: KafkaServer, capsys: Any
+) -> None:
+    cluster = make_cluster(taskmanagers=1, slots=4)
+    with ClusterClient(cluster.rest_url) as client:
+        job_id, source, sink = submit(client, shared_kafka, 1)
+        produce(shared_kafka, source, 0, 3_000)
+        until(lambda: len(written(shared_kafka, sink)) > 0, "the first rows")
+        command.stop_job(cluster.rest_url, job_id, None, drain=False)
+        path = capsys.readouterr().out.strip()
+        produce(shared_kafka, source, 3_000, 6_000)
+        words = {"source": source, "sink": sink, "servers": shared_kafka.bootstrap}
+        again = client.submit({
+            "name": "orders", "sql": TABLES.format(**words) + QUERY, "parallelism": 3,
+            "config": {"execution.checkpointing.interval": "500 ms", "execution.state-recovery.path": path},
+        })  # fmt: skip
+        want = expected(6_000)
+        until(
+            lambda: len(written(shared_kafka, sink)) >= len(want),
+            "all rows",
+            lambda: client.exceptions(again),
+        )
+        until(lambda: sum(shared_kafka.committed(source, source, 3)) == 6_000, "offsets of the group")
+        client.cancel(again)
+    assert written(shared_kafka, sink) == want

@@ -1,0 +1,7 @@
+"""``python -m tests.servers``: fetches the servers that tests use where they find them."""
+
+from tests.servers import cache
+
+if __name__ == "__main__":
+    for name in cache.FROM_MAVEN:
+        print(cache.fetch(name), flush=True)

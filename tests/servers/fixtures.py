@@ -1,0 +1,34 @@
+"""Fixtures of real servers; the tests that ask for one skip where it was not fetched."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.servers import cache
+from tests.servers.kafka_server import KafkaServer
+
+
+@pytest.fixture(scope="session")
+def shared_kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaServer]:
+    """One broker for the tests that make topics of their own and leave the rest alone."""
+    yield from _broker(tmp_path_factory.mktemp("kafka"))
+
+
+@pytest.fixture
+def own_kafka(tmp_path: Path) -> Iterator[KafkaServer]:
+    """A broker for one test, which may kill it."""
+    yield from _broker(tmp_path / "kafka")
+
+
+def _broker(folder: Path) -> Iterator[KafkaServer]:
+    if why := cache.missing("kafka"):
+        pytest.skip(why)
+    server = KafkaServer(folder)
+    try:
+        server.start()
+        yield server
+    finally:
+        server.stop()
