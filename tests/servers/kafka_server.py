@@ -46,7 +46,7 @@ class KafkaServer:
         self.bootstrap = f"127.0.0.1:{self.port}"
         self._folder = folder
         self._process: subprocess.Popen[bytes] | None = None
-        self._reader: Any = None
+        self._readers: list[Any] = []
         lines = _SETTINGS.format(port=self.port, controller=controller, data=folder / "data")
         lines += "".join(f"{key.replace('_', '.')}={value}\n" for key, value in settings.items())
         folder.mkdir(parents=True, exist_ok=True)
@@ -95,8 +95,8 @@ class KafkaServer:
         self._process.send_signal(signal.SIGCONT)
 
     def stop(self) -> None:
-        if self._reader is not None:
-            self._reader.close()
+        for reader in self._readers:
+            reader.close()
         if self._process is not None and self._process.poll() is None:
             self._process.send_signal(signal.SIGCONT)
             self._process.kill()
@@ -136,17 +136,27 @@ class KafkaServer:
         assert producer.flush(60) == 0
 
     def read(self, topic: str) -> list[Any]:
-        """All messages that a reader of committed data sees, in the order of partitions and offsets."""
+        """All messages that a reader of committed data sees, in the order of partitions and offsets.
+
+        A transaction is committed before all partitions know of it: reading goes on to their ends, open
+        transactions included.
+        """
         from confluent_kafka import Consumer, KafkaError, TopicPartition
 
-        if self._reader is None:
-            self._reader = Consumer({
-                "bootstrap.servers": self.bootstrap, "group.id": uuid.uuid4().hex, "log_level": 0,
-                "isolation.level": "read_committed", "enable.partition.eof": True, "enable.auto.commit": False,
-                "fetch.wait.max.ms": 5,
-            })  # fmt: skip
-        consumer = self._reader
+        if not self._readers:
+            self._readers = [
+                Consumer({
+                    "bootstrap.servers": self.bootstrap, "group.id": uuid.uuid4().hex, "log_level": 0,
+                    "isolation.level": level, "enable.partition.eof": True, "enable.auto.commit": False,
+                    "fetch.wait.max.ms": 5,
+                })
+                for level in ("read_committed", "read_uncommitted")
+            ]  # fmt: skip
+        consumer, everything = self._readers
         partitions = sorted(consumer.list_topics(topic, timeout=60).topics[topic].partitions)
+        ends = {
+            p: everything.get_watermark_offsets(TopicPartition(topic, p), timeout=60)[1] for p in partitions
+        }
         consumer.assign([TopicPartition(topic, p, 0) for p in partitions])
         found: list[Any] = []
         ended: set[int] = set()
@@ -155,7 +165,9 @@ class KafkaServer:
             assert message is not None, "the broker does not answer"
             if message.error() is None:
                 found.append(message)
-            elif message.error().code() == KafkaError._PARTITION_EOF:
+                continue
+            at_end = message.error().code() == KafkaError._PARTITION_EOF
+            if at_end and message.offset() >= ends[message.partition()]:
                 ended.add(message.partition())
         consumer.unassign()
         return sorted(found, key=lambda m: (m.partition(), m.offset()))

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import importlib.util
 import re
+import time
+import weakref
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
@@ -21,6 +23,8 @@ _log = EventLog("penstock.connectors.kafka")
 
 #: How long a broker may take to answer a question, in seconds.
 ANSWER_S = 30.0
+#: Between attempts while the brokers settle who coordinates a group.
+_PAUSES_S = (0.1, 0.2, 0.4, 0.8, 1.6, 3.2, 3.2, 3.2)
 
 #: Properties of the Java client that this client has under no name, and what to do instead.
 _JAVA_ONLY = {
@@ -138,6 +142,33 @@ class Caller:
     def close(self) -> None:
         """No further calls; does not wait."""
         self._pool.shutdown(wait=False)
+
+
+def weakly(method: Callable[..., None]) -> Callable[..., None]:
+    """A callback for a client that does not keep the method's owner alive, which holds the client itself."""
+    known = weakref.WeakMethod(method)
+
+    def call(*args: Any) -> None:
+        if (found := known()) is not None:
+            found(*args)
+
+    return call
+
+
+def patiently(f: Callable[..., Any], *args: Any) -> Any:
+    """``f(*args)`` in a client's thread, again while a group's coordinator is being found, moved or loaded."""
+    from confluent_kafka import KafkaError as E
+    from confluent_kafka import KafkaException
+
+    passing = (E.NOT_COORDINATOR, E.COORDINATOR_NOT_AVAILABLE, E.COORDINATOR_LOAD_IN_PROGRESS)
+    for pause_s in _PAUSES_S:
+        try:
+            return f(*args)
+        except KafkaException as err:
+            if err.args[0].code() not in passing:
+                raise
+            time.sleep(pause_s)
+    return f(*args)
 
 
 def failure(error: KafkaError, what: str, where: str) -> PenstockError:

@@ -7,7 +7,7 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from penstock.connectors.base import SourceEnumerator, Split, TableInfo
-from penstock.connectors.kafka.client import ANSWER_S, Caller, client_properties, failure
+from penstock.connectors.kafka.client import ANSWER_S, Caller, client_properties, failure, patiently
 from penstock.connectors.kafka.positions import specific_offsets
 from penstock.errors import ConnectorError
 
@@ -112,7 +112,7 @@ class KafkaEnumerator(SourceEnumerator):
             case "specific-offsets":
                 option = "scan.bounded.specific-offsets"
                 return self._given(places, option, remedy=f"name every partition in '{option}'")
-        found = consumer.committed(places, timeout=ANSWER_S)
+        found = patiently(consumer.committed, places, ANSWER_S)
         for place in found:
             if place.offset < 0:
                 raise self._no_offset(place)
@@ -135,7 +135,7 @@ class KafkaEnumerator(SourceEnumerator):
         """The group's offsets; a partition without one starts as ``properties.auto.offset.reset`` says."""
         out = {}
         reset = self._properties.get("auto.offset.reset", "none")
-        for place in consumer.committed(places, timeout=ANSWER_S):
+        for place in patiently(consumer.committed, places, ANSWER_S):
             if place.offset >= 0:
                 out[place.topic, place.partition] = place.offset
             elif reset in ("earliest", "smallest", "beginning"):

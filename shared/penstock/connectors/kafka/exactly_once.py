@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from penstock.connectors.kafka.client import ANSWER_S, Caller, client_properties, failure
+from penstock.connectors.kafka.client import ANSWER_S, Caller, client_properties, failure, patiently
 from penstock.connectors.kafka.encoding import OutMessage
 from penstock.connectors.kafka.producer import KafkaProducer
 from penstock.connectors.staging import StagedWriter
@@ -171,7 +171,7 @@ class Transactions:
         place = TopicPartition(self._topic, 0)
         loop = asyncio.get_running_loop()
         try:
-            [found] = await self._caller.call(loop, self._group().committed, [place], ANSWER_S)
+            [found] = await self._caller.call(loop, patiently, self._group().committed, [place], ANSWER_S)
         except KafkaException as err:
             raise failure(err.args[0], "the marker of a transaction cannot be read", self._where) from None
         if found.error is not None:

@@ -6,7 +6,7 @@ import asyncio
 from collections import deque
 from typing import TYPE_CHECKING, Any
 
-from penstock.connectors.kafka.client import ANSWER_S, Caller, failure
+from penstock.connectors.kafka.client import ANSWER_S, Caller, failure, weakly
 from penstock.errors import ConnectorError, FencedError
 from penstock.log_events import EventLog
 
@@ -53,8 +53,8 @@ class KafkaProducer:
             **config,
             "enable.idempotence": True,
             "delivery.report.only.error": True,
-            "on_delivery": self._delivered,
-            "error_cb": self._note,
+            "on_delivery": weakly(self._delivered),
+            "error_cb": weakly(self._note),
             "log_level": 0,
         }
         self._client = confluent_kafka.Producer(self._config)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from penstock.connectors.base import Fetched, SourceReader, Split
-from penstock.connectors.kafka.client import ANSWER_S, Caller, client_properties, failure
+from penstock.connectors.kafka.client import ANSWER_S, Caller, client_properties, failure, weakly
 from penstock.connectors.kafka.rows import MessageDecoder
 from penstock.errors import ConnectorError
 from penstock.log_events import EventLog
@@ -95,7 +95,7 @@ class KafkaReader(SourceReader):
                 "enable.partition.eof": True,
                 # An offset that is gone is an error, never a jump.
                 "auto.offset.reset": "error",
-                "error_cb": self._note,
+                "error_cb": weakly(self._note),
                 "log_level": 0,
             }
         )
