@@ -46,7 +46,7 @@ class KafkaServer:
         self.bootstrap = f"127.0.0.1:{self.port}"
         self._folder = folder
         self._process: subprocess.Popen[bytes] | None = None
-        self._readers: list[Any] = []
+        self._reader: Any = None
         lines = _SETTINGS.format(port=self.port, controller=controller, data=folder / "data")
         lines += "".join(f"{key.replace('_', '.')}={value}\n" for key, value in settings.items())
         folder.mkdir(parents=True, exist_ok=True)
@@ -95,8 +95,8 @@ class KafkaServer:
         self._process.send_signal(signal.SIGCONT)
 
     def stop(self) -> None:
-        for reader in self._readers:
-            reader.close()
+        if self._reader is not None:
+            self._reader.close()
         if self._process is not None and self._process.poll() is None:
             self._process.send_signal(signal.SIGCONT)
             self._process.kill()
@@ -141,22 +141,13 @@ class KafkaServer:
         A transaction is committed before all partitions know of it: reading goes on to their ends, open
         transactions included.
         """
-        from confluent_kafka import Consumer, KafkaError, TopicPartition
+        from confluent_kafka import KafkaError, TopicPartition
 
-        if not self._readers:
-            self._readers = [
-                Consumer({
-                    "bootstrap.servers": self.bootstrap, "group.id": uuid.uuid4().hex, "log_level": 0,
-                    "isolation.level": level, "enable.partition.eof": True, "enable.auto.commit": False,
-                    "fetch.wait.max.ms": 5,
-                })
-                for level in ("read_committed", "read_uncommitted")
-            ]  # fmt: skip
-        consumer, everything = self._readers
+        if self._reader is None:
+            self._reader = self._consumer()
+        consumer = self._reader
         partitions = sorted(consumer.list_topics(topic, timeout=60).topics[topic].partitions)
-        ends = {
-            p: everything.get_watermark_offsets(TopicPartition(topic, p), timeout=60)[1] for p in partitions
-        }
+        ends = self._ends(topic, partitions)
         consumer.assign([TopicPartition(topic, p, 0) for p in partitions])
         found: list[Any] = []
         ended: set[int] = set()
@@ -171,6 +162,32 @@ class KafkaServer:
                 ended.add(message.partition())
         consumer.unassign()
         return sorted(found, key=lambda m: (m.partition(), m.offset()))
+
+    def _ends(self, topic: str, partitions: list[int]) -> dict[int, int]:
+        """The ends of the partitions, open transactions included."""
+        from confluent_kafka import KafkaError as E
+        from confluent_kafka import KafkaException, TopicPartition
+        from confluent_kafka.admin import OffsetSpec
+
+        while True:
+            admin = self.admin()
+            asked = {TopicPartition(topic, p): OffsetSpec.latest() for p in partitions}
+            try:
+                found = admin.list_offsets(asked, request_timeout=60)
+                return {place.partition: answer.result().offset for place, answer in found.items()}
+            except KafkaException as err:
+                if err.args[0].code() not in (E.NOT_LEADER_FOR_PARTITION, E.LEADER_NOT_AVAILABLE):
+                    raise
+                time.sleep(0.02)  # the partitions were made this moment
+
+    def _consumer(self) -> Any:
+        from confluent_kafka import Consumer
+
+        return Consumer({
+            "bootstrap.servers": self.bootstrap, "group.id": uuid.uuid4().hex, "log_level": 0,
+            "isolation.level": "read_committed", "enable.partition.eof": True, "enable.auto.commit": False,
+            "fetch.wait.max.ms": 5,
+        })  # fmt: skip
 
     def committed(self, group: str, topic: str, partitions: int) -> list[int]:
         """The offsets of a group; −1001 where it has none."""

@@ -23,7 +23,7 @@ _log = EventLog("penstock.connectors.kafka")
 
 #: How long a broker may take to answer a question, in seconds.
 ANSWER_S = 30.0
-#: Between attempts while the brokers settle who coordinates a group.
+#: Between attempts while the brokers settle who leads a partition or coordinates a group.
 _PAUSES_S = (0.1, 0.2, 0.4, 0.8, 1.6, 3.2, 3.2, 3.2)
 
 #: Properties of the Java client that this client has under no name, and what to do instead.
@@ -156,11 +156,14 @@ def weakly(method: Callable[..., None]) -> Callable[..., None]:
 
 
 def patiently(f: Callable[..., Any], *args: Any) -> Any:
-    """``f(*args)`` in a client's thread, again while a group's coordinator is being found, moved or loaded."""
+    """``f(*args)`` in a client's thread, again while a partition's leader or a group's coordinator is being found."""
     from confluent_kafka import KafkaError as E
     from confluent_kafka import KafkaException
 
-    passing = (E.NOT_COORDINATOR, E.COORDINATOR_NOT_AVAILABLE, E.COORDINATOR_LOAD_IN_PROGRESS)
+    passing = (
+        E.NOT_COORDINATOR, E.COORDINATOR_NOT_AVAILABLE, E.COORDINATOR_LOAD_IN_PROGRESS,
+        E.LEADER_NOT_AVAILABLE, E.NOT_LEADER_FOR_PARTITION,
+    )  # fmt: skip
     for pause_s in _PAUSES_S:
         try:
             return f(*args)

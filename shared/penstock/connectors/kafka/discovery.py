@@ -163,11 +163,11 @@ class KafkaEnumerator(SourceEnumerator):
 
 
 def _low(consumer: Consumer, place: TopicPartition) -> int:
-    return int(consumer.get_watermark_offsets(place, timeout=ANSWER_S)[0])
+    return int(patiently(consumer.get_watermark_offsets, place, ANSWER_S)[0])
 
 
 def _high(consumer: Consumer, place: TopicPartition) -> int:
-    return int(consumer.get_watermark_offsets(place, timeout=ANSWER_S)[1])
+    return int(patiently(consumer.get_watermark_offsets, place, ANSWER_S)[1])
 
 
 def _at_time(consumer: Consumer, places: list[TopicPartition], time_ms: int) -> dict[tuple[str, int], int]:
@@ -175,5 +175,5 @@ def _at_time(consumer: Consumer, places: list[TopicPartition], time_ms: int) -> 
     import confluent_kafka as ck
 
     asked = [ck.TopicPartition(p.topic, p.partition, time_ms) for p in places]
-    found = consumer.offsets_for_times(asked, timeout=ANSWER_S)
+    found = patiently(consumer.offsets_for_times, asked, ANSWER_S)
     return {(p.topic, p.partition): p.offset if p.offset >= 0 else _high(consumer, p) for p in found}
