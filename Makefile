@@ -48,7 +48,7 @@ test-servers: $(STAMP) ## fetch the servers that some tests use (Apache Kafka; n
 
 # Pure cores: no servers, no Spark.
 QUICK := columnar formats functions jobgraph messages operators plan services snapshots store types
-quick: $(STAMP) ## run the tests of the pure cores (under 2 minutes on two idle cores)
+quick: $(STAMP) ## run the tests of the pure cores (no servers, no Spark)
 	$(PYTEST) -m "not cluster and not slow and not soak" $(QUICK:%=tests/%)
 
 fuzz: $(STAMP) ## random queries on both engines against DuckDB, then new examples for the tests of random data: QUERIES=2000 FROM=1
