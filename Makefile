@@ -11,8 +11,8 @@ DOCS   := .venv-docs
 # make sim SEEDS=1 FROM=137
 SEEDS  ?= 200
 FROM   ?= 1
-# make test WORKERS=1: one test after another. More than there are cores: tests that kill processes wait a lot.
-WORKERS ?= 3
+# make test WORKERS=1: one test after another. More than there are cores crowds out the tests that start Spark.
+WORKERS ?= 2
 # make tpc SCALE=1
 SCALE  ?= 0.1
 # make fuzz QUERIES=5000 FROM=1001
