@@ -67,7 +67,7 @@ class _Reader(SourceReader):
         await asyncio.Event().wait()
 
     def on_checkpoint_complete(self, checkpoint_id, positions):
-        self.ctx.metrics.inc("completedTo", sum(split.position for split in positions))
+        self.ctx.metrics.inc("completedTo", sum(split.position or 0 for split in positions))
 
     def finished_splits(self):
         return {split_id for split_id, at in self._at.items() if at >= self._rows}

@@ -79,6 +79,7 @@ class KeyedStateConformance(Conformance):
     def teardown_method(self) -> None:
         for driven in self._stores:
             driven.store.close()
+        self._stores.clear()
         super().teardown_method()
 
     def make(self, ctx: Any) -> KeyedState:
