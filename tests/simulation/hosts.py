@@ -221,6 +221,8 @@ class SimFolders:
 class _NoCollector:
     """The collector belongs to the process that runs the world."""
 
+    def start(self) -> None: ...
+
     def freeze(self) -> None: ...
 
     def tick(self, *, idle: bool) -> bool:
