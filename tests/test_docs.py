@@ -61,7 +61,7 @@ def test_sql_of_other_pages_is_planned(page: str) -> None:
     scripts = blocks(page, "sql")
     assert scripts
     for script in scripts:
-        assert session.run_script(script)
+        assert list(session.run_script(script))
 
 
 #: Options that the planner sets; users cannot.

@@ -113,3 +113,47 @@ def test_a_savepoint_goes_on_at_another_parallelism(
         until(lambda: sum(shared_kafka.committed(source, source, 3)) == 6_000, "offsets of the group")
         client.cancel(again)
     assert written(shared_kafka, sink) == want
+
+
+SPENT = """
+CREATE TABLE spent (customer INT, orders BIGINT, cents BIGINT, PRIMARY KEY (customer) NOT ENFORCED)
+  WITH ('connector' = 'upsert-kafka', 'topic' = '{sink}', 'properties.bootstrap.servers' = '{servers}',
+  'key.format' = 'json', 'value.format' = 'json', 'value.fields-include' = 'EXCEPT_KEY',
+  'sink.delivery-guarantee' = 'exactly-once');
+INSERT INTO spent SELECT customer, COUNT(*), SUM(cents) FROM orders GROUP BY customer;
+INSERT INTO spent SELECT customer + 1000, COUNT(*), SUM(cents) FROM orders GROUP BY customer
+"""
+
+
+def test_sums_are_kept_by_key_by_two_statements_into_one_topic(
+    make_cluster: Any, until: Any, shared_kafka: KafkaServer
+) -> None:
+    source, sink = shared_kafka.topic(3), shared_kafka.topic(2)
+    words = {"source": source, "sink": sink, "servers": shared_kafka.bootstrap}
+    [orders, _] = TABLES.split("CREATE TABLE big")
+    cluster = make_cluster(taskmanagers=1, slots=4)
+    want: dict[int, list[int]] = {}
+    for o in map(order, range(4_000)):
+        for customer in (o["customer"], o["customer"] + 1000):
+            found = want.setdefault(customer, [0, 0])
+            found[0] += 1
+            found[1] += o["cents"]
+
+    def table() -> dict[int, list[int]]:
+        found = {}
+        for message in shared_kafka.read(sink):
+            row = json.loads(message.value())
+            found[json.loads(message.key())["customer"]] = [row["orders"], row["cents"]]
+        return found
+
+    with ClusterClient(cluster.rest_url) as client:
+        job_id = client.submit({
+            "name": "spent", "sql": (orders + SPENT).format(**words), "parallelism": 2,
+            "config": {"execution.checkpointing.interval": "500 ms"},
+        })  # fmt: skip
+        produce(shared_kafka, source, 0, 2_000)
+        until(lambda: len(table()) == len(want), "the first sums", lambda: client.exceptions(job_id))
+        os.kill(slot_pid(client), signal.SIGKILL)
+        produce(shared_kafka, source, 2_000, 4_000)
+        until(lambda: table() == want, "the last sums", lambda: client.exceptions(job_id))
+        client.cancel(job_id)

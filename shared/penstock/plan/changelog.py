@@ -70,13 +70,15 @@ def keys_in_order(node: Node, analysis: Analysis) -> list[frozenset[int]]:
 
 
 def sink_mode(sink: Sink, analysis: Analysis) -> SinkMode:
-    """UnsupportedError if the table takes no updates."""
+    """UnsupportedError if the table takes no updates, or takes rows by key only and declares none."""
     known = analysis.of(sink.input)
     table = sink.table
-    if not known.updating:
+    if not known.updating and ("append" in table.sink_modes or "upsert" not in table.sink_modes):
         return SinkMode("append", ())
     names = sink.schema.names
     declared = tuple(names.index(c) for c in table.primary_key) or sink.upsert_keys
+    if declared and not known.updating:
+        return SinkMode("upsert", declared)
     if declared and "upsert" in table.sink_modes:
         key = frozenset(declared)
         fits = key in known.unique and analysis.in_order(sink.input, key)
@@ -90,7 +92,7 @@ def sink_mode(sink: Sink, analysis: Analysis) -> SinkMode:
         raise UnsupportedError(
             f"table '{table.name}' takes updates by key, but declares none",
             expected="PRIMARY KEY (…) NOT ENFORCED in the table",
-            got="an updating query",
+            got="an updating query" if known.updating else "no primary key",
             where=f"table '{table.name}'",
             remedy="declare the primary key that the query's rows are updated by",
         )

@@ -63,7 +63,44 @@ async def test_the_marker_lies_with_the_rows_at_the_broker(harness, shared_kafka
     await writer.begin_checkpoint(7)
     await writer.commit(7)
     await writer.close()
-    assert shared_kafka.committed(f"p-{topic}-0", topic, 1) == [7]
+    assert shared_kafka.committed(f"p-{topic}-op-1-0", topic, 1) == [7]
+
+
+async def test_two_sinks_of_one_table_do_not_take_each_others_epochs_for_their_own(harness, shared_kafka):
+    topic = shared_kafka.topic()
+    options = table(shared_kafka, topic)
+    one = await harness.writer(SCHEMA, options, uid="one")
+    two = await harness.writer(SCHEMA, options, uid="two")
+    one.write(batch(0, 5))
+    two.write(batch(5, 9))
+    for writer in (one, two):
+        await writer.begin_checkpoint(1)
+        await writer.commit(1)
+    assert ids(shared_kafka, topic) == list(range(9))
+    await one.close()
+    await two.close()
+
+
+async def test_an_id_that_a_sibling_took_over_is_taken_back(harness, shared_kafka):
+    """After a rescaling a subtask may commit what another one staged, whose id a third one writes under."""
+    topic = shared_kafka.topic()
+    options = table(shared_kafka, topic)
+    former = await harness.writer(SCHEMA, options, subtask_index=1, parallelism=3)
+    former.write(batch(0, 5))
+    state = await former.begin_checkpoint(1)
+    await former.close()
+    own = await harness.writer(SCHEMA, options, subtask_index=1, parallelism=2, attempt=2)
+    sibling = await harness.writer(SCHEMA, options, state, subtask_index=0, parallelism=2, attempt=2)
+    own.write(batch(5, 9))
+    await own.begin_checkpoint(2)
+    await own.commit(2)
+    assert ids(shared_kafka, topic) == list(range(9))
+    own.write(batch(9, 11))
+    await own.begin_checkpoint(3)
+    await own.commit(3)
+    assert ids(shared_kafka, topic) == list(range(11))
+    await own.close()
+    await sibling.close()
 
 
 async def test_an_older_attempt_may_no_longer_write(harness, shared_kafka):

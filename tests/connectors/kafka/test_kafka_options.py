@@ -10,7 +10,9 @@ from penstock.connectors.kafka.positions import specific_offsets
 from penstock.connectors.kafka.rows import key_columns, parts_of
 from penstock.connectors.kafka.settings import KAFKA_OPTIONS
 from penstock.connectors.registry import validate_table
-from penstock.errors import ConnectorError
+from penstock.errors import ConnectorError, UnsupportedError
+from penstock.jobgraph.specs import SinkSpec
+from penstock.sql.session import SqlSession
 from penstock.types import Schema
 from penstock.types import logical as t
 
@@ -130,3 +132,30 @@ def test_the_prefix_of_key_columns_is_not_in_the_key() -> None:
     assert key is not None
     assert key.schema.names == ["id"]
     assert value.schema.names == ["name", "n"]
+
+
+UPSERT = """
+CREATE TABLE spent (customer INT, cents BIGINT {key}) WITH ('connector' = 'upsert-kafka', 'topic' = 'spent',
+  'properties.bootstrap.servers' = 'localhost:9092', 'key.format' = 'json', 'value.format' = 'json');
+INSERT INTO spent SELECT customer, {cents} FROM (VALUES (1, 10), (1, 5)) AS o (customer, cents) {group}
+"""
+
+
+@pytest.mark.parametrize(("cents", "group"), [("SUM(cents)", "GROUP BY customer"), ("cents", "")])
+def test_a_table_by_key_is_written_by_its_primary_key(cents: str, group: str) -> None:
+    key = ", PRIMARY KEY (customer) NOT ENFORCED"
+    *_, job = SqlSession().run_script(UPSERT.format(key=key, cents=cents, group=group))
+    assert job.job is not None
+    [sink] = [o.spec for v in job.job.job_graph.vertices for o in v.operators if isinstance(o.spec, SinkSpec)]
+    assert (sink.mode, sink.keys) == ("upsert", (0,))
+    with pytest.raises(UnsupportedError, match="declares none"):
+        list(SqlSession().run_script(UPSERT.format(key="", cents=cents, group=group)))
+
+
+def test_a_table_by_key_needs_a_format_of_keys() -> None:
+    options = {**TABLE, "connector": "upsert-kafka"}
+    with pytest.raises(ConnectorError, match=r"key\.format"):
+        validate_table(SCHEMA, options, role="sink")
+    validate_table(SCHEMA, {**options, "key.format": "raw"}, role="sink")
+    with pytest.raises(ConnectorError, match="cannot be a source"):
+        validate_table(SCHEMA, {**options, "key.format": "raw"}, role="source")

@@ -192,6 +192,25 @@ async def test_another_job_goes_on_from_the_savepoint_of_the_first(harness, shar
     await writer.close()
 
 
+async def test_two_sinks_of_one_table_do_not_take_each_others_epochs_for_their_own(
+    harness, shared_nats, name
+):
+    opts = options(shared_nats, name, **{"sink.transactional-id-prefix": "mine"})
+    one = await harness.writer(SCHEMA, opts, uid="one")
+    two = await harness.writer(SCHEMA, opts, uid="two")
+    one.write(batch(0, 5))
+    two.write(batch(5, 9))
+    states = [await writer.begin_checkpoint(1) for writer in (one, two)]
+    for writer in (one, two):
+        await writer.close()
+    # Only the first one has published what it staged when the job is restored.
+    one = await harness.writer(SCHEMA, opts, states[0], uid="one", attempt=2)
+    two = await harness.writer(SCHEMA, opts, states[1], uid="two", attempt=2)
+    assert sorted(await stored(harness, shared_nats, name)) == list(range(9))
+    await one.close()
+    await two.close()
+
+
 async def test_staged_rows_that_are_gone_are_said(harness, shared_nats, name):
     opts = options(shared_nats, name)
     writer = await harness.writer(SCHEMA, opts)

@@ -23,7 +23,7 @@ class KafkaConnector(DeclaredConnector):
     takes_format = True
     #: Blocking calls of librdkafka run in threads of their own and release the interpreter's lock.
     runs = "native"
-    location: tuple[str, ...] | None = ("topic", "topic-pattern", "properties.bootstrap.servers")
+    location: tuple[str, ...] | None = ("topic", "topic-pattern")
     nested_projection = True
     metadata = METADATA
 
@@ -36,6 +36,22 @@ class KafkaConnector(DeclaredConnector):
         read = self.option_set.read(table.options)
         self._check_topic(read, role)
         check_modes(read, owner)
+        self._check_keys(table, read)
+        if read["key.fields-prefix"] and read["value.fields-include"] == "ALL":
+            raise ConnectorError(
+                "'key.fields-prefix' needs 'value.fields-include' = 'EXCEPT_KEY'",
+                expected="a prefix only where values do not hold the key's columns",
+                got="'value.fields-include' = 'ALL'",
+                where=owner,
+            )
+        key, value = self._parts(table)
+        value.check()
+        if key is not None and key.columns:
+            key.check()
+        check_properties(table.options, owner)
+
+    def _check_keys(self, table: TableInfo, read: dict[str, Any]) -> None:
+        owner = self.option_set.owner
         keys = key_columns(table, read["key.fields"], owner)
         if bool(keys) != bool(read["key.format"]):
             raise ConnectorError(
@@ -53,17 +69,6 @@ class KafkaConnector(DeclaredConnector):
                 where=owner,
                 remedy="name the key's columns, or remove 'value.fields-include'",
             )
-        if read["key.fields-prefix"] and read["value.fields-include"] == "ALL":
-            raise ConnectorError(
-                "'key.fields-prefix' needs 'value.fields-include' = 'EXCEPT_KEY'",
-                expected="a prefix only where values do not hold the key's columns",
-                got="'value.fields-include' = 'ALL'",
-                where=owner,
-            )
-        for part in self._parts(table):
-            if part is not None:
-                part.check()
-        check_properties(table.options, owner)
 
     def _check_topic(self, read: dict[str, Any], role: str) -> None:
         owner = self.option_set.owner
@@ -144,12 +149,28 @@ class KafkaConnector(DeclaredConnector):
 
 
 class UpsertKafkaConnector(KafkaConnector):
-    """Writes the newest row of each key, and a message without a value where a key's row is deleted."""
+    """Writes the newest row of each key, and a message without a value where a key's row is deleted.
+
+    The key is the table's primary key, which the planner asks for: the only mode is ``upsert``.
+    """
 
     name = "upsert-kafka"
     roles = ("sink",)
-    location = ("topic", "properties.bootstrap.servers")
+    location = ("topic",)
     metadata = {}
 
     def __init__(self) -> None:
         DeclaredConnector.__init__(self, UPSERT_OPTIONS)
+
+    def sink_modes(self, table: TableInfo) -> Sequence[str]:
+        return ("upsert",)
+
+    def _check_keys(self, table: TableInfo, read: dict[str, Any]) -> None:
+        if not read["key.format"]:
+            raise ConnectorError(
+                "option 'key.format' is missing",
+                expected="'key.format' = 'json'",
+                got="no such option",
+                where=self.option_set.owner,
+                remedy="add 'key.format' to the table's WITH clause",
+            )

@@ -6,8 +6,6 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from penstock.errors import ConnectorError
-
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
@@ -43,20 +41,13 @@ class MessageEncoder:
     ) -> None:
         self._table = table
         self._parts = parts
-        self._owner = option_set.owner
         self._partitioner = option_set.read(table.options).get("sink.partitioner", "default")
 
     def open(self, ctx: SourceContext, partitions: int) -> None:
         keys = ctx.pushed.get("keys", ())
         self._key, self._value = self._parts(keys)
-        self._upsert = ctx.pushed.get("mode") == "upsert"
-        if self._upsert and self._key is None:
-            raise ConnectorError(
-                "a table that is written by key needs 'key.format'",
-                expected="'key.format' = 'json'",
-                got="no such option",
-                where=self._owner,
-            )
+        if self._key is not None:
+            self._key.check()
         key = self._key
         self._key_encoder = None if key is None else key.format.encoder(key.schema, key.options)
         self._value_encoder = self._value.format.encoder(self._value.schema, self._value.options)

@@ -23,7 +23,7 @@ import msgspec
 
 from penstock.connectors.kafka.client import ANSWER_S, Caller, client_properties, failure, patiently
 from penstock.connectors.kafka.encoding import OutMessage
-from penstock.connectors.kafka.producer import KafkaProducer
+from penstock.connectors.kafka.producer import KafkaProducer, TakenOverError
 from penstock.connectors.staging import StagedWriter
 from penstock.errors import ConnectorError, FencedError
 from penstock.log_events import EventLog
@@ -45,6 +45,8 @@ _TRANSACTION_TIMEOUT_MS = "300000"
 _SLICE = 2_000
 #: Jobs that a marker remembers: those that went on from each other's savepoints.
 _MAX_JOBS = 16
+#: Seconds before an id that a sibling took over is taken back.
+_PAUSES_S = (0.1, 0.3, 1.0, 3.0)
 #: How long brokers keep offsets of a group without members where they do not tell (Kafka's default).
 _RETENTION_MINUTES = 7 * 24 * 60
 
@@ -109,32 +111,53 @@ class Transactions:
 
     async def fence(self) -> None:
         """Write a marker of this attempt, so that one that is older and comes late sees it and stops."""
-        producer = await self.take_over()
-        if (self._marker.job, self._marker.attempt) != (self._job, self._attempt):
-            await self._commit(producer, self._marker.done)
+
+        async def mark(producer: KafkaProducer) -> None:
+            if (self._marker.job, self._marker.attempt) != (self._job, self._attempt):
+                await producer.begin()
+                await self._commit(producer, self._marker.done)
+
+        await self._in_charge(mark)
+
+    async def _in_charge(self, step: Callable[[KafkaProducer], Awaitable[None]]) -> None:
+        """``step`` with a producer of this id. After a rescaling another subtask of the same attempt may
+        take the id over to commit what it restored: then it is taken back, and the marker read anew.
+        FencedError where the marker is of a newer attempt."""
+        for pause_s in _PAUSES_S:
+            try:
+                await step(await self.take_over())
+                return
+            except TakenOverError as err:
+                _log.warning("kafka_sink_taken_over", where=self._where, error=err.got)
+                await self.forget()
+                await asyncio.sleep(pause_s)
+        await step(await self.take_over())
 
     async def publish(
         self, item: Committable, load: Callable[[str], Awaitable[Sequence[StagedMessage]]]
     ) -> None:
         """The rows of an epoch and its marker, unless the broker has them."""
-        producer = await self.take_over()
-        if self._marker.done.get(item.job, -1) >= item.checkpoint_id:
-            return
-        try:
-            await producer.begin()
-            for key, _ in item.objects:
-                rows = await load(key)
-                for first in range(0, len(rows), _SLICE):
-                    producer.send(OutMessage(*row) for row in rows[first : first + _SLICE])
-                    await producer.drain()
-        except BaseException:
-            await self.forget()
-            raise
-        done = dict(list(self._marker.done.items())[-_MAX_JOBS:])
-        done.pop(item.job, None)
-        await self._commit(producer, {**done, item.job: item.checkpoint_id}, begun=True)
 
-    async def _commit(self, producer: KafkaProducer, done: dict[str, int], *, begun: bool = False) -> None:
+        async def send(producer: KafkaProducer) -> None:
+            done = self._marker.done
+            if done.get(item.job, -1) >= item.checkpoint_id:
+                return
+            try:
+                await producer.begin()
+                for key, _ in item.objects:
+                    rows = await load(key)
+                    for first in range(0, len(rows), _SLICE):
+                        producer.send(OutMessage(*row) for row in rows[first : first + _SLICE])
+                        await producer.drain()
+            except BaseException:
+                await self.forget()
+                raise
+            others = {job: at for job, at in list(done.items())[-_MAX_JOBS:] if job != item.job}
+            await self._commit(producer, {**others, item.job: item.checkpoint_id})
+
+        await self._in_charge(send)
+
+    async def _commit(self, producer: KafkaProducer, done: dict[str, int]) -> None:
         """Ends the transaction with a marker. On an error nobody knows whether it was stored: the next
         ``take_over`` reads it."""
         from confluent_kafka import TopicPartition
@@ -143,8 +166,6 @@ class Transactions:
         text = msgspec.json.encode(marker).decode()
         place = TopicPartition(self._topic, 0, done.get(self._job, 0), text)
         try:
-            if not begun:
-                await producer.begin()
             await producer.commit([place], self._group().consumer_group_metadata())
         except BaseException:
             await self.forget()
@@ -207,8 +228,10 @@ class ExactlyOnceWriter(StagedWriter):
     async def open(self, ctx: SourceContext, restored: Sequence[bytes]) -> None:
         self._open_staging(ctx)
         self._where = f"{self._owner}, {self._properties['bootstrap.servers']}, topic '{self._topic}'"
-        prefix = self._options["sink.transactional-id-prefix"] or f"{ctx.job_id}-{ctx.uid}"
-        self._marker = f"{re.sub(r'[^A-Za-z0-9._-]', '_', prefix)}-{ctx.subtask_index}"
+        prefix = self._options["sink.transactional-id-prefix"] or ctx.job_id
+        # Two sinks of a job may be of one table, and so of one prefix.
+        name = re.sub(r"[^A-Za-z0-9._-]", "_", f"{prefix}-{ctx.uid}")
+        self._marker = f"{name}-{ctx.subtask_index}"
         partitions = await self._probe()
         self._encoder.open(ctx, partitions)
         await self._commit_restored(restored)

@@ -29,6 +29,10 @@ _LOOKS, _LOOK_S = 5, 0.3
 _SLICE = 2_000
 
 
+class TakenOverError(FencedError):
+    """Another producer of the same transactional id began after this one."""
+
+
 class KafkaProducer:
     """Idempotent, so that what it repeats by itself is neither doubled nor reordered.
 
@@ -75,14 +79,14 @@ class KafkaProducer:
             self._failure = self._failure or self._fenced(error) or found
         _log.warning("kafka_sink_trouble", where=self._where, error=error.str())
 
-    def _fenced(self, error: KafkaError) -> FencedError | None:
+    def _fenced(self, error: KafkaError) -> TakenOverError | None:
         from confluent_kafka import KafkaError as E
 
         if error.code() not in (E._FENCED, E.PRODUCER_FENCED, E.INVALID_PRODUCER_EPOCH):
             return None
-        return FencedError(
-            "an older attempt of this sink may no longer write",
-            expected="the newest attempt",
+        return TakenOverError(
+            "another producer has taken over the transactional id of this sink",
+            expected="one job for each transactional id",
             got=f"{error.name()}: {error.str()}",
             where=self._where,
             remedy="nothing, if a newer attempt runs; two jobs need two 'sink.transactional-id-prefix'",

@@ -210,8 +210,9 @@ class ExactlyOnceWriter(StagedWriter):
         self._encoder.max_payload = client.max_payload
         wildcard = self._encoder.template.wildcard
         stream = await sink_stream(self._api, self._options, wildcard, transactional=True)
-        prefix = self._options["sink.transactional-id-prefix"] or f"{ctx.job_id}-{ctx.uid}"
-        self._marker = marker_subject(stream, prefix, ctx.subtask_index)
+        prefix = self._options["sink.transactional-id-prefix"] or ctx.job_id
+        # Two sinks of a job may be of one table, and so of one prefix.
+        self._marker = marker_subject(stream, f"{prefix}-{ctx.uid}", ctx.subtask_index)
         self._transactions = Transactions(self._api, stream, ctx.job_id, ctx.attempt)
         items = await self._commit_restored(restored)
         for subject in {self._marker, *(i.marker for i in items)}:
