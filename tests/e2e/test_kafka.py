@@ -157,3 +157,23 @@ def test_sums_are_kept_by_key_by_two_statements_into_one_topic(
         produce(shared_kafka, source, 2_000, 4_000)
         until(lambda: table() == want, "the last sums", lambda: client.exceptions(job_id))
         client.cancel(job_id)
+
+
+def test_spark_reads_and_writes_bounded_topics(make_cluster: Any, until: Any, shared_kafka: KafkaServer) -> None:
+    pytest.importorskip("pyspark")
+    source, sink = shared_kafka.topic(3), shared_kafka.topic(2)
+    words = {"source": source, "sink": sink, "servers": shared_kafka.bootstrap}
+    produce(shared_kafka, source, 0, ROWS)
+    bounded = TABLES.format(**words).replace(
+        "'earliest-offset'", "'earliest-offset', 'scan.bounded.mode' = 'latest-offset'"
+    )
+    with ClusterClient(make_cluster(taskmanagers=1, slots=4).rest_url) as client:
+        job_id = client.submit(
+            {"name": "orders", "sql": bounded + QUERY, "parallelism": 2, "config": {"execution.engine": "spark"}}
+        )
+        until(
+            lambda: client.job(job_id)["state"] == "FINISHED",
+            "the end of the job",
+            lambda: client.exceptions(job_id),
+        )
+    assert written(shared_kafka, sink) == expected(ROWS)
