@@ -159,7 +159,9 @@ def test_sums_are_kept_by_key_by_two_statements_into_one_topic(
         client.cancel(job_id)
 
 
-def test_spark_reads_and_writes_bounded_topics(make_cluster: Any, until: Any, shared_kafka: KafkaServer) -> None:
+def test_spark_reads_and_writes_bounded_topics(
+    make_cluster: Any, until: Any, shared_kafka: KafkaServer
+) -> None:
     pytest.importorskip("pyspark")
     source, sink = shared_kafka.topic(3), shared_kafka.topic(2)
     words = {"source": source, "sink": sink, "servers": shared_kafka.bootstrap}
@@ -169,7 +171,12 @@ def test_spark_reads_and_writes_bounded_topics(make_cluster: Any, until: Any, sh
     )
     with ClusterClient(make_cluster(taskmanagers=1, slots=4).rest_url) as client:
         job_id = client.submit(
-            {"name": "orders", "sql": bounded + QUERY, "parallelism": 2, "config": {"execution.engine": "spark"}}
+            {
+                "name": "orders",
+                "sql": bounded + QUERY,
+                "parallelism": 2,
+                "config": {"execution.engine": "spark"},
+            }
         )
         until(
             lambda: client.job(job_id)["state"] == "FINISHED",

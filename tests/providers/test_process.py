@@ -15,6 +15,7 @@ from penstock.errors import ExternalError, SpecError
 from penstock.providers import WorkerPhase, WorkerProfile, open_provider
 from penstock.providers.process import WORKER_VARIABLE, ProcessProvider, taskmanager_command
 from penstock.testing.conformance import ProviderConformance
+from penstock_services.common.configuration import read_file
 
 SLEEP = [sys.executable, "-S", "-c", "import signal; signal.pause()"]
 DEAF = [sys.executable, "-S", "-c", "import signal; signal.signal(15, signal.SIG_IGN); signal.pause()"]
@@ -97,16 +98,34 @@ async def test_a_profile_that_makes_no_sense_is_refused(tmp_path):
     assert not await provider.list()
 
 
-def test_a_task_manager_is_started_with_its_id_and_slots():
+def test_a_task_manager_is_started_with_its_id_and_slots(tmp_path):
     profile = WorkerProfile(slots=4, settings={"taskmanager.host": "x"})
-    command = taskmanager_command("tm-7", profile, {"cluster.id": "c"})
-    assert command[1:4] == ["-P", "-m", "penstock_services.taskmanager"]
-    assert {
-        "taskmanager.resource-id=tm-7",
-        "taskmanager.numberOfTaskSlots=4",
-        "cluster.id=c",
-        "taskmanager.host=x",
-    } <= set(command)
+    command = taskmanager_command("tm-7", profile, {"cluster.id": "c"}, tmp_path)
+    assert command[1:5] == ["-P", "-m", "penstock_services.taskmanager", "--config"]
+    assert read_file(command[5]) == {
+        "cluster.id": "c",
+        "taskmanager.host": "x",
+        "taskmanager.resource-id": "tm-7",
+        "taskmanager.numberOfTaskSlots": "4",
+    }
+
+
+async def test_passwords_are_in_a_file_of_this_user_and_on_no_command_line(tmp_path, monkeypatch):
+    monkeypatch.setattr(sys, "executable", "/bin/echo")
+    settings = {"nats.url": "nats://me:secret@host:4222", "store.password": "p: 'ss\n\u00e9 #\\"}
+    provider = open_provider(
+        "process", "c", {"resourcemanager.provider.process.dir": str(tmp_path), **settings}
+    )
+    await provider.ensure({"tm-1": WorkerProfile()})
+    while (await provider.list())["tm-1"] is not WorkerPhase.ENDED:  # noqa: ASYNC110
+        await asyncio.sleep(0.01)
+    [file] = tmp_path.rglob("*.yaml")
+    assert "secret" not in (file.parent / "tm-1.log").read_text()
+    assert settings.items() <= read_file(file).items()
+    assert file.stat().st_mode & 0o077 == 0
+    await provider.ensure({})
+    assert await provider.list() == {}
+    assert sorted(f.name for f in tmp_path.rglob("*") if f.is_file()) == ["lock", "tm-1.log"]
 
 
 def test_the_provider_is_found_by_name(tmp_path):

@@ -15,6 +15,7 @@ import re
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from contextlib import contextmanager
 from pathlib import Path
@@ -45,16 +46,29 @@ class _Record(msgspec.Struct, kw_only=True):
     stopping_s: float | None = None
 
 
-def taskmanager_command(worker_id: str, profile: WorkerProfile, config: Mapping[str, str]) -> list[str]:
-    """The command line of a task manager with that id, for a cluster with this configuration."""
+def taskmanager_command(
+    worker_id: str, profile: WorkerProfile, config: Mapping[str, str], folder: Path
+) -> list[str]:
+    """The command line of a task manager with that id, for a cluster with this configuration.
+
+    The configuration goes into a file of ``folder`` that this user alone may read: it holds passwords, and
+    a command line is seen by every user of the machine.
+    """
     settings = {
         **config,
         **profile.settings,
         "taskmanager.resource-id": worker_id,
         "taskmanager.numberOfTaskSlots": str(profile.slots),
     }
-    options = [part for key, value in sorted(settings.items()) for part in ("-D", f"{key}={value}")]
-    return [sys.executable, "-P", "-m", "penstock_services.taskmanager", *options]
+    descriptor, partial = tempfile.mkstemp(dir=folder, suffix=".partial")
+    with os.fdopen(descriptor, "wb") as file:
+        file.write(msgspec.json.encode(settings))  # JSON is YAML too
+    path = Path(partial).rename(_config_file(folder, worker_id))
+    return [sys.executable, "-P", "-m", "penstock_services.taskmanager", "--config", str(path)]
+
+
+def _config_file(folder: Path, worker_id: str) -> Path:
+    return folder / f"{quote(worker_id)}.yaml"
 
 
 class ProcessProvider:
@@ -111,7 +125,7 @@ class ProcessProvider:
                 if worker_id in running:
                     out[worker_id] = WorkerPhase.STOPPING if stopping else WorkerPhase.RUNNING
                 elif stopping:
-                    self._path(worker_id).unlink(missing_ok=True)  # its end was wanted, and has come
+                    self._forget(worker_id)  # its end was wanted, and has come
                 else:
                     out[worker_id] = WorkerPhase.ENDED
             return out
@@ -139,7 +153,7 @@ class ProcessProvider:
 
     def _stop(self, worker_id: str, record: _Record | None, pids: set[int]) -> None:
         if not pids:
-            self._path(worker_id).unlink(missing_ok=True)
+            self._forget(worker_id)
             return
         record = record or _Record(profile=WorkerProfile())
         overdue = record.stopping_s is not None and time.time() > record.stopping_s + self._grace_s
@@ -184,6 +198,10 @@ class ProcessProvider:
     def _path(self, worker_id: str) -> Path:
         return self._folder / f"{quote(worker_id)}.json"
 
+    def _forget(self, worker_id: str) -> None:
+        _config_file(self._folder, worker_id).unlink(missing_ok=True)
+        self._path(worker_id).unlink(missing_ok=True)
+
     def _records(self) -> dict[str, _Record]:
         return {
             unquote(path.stem): msgspec.json.decode(path.read_bytes(), type=_Record)
@@ -204,9 +222,8 @@ def open_provider(cluster_id: str, config: Mapping[str, str]) -> ResourceProvide
     if key not in config:
         raise SpecError(f"{key} is missing", expected="a folder for files of workers", got="no such key")
     settings = {k: v for k, v in config.items() if k != key}
-    return ProcessProvider(
-        cluster_id, Path(config[key]) / quote(cluster_id), lambda i, p: taskmanager_command(i, p, settings)
-    )
+    folder = Path(config[key]).absolute() / quote(cluster_id)
+    return ProcessProvider(cluster_id, folder, lambda i, p: taskmanager_command(i, p, settings, folder))
 
 
 def _check(worker_id: str, profile: WorkerProfile) -> None:
