@@ -57,7 +57,6 @@ class FlightsRun:
     go: threading.Event = field(default_factory=threading.Event)
     job_id: str = ""
     replayed: int = 0
-    seen: list[dict[str, Any]] = field(default_factory=list)
 
     def submit(self) -> str:
         from examples.flights import replay
@@ -119,10 +118,10 @@ class FlightsRun:
 
             def over() -> dict[str, Any] | None:
                 job = client.job(self.job_id)
-                self.seen.append(job)
                 return job if job["state"] in ("FINISHED", "FAILED", "CANCELED") else None
 
-            job = until_true(over, f"the end of job {self.job_id}", lambda: story_of(client, self.job_id))
+            end = f"the end of job {self.job_id}"
+            job = until_true(over, end, lambda: story_of(client, self.job_id), every_s=0.2)
             client.raise_if_failed(self.job_id, job)
         assert job["state"] == "FINISHED"
         return job

@@ -20,15 +20,22 @@ if TYPE_CHECKING:
 DEADLINE_S = 600.0
 
 
-def until_true(condition: Callable[[], Any], what: str, story: Callable[[], Any] = lambda: "") -> Any:
+def until_true(
+    condition: Callable[[], Any],
+    what: str,
+    story: Callable[[], Any] = lambda: "",
+    *,
+    every_s: float = 0.02,
+) -> Any:
     """Poll until ``condition`` is truthy; a hang fails the test instead of blocking it.
-    ``story``: what is then known, for the message."""
+    ``story``: what is then known, for the message. ``every_s``: seconds between two questions; a
+    question to the cluster costs it milliseconds, so a state that stays is asked for less often."""
     deadline = time.monotonic() + DEADLINE_S
     while time.monotonic() < deadline:
         value = condition()
         if value:
             return value
-        time.sleep(0.02)
+        time.sleep(every_s)
     raise AssertionError(f"still waiting after {DEADLINE_S:.0f} s for: {what}\n{story()}")
 
 
