@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from pathlib import Path
 
 import duckdb
@@ -14,6 +15,7 @@ import pytest
 
 from examples.flights.dataset import load
 from penstock.api.client import ClusterClient
+from penstock.embedded import EmbeddedCluster
 
 pytestmark = pytest.mark.cluster
 
@@ -40,6 +42,13 @@ ORDER BY a.origin, a.window_start
 
 #: Flights of the runs that need not read the whole year: three weeks.
 LIMIT = 20_000
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[EmbeddedCluster]:
+    """For the jobs whose answers are files of their own; each replay makes the streams that they read anew."""
+    with EmbeddedCluster(taskmanagers=2, slots=2) as cluster:
+        yield cluster
 
 
 def batch_answer(limit: int | None = None) -> pa.Table:
@@ -89,10 +98,9 @@ def over_parquet(sql: str, folder: Path) -> str:
 
 
 @pytest.mark.slow
-def test_nothing_late_equals_batch_by_duckdb_and_on_spark(make_cluster, flights_run, tmp_path: Path) -> None:
+def test_nothing_late_equals_batch_by_duckdb_and_on_spark(cluster, flights_run, tmp_path: Path) -> None:
     """All flights: the streaming engine over the replay, Spark over Parquet, one job."""
     pytest.importorskip("pyspark")
-    cluster = make_cluster(taskmanagers=2, slots=2)
     run = flights_run(cluster)
     run.submit()
     run.replay()
@@ -110,8 +118,7 @@ def test_nothing_late_equals_batch_by_duckdb_and_on_spark(make_cluster, flights_
     assert_same(on_spark.board(), run.board())
 
 
-def test_on_time_and_late_make_all(make_cluster, flights_run) -> None:
-    cluster = make_cluster(taskmanagers=2, slots=2)
+def test_on_time_and_late_make_all(cluster, flights_run) -> None:
     run = flights_run(cluster, delay="'0' SECOND", limit=LIMIT)
     run.submit()
     run.replay()
@@ -128,14 +135,13 @@ def test_on_time_and_late_make_all(make_cluster, flights_run) -> None:
     assert late["scheduled"].null_count == 0
 
 
-def test_the_same_job_in_python_gives_the_same(make_cluster, flights_run) -> None:
+def test_the_same_job_in_python_gives_the_same(cluster, flights_run) -> None:
     import msgspec
 
     from examples.flights import job
     from examples.flights.demo import job_sql
     from penstock.api import StreamExecutionEnvironment
 
-    cluster = make_cluster(taskmanagers=2, slots=2)
     run = flights_run(cluster, limit=LIMIT)
     env = StreamExecutionEnvironment(run.spec["config"])
     job.build(env, job_sql(run.out, "'22' HOUR"))
