@@ -54,3 +54,22 @@ class TestParquet(FormatConformance):
 class TestOrc(FormatConformance):
     def format(self):
         return get_format("orc")
+
+
+class TestAvro(FormatConformance):
+    def format(self):
+        return get_format("avro")
+
+
+class TestAvroWithZonedTimes(FormatConformance):
+    options = {"avro.timestamp_mapping.legacy": "false", "avro.codec": "null"}
+
+    def format(self):
+        return get_format("avro")
+
+
+class TestAvroAsJson(FormatConformance):
+    options = {"avro.encoding": "json", "avro.codec": "deflate"}
+
+    def format(self):
+        return get_format("avro")

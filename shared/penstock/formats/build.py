@@ -50,7 +50,7 @@ def build_array(type_: t.LogicalType, values: list[Any]) -> pa.Array:
         case t.DayTimeIntervalType():
             return pc.multiply(pa.array(values, pa.int64()), pa.scalar(1000)).cast(pa.duration("us"))
         case t.ArrayType(element=element):
-            offsets, mask, flat = _flatten(values)
+            offsets, mask, flat = flatten(values)
             return pa.ListArray.from_arrays(
                 offsets, build_array(element, flat), type=external_arrow_type(type_), mask=mask
             )
@@ -73,7 +73,7 @@ def _decimals(type_: t.DecimalType, values: list[Any]) -> pa.Array:
         return pa.array(rounded, want)
 
 
-def _flatten(values: Sequence[Any]) -> tuple[pa.Array, pa.Array | None, list[Any]]:
+def flatten(values: Sequence[Any]) -> tuple[pa.Array, pa.Array | None, list[Any]]:
     """Offsets, NULL mask and the elements of all lists (or dict items), one after another."""
     lengths = np.array([0 if v is None else len(v) for v in values], np.int32)
     offsets = np.zeros(len(values) + 1, np.int32)
@@ -87,7 +87,7 @@ def _flatten(values: Sequence[Any]) -> tuple[pa.Array, pa.Array | None, list[Any
 
 def _maps(type_: t.LogicalType, key: t.LogicalType, value: t.LogicalType, values: list[Any]) -> pa.Array:
     pairs = [None if v is None else list(v.items()) for v in values]
-    offsets, mask, flat = _flatten(pairs)
+    offsets, mask, flat = flatten(pairs)
     if not isinstance(key, t.STRINGS):
         flat = [(_map_key(key, k), v) for k, v in flat]
     keys = build_array(key, [k for k, _ in flat])

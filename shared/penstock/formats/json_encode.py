@@ -81,7 +81,7 @@ def wire_values(type_: t.LogicalType, array: pa.Array, *, iso: bool) -> list[Any
         case t.DayTimeIntervalType():
             return [None if v is None else v // 1000 for v in array.cast(pa.int64()).to_pylist()]
         case t.ArrayType(element=element):
-            return _grouped(array, wire_values(element, array.flatten(), iso=iso), list)
+            return grouped(array, wire_values(element, array.flatten(), iso=iso), list)
         case t.MapType(key=key, value=value):
             return _map_values(array, key, value, iso=iso)
         case t.MultisetType(element=element):
@@ -103,7 +103,7 @@ def _map_values(array: pa.Array, key: t.LogicalType, value: t.LogicalType, *, is
     start, end = (kept.offsets[0].as_py(), kept.offsets[-1].as_py()) if len(kept) else (0, 0)
     keys = [_key_text(k) for k in wire_values(key, kept.keys[start:end], iso=iso)]
     items = wire_values(value, kept.items[start:end], iso=iso)
-    return _grouped(array, list(zip(keys, items, strict=True)), dict)
+    return grouped(array, list(zip(keys, items, strict=True)), dict)
 
 
 def _floats(type_: t.LogicalType, array: pa.Array) -> list[float | None]:
@@ -119,7 +119,7 @@ def _key_text(key: Any) -> str:
     return str(key)
 
 
-def _grouped(array: pa.Array, flat: list[Any], make: Callable[[list[Any]], Any]) -> list[Any]:
+def grouped(array: pa.Array, flat: list[Any], make: Callable[[list[Any]], Any]) -> list[Any]:
     """The flat items of a list or map array, regrouped by row."""
     out: list[Any] = []
     at = 0

@@ -11,6 +11,7 @@ FORMATS: Register[Format] = Register(
     "penstock.formats",
     builtin={
         "arrow": "penstock.formats.arrow:ArrowFormat",
+        "avro": "penstock.formats.avro.format:AvroFormat",
         "csv": "penstock.formats.csv:CsvFormat",
         "json": "penstock.formats.json:JsonFormat",
         "orc": "penstock.formats.orc:OrcFormat",

@@ -1,0 +1,1 @@
+"""Avro: a binary or JSON record in each message, or container files."""
