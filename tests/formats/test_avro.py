@@ -122,11 +122,35 @@ def test_a_record_that_is_cut_or_too_long_is_bad(spoil):
     assert where == "offset 1"
 
 
-@pytest.mark.parametrize("index", [b"\x04", b"\x06", b"\x7f"])
+@pytest.mark.parametrize("index", [b"\x01", b"\x03", b"\x05", b"\x04", b"\x06", b"\x7f"])
 def test_a_branch_of_a_union_that_does_not_exist_is_bad(index):
     schema = Schema.of(("v", t.IntType()))
     with pytest.raises(PenstockError, match="no Avro binary record"):
         decoder(schema).decode([index + b"\x02"], str)
+
+
+def test_what_the_library_takes_though_it_is_no_record_is_bad():
+    flag = Schema.of(("v", t.BooleanType(nullable=False)))
+    text = Schema.of(("v", t.VarCharType(nullable=False)), ("w", t.VarCharType(nullable=False)))
+    for schema, message in ((flag, b"\x02"), (text, b"\x01\x02a"), (text, b"\x02\xff\x02a")):
+        with pytest.raises(PenstockError, match="no Avro binary record"):
+            decoder(schema).decode([message], str)
+
+
+def test_other_spellings_of_a_record_are_read():
+    """Numbers with bytes to spare, and arrays and maps in blocks with their sizes."""
+    schema = Schema.of(
+        ("n", t.IntType(nullable=False)),
+        ("a", t.ArrayType(t.IntType(nullable=False), nullable=False)),
+        ("m", t.MapType(t.VarCharType(nullable=False), t.IntType(), nullable=False)),
+    )
+    number = b"\x82\x00"  # 1
+    array = b"\x02\x04" + b"\x03\x04\x06\x08" + b"\x00"  # [2], then [3, 4] behind its count and size
+    entries = b"\x01\x08\x02k\x02\x0a" + b"\x00"  # {"k": 5} behind its count and size
+    [row] = decoder(schema).decode([number + array + entries], str).to_pylist()
+    assert row == (1, [2, 3, 4], {"k": 5}) or row == (1, [2, 3, 4], [("k", 5)])
+    with pytest.raises(PenstockError, match="no Avro binary record"):
+        decoder(schema).decode([number + array + entries.replace(b"\x08", b"\x06")], str)
 
 
 def test_a_number_beyond_its_column_is_bad():

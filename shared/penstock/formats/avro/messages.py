@@ -12,6 +12,7 @@ from penstock.errors import RecordError
 from penstock.formats.api import Decoder, Encoder, FormatContext
 from penstock.formats.avro.columns import to_batch, to_records
 from penstock.formats.avro.schema import Writer, table_schema
+from penstock.formats.avro.sound import check
 from penstock.formats.reporting import redact
 from penstock.types.batch import Batch
 
@@ -65,9 +66,13 @@ class AvroDecoder(Decoder):
             (record,) = fastavro.json_reader(io.StringIO(str(message, "utf-8")), self._plain)
             return record
         source = io.BytesIO(message)
-        record = fastavro.schemaless_reader(source, self._plain, self._reader)
+        record = fastavro.schemaless_reader(source, self._plain, None)
         if source.tell() != len(message):
             raise ValueError(f"the record ends at byte {source.tell()} of {len(message)}")
+        check(message, self._plain, record)
+        if self._reader is not None:
+            source.seek(0)
+            record = fastavro.schemaless_reader(source, self._plain, self._reader)
         return record
 
     def _one_by_one(self, messages: Sequence[bytes], where: Callable[[int], str]) -> Batch:
