@@ -18,7 +18,7 @@ from penstock.messages.cluster import JobDetails
 from penstock.store import job_log
 from penstock_services.jobmanager.checkpoint_history import HISTORY
 from penstock_services.jobmanager.details import logged_details
-from penstock_services.jobmanager.inheritance import read_story
+from penstock_services.jobmanager.inheritance import read_logged_job
 from penstock_services.jobmanager.kept_exceptions import kept_exceptions
 
 if TYPE_CHECKING:
@@ -86,8 +86,8 @@ class _Followed:
 
     async def _tell(self) -> JobDetails:
         """The job is accepted; no master has begun, or the last one is gone."""
-        story, epoch = read_story(self._log.entries, HISTORY), self._log.latest_epoch
-        accepted, terminal = story.accepted, story.terminal
+        logged, epoch = read_logged_job(self._log.entries, HISTORY), self._log.latest_epoch
+        accepted, terminal = logged.accepted, logged.terminal
         if accepted is None:
             raise UnknownJobError(
                 f"there is no job '{self._job_id}'",
@@ -97,14 +97,14 @@ class _Followed:
         if terminal is None:
             if self._graph is None:
                 self._graph = decode_job_graph(await self._store.get(accepted.job_graph_key))
-            details = logged_details(self._job_id, self._graph, story, epoch)
+            details = logged_details(self._job_id, self._graph, logged, epoch)
             exceptions = await kept_exceptions(self._store, self._job_id)
             return msgspec.structs.replace(details, exceptions=exceptions)
         return JobDetails(
             job_id=self._job_id,
             name=accepted.name,
             status=terminal.status,
-            attempt=story.inherited.job_attempt,
+            attempt=logged.inherited.job_attempt,
             epoch=epoch,
             start_ms=accepted.timestamp_ms,
             end_ms=terminal.timestamp_ms,

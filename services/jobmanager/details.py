@@ -17,7 +17,7 @@ from penstock_services.jobmanager.inheritance import in_phase
 if TYPE_CHECKING:
     from penstock.jobgraph import JobEdge, JobGraph, JobVertex
     from penstock_services.jobmanager.execution_graph import Execution
-    from penstock_services.jobmanager.inheritance import Story
+    from penstock_services.jobmanager.inheritance import LoggedJob
     from penstock_services.jobmanager.job_state import JobState
 
 
@@ -89,12 +89,12 @@ def job_details(core: JobState, now_ms: int) -> JobDetails:
     )
 
 
-def logged_details(job_id: str, job_graph: JobGraph, story: Story, epoch: int) -> JobDetails:
+def logged_details(job_id: str, job_graph: JobGraph, logged: LoggedJob, epoch: int) -> JobDetails:
     """Details of an accepted job that no master answers for: the plan, and the attempts and checkpoints that
     the log names. The state of its tasks is not known: they are shown as CREATED."""
-    accepted, inherited = story.accepted, story.inherited
+    accepted, inherited = logged.accepted, logged.inherited
     assert accepted is not None
-    job_graph, phase = in_phase(job_graph, story)
+    job_graph, phase = in_phase(job_graph, logged)
     started = inherited.job_attempt > 0 and not inherited.handed_over
     starts = [inherited.vertices.get(v.id, inherited.base) for v in job_graph.vertices] if started else []
     graph = ExecutionGraph(job_id, job_graph)

@@ -40,7 +40,7 @@ JOB_FAMILIES = (
 
 
 @dataclass(frozen=True)
-class Story:
+class LoggedJob:
     """A job's log, read. ``accepted`` None: the log holds no such job."""
 
     accepted: JobAccepted | None
@@ -50,7 +50,7 @@ class Story:
     backfilled: bool = False
 
 
-def read_story(entries: Iterable[tuple[int, LogEntry]], num_retained: int) -> Story:
+def read_logged_job(entries: Iterable[tuple[int, LogEntry]], num_retained: int) -> LoggedJob:
     accepted: JobAccepted | None = None
     terminal: Terminal | None = None
     attempt = highest = slots = 0
@@ -92,7 +92,7 @@ def read_story(entries: Iterable[tuple[int, LogEntry]], num_retained: int) -> St
             case Terminal():
                 terminal = terminal or entry
     usable = _kept(completed, num_retained)
-    return Story(
+    return LoggedJob(
         accepted=accepted,
         terminal=terminal,
         backfilled=any(c.kind == BACKFILL for c in completed),
@@ -147,11 +147,11 @@ def _failed(entry: SavepointFailed) -> CheckpointDetails:
     )
 
 
-def in_phase(graph: JobGraph, story: Story) -> tuple[JobGraph, str]:
+def in_phase(graph: JobGraph, logged: LoggedJob) -> tuple[JobGraph, str]:
     """The part of the job that runs now, and ``Settings.phase``."""
     if not is_backfilled(graph):
         return msgspec.structs.replace(graph, backfill=""), ""
-    if story.backfilled:
+    if logged.backfilled:
         return msgspec.structs.replace(graph, backfill=""), BACKFILLED
     return backfill_graph(graph), BACKFILLING
 

@@ -31,7 +31,7 @@ from penstock_services.jobmanager.inheritance import (
     highest_listed,
     in_phase,
     job_config,
-    read_story,
+    read_logged_job,
     with_statistics,
 )
 from penstock_services.jobmanager.kept_exceptions import kept_exceptions
@@ -46,10 +46,10 @@ if TYPE_CHECKING:
     from penstock.ports import LeaseStore, Store, Subscription
     from penstock.store import DecisionLog
     from penstock_services.common.main import ServiceContext
-    from penstock_services.jobmanager.inheritance import Story
+    from penstock_services.jobmanager.inheritance import LoggedJob
 
 
-class _Reign:
+class _RunningMaster:
     """A master at work, with its helpers."""
 
     def __init__(self, log: DecisionLog, core: JobMasterCore, actor: Actor, performer: Performer) -> None:
@@ -76,7 +76,7 @@ class Job:
         self._store = store
         self.job_id = job_id
         self._on_over = on_over
-        self._reign: _Reign | None = None
+        self._running: _RunningMaster | None = None
         self.election = LeaderElection(
             leases,
             f"job-{job_id}",
@@ -91,54 +91,54 @@ class Job:
         try:
             await self.election.run()
         finally:
-            await self._end_reign()
+            await self._end_master()
 
     # -- leadership ----------------------------------------------------------------------
 
     async def _gained(self) -> None:
-        if self._reign is not None:
-            if await self._still_ours(self._reign):
-                self._context.log.info("job_resumed", job_id=self.job_id, epoch=self._reign.log.epoch)
-                self._reign.performer.may_act.set()
+        if self._running is not None:
+            if await self._still_ours(self._running):
+                self._context.log.info("job_resumed", job_id=self.job_id, epoch=self._running.log.epoch)
+                self._running.performer.may_act.set()
                 return
-            await self._end_reign()
+            await self._end_master()
         log = job_log(self._store, self.job_id)
         await log.read()
         if not log.entries:
             self._context.log.warning("job_unknown", job_id=self.job_id)
             self._on_over(self.job_id, False)
             return
-        if self._story(log).terminal is None:
+        if self._read_log(log).terminal is None:
             await log.lead(self._context.service_id, self._context.clock.now_ms())
-        story = self._story(log)
-        if story.terminal is not None:
-            await self._tidy(log, story, story.terminal)
+        logged = self._read_log(log)
+        if logged.terminal is not None:
+            await self._tidy(log, logged, logged.terminal)
             self._on_over(self.job_id, True)
             return
-        await self._begin_reign(log, story)
+        await self._start_master(log, logged)
 
-    def _story(self, log: DecisionLog) -> Story:
-        return read_story(log.entries, conf.CHECKPOINT_RETAINED.read(self._context.config))
+    def _read_log(self, log: DecisionLog) -> LoggedJob:
+        return read_logged_job(log.entries, conf.CHECKPOINT_RETAINED.read(self._context.config))
 
-    async def _still_ours(self, reign: _Reign) -> bool:
-        if reign.subscription is None:
+    async def _still_ours(self, running: _RunningMaster) -> bool:
+        if running.subscription is None:
             return False  # the bus was away when it began, so nobody would have reached it
         try:
-            await reign.log.read()
-            reign.log.check()
+            await running.log.read()
+            running.log.check()
         except FencedError:
             return False
         return True
 
-    async def _begin_reign(self, log: DecisionLog, story: Story) -> None:
+    async def _start_master(self, log: DecisionLog, logged: LoggedJob) -> None:
         context = self._context
-        assert story.accepted is not None
-        whole = decode_job_graph(await self._store.get(story.accepted.job_graph_key))
-        graph, phase = in_phase(whole, story)
+        assert logged.accepted is not None
+        whole = decode_job_graph(await self._store.get(logged.accepted.job_graph_key))
+        graph, phase = in_phase(whole, logged)
         config = job_config(context.config, graph.config)
-        story = read_story(log.entries, conf.CHECKPOINT_RETAINED.read(config))
+        logged = read_logged_job(log.entries, conf.CHECKPOINT_RETAINED.read(config))
         inherited = replace(
-            story.inherited, exceptions=tuple(await kept_exceptions(self._store, self.job_id))
+            logged.inherited, exceptions=tuple(await kept_exceptions(self._store, self.job_id))
         )
         if inherited.job_attempt:
             listed = await self._store.list(checkpoints_prefix(self.job_id))
@@ -175,11 +175,11 @@ class Job:
         )
         core = JobMasterCore(self.job_id, graph, settings, inherited, context.clock.now_ms())
         actor = Actor(f"job-{self.job_id}", core, performer.perform, context.clock)
-        reign = self._reign = _Reign(log, core, actor, performer)
+        running = self._running = _RunningMaster(log, core, actor, performer)
         performer.may_act.set()
-        context.supervisor.start(self._actor_name, lambda: self._run_master(reign))
+        context.supervisor.start(self._actor_name, lambda: self._run_master(running))
         await actor.tell(fx.Begin())
-        reign.subscription = await serve_typed(
+        running.subscription = await serve_typed(
             context.transport, context.subjects.job_all(self.job_id), ToJobMaster, self._serve
         )
         context.log.info(
@@ -201,33 +201,33 @@ class Job:
     def _actor_name(self) -> str:
         return f"master-{self.job_id}"
 
-    async def _run_master(self, reign: _Reign) -> None:
+    async def _run_master(self, running: _RunningMaster) -> None:
         """Runs the master. After an error of its core the state is not to be trusted: a new master begins
         from the log."""
         try:
-            await reign.actor.run()
+            await running.actor.run()
         except Exception:
             self._context.log.exception("job_master_failed", job_id=self.job_id)
-            if self._reign is reign:
-                reign.performer.may_act.clear()
-                reign.log.epoch = 0  # never resumed
+            if self._running is running:
+                running.performer.may_act.clear()
+                running.log.epoch = 0  # never resumed
                 self.election.resign()
 
-    async def _end_reign(self) -> None:
-        reign, self._reign = self._reign, None
-        if reign is None:
+    async def _end_master(self) -> None:
+        running, self._running = self._running, None
+        if running is None:
             return
-        if reign.subscription is not None:
+        if running.subscription is not None:
             try:
-                await reign.subscription.unsubscribe()
+                await running.subscription.unsubscribe()
             except BrokerError as err:
                 self._context.log.warning("unsubscribe_failed", job_id=self.job_id, error=err.message)
         await self._context.supervisor.stop(self._actor_name)
 
     async def _lost(self, reason: str) -> None:
-        if self._reign is not None and self._reign.core.stage is not Stage.GONE:
+        if self._running is not None and self._running.core.stage is not Stage.GONE:
             self._context.log.warning("leadership_lost", job_id=self.job_id, reason=reason)
-            self._reign.performer.may_act.clear()
+            self._running.performer.may_act.clear()
 
     def _stopped(self, status: JobStatus, reason: str) -> None:
         """The master has stopped, with this status."""
@@ -239,11 +239,11 @@ class Job:
             self._context.log.info("job_handed_over", job_id=self.job_id, reason=reason)
         else:
             self._context.log.warning("leadership_revoked", job_id=self.job_id, reason=reason)
-        if self._reign is not None:
-            self._reign.log.epoch = 0  # never resumed
+        if self._running is not None:
+            self._running.log.epoch = 0  # never resumed
         self.election.resign()
 
-    async def _tidy(self, log: DecisionLog, story: Story, terminal: Terminal) -> None:
+    async def _tidy(self, log: DecisionLog, logged: LoggedJob, terminal: Terminal) -> None:
         """The job ended, but its master died before it had stored the details and given the slots back."""
         context = self._context
         over = JobOver(job_id=self.job_id, epoch=max(log.latest_epoch, terminal.epoch))
@@ -254,14 +254,14 @@ class Job:
         try:
             await self._store.get(archive_key(self.job_id))
         except KeyError:
-            assert story.accepted is not None
+            assert logged.accepted is not None
             details = JobDetails(
                 job_id=self.job_id,
-                name=story.accepted.name,
+                name=logged.accepted.name,
                 status=terminal.status,
-                attempt=story.inherited.job_attempt,
+                attempt=logged.inherited.job_attempt,
                 epoch=terminal.epoch,
-                start_ms=story.accepted.timestamp_ms,
+                start_ms=logged.accepted.timestamp_ms,
                 end_ms=terminal.timestamp_ms,
                 exceptions=await kept_exceptions(self._store, self.job_id) or _of_the_end(terminal),
             )
@@ -276,11 +276,11 @@ class Job:
     async def _serve(self, message: Any) -> Any:
         # Resumed after a pause, or cut off from the lease store: do not answer, so that the sender asks
         # again and reaches the present leader.
-        reign = self._reign
-        if reign is None or not self.election.still_leading() or not reign.performer.may_act.is_set():
+        running = self._running
+        if running is None or not self.election.still_leading() or not running.performer.may_act.is_set():
             return None
         try:
-            return await reign.actor.ask(message)
+            return await running.actor.ask(message)
         except PenstockError as err:
             self._context.log.warning("request_not_answered", job_id=self.job_id, error=err.message)
             return None

@@ -18,7 +18,7 @@ from penstock_services.jobmanager.orders import Orders
 from penstock_services.jobmanager.regions import Layout
 from penstock_services.jobmanager.restart import FailureHandler
 from penstock_services.jobmanager.stages import CLAIMING, STAGE_TRANSITIONS, Deadlines, Stage
-from penstock_services.jobmanager.whereabouts import Whereabouts
+from penstock_services.jobmanager.taskmanager_watch import TaskManagerWatch
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -49,7 +49,9 @@ class JobState:
         self.orders = Orders(job_id, settings.epoch)
         self.layout = Layout(job_graph, settings.config)
         self.claim = SlotClaim(self.layout, self.orders)
-        self.whereabouts = Whereabouts(settings.heartbeat_interval_ms, settings.heartbeat_timeout_ms)
+        self.taskmanager_watch = TaskManagerWatch(
+            settings.heartbeat_interval_ms, settings.heartbeat_timeout_ms
+        )
         #: vertices that are being (re)started; the others keep running
         self.affected: frozenset[str] = self.layout.all
         self.coordinator = CheckpointCoordinator(

@@ -102,9 +102,9 @@ class JobMasterCore(JobState):
                     self._adopting.found(found) if self.stage is Stage.ADOPTING else self.claim.found(found)
                 )
             case fx.TaskManagers(registered):
-                return self._whereabouts(registered, now_ms)
+                return self._compare_registered(registered, now_ms)
             case fx.LookedFor(taskmanager_id, gone):
-                why = self.whereabouts.looked_for(taskmanager_id, gone=gone)
+                why = self.taskmanager_watch.looked_for(taskmanager_id, gone=gone)
                 return self._taskmanager_lost(taskmanager_id, why, now_ms) if why else []
             case fx.NotAnnounced():
                 self._adopting.not_announced(now_ms)
@@ -198,11 +198,11 @@ class JobMasterCore(JobState):
             alone = self.affected == self.layout.all
             if self.claim.too_few_to_keep_apart(answer, now_ms, 0 if alone else JOIN_AFTER_MS):
                 return self.claim.join() + ([] if alone else self.enter(self._failover.restart_all(now_ms)))
-        return self.claim.declared(answer, now_ms) + self.whereabouts.answered(answer.epoch, now_ms)
+        return self.claim.declared(answer, now_ms) + self.taskmanager_watch.answered(answer.epoch, now_ms)
 
-    def _whereabouts(self, registered: frozenset[str], now_ms: int) -> list[fx.Effect]:
+    def _compare_registered(self, registered: frozenset[str], now_ms: int) -> list[fx.Effect]:
         held = {slot.taskmanager_id for slot in self.pool.all()}
-        effects, lost = self.whereabouts.known(held, registered, now_ms)
+        effects, lost = self.taskmanager_watch.known(held, registered, now_ms)
         for taskmanager_id, reason in lost.items():
             effects += self._taskmanager_lost(taskmanager_id, reason, now_ms)
         return effects

@@ -23,7 +23,7 @@ from penstock_services.common.core import After, Answer, Asked
 from penstock_services.jobmanager import effects as fx
 from penstock_services.jobmanager.checkpoint_decider import CheckpointConfig
 from penstock_services.jobmanager.checkpoint_history import Statistics, newest_statistics
-from penstock_services.jobmanager.inheritance import read_story, with_statistics
+from penstock_services.jobmanager.inheritance import read_logged_job, with_statistics
 from penstock_services.jobmanager.master import JobMasterCore
 from penstock_services.jobmanager.stages import Inherited, Settings
 from penstock_services.jobmanager.topology import upstream_of
@@ -135,10 +135,10 @@ class Cluster:
         """The master is gone; what it was about to do is undone, what it asked is not answered."""
         accepted = msg.JobAccepted(job_id="job", name="job", timestamp_ms=1, job_graph_key="g", spec_key="s")
         retained = CheckpointConfig.of(self.config).num_retained
-        story = read_story(enumerate([accepted, *self.log], start=1), retained)
-        if story.terminal is None:
+        logged = read_logged_job(enumerate([accepted, *self.log], start=1), retained)
+        if logged.terminal is None:
             kept = [self.statistics[key] for key in newest_statistics("job", self.statistics)]
-            inherited = with_statistics(story.inherited, kept)
+            inherited = with_statistics(logged.inherited, kept)
             inherited = replace(
                 inherited, statistics=tuple(self.statistics), exceptions=tuple(self.exceptions)
             )

@@ -15,7 +15,7 @@ from penstock.messages.states import JobStatus
 from penstock.snapshots.manifest import CheckpointManifest
 from penstock_services.common.core import Asked
 from penstock_services.jobmanager import effects as fx
-from penstock_services.jobmanager.inheritance import read_story
+from penstock_services.jobmanager.inheritance import read_logged_job
 from penstock_services.jobmanager.stages import BACKFILLING, Stage
 from tests.services.jobmanager.graphs import SCHEMA, pipeline
 from tests.services.jobmanager.simulated import Cluster, Faults
@@ -117,7 +117,7 @@ def test_the_next_master_begins_anew_and_the_one_after_it_adopts(started: bool) 
     ]
     if started:
         log.append(msg.Restored(epoch=5, job_attempt=4, checkpoint_id=1, timestamp_ms=4, slots=2))
-    inherited = read_story(enumerate(log, 1), 1).inherited
+    inherited = read_logged_job(enumerate(log, 1), 1).inherited
     assert inherited.handed_over is not started
     assert inherited.slots == (2 if started else 0)
     assert inherited.completed == ((1, "m", "backfill"),)

@@ -6,7 +6,7 @@ import pytest
 
 from penstock.config import FAMILIES, OPTIONS
 from penstock.messages.decision_log import CheckpointCompleted
-from penstock_services.jobmanager.inheritance import job_config, read_story
+from penstock_services.jobmanager.inheritance import job_config, read_logged_job
 
 #: Where a client finds the cluster, which it has found when it submits; and how it shows results.
 CLIENTS = {"rest.address", "sql-client.display.max-column-width"}
@@ -51,5 +51,5 @@ def test_which_checkpoints_there_are_is_in_the_last_ones_entry(beside, kept):
         )
         for n in range(1, 6)
     ]
-    inherited = read_story(enumerate(entries, start=1), num_retained=2).inherited
+    inherited = read_logged_job(enumerate(entries, start=1), num_retained=2).inherited
     assert [checkpoint_id for checkpoint_id, _, _ in inherited.completed] == list(kept)

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from penstock_services.jobmanager.effects import FindTaskManagers, LookFor
-from penstock_services.jobmanager.whereabouts import Whereabouts
+from penstock_services.jobmanager.taskmanager_watch import TaskManagerWatch
 
 
-def watching() -> Whereabouts:
+def watching() -> TaskManagerWatch:
     """Another resource manager leads since 10 s, and all had the time to register."""
-    found = Whereabouts(1_000, 10_000)
+    found = TaskManagerWatch(1_000, 10_000)
     found.answered(1, 0)
     assert found.answered(1, 3_000) == [FindTaskManagers()]
     assert found.known({"tm1", "tm2"}, frozenset({"tm1", "tm2", "tm3"}), 3_010) == ([], {})

@@ -27,7 +27,7 @@ class _Missing:
     not_found: int = 0
 
 
-class Whereabouts:
+class TaskManagerWatch:
     """Times in ms. A task manager that the resource manager does not know is lost when the broker knows no
     receiver of that name, or after ``heartbeat_timeout_ms``."""
 
