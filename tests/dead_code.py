@@ -39,6 +39,7 @@ ALLOWED = {
     ("*/cli/main.py", "*"): "typer, which registers a command by its decorator",
     ("*/cli/shell.py", "get_completions"): "prompt_toolkit",
     ("*/dispatcher/service.py", "capture_signals"): "uvicorn",
+    ("*/formats/avro/files.py", "seekable"): "fastavro, of the file that it writes to",
     ("*/reconnecting.py", "_process_err"): "nats-py, whose method it replaces",
     ("*/sql/dialect.py", "_parse_*"): "sqlglot, whose methods these replace",
     ("*/sql/parser_base.py", "_parse_*"): "sqlglot, whose methods these replace",
