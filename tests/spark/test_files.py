@@ -224,3 +224,22 @@ def test_partitions(spark: Any, tmp_path: Path, format_: str) -> None:
         tmp_path / "0", format_, "SELECT FIRST_VALUE(k), LAST_VALUE(num) FROM t WHERE k IS NOT NULL"
     )
     assert on_spark(first, spark) == on_streaming(first)
+
+
+def test_avro_is_written_and_read_on_both_engines(spark: Any, tmp_path: Path) -> None:
+    """Each engine writes a table from the same rows, and both read each table."""
+    pytest.importorskip("fastavro", reason="needs penstock[avro]")
+    write(tmp_path / "rows", "parquet")
+    columns = PLAIN + ", ts TIMESTAMP(6)"
+    expected = comparable(on_streaming(select(tmp_path / "rows", "parquet", columns)))
+    for engine in (lambda graph: on_spark(graph, spark), on_streaming):
+        folder = tmp_path / f"avro-{len(list(tmp_path.iterdir()))}"
+        script = (
+            f"CREATE TABLE t ({columns}) WITH ('connector' = 'filesystem', 'path' = '{tmp_path / 'rows'}', "
+            f"'format' = 'parquet'); CREATE TABLE out ({columns}) WITH ('connector' = 'filesystem', "
+            f"'path' = '{folder}', 'format' = 'avro', 'avro.codec' = 'snappy'); INSERT INTO out SELECT * FROM t"
+        )
+        engine(plan_script(script, {"execution.engine": "streaming"}).job_graph)
+        graph = select(folder, "avro", columns)
+        assert comparable(on_streaming(graph)) == expected
+        assert comparable(on_spark(graph, spark)) == expected
