@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import re
+import threading
 from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 import duckdb
 import pyarrow as pa
@@ -13,7 +17,8 @@ import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 import pytest
 
-from examples.flights.dataset import load
+from examples.flights.dataset import AIRPORTS, load
+from examples.flights.replay import messages
 from penstock.api.client import ClusterClient
 from penstock.embedded import EmbeddedCluster
 
@@ -42,6 +47,8 @@ ORDER BY a.origin, a.window_start
 
 #: Flights of the runs that need not read the whole year: three weeks.
 LIMIT = 20_000
+#: Fifteen flights of the next hours are late when all before them are read.
+HOLD_AT = 11_000
 
 
 @pytest.fixture(scope="module")
@@ -118,10 +125,37 @@ def test_nothing_late_equals_batch_by_duckdb_and_on_spark(cluster, flights_run, 
     assert_same(on_spark.board(), run.board())
 
 
-def test_on_time_and_late_make_all(cluster, flights_run) -> None:
-    run = flights_run(cluster, delay="'0' SECOND", limit=LIMIT)
+def event_time_after(flights: int) -> int:
+    """Milliseconds: how far all three airports' schedules have come when the replay holds."""
+    sent, latest = 0, dict.fromkeys(AIRPORTS, datetime.min)
+    for message in messages(load()):
+        sent += message.flights
+        for line in message.data.splitlines() if message.flights else ():
+            flight = json.loads(line)
+            scheduled = datetime.fromisoformat(flight["time_hour"]) + timedelta(minutes=flight["minute"])
+            latest[flight["origin"]] = max(latest[flight["origin"]], scheduled)
+        if sent >= flights:
+            break
+    return int(min(latest.values()).replace(tzinfo=UTC).timestamp() * 1000)
+
+
+def watermark(job: dict[str, Any]) -> int:
+    """Milliseconds: of the flights' source, as it is reported."""
+    return next(v["metrics"]["watermark"] for v in job["vertices"] if v["name"].startswith("Source: flights"))
+
+
+def test_on_time_and_late_make_all(cluster, flights_run, until) -> None:
+    # Rows are late when event time has passed them, so the replay waits for the first part's watermark: a job that
+    # started after the replay's end would read all of it as one batch, with no watermark in between.
+    run = flights_run(cluster, delay="'0' SECOND", limit=LIMIT, hold_at=HOLD_AT)
     run.submit()
-    run.replay()
+    thread = threading.Thread(target=run.replay_stubbornly, daemon=True)
+    thread.start()
+    wanted = event_time_after(HOLD_AT) - 1
+    with ClusterClient(cluster.rest_url) as client:
+        until(lambda: watermark(client.job(run.job_id)) == wanted, f"a watermark of {wanted}")
+    run.go.set()
+    thread.join()
     run.wait()
     late = ds.dataset(run.out / "late", format="parquet").to_table()
     with ClusterClient(cluster.rest_url) as client:
