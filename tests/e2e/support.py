@@ -25,7 +25,7 @@ def until_true(
     what: str,
     story: Callable[[], Any] = lambda: "",
     *,
-    every_s: float = 0.02,
+    every_s: float = 0.1,
 ) -> Any:
     """Poll until ``condition`` is truthy; a hang fails the test instead of blocking it.
     ``story``: what is then known, for the message. ``every_s``: seconds between two questions; a
