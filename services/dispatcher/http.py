@@ -12,7 +12,7 @@ from starlette.responses import Response
 
 from penstock.bus import RefusedError
 from penstock.bus.envelope import told
-from penstock.errors import PenstockError, SnapshotError, SpecError
+from penstock.errors import REST_ERROR_TYPE, PenstockError, SnapshotError, SpecError
 from penstock.log_events import EventLog
 from penstock_services.dispatcher.logged import UnknownJobError
 
@@ -78,12 +78,17 @@ def status_of(err: PenstockError) -> int:
     return {"user": 400, "external": 503}.get(err.domain, 500)
 
 
-def error_answer(err: BaseException) -> Response:
+def error_answer(err: BaseException, accept: str = "") -> Response:
+    """``{"errors": [text]}``: Flink's clients take an object for an error only if ``errors`` is its one key. A
+    client whose ``accept`` header asks for ``REST_ERROR_TYPE`` gets the error as data too."""
     if not isinstance(err, PenstockError | RecursionError):
         _log.error("request_failed", exc_info=err)
     err = told(err)
-    headers = {"connection": "close"} if isinstance(err, TooSlowError) else None
-    return answer({"errors": [str(err)], "error": err.to_dict()}, status_of(err), headers)
+    headers = {"connection": "close"} if isinstance(err, TooSlowError) else {}
+    body: dict[str, Any] = {"errors": [str(err)]}
+    if REST_ERROR_TYPE in accept:
+        body["error"] = err.to_dict()
+    return answer(body, status_of(err), {"vary": "accept", **headers})
 
 
 def guarded(handler: Callable[[Request], Awaitable[Response]]) -> Callable[[Request], Awaitable[Response]]:
@@ -93,9 +98,14 @@ def guarded(handler: Callable[[Request], Awaitable[Response]]) -> Callable[[Requ
         try:
             return await handler(request)
         except Exception as err:
-            return error_answer(err)
+            return error_answer(err, accepted(request.scope))
 
     return run
+
+
+def accepted(scope: Scope) -> str:
+    """The accept header."""
+    return b",".join(value for name, value in scope["headers"] if name.lower() == b"accept").decode("latin-1")
 
 
 async def body_of(request: Request, limit: int = MAX_BODY_BYTES) -> bytes:
@@ -168,7 +178,7 @@ class SameOrigin:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "http" and (problem := self._problem(scope)) is not None:
-            await error_answer(problem)(scope, receive, send)
+            await error_answer(problem, accepted(scope))(scope, receive, send)
             return
         await self._app(scope, receive, send)
 

@@ -22,6 +22,7 @@ from penstock_services.dispatcher.checkpoint_api import CheckpointApi
 from penstock_services.dispatcher.http import (
     NotFoundError,
     SameOrigin,
+    accepted,
     answer,
     body_of,
     error_answer,
@@ -88,7 +89,7 @@ class Rest:
                 unknown,
             ],
             middleware=[Middleware(SameOrigin, hosts=hosts)],
-            exception_handlers={Exception: lambda _, err: error_answer(err)},
+            exception_handlers={Exception: lambda request, err: error_answer(err, accepted(request.scope))},
         )
 
     def _routes(self) -> list[BaseRoute]:

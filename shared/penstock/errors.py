@@ -35,6 +35,7 @@ from typing import Any
 from penstock.redaction import without_credentials
 
 __all__ = [
+    "REST_ERROR_TYPE",
     "BrokerError",
     "ConnectorError",
     "ExternalError",
@@ -60,6 +61,9 @@ __all__ = [
     "nearest",
     "nested_too_deeply",
 ]
+
+#: What a client of the REST API accepts when it wants an error's fields (``to_dict``) beside its text.
+REST_ERROR_TYPE = "application/vnd.penstock.error+json"
 
 
 class PenstockError(Exception):

@@ -20,6 +20,7 @@ import pytest
 
 from penstock.api.client import ClusterClient
 from penstock.embedded import EmbeddedCluster
+from penstock.errors import REST_ERROR_TYPE
 
 pytestmark = pytest.mark.cluster
 
@@ -217,7 +218,8 @@ SPECS = [
 
 @pytest.mark.parametrize(("text", "code", "words"), SPECS)
 def test_specs_over_rest(cluster: EmbeddedCluster, text: str, code: str, words: str) -> None:
-    reply = httpx.post(f"{cluster.rest_url}/jobs", content=text, timeout=LIMIT_S)
+    accept = {"accept": REST_ERROR_TYPE}
+    reply = httpx.post(f"{cluster.rest_url}/jobs", content=text, timeout=LIMIT_S, headers=accept)
     assert reply.status_code >= 400
     assert reply.json()["error"]["code"] == code
     assert words in reply.json()["errors"][0]

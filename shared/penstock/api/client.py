@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import httpx
 import tenacity
 
-from penstock.errors import ExternalError, PenstockError, error_from_dict
+from penstock.errors import REST_ERROR_TYPE, ExternalError, PenstockError, error_from_dict
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -50,7 +50,12 @@ class ClusterClient:
         self._http = self._connections()
 
     def _connections(self) -> httpx.Client:
-        return httpx.Client(base_url=self.url, timeout=30.0, transport=self._transport)
+        return httpx.Client(
+            base_url=self.url,
+            timeout=30.0,
+            transport=self._transport,
+            headers={"accept": f"application/json, {REST_ERROR_TYPE}"},
+        )
 
     def __enter__(self) -> ClusterClient:
         return self

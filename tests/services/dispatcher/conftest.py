@@ -16,6 +16,7 @@ import uvicorn
 from starlette.routing import Route
 
 from penstock.bus import MemoryBus, Subjects, serve_typed
+from penstock.errors import REST_ERROR_TYPE
 from penstock.messages import cluster as msg
 from penstock.messages.cluster import SlotStatus, TaskManagerDetails
 from penstock.store import MemoryStore
@@ -112,7 +113,8 @@ async def front() -> AsyncIterator[Front]:
         cluster="test",
     )
     app = httpx.ASGITransport(rest.app())
-    async with httpx.AsyncClient(transport=app, base_url="http://dispatcher") as client:
+    accept = {"accept": REST_ERROR_TYPE}
+    async with httpx.AsyncClient(transport=app, base_url="http://dispatcher", headers=accept) as client:
         made = Front(bus, store, subjects, client, rest, directory, submitter)
 
         async def run(message: msg.RunJob) -> msg.Ack:

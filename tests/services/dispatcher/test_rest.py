@@ -269,6 +269,17 @@ async def test_what_is_not_there_is_404(front, path):
     assert "nope" in body["error"]["message"] or "99" in body["error"]["message"]
 
 
+@pytest.mark.parametrize("path", ["/jobs/nope", "/v1/jobs/nope"])
+async def test_errors_is_the_only_key_of_an_error_unless_its_fields_are_asked_for(front, path):
+    """Flink's clients read an object with other keys as the answer to their request."""
+    plain = await front.http.patch(path, headers={"accept": "*/*"})
+    assert (plain.status_code, list(plain.json())) == (404, ["errors"])
+    ours = await front.http.patch(path)
+    assert (ours.status_code, ours.json()["error"]["code"]) == (404, "PS-NO-JOB")
+    foreign = {"accept": "*/*", "origin": "http://evil.example"}
+    assert list((await front.http.post("/jobs", headers=foreign)).json()) == ["errors"]
+
+
 async def test_cancel(front):
     job_id, cluster = await with_master(front)
     reply = await front.http.patch(f"/jobs/{job_id}?mode=cancel")
