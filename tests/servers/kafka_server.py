@@ -124,6 +124,22 @@ class KafkaServer:
             time.sleep(0.01)  # the broker tells of it a moment later
         return name
 
+    def make_anew(self, topic: str) -> None:
+        """Deletes a topic and makes another one of its name; the broker forgets the old one a moment later."""
+        from confluent_kafka import KafkaError, KafkaException
+
+        admin = self.admin()
+        [deleted] = admin.delete_topics([topic]).values()
+        deleted.result()
+        made = False
+        while not made:
+            time.sleep(0.05)
+            try:
+                made = bool(self.topic(name=topic))
+            except KafkaException as err:
+                if err.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
+                    raise
+
     def produce(self, topic: str, messages: Iterable[Any], **config: Any) -> None:
         """``messages``: values, or dicts as ``Producer.produce`` takes them."""
         from confluent_kafka import Producer

@@ -161,6 +161,28 @@ async def test_a_position_that_is_gone_is_an_error(harness, shared_kafka):
     await reader.close()
 
 
+async def test_a_topic_made_anew_is_not_read_on(harness, shared_kafka):
+    """Its offsets begin at 0 again: a reader that went on at the old one would miss what lies before it."""
+    topic = shared_kafka.topic()
+    shared_kafka.produce(topic, lines(0, 5))
+    options = table(shared_kafka, topic, **{"scan.bounded.mode": "unbounded"})
+    reader = await harness.reader(SCHEMA, options)
+    await harness.read(reader, rows=5)
+    snapshot = reader.snapshot()
+    await reader.close()
+    reader = await harness.reader(SCHEMA, options, snapshot)
+    shared_kafka.produce(topic, lines(5, 7))
+    assert [r[0] for f in await harness.read(reader, rows=2) for r in f.batch.to_pylist()] == [5, 6]
+    await reader.close()
+
+    shared_kafka.make_anew(topic)
+    shared_kafka.produce(topic, lines(0, 20))
+    reader = await harness.reader(SCHEMA, options, snapshot)
+    with pytest.raises(ConnectorError, match="is another one than was read before"):
+        await harness.read(reader, rows=1)
+    await reader.close()
+
+
 async def test_new_partitions_and_topics_are_found_and_read_from_their_beginning(harness, shared_kafka):
     from confluent_kafka.admin import NewPartitions
 

@@ -270,6 +270,48 @@ async def test_a_purged_position_fails_at_once(harness, shared_nats, stream):
     await reader.close()
 
 
+@pytest.mark.parametrize(
+    ("again", "remembered"),
+    [(1, True), (7, True), (1, False)],
+    ids=["shorter", "longer", "shorter, and the snapshot does not say when the old one was made"],
+)
+async def test_a_stream_made_anew_is_not_read_on(harness, shared_nats, stream, again, remembered):
+    """Its sequences begin at 1 again: a reader that went on behind the old position would miss rows."""
+    name, publish = stream
+    for i in range(1, 6):
+        await publish("a", {"n": i})
+    opts = options(shared_nats, name)
+    reader = await harness.reader(SCHEMA, opts)
+    assert rows(await harness.read(reader, rows=5)) == [(i,) for i in range(1, 6)]
+    splits = reader.snapshot()
+    await reader.close()
+    if not remembered:
+        for split in splits:
+            del split.payload["created"]
+    await publish.js.delete_stream(name)
+    await publish.js.add_stream(name=name, subjects=[f"{name}.>"])
+    for i in range(again):
+        await publish("a", {"n": i})
+    reader = await harness.reader(SCHEMA, opts, splits)
+    with pytest.raises(ConnectorError, match="is another one than was read before"):
+        await harness.read(reader, rows=1)
+    await reader.close()
+
+
+async def test_a_stream_made_anew_under_a_running_reader_ends_it(harness, shared_nats, stream):
+    name, publish = stream
+    await publish("a", {"n": 1})
+    reader = await harness.reader(SCHEMA, options(shared_nats, name))
+    assert rows(await harness.read(reader, rows=1)) == [(1,)]
+    await publish.js.delete_stream(name)
+    await publish.js.add_stream(name=name, subjects=[f"{name}.>"])
+    for i in range(3):
+        await publish("a", {"n": i})
+    with pytest.raises(ConnectorError, match=r"is another one than was read before|there is no stream"):
+        await harness.read(reader, rows=1)
+    await reader.close()
+
+
 async def test_a_bad_record_names_its_sequence(harness, shared_nats, stream):
     name, publish = stream
     await publish("a", {"n": 1})

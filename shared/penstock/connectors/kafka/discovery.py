@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from penstock.connectors.base import SourceEnumerator, Split, TableInfo
 from penstock.connectors.kafka.client import ANSWER_S, Caller, client_properties, failure, patiently
 from penstock.connectors.kafka.positions import specific_offsets
+from penstock.connectors.kafka.topics import topic_ids
 from penstock.errors import ConnectorError
 
 if TYPE_CHECKING:
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 
 class KafkaEnumerator(SourceEnumerator):
     """A split for each partition. ``start`` and ``end`` in its payload are offsets; no end: unbounded.
+    ``topic_id``, beside them, tells the topic from another one that is made under its name later.
 
     Partitions that come up later are read from their beginning, as Flink does.
     """
@@ -30,6 +32,7 @@ class KafkaEnumerator(SourceEnumerator):
         self._owner = option_set.owner
         self._options = {"scan.startup.mode": "earliest-offset", **option_set.read(table.options)}
         self._properties = client_properties(table.options, self._owner)
+        self._where = f"{self._owner}, {self._properties['bootstrap.servers']}"
         self._topics = [name.strip() for name in (self._options["topic"] or "").split(";") if name.strip()]
         pattern = self._options.get("topic-pattern")
         self._pattern = re.compile(pattern) if pattern else None
@@ -57,13 +60,15 @@ class KafkaEnumerator(SourceEnumerator):
                 return []
             starts = self._starts(self._consumer, fresh, first=not known)
             ends = self._ends(self._consumer, fresh)
+            ids = topic_ids(self._properties, {p.topic for p in fresh}, self._where)
         except ck.KafkaException as err:
-            where = f"{self._owner}, {self._properties['bootstrap.servers']}"
-            raise failure(err.args[0], "the partitions cannot be listed", where) from None
+            raise failure(err.args[0], "the partitions cannot be listed", self._where) from None
         splits = []
         for place in fresh:
             payload: dict[str, Any] = {"topic": place.topic, "partition": place.partition}
             payload["start"] = starts[place.topic, place.partition]
+            if place.topic in ids:
+                payload["topic_id"] = ids[place.topic]
             if ends is not None:
                 payload["end"] = ends[place.topic, place.partition]
             splits.append(Split(f"{place.topic}-{place.partition}", payload))
@@ -78,10 +83,7 @@ class KafkaEnumerator(SourceEnumerator):
         for name in self._topics:
             topic = consumer.list_topics(name, timeout=ANSWER_S).topics[name]
             if topic.error is not None:
-                raise failure(
-                    topic.error, f"topic '{name}' cannot be read",
-                    f"{self._owner}, {self._properties['bootstrap.servers']}",
-                )  # fmt: skip
+                raise failure(topic.error, f"topic '{name}' cannot be read", self._where)
             found += [(name, p) for p in sorted(topic.partitions)]
         return found
 

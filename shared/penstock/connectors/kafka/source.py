@@ -13,10 +13,12 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from penstock.cancelling import end_tasks
 from penstock.connectors.base import Fetched, SourceReader, Split
 from penstock.connectors.kafka.client import ANSWER_S, Caller, client_properties, failure, weakly
 from penstock.connectors.kafka.rows import MessageDecoder
-from penstock.errors import ConnectorError
+from penstock.connectors.kafka.topics import check_same_topics, topic_ids
+from penstock.errors import ConnectorError, PenstockError
 from penstock.log_events import EventLog
 
 if TYPE_CHECKING:
@@ -26,7 +28,6 @@ if TYPE_CHECKING:
 
     from penstock.connectors.base import SourceContext, TableInfo
     from penstock.connectors.kafka.rows import Part
-    from penstock.errors import PenstockError
 
 _log = EventLog("penstock.connectors.kafka")
 
@@ -71,6 +72,8 @@ class KafkaReader(SourceReader):
         #: The call that waits for the next message.
         self._waiting: asyncio.Future[Message | None] | None = None
         self._asking: asyncio.Future[int] | None = None
+        #: Whether the topics of restored splits are those that were read before.
+        self._checks: list[asyncio.Task[None]] = []
         self._event = asyncio.Event()
         self._failure: PenstockError | None = None
 
@@ -115,14 +118,33 @@ class KafkaReader(SourceReader):
     def add_splits(self, splits: Sequence[Split]) -> None:
         from confluent_kafka import TopicPartition
 
-        fresh = []
+        fresh, restored, ids = [], [], {}
         for split in splits:
             state = _State(split)
             self._states[split.id] = self._by_place[state.place] = state
-            if not state.done:
-                fresh.append(TopicPartition(*state.place, state.offset))
+            if state.done:
+                continue
+            place = TopicPartition(*state.place, state.offset)
+            if split.position is not None and "topic_id" in split.payload:
+                restored.append(place)
+                ids[split.payload["topic"]] = split.payload["topic_id"]
+            else:
+                fresh.append(place)
         if fresh:
             self._client.incremental_assign(fresh)
+        if restored:
+            self._checks.append(asyncio.ensure_future(self._assign_restored(restored, ids)))
+        self._event.set()
+
+    async def _assign_restored(self, places: list[TopicPartition], ids: dict[str, str]) -> None:
+        """Reads on where a snapshot stood, once the brokers have said that these are the topics of then."""
+        loop = asyncio.get_running_loop()
+        try:
+            found = await self._questions.call(loop, topic_ids, self._properties, list(ids), self._where)
+            check_same_topics(ids, found, self._where)
+            self._client.incremental_assign(places)
+        except PenstockError as err:
+            self._failure = err
         self._event.set()
 
     # -- rows ---------------------------------------------------------------------------
@@ -320,6 +342,7 @@ class KafkaReader(SourceReader):
 
     async def close(self) -> None:
         loop = asyncio.get_running_loop()
+        await end_tasks(self._checks)
         if self._asking is not None:
             await asyncio.wait({self._asking})
         if self._consumer is not None:

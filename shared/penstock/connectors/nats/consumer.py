@@ -47,11 +47,13 @@ class Message(NamedTuple):
 @dataclass(frozen=True, slots=True)
 class Start:
     """Where to read from: behind ``after`` (restored or received), else from ``sequence``,
-    else from ``time_ms``, else the first message there is."""
+    else from ``time_ms``, else the first message there is. ``created``: when the stream was made, as the
+    server says it, whose sequences these are; None: not known, older snapshots have none."""
 
     after: int | None = None
     sequence: int | None = None
     time_ms: int | None = None
+    created: str | None = None
 
     def policy(self) -> dict[str, Any]:
         if self.after is not None or self.sequence is not None:
@@ -87,6 +89,7 @@ class OrderedConsumer:
         self.subject = subject
         self._start = start
         self._received = start.after
+        self._created = start.created
         #: The sequence behind which the server's consumer began.
         self._begin = 0
         self._prefetch = max(1, prefetch)
@@ -185,8 +188,10 @@ class OrderedConsumer:
     async def _create(self) -> None:
         await self._drop()
         self._generation += 1
-        start = self._start if self._received is None else Start(after=self._received)
-        await self._check_not_purged(start)
+        start = self._start
+        if self._received is not None:
+            start = Start(after=self._received, created=self._created)
+        await self._check_position(start)
         config: dict[str, Any] = {
             "ack_policy": "none",
             "replay_policy": "instant",
@@ -220,18 +225,42 @@ class OrderedConsumer:
         self._ask()
         self._wake()
 
-    async def _check_not_purged(self, start: Start) -> None:
+    async def _check_position(self, start: Start) -> None:
+        """ConnectorError unless the stream is the one that ``start`` counts in, and still has what it wants."""
         wanted = start.sequence if start.after is None else start.after + 1
-        state = (await self._api.stream_info(self.stream))["state"]
-        if wanted is not None and wanted < state["first_seq"]:
-            raise ConnectorError(
-                f"stream '{self.stream}' no longer has the position that is needed",
-                expected=f"messages from sequence {wanted} on",
-                got=f"the first one left is {state['first_seq']}: older ones were purged or expired",
-                where=f"connector 'nats', subject '{self.subject}'",
-                remedy="raise the stream's limits; to go on without what is lost, start without this "
-                "state or with 'scan.startup.mode' = 'earliest'",
-            )
+        info = await self._api.stream_info(self.stream)
+        state = info["state"]
+        last = state["last_seq"]
+        if (start.created or info["created"]) != info["created"]:
+            expected, got = f"the stream made at {start.created}", f"one made at {info['created']}"
+        elif start.after is not None and start.after > last:
+            expected, got = f"messages behind sequence {start.after}", f"the last one is {last}"
+        else:
+            self._created = info["created"]
+            if wanted is not None and wanted < state["first_seq"]:
+                raise self._lost(
+                    "no longer has the position that is needed",
+                    expected=f"messages from sequence {wanted} on",
+                    got=f"the first one left is {state['first_seq']}: older ones were purged or expired",
+                    remedy="raise the stream's limits",
+                )
+            return
+        raise self._lost(
+            "is another one than was read before: it was deleted and made anew, or restored from an old backup",
+            expected=expected,
+            got=f"{got}: which of its messages were read cannot be told",
+            remedy="bring the old stream back",
+        )
+
+    def _lost(self, what: str, *, expected: str, got: str, remedy: str) -> ConnectorError:
+        return ConnectorError(
+            f"stream '{self.stream}' {what}",
+            expected=expected,
+            got=got,
+            where=f"connector 'nats', subject '{self.subject}'",
+            remedy=f"{remedy}; to go on without what is lost, start without this state or with "
+            "'scan.startup.mode' = 'earliest'",
+        )
 
     async def _drop(self) -> None:
         """Deletes the server's consumer; if that fails, the server removes it by itself."""

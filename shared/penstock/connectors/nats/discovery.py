@@ -49,7 +49,8 @@ class NatsEnumerator(SourceEnumerator):
             for name in await self._subjects(stream, subject):
                 split_id = f"{stream}:{name}"
                 if split_id not in known:
-                    out.append(Split(split_id, self._payload(stream, name, info["state"], not known)))
+                    payload = self._payload(stream, name, info["state"], not known)
+                    out.append(Split(split_id, {**payload, "created": info["created"]}))
         return out
 
     async def _subjects(self, stream: str, subject: str) -> list[str]:
@@ -70,7 +71,8 @@ class NatsEnumerator(SourceEnumerator):
 
     def _payload(self, stream: str, subject: str, state: Mapping[str, Any], first: bool) -> dict[str, Any]:
         """``start``: first sequence wanted, or ``start_time_ms``; ``end``: last sequence. Both are fixed
-        now, so that a restart reads the same."""
+        now, so that a restart reads the same. ``created``, beside them: when the stream was made, as the server
+        says it; another stream of the same name counts its messages anew."""
         payload: dict[str, Any] = {"stream": stream, "subject": subject}
         match self._options["scan.startup.mode"]:
             case "earliest" if self.pinned and first:

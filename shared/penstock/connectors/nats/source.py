@@ -72,7 +72,9 @@ class _State:
 
     def start(self) -> Start:
         payload = self.split.payload
-        return Start(self.sequence, payload.get("start"), payload.get("start_time_ms"))
+        return Start(
+            self.sequence, payload.get("start"), payload.get("start_time_ms"), payload.get("created")
+        )
 
     def passed(self, message: Message) -> None:
         self.sequence, self.skip = message.sequence, 0
