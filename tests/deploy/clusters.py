@@ -190,7 +190,10 @@ def running_cluster(*scale: str) -> Iterator[Cluster]:
         wait_for("health", cluster.healthy)
         yield cluster
     finally:
-        cluster.compose("down", "-v", "--remove-orphans")
+        try:
+            cluster.compose("down", "-v", "--remove-orphans")
+        finally:
+            cluster.client.close()
 
 
 async def ask(cluster: Cluster, subject: str, data: str) -> dict[str, Any]:

@@ -7,6 +7,8 @@ there, "row": rows of the split so far}``. Bytes are fetched in the helper threa
 
 from __future__ import annotations
 
+import contextlib
+import io
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, BinaryIO
@@ -78,6 +80,27 @@ def _file_reader(ctx: SourceContext, table: TableInfo, files: Files, payload: di
             format=FormatContext(ctx.schema, ctx.projection, table.options, ctx.bad_record),
             batch_rows=ctx.batch_rows,
         )
+    )
+
+
+def check_unchanged(files: Files, payload: dict[str, Any]) -> None:
+    """ConnectorError if a file of which a part was read is another one by its size: a position in it means nothing.
+
+    A file that is read by its bytes may have grown: what is behind the part's end is not read.
+    """
+    path, size = payload["path"], payload.get("size")
+    if size is None:  # found before sizes were kept
+        return
+    with contextlib.closing(_open(files, path)) as file:
+        now = file.seek(0, io.SEEK_END)
+    if now == size or (now > size and "end" in payload):
+        return
+    raise ConnectorError(
+        f"'{path}' was changed while it was read",
+        expected=f"the file of {size} bytes of which rows were read already",
+        got=f"{now} bytes",
+        where="connector 'filesystem'",
+        remedy="bring the old file back and write changed data under a new name; to read it anew, start without this state",
     )
 
 

@@ -13,7 +13,7 @@ import numpy as np
 
 from penstock.connectors.base import Fetched, SourceEnumerator, SourceReader, Split, TableInfo
 from penstock.connectors.filesystem.partitions import found_files
-from penstock.connectors.filesystem.parts import file_format_of, part_reader
+from penstock.connectors.filesystem.parts import check_unchanged, file_format_of, part_reader
 from penstock.connectors.filesystem.paths import FileInfo, Files, open_files
 from penstock.connectors.filesystem.settings import METADATA, OPTIONS
 from penstock.errors import ConnectorError
@@ -30,8 +30,8 @@ _AHEAD = 3
 
 
 class FileEnumerator(SourceEnumerator):
-    """Files in the order of their paths. Ids are path, size and part, so a file that grew under its name
-    counts as another file."""
+    """Files in the order of their paths. A split's id is the path and where the part begins, so a file that is
+    known is not read again when it changes. ``size`` in the payload: the file's bytes when it was found."""
 
     def __init__(self, table: TableInfo) -> None:
         self._table = table
@@ -69,7 +69,7 @@ class FileEnumerator(SourceEnumerator):
         parts = file_format_of(self._table.options).parts(
             info.path, info.size, partial(files.open_input, info.path), self._options["source.split-size"]
         )
-        return [{"path": info.path, **part} for part in parts]
+        return [{"path": info.path, "size": info.size, **part} for part in parts]
 
 
 @dataclass(slots=True)
@@ -138,6 +138,8 @@ class FileReader(SourceReader):
         try:
             while self._queue:
                 state = self._queue.popleft()
+                if state.at is not None:
+                    await self.ctx.run(partial(check_unchanged, self._files, state.split.payload))
                 reader = part_reader(self.ctx, self._table, self._files, state.split.payload)
                 async for block in reader.blocks(state.at):
                     await self._offer(state, block)
