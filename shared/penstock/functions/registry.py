@@ -72,8 +72,8 @@ if TYPE_CHECKING:
     from penstock.types.logical import LogicalType
 
 _FAMILIES = (
-    "arithmetic", "comparison", "casts", "conditional", "strings", "regex", "temporal",
-    "clock", "math", "hash", "collection", "json",
+    "arithmetic", "comparison", "casts", "conditional", "strings", "string_building", "string_splitting",
+    "regex", "temporal", "clock", "math", "hash", "collection", "json",
 )  # fmt: skip
 
 

@@ -180,6 +180,12 @@ def strict(call: Call, kernel: Callable[..., Any]) -> Any:
     return run
 
 
+def strict_first(call: Call, kernel: Callable[[Any], Any]) -> Any:
+    """``strict`` of the first argument alone; the others are constants that the kernel has already."""
+    inner = strict(call, kernel)
+    return lambda args, n: inner(args[:1], n)
+
+
 def rowwise(call: Call, function: Callable[..., Any], *, nulls: bool = False) -> Any:
     """``function(*values)`` per row on storage values; None = NULL.
 

@@ -31,6 +31,7 @@ from penstock.functions.signature import (
     resolver,
     rowwise,
     strict,
+    strict_first,
 )  # fmt: skip
 from penstock.functions.vector import Scalar, as_column, is_null, merge_valid
 from penstock.functions.zones import find_zone, instant_us, local_us, require_zone
@@ -455,7 +456,7 @@ def _bind_to_ltz(call: Call) -> Any:
     if isinstance(call.args[0].type, NUMERIC):
         precision = 3 if len(call.args) == 1 else literal_value(call, 1)
         unit = 10 ** (6 - precision)
-        return _first(call, lambda values: (values * unit).astype(np.int64))
+        return strict_first(call, lambda values: (values * unit).astype(np.int64))
 
     def parse(text: str, pattern: str, zone: str) -> int | None:
         if pattern == DEFAULT_PATTERN:
@@ -465,11 +466,6 @@ def _bind_to_ltz(call: Call) -> Any:
         return None if us is None else us // 1000 * 1000
 
     return rowwise(call, parse)
-
-
-def _first(call: Call, kernel: Any) -> Any:
-    inner = strict(call, kernel)
-    return lambda args, n: inner(args[:1], n)
 
 
 register(FunctionDef("TO_TIMESTAMP", _resolve_to_timestamp, _bind_to_timestamp, costly=True))
