@@ -14,7 +14,7 @@ from penstock.errors import UnsupportedError
 from penstock.functions.calendar import DAY_US
 from penstock.functions.inference import string_literal
 from penstock.functions.signature import FunctionDef, Resolution, literal_value, register
-from penstock.functions.temporal import bind_unix_timestamp, resolve_unix_timestamp
+from penstock.functions.temporal_texts import bind_unix_timestamp, resolve_unix_timestamp
 from penstock.functions.vector import Scalar
 from penstock.functions.zones import local_us
 from penstock.types import logical as t
