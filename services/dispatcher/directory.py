@@ -12,21 +12,10 @@ import msgspec
 from penstock.bus import RefusedError, request
 from penstock.errors import BrokerError
 from penstock.messages import layout
-from penstock.messages.cluster import (
-    Ack,
-    CancelJob,
-    ClientHeartbeat,
-    ClusterOverview,
-    JobDetails,
-    JobOverview,
-    LogFiles,
-    LogPiece,
-    RequestClusterOverview,
-    RequestJobDetails,
-    RequestLogFiles,
-    RequestLogPiece,
-    TriggerSavepoint,
-)
+from penstock.messages.cluster import Ack, JobDetails, JobOverview
+from penstock.messages.job_master import CancelJob, ClientHeartbeat, RequestJobDetails, TriggerSavepoint
+from penstock.messages.resource_manager import ClusterOverview, RequestClusterOverview
+from penstock.messages.task_manager import LogFiles, LogPiece, RequestLogFiles, RequestLogPiece
 from penstock_services.dispatcher.logged import LoggedJobs, UnknownJobError
 
 if TYPE_CHECKING:

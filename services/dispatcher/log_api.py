@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from starlette.requests import Request
 
-    from penstock.messages.cluster import LogFile, LogPiece
+    from penstock.messages.task_manager import LogFile, LogPiece
     from penstock_services.dispatcher.directory import JobDirectory
 
 #: The task manager's own log.

@@ -13,7 +13,8 @@ from penstock.config import METRICS_FLINK_NAMES
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-    from penstock.messages.cluster import ClusterOverview, JobDetails, SubtaskDetails, VertexDetails
+    from penstock.messages.cluster import JobDetails, SubtaskDetails, VertexDetails
+    from penstock.messages.resource_manager import ClusterOverview
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 

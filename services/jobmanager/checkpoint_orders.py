@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from penstock import __version__
-from penstock.messages.cluster import SlotCommand
 from penstock.messages.slot import StateHandle, TriggerCheckpoint
 from penstock.messages.states import ExecutionState
+from penstock.messages.task_manager import SlotCommand
 from penstock.snapshots.manifest import CheckpointManifest, VertexState
 from penstock_services.jobmanager.effects import Command
 

@@ -9,16 +9,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, Literal, Union
 
-from penstock.messages.cluster import (
-    DeploySlot,
-    FreeSlot,
-    JobDetails,
-    LogEntry,
-    SharedDeploy,
-    SlotCommand,
-    ToTaskManagers,
-)
+from penstock.messages.cluster import JobDetails, LogEntry
 from penstock.messages.states import JobStatus
+from penstock.messages.task_manager import DeploySlot, FreeSlot, SharedDeploy, SlotCommand, ToTaskManagers
 from penstock.snapshots.manifest import CheckpointManifest
 from penstock_services.common.core import After, Answer, Asked, EffectFailed
 

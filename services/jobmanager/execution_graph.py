@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
     from penstock.jobgraph import JobGraph, JobVertex
-    from penstock.messages.cluster import TaskReport
+    from penstock.messages.job_master import TaskReport
     from penstock.messages.slot import ErrorInfo, StateHandle, TaskMetrics, TaskStateChanged
 
 _E = ExecutionState

@@ -17,10 +17,12 @@ from penstock import config as conf
 from penstock.bus import publish, serve_typed
 from penstock.errors import BrokerError, FencedError, ObjectStoreError, PenstockError
 from penstock.jobgraph.graph import decode_job_graph
-from penstock.messages.cluster import JobDetails, JobOver, ToJobMaster
+from penstock.messages.cluster import JobDetails
+from penstock.messages.job_master import ToJobMaster
 from penstock.messages.layout import archive_key, checkpoints_prefix
 from penstock.messages.slot import StorageSettings
 from penstock.messages.states import JobStatus
+from penstock.messages.task_manager import JobOver
 from penstock.store import job_log
 from penstock_services.common.actor import Actor
 from penstock_services.common.election import LeaderElection

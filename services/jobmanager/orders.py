@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from penstock.messages.cluster import DeploySlot, FreeSlot, SlotCommand
 from penstock.messages.slot import CancelTasks, MasterChanged
+from penstock.messages.task_manager import DeploySlot, FreeSlot, SlotCommand
 from penstock_services.jobmanager.effects import Command
 
 if TYPE_CHECKING:
-    from penstock.messages.cluster import SharedDeploy
     from penstock.messages.slot import Deploy
+    from penstock.messages.task_manager import SharedDeploy
 
 
 class Orders:

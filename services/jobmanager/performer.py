@@ -12,19 +12,15 @@ from penstock.bus import NobodyServesError, encode, request
 from penstock.errors import BrokerError, FencedError, ObjectStoreError, PenstockError
 from penstock.jobgraph.graph import decode_job_graph
 from penstock.messages import layout
-from penstock.messages.cluster import (
-    Ack,
+from penstock.messages.cluster import Ack, Failed, JobAccepted, Refused
+from penstock.messages.resource_manager import (
     ClusterOverview,
     DeclareReply,
     DeclareSlots,
-    DeploySlot,
-    Failed,
-    JobAccepted,
-    Refused,
     RegisterTaskManager,
     RequestClusterOverview,
-    RequestTaskManagerDetails,
 )
+from penstock.messages.task_manager import DeploySlot, RequestTaskManagerDetails
 from penstock.plan.compiled import PLAN_NAME, encode_plan
 from penstock.snapshots.manifest import encode_manifest, read_manifest, self_contained
 from penstock.store import copy_object
@@ -35,8 +31,8 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
     from penstock.bus import Subjects
-    from penstock.messages.cluster import SharedDeploy, ToTaskManagers
     from penstock.messages.states import JobStatus
+    from penstock.messages.task_manager import SharedDeploy, ToTaskManagers
     from penstock.ports import Clock, Store, Transport
     from penstock.snapshots.manifest import CheckpointManifest
     from penstock.store import DecisionLog

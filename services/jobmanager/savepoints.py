@@ -15,7 +15,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from penstock.jobgraph.graph import runs_on_spark
-from penstock.messages.cluster import Ack, Refused, SavepointRequested, TriggerSavepoint
+from penstock.messages.cluster import Ack, Refused, SavepointRequested
+from penstock.messages.job_master import TriggerSavepoint
 from penstock_services.jobmanager.checkpoints import SAVEPOINTS, Request
 from penstock_services.jobmanager.effects import Answer, AppendLog, Effect, ProbeSavepoint
 from penstock_services.jobmanager.stages import Stage

@@ -5,8 +5,8 @@ from __future__ import annotations
 import hashlib
 from typing import TYPE_CHECKING
 
-from penstock.messages.cluster import SharedDeploy
 from penstock.messages.slot import Deploy, StateHandle, StorageSettings, TaskDescriptor
+from penstock.messages.task_manager import SharedDeploy
 from penstock_services.jobmanager.slots import locations
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from penstock.jobgraph import JobGraph
-    from penstock.messages.cluster import OfferSlots
+    from penstock.messages.job_master import OfferSlots
     from penstock_services.jobmanager.regions import Layout, Place
 
 

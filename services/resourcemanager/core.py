@@ -11,21 +11,19 @@ import itertools
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Union, assert_never
 
-from penstock.messages.cluster import (
-    Ack,
-    AllocateSlot,
+from penstock.messages.cluster import Ack, Refused
+from penstock.messages.job_master import SlotsUnavailable, TaskManagerLost
+from penstock.messages.resource_manager import (
     ClusterOverview,
     DeclareReply,
     DeclareSlots,
     DeregisterTaskManager,
-    Refused,
     RegisterReply,
     RegisterTaskManager,
     RequestClusterOverview,
-    SlotsUnavailable,
     TaskManagerDetails,
-    TaskManagerLost,
 )
+from penstock.messages.task_manager import AllocateSlot
 from penstock_services.common.core import Answer, Asked, EffectFailed, Tick
 from penstock_services.resourcemanager.assignment import Waiting, assign
 from penstock_services.resourcemanager.registry import Commanded, Registry

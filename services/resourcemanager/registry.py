@@ -7,12 +7,12 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from penstock.messages.cluster import SlotStatus
+from penstock.messages.resource_manager import SlotStatus
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from penstock.messages.cluster import RegisterTaskManager
+    from penstock.messages.resource_manager import RegisterTaskManager
 
 
 @dataclass(slots=True)

@@ -8,13 +8,9 @@ from typing import TYPE_CHECKING, Any, Union
 from penstock import config as conf
 from penstock.bus import NobodyServesError, request, serve_typed
 from penstock.errors import BrokerError
-from penstock.messages.cluster import (
-    Ack,
-    Refused,
-    RegisterTaskManager,
-    RequestTaskManagerDetails,
-    ToResourceManager,
-)
+from penstock.messages.cluster import Ack, Refused
+from penstock.messages.resource_manager import RegisterTaskManager, ToResourceManager
+from penstock.messages.task_manager import RequestTaskManagerDetails
 from penstock.providers import open_provider
 from penstock.store import role_log
 from penstock_services.common.actor import ESCALATE, Actor

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from penstock.errors import ObjectStoreError
-from penstock.messages.cluster import DeploySlot, SharedDeploy
+from penstock.messages.task_manager import DeploySlot, SharedDeploy
 
 if TYPE_CHECKING:
     from penstock_services.common.main import ServiceContext

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Union
 
-from penstock.messages.cluster import SlotOffer
+from penstock.messages.job_master import SlotOffer
 from penstock_services.common.core import Answer, Asked, EffectFailed, Tick
 
 if TYPE_CHECKING:

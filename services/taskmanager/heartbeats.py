@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING, Any
 
 from penstock.bus import request
 from penstock.errors import BrokerError, PenstockError
-from penstock.messages.cluster import Ack, DeregisterTaskManager, RegisterReply
+from penstock.messages.cluster import Ack
+from penstock.messages.resource_manager import DeregisterTaskManager, RegisterReply
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-    from penstock.messages.cluster import RegisterTaskManager
+    from penstock.messages.resource_manager import RegisterTaskManager
     from penstock_services.common.main import ServiceContext
     from penstock_services.taskmanager.slot_table import SlotTable
 

@@ -8,8 +8,8 @@ from collections import defaultdict
 from pathlib import Path
 
 from penstock.errors import SpecError
-from penstock.messages.cluster import LogFile, LogPiece
 from penstock.messages.slot_output import newest, numbered
+from penstock.messages.task_manager import LogFile, LogPiece
 
 #: The task manager's own log.
 OWN = "taskmanager.log"

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any, Union
 from penstock.bus import RefusedError, request
 from penstock.errors import BrokerError, PenstockError
 from penstock.log_events import EventLog
-from penstock.messages.cluster import Ack, Refused, SlotLost, SlotReport
+from penstock.messages.cluster import Ack, Refused
+from penstock.messages.job_master import SlotLost, SlotReport
 from penstock.messages.slot import TaskMetricsReport
 
 if TYPE_CHECKING:

@@ -11,8 +11,9 @@ import msgspec
 from penstock import config as conf
 from penstock.errors import PenstockError
 from penstock.jobgraph.graph import runs_on_spark
-from penstock.messages.cluster import RequestTaskManagerDetails, SlotLost
+from penstock.messages.job_master import SlotLost
 from penstock.messages.slot import Deploy, SlotLog, SlotReady
+from penstock.messages.task_manager import RequestTaskManagerDetails
 from penstock_services.taskmanager.events import (
     Deliver,
     Delivered,

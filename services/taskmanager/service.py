@@ -13,19 +13,17 @@ from urllib.parse import urlsplit
 from penstock import config as conf
 from penstock.bus import request, serve_typed
 from penstock.errors import PenstockError
-from penstock.messages.cluster import (
+from penstock.messages.cluster import Refused
+from penstock.messages.job_master import OfferReply, OfferSlots
+from penstock.messages.resource_manager import RegisterTaskManager, SlotStatus
+from penstock.messages.task_manager import (
     AdoptJob,
     DeploySlot,
     JobOver,
     LogFiles,
-    OfferReply,
-    OfferSlots,
-    Refused,
-    RegisterTaskManager,
     RequestLogFiles,
     RequestLogPiece,
     RequestTaskManagerDetails,
-    SlotStatus,
     ToTaskManager,
     ToTaskManagers,
 )

@@ -19,16 +19,15 @@ import itertools
 from typing import TYPE_CHECKING, Any
 
 from penstock.errors import InternalError
-from penstock.messages.cluster import (
-    Ack,
+from penstock.messages.cluster import Ack, Refused
+from penstock.messages.job_master import SlotOffer
+from penstock.messages.resource_manager import SlotStatus
+from penstock.messages.task_manager import (
     AllocateSlot,
     DeploySlot,
     FreeSlot,
-    Refused,
     RequestTaskManagerDetails,
     SlotCommand,
-    SlotOffer,
-    SlotStatus,
 )
 from penstock_services.common.core import Answer, Asked, EffectFailed, Tick
 from penstock_services.taskmanager.events import (

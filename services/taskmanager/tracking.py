@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from penstock.messages.cluster import SlotDeployment, TaskReport
+from penstock.messages.job_master import SlotDeployment, TaskReport
 from penstock.messages.slot import (
     CheckpointAcknowledged,
     CheckpointComplete,

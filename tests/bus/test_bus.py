@@ -9,12 +9,11 @@ import pytest
 from penstock.bus import MemoryTransport, RefusedError, Subjects, encode, publish, request, serve_typed
 from penstock.bus.nats import NatsTransport
 from penstock.errors import BrokerError, FencedError, FunctionError, InternalError, SpecError
-from penstock.messages.cluster import (
-    Ack,
+from penstock.messages.cluster import Ack, Refused
+from penstock.messages.resource_manager import (
     DeclareReply,
     DeclareSlots,
     DeregisterTaskManager,
-    Refused,
     ToResourceManager,
 )
 

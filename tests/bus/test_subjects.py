@@ -2,7 +2,8 @@ import pytest
 
 from penstock.bus.subjects import Subjects, matches, verb_of
 from penstock.errors import SpecError
-from penstock.messages.cluster import DeclareSlots, SlotReport
+from penstock.messages.job_master import SlotReport
+from penstock.messages.resource_manager import DeclareSlots
 
 
 def test_the_scheme():

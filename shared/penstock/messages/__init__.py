@@ -1,7 +1,8 @@
 """Messages between processes: tagged, frozen msgspec structs, one union a subject.
 
 ``slot``     task manager ↔ slot process, and what is relayed to the job master
-``cluster``  dispatcher, job master, resource manager, task manager
+``cluster``  dispatcher, job master, resource manager, task manager: the subjects, replies and submissions;
+             ``job_master``, ``resource_manager`` and ``task_manager`` have what is said to each
 ``details``  what is shown and archived of a job; ``decision_log``  what is decided of it
 ``states``   the life cycles they speak of
 

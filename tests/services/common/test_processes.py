@@ -13,7 +13,12 @@ import pytest
 from penstock.bus import Subjects, request
 from penstock.bus.nats import NatsTransport
 from penstock.errors import BrokerError
-from penstock.messages.cluster import ClusterOverview, DeclareReply, DeclareSlots, RequestClusterOverview
+from penstock.messages.resource_manager import (
+    ClusterOverview,
+    DeclareReply,
+    DeclareSlots,
+    RequestClusterOverview,
+)
 
 pytestmark = pytest.mark.cluster
 

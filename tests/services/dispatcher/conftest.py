@@ -18,7 +18,7 @@ from starlette.routing import Route
 from penstock.bus import MemoryBus, Subjects, serve_typed
 from penstock.errors import REST_ERROR_TYPE
 from penstock.messages import cluster as msg
-from penstock.messages.cluster import SlotStatus, TaskManagerDetails
+from penstock.messages.resource_manager import SlotStatus, TaskManagerDetails
 from penstock.store import MemoryStore
 from penstock_services.common.clock import SystemClock
 from penstock_services.common.presence import Census, announce

@@ -6,7 +6,7 @@ import pytest
 
 from penstock.errors import InternalError
 from penstock.jobgraph import Broadcast, Forward, Global, Hash, Rebalance, Rescale
-from penstock.messages.cluster import TaskReport
+from penstock.messages.job_master import TaskReport
 from penstock.messages.slot import StateHandle, TaskStateChanged
 from penstock.messages.states import EXECUTION_TRANSITIONS, ExecutionState
 from penstock_services.jobmanager.execution_graph import ExecutionGraph, Update

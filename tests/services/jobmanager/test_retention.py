@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from penstock.messages.cluster import SlotCommand
 from penstock.messages.slot import CheckpointComplete, StateHandle, StateLink
+from penstock.messages.task_manager import SlotCommand
 from penstock.snapshots.manifest import CheckpointManifest, VertexState
 from penstock_services.jobmanager.checkpoints import Completed
 from penstock_services.jobmanager.effects import Command, DeleteObjects

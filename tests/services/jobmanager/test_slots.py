@@ -3,7 +3,7 @@ from __future__ import annotations
 import msgspec
 
 from penstock.jobgraph import JobGraph
-from penstock.messages.cluster import OfferSlots, SlotOffer
+from penstock.messages.job_master import OfferSlots, SlotOffer
 from penstock_services.jobmanager.regions import Layout, regions_of
 from penstock_services.jobmanager.slots import SlotPool, locations, waiting_for
 from tests.services.jobmanager.graphs import pipeline, vertex

@@ -6,12 +6,11 @@ import random
 import pytest
 
 from penstock.errors import BrokerError
-from penstock.messages.cluster import (
-    Ack,
+from penstock.messages.cluster import Ack, Refused
+from penstock.messages.resource_manager import (
     DeclareReply,
     DeclareSlots,
     DeregisterTaskManager,
-    Refused,
     RegisterReply,
     RegisterTaskManager,
     RequestClusterOverview,

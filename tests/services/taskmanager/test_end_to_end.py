@@ -17,17 +17,8 @@ from penstock.bus.nats import NatsTransport
 from penstock.connectors.collect import MaterializedResult, decode_chunk, results_prefix
 from penstock.jobgraph import Hash
 from penstock.jobgraph.specs import UnionSpec
-from penstock.messages.cluster import (
-    Ack,
-    AllocateSlot,
-    DeploySlot,
-    OfferReply,
-    OfferSlots,
-    Refused,
-    SlotLost,
-    SlotReport,
-    ToJobMaster,
-)
+from penstock.messages.cluster import Ack, Refused
+from penstock.messages.job_master import OfferReply, OfferSlots, SlotLost, SlotReport, ToJobMaster
 from penstock.messages.slot import (
     Deploy,
     SlotAddress,
@@ -36,6 +27,7 @@ from penstock.messages.slot import (
     TaskStateChanged,
 )
 from penstock.messages.states import ExecutionState
+from penstock.messages.task_manager import AllocateSlot, DeploySlot
 from penstock.store import open_store
 from penstock.testing import GraphBuilder
 from penstock.types import Batch, Schema

@@ -15,25 +15,15 @@ import structlog
 from penstock.bus import MemoryBus, NobodyServesError, Subjects, request, serve_typed
 from penstock.errors import BrokerError
 from penstock.jobgraph import JobGraph
-from penstock.messages.cluster import (
-    Ack,
-    AllocateSlot,
-    DeploySlot,
+from penstock.messages.cluster import Ack, Refused
+from penstock.messages.job_master import OfferReply, OfferSlots, SlotLost, SlotReport, ToJobMaster
+from penstock.messages.preface import encode_preface
+from penstock.messages.resource_manager import (
     DeregisterTaskManager,
-    FreeSlot,
-    OfferReply,
-    OfferSlots,
-    Refused,
     RegisterReply,
     RegisterTaskManager,
-    RequestTaskManagerDetails,
-    SlotCommand,
-    SlotLost,
-    SlotReport,
-    ToJobMaster,
     ToResourceManager,
 )
-from penstock.messages.preface import encode_preface
 from penstock.messages.slot import (
     CancelTasks,
     CheckpointAcknowledged,
@@ -42,6 +32,13 @@ from penstock.messages.slot import (
     StorageSettings,
     TaskStateChanged,
     TriggerCheckpoint,
+)
+from penstock.messages.task_manager import (
+    AllocateSlot,
+    DeploySlot,
+    FreeSlot,
+    RequestTaskManagerDetails,
+    SlotCommand,
 )
 from penstock.unix_sockets import unix_address
 from penstock_services.common.actor import Supervisor

@@ -6,17 +6,8 @@ import pytest
 
 from penstock.errors import ExternalError
 from penstock.jobgraph import JobGraph
-from penstock.messages.cluster import (
-    Ack,
-    AllocateSlot,
-    DeploySlot,
-    FreeSlot,
-    Refused,
-    SlotCommand,
-    SlotDeployment,
-    SlotOffer,
-    TaskReport,
-)
+from penstock.messages.cluster import Ack, Refused
+from penstock.messages.job_master import SlotDeployment, SlotOffer, TaskReport
 from penstock.messages.slot import (
     CheckpointComplete,
     Deploy,
@@ -27,6 +18,7 @@ from penstock.messages.slot import (
     TriggerCheckpoint,
 )
 from penstock.messages.states import ExecutionState
+from penstock.messages.task_manager import AllocateSlot, DeploySlot, FreeSlot, SlotCommand
 from penstock_services.common.core import Answer, Asked, EffectFailed, Tick
 from penstock_services.taskmanager.slot_table import (
     END_GRACE_MS,
