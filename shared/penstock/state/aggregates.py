@@ -31,7 +31,7 @@ def make_accumulator(
     """The accumulator of one call. ``function`` loads a user's aggregate function."""
     name = call.function.upper()
     if call.python is not None:
-        from penstock.columnar.sequences import PythonAggregate
+        from penstock.columnar.python_aggregate import PythonAggregate
 
         if function is None:
             raise UnsupportedError("a Python aggregate needs the job's function table", got=call.python)
