@@ -35,6 +35,7 @@ from penstock_services.jobmanager.master import JobMasterCore
 from penstock_services.jobmanager.performer import SHARED_BYTES
 from penstock_services.jobmanager.stages import Inherited, Settings
 from penstock_services.resourcemanager import core as rm
+from penstock_services.resourcemanager import effects as rm_fx
 from penstock_services.taskmanager import events as tm
 from penstock_services.taskmanager.slot_table import SlotTable
 from penstock_services.taskmanager.slots import Settings as SlotSettings
@@ -178,10 +179,10 @@ class Cluster:
                         )
                     else:
                         self.queue.append(e)
-            case rm.SendAllocate(name, message):
+            case rm_fx.SendAllocate(name, message):
                 self.over_the_bus(message, None, paid="resource manager", encodes=True, decodes=False)
                 self.table(name, Asked(next(_order), message))
-                self.to_manager(rm.AllocateAnswered(message.allocation_id))
+                self.to_manager(rm_fx.AllocateAnswered(message.allocation_id))
             case fx.AppendLog(entry):
                 with self.bill.to(self.phase):
                     msgspec.json.encode(entry)
@@ -193,7 +194,7 @@ class Cluster:
                 self.to_master(fx.ManifestStored(manifest.checkpoint_id), self.phase)
             case fx.Command():
                 self.command(effect)
-            case fx.Notify() | fx.Say() | fx.DeleteObjects() | rm.Watch() | rm.NotifyJob():
+            case fx.Notify() | fx.Say() | fx.DeleteObjects() | rm_fx.Watch() | rm_fx.NotifyJob():
                 pass
             case _:
                 raise AssertionError(effect)

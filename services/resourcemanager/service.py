@@ -15,7 +15,8 @@ from penstock.providers import open_provider
 from penstock.store import role_log
 from penstock_services.common.actor import ESCALATE, Actor
 from penstock_services.common.election import LeaderElection
-from penstock_services.resourcemanager.core import (
+from penstock_services.resourcemanager.core import ResourceManagerCore, Settings
+from penstock_services.resourcemanager.effects import (
     Abdicate,
     AllocateAnswered,
     Connection,
@@ -24,9 +25,7 @@ from penstock_services.resourcemanager.core import (
     NotifyJob,
     Probe,
     Probed,
-    ResourceManagerCore,
     SendAllocate,
-    Settings,
     Watch,
     WatchEnded,
     WorkersEnsured,

@@ -20,15 +20,17 @@ from penstock_services.common.core import Answer, Asked, EffectFailed, Tick
 from penstock_services.resourcemanager.core import (
     NOTICE_AGAIN_MS,
     WATCH_AGAIN_MS,
+    ResourceManagerCore,
+    Settings,
+)
+from penstock_services.resourcemanager.effects import (
     Abdicate,
     AllocateAnswered,
     Connection,
     NotifyJob,
     Probe,
     Probed,
-    ResourceManagerCore,
     SendAllocate,
-    Settings,
     Watch,
     WatchEnded,
 )
