@@ -8,13 +8,14 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from penstock.spark.engine import SparkJob, SparkResult, plan_for_spark, run_graph, run_plan
     from penstock.spark.program import StepContext
-    from penstock.spark.savepoint import StateFrame, read_savepoint, write_savepoint
+    from penstock.spark.savepoint import read_savepoint
+    from penstock.spark.savepoint_writing import StateFrame, write_savepoint
     from penstock.spark.session import open_session
 
 _PLACES = {
     "SparkJob": "engine", "SparkResult": "engine", "plan_for_spark": "engine", "run_graph": "engine",
-    "run_plan": "engine", "open_session": "session", "StateFrame": "savepoint", "read_savepoint": "savepoint",
-    "write_savepoint": "savepoint", "StepContext": "program",
+    "run_plan": "engine", "open_session": "session", "StateFrame": "savepoint_writing", "read_savepoint": "savepoint",
+    "write_savepoint": "savepoint_writing", "StepContext": "program",
 }  # fmt: skip
 __all__ = [
     "SparkJob", "SparkResult", "StateFrame", "StepContext", "open_session", "plan_for_spark", "read_savepoint", "run_graph",
