@@ -16,7 +16,8 @@ from penstock.columnar.python_values import records, tuples
 from penstock.config import LEVELDB_CACHE_ENTRIES, STATE_BACKEND, is_batch
 from penstock.errors import UnsupportedError
 from penstock.operators.batch_inputs import BatchInputs, function_state
-from penstock.operators.keyed_process import OUTPUT_ROWS, TIMERS, Emitter
+from penstock.operators.emitter import Emitter
+from penstock.operators.keyed_process import OUTPUT_ROWS, TIMERS
 from penstock.operators.operator import MAX_WATERMARK, MIN_WATERMARK, Operator, SideBatch
 from penstock.operators.process_context import to_ms
 from penstock.operators.user_code import RuntimeContext, UserFunction
