@@ -13,9 +13,9 @@ if TYPE_CHECKING:
 
 _OPERATORS = "penstock.operators."
 _FACTORIES: dict[str, str] = {
-    "EnumeratorSpec": "penstock.operators.sources:EnumeratorOperator",
+    "EnumeratorSpec": "penstock.operators.enumerator:EnumeratorOperator",
     "SourceSpec": "penstock.operators.sources:SourceOperator",
-    "CollectionSourceSpec": "penstock.operators.sources:CollectionSourceOperator",
+    "CollectionSourceSpec": "penstock.operators.collection_source:CollectionSourceOperator",
     "SparkQuerySpec": "penstock.runtime.spark_query:SparkQueryOperator",
     "SinkSpec": "penstock.operators.sinks:SinkOperator",
     "AssignWatermarksSpec": "penstock.operators.assigners:AssignWatermarksOperator",

@@ -1,6 +1,6 @@
-"""Sources: the enumerator that assigns splits, the reader that reads them, plan values.
+"""The reader of a source.
 
-The enumerator (parallelism 1) broadcasts assignments (``jobgraph.assignments``) and is
+The enumerator (parallelism 1, ``enumerator``) broadcasts assignments (``jobgraph.assignments``) and is
 idle in between; a reader keeps its own, reads them through the connector and makes
 watermarks per split. All positions lie in checkpoints; after a restore the readers deal
 the splits out anew, sorted by id.
@@ -9,22 +9,19 @@ the splits out anew, sorted by id.
 from __future__ import annotations
 
 import asyncio
-import base64
 from typing import TYPE_CHECKING
 
 import msgspec
 import numpy as np
-import pyarrow as pa
 
 from penstock.connectors.base import Split, TableInfo
 from penstock.connectors.registry import get_connector
 from penstock.functions.evaluate import compile_expr
 from penstock.halving import by_halves
-from penstock.jobgraph.assignments import ASSIGNMENT_SCHEMA, owner_of_split
 from penstock.operators.bad_records import BadRecords
 from penstock.operators.connector_context import source_context
 from penstock.operators.drivers import SourceDriver
-from penstock.operators.operator import MAX_WATERMARK, MIN_WATERMARK
+from penstock.operators.operator import MIN_WATERMARK
 from penstock.operators.watermarks import EventTimes, SplitWatermarks
 from penstock.snapshots.contract import OperatorSnapshot
 from penstock.types.batch import Batch
@@ -34,80 +31,10 @@ from penstock.types.logical import BigIntType, Schema
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from penstock.connectors.base import Fetched, SourceEnumerator, SourceReader
-    from penstock.jobgraph.specs import CollectionSourceSpec, EnumeratorSpec, SourceSpec
+    from penstock.connectors.base import Fetched, SourceReader
+    from penstock.jobgraph.specs import SourceSpec
     from penstock.operators.operator import OperatorContext, Output
     from penstock.snapshots.contract import RestoredState
-
-
-class EnumeratorOperator(SourceDriver):
-    """State: list ``assigned`` (split ids in order of discovery)."""
-
-    def __init__(self, spec: EnumeratorSpec) -> None:
-        super().__init__()
-        self._spec = spec
-        self._enumerator: SourceEnumerator | None = None
-        self._assigned: list[str] = []
-        self._found: list[Split] = []
-        self._discovered = False
-        self._stopped = False
-
-    def open(self, ctx: OperatorContext, restored: RestoredState | None) -> None:
-        super().open(ctx, restored)
-        if restored is not None:
-            self._assigned = [item.decode() for item in restored.lists.get("assigned", [])]
-
-    async def start(self) -> None:
-        spec = self._spec
-        connector = get_connector(spec.connector)
-        self._enumerator = connector.enumerator(TableInfo(spec.schema, spec.options))
-        self._source_ctx = source_context(
-            self.ctx, schema=spec.schema, options=spec.options, parallelism=spec.reader_parallelism
-        )
-
-    def poll(self) -> Batch | None:
-        if not self._found:
-            return None
-        splits, self._found = self._found, []
-        return self._assign(splits)
-
-    def _assign(self, splits: list[Split]) -> Batch:
-        rows = []
-        for split in splits:
-            owner = owner_of_split(len(self._assigned), self._spec.reader_parallelism)
-            rows.append((owner, msgspec.json.encode(split).decode()))
-            self._assigned.append(split.id)
-        return Batch.of(ASSIGNMENT_SCHEMA, rows)
-
-    async def wait(self) -> None:
-        enumerator = self._enumerator
-        assert enumerator is not None
-        if self._discovered:
-            # Not the enumerator's own clock: a discovery that is cancelled is just repeated.
-            await asyncio.sleep((enumerator.discovery_interval_ms or 0) / 1000)
-        known = set(self._assigned)
-        found = await enumerator.discover(self._source_ctx, known)
-        self._found = [split for split in found if split.id not in known]
-        self._discovered = True
-
-    def position(self, now_ms: int) -> tuple[int, bool]:
-        return MIN_WATERMARK, self._discovered and not self._found
-
-    def ended(self) -> bool:
-        if self._stopped:
-            return True
-        once = self._enumerator is not None and self._enumerator.discovery_interval_ms is None
-        return self._discovered and not self._found and once
-
-    def stop_reading(self) -> None:
-        self._stopped = True
-
-    def snapshot(self, checkpoint_id: int) -> OperatorSnapshot:
-        return OperatorSnapshot(lists={"assigned": [split.encode() for split in self._assigned]})
-
-    async def stop(self) -> None:
-        if self._enumerator is not None:
-            await self._enumerator.close()
 
 
 class SourceOperator(SourceDriver):
@@ -373,57 +300,3 @@ def _append(batch: Batch, column: Column) -> Batch:
 
     schema = Schema((*batch.schema.fields, Field("__arrival", column.type)))
     return batch.with_columns(schema, [*batch.columns, column])
-
-
-class CollectionSourceOperator(SourceDriver):
-    """Rows given in the plan, all from subtask 0. State: list ``position`` (next row)."""
-
-    def __init__(self, spec: CollectionSourceSpec) -> None:
-        super().__init__()
-        self._spec = spec
-        self._at = 0
-        self._stopped = False
-
-    def open(self, ctx: OperatorContext, restored: RestoredState | None) -> None:
-        super().open(ctx, restored)
-        self._rows = Batch.empty(ctx.output_schema)
-        if ctx.subtask_index == 0:
-            with pa.ipc.open_stream(base64.b64decode(self._spec.data)) as reader:
-                parts = [Batch.from_arrow(ctx.output_schema, rb) for rb in reader]
-            if parts:
-                self._rows = Batch.concat(parts)
-            if restored is not None:
-                self._at = max((int(p) for p in restored.lists.get("position", [])), default=0)
-        self._event_times = None
-        self._watermark = MIN_WATERMARK
-        if self._spec.watermark is not None:
-            self._event_times = EventTimes(self._spec.watermark, lambda e: compile_expr(e, ctx.function))
-
-    def poll(self) -> Batch | None:
-        if self._at >= self._rows.num_rows or self._stopped:
-            return None
-        batch = self._rows.slice(self._at, self.budget.rows)
-        self._at += batch.num_rows
-        if self._event_times is not None:
-            highest = self._event_times.highest(batch)
-            self._watermark = max(self._watermark, MIN_WATERMARK if highest is None else highest)
-        return batch
-
-    async def wait(self) -> None: ...
-
-    def position(self, now_ms: int) -> tuple[int, bool]:
-        return self._watermark, False
-
-    def ended(self) -> bool:
-        return self._stopped or self._at >= self._rows.num_rows
-
-    def stop_reading(self) -> None:
-        self._stopped = True
-
-    def snapshot(self, checkpoint_id: int) -> OperatorSnapshot:
-        if self.ctx.subtask_index:
-            return OperatorSnapshot()
-        return OperatorSnapshot(lists={"position": [str(self._at).encode()]})
-
-
-__all__ = ["MAX_WATERMARK", "CollectionSourceOperator", "EnumeratorOperator", "SourceOperator", "SplitState"]
