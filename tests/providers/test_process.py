@@ -7,6 +7,7 @@ import os
 import signal
 import sys
 import uuid
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -88,6 +89,23 @@ async def test_a_command_that_cannot_run_says_so_and_the_id_has_ended(tmp_path):
     with pytest.raises(ExternalError, match="worker 'a' cannot be started"):
         await provider.ensure({"a": WorkerProfile()})
     assert dict(await provider.list()) == {"a": WorkerPhase.ENDED}
+
+
+async def test_a_worker_that_the_kernel_is_about_to_run_has_not_ended(tmp_path, monkeypatch):
+    """For a moment a process that is being started has no environment by which it could be found."""
+    looks: Counter[int] = Counter()
+    named = ProcessProvider._named
+
+    def later(self: ProcessProvider, pid: int) -> str | None:
+        looks[pid] += 1
+        return named(self, pid) if looks[pid] > 3 else None
+
+    monkeypatch.setattr(ProcessProvider, "_named", later)
+    provider = ProcessProvider(uuid.uuid4().hex, tmp_path, lambda *_: SLEEP)
+    await provider.ensure({"a": WorkerProfile()})
+    assert dict(await provider.list()) == {"a": WorkerPhase.RUNNING}
+    while await provider.list():
+        await provider.ensure({})
 
 
 async def test_a_profile_that_makes_no_sense_is_refused(tmp_path):

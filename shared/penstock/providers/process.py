@@ -37,6 +37,10 @@ WORKER_VARIABLE = "PENSTOCK_WORKER"
 _ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 #: From SIGTERM to SIGKILL: a task manager that stops in an orderly way takes less.
 GRACE_S = 20.0
+#: Between looks at a process that is being started.
+_SOON_S = 0.001
+#: By then its environment is there.
+_STARTED_S = 5.0
 
 
 class _Record(msgspec.Struct, kw_only=True):
@@ -150,6 +154,11 @@ class ProcessProvider:
                     remedy="check the command, memory and limits; the worker counts as ended",
                 ) from err
         self._children.append(child)
+        # While the kernel is about to run the command, the process has no environment and would count as ended.
+        # (A command that drops its environment never has this one; such a worker does count as ended.)
+        until = time.monotonic() + _STARTED_S
+        while child.poll() is None and self._named(child.pid) != worker_id and time.monotonic() < until:
+            time.sleep(_SOON_S)
 
     def _stop(self, worker_id: str, record: _Record | None, pids: set[int]) -> None:
         if not pids:
@@ -169,19 +178,25 @@ class ProcessProvider:
     def _running(self) -> dict[str, set[int]]:
         """Worker id → its processes' ids, by the environment with which they were started."""
         self._reap()
-        begin = f"{WORKER_VARIABLE}={self._cluster}/".encode()
         found: dict[str, set[int]] = {}
         for folder in Path("/proc").glob("[0-9]*"):
-            try:
-                environment = (folder / "environ").read_bytes().split(b"\0")
-                status = (folder / "stat").read_bytes().rpartition(b")")[2].split()
-            except OSError:
-                continue  # it has ended, or belongs to somebody else
-            name = next((e.removeprefix(begin) for e in environment if e.startswith(begin)), None)
-            # Of a worker's own processes, which inherit its environment, only the leader counts.
-            if name is not None and status[0] != b"Z" and int(status[3]) == int(folder.name):
-                found.setdefault(os.fsdecode(name), set()).add(int(folder.name))
+            pid = int(folder.name)
+            if (name := self._named(pid)) is not None:
+                found.setdefault(name, set()).add(pid)
         return found
+
+    def _named(self, pid: int) -> str | None:
+        """The id of the worker that a process is; None if it is none, or has ended."""
+        begin = f"{WORKER_VARIABLE}={self._cluster}/".encode()
+        try:
+            environment = Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
+            status = Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()
+        except OSError:
+            return None  # it has ended, or belongs to somebody else
+        name = next((e.removeprefix(begin) for e in environment if e.startswith(begin)), None)
+        # Of a worker's own processes, which inherit its environment, only the leader counts.
+        leads = status[0] != b"Z" and int(status[3]) == pid
+        return os.fsdecode(name) if name is not None and leads else None
 
     def _reap(self) -> None:
         self._children = [child for child in self._children if child.poll() is None]
