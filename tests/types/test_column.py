@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from penstock.errors import InternalError, RecordError
 from penstock.types import Column
 from penstock.types import logical as t
-from penstock.types.column import arrow_type
+from penstock.types.storage import arrow_type
 
 SAMPLES = [
     (t.BooleanType(), [True, None, False]),

@@ -19,7 +19,8 @@ from penstock.columnar.sorting import order_codes
 from penstock.columnar.store import grown
 from penstock.functions.accumulators import square_cells, sum_cells
 from penstock.types import logical as t
-from penstock.types.column import Column, numpy_dtype
+from penstock.types.column import Column
+from penstock.types.storage import numpy_dtype
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -7,7 +7,8 @@ import pyarrow as pa
 
 from penstock.types import logical as t
 from penstock.types.arrow_buffers import decimal128_array, decimal128_words, packed_bitmap
-from penstock.types.column import Column, numpy_dtype
+from penstock.types.column import Column
+from penstock.types.storage import numpy_dtype
 
 _LOW = np.int64(0xFFFFFFFF)
 _WORD = (1 << 64) - 1

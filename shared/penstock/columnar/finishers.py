@@ -13,7 +13,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from penstock.types.column import Column, external_arrow_type
+from penstock.types.column import Column
+from penstock.types.storage import external_arrow_type
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from penstock.types.column import Column, numpy_dtype
+from penstock.types.column import Column
+from penstock.types.storage import numpy_dtype
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -17,7 +17,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from penstock.columnar.store import FixedStore, Slots, grown
-from penstock.types.column import Column, numpy_dtype
+from penstock.types.column import Column
+from penstock.types.storage import numpy_dtype
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -21,7 +21,8 @@ from penstock.functions.python_results import result_of
 from penstock.types import logical as t
 from penstock.types import pickling
 from penstock.types.canonical import dictionary_key
-from penstock.types.column import Column, external_arrow_type, numpy_dtype
+from penstock.types.column import Column
+from penstock.types.storage import external_arrow_type, numpy_dtype
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence

@@ -17,7 +17,8 @@ from penstock.columnar.growing import FIRST
 from penstock.columnar.growing import grown as grown
 from penstock.types import logical as t
 from penstock.types.arrow_buffers import binary_array, offsets_and_bytes
-from penstock.types.column import Column, arrow_type, numpy_dtype
+from penstock.types.column import Column
+from penstock.types.storage import arrow_type, numpy_dtype
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

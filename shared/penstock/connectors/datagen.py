@@ -184,7 +184,7 @@ def _from_numbers(type_: LogicalType, numbers: np.ndarray) -> Column:
         return Column(type_, pa.array(numbers).cast(pa.string()))
     if isinstance(type_, t.DecimalType):
         return Column.from_arrow(type_, pa.array(numbers).cast(pa.decimal128(38, 0)).cast(pa.decimal128(38, type_.scale)).cast(pa.decimal128(type_.precision, type_.scale)))  # fmt: skip
-    from penstock.types.column import numpy_dtype
+    from penstock.types.storage import numpy_dtype
 
     return Column(type_, numbers.astype(numpy_dtype(type_)))
 

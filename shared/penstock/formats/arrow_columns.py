@@ -12,7 +12,8 @@ from penstock.formats.file_errors import damaged
 from penstock.formats.fitting import fits
 from penstock.types import logical as t
 from penstock.types.batch import Batch
-from penstock.types.column import Column, external_arrow_type
+from penstock.types.column import Column
+from penstock.types.storage import external_arrow_type
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

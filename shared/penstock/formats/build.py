@@ -17,7 +17,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from penstock.types import logical as t
-from penstock.types.column import Column, external_arrow_type
+from penstock.types.column import Column
+from penstock.types.storage import external_arrow_type
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -261,7 +261,7 @@ def _cast(type_: t.LogicalType, cells: pa.Array) -> Column:
                     type_, pc.round(cells.cast(pa.decimal256(70, 32)), s).cast(pa.decimal128(p, s))
                 )
             case _:
-                from penstock.types.column import arrow_type
+                from penstock.types.storage import arrow_type
 
                 column = Column.from_arrow(type_, cells.cast(arrow_type(type_)))
     if not type_.nullable and column.null_count:
@@ -270,7 +270,7 @@ def _cast(type_: t.LogicalType, cells: pa.Array) -> Column:
 
 
 def _times(type_: t.LogicalType, cells: pa.Array) -> Column:
-    from penstock.types.column import external_arrow_type
+    from penstock.types.storage import external_arrow_type
 
     if isinstance(type_, t.TimeType):
         # Arrow cannot parse a time of day, but it can parse a timestamp: on day 0 its number is the time's.

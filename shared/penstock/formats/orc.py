@@ -40,7 +40,7 @@ class OrcFileWriter:
     """Appends batches to one open file. ``close`` writes the footer."""
 
     def __init__(self, sink: Any, schema: Schema, options: Mapping[str, str]) -> None:
-        from penstock.types.column import external_arrow_type
+        from penstock.types.storage import external_arrow_type
 
         codec = OPTIONS.read(options)["orc.compression"]
         self._schema = pa.schema([pa.field(f.name, external_arrow_type(f.type)) for f in schema.fields])

@@ -40,7 +40,7 @@ class ParquetFileWriter:
     """Appends batches to one open file. ``close`` writes the footer, not the file's end."""
 
     def __init__(self, sink: Any, schema: Schema, options: Mapping[str, str]) -> None:
-        from penstock.types.column import external_arrow_type
+        from penstock.types.storage import external_arrow_type
 
         typed = OPTIONS.read(options)
         codec = typed["parquet.compression"]

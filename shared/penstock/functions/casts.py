@@ -23,7 +23,8 @@ from penstock.functions.signature import FunctionDef, Resolution, literal_value,
 from penstock.functions.vector import Scalar, column_from_storage, is_null, retyped
 from penstock.functions.zones import instant_us, local_us
 from penstock.types import logical as t
-from penstock.types.column import Column, arrow_type, numpy_dtype
+from penstock.types.column import Column
+from penstock.types.storage import arrow_type, numpy_dtype
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -26,7 +26,8 @@ from penstock.functions.signature import (
 )  # fmt: skip
 from penstock.functions.vector import Scalar, as_column, is_null, retyped
 from penstock.types import logical as t
-from penstock.types.column import Column, arrow_type, external_arrow_type
+from penstock.types.column import Column
+from penstock.types.storage import arrow_type, external_arrow_type
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

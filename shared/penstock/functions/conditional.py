@@ -18,7 +18,8 @@ from penstock.functions.inference import common_type, comparison_types
 from penstock.functions.signature import ANY, BOOL, FunctionDef, Resolution, define, register
 from penstock.functions.vector import Scalar, as_column, concat_take, is_null, merge_valid, retyped
 from penstock.types import logical as t
-from penstock.types.column import Column, numpy_dtype
+from penstock.types.column import Column
+from penstock.types.storage import numpy_dtype
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

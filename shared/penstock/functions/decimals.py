@@ -17,7 +17,8 @@ import pyarrow as pa
 from penstock.functions.vector import Scalar
 from penstock.types import logical as t
 from penstock.types.arrow_buffers import decimal128_array, decimal128_words, packed_bitmap
-from penstock.types.column import Column, arrow_type, numpy_dtype
+from penstock.types.column import Column
+from penstock.types.storage import arrow_type, numpy_dtype
 
 if TYPE_CHECKING:
     from penstock.functions.vector import Vector

@@ -14,7 +14,8 @@ from penstock.errors import SqlError
 from penstock.functions.expr import Literal
 from penstock.functions.vector import Scalar, column_from_storage, is_null, merge_valid, storage_values
 from penstock.types import logical as t
-from penstock.types.column import Column, numpy_dtype
+from penstock.types.column import Column
+from penstock.types.storage import numpy_dtype
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -15,7 +15,8 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.types import logical as t
-from penstock.types.column import Column, arrow_type, numpy_dtype
+from penstock.types.column import Column
+from penstock.types.storage import arrow_type, numpy_dtype
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

@@ -17,7 +17,8 @@ from pyspark.sql import types as st
 
 from penstock.errors import UnsupportedError
 from penstock.types import logical as t
-from penstock.types.column import Column, external_arrow_type, nested_arrow_type
+from penstock.types.column import Column
+from penstock.types.storage import external_arrow_type, nested_arrow_type
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

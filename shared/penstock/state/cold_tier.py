@@ -21,7 +21,7 @@ from penstock.state.cold_rows import ColdRows, Moved
 from penstock.state.row_changes import RowChanges
 from penstock.state.tables import SlotChanges
 from penstock.types import logical as t
-from penstock.types.column import numpy_dtype
+from penstock.types.storage import numpy_dtype
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence

@@ -22,7 +22,8 @@ from penstock.types.arrow_buffers import (
     structured_rows,
     value_offsets,
 )
-from penstock.types.column import Column, arrow_type, numpy_dtype
+from penstock.types.column import Column
+from penstock.types.storage import arrow_type, numpy_dtype
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

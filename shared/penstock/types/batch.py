@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
-from penstock.types.column import Column, arrow_type
+from penstock.types.column import Column
 from penstock.types.logical import BigIntType, Schema, TinyIntType
+from penstock.types.storage import arrow_type
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

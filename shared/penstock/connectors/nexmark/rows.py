@@ -11,7 +11,7 @@ from penstock.connectors.nexmark.model import AUCTION, BID, EVENTS_PER_EPOCH, PE
 from penstock.connectors.nexmark.text import auction_pools, bid_pools, person_pools
 from penstock.types import Batch, Column, Schema
 from penstock.types import logical as t
-from penstock.types.column import external_arrow_type
+from penstock.types.storage import external_arrow_type
 
 if TYPE_CHECKING:
     from penstock.connectors.nexmark.text import TextPool

@@ -13,7 +13,8 @@ from penstock.formats.build import flatten
 from penstock.formats.json_encode import grouped
 from penstock.types import logical as t
 from penstock.types.batch import Batch
-from penstock.types.column import Column, external_arrow_type
+from penstock.types.column import Column
+from penstock.types.storage import external_arrow_type
 
 if TYPE_CHECKING:
     from penstock.formats.avro.schema import Node, Writer
