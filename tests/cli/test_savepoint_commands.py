@@ -8,12 +8,13 @@ import pytest
 from typer.testing import CliRunner
 
 from penstock.cli import main, run, savepoint
+from penstock.cli.options import DEFAULT_CLUSTER
 from penstock.errors import SnapshotError, SpecError
 from penstock.snapshots.compatibility import Difference, Mapped
 from penstock.snapshots.verifying import Verified
 from penstock.store import open_store
 
-HERE = main.DEFAULT_CLUSTER
+HERE = DEFAULT_CLUSTER
 
 
 @pytest.fixture

@@ -1,0 +1,171 @@
+"""The commands on jobs and clusters that are there already. Their work is in modules imported when one runs."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from penstock.cli.options import DEFAULT_CLUSTER, Cluster, Config, parse_config
+from penstock.errors import SpecError
+
+
+def savepoint(
+    words: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="JOB_ID [DIR] | inspect PATH | diff PATH FILE|JOB | dispose PATH",
+            help="Take a savepoint of a job; or look into one, say what of it a job (a file or a job's id) "
+            "would restore, delete one.",
+        ),
+    ],
+    cluster: Cluster = None,
+    config: Config = None,
+    verify: Annotated[
+        bool, typer.Option("--verify", help="For inspect: read the whole savepoint and check every block.")
+    ] = False,
+    format: Annotated[str, typer.Option("--format", help="table or json.")] = "table",
+) -> None:
+    """Savepoints: take, inspect, diff, dispose."""
+    from penstock.cli import savepoint as command
+
+    if verify and words[0] != "inspect":
+        raise SpecError(
+            "--verify is for looking into a savepoint", expected="savepoint inspect --verify PATH",
+            got=f"savepoint {' '.join(words)} --verify", remedy="leave --verify out",
+        )  # fmt: skip
+    match words:
+        case ["inspect", path]:
+            command.inspect(path, cluster or DEFAULT_CLUSTER, format, every_block=verify)
+        case ["diff", path, job]:
+            command.diff(path, job, cluster or DEFAULT_CLUSTER, parse_config(config), format)
+        case ["dispose", path]:
+            command.dispose(path, cluster or DEFAULT_CLUSTER)
+        case [("inspect" | "dispose") as word]:
+            raise SpecError(
+                f"'{word}' of which savepoint?", expected=f"savepoint {word} PATH", got="no PATH",
+                remedy="name its folder or URL: what `penstock savepoint JOB_ID` printed",
+            )  # fmt: skip
+        case ["diff"] | ["diff", _]:
+            raise SpecError(
+                "'diff' of which savepoint and which job?",
+                expected="savepoint diff PATH FILE|JOB (a file, or a job's id)",
+                got="neither PATH nor JOB" if len(words) == 1 else f"no JOB behind {words[1]}",
+                remedy="name both: savepoint diff PATH FILE, or savepoint diff PATH JOB_ID --cluster URL",
+            )
+        case [job_id]:
+            command.take_savepoint(cluster or DEFAULT_CLUSTER, job_id, None)
+        case [job_id, directory] if job_id not in ("inspect", "diff", "dispose"):
+            command.take_savepoint(cluster or DEFAULT_CLUSTER, job_id, directory)
+        case _:
+            raise SpecError(
+                "malformed 'savepoint'",
+                expected="savepoint JOB_ID [DIR], inspect PATH, diff PATH FILE|JOB, or dispose PATH",
+                got=" ".join(words),
+                remedy="give one of these, with as many words; `penstock savepoint --help` says what they do",
+            )
+
+
+def stop(
+    job_id: Annotated[str, typer.Argument(help="Id of the job, or the beginning of the id.")],
+    savepoint_path: Annotated[
+        str | None,
+        typer.Option("-p", "--savepoint-path", "--savepointPath", help="Folder for the savepoint."),
+    ] = None,
+    drain: Annotated[
+        bool,
+        typer.Option(
+            "-d", "--drain", help="First let event time reach its end: all windows and timers fire."
+        ),
+    ] = False,
+    cluster: Cluster = None,
+) -> None:
+    """Stop a job with a savepoint; prints where it lies."""
+    from penstock.cli.savepoint import stop_job
+
+    stop_job(cluster or DEFAULT_CLUSTER, job_id, savepoint_path, drain=drain)
+
+
+def checkpoint(
+    job_id: Annotated[str, typer.Argument(help="Id of the job, or the beginning of the id.")],
+    full: Annotated[
+        bool, typer.Option("--full", help="Write the whole state, not only what changed.")
+    ] = False,
+    cluster: Cluster = None,
+) -> None:
+    """Take a checkpoint of a job now."""
+    from penstock.cli.savepoint import take_checkpoint
+
+    take_checkpoint(cluster or DEFAULT_CLUSTER, job_id, full=full)
+
+
+def list_(cluster: Cluster = None, format: Annotated[str, typer.Option("--format")] = "table") -> None:
+    """List the jobs of a cluster."""
+    from penstock.cli.inspect import list_jobs
+
+    list_jobs(cluster or DEFAULT_CLUSTER, format)
+
+
+def cancel(
+    job_id: Annotated[str, typer.Argument(help="Id of the job, or the beginning of the id.")],
+    cluster: Cluster = None,
+) -> None:
+    """Cancel a job and wait until it is cancelled."""
+    from penstock.cli.inspect import cancel_job
+
+    cancel_job(cluster or DEFAULT_CLUSTER, job_id)
+
+
+def info(
+    job_id: Annotated[
+        str | None, typer.Argument(help="Id of a job; without it the cluster is shown.")
+    ] = None,
+    cluster: Cluster = None,
+    checkpoints: Annotated[
+        bool, typer.Option("--checkpoints", help="The job's last checkpoints, and what delayed each.")
+    ] = False,
+    checkpoint: Annotated[
+        str | None,
+        typer.Option("--checkpoint", metavar="ID", help="What each subtask did for this checkpoint."),
+    ] = None,
+    format: Annotated[str, typer.Option("--format", help="table or json.")] = "table",
+) -> None:
+    """Show the cluster's processes (services and slots, with their ids), or one job."""
+    from penstock.cli.checkpoints import show_checkpoint, show_checkpoints
+    from penstock.cli.inspect import show_cluster, show_job
+
+    url = cluster or DEFAULT_CLUSTER
+    if job_id is None:
+        if checkpoints or checkpoint is not None:
+            raise SpecError("whose checkpoints?", expected="a job's id (or the start of it)")
+        show_cluster(url, format)
+    elif checkpoint is not None:
+        show_checkpoint(url, job_id, checkpoint, format)
+    elif checkpoints:
+        show_checkpoints(url, job_id, format)
+    else:
+        show_job(url, job_id, format)
+
+
+def logs(
+    job_id: Annotated[str, typer.Argument(help="Id of the job, or the beginning of the id.")],
+    follow: Annotated[
+        bool, typer.Option("-f", "--follow", help="Keep printing until the job has ended (Ctrl-C stops).")
+    ] = False,
+    cluster: Cluster = None,
+) -> None:
+    """Print what the slots of a job have printed: rows of 'print', print() of Python code, warnings."""
+    from penstock.cli.logs import show_logs
+
+    show_logs(cluster or DEFAULT_CLUSTER, job_id, follow=follow)
+
+
+def health(
+    url: Annotated[str, typer.Argument(help="REST address of a dispatcher.")] = DEFAULT_CLUSTER,
+) -> None:
+    """Exit 0 when the dispatcher answers (for health checks)."""
+    from penstock.api.client import ClusterClient
+
+    with ClusterClient(url, patience_s=0) as client:
+        overview = client.overview()
+    typer.echo(f"ok: {overview['taskmanagers']} task managers, {overview['slots-total']} slots")
