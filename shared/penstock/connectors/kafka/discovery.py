@@ -91,34 +91,38 @@ class KafkaEnumerator(SourceEnumerator):
         self, consumer: Consumer, places: list[TopicPartition], *, first: bool
     ) -> dict[tuple[str, int], int]:
         mode = self._options["scan.startup.mode"] if first else "earliest-offset"
-        match mode:
-            case "earliest-offset":
-                return {(p.topic, p.partition): _low(consumer, p) for p in places}
-            case "latest-offset":
-                return {(p.topic, p.partition): _high(consumer, p) for p in places}
-            case "timestamp":
-                return _at_time(consumer, places, self._options["scan.startup.timestamp-millis"])
-            case "specific-offsets":
-                option = "scan.startup.specific-offsets"
-                return self._given(places, option, remedy=f"name every partition in '{option}'")
-        return self._committed(consumer, places)
+        if mode == "earliest-offset":
+            return {(p.topic, p.partition): _low(consumer, p) for p in places}
+        told = self._as_told(consumer, places, mode, "scan.startup")
+        return self._committed(consumer, places) if told is None else told
 
     def _ends(self, consumer: Consumer, places: list[TopicPartition]) -> dict[tuple[str, int], int] | None:
-        match self._options["scan.bounded.mode"]:
-            case "unbounded":
-                return None
-            case "latest-offset":
-                return {(p.topic, p.partition): _high(consumer, p) for p in places}
-            case "timestamp":
-                return _at_time(consumer, places, self._options["scan.bounded.timestamp-millis"])
-            case "specific-offsets":
-                option = "scan.bounded.specific-offsets"
-                return self._given(places, option, remedy=f"name every partition in '{option}'")
+        mode = self._options["scan.bounded.mode"]
+        if mode == "unbounded":
+            return None
+        told = self._as_told(consumer, places, mode, "scan.bounded")
+        if told is not None:
+            return told
         found = patiently(consumer.committed, places, ANSWER_S)
         for place in found:
             if place.offset < 0:
                 raise self._no_offset(place)
         return {(p.topic, p.partition): p.offset for p in found}
+
+    def _as_told(
+        self, consumer: Consumer, places: list[TopicPartition], mode: str, prefix: str
+    ) -> dict[tuple[str, int], int] | None:
+        """The offsets of the modes that a scan's start and end have in common; None for another mode.
+        ``prefix``: of the options that such a mode needs."""
+        match mode:
+            case "latest-offset":
+                return {(p.topic, p.partition): _high(consumer, p) for p in places}
+            case "timestamp":
+                return _at_time(consumer, places, self._options[f"{prefix}.timestamp-millis"])
+            case "specific-offsets":
+                option = f"{prefix}.specific-offsets"
+                return self._given(places, option, remedy=f"name every partition in '{option}'")
+        return None
 
     def _given(self, places: list[TopicPartition], option: str, *, remedy: str) -> dict[tuple[str, int], int]:
         given = specific_offsets(self._options[option], option, self._owner)
