@@ -1,9 +1,8 @@
-"""Drives a connector's enumerator, reader and writer as the engine does, and measures the data thread."""
+"""Drives a connector's enumerator, reader and writer as the engine does."""
 
 from __future__ import annotations
 
 import asyncio
-import resource
 import sys
 import threading
 import time
@@ -28,14 +27,6 @@ if TYPE_CHECKING:
     from penstock.types.logical import Schema
 
 Row = "tuple[Any, ...]"
-
-#: Python lines that one call may run in the helper thread: some 5 ms of the interpreter's lock.
-HELPER_LINES = 50_000
-#: CPU time that the data thread may spend at a stretch.
-DATA_THREAD_MS = 5.0
-#: CPU time of a call in the helper thread between two turns of the data thread's loop: thousands of turns
-#: pass while a call works that releases the interpreter's lock, none while one does not.
-HELD_MS = 100.0
 
 
 @dataclass
@@ -175,6 +166,30 @@ class Driver:
         reader.add_splits(splits)
         return reader
 
+    async def read(self, splits: Sequence[Split], *, snapshots: bool = False, **context: Any) -> list[Taken]:
+        """All rows of the splits, by a reader of their own."""
+        reader = await self.reader(splits, **context)
+        try:
+            return await read_to_end(reader, snapshots=snapshots)
+        finally:
+            await reader.close()
+
+    async def read_some(self, splits: Sequence[Split], **context: Any) -> tuple[list[Taken], list[Split]]:
+        """A few rows, and where the splits stand then."""
+        reader = await self.reader(splits, batch_rows=3, **context)
+        taken: list[Taken] = []
+        try:
+            for _ in range(4):
+                fetched = reader.poll()
+                while fetched is None and not reader.finished_splits() >= {s.id for s in splits}:
+                    await reader.wait()
+                    fetched = reader.poll()
+                if fetched is not None:
+                    taken.append(Taken(fetched.split_id, fetched.batch.to_pylist(), []))
+            return taken, json_round_trip(reader.snapshot())
+        finally:
+            await reader.close()
+
 
 async def crash(part: SourceReader | SinkWriter, tasks: Sequence[asyncio.Task[Any]] = ()) -> None:
     """The process that ``part`` runs in is gone: its tasks stop where they are, and nobody calls ``close``."""
@@ -266,81 +281,3 @@ def by_split(taken: Sequence[Taken]) -> dict[str, list[tuple[Any, ...]]]:
 
 def all_rows(taken: Sequence[Taken]) -> list[tuple[Any, ...]]:
     return [row for item in taken for row in item.rows]
-
-
-# -- the data thread -------------------------------------------------------------------------------
-
-_watched: set[int] = set()
-_blocking: list[str] = []
-_hooked = False
-#: Audit events of calls that wait; a non-blocking socket's connect is none.
-_EVENTS = (
-    "subprocess.Popen",
-    "socket.getaddrinfo",
-    "socket.gethostbyname",
-    "urllib.Request",
-    "sqlite3.connect",
-)
-
-
-def _audit(event: str, args: tuple[Any, ...]) -> None:
-    if not _watched or threading.get_ident() not in _watched:
-        return
-    if event in _EVENTS or (event == "socket.connect" and args[0].gettimeout() != 0.0):
-        _blocking.append(event)
-
-
-_sleep = time.sleep
-
-
-def _noted_sleep(seconds: Any) -> None:
-    if threading.get_ident() in _watched:
-        _blocking.append("time.sleep")
-    _sleep(seconds)
-
-
-def waits_of_this_thread() -> int:
-    """How often this thread has given up the processor to wait for something."""
-    return resource.getrusage(resource.RUSAGE_THREAD).ru_nvcsw
-
-
-class DataThread:
-    """Watches the thread of the running loop: the longest stretch of CPU time between two turns of the
-    loop, and calls that wait."""
-
-    def __init__(self, helper: Helper) -> None:
-        self._helper = helper
-        self.longest_ms = 0.0
-        self.blocking: list[str] = []
-
-    async def __aenter__(self) -> DataThread:
-        global _hooked
-        if not _hooked:
-            sys.addaudithook(_audit)
-            _hooked = True
-        _blocking.clear()
-        self._sleep = time.sleep
-        time.sleep = _noted_sleep
-        _watched.add(threading.get_ident())
-        self._helper.measured = True
-        self._task = asyncio.create_task(self._tick())
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        time.sleep = self._sleep
-        _watched.discard(threading.get_ident())
-        self._helper.measured = False
-        self.blocking = list(_blocking)
-        self._task.cancel()
-        await asyncio.gather(self._task, return_exceptions=True)
-
-    async def _tick(self) -> None:
-        here = time.thread_time_ns()
-        while True:
-            await asyncio.sleep(0)
-            now = time.thread_time_ns()
-            self.longest_ms = max(self.longest_ms, (now - here) / 1e6)
-            here = now
-            ident = self._helper.in_flight
-            if ident is not None:
-                self._helper.turn(time.clock_gettime_ns(time.pthread_getcpuclockid(ident)))

@@ -14,8 +14,10 @@ from penstock.connectors.lookup import CACHES, lookup_settings
 from penstock.connectors.registry import register
 from penstock.errors import ExternalError
 from penstock.jobgraph.specs import LookupJoinSpec
-from penstock.testing.conformance.base import Conformance, leaves_nothing, refusal, same_rows
-from penstock.testing.conformance.driving import DATA_THREAD_MS, DataThread, Driver
+from penstock.testing.conformance.base import leaves_nothing, same_rows
+from penstock.testing.conformance.data_thread import DataThread, measured_in_passes
+from penstock.testing.conformance.driving import Driver
+from penstock.testing.conformance.tables import TableConformance
 from penstock.testing.graphs import GraphBuilder
 from penstock.testing.harness import run_graph
 from penstock.types import logical as t
@@ -28,11 +30,9 @@ Row = tuple[Any, ...]
 
 #: Keys of one question: more than a statement of most databases takes.
 _MANY = 20_000
-#: Passes of the measured check: it fails only when each of them fails.
-_PASSES = 3
 
 
-class LookupConformance(Conformance):
+class LookupConformance(TableConformance):
     """Checks a connector's lookups: keys with one row, several and none, NULL, many keys at once, types,
     projections, questions side by side, failures, what is left behind, and whole joins with each cache.
 
@@ -88,13 +88,6 @@ class LookupConformance(Conformance):
         assert set(caches) <= set(CACHES), f"lookup_caches has {sorted(set(caches) - set(CACHES))}"
         connector.validate(self._table(), role="source")
         assert lookup_settings(connector, {}, where="the kit").cache == caches[0]
-
-    def test_an_unknown_option_is_refused_by_name(self) -> None:
-        table = self._table({**self.options(), "no-such-option": "1"})
-        said = refusal(
-            lambda: self.connector().validate(table, role="source"), "validate accepts 'no-such-option'"
-        )
-        assert "no-such-option" in said, f"the error does not name the option: {said}"
 
     def test_all_keys_at_once_give_their_rows(self) -> None:
         """Of a key with several rows all of them; a row with NULL in its key never."""
@@ -198,9 +191,7 @@ class LookupConformance(Conformance):
         self._drive(check)
 
     def test_it_runs_as_it_declares(self) -> None:
-        passes = [self._measured_pass() for _ in range(_PASSES)]
-        shared = set.intersection(*map(set, passes))
-        assert not shared, "; ".join(passes[0][name] for name in sorted(shared))
+        measured_in_passes(self._measured_pass)
 
     def _measured_pass(self) -> dict[str, str]:
         wrong: dict[str, str] = {}
@@ -211,13 +202,7 @@ class LookupConformance(Conformance):
                 source = await self._opened(driver)
                 await self._any(source)
                 await source.close()
-            if thread.blocking:
-                wrong["blocking"] = f"the data thread was kept waiting by {sorted(set(thread.blocking))}"
-            if thread.longest_ms > DATA_THREAD_MS:
-                wrong["long"] = (
-                    f"the data thread was busy for {thread.longest_ms:.1f} ms of CPU time at a stretch; at "
-                    f"most {DATA_THREAD_MS:.0f} are allowed"
-                )
+            wrong.update(thread.faults())
             if driver.connector.runs == "loop" and driver.helper.calls:
                 wrong["helper"] = "runs = 'loop', but it calls SourceContext.run: declare 'native'"
 
@@ -303,10 +288,6 @@ class LookupConformance(Conformance):
         schema = t.Schema(tuple(self.schema.fields[k] for k in self.keys))
         return await source.lookup(Batch.of(schema, list(keys)))
 
-    def _table(self, options: Mapping[str, str] | None = None) -> TableInfo:
-        options = dict(self.options() if options is None else options)
-        return TableInfo(self.schema, options, options.get("format"))
-
     async def _opened(self, driver: Driver, projection: Sequence[int] | None = None) -> LookupSource:
         source = driver.connector.lookup(driver.table)
         await source.open(driver.context(projection=projection))
@@ -331,17 +312,6 @@ class LookupConformance(Conformance):
                 await source.close()
 
         self._drive(opened)
-
-    def _drive(self, check: Callable[[Driver], Awaitable[None]]) -> None:
-        driver = Driver(self.connector(), self._table())
-
-        async def driven() -> None:
-            await check(driver)
-
-        try:
-            self.within_patience(driven())
-        finally:
-            driver.helper.close()
 
 
 class _Failing(Connector):

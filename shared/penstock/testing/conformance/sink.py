@@ -7,9 +7,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from penstock.connectors.base import TableInfo
-from penstock.testing.conformance.base import Conformance, leaves_nothing, refusal, same_rows
+from penstock.testing.conformance.base import leaves_nothing, same_rows
 from penstock.testing.conformance.driving import Driver, crash
+from penstock.testing.conformance.tables import TableConformance
 from penstock.types.batch import Batch, RowKind
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ class _Model:
     attempt: int = 0
 
 
-class SinkConformance(Conformance):
+class SinkConformance(TableConformance):
     """Checks a sink: a crash behind each step of each epoch, commits that are repeated, checkpoints that
     never complete, rescaling, and what is left behind.
 
@@ -44,6 +44,7 @@ class SinkConformance(Conformance):
     """
 
     schema: Schema
+    role = "sink"
     #: Indices of the primary key's columns; None: rows are appended.
     key: Sequence[int] | None = None
     #: False where several writers cannot share one table.
@@ -77,13 +78,6 @@ class SinkConformance(Conformance):
         modes = connector.sink_modes(table)
         assert ("append" if self.key is None else "upsert") in modes, f"sink_modes is {modes}"
 
-    def test_an_unknown_option_is_refused_by_name(self) -> None:
-        table = self._table({**self.options(), "no-such-option": "1"})
-        said = refusal(
-            lambda: self.connector().validate(table, role="sink"), "validate accepts 'no-such-option'"
-        )
-        assert "no-such-option" in said, f"the error does not name the option: {said}"
-
     def test_without_a_crash_every_row_arrives(self) -> None:
         self._run(crashes=())
 
@@ -116,7 +110,7 @@ class SinkConformance(Conformance):
                 options, 1, exactly=self._exactly_once(driver), what="one epoch committed three times"
             )
 
-        self._drive(check)
+        self._on_a_new_table(check)
 
     def test_an_epoch_whose_checkpoint_never_completes_belongs_to_the_next(self) -> None:
         async def check(driver: Driver, options: Mapping[str, str]) -> None:
@@ -128,7 +122,7 @@ class SinkConformance(Conformance):
             await writer.close()
             await self._check(options, 2, exactly=self._exactly_once(driver), what="checkpoint 1 was aborted")
 
-        self._drive(check)
+        self._on_a_new_table(check)
 
     def test_rows_behind_the_cut_belong_to_the_next_epoch(self) -> None:
         async def check(driver: Driver, options: Mapping[str, str]) -> None:
@@ -147,7 +141,7 @@ class SinkConformance(Conformance):
             await writer.close()
             await self._check(options, 2, exactly=True, what="then the second epoch was committed")
 
-        self._drive(check)
+        self._on_a_new_table(check)
 
     def test_committables_move_to_other_writers(self) -> None:
         """Rescaling: two writers stop behind a completed checkpoint, one restores both; and back."""
@@ -175,7 +169,7 @@ class SinkConformance(Conformance):
                 await writer.close()
             await self._check(options, 2, exactly=exactly, what="two writers restored it again")
 
-        self._drive(check, parallelism=2)
+        self._on_a_new_table(check, parallelism=2)
 
     def test_an_idle_writer_needs_no_commit(self) -> None:
         async def check(driver: Driver, options: Mapping[str, str]) -> None:
@@ -188,7 +182,7 @@ class SinkConformance(Conformance):
             await writer.finish()
             await writer.close()
 
-        self._drive(check)
+        self._on_a_new_table(check)
 
     def test_closing_in_the_middle_leaves_nothing_behind(self) -> None:
         async def check(driver: Driver, options: Mapping[str, str]) -> None:
@@ -201,7 +195,7 @@ class SinkConformance(Conformance):
             if self._exactly_once(driver):
                 same_rows(list(await self.visible(options)), [], "closed without a commit")
 
-        self._drive(check)
+        self._on_a_new_table(check)
 
     # -- the model --------------------------------------------------------------------------
 
@@ -225,7 +219,7 @@ class SinkConformance(Conformance):
                 options, total, exactly=self._exactly_once(driver), what=f"crashes {list(crashes)}"
             )
 
-        self._drive(check)
+        self._on_a_new_table(check)
 
     async def _attempt(
         self,
@@ -309,9 +303,6 @@ class SinkConformance(Conformance):
     def _exactly_once(self, driver: Driver) -> bool:
         return driver.connector.sink_guarantee(driver.table) == "exactly-once"
 
-    def _table(self, options: Mapping[str, str]) -> TableInfo:
-        return TableInfo(self.schema, dict(options), options.get("format"))
-
     def _batch(self, changes: Sequence[tuple[RowKind, tuple[Any, ...]]]) -> Batch:
         rows = [row for _, row in changes]
         if self.key is None:
@@ -337,7 +328,9 @@ class SinkConformance(Conformance):
     async def _crash(self, writer: SinkWriter) -> None:
         await crash(writer, list(self._tasks))
 
-    def _drive(self, check: Callable[[Driver, Mapping[str, str]], Any], *, parallelism: int = 1) -> None:
+    def _on_a_new_table(
+        self, check: Callable[[Driver, Mapping[str, str]], Any], *, parallelism: int = 1
+    ) -> None:
         options = self.options()
         driver = Driver(self.connector(), self._table(options), parallelism)
 

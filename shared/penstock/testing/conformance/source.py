@@ -3,29 +3,29 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from penstock.connectors.base import TableInfo
 from penstock.errors import PenstockError
-from penstock.testing.conformance.base import Conformance, leaves_nothing, refusal, same_rows
-from penstock.testing.conformance.driving import (
-    DATA_THREAD_MS,
-    HELD_MS,
-    HELPER_LINES,
-    BadRecords,
+from penstock.testing.conformance.base import leaves_nothing, same_rows
+from penstock.testing.conformance.data_thread import (
     DataThread,
+    helper_faults,
+    measured_in_passes,
+    waits_of_this_thread,
+)
+from penstock.testing.conformance.driving import (
+    BadRecords,
     Driver,
     Figures,
-    Taken,
     all_rows,
     by_split,
     json_round_trip,
     measured,
     read_to_end,
-    waits_of_this_thread,
 )
+from penstock.testing.conformance.tables import TableConformance
 
 if TYPE_CHECKING:
     from penstock.connectors.base import Connector, Split
@@ -37,8 +37,6 @@ Rows = Sequence[tuple[Any, ...]]
 #: Positions at which a restore is tried, spread over the rows when there are more.
 _MOST_POSITIONS = 64
 _MOST_POSITIONS_IN_HELPERS = 5
-#: Passes of the measured check: it fails only when each of them fails.
-_PASSES = 3
 
 
 @dataclass(frozen=True)
@@ -50,7 +48,7 @@ class BadTable:
     bad: int
 
 
-class SourceConformance(Conformance):
+class SourceConformance(TableConformance):
     """Checks a source: splits, restore at every row, rescaling, projection, end, idleness, bad records,
     what is left behind, and how it uses the data thread.
 
@@ -99,13 +97,6 @@ class SourceConformance(Conformance):
         connector.validate(table, role="source")
         assert connector.is_bounded(table), "is_bounded is False for the table of options()"
 
-    def test_an_unknown_option_is_refused_by_name(self) -> None:
-        table = self._table({**self.options(), "no-such-option": "1"})
-        said = refusal(
-            lambda: self.connector().validate(table, role="source"), "validate accepts 'no-such-option'"
-        )
-        assert "no-such-option" in said, f"the error does not name the option: {said}"
-
     def test_splits_are_the_same_in_every_discovery(self) -> None:
         async def check(driver: Driver) -> None:
             first, second = await driver.splits(), await driver.splits()
@@ -119,14 +110,14 @@ class SourceConformance(Conformance):
 
     def test_every_row_comes_once(self) -> None:
         async def check(driver: Driver) -> None:
-            got = all_rows(await self._read(driver, await driver.splits()))
+            got = all_rows(await driver.read(await driver.splits()))
             same_rows(got, list(self.expected()), "read from start to end")
 
         self._drive(check)
 
     def test_a_batch_has_at_most_batch_rows(self) -> None:
         async def check(driver: Driver) -> None:
-            for taken in await self._read(driver, await driver.splits(), batch_rows=3):
+            for taken in await driver.read(await driver.splits(), batch_rows=3):
                 assert len(taken.rows) <= 3, f"{len(taken.rows)} rows although batch_rows is 3"
 
         self._drive(check)
@@ -136,13 +127,13 @@ class SourceConformance(Conformance):
     def test_a_restore_at_every_row_goes_on_exactly_there(self) -> None:
         async def check(driver: Driver) -> None:
             splits = await driver.splits()
-            straight = await self._read(driver, splits, batch_rows=1, snapshots=True)
+            straight = await driver.read(splits, batch_rows=1, snapshots=True)
             want = by_split(straight)
             most = _MOST_POSITIONS_IN_HELPERS if driver.in_helpers else _MOST_POSITIONS
             step = max(1, len(straight) // most)
             for end in range(0, len(straight), step):
                 before = by_split(straight[: end + 1])
-                after = by_split(await self._read(driver, straight[end].snapshot, attempt=2))
+                after = by_split(await driver.read(straight[end].snapshot, attempt=2))
                 for split_id, rows in want.items():
                     got = before.get(split_id, []) + after.get(split_id, [])
                     assert got == rows, (
@@ -175,17 +166,17 @@ class SourceConformance(Conformance):
         """Rescaling: from one reader to three and back to one."""
 
         async def check(driver: Driver) -> None:
-            taken, splits = await self._some(driver, await driver.splits())
+            taken, splits = await driver.read_some(await driver.splits())
             shares: list[list[Split]] = [[], [], []]
             for i, split in enumerate(splits):
                 shares[i % 3].append(split)
             moved: list[Split] = []
             for index, share in enumerate(shares):
                 if share:
-                    more, left = await self._some(driver, share, subtask_index=index, attempt=2)
+                    more, left = await driver.read_some(share, subtask_index=index, attempt=2)
                     taken += more
                     moved += left
-            taken += await self._read(driver, moved, attempt=3)
+            taken += await driver.read(moved, attempt=3)
             same_rows(all_rows(taken), list(self.expected()), "one reader, then three, then one")
 
         self._drive(check)
@@ -197,7 +188,7 @@ class SourceConformance(Conformance):
             splits, width = await driver.splits(), len(self.schema)
             choices = [[], *[[i] for i in range(width)], list(reversed(range(width)))]
             for projection in choices:
-                got = all_rows(await self._read(driver, splits, projection=projection))
+                got = all_rows(await driver.read(splits, projection=projection))
                 want = [tuple(row[i] for i in projection) for row in self.expected()]
                 same_rows(got, want, f"columns {[self.schema.names[i] for i in projection]}")
 
@@ -221,7 +212,7 @@ class SourceConformance(Conformance):
                 final = json_round_trip(reader.snapshot())
             finally:
                 await reader.close()
-            again = await self._read(driver, final, attempt=2)
+            again = await driver.read(final, attempt=2)
             assert not all_rows(again), "a restored finished split gives rows again"
 
         self._drive(check)
@@ -300,13 +291,13 @@ class SourceConformance(Conformance):
         async def check(driver: Driver) -> None:
             splits = await driver.splits()
             skipped = BadRecords("skip")
-            got = all_rows(await self._read(driver, splits, bad=skipped))
+            got = all_rows(await driver.read(splits, bad=skipped))
             same_rows(got, list(table.good), "with bad records left out")
             assert len(skipped.kept) == table.bad, f"{len(skipped.kept)} bad records, not {table.bad}"
             for error, _, where in skipped.kept:
                 assert where, f"a bad record without its place: {error}"
             try:
-                await self._read(driver, splits)
+                await driver.read(splits)
             except PenstockError:
                 return
             raise AssertionError("with the policy 'fail' a bad record raises nothing")
@@ -349,9 +340,7 @@ class SourceConformance(Conformance):
         """``loop``: no call to the helper thread, no wait, no long stretch on the data thread. ``native``:
         besides, calls to the helper thread, which neither hold the interpreter's lock nor run Python for
         long. Measured in CPU time and lines, so that a busy machine changes nothing."""
-        passes = [self._measured_pass() for _ in range(_PASSES)]
-        shared = set.intersection(*map(set, passes))
-        assert not shared, "; ".join(passes[0][name] for name in sorted(shared))
+        measured_in_passes(self._measured_pass)
 
     def test_the_helper_process_is_measured(self) -> None:
         """Of a connector that runs in helper processes: what the way through one costs (``figures``)."""
@@ -388,76 +377,16 @@ class SourceConformance(Conformance):
                         await asyncio.sleep(0)
                 finally:
                     await reader.close()
-            if thread.blocking:
-                wrong["blocking"] = f"the data thread was kept waiting by {sorted(set(thread.blocking))}"
-            if thread.longest_ms > DATA_THREAD_MS:
-                wrong["long"] = (
-                    f"the data thread was busy for {thread.longest_ms:.1f} ms of CPU time at a stretch; "
-                    f"at most {DATA_THREAD_MS:.0f} are allowed: hand over fewer rows a poll"
-                )
+            wrong.update(thread.faults(": hand over fewer rows a poll"))
             if runs == "loop":
                 if driver.helper.calls:
                     wrong["helper"] = "runs = 'loop', but it calls SourceContext.run: declare 'native'"
                 elif waits * 10 > polls:
                     wrong["waits"] = f"poll waited for something in {waits} of {polls} calls; it must not"
-            if driver.helper.most_lines > HELPER_LINES:
-                wrong["lines"] = (
-                    f"a call in the helper thread ran {driver.helper.most_lines} lines of Python; at most "
-                    f"{HELPER_LINES} are allowed, since they keep the data thread from running"
-                )
-            if driver.helper.held_ms > HELD_MS:
-                wrong["held"] = (
-                    f"a call in the helper thread held the interpreter's lock for {driver.helper.held_ms:.0f} ms"
-                )
+            wrong.update(helper_faults(driver.helper))
 
         self._drive(check)
         return wrong
-
-    # -- helpers -----------------------------------------------------------------------------
-
-    def _table(self, options: Mapping[str, str] | None = None) -> TableInfo:
-        options = dict(self.options() if options is None else options)
-        return TableInfo(self.schema, options, options.get("format"))
-
-    def _drive(
-        self, check: Callable[[Driver], Awaitable[None]], options: Mapping[str, str] | None = None
-    ) -> None:
-        driver = Driver(self.connector(), self._table(options), self.parallelism)
-
-        async def driven() -> None:
-            await check(driver)
-
-        try:
-            self.within_patience(driven())
-        finally:
-            driver.helper.close()
-
-    async def _read(
-        self, driver: Driver, splits: Sequence[Split], *, snapshots: bool = False, **context: Any
-    ) -> list[Taken]:
-        reader = await driver.reader(splits, **context)
-        try:
-            return await read_to_end(reader, snapshots=snapshots)
-        finally:
-            await reader.close()
-
-    async def _some(
-        self, driver: Driver, splits: Sequence[Split], **context: Any
-    ) -> tuple[list[Taken], list[Split]]:
-        """A few rows, and where the splits stand then."""
-        reader = await driver.reader(splits, batch_rows=3, **context)
-        taken: list[Taken] = []
-        try:
-            for _ in range(4):
-                fetched = reader.poll()
-                while fetched is None and not reader.finished_splits() >= {s.id for s in splits}:
-                    await reader.wait()
-                    fetched = reader.poll()
-                if fetched is not None:
-                    taken.append(Taken(fetched.split_id, fetched.batch.to_pylist(), []))
-            return taken, json_round_trip(reader.snapshot())
-        finally:
-            await reader.close()
 
 
 def _difference(got: Rows, want: Rows) -> str:
