@@ -22,19 +22,18 @@ app = typer.Typer(
     rich_markup_mode=None,
 )
 
-
-for _command in (
-    run_commands.up,
-    run_commands.sql,
-    run_commands.run,
-    job_commands.savepoint,
-    job_commands.stop,
-    job_commands.checkpoint,
-):
-    app.command()(_command)
+# In the order in which --help shows them.
+app.command()(run_commands.up)
+app.command()(run_commands.sql)
+app.command()(run_commands.run)
+app.command()(job_commands.savepoint)
+app.command()(job_commands.stop)
+app.command()(job_commands.checkpoint)
 app.command("list")(job_commands.list_)
-for _command in (job_commands.cancel, job_commands.info, job_commands.logs, job_commands.health):
-    app.command()(_command)
+app.command()(job_commands.cancel)
+app.command()(job_commands.info)
+app.command()(job_commands.logs)
+app.command()(job_commands.health)
 
 
 def _version(show: bool) -> None:
