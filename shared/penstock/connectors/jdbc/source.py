@@ -33,12 +33,15 @@ class JdbcEnumerator(SourceEnumerator):
 
 
 class JdbcReader(SourceReader):
-    """A position is the number of rows delivered."""
+    """A position is the number of rows delivered and, where the table has rowids, the last one's: rows that are deleted
+    behind it do not move it."""
 
     def __init__(self, table: TableInfo) -> None:
         self._options = OPTIONS.read(table.options)
         self._split: Split | None = None
         self._row = 0
+        self._rowid: int | None = None
+        self._has_rowid = False
         self._done = False
         self._rows: list[tuple[Any, ...]] | None = None
         self._cursor: sqlite3.Cursor | None = None
@@ -54,6 +57,7 @@ class JdbcReader(SourceReader):
             self._split = split
             if split.position is not None:
                 self._row, self._done = split.position["row"], split.position["done"]
+                self._rowid = split.position.get("rowid")
         self._event.set()
 
     def poll(self) -> Fetched | None:
@@ -63,6 +67,8 @@ class JdbcReader(SourceReader):
         if not rows:
             self._done = True
             return None
+        if self._has_rowid:
+            self._rowid, rows = rows[-1][-1], [row[:-1] for row in rows]
         batch = decoded(self._schema, rows, self.ctx, f"row {self._row + 1} and after")
         self._row += len(rows)
         return Fetched(self._split.id, batch)
@@ -80,10 +86,14 @@ class JdbcReader(SourceReader):
             if self._cursor is None:
                 self._connection = connect(url, read_only=True)
                 names = column_list(self._schema.names) if len(self._schema) else "NULL"
-                order = " ORDER BY rowid" if _has_rowid(self._connection, table) else ""
-                self._cursor = self._connection.execute(
-                    f"SELECT {names} FROM {table}{order} LIMIT -1 OFFSET ?", (self._row,)
-                )
+                self._has_rowid = _has_rowid(self._connection, table)
+                names += ", rowid" if self._has_rowid else ""
+                if self._rowid is not None:
+                    which, begin = "WHERE rowid > ? ORDER BY rowid", self._rowid
+                else:
+                    order = "ORDER BY rowid " if self._has_rowid else ""
+                    which, begin = f"{order}LIMIT -1 OFFSET ?", self._row
+                self._cursor = self._connection.execute(f"SELECT {names} FROM {table} {which}", (begin,))
             return self._cursor.fetchmany(min(self._options["scan.fetch-size"], self.ctx.batch_rows))
         except sqlite3.Error as err:
             raise failure(err, url) from err
@@ -97,20 +107,24 @@ class JdbcReader(SourceReader):
     def snapshot(self) -> list[Split]:
         if self._split is None:
             return []
-        return [msgspec.structs.replace(self._split, position={"row": self._row, "done": self._done})]
+        position = {"row": self._row, "rowid": self._rowid, "done": self._done}
+        return [msgspec.structs.replace(self._split, position=position)]
 
     async def close(self) -> None:
+        if self._cursor is not None:
+            self._cursor.close()  # else it would hold the database's lock until it is collected
         if self._connection is not None:
             self._connection.close()
 
 
 def _has_rowid(connection: sqlite3.Connection, table: str) -> bool:
-    """Views and tables WITHOUT ROWID have none."""
+    """Views and tables WITHOUT ROWID have none; where a column has that name, it hides the table's own."""
     try:
         connection.execute(f"SELECT rowid FROM {table} LIMIT 0")
     except sqlite3.OperationalError:
         return False
-    return True
+    columns = connection.execute(f"SELECT * FROM {table} LIMIT 0").description
+    return all(column[0].lower() != "rowid" for column in columns)
 
 
 def decoded(schema: Schema, rows: _Rows, ctx: SourceContext, where: str) -> Batch:
