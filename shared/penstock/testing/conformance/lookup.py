@@ -15,9 +15,9 @@ from penstock.connectors.registry import register
 from penstock.errors import ExternalError
 from penstock.jobgraph.specs import LookupJoinSpec
 from penstock.testing.conformance.base import leaves_nothing, same_rows
+from penstock.testing.conformance.connector import ConnectorConformance
 from penstock.testing.conformance.data_thread import DataThread, measured_in_passes
 from penstock.testing.conformance.driving import Driver
-from penstock.testing.conformance.tables import TableConformance
 from penstock.testing.graphs import GraphBuilder
 from penstock.testing.harness import run_graph
 from penstock.types import logical as t
@@ -32,7 +32,7 @@ Row = tuple[Any, ...]
 _MANY = 20_000
 
 
-class LookupConformance(TableConformance):
+class LookupConformance(ConnectorConformance):
     """Checks a connector's lookups: keys with one row, several and none, NULL, many keys at once, types,
     projections, questions side by side, failures, what is left behind, and whole joins with each cache.
 

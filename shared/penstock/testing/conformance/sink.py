@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from penstock.testing.conformance.base import leaves_nothing, same_rows
+from penstock.testing.conformance.connector import ConnectorConformance
 from penstock.testing.conformance.driving import Driver, crash
-from penstock.testing.conformance.tables import TableConformance
 from penstock.types.batch import Batch, RowKind
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ class _Model:
     attempt: int = 0
 
 
-class SinkConformance(TableConformance):
+class SinkConformance(ConnectorConformance):
     """Checks a sink: a crash behind each step of each epoch, commits that are repeated, checkpoints that
     never complete, rescaling, and what is left behind.
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from penstock.errors import PenstockError
 from penstock.testing.conformance.base import leaves_nothing, same_rows
+from penstock.testing.conformance.connector import ConnectorConformance
 from penstock.testing.conformance.data_thread import (
     DataThread,
     helper_faults,
@@ -25,7 +26,6 @@ from penstock.testing.conformance.driving import (
     measured,
     read_to_end,
 )
-from penstock.testing.conformance.tables import TableConformance
 
 if TYPE_CHECKING:
     from penstock.connectors.base import Connector, Split
@@ -48,7 +48,7 @@ class BadTable:
     bad: int
 
 
-class SourceConformance(TableConformance):
+class SourceConformance(ConnectorConformance):
     """Checks a source: splits, restore at every row, rescaling, projection, end, idleness, bad records,
     what is left behind, and how it uses the data thread.
 

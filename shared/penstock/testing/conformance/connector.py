@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from penstock.types.logical import Schema
 
 
-class TableConformance(Conformance):
+class ConnectorConformance(Conformance):
     """The base of the kits whose author gives ``connector``, ``schema`` and ``options``."""
 
     #: The table's columns.
