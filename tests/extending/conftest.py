@@ -37,3 +37,13 @@ def declare(tmp_path, monkeypatch):
         monkeypatch.syspath_prepend(str(folder))
 
     return declared
+
+
+@pytest.fixture
+def journal(acme):
+    return importlib.import_module("acme.journal")
+
+
+@pytest.fixture
+def pairs(acme):
+    return importlib.import_module("acme.pairs")
