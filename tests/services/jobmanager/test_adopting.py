@@ -10,8 +10,8 @@ from penstock.messages.states import ExecutionState, JobStatus
 from penstock_services.jobmanager import effects as fx
 from penstock_services.jobmanager.stages import Stage
 from tests.services.jobmanager.graphs import pipeline, two_pipelines
+from tests.services.jobmanager.looking import FAST, of, running
 from tests.services.jobmanager.simulated import Cluster, Faults
-from tests.services.jobmanager.test_master import FAST, of, running
 
 
 def started(graph=None, seed: int = 1, completed: int = 2, **more) -> Cluster:
