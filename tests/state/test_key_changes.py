@@ -6,6 +6,7 @@ from __future__ import annotations
 import copy
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -22,6 +23,8 @@ from penstock.state.descriptors import (
     MapStateDescriptor,
     ValueStateDescriptor,
 )
+from penstock.state.epochs import Epochs
+from penstock.state.tables import GoneRows
 from penstock.types import logical as t
 
 LONG = t.BigIntType()
@@ -219,3 +222,90 @@ def test_without_checkpoints_nothing_piles_up(backends: Any) -> None:
         queue.register(time, "k")
         assert list(queue.due(time)) == [(time, "k")]
     assert not queue.changes.changed
+
+
+async def restored_chain(links: list[StateLink]) -> Any:
+    """What a chain holds, newest object first."""
+    handle = StateHandle(
+        vertex_id="v", subtask_index=0, checkpoint_id=1, inline=links[0].inline,
+        size_bytes=links[0].size_bytes, key_groups=ALL, chain=tuple(links[1:]),
+    )  # fmt: skip
+    return await restoring.restore([handle], "op", ALL, 0, 1)
+
+
+def link(number: int, backend: KeyedStateBackend) -> StateLink:
+    """A snapshot object of this moment."""
+    snapshot = OperatorSnapshot(keyed=backend.cut()).copied()
+    data = write_snapshot({"op": snapshot}, checkpoint_id=number, key_groups=ALL)
+    return StateLink(checkpoint_id=number, inline=data, size_bytes=len(data))
+
+
+async def test_a_state_that_is_first_asked_for_after_a_checkpoint_is_whole_in_the_delta(
+    backends: Any,
+) -> None:
+    """Triggers and window functions ask for state in the middle of a job."""
+    backend = backends.make()
+    first = ValueStateDescriptor("first", LONG)
+    backend.scope.key = 1
+    backend.state(first).update(10)
+    since = backend.epochs.begin(0)
+    base = link(1, backend)
+    backend.epochs.confirmed = since
+    late = ValueStateDescriptor("late", LONG)
+    backend.state(late).update(20)
+    backend.epochs.begin(since)
+    delta = link(2, backend)
+    other = backends.make()
+    other.restore(await restored_chain([delta, base]))
+    other.scope.key = 1
+    assert (other.state(first).value(), other.state(late).value()) == (10, 20)
+
+
+async def test_a_restored_state_that_is_claimed_after_a_checkpoint_is_whole_in_the_delta(
+    backends: Any,
+) -> None:
+    """Until then the chain holds it under its former name, and in its former type."""
+    source = backends.make()
+    for key in range(5):
+        source.scope.key = key
+        source.state(ValueStateDescriptor("old", t.IntType())).update(key)
+    source.epochs.begin(0)
+    backend = backends.make()
+    backend.restore(await restored_chain([link(1, source)]))
+    since = backend.epochs.begin(0)
+    base = link(2, backend)
+    backend.epochs.confirmed = since
+    claimed = ValueStateDescriptor("old", LONG)
+    backend.scope.key = 3
+    backend.state(claimed).update(1 << 40)
+    backend.epochs.begin(since)
+    delta = link(3, backend)
+    other = backends.make()
+    other.restore(await restored_chain([delta, base]))
+    found = []
+    for other.scope.key in range(5):
+        found.append(other.state(claimed).value())
+    assert found == [0, 1, 2, 1 << 40, 4]
+
+
+def test_where_every_snapshot_is_whole_nothing_piles_up(backends: Any) -> None:
+    """A small state is always written whole: keys that went before a confirmed checkpoint are forgotten."""
+    backend = backends.make()
+    queue, epochs = backend.event_timers, backend.epochs
+    for time in range(100):
+        queue.register(time, 7)
+        upto = epochs.begin(0)
+        OperatorSnapshot(keyed=backend.cut()).copied()
+        epochs.confirmed = upto
+        assert list(queue.due(time)) == [(time, 7)]
+    assert sum(len(keys) for _, keys in queue.changes._older) <= 4
+
+
+def test_where_every_snapshot_is_whole_the_numbers_of_rows_that_went_are_forgotten() -> None:
+    epochs = Epochs()
+    gone = GoneRows(epochs)
+    for number in range(100):
+        gone.add(np.array([number]))
+        upto = epochs.begin(0)
+        assert sum(map(len, gone.since(epochs.since, epochs.end()))) <= 2
+        epochs.confirmed = upto

@@ -17,6 +17,11 @@ class Epochs:
     upto: int = 0
     confirmed: int = 0
 
+    @property
+    def settled(self) -> int:
+        """No delta will ever hold what was written up to this epoch."""
+        return max(self.since, self.confirmed)
+
     def begin(self, since: int) -> int:
         """A barrier: the cuts that follow belong to one snapshot. Returns its ``upto``,
         which is ``since`` for one that builds on it."""

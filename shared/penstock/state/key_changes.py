@@ -38,15 +38,16 @@ class KeyChanges:
     key that is not in it calls ``first_change`` before (``note`` does both).
     """
 
-    __slots__ = ("_confirmed", "_epochs", "_older", "changed", "cuts", "value")
+    __slots__ = ("_began", "_epochs", "_older", "changed", "cuts", "value")
 
     def __init__(self, epochs: Epochs, value: Callable[[Any], Any]) -> None:
         self._epochs = epochs
+        #: The epoch in which the table was made: no snapshot up to an earlier one holds it.
+        self._began = epochs.now
         self.value = value
         self.changed: dict[Any, bool] = {}
         #: (epoch, keys changed up to it) of cuts since the confirmed one.
         self._older: list[tuple[int, dict[Any, bool]]] = []
-        self._confirmed = 0
         self.cuts: list[KeyCut] = []
 
     def first_change(self, key: Any) -> None:
@@ -76,8 +77,10 @@ class KeyChanges:
         table changes, keys that changed meanwhile in any way; ``copy``: of a value that
         may change in place."""
         since = self._epochs.since
-        self._confirmed = max(self._confirmed, since)
-        self._older = [(epoch, keys) for epoch, keys in self._older if epoch > self._confirmed]
+        if since < self._began:  # the checkpoint that a delta would build on knows nothing of this table
+            since = 0
+        confirmed = self._epochs.settled
+        self._older = [(epoch, keys) for epoch, keys in self._older if epoch > confirmed]
         self._older.append((self._epochs.upto, self.changed))
         if len(self._older) > _MOST_OLDER:
             (_, first), (epoch, second) = self._older[:2]

@@ -244,7 +244,6 @@ class GoneRows:
         self._epochs = epochs
         #: (numbers, epoch in which they went), since the last confirmed checkpoint.
         self._gone: list[tuple[np.ndarray, int]] = []
-        self._confirmed = 0
 
     def add(self, ids: np.ndarray) -> None:
         """Rows with these numbers (int64) are gone."""
@@ -253,8 +252,8 @@ class GoneRows:
 
     def since(self, since: int, upto: int) -> list[np.ndarray]:
         """What went after the first and not after the second epoch, for a cut."""
-        self._confirmed = max(self._confirmed, since)
-        self._gone = [(ids, epoch) for ids, epoch in self._gone if epoch > self._confirmed]
+        confirmed = self._epochs.settled
+        self._gone = [(ids, epoch) for ids, epoch in self._gone if epoch > confirmed]
         return [ids for ids, epoch in self._gone if since < epoch <= upto]
 
 
