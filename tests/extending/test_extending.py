@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import json
 import os
+import signal
 import sys
 
 import pytest
@@ -199,6 +200,59 @@ def test_a_real_cluster_keeps_state_in_the_packages_backend(acme, tmp_path, monk
         with pytest.raises(PenstockError, match="unknown state backend 'acme-count'"):
             client.submit(spec)
     assert visited(tmp_path) == COUNTED
+
+
+PACED_VISITS = (
+    VISITS.split("env = ")[0]
+    + """
+env = StreamExecutionEnvironment.get_execution_environment()
+env.execute_sql(
+    "CREATE TABLE clicks (i BIGINT) WITH ('connector' = 'datagen', 'rows-per-second' = '300', "
+    "'fields.i.kind' = 'sequence', 'fields.i.start' = '0', 'fields.i.end' = '4499')"
+)
+(
+    env.from_table("clicks")
+    .key_by(lambda row: row[0] % 7, key_type=Types.LONG())
+    .process(CountVisits(), output_type=Types.ROW_NAMED(["who", "n"], [Types.LONG(), Types.LONG()]))
+    .sink_to(Sink.connector("filesystem", {"path": "PATH", "format": "json"}))
+)
+env.execute("visits")
+"""
+).replace("yield value[0], n", "yield value[0] % 7, n")
+
+
+@pytest.mark.cluster
+def test_state_in_the_packages_backend_outlives_a_killed_task_manager(acme, tmp_path, monkeypatch):
+    """The job is restored from its checkpoint: every visit is counted once."""
+    from penstock.api.client import ClusterClient
+    from penstock.embedded.cluster import EmbeddedCluster
+    from tests.e2e.support import story_of, until_true
+
+    monkeypatch.setenv(
+        "PYTHONPATH", os.pathsep.join([str(acme), os.environ.get("PYTHONPATH", "")]).strip(os.pathsep)
+    )
+    out = tmp_path / "out"
+    with EmbeddedCluster(taskmanagers=1, slots=2) as cluster, ClusterClient(cluster.rest_url) as client:
+        config = {
+            "state.backend.type": "acme.state:open_backend",
+            "execution.checkpointing.interval": "300 ms",
+        }
+        spec = {"python": PACED_VISITS.replace("PATH", str(out)), "parallelism": 2, "config": config}
+        job_id = client.submit(spec)
+        until_true(
+            lambda: client.checkpoints(job_id).get("counts", {}).get("completed", 0) >= 2,
+            "two completed checkpoints",
+            lambda: story_of(client, job_id),
+        )
+        assert client.job(job_id)["state"] == "RUNNING"
+        os.kill(cluster.child("taskmanager-0").pid, signal.SIGKILL)
+        job = client.wait(job_id)
+        assert job["state"] == "FINISHED"
+        assert job["attempt"] >= 2
+        assert job["restored-checkpoint"] >= 1
+    lines = [json.loads(x) for p in out.rglob("*") if p.is_file() for x in p.read_text().splitlines()]
+    want = [(who, n) for who in range(7) for n in range(1, len(range(who, 4_500, 7)) + 1)]
+    assert sorted((row["who"], row["n"]) for row in lines) == want
 
 
 @pytest.mark.cluster

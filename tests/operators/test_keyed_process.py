@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import cloudpickle
@@ -13,7 +14,7 @@ from penstock.jobgraph import FunctionArtifact, Hash
 from penstock.jobgraph.specs import KeyedProcessSpec, WatermarkSpec
 from penstock.operators.keyed_process import KeyedProcessOperator
 from penstock.operators.output_tag import OutputTag
-from penstock.snapshots.restoring import SnapshotChain, Source
+from penstock.snapshots.restoring import SnapshotChain, Source, restore
 from penstock.state.descriptors import MapStateDescriptor, ValueStateDescriptor
 from penstock.testing.graphs import GraphBuilder
 from penstock.testing.harness import JobHarness, run_graph
@@ -381,3 +382,23 @@ async def test_rows_that_wait_in_a_batch_job_survive_a_restore(backend: str) -> 
     expected = [(k, n, time) for k, of in times.items() for n, time in enumerate(of, 1)]
     expected += [(k, -len(of), -1) for k, of in times.items()]
     assert sorted(result.rows) == sorted(expected)
+
+
+def test_a_clock_timer_that_came_due_while_the_job_was_down_fires_at_once() -> None:
+    class Late:
+        def process_element(self, value: Any, ctx: Any) -> Any:
+            ctx.timer_service().register_processing_time_timer(value.n)
+
+        def on_timer(self, timestamp: int, ctx: Any) -> Any:
+            yield ctx.get_current_key(), timestamp
+
+    first = subtask(Late())
+    first.process(Batch.of(EVENT, [("a", 100), ("b", 900)]))
+    handle = first.checkpoint()
+    state = asyncio.run(restore([handle], "u", (0, 127), 0, 1))
+    operator = KeyedProcessOperator(KeyedProcessSpec(function="f", keys=((0,),)))
+    second = Subtask(operator, [EVENT], COUNT, function=lambda name: Late(), restored=state)
+    assert second.wakes == [100]  # in the past by now: the task calls at its first step
+    second.processing_time(500)
+    assert second.rows() == [("a", 100)]
+    assert second.wakes[-1] == 900
