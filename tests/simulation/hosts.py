@@ -18,6 +18,7 @@ import msgspec
 import penstock.connectors.filesystem.sink
 import penstock.connectors.nats.exactly_once
 import penstock.runtime.checkpoints
+import penstock.runtime.control_channel
 import penstock.runtime.network.hub
 import penstock.runtime.slot
 import penstock.state.cold_rows
@@ -127,7 +128,7 @@ class SimTemplate:
 
         async def main(_: Process) -> int:
             control, fds = started[0]
-            channel = await penstock.runtime.slot.ControlChannel.open(control)  # type: ignore[arg-type]
+            channel = await penstock.runtime.control_channel.ControlChannel.open(control)  # type: ignore[arg-type]
             slot = penstock.runtime.slot.Slot(channel, fds, allocation_id, Path(local_dir))  # type: ignore[arg-type]
             return await slot.run()
 

@@ -8,7 +8,6 @@ control channel means that the task manager is gone: the slot ends.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import faulthandler
 import os
 import resource
@@ -43,13 +42,13 @@ from penstock.messages.slot import (
     StateHandle,
     TaskMetricsReport,
     TaskStateChanged,
-    ToSlot,
     TriggerCheckpoint,
 )
 from penstock.messages.states import ExecutionState
 from penstock.redaction import without_credentials
 from penstock.runtime.artifacts import load_functions
 from penstock.runtime.collector import Collector
+from penstock.runtime.control_channel import ControlChannel
 from penstock.runtime.credit import CreditPool
 from penstock.runtime.deployment import Deployment
 from penstock.runtime.elements import Barrier
@@ -60,7 +59,7 @@ from penstock.state.memory import StateMemory
 from penstock.store.open import open_store
 
 if TYPE_CHECKING:
-    from penstock.messages.slot import ErrorInfo, FromSlot
+    from penstock.messages.slot import ErrorInfo
     from penstock.runtime.task import Task
 
 #: Seconds between two metric reports.
@@ -69,51 +68,11 @@ REPORT_S = 1.0
 STALL_S = 5.0
 #: When the slot is ended, data of finished tasks has this long to leave.
 DRAIN_S = 0.5
-#: Control messages are small; a Deploy may hold a large plan.
-MAX_MESSAGE_BYTES = 256 * 1024 * 1024
 #: Metrics and log lines are dropped while this much waits for the task manager to read.
 MAX_UNREAD_BYTES = 8 * 1024 * 1024
 #: Bytes of a line for the task manager's log.
 MAX_LOG_CHARACTERS = 16 * 1024
 _SWITCH_INTERVAL_S = 2e-4
-
-
-class ControlChannel:
-    """Length-prefixed MessagePack to and from the task manager."""
-
-    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        self._reader = reader
-        self._writer = writer
-        self._encode = msgspec.msgpack.Encoder().encode
-        self._decode = msgspec.msgpack.Decoder(ToSlot).decode
-
-    @classmethod
-    async def open(cls, sock: socket.socket) -> ControlChannel:
-        sock.setblocking(False)
-        return cls(*await asyncio.open_unix_connection(sock=sock))
-
-    def send(self, message: FromSlot) -> None:
-        data = self._encode(message)
-        self._writer.write(len(data).to_bytes(4, "big") + data)
-
-    @property
-    def unread_bytes(self) -> int:
-        return self._writer.transport.get_write_buffer_size()
-
-    async def receive(self) -> Any | None:
-        """The next command; None if the task manager has closed the channel."""
-        try:
-            length = int.from_bytes(await self._reader.readexactly(4), "big")
-            if length > MAX_MESSAGE_BYTES:
-                raise InternalError(f"a control message of {length} bytes")
-            return self._decode(await self._reader.readexactly(length))
-        except (asyncio.IncompleteReadError, ConnectionResetError):
-            return None
-
-    async def close(self) -> None:
-        with contextlib.suppress(ConnectionError):
-            await self._writer.drain()
-        self._writer.close()
 
 
 class Slot:
