@@ -77,6 +77,25 @@ build()
 """
 
 
+@pytest.fixture
+def here(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Programs run in this process, on a cluster that is not asked; what they change is put back."""
+    access = SimpleNamespace(prepare=lambda: None, client=SimpleNamespace(url="http://cluster"))
+    monkeypatch.setattr(run, "ClusterAccess", lambda *args, **kwargs: nullcontext(access))
+    monkeypatch.setenv(execution.CLUSTER_VARIABLE, "")
+    monkeypatch.setattr(execution, "_wait", execution._wait)
+    monkeypatch.setattr(sys, "argv", sys.argv)
+    monkeypatch.setattr(sys, "path", list(sys.path))
+
+
+def test_a_program_that_never_executes_says_so(tmp_path: Path, here: None) -> None:
+    file = tmp_path / "job.py"
+    file.write_text(NAMED.replace("env.execute({})", ""))
+    with pytest.raises(SpecError, match="the program executed no job") as told:
+        run.run_file(file, args=[], cluster="http://cluster", config={}, detached=False, format_="table")
+    assert "call env.execute() at the end" in str(told.value)
+
+
 @pytest.mark.parametrize(
     ("program", "says", "shown"),
     [
@@ -87,14 +106,8 @@ build()
     ],
 )
 def test_what_a_program_raises_is_told_as_its_own(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, program: str, says: str, shown: str
+    tmp_path: Path, here: None, program: str, says: str, shown: str
 ) -> None:
-    access = SimpleNamespace(prepare=lambda: None, client=SimpleNamespace(url="http://cluster"))
-    monkeypatch.setattr(run, "ClusterAccess", lambda *args, **kwargs: nullcontext(access))
-    monkeypatch.setenv(execution.CLUSTER_VARIABLE, "")
-    monkeypatch.setattr(execution, "_wait", execution._wait)
-    monkeypatch.setattr(sys, "argv", sys.argv)
-    monkeypatch.setattr(sys, "path", list(sys.path))
     file = tmp_path / "job.py"
     file.write_text(program)
     with pytest.raises(FunctionError, match=f"the program raised {says}") as told:

@@ -133,9 +133,19 @@ def wait_with(wait: Callable[[ClusterClient, str], dict[str, Any]]) -> None:
     _wait = wait
 
 
+#: Jobs that this process has sent to a cluster.
+_submitted = 0
+
+
+def submitted() -> int:
+    """How many jobs this process has sent to a cluster so far."""
+    return _submitted
+
+
 def submit(graph: JobGraph, config: Mapping[str, str]) -> JobClient:
     """Send the job to the configured cluster; without one, start an embedded cluster that has
     enough slots and ends with the job."""
+    global _submitted
     address = REST_ADDRESS.read(config) or os.environ.get(CLUSTER_VARIABLE)
     cluster: Any = None
     if not address:
@@ -163,6 +173,7 @@ def submit(graph: JobGraph, config: Mapping[str, str]) -> JobClient:
         if cluster is not None:
             cluster.__exit__(None, None, None)
         raise
+    _submitted += 1
     return JobClient(client, job_id, cluster, graph.config)
 
 

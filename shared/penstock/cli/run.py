@@ -129,6 +129,7 @@ def _run_program(file: Path, text: str, args: list[str], cluster: str | None, co
         execution.wait_with(_follow)
         sys.argv = [str(file), *args]
         sys.path.insert(0, str(file.absolute().parent))
+        before = execution.submitted()
         try:
             runpy.run_path(str(file), run_name="__main__")
         except PenstockError as err:
@@ -137,6 +138,14 @@ def _run_program(file: Path, text: str, args: list[str], cluster: str | None, co
             raise
         except Exception as err:
             raise program_raised(err, str(file)) from err
+        if execution.submitted() == before:
+            raise SpecError(
+                "the program executed no job",
+                expected="a call of execute(), or of what executes: execute_sql('INSERT …'), execute_insert, collect",
+                got="none",
+                where=str(file),
+                remedy="call env.execute() at the end of the program; one that only prints a plan is run by python",
+            )
 
 
 def _follow(client: ClusterClient, job_id: str) -> dict[str, Any]:
