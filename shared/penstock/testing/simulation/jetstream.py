@@ -49,8 +49,9 @@ class _Batch:
 
 
 class Stream:
-    def __init__(self, config: dict[str, Any]) -> None:
+    def __init__(self, config: dict[str, Any], now_ns: int) -> None:
         self.config = config
+        self._created = datetime.fromtimestamp(now_ns / 1e9, UTC).isoformat()
         self.messages: list[Stored] = []
         self._last_of: dict[str, int] = {}
         self._ids: dict[str, tuple[int, int]] = {}
@@ -98,7 +99,7 @@ class Stream:
     def info(self) -> dict[str, Any]:
         first = 1 if self.messages else 0
         state = {"messages": len(self.messages), "first_seq": first, "last_seq": self.last_sequence}
-        return {"config": dict(self.config), "state": state}
+        return {"config": dict(self.config), "created": self._created, "state": state}
 
     def _last_id(self) -> str:
         return self.messages[-1].headers.get("Nats-Msg-Id", "") if self.messages else ""
@@ -223,7 +224,7 @@ class JetStream:
         known = self.streams.get(name)
         if known is not None and known.config != config:
             raise Refused(400, 10058, "stream name already in use with a different configuration")
-        self.streams.setdefault(name, Stream(config))
+        self.streams.setdefault(name, Stream(config, self._now_ns()))
         return self.streams[name].info()
 
     def _info(self, name: str, body: Mapping[str, Any]) -> dict[str, Any]:
