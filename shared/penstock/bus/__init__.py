@@ -1,8 +1,8 @@
-"""How processes speak: NATS subjects, typed requests, an in-memory double.
+"""Communication of processes: NATS subjects, typed requests, and an in-memory transport.
 
 ``subjects``  the subject scheme in one place
-``envelope``  typed request, publish and serve over any ``Transport``
-``nats``      the transport on NATS
+``envelope``  typed request, publish and serve over any ``penstock.ports.Transport``
+``nats``      the transport over NATS
 ``memory``    the transport within one process, for tests and the simulation
 """
 

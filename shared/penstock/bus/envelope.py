@@ -1,9 +1,9 @@
-"""Typed messages over a ``Transport``: JSON of tagged msgspec structs.
+"""Typed messages over a ``Transport``: tagged msgspec structs, encoded as JSON.
 
-A handler that raises answers ``Failed``, which ``request`` raises again as the same
-error. ``Refused`` is raised too (``FencedError`` when the sender's epoch is old), unless
-the caller asks for it in ``reply_type``. A request is retried until it is answered or
-its deadline passes: commands are idempotent, so that is always safe.
+When a handler raises, the requester receives ``Failed``, and ``request`` raises the same error there.
+``request`` also raises on ``Refused`` (``FencedError`` if the sender's epoch is old), unless
+``reply_type`` includes ``Refused``. ``request`` repeats a message until it is answered or its deadline
+passes. Repeating is safe because every command is idempotent.
 """
 
 from __future__ import annotations
@@ -33,9 +33,10 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-#: Above this a message must carry an object key instead of its payload.
+#: A larger payload is stored as an object, and the message carries the object's key instead.
 MAX_MESSAGE_BYTES = 256 * 1024
 
+#: The pause after the first failed try of a request; it doubles after each further try up to the longest pause.
 FIRST_PAUSE_S = 0.05
 LONGEST_PAUSE_S = 1.0
 
@@ -50,8 +51,9 @@ class RefusedError(InternalError):
 
 
 class NobodyServesError(BrokerError):
-    """The broker knows nobody on that subject: the process is gone, not there yet, or
-    cut off. Known at once, while a mere time-out says nothing."""
+    """NATS reports that the subject has no subscriber: the serving process has ended, has not started yet, or
+    is disconnected. NATS reports this at once; a time-out, by contrast, does not tell whether the process
+    is alive."""
 
 
 @functools.lru_cache(maxsize=256)
@@ -60,11 +62,16 @@ def _decoder(type_: Any) -> msgspec.json.Decoder[Any]:
 
 
 def encode(message: Any) -> bytes:
+    """The message as UTF-8 JSON. ``message`` is a msgspec struct."""
     return _encoder.encode(message)
 
 
 def decode(data: bytes, type_: Any, where: str | None = None) -> Any:
-    """A message of ``type_`` (a struct or a union of structs). SpecError when malformed."""
+    """Decodes a message. ``type_`` is a struct or a union of structs; ``where`` names the message's origin in
+    errors.
+
+    Raises SpecError if ``data`` is malformed, of another type, or nested too deeply.
+    """
     try:
         return _decoder(type_).decode(data)
     except RecursionError as err:
@@ -93,11 +100,12 @@ async def request(
     deadline_s: float | None = 10.0,
     retry: bool = True,
 ) -> Any:
-    """Send ``message`` until it is answered; returns the reply (of ``reply_type``).
+    """Sends ``message`` until it is answered, and returns the reply, an instance of ``reply_type``.
 
-    ``timeout_s`` bounds one try, ``deadline_s`` all of them (None = for ever), with
-    growing pauses of 0.05 to 1 s between. Raises BrokerError when the deadline passes,
-    FencedError or RefusedError on ``Refused``, and the error of ``Failed``.
+    ``timeout_s`` limits one try and ``deadline_s`` all of them (None: no limit). Between tries there are
+    pauses that grow from 0.05 s to 1 s. ``retry=False`` makes one try only. Raises BrokerError if no try
+    was answered, FencedError or RefusedError on ``Refused``, SpecError on a malformed reply, and on
+    ``Failed`` the handler's error.
     """
     import tenacity
 
@@ -134,11 +142,12 @@ def _unwrap(reply: Any, reply_type: Any, subject: str) -> Any:
 
 
 async def publish(transport: Transport, subject: str, message: Any) -> None:
+    """Sends ``message`` to all subscribers without waiting for a reply. Raises BrokerError if not connected."""
     await transport.publish(subject, encode(message))
 
 
 def told(err: BaseException) -> PenstockError:
-    """An error that a handler raised, as one of ours."""
+    """``err`` itself if it is a PenstockError, else an InternalError with its type and text."""
     if isinstance(err, PenstockError):
         return err
     if isinstance(err, RecursionError):
@@ -147,7 +156,7 @@ def told(err: BaseException) -> PenstockError:
 
 
 def failed(err: BaseException) -> Failed:
-    """The answer for an error that a handler raised."""
+    """The reply that reports an error which a handler raised."""
     return Failed(error=told(err).to_dict())
 
 
@@ -159,8 +168,12 @@ async def serve_typed(
     *,
     queue: str | None = None,
 ) -> Subscription:
-    """Answer requests of ``request_type`` with what ``handler(message)`` returns (a
-    struct, or None for no answer). An error is answered as ``Failed``."""
+    """Answers requests on ``subject``: each is decoded as ``request_type`` and passed to ``handler``.
+
+    ``handler`` returns the reply (a struct) or None for no reply. If it raises, or the request is
+    malformed, the requester receives ``Failed``. Of the members of one ``queue`` group only one receives
+    each message.
+    """
 
     async def answer(on: str, data: bytes) -> bytes | None:
         try:

@@ -1,8 +1,8 @@
-"""A bus within one process: the double of NATS for tests and the simulation.
+"""A transport within one process: it stands for NATS in tests and in the simulation.
 
-Guarantees as the port states them: order from one publisher to one subscription, and
-nothing is delivered before ``publish`` gave up the loop once. ``MemoryBus.deliver`` may be
-replaced to drop, delay, repeat or reorder.
+It keeps the guarantees of ``penstock.ports.Transport``: messages of one publisher reach one subscription
+in order, and no handler runs before ``publish`` has yielded to the event loop. The simulation overrides
+``MemoryBus.deliver`` to drop, delay, repeat or reorder messages.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     Handler = Callable[[str, bytes], Awaitable[bytes | None]]
 
-#: A subscription that does not keep up loses messages, as on NATS.
+#: Handlers of one subscription that may run at once. Further messages are dropped, as on NATS.
 MAX_PENDING = 4096
 
 
@@ -52,14 +52,18 @@ class _Subscription:
 
 
 class MemoryBus:
-    """What the transports of one process (or one simulated network) share."""
+    """The subscriptions that all transports of one process, or of one simulated network, share."""
 
     def __init__(self) -> None:
         self.subscriptions: list[_Subscription] = []
         self._turn = itertools.count()
 
     def deliver(self, subject: str, data: bytes, reply: asyncio.Future[bytes] | None) -> int:
-        """To every plain subscriber and one of each queue group; returns how many."""
+        """Passes a message to every subscription without a queue and to one of each queue group in turn.
+
+        ``reply`` receives the first answer; None for a publication. Returns the number of subscriptions
+        reached.
+        """
         found = [s for s in self.subscriptions if matches(s.pattern, subject)]
         groups: dict[str, list[_Subscription]] = {}
         taken = [s for s in found if s.queue is None]
@@ -72,11 +76,15 @@ class MemoryBus:
         return len(taken)
 
     def transport(self) -> MemoryTransport:
+        """A new participant of this bus."""
         return MemoryTransport(self)
 
 
 class MemoryTransport:
-    """One participant. ``connected = False`` cuts it off, both ways."""
+    """One participant of a ``MemoryBus``; it implements ``penstock.ports.Transport``.
+
+    ``connected = False`` disconnects it: its calls raise BrokerError, and its handlers do not answer.
+    """
 
     def __init__(self, bus: MemoryBus | None = None) -> None:
         self.bus = bus or MemoryBus()
@@ -88,6 +96,8 @@ class MemoryTransport:
             raise BrokerError("not connected to the in-memory bus", where=subject)
 
     async def request(self, subject: str, data: bytes, timeout_s: float = 2.0) -> bytes:
+        """See ``Transport.request``. Raises NobodyServesError, a BrokerError, if the subject has no
+        subscriber."""
         self._check(subject)
         reply: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
         if not self.bus.deliver(subject, data, reply):
@@ -99,13 +109,16 @@ class MemoryTransport:
             raise BrokerError(f"no answer within {timeout_s:g} s", where=subject) from None
 
     async def publish(self, subject: str, data: bytes) -> None:
+        """See ``Transport.publish``."""
         self._check(subject)
         self.bus.deliver(subject, data, None)
 
     async def serve(self, subject: str, handler: Handler, *, queue: str | None = None) -> _Subscription:
+        """See ``Transport.serve``."""
+
         async def guarded(on: str, data: bytes) -> bytes | None:
             if not self.connected:
-                await asyncio.Event().wait()  # cut off: never answered
+                await asyncio.Event().wait()  # disconnected: the requester gets no answer
             return await handler(on, data)
 
         sub = _Subscription(self.bus, subject, guarded, queue)
@@ -114,6 +127,7 @@ class MemoryTransport:
         return sub
 
     async def close(self) -> None:
+        """Ends the subscriptions, cancels handlers that still run, and disconnects."""
         for sub in self._own:
             await sub.unsubscribe()
             for task in list(sub.tasks):

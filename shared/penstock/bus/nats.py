@@ -1,6 +1,5 @@
-"""The transport on NATS. Reconnects for ever; while it is not connected every call
-raises ``BrokerError`` at once, so that callers retry by their own deadlines.
-"""
+"""The transport over NATS. The client reconnects without limit. While it is disconnected every call raises
+``BrokerError`` at once, so that each caller retries by its own deadline."""
 
 from __future__ import annotations
 
@@ -25,9 +24,9 @@ if TYPE_CHECKING:
 
 _log = EventLog("penstock.bus")
 
-#: Handlers of one subscription that may run at once; beyond it messages wait in the client.
+#: Handlers of one subscription that may run at once. Further messages wait in the client.
 MAX_RUNNING = 256
-#: Messages and bytes that wait in the client; beyond it they are dropped and logged.
+#: Messages and bytes of one subscription that may wait in the client. Further messages are dropped and logged.
 MAX_PENDING = 16_384
 MAX_PENDING_BYTES = 32 * 1024 * 1024
 
@@ -35,21 +34,22 @@ _REMEDY = "start nats-server there, or set nats.url to where it runs"
 
 
 class NatsTransport:
-    """``await NatsTransport.connect(url)``."""
+    """A connection to NATS that implements ``penstock.ports.Transport``; ``NatsTransport.connect`` opens one."""
 
     def __init__(self, client: nats.aio.client.Client, url: str) -> None:
         self._nc = client
-        #: Without credentials.
+        #: The server's URL without credentials, for logs and errors.
         self.url = url
         self._tasks: set[asyncio.Task[None]] = set()
 
     @property
     def client(self) -> nats.aio.client.Client:
-        """The underlying client, for JetStream."""
+        """The underlying nats-py client, for JetStream."""
         return self._nc
 
     @property
     def connected(self) -> bool:
+        """Whether the client is connected at this moment."""
         return bool(self._nc.is_connected)
 
     @classmethod
@@ -61,8 +61,12 @@ class NatsTransport:
         deadline_s: float = 10.0,
         on_connection: Callable[[bool], None] | None = None,
     ) -> NatsTransport:
-        """Connect within ``deadline_s`` or raise BrokerError. ``url``: servers, comma
-        separated. ``on_connection(connected)`` is called at every change later."""
+        """Connects to one of the servers in ``url`` (comma separated); ``name`` is shown in the server's
+        monitoring.
+
+        ``on_connection(connected)`` is called when the connection is lost or restored later. Raises
+        BrokerError if no server accepts within ``deadline_s``.
+        """
         from penstock import reconnecting
 
         shown = without_credentials(url)
@@ -77,7 +81,7 @@ class NatsTransport:
             errors += 1
 
         async def on_disconnect(client: nats.aio.client.Client) -> None:
-            if client.is_closed or client.is_draining:  # told to
+            if client.is_closed or client.is_draining:  # ``close`` was called
                 return
             _log.warning("nats_disconnected", url=shown)
             if on_connection:
@@ -114,6 +118,8 @@ class NatsTransport:
             raise BrokerError(f"not connected to NATS at {self.url}", where=subject, remedy=_REMEDY)
 
     async def request(self, subject: str, data: bytes, timeout_s: float = 2.0) -> bytes:
+        """See ``Transport.request``. Raises NobodyServesError, a BrokerError, if the subject has no
+        subscriber."""
         import nats.errors
 
         self._check(subject)
@@ -131,6 +137,8 @@ class NatsTransport:
             raise self._error(err, subject, len(data)) from err
 
     async def publish(self, subject: str, data: bytes) -> None:
+        """See ``Transport.publish``. Raises BrokerError also if the message is larger than the server
+        accepts."""
         import nats.errors
 
         self._check(subject)
@@ -154,8 +162,12 @@ class NatsTransport:
     async def serve(
         self, subject: str, handler: Handler, *, queue: str | None = None
     ) -> nats.aio.subscription.Subscription:
-        """Handlers of one subscription start in the order of arrival and then run side by
-        side, at most ``MAX_RUNNING``: a slow one does not hold up the rest."""
+        """See ``Transport.serve``. Returns once the server knows the subscription.
+
+        Handlers start in the order of arrival and then run concurrently, at most ``MAX_RUNNING`` at once,
+        so that a slow handler does not delay the others. A handler that raises is logged, and its
+        requester gets no answer.
+        """
         running = asyncio.Semaphore(MAX_RUNNING)
 
         async def answer(msg: nats.aio.msg.Msg) -> None:
@@ -185,12 +197,13 @@ class NatsTransport:
                 pending_msgs_limit=MAX_PENDING,
                 pending_bytes_limit=MAX_PENDING_BYTES,
             )
-            await self._nc.flush()  # from here on the server knows the subscription
+            await self._nc.flush()  # after this the server knows the subscription
         except (nats.errors.Error, OSError) as err:
             raise self._error(err, subject, 0) from err
         return sub
 
     async def close(self) -> None:
+        """Cancels handlers that still run and closes the connection."""
         for task in list(self._tasks):
             task.cancel()
         if not self._nc.is_closed:
@@ -202,4 +215,5 @@ if TYPE_CHECKING:
 
 
 async def connect(url: str, **options: Any) -> NatsTransport:
+    """Opens a connection. ``options`` are those of ``NatsTransport.connect``."""
     return await NatsTransport.connect(url, **options)
