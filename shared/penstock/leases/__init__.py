@@ -1,4 +1,4 @@
-"""Leases with expiry: who may try to lead. Liveness only; truth is the decision log."""
+"""Leases with an expiry: who may try to lead. A lease decides nothing; the decision log does."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def _open_redis(url: str, prefix: str) -> LeaseStore:
     return RedisLeases(url, prefix=prefix)
 
 
-#: By the URL's scheme: ``open(url, prefix) -> LeaseStore``.
+#: URL scheme → ``open(url, prefix) -> LeaseStore``.
 LEASES: Register[OpenLeases] = Register(
     "lease store",
     "penstock.leases",
@@ -44,6 +44,10 @@ LEASES: Register[OpenLeases] = Register(
 
 
 def open_leases(url: str, *, prefix: str = "penstock") -> LeaseStore:
-    """``redis://…``, ``rediss://…`` or ``memory://`` (one process), or a scheme that an installed package
-    provides. Connects at first use. ``prefix``: of all names, so that clusters may share a server."""
+    """The lease store at ``redis://…``, ``rediss://…``, ``unix://…`` or ``memory://`` (within one process),
+    or at a URL whose scheme an installed package provides. It connects at its first use.
+
+    ``prefix`` begins the name of every key, so that clusters may share a server. Raises SpecError for
+    another scheme.
+    """
     return LEASES.find(urlsplit(url).scheme, where="high-availability.redis.url")(url, prefix)

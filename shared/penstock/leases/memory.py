@@ -16,7 +16,10 @@ def _loop_ms() -> float:
 
 
 class MemoryLeases:
-    """``now_ms``: the lease store's own clock (default: the running loop's)."""
+    """Leases in a dict; see ``penstock.ports.LeaseStore``.
+
+    ``now_ms`` gives the lease store's time in milliseconds; by default that of the running event loop.
+    """
 
     _named: ClassVar[dict[str, MemoryLeases]] = {}
 
@@ -26,7 +29,7 @@ class MemoryLeases:
 
     @classmethod
     def named(cls, url: str) -> MemoryLeases:
-        """The same store for the same URL, within this process."""
+        """The one lease store of this process for ``url``."""
         return cls._named.setdefault(url, cls())
 
     def _owner(self, name: str) -> str | None:
@@ -34,29 +37,34 @@ class MemoryLeases:
         return owner if expires_ms > self._now_ms() else None
 
     async def acquire(self, name: str, owner: str, ttl_ms: int) -> bool:
+        """See ``LeaseStore.acquire``."""
         if self._owner(name) not in (None, owner):
             return False
         self._held[name] = (owner, self._now_ms() + ttl_ms)
         return True
 
     async def renew(self, name: str, owner: str, ttl_ms: int) -> bool:
+        """See ``LeaseStore.renew``."""
         if self._owner(name) != owner:
             return False
         self._held[name] = (owner, self._now_ms() + ttl_ms)
         return True
 
     async def release(self, name: str, owner: str) -> None:
+        """See ``LeaseStore.release``."""
         if self._owner(name) == owner:
             del self._held[name]
 
     async def holder(self, name: str) -> str | None:
+        """See ``LeaseStore.holder``."""
         return self._owner(name)
 
     def wipe(self) -> None:
-        """Forget everything, as a lease store may at any time."""
+        """Forgets all leases, as a lease store may do at any time."""
         self._held.clear()
 
     async def close(self) -> None:
+        """Does nothing: there is no connection."""
         return None
 
 

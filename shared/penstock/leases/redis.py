@@ -1,5 +1,6 @@
-"""Leases in Redis (≥ 7) or Valkey: set-if-absent with expiry, changed only by scripts
-that check the owner. (``SET … IFEQ`` would do, but Redis 7 lacks it.)
+"""Leases in Redis (≥ 7) or Valkey: keys with an expiry, changed only by scripts that check the owner.
+
+``SET … IFEQ`` would do the same, but Redis 7 lacks it.
 """
 
 from __future__ import annotations
@@ -30,12 +31,17 @@ if redis.call('GET', KEYS[1]) ~= ARGV[1] then return 0 end
 return redis.call('DEL', KEYS[1])
 """
 
-#: A lease call that takes longer counts as failed; well under any sensible expiry.
+#: A call that takes longer counts as failed. It is well below any sensible expiry.
 CALL_TIMEOUT_S = 2.0
 
 
 class RedisLeases:
-    """Keys are ``<prefix>:lease:<name>``; the value is the owner."""
+    """Leases on the server at ``url``; see ``penstock.ports.LeaseStore``.
+
+    The key of a lease is ``<prefix>:lease:<name>``, and its value is the owner. Every method raises
+    LeaseStoreError if the server does not answer. Each call is tried twice, for at most ``CALL_TIMEOUT_S``
+    seconds each.
+    """
 
     def __init__(self, url: str, *, prefix: str = "penstock") -> None:
         import redis.asyncio
@@ -43,7 +49,7 @@ class RedisLeases:
         from redis.backoff import NoBackoff
 
         address = urlsplit(url)
-        #: Without user and password.
+        #: The server's URL without user and password, for errors.
         self.address = f"{address.scheme}://{address.hostname}:{address.port or 6379}"
         self._prefix = prefix
         self._redis = redis.asyncio.Redis.from_url(
@@ -51,7 +57,7 @@ class RedisLeases:
             socket_timeout=CALL_TIMEOUT_S,
             socket_connect_timeout=CALL_TIMEOUT_S,
             health_check_interval=0,
-            # Election repeats by itself; one quick retry covers a connection gone stale.
+            # The election repeats failed calls. One immediate retry covers a connection that the server has closed.
             retry=Retry(NoBackoff(), 1),
         )
         self._acquire = self._redis.register_script(_ACQUIRE)
@@ -75,21 +81,26 @@ class RedisLeases:
             ) from err
 
     async def acquire(self, name: str, owner: str, ttl_ms: int) -> bool:
+        """See ``LeaseStore.acquire``."""
         got = await self._call(name, lambda: self._acquire(keys=[self._key(name)], args=[owner, ttl_ms]))
         return bool(got)
 
     async def renew(self, name: str, owner: str, ttl_ms: int) -> bool:
+        """See ``LeaseStore.renew``."""
         got = await self._call(name, lambda: self._renew(keys=[self._key(name)], args=[owner, ttl_ms]))
         return bool(got)
 
     async def release(self, name: str, owner: str) -> None:
+        """See ``LeaseStore.release``."""
         await self._call(name, lambda: self._release(keys=[self._key(name)], args=[owner]))
 
     async def holder(self, name: str) -> str | None:
+        """See ``LeaseStore.holder``."""
         owner = await self._call(name, lambda: self._redis.get(self._key(name)))
         return None if owner is None else owner.decode()
 
     async def close(self) -> None:
+        """Closes the connections."""
         await self._redis.aclose()
 
 

@@ -1,9 +1,9 @@
-"""How processes keep: object storage, its conditional create, and the decision log.
+"""Object storage: its ports' implementations, the conditional create, and the decision log.
 
-``open``    ``open_store(url, options)``: file://, s3:// (and what obstore knows), memory://
+``open``    ``open_store(url, options)``: file://, s3:// (and what else obstore supports), memory://
 ``local``   a folder: atomic and durable (fsync of file and folder)
-``objects`` anything obstore reaches
-``memory``  within one process
+``objects`` any object storage that obstore supports
+``memory``  objects within one process
 ``routed``  keys that are whole URLs, and copies
 ``probe``   refuses a store whose conditional create overwrites
 ``log``     the decision log

@@ -1,4 +1,4 @@
-"""What a key may be: ``/``-separated, relative, no empty, ``.`` or ``..`` part."""
+"""The form of a key: relative parts separated by ``/``, none of them empty, ``.`` or ``..``."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from penstock.errors import ObjectStoreError
 
 
 def check_key(key: str) -> str:
-    """``key`` itself; ObjectStoreError when it could leave the store or name a folder."""
+    """``key`` itself. Raises ObjectStoreError if the key could leave the store or name a folder."""
     if not key or any(part in ("", ".", "..") for part in key.split("/")) or "\0" in key:
         raise ObjectStoreError(
             "not an object key",

@@ -1,17 +1,16 @@
-"""A folder as object storage: atomic, durable, conditional create.
+"""A folder as object storage: atomic, durable, with a conditional create.
 
-Ours and not obstore's ``LocalStore``, because that one never calls fsync (seen with
-strace, obstore 0.12): after a loss of power a checkpoint that counted as complete could
-be empty. An object is written beside its place, fsynced, then renamed (put) or
-hard-linked (create: fails when the name exists), and the folder is fsynced.
+Penstock does not use obstore's ``LocalStore`` because it never calls fsync (observed with strace, obstore
+0.12): after a loss of power, a checkpoint that counted as complete could be empty. Here an object is
+written to a partial file beside its place and fsynced. Then the file is renamed (put) or hard-linked
+(create, which fails if the name exists), and the folder is fsynced.
 
-Folders are no part of the port: a write makes those it needs, and whoever takes the last
-object out of one takes it away, and those above it that are empty then, but never the root.
-Other processes do the same at the same moment. A folder that is not empty cannot be
-removed, so a file being written holds its folder; before there is one the folder may go
-at any time, and the write begins again.
+The port knows no folders. A write makes the folders that it needs. Whoever deletes the last object of a
+folder removes the folder and its parents as far as they are empty, but never the root. Other processes do
+the same at the same time. A partial file keeps its folder from being removed. Until the partial file
+exists, another process may remove the folder; then the write starts again.
 
-Every call runs in a thread; file I/O releases the interpreter's lock.
+Every call runs in a thread, because file I/O releases the interpreter's lock.
 """
 
 from __future__ import annotations
@@ -36,19 +35,24 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-#: Names of files being written start so; never listed, left behind only by a crash.
+#: The prefix of partial files. They are never listed, and only a crash leaves one behind.
 _PARTIAL = ".partial-"
-#: Times that a write makes its folder anew. Each time another delete has removed it in the few
-#: microseconds before the file was there: what fails so often has another reason.
+#: How often a write makes its folder again. Each try fails only if a delete removes the folder within the few
+#: microseconds before the partial file exists, so a write that fails this often has another cause.
 _TRIES = 100
-#: Of ``rmdir``: something is in it, or it is no folder but a file or a link.
+#: Errors of ``rmdir``: the folder is not empty, or the path is a file or a link.
 _NOT_EMPTY = frozenset({errno.ENOTEMPTY, errno.EEXIST, errno.ENOTDIR})
-#: And: something is mounted there, or it may not be removed. The objects are deleted all the same.
+#: Further errors of ``rmdir`` that a delete ignores, because its objects are already gone: the folder is a mount
+#: point, or this process may not remove it.
 _LEFT_STANDING = _NOT_EMPTY | {errno.EBUSY, errno.EACCES, errno.EPERM, errno.EROFS}
 
 
 class LocalStore:
-    """``root``: the folder; made when it is not there."""
+    """Objects as files below the folder ``root``, which is made if it is absent; see
+    ``penstock.ports.Store``.
+
+    Every method raises ObjectStoreError if the file system refuses; so does the constructor.
+    """
 
     def __init__(self, root: str | Path) -> None:
         self.root = Path(root).absolute()
@@ -60,9 +64,12 @@ class LocalStore:
     # -- the port ---------------------------------------------------------------------
 
     async def get(self, key: str) -> bytes:
+        """See ``Store.get``."""
         return await self._run(key, lambda path: path.read_bytes())
 
     async def get_range(self, key: str, start: int, length: int) -> bytes:
+        """See ``Store.get_range``. Returns fewer than ``length`` bytes at the end of the object."""
+
         def read(path: Path) -> bytes:
             with path.open("rb") as file:
                 return os.pread(file.fileno(), length, start)
@@ -70,9 +77,12 @@ class LocalStore:
         return await self._run(key, read)
 
     async def put(self, key: str, data: bytes) -> None:
+        """See ``Store.put``."""
         await self._run(None, lambda root: self._write(root / check_key(key), data, os.replace))
 
     async def create(self, key: str, data: bytes) -> bool:
+        """See ``Store.create``."""
+
         def create(root: Path) -> bool:
             try:
                 self._write(root / check_key(key), data, os.link)
@@ -83,13 +93,15 @@ class LocalStore:
         return await self._run(None, create)
 
     async def list(self, prefix: str) -> Sequence[tuple[str, int]]:
+        """See ``Store.list``."""
         return await self._run(None, lambda root: self._list(prefix))
 
     async def delete(self, keys: Sequence[str]) -> None:
+        """See ``Store.delete``. Also removes the folders that become empty."""
         await self._run(None, lambda root: self._delete(keys))
 
     async def remove_folder(self, folder: str) -> None:
-        """If it is empty."""
+        """Removes ``folder`` if it is empty. Does nothing if it is absent or not empty."""
 
         def remove(root: Path) -> None:
             _remove_empty(root / check_key(folder))
@@ -97,7 +109,8 @@ class LocalStore:
         await self._run(None, remove)
 
     async def copy(self, key: str, target: str) -> None:
-        """An object that never changes may have two names; across file systems it is copied."""
+        """Gives the object ``key`` a second name. Objects never change, so a hard link is enough; where the
+        file system allows none, the bytes are copied. Raises KeyError if ``key`` is absent."""
 
         def copy(source: Path) -> None:
             def fill(partial: Path) -> None:
@@ -106,13 +119,13 @@ class LocalStore:
                 except (IsADirectoryError, NotADirectoryError):
                     raise KeyError(key) from None
                 except FileNotFoundError:
-                    if source.exists():  # it is the partial file's folder that is gone
+                    if source.exists():  # so it is the partial file's folder that another process has removed
                         raise
                     raise KeyError(key) from None
 
             try:
                 self._make(self.root / check_key(target), fill, os.replace)
-            except OSError as err:  # no OSError means that the source is missing
+            except OSError as err:  # an absent source has been raised as KeyError above
                 raise self._error(err, "") from err
 
         await self._run(key, copy)
@@ -120,7 +133,11 @@ class LocalStore:
     # -- in the thread ----------------------------------------------------------------
 
     async def _run(self, key: str | None, call: Callable[[Path], T]) -> T:
-        """``key``: what is read, KeyError when it is not there."""
+        """Calls ``call`` in a thread with the path of ``key``, the object that is read, or of the root if
+        ``key`` is None.
+
+        Raises KeyError if the object is absent, ObjectStoreError on any other failure.
+        """
         path = self.root if key is None else self.root / check_key(key)
         try:
             return await asyncio.to_thread(call, path)
@@ -139,16 +156,16 @@ class LocalStore:
         )
 
     def _make_folder(self, folder: Path) -> None:
-        """``mkdir -p``, each new entry durable in its parent. FileNotFoundError when a folder on the
-        way was removed meanwhile."""
+        """Makes ``folder`` and its parents, each durable in its parent. Raises FileNotFoundError if another
+        process removed a folder of the path meanwhile."""
         if folder.is_dir():
             return
         self._make_folder(folder.parent)
         try:
             os.mkdir(folder)
         except FileExistsError:
-            # Made by another, maybe removed again. Anything but a folder would mean, of ``create``,
-            # that the object is there.
+            # Another process has made the folder and may have removed it again. A path that is no folder must not end
+            # as FileExistsError: ``create`` would take that as "the object exists".
             if not stat.S_ISDIR(os.lstat(folder).st_mode) and not folder.is_dir():
                 raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), str(folder)) from None
         _fsync_folder(folder.parent)
@@ -165,7 +182,8 @@ class LocalStore:
     def _make(
         self, path: Path, fill: Callable[[Path], None], publish: Callable[[Path, Path], object]
     ) -> None:
-        """As often as somebody removes the folder before there is a file in it."""
+        """Calls ``_make_once`` again whenever another process has removed the folder before the partial file
+        existed."""
         for tries_left in reversed(range(_TRIES)):
             try:
                 self._make_once(path, fill, publish)
@@ -178,13 +196,13 @@ class LocalStore:
     def _make_once(
         self, path: Path, fill: Callable[[Path], None], publish: Callable[[Path, Path], object]
     ) -> None:
-        """FileNotFoundError: the folder was removed, and nothing is published."""
+        """Raises FileNotFoundError if another process removed the folder; nothing is published then."""
         self._make_folder(path.parent)
         partial = path.parent / f"{_PARTIAL}{uuid.uuid4().hex}"
         try:
             fill(partial)
-            # Opened while the partial file holds it: once published, the object may be deleted,
-            # and its folder with it, before the folder is synced.
+            # The folder is opened while the partial file keeps it. Once the object is published, another process may
+            # delete it, and the folder with it, before the folder is synced.
             with _opened(path.parent) as folder:
                 publish(partial, path)
                 os.fsync(folder)
@@ -194,9 +212,9 @@ class LocalStore:
     def _drop(self, partial: Path) -> None:
         try:
             partial.unlink()
-        except FileNotFoundError:  # renamed, or never there
+        except FileNotFoundError:  # it was renamed, or never made
             return
-        # While it was there, a delete could not remove the folder.
+        # While the partial file existed, a delete could not remove the folder.
         self._prune(partial.parent)
 
     def _delete(self, keys: Sequence[str]) -> None:
@@ -209,15 +227,15 @@ class LocalStore:
             self._prune(folder)
 
     def _prune(self, folder: Path) -> None:
-        """Remove it and those above it that are empty, below the root. Of a store that is the whole
-        file system none: its folders are other people's."""
+        """Removes ``folder`` and its parents as far as they are empty, up to the root. If the root is the
+        root of the file system, nothing is removed, because the folders belong to others."""
         if self.root == self.root.parent:
             return
         while folder != self.root and _remove_empty(folder, _LEFT_STANDING):
             folder = folder.parent
 
     def _list(self, prefix: str) -> Sequence[tuple[str, int]]:
-        # Only the folder that the prefix names is walked.
+        # Only the folder within the prefix is walked, not the whole store.
         start = self.root / prefix.rpartition("/")[0]
         found = []
         for folder, _, names in os.walk(start):
@@ -234,7 +252,8 @@ class LocalStore:
 
 
 def _remove_empty(folder: Path, left: frozenset[int] = _NOT_EMPTY) -> bool:
-    """Whether it is gone now. ``left``: errors of a folder that may stay."""
+    """Whether ``folder`` is gone afterwards. Errors with a number in ``left`` mean that the folder stays;
+    others raise."""
     try:
         os.rmdir(folder)
     except FileNotFoundError:

@@ -1,9 +1,9 @@
-"""The decision log: the truth about a job, or about who leads a role.
+"""The decision log: the record of what was decided for a job, or of who leads a role.
 
-Entries are objects ``<prefix>/<n:012d>``, n = 1, 2, …, each created only if absent at
-n = last + 1 and never changed. The fencing token is the number of the leader's own
-``LeaderEpoch`` entry. Whoever loses a create reads on: on a newer epoch it raises
-``FencedError`` (it leads no more), otherwise it tries behind what it read.
+Entries are the objects ``<prefix>/<n:012d>`` with n = 1, 2, …. Each is created only if absent, at n = last
++ 1, and never changed. The fencing token (the epoch) is the number of the leader's own ``LeaderEpoch``
+entry. A writer whose create fails reads further. If it finds a newer epoch it raises ``FencedError``,
+because it no longer leads; otherwise it tries again after the last entry that it read.
 """
 
 from __future__ import annotations
@@ -23,18 +23,21 @@ _decoder: msgspec.json.Decoder[LogEntry] = msgspec.json.Decoder(LogEntry)
 
 
 def job_log(store: Store, job_id: str) -> DecisionLog:
+    """The decision log of a job."""
     return DecisionLog(store, f"jobs/{job_id}/log")
 
 
 def role_log(store: Store, role: str) -> DecisionLog:
+    """The decision log of a role of the cluster, such as the resource manager."""
     return DecisionLog(store, f"roles/{role}/log")
 
 
 class DecisionLog:
-    """One reader's or leader's view of a log.
+    """The log at ``prefix``, as one reader or one leader knows it.
 
-    ``entries``: [(n, entry)] as far as read. ``epoch``: this leader's token once ``lead``
-    returned, 0 before (then ``append`` is refused).
+    ``entries``: list of (number, entry), as far as read. ``epoch``: this leader's fencing token after
+    ``lead``; before that 0, and ``append`` is refused. Methods that touch the store raise ObjectStoreError
+    if it fails, and InternalError if an entry cannot be decoded.
     """
 
     def __init__(self, store: Store, prefix: str) -> None:
@@ -45,20 +48,22 @@ class DecisionLog:
 
     @property
     def last(self) -> int:
+        """The number of the last entry that was read; 0 if none was."""
         return self.entries[-1][0] if self.entries else 0
 
     @property
     def latest_epoch(self) -> int:
-        """Token of the newest leader, as far as read; 0 when there was none."""
+        """The fencing token of the newest leader, as far as read; 0 if there was no leader."""
         return max((n for n, entry in self.entries if isinstance(entry, LeaderEpoch)), default=0)
 
     def key(self, n: int) -> str:
+        """The object key of entry ``n``."""
         return f"{self.prefix}/{n:012d}"
 
     async def read(self) -> list[tuple[int, LogEntry]]:
-        """Read to the end (only what is new), and return all entries.
+        """Reads the new entries up to the end of the log, and returns all entries as (number, entry).
 
-        By number and not by listing: a listing may lag behind writes.
+        Entries are read by number and not by listing, because a listing may lag behind writes.
         """
         while True:
             n = self.last + 1
@@ -69,7 +74,7 @@ class DecisionLog:
             self.entries.append((n, self._decode(n, data)))
 
     async def first(self) -> LogEntry | None:
-        """What the log began with, None before; reads nothing else."""
+        """The first entry of the log, or None if the log has not begun. Reads only that entry."""
         try:
             return self._decode(1, await self._store.get(self.key(1)))
         except KeyError:
@@ -88,14 +93,14 @@ class DecisionLog:
             ) from err
 
     async def begin(self, entry: JobAccepted) -> bool:
-        """Write the first entry. False when the log has begun already (by whomever)."""
+        """Writes the first entry. Returns False if the log already begins with another entry."""
         return await self._create(1, entry)
 
     async def lead(self, leader_id: str, now_ms: int) -> int:
-        """Append this leader's ``LeaderEpoch`` and return its number, the fencing token.
+        """Appends this leader's ``LeaderEpoch`` and returns its number, the fencing token.
 
-        From then on every older leader's ``append`` raises FencedError. The log is read
-        to its end first; ``entries`` holds all that was decided before.
+        From then on ``append`` of every older leader raises FencedError. The log is read to its end first,
+        so that ``entries`` holds every earlier decision. ``now_ms``: milliseconds since 1970.
         """
         entry = LeaderEpoch(leader_id=leader_id, timestamp_ms=now_ms)
         while True:
@@ -107,16 +112,17 @@ class DecisionLog:
                 return n
 
     async def append(self, entry: LogEntry) -> int:
-        """Append as the leader; returns the entry's number once it is durable.
+        """Appends ``entry`` as the leader, and returns its number once the entry is durable.
 
-        FencedError when a newer leader has begun; ObjectStoreError when the store
-        failed: then whether it was written is not known, and repeating is safe.
+        Raises FencedError if a newer leader has begun, InternalError before ``lead``, and ObjectStoreError
+        if the store failed. After an ObjectStoreError it is unknown whether the entry was written;
+        repeating is safe.
         """
         if not self.epoch:
             raise InternalError("append before lead()", where=self.prefix)
         while True:
-            self.check()  # an entry that waited while another one met a newer leader has met it, too
-            # Also what an earlier, failed try may have written.
+            self.check()  # another append of this object may have read the entry of a newer leader meanwhile
+            # If an earlier, failed try has written this entry at n, ``_create`` recognises it.
             n = self.last + 1
             if await self._create(n, entry):
                 self.entries.append((n, entry))
@@ -131,7 +137,7 @@ class DecisionLog:
                 )
 
     def check(self) -> None:
-        """FencedError when what was read holds a newer epoch than ours."""
+        """Raises FencedError if a newer epoch than this leader's has been read. Reads nothing itself."""
         if self.latest_epoch > self.epoch:
             raise FencedError(
                 f"another leader took over: epoch {self.latest_epoch} is newer than ours, {self.epoch}",
@@ -139,7 +145,7 @@ class DecisionLog:
             )
 
     async def _create(self, n: int, entry: LogEntry) -> bool:
-        """True when entry n is ours: created now, or by a try whose answer was lost."""
+        """Whether entry ``n`` is this one: created now, or by an earlier try whose answer was lost."""
         data = _encoder.encode(entry)
         if await self._store.create(self.key(n), data):
             return True

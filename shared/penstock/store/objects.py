@@ -1,4 +1,4 @@
-"""Object storage over obstore: S3 and its kin."""
+"""Object storage through obstore: S3 and compatible stores, Google Cloud Storage, Azure."""
 
 from __future__ import annotations
 
@@ -16,12 +16,16 @@ if TYPE_CHECKING:
 
 
 def short(err: Exception) -> str:
-    """An obstore error without its dump of Rust structures."""
+    """The text of an obstore error on one line, without its dump of Rust structures."""
     return " ".join(str(err).partition("Debug source:")[0].split())
 
 
 class ObstoreStore:
-    """``store``: an obstore store; its prefix is the bucket's folder. ``url`` for errors."""
+    """Objects in the obstore store ``store``, whose prefix is the folder in the bucket; see
+    ``penstock.ports.Store``.
+
+    ``url`` names the store in errors. Every method raises ObjectStoreError if the store fails.
+    """
 
     def __init__(self, store: ObjectStore, url: str) -> None:
         self._store = store
@@ -36,6 +40,7 @@ class ObstoreStore:
         )
 
     async def get(self, key: str) -> bytes:
+        """See ``Store.get``."""
         import obstore
         import obstore.exceptions
 
@@ -48,6 +53,7 @@ class ObstoreStore:
             raise self._error(err, key) from err
 
     async def get_range(self, key: str, start: int, length: int) -> bytes:
+        """See ``Store.get_range``."""
         import obstore
         import obstore.exceptions
 
@@ -59,6 +65,7 @@ class ObstoreStore:
             raise self._error(err, key) from err
 
     async def put(self, key: str, data: bytes) -> None:
+        """See ``Store.put``."""
         import obstore
         import obstore.exceptions
 
@@ -68,6 +75,7 @@ class ObstoreStore:
             raise self._error(err, key) from err
 
     async def create(self, key: str, data: bytes) -> bool:
+        """See ``Store.create``."""
         import obstore
         import obstore.exceptions
 
@@ -80,10 +88,11 @@ class ObstoreStore:
         return True
 
     async def list(self, prefix: str) -> Sequence[tuple[str, int]]:
+        """See ``Store.list``."""
         import obstore
         import obstore.exceptions
 
-        # obstore's prefixes end at a '/': the rest is filtered here.
+        # obstore lists whole folders only. The rest of the prefix is compared below.
         folder = prefix.rpartition("/")[0]
         found: list[tuple[str, int]] = []
         try:
@@ -95,7 +104,8 @@ class ObstoreStore:
         return sorted(item for item in found if item[0].startswith(prefix))
 
     async def copy(self, key: str, target: str) -> None:
-        """On the server: the bytes do not come here."""
+        """Copies an object within the store; its bytes do not pass through this process. KeyError if ``key``
+        is absent."""
         import obstore
         import obstore.exceptions
 
@@ -107,6 +117,7 @@ class ObstoreStore:
             raise self._error(err, key) from err
 
     async def delete(self, keys: Sequence[str]) -> None:
+        """See ``Store.delete``."""
         import obstore
         import obstore.exceptions
 
@@ -114,7 +125,7 @@ class ObstoreStore:
             if keys:
                 await obstore.delete_async(self._store, list(keys))
         except FileNotFoundError:
-            # One absent key must not save the others.
+            # One key is absent, and the others may not have been deleted: delete them one by one.
             for key in keys if len(keys) > 1 else ():
                 await self.delete([key])
         except (obstore.exceptions.BaseError, OSError) as err:

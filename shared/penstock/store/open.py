@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     OpenStore = Callable[[str, Mapping[str, str]], Store]
 
-#: Options of the HTTP client; obstore takes them apart from the store's own.
+#: Options of the HTTP client. obstore takes them separately from those of the store.
 _CLIENT_OPTIONS = frozenset({
     "allow_http", "allow_invalid_certificates", "connect_timeout", "http1_only", "http2_only",
     "pool_idle_timeout", "pool_max_idle_per_host", "proxy_ca_certificate", "proxy_excludes", "proxy_url",
@@ -28,7 +28,7 @@ _KNOWN = "file:///folder, s3://bucket/prefix, gs://…, az://…, or memory:///n
 
 
 def open_local(url: str, options: Mapping[str, str]) -> Store:
-    """``file:///folder``."""
+    """The store at ``file:///folder``. Raises SpecError if the URL names no folder of this machine."""
     from penstock.store.local import LocalStore
 
     parts = urlsplit(url)
@@ -38,20 +38,20 @@ def open_local(url: str, options: Mapping[str, str]) -> Store:
 
 
 def open_memory(url: str, options: Mapping[str, str]) -> Store:
-    """``memory:///name``: within one process."""
+    """The store at ``memory:///name``, which exists within this process only."""
     from penstock.store.memory import MemoryStore
 
     return MemoryStore.named(url)
 
 
 def open_remote(url: str, options: Mapping[str, str]) -> Store:
-    """Whatever obstore knows."""
+    """The store at any URL that obstore supports."""
     from penstock.store.objects import ObstoreStore
 
     return ObstoreStore(open_obstore(url, options), url)
 
 
-#: By the URL's scheme: ``open(url, options) -> Store``. Any other scheme is obstore's to know or refuse.
+#: URL scheme → ``open(url, options) -> Store``. A scheme that is not registered is passed to obstore.
 STORES: Register[OpenStore] = Register(
     "object store",
     "penstock.stores",
@@ -69,17 +69,17 @@ STORES: Register[OpenStore] = Register(
 
 
 def open_store(url: str, options: Mapping[str, str] | None = None) -> Store:
-    """The store at ``url``; keys are relative to its folder or prefix, or whole URLs of what
-    lies elsewhere (with the same options).
+    """Opens the store at ``url``. Keys are relative to its folder or prefix. A key may also be the whole URL
+    of an object elsewhere, which is opened with the same options.
 
-    ``options`` are obstore's (``endpoint``, ``access_key_id``, ``secret_access_key``,
-    ``region``, ``allow_http`` …), as in the keys ``storage.options.*``. SpecError for a URL
-    that names no store, ObjectStoreError when it cannot be opened.
+    ``options`` are obstore's (``endpoint``, ``access_key_id``, ``secret_access_key``, ``region``,
+    ``allow_http`` …), as in the keys ``storage.options.*``. Raises SpecError if the URL names no store,
+    ObjectStoreError if the store cannot be opened.
     """
     from penstock.store.routed import RoutedStore
 
     given = options or {}
-    if urlsplit(url).scheme == "memory":  # one process's own
+    if urlsplit(url).scheme == "memory":  # its objects have no URLs that another process could open
         return _open(url, given)
     return RoutedStore(_open(url, given), url.rstrip("/"), lambda other: _open(other, given))
 
@@ -93,8 +93,8 @@ def _open(url: str, options: Mapping[str, str]) -> Store:
 
 
 def open_obstore(url: str, options: Mapping[str, str]) -> ObjectStore:
-    """The obstore store at ``url``. What ``options`` leave out comes from the environment
-    (``AWS_ENDPOINT``, ``AWS_ACCESS_KEY_ID`` …). ObjectStoreError when it cannot be opened."""
+    """The obstore store at ``url``. obstore reads missing options from the environment (``AWS_ENDPOINT``,
+    ``AWS_ACCESS_KEY_ID`` …). Raises ObjectStoreError if the store cannot be opened."""
     import obstore.exceptions
     from obstore.store import from_url
 

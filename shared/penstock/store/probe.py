@@ -1,7 +1,7 @@
-"""Conditional create, proven at start: the decision log stands or falls with it.
+"""A check of the conditional create at the start of a process, because the decision log depends on it.
 
-Some S3 imitations accept ``If-None-Match: *`` and overwrite all the same (seen with
-s3rver and ``rclone serve s3``). Such a store is refused.
+Some stores that imitate S3 accept ``If-None-Match: *`` and overwrite nevertheless (seen with s3rver and
+with ``rclone serve s3``). Such a store is refused.
 """
 
 from __future__ import annotations
@@ -18,7 +18,8 @@ PREFIX = "probe/"
 
 
 async def probe_conditional_create(store: Store, name: str = "object store") -> None:
-    """ObjectStoreError when a second create of one key succeeds or changes the object."""
+    """Raises ObjectStoreError if a second create of one key succeeds or changes the object. ``name`` names
+    the store in the error. The probe's object is deleted afterwards."""
     key = f"{PREFIX}{uuid.uuid4().hex}"
     first = await store.create(key, b"first")
     second = await store.create(key, b"second")

@@ -1,6 +1,7 @@
-"""A store whose keys may also be whole URLs: what lies in another folder or bucket.
+"""A store that also takes whole URLs as keys: objects in another folder or bucket.
 
-Only reading: a job writes below its own store, but may begin from a savepoint elsewhere.
+A job creates objects below its own store only, but it may restore a savepoint that lies elsewhere, and
+write one there.
 """
 
 from __future__ import annotations
@@ -17,11 +18,15 @@ if TYPE_CHECKING:
 
 
 def is_url(key: str) -> bool:
+    """Whether ``key`` is a whole URL."""
     return "://" in key
 
 
 def split_url(url: str) -> tuple[str, str]:
-    """(URL of the store, key in it): of a file the root folder, of the others the bucket."""
+    """(URL of the store, key in it). The store of a file is the root folder, of any other URL the bucket.
+
+    Raises SpecError if the URL names no object.
+    """
     parts = urlsplit(url)
     if parts.scheme == "file":
         return "file:///", unquote(parts.path).lstrip("/")
@@ -31,28 +36,28 @@ def split_url(url: str) -> tuple[str, str]:
 
 
 def _url_of(store_url: str, key: str) -> str:
-    """What ``split_url`` takes apart."""
+    """The inverse of ``split_url``."""
     return f"{store_url}{quote(key)}" if store_url == "file:///" else f"{store_url}/{key}"
 
 
 @runtime_checkable
 class CopyingStore(Protocol):
-    """A store that can copy without the bytes going through this process."""
+    """A store that copies an object without its bytes passing through this process."""
 
     async def copy(self, key: str, target: str) -> None:
-        """KeyError when ``key`` is not there."""
+        """Copies the object ``key`` to ``target``. Raises KeyError if ``key`` is absent."""
 
 
 @runtime_checkable
 class FolderStore(Protocol):
-    """A store whose keys lie in folders, which stay when they are empty."""
+    """A store whose keys lie in folders, which remain when they are empty."""
 
     async def remove_folder(self, folder: str) -> None:
-        """If nothing is in it; else, and when there is none, nothing is done."""
+        """Removes ``folder`` if it is empty. Does nothing if it is absent or not empty."""
 
 
 async def copy_object(store: Store, key: str, target: str) -> None:
-    """An object under another key of the same store. KeyError when it is not there."""
+    """Copies an object to another key of the same store. Raises KeyError if ``key`` is absent."""
     if isinstance(store, CopyingStore):
         await store.copy(key, target)
     else:
@@ -60,7 +65,11 @@ async def copy_object(store: Store, key: str, target: str) -> None:
 
 
 class RoutedStore:
-    """``base``: for plain keys; ``open_other``: a store by its URL."""
+    """Uses ``base`` for plain keys, and for a URL the store that ``open_other`` opens.
+
+    ``url`` is that of ``base``; ``open_other`` takes the URL of a store as ``split_url`` gives it. See
+    ``penstock.ports.Store`` for the methods; they raise KeyError with the key as it was given.
+    """
 
     def __init__(self, base: Store, url: str, open_other: Callable[[str], Store]) -> None:
         self.base = base
@@ -69,7 +78,7 @@ class RoutedStore:
         self._others: dict[str, Store] = {}
 
     def of(self, key: str) -> tuple[Store, str]:
-        """The store that holds ``key``, and its key there."""
+        """The store that holds ``key``, and the object's key in that store."""
         if not is_url(key):
             return self.base, key
         url, inner = split_url(key)
@@ -78,6 +87,7 @@ class RoutedStore:
         return self._others[url], inner
 
     async def get(self, key: str) -> bytes:
+        """See ``Store.get``."""
         store, inner = self.of(key)
         try:
             return await store.get(inner)
@@ -85,6 +95,7 @@ class RoutedStore:
             raise KeyError(key) from None
 
     async def get_range(self, key: str, start: int, length: int) -> bytes:
+        """See ``Store.get_range``."""
         store, inner = self.of(key)
         try:
             return await store.get_range(inner, start, length)
@@ -92,13 +103,16 @@ class RoutedStore:
             raise KeyError(key) from None
 
     async def put(self, key: str, data: bytes) -> None:
+        """See ``Store.put``."""
         store, inner = self.of(key)
         await store.put(inner, data)
 
     async def create(self, key: str, data: bytes) -> bool:
+        """See ``Store.create``. Takes plain keys only."""
         return await self.base.create(key, data)
 
     async def list(self, prefix: str) -> Sequence[tuple[str, int]]:
+        """See ``Store.list``. If ``prefix`` is a URL, the keys that are returned are URLs."""
         store, inner = self.of(prefix)
         found = await store.list(inner)
         if not is_url(prefix):
@@ -107,6 +121,7 @@ class RoutedStore:
         return [(_url_of(url, key), size) for key, size in found]
 
     async def delete(self, keys: Sequence[str]) -> None:
+        """See ``Store.delete``."""
         await self.base.delete([key for key in keys if not is_url(key)])
         for key in keys:
             if is_url(key):
@@ -114,12 +129,13 @@ class RoutedStore:
                 await store.delete([inner])
 
     async def remove_folder(self, folder: str) -> None:
+        """Removes an empty folder if the store that holds it has folders; see ``FolderStore``."""
         store, inner = self.of(folder)
         if isinstance(store, FolderStore):
             await store.remove_folder(inner)
 
     async def copy(self, key: str, target: str) -> None:
-        """The object, under another key (or URL); KeyError when it is not there."""
+        """Copies an object to another key or URL. Raises KeyError if ``key`` is absent."""
         store, inner = self.of(key)
         other, target_key = self.of(target)
         if store is other:
