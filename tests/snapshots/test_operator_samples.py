@@ -71,7 +71,8 @@ async def test_what_is_written_today_has_the_same_layout(name: str) -> None:
     was, now = [await restoring.restore([x], "u", (0, 127), 0, 1) for x in (stored, today)]
     assert was is not None
     assert now is not None
-    assert now.schemas == {table: was.schemas[table] for table in now.schemas}
+    forms = [{table: schemas[:1] for table, schemas in x.schemas.items()} for x in (was, now)]
+    assert forms[1] == {table: forms[0][table] for table in forms[1]}
     rows = [{table: sum(b.num_rows for b in x.keyed[table]) for table in x.keyed} for x in (was, now)]
     assert {k: n for k, n in rows[0].items() if n} == {k: n for k, n in rows[1].items() if n}
     assert today.size_bytes <= 1.05 * stored.size_bytes

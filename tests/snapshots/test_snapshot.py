@@ -73,7 +73,7 @@ async def test_restores_every_row_once_at_any_parallelism(before: int, after: in
             rows += got
         items += state.lists["offsets"]
         assert state.unions["all"] == [str(n).encode() for n in range(before)]
-        assert state.schemas["count"] == {"columns": {"v": "STRING"}}
+        assert list(state.schemas["count"]) == [{"columns": {"v": "STRING"}}] * len(state.keyed["count"])
     assert sorted(rows) == [g for g in range(MAX) for _ in range(3)]
     assert sorted(items) == sorted(f"{i}-{n}".encode() for i in range(before) for n in range(3))
 

@@ -9,9 +9,20 @@ from typing import Any
 import pytest
 
 from penstock.api import KeyedProcessFunction, Sink, StreamExecutionEnvironment, Types
-from penstock.errors import SpecError
-from penstock.snapshots.manifest import CheckpointManifest, VertexState, encode_manifest, read_manifest
+from penstock.errors import SpecError, UnsupportedError
+from penstock.messages.slot import StateHandle
+from penstock.snapshots.contract import OperatorSnapshot
+from penstock.snapshots.manifest import (
+    CheckpointManifest,
+    VertexState,
+    encode_manifest,
+    key_groups_of,
+    read_manifest,
+)
+from penstock.snapshots.writing import write_snapshot
 from penstock.spark import StateFrame, read_savepoint, write_savepoint
+from penstock.state.backends import make_backend
+from penstock.state.blocks import KeyLayout
 from penstock.state.descriptors import MapStateDescriptor, ValueStateDescriptor
 from penstock.store.open import open_store
 from penstock.testing import JobHarness
@@ -84,6 +95,47 @@ def test_state_reads_as_typed_frames(spark: Any, tmp_path: Path) -> None:
     with pytest.raises(SpecError, match="no state 'value/totl'") as err:
         savepoint.frame("totals", "value/totl")
     assert "value/total" in str(err.value)
+
+
+def test_a_state_in_two_forms_is_refused(spark: Any, tmp_path: Path) -> None:
+    """Of two subtasks only one had asked for it in the form of the present program."""
+    asyncio.run(in_two_forms(tmp_path))
+    savepoint = read_savepoint(str(tmp_path), spark)
+    assert savepoint.states("op") == ["timer/event", "timer/processing", "value/v"]
+    with pytest.raises(UnsupportedError, match="in two forms") as err:
+        savepoint.frame("op", "value/v")
+    assert "BIGINT" in (err.value.got or "")
+    assert savepoint.frame("op", "timer/event").count() == 0
+
+
+async def in_two_forms(folder: Path) -> None:
+    layout = KeyLayout((Types.LONG(),), 128)
+    handles = []
+    for index, type_ in enumerate((Types.INT(), Types.LONG())):
+        backend = make_backend(
+            "hashmap", layout, now_ms=lambda: 0, uid="op", local_dir=folder, cache_entries=8
+        )
+        backend.scope.key = next(k for k in range(100) if layout.group_of(k) // 64 == index)
+        backend.state(ValueStateDescriptor("v", type_)).update(1)
+        data = write_snapshot(
+            {"op": OperatorSnapshot(keyed=backend.cut()).copied()},
+            checkpoint_id=1,
+            key_groups=key_groups_of(index, 2, 128),
+        )
+        handles.append(
+            StateHandle(
+                vertex_id="v", subtask_index=index, checkpoint_id=1, key_groups=key_groups_of(index, 2, 128),
+                size_bytes=len(data), inline=data,
+            )
+        )  # fmt: skip
+    vertex = VertexState(
+        vertex_id="v", name="v", uids=("op",), parallelism=2, max_parallelism=128, handles=tuple(handles)
+    )
+    manifest = CheckpointManifest(
+        job_id="j", job_name="two", checkpoint_id=1, kind="savepoint", timestamp_ms=0, job_attempt=1, epoch=1,
+        vertices=(vertex,),
+    )  # fmt: skip
+    await open_store(f"file://{folder}").put("manifest", encode_manifest(manifest))
 
 
 def test_a_job_starts_from_state_made_of_frames(spark: Any, tmp_path: Path) -> None:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import itertools
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
+
+from penstock.errors import InternalError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
@@ -13,6 +16,11 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from penstock.types.logical import LogicalType
+
+
+#: In the schema of restored state that functions declare: the names of all keyed states that the operator had in
+#: the object in which its rows were written.
+BESIDE = "beside"
 
 
 @dataclass(slots=True)
@@ -112,10 +120,25 @@ class OperatorSnapshot:
 class RestoredState:
     """The restored state of one operator of one subtask, already filtered to its key groups (lists dealt
     out; unions whole). ``checkpoint_id``: restored from; ``keyed``: each batch is decoded when it is
-    asked for; ``schemas``: ``KeyedBlock.schema`` of each keyed state, as it was written."""
+    asked for; ``schemas``: of each keyed state the ``KeyedBlock.schema`` of each batch, as it was written:
+    the subtasks that wrote them may have had the state in different forms."""
 
     checkpoint_id: int
     keyed: dict[str, Sequence[pa.RecordBatch]] = field(default_factory=dict)
     lists: dict[str, list[bytes]] = field(default_factory=dict)
     unions: dict[str, list[bytes]] = field(default_factory=dict)
-    schemas: dict[str, dict[str, Any]] = field(default_factory=dict)
+    schemas: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
+
+    def forms(self, name: str) -> Iterator[tuple[Sequence[pa.RecordBatch], dict[str, Any]]]:
+        """(batches, schema) of a keyed state: one for each form in which it was written."""
+        batches, schemas = self.keyed[name], self.schemas.get(name, [])
+        if len(batches) != len(schemas):
+            raise InternalError(
+                f"restored rows of state '{name}' without the form of each batch",
+                expected=f"{len(batches)} schemas",
+                got=str(len(schemas)),
+            )
+        at = 0
+        for schema, same in itertools.groupby(schemas):
+            start, at = at, at + len(list(same))
+            yield batches[start:at], schema

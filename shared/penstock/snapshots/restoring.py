@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 import numpy as np
@@ -19,7 +19,7 @@ import pyarrow as pa
 from penstock.errors import InternalError, SnapshotError
 from penstock.jobgraph.identity import OperatorIdentity
 from penstock.snapshots.by_key import without_keys, without_removed
-from penstock.snapshots.contract import RestoredState
+from penstock.snapshots.contract import BESIDE, RestoredState
 from penstock.snapshots.keyed_blocks import SLOT_COLUMN
 from penstock.snapshots.packing import unpack
 from penstock.snapshots.reading import RestoredRows, SnapshotReader, StoredBlock, rows_of
@@ -296,7 +296,7 @@ class SnapshotSet:
                 if state.kind == "keyed":
                     rows = keyed[chain, state.name]
                     found[state.name] = found.get(state.name, RestoredRows()) + rows
-                    out.schemas.setdefault(state.name, state.schema)
+                    out.schemas.setdefault(state.name, []).extend([_schema(newest, uid, state)] * len(rows))
                 elif state.kind == "list":
                     lists.setdefault(state.name, []).extend(await newest.items(uid, state))
                 elif state.kind == "union":
@@ -333,6 +333,14 @@ class SnapshotSet:
             for block in state.blocks
             if state.kind == "keyed" and _overlaps(reader, state, block, key_groups)
         )
+
+
+def _schema(reader: SnapshotReader, uid: str, state: StateInfo) -> dict[str, Any]:
+    """The schema of a state that was written; of one that functions declare with the names beside it."""
+    if "key_types" not in state.schema:
+        return state.schema
+    beside = [other.name for other in reader.footer.states(uid) if other.kind == "keyed"]
+    return {BESIDE: beside, **state.schema}
 
 
 async def restore(

@@ -14,7 +14,7 @@ import msgspec
 import pyarrow as pa
 from pyspark.sql import types as st
 
-from penstock.errors import SpecError, nearest
+from penstock.errors import SpecError, UnsupportedError, nearest
 from penstock.messages.slot import StateHandle
 from penstock.snapshots.manifest import CheckpointManifest, read_manifest
 from penstock.snapshots.restoring import SnapshotChain, Source
@@ -62,6 +62,8 @@ class Savepoint:
     options: dict[str, str] = field(default_factory=dict)
     _infos: dict[tuple[str, str], StateInfo] = field(default_factory=dict)
     _handles: dict[str, list[StateHandle]] = field(default_factory=dict)
+    #: States that some subtasks have in another form than the first one: that form.
+    _others: dict[tuple[str, str], StateInfo] = field(default_factory=dict)
 
     @property
     def operators(self) -> list[str]:
@@ -94,7 +96,16 @@ class Savepoint:
     def _info(self, uid: str, state: str) -> StateInfo:
         self._check(uid, self.operators, "operator")
         self._check(state, self.states(uid), "state")
-        return self._infos[uid, state]
+        info, other = self._infos[uid, state], self._others.get((uid, state))
+        if other is not None:
+            raise UnsupportedError(
+                "the subtasks have the state in two forms: only some have asked for it since it has another type",
+                expected="one form, which a frame has",
+                got=f"{info.schema['columns']} and {other.schema['columns']}",
+                where=f"state '{state}' of operator '{uid}'",
+                remedy="ask for the state in the function's open(), and take another savepoint",
+            )
+        return info
 
     @staticmethod
     def _check(name: str, known: list[str], what: str) -> None:
@@ -126,24 +137,24 @@ def read_savepoint(
         session = open_session("local[2]")
         apply_meaning(session)
     options = dict(storage_options or {})
-    manifest, infos, handles = asyncio.run(_opened(path, options))
-    return Savepoint(manifest, session, options, infos, handles)
+    return asyncio.run(_opened(path, session, options))
 
 
-async def _opened(path: str, options: dict[str, str]) -> tuple[Any, Any, Any]:
+async def _opened(path: str, session: SparkSession, options: dict[str, str]) -> Savepoint:
     store = open_store(ROOT, options)
-    manifest = await read_manifest(store, path)
-    infos: dict[tuple[str, str], StateInfo] = {}
-    handles: dict[str, list[StateHandle]] = {}
-    for vertex in manifest.vertices:
+    out = Savepoint(await read_manifest(store, path), session, options)
+    infos, handles = out._infos, out._handles
+    for vertex in out.manifest.vertices:
         for handle in vertex.handles:
             chain = await SnapshotChain.open(handle, Source(store))
             for operator in chain.newest.footer.operators:
                 for state in operator.states:
-                    infos.setdefault((operator.uid, state.name), state)
+                    known = infos.setdefault((operator.uid, state.name), state)
+                    if known.schema.get("types") != state.schema.get("types"):
+                        out._others[operator.uid, state.name] = state
                 if operator.states:
                     handles.setdefault(operator.uid, []).append(handle)
-    return manifest, infos, handles
+    return out
 
 
 # -- reading ---------------------------------------------------------------------------------------

@@ -23,7 +23,7 @@ from penstock.state.key_groups import GivenAway, KeyGroups
 from penstock.state.key_rows import EntryRows, Registered, read_timers, read_values, state_rows, timer_rows
 from penstock.state.keyed_state import rows_of_keys
 from penstock.state.timers import TimerQueue
-from penstock.state.unclaimed import Unclaimed
+from penstock.state.unclaimed import Unclaimed, replaced
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -173,18 +173,18 @@ class KeyedStateBackend(ABC):
         """Timers at once; state when it is registered."""
         if restored is None:
             return
-        for name, batches in restored.keyed.items():
-            schema = restored.schemas.get(name, {})
+        for name in restored.keyed:
             known = next((x for x in self._registered.values() if name in x.desc.state_names), None)
-            if name in (EVENT_TIMERS, PROCESSING_TIMERS):
-                queue = self.event_timers if name == EVENT_TIMERS else self.processing_timers
-                for batch in batches:
-                    for time, entry in read_timers(self.space, batch, schema, self._where(name)):
-                        queue.register(time, entry)
-            elif known is not None:
-                self._load(known, batches, schema)
-            else:
-                self._unclaimed.add(name, batches, schema)
+            for batches, schema in restored.forms(name):
+                if name in (EVENT_TIMERS, PROCESSING_TIMERS):
+                    queue = self.event_timers if name == EVENT_TIMERS else self.processing_timers
+                    for batch in batches:
+                        for time, entry in read_timers(self.space, batch, schema, self._where(name)):
+                            queue.register(time, entry)
+                elif known is not None and not replaced(known.desc.state_names, name, schema):
+                    self._load(known, batches, schema)
+                else:
+                    self._unclaimed.add(name, batches, schema)
 
     def _load(self, state: Registered, batches: Sequence[pa.RecordBatch], schema: dict[str, Any]) -> None:
         where = self._where(state.desc.state_name)

@@ -177,7 +177,7 @@ def collected(rows: Iterable[StateRows]) -> RestoredState:
     for part in rows:
         found: list[pa.RecordBatch] = out.keyed.setdefault(part.name, [])  # type: ignore[assignment]
         found.append(part.batch)
-        out.schemas[part.name] = dict(part.schema)
+        out.schemas.setdefault(part.name, []).append(dict(part.schema))
     return out
 
 

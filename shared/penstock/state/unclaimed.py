@@ -5,12 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from penstock.errors import SnapshotError
+from penstock.snapshots.contract import BESIDE
 from penstock.state import blocks
 from penstock.state.keyed_state import StateRows, of_rows
 from penstock.types import logical as t
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     import pyarrow as pa
 
@@ -20,6 +21,25 @@ if TYPE_CHECKING:
 
     #: (rows, schema) as they were restored.
     Stored = tuple[Sequence[pa.RecordBatch], dict[str, Any]]
+
+
+#: What of a schema says how rows are read.
+_FORM = ("kind", "key_types", "types", "identity")
+
+
+def replaced(names: Sequence[str], name: str, schema: Mapping[str, Any]) -> bool:
+    """Whether rows under ``name`` are not those of the state that had all of ``names``, the present one first:
+    the program that wrote them had that state under a later one of the names."""
+    return not set(names[: names.index(name)]).isdisjoint(schema.get(BESIDE, ()))
+
+
+def _form(schema: Mapping[str, Any]) -> list[Any]:
+    return [schema.get(part) for part in _FORM]
+
+
+def _common(names: Iterable[Iterable[str]]) -> list[str]:
+    """Those that all have, sorted."""
+    return sorted(frozenset.intersection(*map(frozenset, names)))
 
 
 class Unclaimed:
@@ -41,26 +61,37 @@ class Unclaimed:
         self._changed[name] = self._epochs.now
 
     def take(self, names: Sequence[str]) -> list[Stored]:
-        """The rows under the first of these names that there are any of: somebody asks for them."""
-        name = next((n for n in names if n in self._found), None)
-        return [] if name is None else self._found.pop(name)
+        """The rows of the state that has the first of these names and had the others before: somebody asks
+        for them."""
+        out: list[Stored] = []
+        for name in names:
+            found = self._found.pop(name, [])
+            kept = [stored for stored in found if replaced(names, name, stored[1])]
+            if kept:
+                self._found[name] = kept
+                self._changed[name] = self._epochs.now
+            out += [stored for stored in found if not replaced(names, name, stored[1])]
+        return out
 
     def cut(self) -> dict[str, KeyedBlock]:
         """All of it as blocks of a snapshot."""
         out = {}
         for name, found in self._found.items():
             batches = [batch for some, _ in found for batch in some]
-            if any(schema != found[0][1] for _, schema in found):
+            schemas = [schema for some, schema in found if len(some)]
+            other = next((schema for schema in schemas if _form(schema) != _form(schemas[0])), None)
+            if other is not None:
                 raise SnapshotError(
-                    "state that nobody asks for has come in two forms",
-                    expected="the form of one program",
-                    got=f"forms {[schema for _, schema in found]}",
+                    "restored state that nobody has asked for yet is there in two forms",
+                    expected="one form, which a snapshot object has of each state",
+                    got=f"{schemas[0]['columns']} and {other['columns']}",
                     where=f"state '{name}'",
-                    remedy="ask for the state in the program, or drop it from the savepoint",
+                    remedy="ask for the state in the function's open(), so that all of it is in the present form",
                 )
             if batches:
                 delta = 0 < self._changed[name] <= self._epochs.since
-                out[name] = blocks.regroup(self._space, batches, found[0][1], delta=delta)
+                schema = {**schemas[0], BESIDE: _common(schema.get(BESIDE, ()) for schema in schemas)}
+                out[name] = blocks.regroup(self._space, batches, schema, delta=delta)
         return out
 
     def exported(self, groups: KeyGroups) -> Iterator[StateRows]:
