@@ -1,7 +1,7 @@
-"""Accumulators whose whole state is a few fixed-width cells a slot.
+"""Accumulators whose whole state is a few fixed-width cells per slot.
 
-COUNT, SUM, AVG, MIN, MAX, STDDEV, VAR over fixed-width types. ``cells[i]`` is an array by
-slot; ``combine[i]`` the ufunc that merges two partial cells.
+They compute COUNT, SUM, AVG, MIN, MAX, STDDEV and VAR over fixed-width types. ``cells[i]`` is an array
+indexed by slot; ``combine[i]`` is the ufunc that merges two partial cells.
 """
 
 from __future__ import annotations
@@ -37,12 +37,11 @@ _MIN_CODE = -(2**63)
 
 @dataclass(slots=True)
 class EntryTable:
-    """State of an accumulator with many rows (*entries*) a slot, snapshotted by entry.
+    """The state of an accumulator that keeps many rows (*entries*) per slot. Snapshots store it by entry.
 
-    ``read``: columns of entries; ``slots_of``: their slots; ``entries_of``: all entries of
-    slots, slot by slot; ``load``: puts columns back under slots, and says where they lie now.
-    ``changes`` is set where the state is snapshotted; the accumulator says there which entries
-    it writes and frees.
+    ``read`` gives the columns (``types``) of entries, ``slots_of`` their slots, ``entries_of`` all entries of
+    slots, slot by slot. ``load`` stores columns under slots and returns their entries. ``changes`` receives
+    the entries that are written and freed; it is None if no snapshot is taken.
     """
 
     types: Sequence[t.LogicalType]
@@ -51,77 +50,83 @@ class EntryTable:
     entries_of: Callable[[np.ndarray], np.ndarray]
     load: Load
     changes: Changes | None = None
-    #: ``load`` puts what it is given into order: it must be given all entries of a slot at once.
+    #: True if ``load`` sorts the rows it receives; each call must then hold all entries of a slot.
     ordered: bool = False
 
     def write(self, entries: np.ndarray) -> None:
+        """Report that these entries (int64) are about to be written."""
         if self.changes is not None:
             self.changes.write(entries)
 
     def free(self, entries: np.ndarray) -> None:
+        """Report that these entries (int64) are about to be freed."""
         if self.changes is not None:
             self.changes.free(entries)
 
 
 class Accumulator(ABC):
-    """Partial results of one aggregate call, by slot.
+    """Partial results of one aggregate call, by slot. All slot arrays are int64.
 
-    A slot is ``reset`` before it is first used. ``add`` gets only rows that count: those
-    that pass FILTER and whose first argument is not NULL (unless ``keeps_nulls``).
+    The caller calls ``reset`` for a slot before it first uses the slot. The caller passes to ``add`` only
+    the rows that pass FILTER and whose first argument is not NULL (all of them if ``keeps_nulls``).
     """
 
-    #: Types of the partial columns; empty when the state is not columnar.
+    #: Types of the partial columns; empty if all state is in ``table()``.
     types: tuple[t.LogicalType, ...] = ()
-    #: NULL arguments matter (COLLECT, ARRAY_AGG, a user's function).
+    #: True if rows with a NULL argument count too (COLLECT, ARRAY_AGG, a user's function).
     keeps_nulls = False
 
     @abstractmethod
     def reset(self, slots: np.ndarray, high: int) -> None:
-        """Make the slots empty; ``high``: one above the highest slot of all."""
+        """Make the slots empty. ``high`` is one above the highest slot in use; arrays grow to it."""
 
     @abstractmethod
     def add(self, slots: np.ndarray, args: Sequence[Column], signs: np.ndarray | None) -> None:
-        """Add rows to their slots; where a sign is -1, take them back."""
+        """Add row i to slot ``slots[i]``; if ``signs[i]`` is -1, retract the row instead (None: all are 1)."""
 
     @abstractmethod
     def absorb(self, slots: np.ndarray, other: Accumulator, other_slots: np.ndarray) -> None:
-        """Merge slots of another accumulator of the same call (slots may repeat)."""
+        """Merge ``other_slots[i]`` of ``other`` (of the same call) into ``slots[i]``; slots may repeat."""
 
     @abstractmethod
     def partials(self, slots: np.ndarray) -> list[Column]:
-        """Copies of the partial state as columns of ``types``."""
+        """Copies of the partial state: one column for each of ``types``, one row for each slot."""
 
     @abstractmethod
     def merge(self, slots: np.ndarray, partials: Sequence[Column]) -> None:
         """Merge partial columns into slots (slots may repeat)."""
 
     def load(self, at: slice, partials: Sequence[Column]) -> None:
-        """Partial columns of slots that are all new, one behind the other."""
+        """Set the state of the new, consecutive slots ``at`` from partial columns (restore)."""
         slots = np.arange(at.start, at.stop)
         self.reset(slots, at.stop)
         self.merge(slots, partials)
 
     @abstractmethod
     def result(self, slots: np.ndarray) -> Column:
-        """The aggregate's value of each slot."""
+        """The aggregate's value of each slot, as one column."""
 
     def release(self, slots: np.ndarray) -> None:  # noqa: B027 - most hold nothing else
-        """The slots are freed: drop what they hold outside of cells."""
+        """Drop the objects and entries of slots that the caller is about to free."""
 
     def table(self) -> EntryTable | None:
-        """State with many rows a slot, where there is any."""
+        """The state with many entries per slot; None if the accumulator has no such state."""
         return None
 
     @property
     def nbytes(self) -> int:
+        """Allocated bytes, unused room included."""
         return 0
 
     def live_bytes(self, slots: int) -> int:
-        """``nbytes`` without room that is free, when so many slots are in use."""
+        """Bytes in use if ``slots`` slots are in use: ``nbytes`` without unused room."""
         return 0
 
 
 class CellAccumulator(Accumulator):
+    """A fixed number of NumPy cells per slot. For each cell a subclass declares its dtype, its initial value
+    and the ufunc that merges two cells."""
+
     dtypes: tuple[type, ...]
     initial: tuple[float, ...]
     combine: tuple[np.ufunc, ...]
@@ -162,6 +167,8 @@ class CellAccumulator(Accumulator):
 
 
 class Count(CellAccumulator):
+    """COUNT of the rows that ``add`` receives."""
+
     types = (_LONG,)
     dtypes, initial, combine = (np.int64,), (0,), (np.add,)
 
@@ -177,7 +184,7 @@ class Count(CellAccumulator):
 
 
 class Sum(CellAccumulator):
-    """SUM, $SUM0 and AVG: a sum in the argument's class and the count of its values."""
+    """SUM, $SUM0 and AVG. The cells are the sum (int64, float64 or decimal limbs) and the number of values."""
 
     def __init__(self, function: str, arg: t.LogicalType, type_: t.LogicalType) -> None:
         self.function, self.arg, self.type = function, arg, type_
@@ -238,7 +245,7 @@ class Sum(CellAccumulator):
 
 
 class Extreme(CellAccumulator):
-    """MIN or MAX of a fixed-width type, kept as its int64 order code. Cannot retract."""
+    """MIN or MAX of a fixed-width type, kept as an int64 order code. It cannot retract: it ignores signs."""
 
     types = (_LONG, t.BooleanType(False))
     dtypes = (np.int64, np.bool_)
@@ -273,8 +280,8 @@ class Extreme(CellAccumulator):
 
 
 class Variance(CellAccumulator):
-    """STDDEV and VAR as Flink computes them: from Σx, Σx² and the count, in the
-    argument's own arithmetic (whole numbers truncate)."""
+    """STDDEV and VAR as Flink computes them: from Σx, Σx² and the count, in the argument's arithmetic.
+    A division of whole numbers truncates towards zero."""
 
     def __init__(self, function: str, arg: t.LogicalType, type_: t.LogicalType) -> None:
         self.function, self.type = function, type_
@@ -306,7 +313,7 @@ class Variance(CellAccumulator):
 
 
 class DecimalVariance(CellAccumulator):
-    """STDDEV and VAR of a DECIMAL: exact sums in limbs, rounded once, at the end."""
+    """STDDEV and VAR of a DECIMAL. The sums are exact (see ``decimals.limbs``); only the result is rounded."""
 
     def __init__(self, function: str, arg: t.DecimalType, type_: t.DecimalType) -> None:
         self.function, self.arg, self.type = function, arg, type_
@@ -347,7 +354,7 @@ class DecimalVariance(CellAccumulator):
         return decimals.to_ints(parts).tolist()
 
     def _rounded(self, variance: Fraction) -> int:
-        """Unscaled, half up; of a deviation its root."""
+        """The unscaled result, rounded half up: the variance, or its square root for STDDEV."""
         if not self.function.startswith("STDDEV"):
             return math.floor(variance * 10**self.type.scale + Fraction(1, 2))
         # √v · 10^s + ½ = (√(4 · v · 100^s) + 1) / 2
@@ -355,7 +362,7 @@ class DecimalVariance(CellAccumulator):
 
 
 def decode_order(type_: t.LogicalType, codes: np.ndarray) -> np.ndarray:
-    """Values of order codes (see ``sorting.order_codes``)."""
+    """The values of int64 order codes of a fixed-width type: the inverse of ``sorting.order_codes``."""
     dtype = numpy_dtype(type_)
     assert dtype is not None
     if dtype.kind == "f":
@@ -376,7 +383,7 @@ def _as_decimal(type_: t.LogicalType, values: np.ndarray, valid: np.ndarray | No
 
 
 def cell_accumulator(call: AggregateCall, arg_types: Sequence[t.LogicalType]) -> CellAccumulator:
-    """The accumulator of a call whose state is fixed-width and never retracts extremes."""
+    """The accumulator of a COUNT, SUM, AVG, STDDEV or VAR call, or of a MIN or MAX whose input retracts nothing."""
     function = call.function.upper()
     if function == "COUNT":
         return Count(call.type)

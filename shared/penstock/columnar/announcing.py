@@ -1,4 +1,4 @@
-"""Whoever is told which rows by slot are about to change: a snapshot's bookkeeping."""
+"""The protocol by which a state table announces changes to the bookkeeping of snapshots."""
 
 from __future__ import annotations
 
@@ -9,8 +9,10 @@ if TYPE_CHECKING:
 
 
 class Changes(Protocol):
+    """A receiver of the slots (int64) that a state table is about to change."""
+
     def write(self, slots: np.ndarray) -> None:
-        """Called before rows of these slots (repeats allowed) are made or changed."""
+        """Called before the rows of these slots are created or changed; slots may repeat."""
 
     def free(self, slots: np.ndarray) -> None:
-        """Called before rows of these slots are given up."""
+        """Called before the rows of these slots are freed."""

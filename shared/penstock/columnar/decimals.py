@@ -1,4 +1,4 @@
-"""Exact decimal sums in NumPy: 32-bit limbs in int64 cells, and the way back to columns."""
+"""Exact decimal sums in NumPy: decimals as 32-bit limbs in int64 cells, and limbs as decimal columns."""
 
 from __future__ import annotations
 
@@ -15,9 +15,10 @@ _WORD = (1 << 64) - 1
 
 
 def limbs(column: Column) -> list[np.ndarray]:
-    """The unscaled values as limbs, low to high: all but the last unsigned 32 bits.
+    """The unscaled values as int64 limb arrays, lowest limb first.
 
-    Two for DECIMAL(p <= 18), else four. Adding up to 2^31 of them cannot overflow.
+    Every limb but the last holds 32 unsigned bits; the last is signed. DECIMAL(p <= 18) has two limbs,
+    a wider decimal four. A sum of up to 2^31 values cannot overflow a limb.
     """
     values = column.values
     if isinstance(values, np.ndarray):
@@ -27,20 +28,20 @@ def limbs(column: Column) -> list[np.ndarray]:
 
 
 def split(values: np.ndarray, count: int) -> list[np.ndarray]:
-    """Python ints as so many limbs, low to high."""
+    """Python ints (an object array) as ``count`` int64 limb arrays, lowest limb first."""
     low = [((values >> (32 * i)) & int(_LOW)).astype(np.int64) for i in range(count - 1)]
     return [*low, (values >> (32 * (count - 1))).astype(np.int64)]
 
 
 def carry(cells: list[np.ndarray]) -> None:
-    """Normalise limbs in place: every one but the last back into 32 unsigned bits."""
+    """Normalise limbs in place: carry the overflow of each limb into the next, up to the last."""
     for i in range(len(cells) - 1):
         cells[i + 1] += cells[i] >> 32
         cells[i] &= _LOW
 
 
 def to_ints(cells: list[np.ndarray]) -> np.ndarray:
-    """int64 values where all fit, else an object array of Python ints. Limbs normalised."""
+    """The values of normalised limbs: an int64 array if all values fit, else an object array of ints."""
     if len(cells) == 2 and not len(cells[1]):
         return cells[0]
     if len(cells) == 2:
@@ -54,7 +55,7 @@ def to_ints(cells: list[np.ndarray]) -> np.ndarray:
 
 
 def divide_half_up(values: np.ndarray, divisor: np.ndarray, shift: int) -> np.ndarray:
-    """values · 10^shift / divisor, rounded half away from zero; divisor > 0."""
+    """values · 10^shift / divisor, rounded half away from zero. Every divisor must be above 0."""
     factor = 10**shift
     if values.dtype != object:
         largest = max(abs(int(values.max(initial=0))), abs(int(values.min(initial=0))))
@@ -70,7 +71,7 @@ def divide_half_up(values: np.ndarray, divisor: np.ndarray, shift: int) -> np.nd
 
 
 def decimal_column(type_: t.DecimalType, unscaled: np.ndarray, valid: np.ndarray | None) -> Column:
-    """A column of unscaled values (int64 or Python ints); out of range becomes NULL."""
+    """A decimal column of unscaled values (int64 or Python ints); a value above the precision becomes NULL."""
     limit = 10**type_.precision
     if unscaled.dtype == object or type_.precision < 19:
         fits = np.asarray((unscaled < limit) & (unscaled > -limit), np.bool_)

@@ -1,8 +1,7 @@
 """Slots of whole-number keys that lie close together: an array addressed by key.
 
-Ids are handed out in sequence, and a window or a join keeps the latest of them: then the
-array is little longer than the keys are many, and finding a slot is one gather, without
-hashing, probing or comparing.
+Many keys are ids from a sequence, and a window or a join keeps the latest ids. The array is then only a
+little longer than the number of keys, and a lookup is one gather without hashing, probing or comparing.
 """
 
 from __future__ import annotations
@@ -16,15 +15,16 @@ from penstock.columnar.growing import grown
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-_EMPTY = -1  # as others see it; in the array a slot is its complement, so that zeros are empty
-#: A span up to this is always addressed; a longer one if at least every 16th key is there.
+#: The slot of an unknown key. The array stores the complement of each slot, so that zeros are empty places.
+_EMPTY = -1
+#: A span of keys up to this length is always addressed; a longer one if at least one key in 16 is present.
 _SMALL_SPAN = 1 << 16
 _SPARSE = 16
 _MAX_SPAN = 1 << 28
 
 
 class DirectTable:
-    """int32 slots of keys ``base`` … ``base + len - 1``; empty at first."""
+    """Slots (int32) of the keys from ``base`` to ``base + len - 1``. A new table is empty."""
 
     def __init__(self) -> None:
         self._base = 0
@@ -32,11 +32,15 @@ class DirectTable:
 
     @property
     def nbytes(self) -> int:
+        """Allocated bytes."""
         return self._slots.nbytes
 
     def reach(self, keys: np.ndarray, count: int, live: Callable[[], tuple[np.ndarray, np.ndarray]]) -> bool:
-        """Make every key addressable, by a new array if need be. False when the keys spread
-        too far. ``count``: keys that are in; ``live``: gives (keys, slots) of them."""
+        """Make every one of the int64 keys addressable; allocate a longer array if necessary.
+
+        ``count`` is the number of keys in the table, ``live`` returns their (keys, slots). Returns False,
+        with the table unchanged, if the keys lie too far apart.
+        """
         if not len(keys):
             return True
         low, high = int(keys.min()), int(keys.max())
@@ -51,7 +55,7 @@ class DirectTable:
         span = high - low + 1
         if span > _longest(len(old_keys) + len(keys)):
             return False
-        # Room mostly above: ids grow.
+        # Most of the room is above the keys, because ids grow.
         below = min(span // 8, low + 2**63)
         self._base = low - below
         self._slots = grown(np.empty(0, np.int32), below + span + max(span, 1024))
@@ -59,15 +63,15 @@ class DirectTable:
         return True
 
     def get(self, keys: np.ndarray) -> np.ndarray:
-        """int64 slots (-1: none) of keys within reach."""
+        """int64 slots of keys that ``reach`` made addressable; -1 for an unknown key."""
         return ~self._slots[keys - self._base].astype(np.int64)
 
     def lookup(self, keys: np.ndarray) -> np.ndarray:
-        """int64 slots (-1: none) of any keys."""
+        """int64 slots of any keys; -1 for an unknown key."""
         if not len(self._slots):
             return np.full(len(keys), _EMPTY, np.int64)
         at = keys - self._base
-        # Differences that wrap around are out of reach as well; as unsigned, one test does.
+        # A negative difference, wrapped or not, is a large unsigned number: one comparison finds both ends.
         outside = at.view(np.uint64) >= np.uint64(len(self._slots))
         if not outside.any():
             return ~self._slots[at].astype(np.int64)
@@ -77,21 +81,25 @@ class DirectTable:
         return out
 
     def first_of_each(self, keys: np.ndarray, rows: np.ndarray) -> np.ndarray:
-        """Of rows whose keys have no slot yet, the first of each key, ascending. The
-        places of those keys hold garbage until ``put``."""
+        """The first row of each key among ``rows``, ascending; the rows' keys must have no slot yet.
+
+        The places of those keys hold garbage until the caller calls ``put`` for them.
+        """
         at = keys[rows] - self._base
-        # The last writer wins: write backwards.
+        # Of several writes to one place the last stays, so the rows are written backwards.
         numbers = np.arange(len(rows), dtype=np.int32)
         self._slots[at[::-1]] = numbers[::-1]
         return rows[self._slots[at] == numbers]
 
     def put(self, keys: np.ndarray, slots: np.ndarray) -> None:
+        """Store the slots of addressable keys."""
         self._slots[keys - self._base] = ~slots
 
     def erase(self, keys: np.ndarray) -> None:
+        """Remove addressable keys."""
         self._slots[keys - self._base] = 0
 
 
 def _longest(count: int) -> int:
-    """Length of array that so many keys are worth."""
+    """The longest array that is allowed for ``count`` keys."""
     return min(max(_SMALL_SPAN, _SPARSE * count), _MAX_SPAN)

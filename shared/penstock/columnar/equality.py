@@ -1,4 +1,4 @@
-"""Whether two columns are equal, row by row."""
+"""Row-by-row equality of two columns."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _SCALAR_ARROW = (*t.STRINGS, *t.BINARIES, t.DecimalType)
 
 
 def equal_or_both_null(a: Column, b: Column) -> np.ndarray:
-    """IS NOT DISTINCT FROM, row by row; −0.0 equals 0.0 and NaN equals NaN."""
+    """A boolean per row: SQL's IS NOT DISTINCT FROM; −0.0 equals 0.0 and NaN equals NaN."""
     va, vb = a.valid, b.valid
     if isinstance(a.values, np.ndarray) and isinstance(b.values, np.ndarray):
         if a.values.dtype.hasobject:

@@ -1,6 +1,7 @@
-"""What makes one value a slot of the values in their order: LISTAGG, ARRAY_AGG, COLLECT, JSON, percentiles.
+"""Finishers: functions that make one value per slot from the slot's values in order of arrival.
 
-A finisher takes the call, the columns of values, and n + 1 offsets into them, one slot after another.
+They compute LISTAGG, ARRAY_AGG, COLLECT, the JSON aggregates and PERCENTILE. A finisher takes the call, the
+columns of values, and n + 1 int64 offsets: the values of slot i are the rows offsets[i] to offsets[i + 1].
 """
 
 from __future__ import annotations
@@ -27,17 +28,17 @@ def _edge(call: AggregateCall, column: Column, offsets: np.ndarray, at: np.ndarr
 
 
 def first_value(call: AggregateCall, args: list[Column], offsets: np.ndarray) -> Column:
-    """The first value of each slot; NULL where it has none."""
+    """The first value of each slot; NULL for a slot without values."""
     return _edge(call, args[0], offsets, offsets[:-1])
 
 
 def last_value(call: AggregateCall, args: list[Column], offsets: np.ndarray) -> Column:
-    """The last value of each slot; NULL where it has none."""
+    """The last value of each slot; NULL for a slot without values."""
     return _edge(call, args[0], offsets, offsets[1:] - 1)
 
 
 def _lists(values: pa.Array, offsets: np.ndarray) -> pa.ListArray:
-    """Lists of values; an empty one is NULL."""
+    """One list per slot; NULL for a slot without values."""
     marks = pa.array(offsets.astype(np.int32), mask=np.append(np.diff(offsets) == 0, False))
     return pa.ListArray.from_arrays(marks, values)
 
@@ -60,8 +61,10 @@ def _per_slot(
     *,
     of_nothing: bool = False,
 ) -> Column:
-    """One Python value a slot from lists of Python values (of no rows: None, unless
-    ``of_nothing``)."""
+    """A column of ``one(*lists)`` per slot, where each list holds the slot's values of one argument.
+
+    A slot without rows gives NULL, or ``one`` of empty lists if ``of_nothing``.
+    """
     lists = [a.to_pylist() for a in args]
     out = []
     for low, high in zip(offsets[:-1].tolist(), offsets[1:].tolist(), strict=True):
@@ -97,7 +100,7 @@ def _json_object(absent: bool) -> Callable[[AggregateCall, list[Column], np.ndar
 
 
 def _percentile(call: AggregateCall, args: list[Column], offsets: np.ndarray) -> Column:
-    """Linear interpolation between the two nearest of the sorted values."""
+    """PERCENTILE: interpolates linearly between the two nearest of the sorted values."""
     wanted = call.constants[0] if call.constants else None
 
     def one(values: list[Any], *more: list[Any]) -> Any:
@@ -119,7 +122,7 @@ def _percentile(call: AggregateCall, args: list[Column], offsets: np.ndarray) ->
     return _per_slot(call, args, offsets, one)
 
 
-#: By the function's name: its finisher, and whether NULLs are values to it.
+#: Function name -> (its finisher, whether it receives NULLs as values).
 FINISHERS: dict[str, tuple[Callable[[AggregateCall, list[Column], np.ndarray], Column], bool]] = {
     "LISTAGG": (_listagg, False),
     "STRING_AGG": (_listagg, False),

@@ -1,6 +1,7 @@
 """Window functions over rows sorted by partition and order: peers, ranks, shifts, frames.
 
-Everything is an array over the sorted rows. ``slots``: each row's partition, ascending runs.
+Every array has one element per sorted row. ``slots`` holds the partition of each row; the rows of a
+partition are contiguous.
 """
 
 from __future__ import annotations
@@ -23,7 +24,10 @@ _FAR = 2**62
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """int64 per row: where its partition starts and ends (exclusive), its peers start and end."""
+    """For each row (int64) where its partition and its peers (rows of equal order) start and end.
+
+    ``low`` and ``peers_low`` are row numbers, ``high`` and ``peers_high`` are exclusive ends.
+    """
 
     low: np.ndarray
     high: np.ndarray
@@ -32,7 +36,7 @@ class Layout:
 
     @classmethod
     def of(cls, columns: Sequence[Column], order: Sequence[SortKey], slots: np.ndarray) -> Layout:
-        """Without an order all rows of a partition are peers."""
+        """The layout of sorted rows. Without an order all rows of a partition are peers."""
         n = len(slots)
         bounds = group_bounds(slots)
         sizes = np.diff(bounds)
@@ -51,24 +55,29 @@ class Layout:
     # -- ranks ---------------------------------------------------------------------------
 
     def row_number(self) -> np.ndarray:
+        """ROW_NUMBER of each row, from 1."""
         return np.arange(len(self)) - self.low + 1
 
     def rank(self) -> np.ndarray:
+        """RANK of each row, from 1, with gaps."""
         return self.peers_low - self.low + 1
 
     def dense_rank(self) -> np.ndarray:
+        """DENSE_RANK of each row, from 1, without gaps."""
         groups = np.cumsum(self.peers_low == np.arange(len(self)))
         return groups - groups[self.low] + 1 if len(self) else groups
 
     def percent_rank(self) -> np.ndarray:
+        """PERCENT_RANK of each row: (rank - 1) / (rows - 1), 0.0 in a partition of one row."""
         others = self.high - self.low - 1
         return np.where(others > 0, (self.rank() - 1) / np.maximum(others, 1), 0.0)
 
     def cume_dist(self) -> np.ndarray:
+        """CUME_DIST of each row: the part of the partition up to the row's last peer."""
         return (self.peers_high - self.low) / np.maximum(self.high - self.low, 1)
 
     def ntile(self, buckets: int) -> np.ndarray:
-        """Buckets of sizes that differ by one at most, the larger ones first."""
+        """NTILE: the bucket of each row, from 1. Sizes of buckets differ by at most one; larger ones come first."""
         size, larger = np.divmod(self.high - self.low, buckets)
         at = np.arange(len(self)) - self.low
         edge = larger * (size + 1)
@@ -76,14 +85,17 @@ class Layout:
         return np.where(at < edge, at // (size + 1), rest) + 1
 
     def shifted(self, by: int) -> np.ndarray:
-        """Row ``by`` after each row in its partition, -1 where there is none."""
+        """The row number ``by`` rows after each row (before it if negative); -1 outside the partition."""
         at = np.arange(len(self)) + by
         return np.where((at >= self.low) & (at < self.high), at, -1)
 
     # -- frames --------------------------------------------------------------------------
 
     def rows_frame(self, preceding: int | None, following: int | None) -> tuple[np.ndarray, np.ndarray]:
-        """[start, end) of ROWS BETWEEN … AND …; empty ones have start = end."""
+        """The frame [start, end) of each row for ROWS BETWEEN … AND …; an empty frame has start = end.
+
+        ``preceding`` and ``following`` are numbers of rows; None means UNBOUNDED.
+        """
         at = np.arange(len(self))
         start = self.low if preceding is None else np.clip(at - preceding, self.low, self.high)
         end = self.high if following is None else np.clip(at + following + 1, self.low, self.high)
@@ -92,8 +104,11 @@ class Layout:
     def range_frame(
         self, preceding: int | None, following: int | None, order: Column | None, key: SortKey | None
     ) -> tuple[np.ndarray, np.ndarray]:
-        """[start, end) of RANGE BETWEEN … AND … over the one order column; its NULLs frame
-        themselves. CURRENT ROW means the row's peers."""
+        """The frame [start, end) of each row for RANGE BETWEEN … AND … over one order column.
+
+        ``preceding`` and ``following`` are distances in the column's units; None means UNBOUNDED and 0 the
+        row's peers (CURRENT ROW). The frame of a NULL is the NULLs of its partition.
+        """
         start, end = self.peers_low, self.peers_high
         if preceding is None:
             start = self.low
@@ -110,8 +125,11 @@ class Layout:
         return start, np.maximum(start, end)
 
     def _reach(self, order: Column, key: SortKey, by: int, *, right: bool) -> np.ndarray:
-        """How far ``value + by`` (against the order for DESC) reaches in each row's partition:
-        the number of the first row behind it (``right``: behind its equals)."""
+        """The number of the first row of each row's partition whose value is at least ``value + by``.
+
+        If ``right``, the first row whose value is above ``value + by``. For a descending key the values
+        are negated first.
+        """
         codes = order_codes(order)
         values = -codes if key.descending else codes
         valid = order.valid
@@ -121,7 +139,7 @@ class Layout:
         n = len(values)
         group = np.concatenate((self.low, self.low))
         at = np.concatenate((values, wanted))
-        # Among equals a question comes before the rows, or behind them.
+        # A wanted value sorts before the rows that equal it, or after them if ``right``.
         tie = np.concatenate((np.zeros(n, np.int8), np.full(n, 1 if right else -1, np.int8)))
         sequence = np.lexsort((tie, at, group))
         is_row = sequence < n
@@ -134,8 +152,10 @@ class Layout:
 
 
 def running(ufunc: np.ufunc, values: np.ndarray, groups: np.ndarray, longest: int) -> np.ndarray:
-    """Running ``ufunc`` within runs of equal groups of at most ``longest`` rows, by doubling
-    steps."""
+    """The running ``ufunc`` of the values within each run of equal groups.
+
+    ``longest`` is the length of the longest run. The function takes log2(longest) steps over all rows.
+    """
     out = values.copy()
     step = 1
     while step < longest:

@@ -1,8 +1,7 @@
-"""Groups of equal keys within one batch: what local phases aggregate by.
+"""Groups of equal keys within one batch. The local phase of an aggregate groups by them.
 
-Nothing is remembered between batches, so no table is probed: keys become codes, codes of
-several columns one number, and that numbers the groups by counting, or by one packed sort
-where its range is wide.
+No state lasts between batches, so no table is probed. Each key becomes a code; the codes of several columns
+become one number per row. Groups are numbered by counting, or by one packed sort if the range is wide.
 """
 
 from __future__ import annotations
@@ -23,14 +22,16 @@ if TYPE_CHECKING:
 
     from penstock.types.column import Column
 
-#: Codes of a range up to this, or up to so many times the rows, are counted, not sorted.
+#: Codes are counted, not sorted, if their range is at most _DENSE or at most _DENSE_TIMES the rows.
 _DENSE, _DENSE_TIMES = 1 << 16, 8
 _WIDEST = 1 << 62
 
 
 def group_rows(columns: Sequence[Column], n: int) -> tuple[np.ndarray, np.ndarray]:
-    """(group of each of ``n`` rows, one row of each group); both int64. Groups are numbered
-    from 0; NULL is a key like others; without columns all rows are one group."""
+    """(group of each of the ``n`` rows, first row of each group), both int64.
+
+    Groups are numbered from 0. NULL is a key of its own. Without columns all rows are one group.
+    """
     codes, span = np.zeros(n, np.int64), 1
     for column in columns:
         found = _codes(column)
@@ -48,12 +49,12 @@ def group_rows(columns: Sequence[Column], n: int) -> tuple[np.ndarray, np.ndarra
 
 
 def group_codes(codes: np.ndarray, span: int) -> tuple[np.ndarray, np.ndarray]:
-    """``group_rows`` of int64 codes, 0 ≤ code < span."""
+    """``group_rows`` of int64 codes with 0 <= code < ``span``."""
     n = len(codes)
     if span == 1 or n == 0:
         return np.zeros(n, np.int64), np.zeros(min(n, 1), np.int64)
     if span <= max(_DENSE, _DENSE_TIMES * n):
-        # The last writer wins: written backwards, each code's place holds its first row.
+        # Of several writes to one place the last stays: written backwards, that is the code's first row.
         place = np.empty(span, np.int32)
         rows = np.arange(n, dtype=np.int32)
         place[codes[::-1]] = rows[::-1]
@@ -71,7 +72,7 @@ def group_codes(codes: np.ndarray, span: int) -> tuple[np.ndarray, np.ndarray]:
 
 
 def distinct_slots(slots: np.ndarray, high: int) -> np.ndarray:
-    """The distinct values, ascending, of slots below ``high``."""
+    """The distinct slots, ascending. All ``slots`` must be below ``high``."""
     if high > _DENSE_TIMES * len(slots) + 1024:
         return distinct(slots)
     seen = np.zeros(high, np.bool_)
@@ -80,7 +81,7 @@ def distinct_slots(slots: np.ndarray, high: int) -> np.ndarray:
 
 
 def distinct(numbers: np.ndarray) -> np.ndarray:
-    """The distinct values, ascending: a plain sort, five times as fast as ``np.unique``."""
+    """The distinct values, ascending. A plain sort is five times as fast as ``np.unique``."""
     ordered = np.sort(numbers)
     first = np.ones(len(ordered), np.bool_)
     np.not_equal(ordered[1:], ordered[:-1], out=first[1:])
@@ -88,7 +89,7 @@ def distinct(numbers: np.ndarray) -> np.ndarray:
 
 
 def _codes(column: Column) -> tuple[np.ndarray, int] | None:
-    """(code of each row, one above the highest); None where there is no cheap code."""
+    """(int64 code of each row, one above the highest code); None for a type without a cheap code."""
     values, valid = column.values, column.valid
     if isinstance(values, np.ndarray):
         if values.dtype.hasobject:
@@ -122,7 +123,7 @@ def _compact(codes: np.ndarray) -> tuple[np.ndarray, int]:
 
 
 def _constant(values: pa.Array) -> bool:
-    """Whether all strings are the same one (a day, a country …), found without hashing."""
+    """Whether all strings are equal (a day, a country …). This test needs no hashing."""
     rows = equal_length_bytes(values)
     return rows is not None and bool((rows == rows[0]).all())
 

@@ -1,7 +1,7 @@
-"""Arrays that grow without being copied, and so without a pause however long they are.
+"""Arrays that grow without a copy, so that a long array causes no pause.
 
-A long array lies at the start of address space that is reserved for it, which costs
-nothing until it is touched: growing is a longer view of the same memory.
+A long array lies at the start of reserved address space, which costs no memory until it is touched. A grown
+array is a longer view of the same memory.
 """
 
 from __future__ import annotations
@@ -12,35 +12,37 @@ from contextlib import suppress
 import numpy as np
 
 FIRST = 1024
-#: Arrays of so many bytes are given address space of their own …
+#: Arrays of at least this many bytes get address space of their own.
 _RESERVED_FROM = 1 << 20
-#: … this much of it: 2^31 slots of 8 bytes.
+#: Bytes of address space per array: 2^31 slots of 8 bytes.
 _SPACE_BYTES = 1 << 34
-#: … of which what lies behind so many bytes comes in pages of 2 MiB, if the system has
-#: some: memory is then there three times as fast. What is short takes no more than it needs.
+#: Behind this many bytes the system is asked for pages of 2 MiB, which are touched three times as fast.
+#: A shorter array has small pages, so that it takes no more memory than it needs.
 _HUGE_FROM = 16 << 20
-#: Growing fills at most about so many items at a time.
+#: One call of ``grown`` fills at most about this many items beyond the required size.
 _STEP = 1 << 18
-#: From Linux' mman.h: the space counts as used only where it is touched.
+#: From Linux' mman.h: reserved address space does not count as used memory.
 _MAP_NORESERVE = 0x4000
 
 
 class _Space(mmap.mmap):
-    """Reserved address space; ``used``: items of the array in it."""
+    """Reserved address space. ``used`` is the number of items of the array that lies in it."""
 
     used: int
 
 
 def zeros(length: int, dtype: type) -> np.ndarray:
-    """Zeros, in huge pages if they are many; they cost nothing until they are touched."""
+    """An array of zeros, in huge pages if it is long. Its memory is used only where it is touched."""
     kind = np.dtype(dtype)
     space = _reserved(length * kind.itemsize) if length * kind.itemsize > _HUGE_FROM else None
     return np.zeros(length, kind) if space is None else np.frombuffer(space, kind)[:length]
 
 
 def grown(array: np.ndarray, size: int, fill: object = 0) -> np.ndarray:
-    """``array`` itself if it has ``size`` items, else a longer one: the same memory for a
-    long array, which the old view goes on sharing; a copy for a short one."""
+    """``array`` itself if it has at least ``size`` items, else a longer array; new items are ``fill``.
+
+    A long array grows in place, so the old view shares its memory with the new one. A short one is copied.
+    """
     old = len(array)
     if old >= size:
         return array
@@ -49,7 +51,7 @@ def grown(array: np.ndarray, size: int, fill: object = 0) -> np.ndarray:
         whole = array.base
         assert whole is not None
         if len(whole) >= size:
-            # What is not filled costs nothing: memory comes as zeros, when it is first touched.
+            # Zeros need no filling: the system gives zeroed memory when it is first touched.
             space.used = min(len(whole), max(size, old + _STEP if fill else 2 * old))
             out = whole[: space.used]
             if fill:
@@ -80,14 +82,14 @@ def _copied(array: np.ndarray, length: int, fill: object) -> np.ndarray:
 
 
 def _reserved(size_bytes: int) -> _Space | None:
-    """None where the system gives no address space."""
+    """Address space of at least this size; None if the system refuses it."""
     size_bytes += -size_bytes % mmap.PAGESIZE
     try:
         space = _Space(-1, size_bytes, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | _MAP_NORESERVE)
     except OSError:
         return None
     if size_bytes > _HUGE_FROM:
-        with suppress(OSError):  # a kernel without them
+        with suppress(OSError):  # the kernel has no huge pages
             space.madvise(mmap.MADV_HUGEPAGE, _HUGE_FROM, size_bytes - _HUGE_FROM)
     return space
 

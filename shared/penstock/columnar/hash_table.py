@@ -1,4 +1,4 @@
-"""A hash table's array of slots: where a key's probing begins, and placing known new keys."""
+"""The array of slots of an open-addressing hash table: home positions, and placing new keys."""
 
 from __future__ import annotations
 
@@ -6,18 +6,18 @@ import numpy as np
 
 from penstock.columnar.growing import zeros
 
-#: In a table a slot stands as its complement, a claim (while inserting) above these two:
-#: so a new table is zeros, which cost nothing until they are touched.
+#: A table stores the complement of each slot, so slots are negative numbers and an empty place is 0.
+#: Zeroed memory costs nothing until it is touched. Claims, which exist only during an insert, start at CLAIM.
 EMPTY, TOMBSTONE, CLAIM = 0, 1, 2
 _FIRST_BITS = 11
-#: Positions in a page of memory.
+#: Positions (int32) in a 4 KiB page of memory.
 _PAGE_ITEMS = 1024
 _S32 = np.uint64(32)
 _INT_SEED = np.uint64(0x9E3779B97F4A7C15)
 
 
 class HashTable:
-    """int32 complements of slots at 2^bits positions; position = hash's high bits."""
+    """The int32 complements of slots at 2^bits positions. A key's home is the high bits of its hash."""
 
     __slots__ = ("capacity", "mask", "shift", "slots", "touched", "used")
 
@@ -27,24 +27,28 @@ class HashTable:
         self.mask = self.capacity - 1
         self.shift = np.uint64(64 - bits)
         self.used = 0  # positions that are not empty, tombstones included
-        self.touched = 0  # positions whose memory is there
+        self.touched = 0  # positions whose memory the system has already given
 
     def touch(self, positions: int) -> None:
-        """Have the system give some of the memory now: the first keys would else scatter
-        over all of it at once."""
+        """Touch the memory of the next ``positions`` positions.
+
+        Otherwise the first keys would touch pages all over the table at once, which causes a pause.
+        """
         stop = min(self.touched + positions, self.capacity)
         self.slots[self.touched : stop : _PAGE_ITEMS] = EMPTY
         self.touched = stop
 
     @property
     def nbytes(self) -> int:
+        """Allocated bytes."""
         return self.slots.nbytes
 
     def home(self, hashes: np.ndarray) -> np.ndarray:
+        """int64 position at which probing for each uint64 hash begins."""
         return (hashes >> self.shift).view(np.int64)
 
     def place(self, hashes: np.ndarray, slots: np.ndarray) -> None:
-        """Slots (each once) whose keys are not in the table."""
+        """Insert slots (each once) whose keys are not in the table; ``hashes`` are the keys' uint64 hashes."""
         self.used += len(slots)
         position, marks = self.home(hashes), ~slots.astype(np.int32)
         while len(marks):
@@ -53,19 +57,22 @@ class HashTable:
                 self.slots[position] = marks
             else:
                 self.slots[position[free]] = marks[free]
-            # Of those that share a free position, the last one has it.
+            # Of the slots that were written to one free position, only the last stays; the others go on.
             rest = np.flatnonzero(self.slots.take(position) != marks)
             position, marks = (position[rest] + 1) & self.mask, marks[rest]
 
 
 def table_bits(keys: int) -> int:
-    """Of a table of which so many keys take at most a sixth."""
+    """The ``bits`` of a table of which ``keys`` keys take at most a sixth."""
     return max(_FIRST_BITS, (6 * keys - 1).bit_length())
 
 
 def hash_ints(keys: np.ndarray) -> np.ndarray:
-    """Spreads keys over the table; private to it, so it may be cheap: Fibonacci hashing
-    keeps runs of near keys apart without the full mixing that partitioning needs."""
+    """uint64 hashes of int64 keys, for use in a ``HashTable`` only.
+
+    Fibonacci hashing keeps runs of neighbouring keys apart and is cheaper than the mixing that
+    partitioning needs. No snapshot contains these hashes.
+    """
     h = keys.view(np.uint64) ^ (keys.view(np.uint64) >> _S32)
     h *= _INT_SEED
     return h

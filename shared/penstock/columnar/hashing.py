@@ -1,8 +1,7 @@
 """The versioned 64-bit hash that decides which subtask owns a key.
 
-It stands in every savepoint and on every exchange: two processes, today's and next
-year's, must agree on it bit by bit. It is defined over canonical values, never over
-Python's ``hash`` or an engine's:
+Every savepoint and every exchange depends on it: all processes and all versions must compute the same bits.
+It is defined over canonical values, not over the ``hash`` of Python or of an engine:
 
 * whole numbers, dates, times, unscaled decimals: the int64 value;
 * FLOAT, DOUBLE: the float64 bits, with −0.0 as 0.0 and one NaN;
@@ -10,11 +9,10 @@ Python's ``hash`` or an engine's:
 * strings, binaries: Σ fmix64(word_j + j·GOLDEN) over little-endian 8-byte words, zero
   padded, finished with the length in bytes;
 * ROW, ARRAY: their fields or elements combined in order;
-* RAW: a Python value that has one of those forms, else its canonical bytes (``types.canonical``);
-  NULL: one constant.
+* RAW: a Python value of one of those forms as above, any other by its canonical bytes (``types.canonical``);
+* NULL: one constant.
 
-Changing anything here is a new ``HASH_VERSION`` and breaks every savepoint; golden
-vectors in the tests hold it still.
+Any change here needs a new ``HASH_VERSION`` and breaks every savepoint; tests compare golden vectors.
 """
 
 from __future__ import annotations
@@ -63,7 +61,11 @@ def fmix64(h: np.ndarray) -> np.ndarray:
 
 
 def hash_columns(columns: Sequence[Column]) -> np.ndarray:
-    """One uint64 a row over key columns of equal length (at least one column)."""
+    """The uint64 hash of each row over one or more key columns of equal length.
+
+    Raises:
+        UnsupportedError: a column's type cannot be a key.
+    """
     out = hash_column(columns[0])
     for column in columns[1:]:
         out *= _COMBINE
@@ -73,7 +75,11 @@ def hash_columns(columns: Sequence[Column]) -> np.ndarray:
 
 
 def hash_column(column: Column) -> np.ndarray:
-    """One uint64 a row; a fresh array that the caller may write."""
+    """The uint64 hash of each row, in a new array that the caller may change.
+
+    Raises:
+        UnsupportedError: the column's type cannot be a key.
+    """
     values = column.values
     if isinstance(values, np.ndarray):
         out = _hash_objects(values) if values.dtype.hasobject else _hash_fixed(values)
@@ -86,14 +92,14 @@ def hash_column(column: Column) -> np.ndarray:
 
 
 def key_groups(hashes: np.ndarray, max_parallelism: int) -> np.ndarray:
-    """int32 key group of each hash."""
+    """The int32 key group of each uint64 hash."""
     if max_parallelism & (max_parallelism - 1) == 0:
         return (hashes & np.uint64(max_parallelism - 1)).astype(np.int32)
     return (hashes % np.uint64(max_parallelism)).astype(np.int32)
 
 
 def subtask_of_key_group(groups: np.ndarray, parallelism: int, max_parallelism: int) -> np.ndarray:
-    """int32 index of the subtask that owns each key group."""
+    """The int32 index of the subtask that owns each key group."""
     return (groups.astype(np.int64) * parallelism // max_parallelism).astype(np.int32)
 
 
@@ -148,7 +154,7 @@ def _hash_bytes(data: np.ndarray, offsets: np.ndarray) -> np.ndarray:
     starts = offsets[:-1] - base
     lengths = np.diff(offsets)
     size = int(offsets[-1]) - base
-    # Eight spare bytes let every word be read whole; what is not the string's is masked.
+    # With eight spare bytes every word can be read whole; bytes outside the string are masked.
     padded = np.zeros(size + 8, np.uint8)
     padded[:size] = data[base : base + size]
     words = np.lib.stride_tricks.as_strided(padded[:8].view(np.uint64), (size + 1,), (1,))

@@ -1,18 +1,17 @@
 """Key columns → dense slots: a vectorised open-addressing table.
 
-One table an operator and subtask. The table holds slot numbers; keys lie dense in slot
-order beside it, so that state columns are plain arrays indexed by slot. A lookup probes
-all rows of a batch together, in as many rounds as the longest probe.
+Each operator and subtask has one table. The table holds slot numbers; the keys lie in an array in slot order,
+so that state columns are plain arrays indexed by slot. A lookup probes all rows of a batch together, in as
+many rounds as the longest probe.
 
-* Whole-number keys (the fast path) are one int64: a column as it stands, or several
-  packed side by side as long as their values are small enough. It is compared itself; any
-  other key is compared by its 64-bit hash and then, column by column.
-* Whole numbers that lie close together need no hashing: an array addressed by key (see
-  ``direct``) holds their slots, until they spread too far.
-* Growing never stops the world: a larger table's memory is made ready ahead, the old one
-  stays readable while every later call moves a bounded number of its slots, and the arrays
-  by slot grow in place (see ``growing``).
-* Slots are freed when their state is purged, and used again.
+* Keys of whole numbers (the fast path) become one int64: the one column itself, or several columns packed
+  side by side while their values are small enough. The int64 is compared directly. Any other key is compared
+  by its 64-bit hash and then column by column.
+* Whole numbers that lie close together need no hashing: an array addressed by key (see ``direct``) holds
+  their slots until they lie too far apart.
+* Growing causes no pause: the memory of a larger table is prepared in advance, the old table stays readable
+  while every later call moves a bounded number of its slots, and arrays by slot grow in place (see ``growing``).
+* A slot is freed when its state is purged, and reused for another key.
 """
 
 from __future__ import annotations
@@ -43,16 +42,16 @@ if TYPE_CHECKING:
 
     from penstock.types.logical import LogicalType
 
-#: Slots moved from the old table per call, beyond twice the batch's rows.
+#: Slots moved from the old table per call, in addition to twice the rows of the batch.
 _MIGRATE = 8192
-#: Known new keys placed at once: what is at hand of them stays in the processor's cache.
+#: New keys placed in one step: their arrays fit into the processor's cache.
 _PLACE = 1 << 16
-#: Positions whose memory is made ready per key before a table is full.
+#: Positions of the next table whose memory is touched for each new key.
 _TOUCH = 32
 
 
 class KeyIndex:
-    """See the module. ``types``: the key columns'; none at all means one global key."""
+    """Maps keys to int64 slots. ``types`` are the key columns' types; no types mean one global key."""
 
     def __init__(self, types: Sequence[LogicalType]) -> None:
         self.types = list(types)
@@ -61,12 +60,12 @@ class KeyIndex:
         self._direct: DirectTable | None = DirectTable() if self._whole else None
         self._table = HashTable(table_bits(0))
         self._next: HashTable | None = None
-        #: What slots are moved from: those of ``_cursor`` … ``_end`` that were in use when it
-        #: became old, and are not ``_gone`` (freed since, or free then).
+        #: The table that slots are moved from. The slots from ``_cursor`` to ``_end`` are still in it, except
+        #: those in ``_gone``: they were free when it became old, or have been freed since.
         self._old: HashTable | DirectTable | None = None
         self._cursor = self._end = self._left = 0
         self._gone = np.zeros(0, np.bool_)
-        #: Keys that there will be soon (see ``reserve``).
+        #: The number of keys that ``reserve`` announced.
         self._expected = 0
         if self._whole:
             self._slots = Slots()
@@ -82,11 +81,12 @@ class KeyIndex:
 
     @property
     def high(self) -> int:
-        """One above the highest slot ever given out: the length state columns need."""
+        """One above the highest slot ever allocated: the length that state columns need."""
         return self._slots.high
 
     @property
     def nbytes(self) -> int:
+        """Allocated bytes, unused room included."""
         own = self._ints.nbytes if self._whole else self._hashes.nbytes + self._rows.nbytes
         direct = self._direct.nbytes if self._direct else 0
         old = self._old.nbytes if self._old is not None else 0
@@ -94,19 +94,19 @@ class KeyIndex:
 
     @property
     def live_bytes(self) -> int:
-        """Of the keys in use: ``nbytes`` without room that is free."""
+        """Bytes of the keys in use: ``nbytes`` without unused room."""
         own = 8 if self._whole else 8 + self._rows.row_bytes
         tables = (self._direct, self._old, self._table)
         return int((own + 1) * len(self)) + sum(x.nbytes for x in tables if x is not None)
 
     def in_use(self, start: int, stop: int) -> np.ndarray:
-        """Mask of the slots in use among these, none of them at or above ``high``."""
+        """Boolean mask of the slots in use from ``start`` to ``stop``, which is at most ``high``."""
         return self._slots.live[start:stop]
 
     # -- finding ---------------------------------------------------------------------
 
     def lookup(self, columns: Sequence[Column], n: int) -> np.ndarray:
-        """int64 slot of each row's key, -1 where it is unknown."""
+        """The int64 slot of each of the ``n`` rows' keys; -1 for an unknown key."""
         if not self.types:
             return np.full(n, 0 if self._slots.count else -1, np.int64)
         if self._whole:
@@ -122,8 +122,10 @@ class KeyIndex:
         return self._find(None, hash_columns(columns), columns)
 
     def upsert(self, columns: Sequence[Column], n: int) -> tuple[np.ndarray, np.ndarray]:
-        """(int64 slot of each row's key, the slots that are new, in order of first sight
-        within probing rounds)."""
+        """(int64 slot of each of the ``n`` rows' keys, int64 slots that are new). Unknown keys get slots.
+
+        Within a round of probing, new slots are in the order in which their keys first occur.
+        """
         if not self.types:
             new = np.empty(0, np.int64)
             if not self._slots.count:
@@ -143,7 +145,7 @@ class KeyIndex:
         return out, self._insert(out, missing, None, hashes, columns)
 
     def upsert_ints(self, keys: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """``upsert`` of a non-null int64 array, for an index over one whole number."""
+        """``upsert`` of int64 keys without NULLs. The index must have one whole-number column."""
         if self._direct is not None:
             if self._reach(self._direct, keys):
                 return self._upsert_direct(self._direct, keys)
@@ -157,12 +159,13 @@ class KeyIndex:
         return out, self._insert(out, missing, keys, hashes, None)
 
     def lookup_ints(self, keys: np.ndarray) -> np.ndarray:
+        """``lookup`` of int64 keys without NULLs. The index must have one whole-number column."""
         if self._direct is not None:
             return self._direct.lookup(keys)
         return self._find(keys, hash_ints(keys), None)
 
     def keys(self, slots: np.ndarray) -> list[Column]:
-        """The key columns of slots."""
+        """The key columns of slots in use."""
         if not self._whole:
             return self._rows.take(slots)
         valid = None
@@ -172,7 +175,7 @@ class KeyIndex:
         return self._packing.unpacked(self._ints.take(slots), valid)
 
     def ints(self, slots: np.ndarray) -> np.ndarray:
-        """The int64 keys of slots of an index over one whole number."""
+        """The int64 keys of slots. The index must have one whole-number column."""
         return self._ints[slots]
 
     def live_slots(self) -> np.ndarray:
@@ -182,12 +185,14 @@ class KeyIndex:
     # -- restoring -------------------------------------------------------------------
 
     def reserve(self, n: int) -> None:
-        """About n more keys are coming: they shall find a table of the right size."""
+        """Announce about ``n`` more keys, so that the next table has room for all of them."""
         self._expected = self._slots.count + n
 
     def extend(self, columns: Sequence[Column], n: int) -> slice:
-        """New slots, one behind the other, for rows whose keys are not in the index, each once:
-        nothing is looked up. InternalError when a slot was freed before."""
+        """Allocate consecutive slots for ``n`` distinct keys that are not in the index; return their slice.
+
+        Nothing is looked up. Raises InternalError if a slot was freed before.
+        """
         first = self._slots.high
         if self._slots.count != first:
             raise InternalError("an index is extended after slots were freed", got=f"{len(self)} of {first}")
@@ -236,7 +241,10 @@ class KeyIndex:
     # -- freeing ---------------------------------------------------------------------
 
     def free(self, slots: np.ndarray) -> None:
-        """Forget the keys of these slots (each once); the numbers will be used again."""
+        """Remove the keys of these slots (each once). The index reuses the slots for other keys.
+
+        Raises InternalError if a slot was freed twice.
+        """
         if not len(slots):
             return
         if self.types:
@@ -288,7 +296,7 @@ class KeyIndex:
     # -- probing ---------------------------------------------------------------------
 
     def _stop_packing(self) -> None:
-        """A key does not fit into 64 bits: from now on keys are kept column by column."""
+        """Keep the keys column by column from now on, because a key does not fit into 64 bits."""
         slots = self.live_slots()
         columns = self._packing.unpacked(self._ints[slots], None)
         self._whole, self._direct = False, None
@@ -302,13 +310,13 @@ class KeyIndex:
         self._migrate(1 << 62)
 
     def _stop_addressing(self) -> None:
-        """The keys are too far apart for an array addressed by key: from now on by hash."""
+        """Find keys by hash from now on, because they lie too far apart for an array addressed by key."""
         direct, self._direct = self._direct, None
         assert direct is not None
         self._move_from(direct, 0)
 
     def _move_from(self, old: HashTable | DirectTable | None, n: int) -> None:
-        """A new table with room for n more keys; slots come over from the old one by and by."""
+        """Use a new table with room for ``n`` more keys. ``_migrate`` moves the slots of ``old`` in steps."""
         live, table = self._slots.count, self._next
         if table is None or table.capacity < 2 * (live + n):
             table = self._larger(n)
@@ -317,12 +325,12 @@ class KeyIndex:
         self._cursor, self._end = 0, self._slots.high
         self._gone = np.zeros(self._end, np.bool_)
         self._left = live
-        if self._whole and self._null_slot >= 0:  # it is in no table
+        if self._whole and self._null_slot >= 0:  # the slot of NULL is in no table
             self._gone[self._null_slot] = True
             self._left -= 1
 
     def _live_ints(self) -> tuple[np.ndarray, np.ndarray]:
-        """(keys, slots) of all but NULL."""
+        """(int64 keys, int64 slots) of all keys but NULL."""
         slots = self.live_slots()
         slots = slots[slots != self._null_slot]
         return self._ints[slots], slots
@@ -340,7 +348,7 @@ class KeyIndex:
 
     def _upsert_ints(self, keys: np.ndarray, valid: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:
         if valid is None or valid.all():
-            # A mask without a NULL (a filter took them out) must not make a key of NULL.
+            # A mask may have no NULL, for example after a filter; it must not allocate a slot for NULL.
             return self.upsert_ints(keys)
         out = np.empty(len(keys), np.int64)
         out[valid], new = self.upsert_ints(keys[valid])
@@ -364,7 +372,7 @@ class KeyIndex:
                 found = self._find_old(
                     self._old, None if keys is None else keys[missing], hashes[missing], taken
                 )
-                # What was moved, and maybe freed since, still stands in the old table.
+                # The old table still holds slots that were moved, and perhaps freed since.
                 found[~self._in_old(found)] = -1
                 out[missing] = found
         return out
@@ -389,8 +397,8 @@ class KeyIndex:
         columns: Sequence[Column] | None,
     ) -> np.ndarray:
         position = table.home(hashes)
-        # An empty place or a tombstone reads the last entries of the key array: harmless,
-        # masked just after.
+        # The slot of an empty place or a tombstone is negative and reads an unrelated key; the mask
+        # ``slots >= 0`` removes it.
         slots = ~table.slots[position].astype(np.int64)
         if keys is not None:
             match = self._ints[slots] == keys
@@ -445,7 +453,10 @@ class KeyIndex:
         hashes: np.ndarray,
         columns: Sequence[Column] | None,
     ) -> np.ndarray:
-        """Give slots to the missing rows' keys (rows may share one); returns new slots."""
+        """Allocate slots for the keys of the ``missing`` rows, which may share keys; set them in ``out``.
+
+        Returns the new slots.
+        """
         table = self._table
         rows, position = missing, table.home(hashes[missing])
         new: list[np.ndarray] = []
@@ -454,8 +465,8 @@ class KeyIndex:
             at = table.slots[position]
             free = np.flatnonzero(at == EMPTY)
             if len(free):
-                # Rows race for a free position; the last writer wins it, so write backwards:
-                # then keys get their slots in order of first sight.
+                # Several rows may claim one free position. The last write stays, so claims are written
+                # backwards: keys then get their slots in the order in which they first occur.
                 back = free[::-1]
                 table.slots[position[back]] = claim[rows[back]]
                 won = free[table.slots[position[free]] == claim[rows[free]]]
@@ -495,14 +506,14 @@ class KeyIndex:
             slots = self._rows.append([c.take(rows) for c in columns], len(rows))
             self._hashes = grown(self._hashes, self._slots.high)
             self._hashes[slots] = hashes[rows]
-        if self._old is not None:  # numbers used again are not those the old table has
+        if self._old is not None:  # the old table may hold a reused slot for its former key
             self._gone[slots[slots < self._end]] = True
         return slots
 
     # -- growing ---------------------------------------------------------------------
 
     def _make_room(self, n: int) -> None:
-        """Keep the load at most one half, moving a bounded number of slots."""
+        """Make room for ``n`` keys at a load of at most one half. Moves a bounded number of slots."""
         if self._old is not None:
             self._migrate(2 * n + _MIGRATE)
         need = self._table.used + self._left + n
@@ -518,12 +529,12 @@ class KeyIndex:
         self._migrate(2 * n + _MIGRATE)
 
     def _larger(self, n: int) -> HashTable:
-        """For n more keys at least."""
+        """A new table with room for at least ``n`` more keys."""
         expected = (3 * self._expected - 1).bit_length() if self._expected else 0
         return HashTable(max(table_bits(self._slots.count + n), expected))
 
     def _migrate(self, budget: int) -> None:
-        """Look at so many slot numbers, and move those that are in the old table."""
+        """Examine the next ``budget`` slot numbers and move those that are in the old table."""
         stop = min(self._cursor + budget, self._end)
         moving = self._slots.live[self._cursor : stop] & ~self._gone[self._cursor : stop]
         slots = self._cursor + np.flatnonzero(moving)
@@ -534,6 +545,7 @@ class KeyIndex:
             self._old, self._left = None, 0
 
     def _in_old(self, slots: np.ndarray) -> np.ndarray:
+        """Boolean mask of the slots that are still in the old table."""
         out = (slots >= self._cursor) & (slots < self._end)
         out[out] = ~self._gone[slots[out]]
         return out

@@ -1,4 +1,4 @@
-"""Key columns of whole numbers as one int64 a row, and back."""
+"""Packs key columns of whole numbers into one int64 per row, and unpacks them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class KeyPacking:
-    """One column as it stands, or several side by side as long as their values are small."""
+    """Packs one column unchanged, or two or three columns side by side if their values are small."""
 
     def __init__(self, types: Sequence[LogicalType]) -> None:
         self._types = list(types)
@@ -25,13 +25,15 @@ class KeyPacking:
 
     @staticmethod
     def suits(types: Sequence[LogicalType]) -> bool:
+        """Whether keys of these types can be packed: one to three columns of integer or boolean storage."""
         dtypes = [numpy_dtype(x) for x in types]
         return 0 < len(dtypes) <= 3 and all(d is not None and d.kind in "iub" for d in dtypes)
 
     def packed(self, columns: Sequence[Column]) -> tuple[np.ndarray, np.ndarray | None] | None:
-        """(int64 keys, mask of those that are not NULL); None when they do not fit.
+        """(int64 keys, mask of the keys that are not NULL or None); None if the values do not fit.
 
-        Side by side, a NULL is the lowest number of its bits, and no value may be that low: the mask is None.
+        Among several columns, NULL is the lowest number of the column's bits, which no value may have. The
+        mask is then None.
         """
         if len(columns) == 1:
             return columns[0].values.astype(np.int64, copy=False), columns[0].valid
@@ -58,6 +60,7 @@ class KeyPacking:
         return out, None
 
     def unpacked(self, keys: np.ndarray, valid: np.ndarray | None) -> list[Column]:
+        """The key columns of int64 keys. ``valid`` is the mask of keys that are not NULL (None: all)."""
         if len(self._types) == 1:
             return [Column(self._types[0], keys.astype(_dtype(self._types[0])), valid)]
         columns, left = [], 64 - self._bits * len(self._types)

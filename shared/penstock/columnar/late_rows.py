@@ -1,12 +1,11 @@
-"""Rows with wide columns are kept in the batches they came in, and fetched late.
+"""Rows with wide columns stay in the batches in which they arrived, and are copied only when they are read.
 
-A join, a Top-N or a deduplication works on keys and *slots* (see ``store``); most of what
-it keeps is never looked at again, and what comes out comes out once. So a row with text or
-nested columns is a reference, segment << 32 | row, into a *segment*: the columns of a batch
-as they came, not copied.
+A join, a Top-N or a deduplication works on keys and *slots* (see ``store``). It never reads most of the rows
+that it keeps, and emits a row once. So a row with text or nested columns is kept as a reference,
+segment << 32 | row, into a *segment*: the uncopied columns of a batch.
 
-Small segments are merged by fours, so that there are few; one whose rows are all freed is
-let go; when more than half of all rows are garbage, the sparse segments are rewritten.
+Small segments are merged four at a time, so that there are few. A segment is dropped when all its rows are
+freed. When more than half of all rows are garbage, the segments that are mostly garbage are rewritten.
 """
 
 from __future__ import annotations
@@ -26,22 +25,22 @@ if TYPE_CHECKING:
     from penstock.types.logical import LogicalType
 
 _ROW_MASK = (1 << 32) - 1
-#: A segment with so many rows is never merged with others …
+#: A segment of at least this many rows is never merged with others.
 _LONG = 4096
-#: … and shorter ones so many at a time.
+#: The number of shorter segments that are merged together.
 _FAN = 4
-#: Nothing is rewritten for less garbage than this, in rows.
+#: The number of freed rows below which no segment is rewritten …
 _COMPACT_FROM = 65_536
-#: … where what is cold leaves for the disk, so that its room is soon there for others.
+#: … and below which none is rewritten for state that is evicted to disk: its memory must be free sooner.
 GARBAGE_ROWS = 2_048
-#: So many segments may be gone before the others get new numbers.
+#: The number of dropped segments above which the others are renumbered.
 _GAPS = 1024
 #: Rows of a rewritten segment.
 _REWRITTEN_ROWS = 16_384
 
 
 class _Segment:
-    """The columns of ``rows`` rows. ``live``: rows that a slot still refers to."""
+    """The columns of ``rows`` rows. ``live`` is the number of rows that a slot still refers to."""
 
     __slots__ = ("columns", "live", "nbytes", "rows", "slots")
 
@@ -49,13 +48,13 @@ class _Segment:
         self.columns = list(columns)
         self.rows = self.live = len(slots)
         self.nbytes = sum(c.nbytes for c in self.columns)
-        #: Slot of each row, as it was given: kept of short segments, for merging.
+        #: The slot of each row when it was added. Only short segments keep it, for merging.
         self.slots = slots if self.rows < _LONG else None
 
 
 class _Fetch:
-    """Where some rows lie: (segment, rows of it) one after another, then ``back`` into the
-    order they were asked for in. It holds on to the segments."""
+    """The places of some rows: (segment, row numbers in it) pairs, and ``back``, the indices that bring the
+    concatenated rows into the requested order (None: they are in order). It keeps the segments alive."""
 
     __slots__ = ("_back", "_parts")
 
@@ -64,6 +63,7 @@ class _Fetch:
         self._back = back
 
     def column(self, type_: LogicalType, index: int) -> Column:
+        """The column with this index of all rows, copied unless the rows are one contiguous run."""
         if not self._parts:
             return Column.nulls(type_, 0)
         parts = []
@@ -74,11 +74,12 @@ class _Fetch:
         return out if self._back is None else out.take(self._back)
 
     def nbytes(self, index: int) -> int:
+        """About how many bytes the rows' values of this column take."""
         return sum(s.columns[index].nbytes * len(rows) // s.rows for s, _, rows in self._parts)
 
 
 def _run(rows: np.ndarray) -> tuple[int, int] | None:
-    """(first, number) of rows that follow one another: those need no copy."""
+    """(first, number) if the rows are contiguous and ascending, so that they need no copy; else None."""
     first, n = int(rows[0]), len(rows)
     if int(rows[-1]) - first != n - 1 or not (rows[1:] > rows[:-1]).all():
         return None
@@ -86,7 +87,7 @@ def _run(rows: np.ndarray) -> tuple[int, int] | None:
 
 
 class LateColumn:
-    """A column of some rows that is taken when it is needed (see ``state.tables.Later``)."""
+    """A column of some rows that is copied only when ``column`` is called (see ``state.tables.Later``)."""
 
     __slots__ = ("_fetch", "_index", "type")
 
@@ -95,33 +96,37 @@ class LateColumn:
 
     @property
     def nbytes(self) -> int:
+        """About how many bytes the values take."""
         return self._fetch.nbytes(self._index)
 
     def column(self) -> Column:
+        """The values. They are those at the time at which this object was made."""
         return self._fetch.column(self.type, self._index)
 
 
 class Segments:
-    """Rows by slot, one reference a slot."""
+    """Rows by slot. Each slot has an int64 reference to a row of a segment."""
 
     def __init__(self, types: Sequence[LogicalType], garbage_rows: int) -> None:
         self.types = list(types)
         self._garbage_rows = garbage_rows
         self._refs = np.full(1024, -1, np.int64)
-        #: By number; None once nothing refers to it.
+        #: Segments by number; None for a dropped one.
         self._segments: list[_Segment | None] = []
         self._rows = self._live = self._gone = self._held = 0
 
     @property
     def nbytes(self) -> int:
+        """Allocated bytes, garbage included."""
         return self._refs.nbytes + self._held
 
     @property
     def live_bytes(self) -> int:
+        """About how many bytes the rows in use take."""
         return 8 * self._live + self._held * self._live // max(self._rows, 1)
 
     def append(self, slots: np.ndarray, columns: Sequence[Column], high: int) -> None:
-        """Rows of slots that hold none, each once; the columns are kept by reference."""
+        """Add rows under distinct slots that hold no row. The columns are not copied."""
         self._refs = grown(self._refs, high, -1)
         self._add(slots, columns)
         self._rows += len(slots)
@@ -130,14 +135,16 @@ class Segments:
             pass
 
     def take(self, slots: np.ndarray, indices: Sequence[int] | None = None) -> list[Column]:
-        """Rows of slots that hold one; of all columns, or of these."""
+        """The rows of slots that hold one: all columns, or only those in ``indices``."""
         fetch = self._fetch(slots)
         indices = range(len(self.types)) if indices is None else indices
         return [fetch.column(self.types[i], i) for i in indices]
 
     def later(self, slots: np.ndarray) -> list[Column | LateColumn]:
-        """What ``take`` would give now, to be taken whenever it is needed: rows do not
-        change, but for a user's objects, which are taken now."""
+        """The rows that ``take`` would return now, copied only when they are read.
+
+        Columns of Python objects are copied at once, because a user's function may change the objects.
+        """
         fetch = self._fetch(slots)
         return [
             fetch.column(x, i) if _is_raw(x) else LateColumn(x, fetch, i) for i, x in enumerate(self.types)
@@ -162,11 +169,11 @@ class Segments:
         return _Fetch(parts, back)
 
     def place(self, slots: np.ndarray) -> np.ndarray:
-        """Numbers that order slots as their rows lie: fetched in this order, rows need not
-        be brought back into another."""
+        """int64 numbers that sort slots by the place of their rows. Rows are read fastest in this order."""
         return self._refs[slots]
 
     def free(self, slots: np.ndarray) -> None:
+        """Drop the rows of slots that hold one, each once."""
         refs = self._refs[slots]
         self._refs[slots] = -1
         self._live -= len(slots)
@@ -201,7 +208,7 @@ class Segments:
             self._gone -= 1
 
     def _renumber(self) -> None:
-        """Close the gaps that segments left which are gone."""
+        """Renumber the segments, so that dropped ones leave no gaps."""
         numbers = np.cumsum([s is not None for s in self._segments]) - 1
         slots = np.flatnonzero(self._refs >= 0)
         refs = self._refs[slots]
@@ -210,7 +217,7 @@ class Segments:
         self._gone = 0
 
     def _merge_tail(self) -> bool:
-        """Make one of the last few segments if they are short and alike."""
+        """Merge the last ``_FAN`` segments if they are short and of similar length. Returns whether it did."""
         last = self._segments[-_FAN:]
         if len(last) < _FAN or any(s is None or s.slots is None for s in last):
             return False
@@ -221,7 +228,7 @@ class Segments:
         for number, segment in enumerate(last, first):
             assert segment is not None
             assert segment.slots is not None
-            # A freed slot may have come back as another row.
+            # A slot may have been freed, and reused for another row.
             stays = self._refs[segment.slots] == (np.arange(segment.rows) | (number << 32))
             slots.append(segment.slots[stays])
             kept = np.flatnonzero(stays)
@@ -235,7 +242,7 @@ class Segments:
         return True
 
     def _compact(self) -> None:
-        """Rewrite the segments that are more than half garbage."""
+        """Rewrite the segments of which more than half is garbage."""
         sparse = np.array([s is not None and 2 * s.live < s.rows for s in self._segments])
         slots = np.flatnonzero(self._refs >= 0)
         refs = self._refs[slots]
@@ -256,10 +263,12 @@ def _is_raw(type_: LogicalType) -> bool:
 
 
 class LateRows:
-    """Rows of ``types`` by slot, as ``RowStore``'s. With a wide column among them they are
-    kept in segments, all of their columns, and what is given to them is not copied;
-    narrow rows lie dense by slot. ``garbage_rows``: so many freed ones may at least lie there
-    until segments are rewritten."""
+    """Rows of ``types`` by slot, like ``RowStore``.
+
+    If a column is wide (Arrow-backed), all columns are kept in segments and appended columns are not
+    copied; otherwise rows lie in arrays by slot. Segments are not rewritten before ``garbage_rows`` rows
+    are freed.
+    """
 
     def __init__(self, types: Sequence[LogicalType], garbage_rows: int = _COMPACT_FROM) -> None:
         self.slots = Slots()
@@ -272,17 +281,18 @@ class LateRows:
 
     @property
     def nbytes(self) -> int:
+        """Allocated bytes, unused room included."""
         return sum(s.nbytes for s in self._stores) if self._heap is None else self._heap.nbytes
 
     @property
     def live_bytes(self) -> int:
-        """Of the rows in use: ``nbytes`` without room that is free."""
+        """Bytes of the rows in use: ``nbytes`` without unused room."""
         if self._heap is not None:
             return self._heap.live_bytes
         return int((sum(s.row_bytes for s in self._stores) + 1) * len(self))
 
     def append(self, columns: Sequence[Column], n: int) -> np.ndarray:
-        """Slots of n new rows."""
+        """Add ``n`` rows; return their int64 slots. Wide columns are kept by reference."""
         slots = self.slots.allocate(n)
         if self._heap is None:
             for store, column in zip(self._stores, columns, strict=True):
@@ -292,23 +302,25 @@ class LateRows:
         return slots
 
     def take(self, slots: np.ndarray) -> list[Column]:
+        """The rows of slots in use, one column per type."""
         return self._heap.take(slots) if self._heap is not None else [s.take(slots) for s in self._stores]
 
     def take_later(self, slots: np.ndarray) -> Sequence[Column | LateColumn]:
-        """``take`` for a snapshot: wide rows are copied by whoever writes them."""
+        """``take`` for a snapshot: wide rows are copied only when the snapshot is written."""
         return self._heap.later(slots) if self._heap is not None else self.take(slots)
 
     def take_some(self, slots: np.ndarray, indices: Sequence[int]) -> list[Column]:
-        """Only these columns."""
+        """``take`` of only the columns in ``indices``."""
         if self._heap is not None:
             return self._heap.take(slots, indices)
         return [self._stores[i].take(slots) for i in indices]
 
     def in_place(self, slots: np.ndarray) -> np.ndarray:
-        """Positions of the slots in the order in which their rows are fetched fastest."""
+        """The int64 positions in ``slots``, in the order in which ``take`` reads the rows fastest."""
         return np.argsort(slots if self._heap is None else self._heap.place(slots), kind="stable")
 
     def free(self, slots: np.ndarray) -> None:
+        """Free slots in use, each once, and drop their rows."""
         if not len(slots):
             return
         for store in self._stores:

@@ -1,10 +1,9 @@
 """Slot → many entries, probed for a whole batch at once.
 
-Entries lie in a few runs sorted by slot, older ones longer; four of about one length become
-one. Long runs carry an index from slot to start. So adding costs O(log n) moves an entry in all,
-and expanding a probe never walks a chain, however many entries a hot key has. Removed
-entries are skipped, and dropped when runs are merged. What is added waits unsorted until
-something is looked for: much of a join's state never is.
+Entries lie in a few runs sorted by slot; older runs are longer. Four runs of similar length are merged into
+one. A long run has an index from slot to start. So an entry is moved O(log n) times in all, and a probe walks
+no chain, however many entries a hot key has. Removed entries are skipped, and dropped when runs are merged.
+Added entries stay unsorted until the next probe, because much of a join's state is never probed.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ _FIRST_STAMP = 1
 
 
 class _Run:
-    """Entries by slot. ``stamps`` None: of entries that were added before anything was removed."""
+    """Entries sorted by slot, with the stamp of each (None: all were added before the first removal)."""
 
     __slots__ = ("entries", "slots", "stamps", "starts")
 
@@ -35,11 +34,12 @@ class _Run:
 
     @property
     def nbytes(self) -> int:
+        """Allocated bytes."""
         parts = (self.slots, self.entries, self.stamps, self.starts)
         return sum(x.nbytes for x in parts if x is not None)
 
     def bounds(self, slots: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """(start, number of entries) of each of these int32 slots, none below 0."""
+        """(start, number of entries) of each of these int32 slots, which must not be negative."""
         if self.starts is None:
             low = np.searchsorted(self.slots, slots)
             return low, np.searchsorted(self.slots, slots, "right") - low
@@ -49,8 +49,10 @@ class _Run:
 
 
 class Found:
-    """What a probe of some slots finds, before it is expanded to pairs. It holds until the
-    map is changed. ``counts``: at most so many entries a probe row (dead ones may count)."""
+    """The result of a probe before it is expanded to pairs. It is valid until the map changes.
+
+    ``counts`` (int64) is an upper bound of the entries of each probe row: removed entries may be counted.
+    """
 
     __slots__ = ("_map", "_parts", "counts")
 
@@ -59,8 +61,10 @@ class Found:
         self.counts = sum((counts for _, _, counts in parts), np.zeros(n, np.int64))
 
     def pairs(self, part: slice = slice(None)) -> tuple[np.ndarray, np.ndarray]:
-        """All (probe row, entry) pairs of a slice of the probe rows, which are numbered
-        within it: by probe row, then in order of insertion."""
+        """All (probe row, entry) pairs of a slice of the probe rows, both int64.
+
+        Probe rows are numbered from the start of the slice. Pairs are ordered by probe row, then by insertion.
+        """
         rows_of, entries_of = [], []
         for run, all_low, all_counts in self._parts:
             low, counts = all_low[part], all_counts[part]
@@ -83,14 +87,14 @@ class Found:
 
 
 class MultiMap:
-    """Entries are whole numbers, each in the map at most once at a time."""
+    """Maps a slot to many entries: whole numbers, each of them at most once in the map at a time."""
 
     def __init__(self) -> None:
         self._runs: list[_Run] = []
         self._waiting: list[tuple[np.ndarray, np.ndarray, np.ndarray | None]] = []  # slots, entries, stamps
-        # When each entry was added (0: not in the map). A number that was freed and came
-        # back has another stamp than the stale items it left in older runs. None until
-        # something is removed: then all there are get the first stamp.
+        # The stamp of each entry: the order of its addition (0: not in the map). An entry that was removed
+        # and added again has another stamp than its stale items in older runs. None until the first
+        # removal, at which all entries of the map get the first stamp.
         self._stamps: np.ndarray | None = None
         self._next_stamp = _FIRST_STAMP + 1
         self._high = 0
@@ -102,18 +106,19 @@ class MultiMap:
 
     @property
     def nbytes(self) -> int:
+        """Allocated bytes, removed entries included."""
         own = 0 if self._stamps is None else self._stamps.nbytes
         waiting = sum(x.nbytes for part in self._waiting for x in part if x is not None)
         return own + waiting + sum(r.nbytes for r in self._runs)
 
     @property
     def live_bytes(self) -> int:
-        """Of the entries that stand: ``nbytes`` without those that were removed."""
+        """Bytes of the entries in the map: ``nbytes`` without removed entries."""
         each = 12 if self._stamps is None else 28
         return each * len(self) + sum(0 if r.starts is None else r.starts.nbytes for r in self._runs)
 
     def add(self, slots: np.ndarray, entries: np.ndarray) -> None:
-        """Put entries (new to the map) under slots, in order."""
+        """Add ``entries[i]`` under ``slots[i]``, in order. No entry may be in the map already."""
         n = len(slots)
         if not n:
             return
@@ -128,7 +133,7 @@ class MultiMap:
         self._size += n
 
     def remove(self, entries: np.ndarray) -> None:
-        """Take entries out. Their numbers may be used again after this returns."""
+        """Remove entries that are in the map, each once. The caller may add the same numbers again."""
         if not len(entries):
             return
         if self._stamps is None:
@@ -139,16 +144,15 @@ class MultiMap:
             self._rebuild()
 
     def probe(self, slots: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """All (probe row, entry) pairs, by probe row, then in order of insertion. Slot -1
-        finds nothing."""
+        """All (probe row, entry) pairs, both int64, by probe row, then by insertion. Slot -1 has no entries."""
         return self.find(slots).pairs()
 
     def counts(self, slots: np.ndarray) -> np.ndarray:
-        """At most how many entries each probe row will find (dead ones may be counted)."""
+        """An upper bound (int64) of the entries of each slot: removed entries may be counted."""
         return self.find(slots).counts
 
     def find(self, slots: np.ndarray) -> Found:
-        """``probe`` in two steps: first how much is found, then what."""
+        """``probe`` in two steps: the result has upper bounds at once, and expands to pairs on request."""
         n, parts = len(slots), []
         slots = slots.astype(np.int32)
         nothing = np.flatnonzero(slots < 0)
@@ -163,7 +167,7 @@ class MultiMap:
         return Found(self, parts, n)
 
     def standing(self, run: _Run, rows: np.ndarray, at: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Of the run's items ``at`` those that were not removed: (rows, entries)."""
+        """(rows, entries) of those of the run's items ``at`` that were not removed."""
         entries = run.entries[at]
         if self._dead:
             live = self._stamped(entries, run.stamps, at)
@@ -177,18 +181,18 @@ class MultiMap:
 
     def _rebuild(self) -> None:
         runs = self._sorted()
-        if runs:  # sorting may have merged runs of nothing but removed entries away
+        if runs:  # no run is left if all entries were removed
             self._join_last(len(runs))
 
     def _stamped(
         self, entries: np.ndarray, stamps: np.ndarray | None, at: np.ndarray | slice = slice(None)
     ) -> np.ndarray:
-        """Which entries are still those that got these stamps."""
+        """Boolean mask of the items whose entries still have the stamps with which they were added."""
         assert self._stamps is not None
         return self._stamps[entries] == (_FIRST_STAMP if stamps is None else stamps[at])
 
     def _sorted(self) -> list[_Run]:
-        """The runs, with everything that waited."""
+        """The runs, with all waiting entries sorted into them."""
         if self._waiting:
             self._runs.append(self._run_of(self._waiting))
             self._waiting = []
@@ -213,7 +217,7 @@ class MultiMap:
 
     @staticmethod
     def _run_of(parts: list[tuple[np.ndarray, np.ndarray, np.ndarray | None]]) -> _Run:
-        """One sorted run of (slots, entries, stamps), those of one slot in the order given."""
+        """One sorted run of all (slots, entries, stamps) parts; entries of one slot keep their order."""
         slots = np.concatenate([p[0] for p in parts])
         entries = np.concatenate([p[1] for p in parts])
         order = stable_argsort(slots)

@@ -1,4 +1,4 @@
-"""Aggregates that must remember values: DISTINCT, retractable MIN/MAX, strings' MIN/MAX."""
+"""Aggregates that keep values: DISTINCT, MIN and MAX over input that retracts, MIN and MAX of strings."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _LONG = t.BigIntType(False)
 
 
 class ValueCounts:
-    """slot → values with how often each occurs. Entries are the slots of an inner index."""
+    """Slot → distinct values with the count of each. An entry is a slot of an inner index."""
 
     def __init__(self, types: Sequence[t.LogicalType], load: Load) -> None:
         self.types = list(types)
@@ -37,22 +37,26 @@ class ValueCounts:
 
     @property
     def nbytes(self) -> int:
+        """Allocated bytes, unused room included."""
         return self._index.nbytes + self._map.nbytes + self.counts.nbytes
 
     @property
     def live_bytes(self) -> int:
+        """Bytes of the entries in use."""
         return self._index.live_bytes + self._map.live_bytes + 8 * len(self._index)
 
     def find(self, slots: np.ndarray, values: Sequence[Column]) -> np.ndarray:
-        """Entries of values."""
+        """The int64 entry of each (slot, value) row; -1 for an unknown value."""
         return self._index.lookup([Column(_LONG, slots), *values], len(slots))
 
     def add(
         self, slots: np.ndarray, values: Sequence[Column], weights: np.ndarray | None
     ) -> tuple[np.ndarray, np.ndarray, list[Column], np.ndarray]:
-        """Add weights (None = 1 each) of values. Returns the values that appeared and those
-        that vanished: (slots, sign ±1, columns, row of ``values`` or -1 …) as
-        (slots, signs, value columns, entries)."""
+        """Add int64 weights (None: 1 each) to the counts of values; a count at or below 0 removes its value.
+
+        Returns (slots, int8 signs, value columns, entries) of the values that appeared (sign 1) and
+        disappeared (sign -1). The entries of the latter are already freed.
+        """
         n = len(slots)
         entries, new = self._index.upsert([Column(_LONG, slots), *values], n)
         self.counts = grown(self.counts, self._index.high)
@@ -82,16 +86,19 @@ class ValueCounts:
         return out
 
     def probe(self, slots: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """(position in ``slots``, entry) pairs."""
+        """All (position in ``slots``, entry) pairs, both int64, by position."""
         return self._map.probe(slots)
 
     def slots_of(self, entries: np.ndarray) -> np.ndarray:
+        """The int64 slot of each entry."""
         return self._index.keys(entries)[0].values
 
     def values_of(self, entries: np.ndarray) -> list[Column]:
+        """The value columns of entries."""
         return self._index.keys(entries)[1:]
 
     def release(self, slots: np.ndarray) -> None:
+        """Remove all values of these slots."""
         _, entries = self.probe(slots)
         self.table.free(entries)
         self._map.remove(entries)
@@ -110,7 +117,7 @@ def _nothing(types: Sequence[t.LogicalType]) -> tuple[np.ndarray, np.ndarray, li
 
 
 class _Remembering(Accumulator):
-    """Keeps every distinct value with its count, and an inner accumulator of them."""
+    """Keeps every distinct value with its count, and an inner accumulator over the distinct values."""
 
     def __init__(self, inner: Accumulator, arg_types: Sequence[t.LogicalType]) -> None:
         self.inner = inner
@@ -143,7 +150,7 @@ class _Remembering(Accumulator):
         return []
 
     def merge(self, slots: np.ndarray, partials: Sequence[Column]) -> None:
-        pass  # no columnar state: everything is in the table below
+        pass  # there are no partial columns: all state is in ``table()``
 
     def table(self) -> EntryTable:
         return self.values.table
@@ -161,7 +168,7 @@ class _Remembering(Accumulator):
 
 
 class Distinct(_Remembering):
-    """Any aggregate over each slot's distinct values."""
+    """An aggregate over the distinct values of each slot (AGG(DISTINCT …))."""
 
     def _add(self, slots: np.ndarray, args: Sequence[Column], weights: np.ndarray | None) -> None:
         changed, signs, values, _ = self.values.add(slots, args, weights)
@@ -170,8 +177,8 @@ class Distinct(_Remembering):
 
 
 class RetractableExtreme(_Remembering):
-    """MIN or MAX whose input retracts: when the best value vanishes, the next is sought
-    among the values that are left."""
+    """MIN or MAX over input that retracts. When the best value disappears, all values that remain in the slot
+    are searched for the next one."""
 
     def __init__(self, inner: Accumulator, arg_type: t.LogicalType) -> None:
         super().__init__(inner, [arg_type])
@@ -201,7 +208,7 @@ class RetractableExtreme(_Remembering):
 
 
 class VariableExtreme(Accumulator):
-    """MIN or MAX of strings, binaries and wide decimals."""
+    """MIN or MAX of strings, binaries and wide decimals. It cannot retract: it ignores signs."""
 
     def __init__(self, function: str, type_: t.LogicalType) -> None:
         self.type = type_.with_nullable(True)
@@ -226,7 +233,7 @@ class VariableExtreme(Accumulator):
         if not len(slots):
             return
         column = args[0]
-        if len(distinct(slots)) == len(slots):  # as in a restore: one value a slot
+        if len(distinct(slots)) == len(slots):  # one value per slot, as in a restore
             targets, best = slots, column
         else:
             order = stable_argsort(order_codes(column))

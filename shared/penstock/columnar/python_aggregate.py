@@ -1,4 +1,4 @@
-"""A user's aggregate function: its accumulators are Python objects, one a slot."""
+"""The accumulator of a user's aggregate function: one Python object per slot."""
 
 from __future__ import annotations
 
@@ -18,14 +18,17 @@ from penstock.types.column import Column
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-#: What a user's accumulator counts as: nobody knows its size.
+#: The assumed size of a user's accumulator object, whose real size is unknown.
 _OBJECT_BYTES = 128
 
 
 class PythonAggregate(Accumulator):
-    """A user's AggregateFunction: ``create_accumulator``, ``accumulate(acc, *args)``,
-    ``get_value(acc)``, and where needed ``retract`` and ``merge``. An accumulator is any
-    object that pickles; ``accumulate`` may return a new one."""
+    """Runs a user's AggregateFunction: ``create_accumulator()``, ``accumulate(acc, *args)``,
+    ``get_value(acc)``, and where needed ``retract`` and ``merge``.
+
+    An accumulator is any object that can be pickled; ``accumulate`` may return a new one. FunctionError
+    names the method that raised, is missing, or gave a value of another type than declared.
+    """
 
     keeps_nulls = True
     types = (t.RawType(),)
@@ -59,7 +62,7 @@ class PythonAggregate(Accumulator):
             self._step("accumulate" if adds else "retract", slot, values)
 
     def _add_batches(self, slots: np.ndarray, args: Sequence[Column], signs: np.ndarray | None) -> None:
-        """One call a key (and direction) with Arrow arrays of all its rows in the batch."""
+        """Call accumulate or retract once per slot, with Arrow arrays of all its rows in the batch."""
         adding = np.ones(len(slots), np.bool_) if signs is None else signs > 0
         for direction, method in ((True, "accumulate"), (False, "retract")):
             rows = np.flatnonzero(adding == direction)

@@ -1,9 +1,9 @@
-"""Python values ↔ columns, fast: what user functions see of a batch.
+"""Converts columns to the Python values that user functions receive, and their results to columns.
 
 Python forms: int, float, bool, str, bytes, Decimal, date, time, datetime, timedelta;
 ARRAY → list, MAP and MULTISET → dict, ROW → a row (a named tuple), NULL → None.
-A record of a stream with the single column ``value`` is the bare value; of a stream with
-columns ``f0, f1, …`` (Flink's tuples) a plain tuple; else a row with the columns' names.
+A record of a stream with the single column ``value`` is the bare value. A record of a stream with columns
+``f0, f1, …`` (Flink's tuples) is a plain tuple. Any other record is a row with the columns' names.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from penstock.types import Batch, Schema
 
-#: Types whose storage is already the Python value.
+#: Types whose stored value is the Python value.
 _PLAIN = (*t.INTEGERS, t.FloatType, t.DoubleType, t.BooleanType, t.YearMonthIntervalType)
 
 
@@ -38,7 +38,7 @@ _PLAIN = (*t.INTEGERS, t.FloatType, t.DoubleType, t.BooleanType, t.YearMonthInte
 
 @lru_cache(maxsize=1024)
 def row_class(names: tuple[str, ...]) -> type[tuple[Any, ...]]:
-    """A named tuple class; names that are no identifiers are reached by position."""
+    """The named tuple class of rows with these columns. A name that is no identifier has no attribute."""
     base: Any = namedtuple("Row", list(names), rename=True)  # type: ignore[misc]  # names of a schema
 
     def reduce(self: tuple[Any, ...]) -> tuple[Any, ...]:
@@ -52,21 +52,25 @@ def row_class(names: tuple[str, ...]) -> type[tuple[Any, ...]]:
 
 
 def make_row(names: tuple[str, ...], values: Iterable[Any]) -> tuple[Any, ...]:
+    """A row of ``values`` with these column names; values are not checked."""
     return tuple.__new__(row_class(names), values)
 
 
 def is_bare(schema: Schema) -> bool:
-    """A stream of values, not of rows."""
+    """Whether the records of the stream are bare values, not rows."""
     return len(schema.fields) == 1 and schema.fields[0].name == "value"
 
 
 def is_tuple(schema: Schema) -> bool:
+    """Whether the records of the stream are plain tuples: its columns are f0, f1, …."""
     return all(f.name == f"f{i}" for i, f in enumerate(schema.fields))
 
 
 def records(batch: Batch, columns: int | None = None) -> list[Any]:
-    """The batch's rows as user functions see them. ``columns``: only so many leading ones
-    (what follows are hidden key columns)."""
+    """The batch's rows in the form that user functions receive.
+
+    ``columns`` is the number of leading columns to use (None: all); the columns after them are hidden keys.
+    """
     schema, cols = batch.schema, batch.columns
     if columns:
         schema, cols = schema.select(range(columns)), cols[:columns]
@@ -79,8 +83,10 @@ def records(batch: Batch, columns: int | None = None) -> list[Any]:
 
 
 def normalizer(schema: Schema) -> Callable[[Any], Any] | None:
-    """Plain tuples and lists → the schema's rows; None for streams whose records have no
-    names. A user's function then sees names again in what it returned before."""
+    """A function that turns plain tuples and lists into rows of the schema; None if records have no names.
+
+    A user function so sees column names in records that another user function returned as tuples.
+    """
     if is_bare(schema) or is_tuple(schema):
         return None
     cls = row_class(tuple(schema.names))
@@ -92,8 +98,10 @@ def normalizer(schema: Schema) -> Callable[[Any], Any] | None:
 
 
 def tuples(columns: Sequence[Column]) -> list[Any]:
-    """Keys, as dictionaries take them: the bare value of one column, tuples of several; NaN is one
-    object, and a Python value of any type what ``types.canonical`` makes of it."""
+    """The keys of the rows in a form that dictionaries can hold: values of one column, tuples of several.
+
+    Every NaN is the same object, so that it equals itself. A RAW value is its ``dictionary_key``.
+    """
     lists = [_key_values(c) for c in columns]
     return lists[0] if len(lists) == 1 else list(zip(*lists, strict=True))
 
@@ -106,7 +114,7 @@ def _key_values(column: Column) -> list[Any]:
 
 
 def _one_nan(column: Column, values: list[Any]) -> list[Any]:
-    # NaN differs from itself; dictionaries look at identity first, so one object serves.
+    # NaN does not equal itself, but a dictionary compares identity first: one object for all NaNs works.
     array = column.values
     if isinstance(array, np.ndarray) and array.dtype.kind == "f" and np.isnan(array).any():
         return [_NAN if v != v else v for v in values]
@@ -120,7 +128,7 @@ _NAN = float("nan")
 
 
 def to_python(column: Column) -> list[Any]:
-    """Values as Python objects (see the module), None for NULL."""
+    """The values as Python objects (see the module); None for NULL."""
     type_ = column.type
     if isinstance(type_, (*_PLAIN, t.RawType)):
         return column.storage_list()
@@ -133,7 +141,7 @@ def to_python(column: Column) -> list[Any]:
 
 @lru_cache(maxsize=1024)
 def _from_external(type_: t.LogicalType) -> Callable[[Any], Any] | None:
-    """What Arrow's ``to_pylist`` gives → our Python form; None when they are the same."""
+    """A function from values of Arrow's ``to_pylist`` to our Python form; None if the two are the same."""
     match type_:
         case t.ArrayType(element=element):
             inner = _optional(_from_external(element))
@@ -167,8 +175,11 @@ def _same(value: Any) -> Any:
 
 
 def columns_of(schema: Schema, rows: Sequence[Any], where: str) -> list[Column]:
-    """Columns of records that a user function returned. FunctionError names the field,
-    its type and the (redacted) record that does not fit."""
+    """The columns of records that a user function returned. ``where`` names the function in errors.
+
+    Raises:
+        FunctionError: a record does not fit; the error names the field, its type and the redacted record.
+    """
     n = len(rows)
     if is_bare(schema):
         return [_column(schema.fields[0], rows, where)]
@@ -186,7 +197,7 @@ def columns_of(schema: Schema, rows: Sequence[Any], where: str) -> list[Column]:
 
 
 def _by_position(schema: Schema, rows: Sequence[Any], where: str) -> Sequence[Any]:
-    """Dictionaries and rows with other field names are put in the schema's order."""
+    """The rows with dictionaries, and rows whose names are in another order, in the schema's order."""
     names = tuple(schema.names)
     known = {tuple, list, row_class(names)}
     kinds = set(map(type, rows)) - known
@@ -213,18 +224,18 @@ def _fits(row: Any, n: int) -> bool:
     return isinstance(row, (tuple, list)) and len(row) == n
 
 
-#: What a call gives of a function that must be awaited or run through: no value.
+#: Types of results that are not values: the caller would have to await or iterate them.
 _UNFINISHED = {types.CoroutineType, types.GeneratorType, types.AsyncGeneratorType}
 
 
 def check_finished(values: Sequence[Any], where: str) -> None:
-    """FunctionError when a function gave a coroutine or generator where its value is meant."""
+    """Raise FunctionError if a user function returned a coroutine or a generator instead of a value."""
     if not _UNFINISHED.isdisjoint(map(type, values)):
         found = next(v for v in values if type(v) in _UNFINISHED)
         kind = type(found).__name__.replace("_", " ")
         for value in values:
             if isinstance(value, types.CoroutineType):
-                value.close()  # else Python warns later, where nobody knows why, that it was never awaited
+                value.close()  # prevents Python's warning that the coroutine was never awaited
         raise FunctionError(
             f"a user function returned a {kind} where a value is expected",
             expected="the value itself",
@@ -273,7 +284,10 @@ def _mismatch(where: str, expected: str, got: Any) -> FunctionError:
 
 
 def from_python(type_: t.LogicalType, values: Sequence[Any]) -> Column:
-    """A column of Python values (see the module). Arrow's or Python's error on a misfit."""
+    """A column of Python values (see the module).
+
+    Raises an error of Arrow or Python (TypeError, ValueError, ArithmeticError) if a value does not fit.
+    """
     dtype = numpy_dtype(type_)
     if dtype is not None and dtype.hasobject:
         return Column.of(type_, values)
@@ -281,7 +295,7 @@ def from_python(type_: t.LogicalType, values: Sequence[Any]) -> Column:
     if convert is not None:
         values = [None if v is None else convert(v) for v in values]
     if isinstance(type_, t.INTEGERS):
-        # Given a whole-number type, Arrow would silently cut 1.5 to 1: let it look first.
+        # Given an integer type, Arrow would silently truncate 1.5 to 1, so Arrow infers the type first.
         array = pa.array(values)
         if not (pa.types.is_integer(array.type) or pa.types.is_null(array.type)):
             raise TypeError(f"{array.type} values for {type_}")
@@ -291,7 +305,7 @@ def from_python(type_: t.LogicalType, values: Sequence[Any]) -> Column:
 
 @lru_cache(maxsize=1024)
 def _to_external(type_: t.LogicalType) -> Callable[[Any], Any] | None:
-    """Our Python form → what ``pa.array`` takes; None when they are the same."""
+    """A function from our Python form to values that ``pa.array`` takes; None if the two are the same."""
     match type_:
         case t.ArrayType(element=element):
             inner = _optional(_to_external(element))
@@ -325,8 +339,11 @@ def _to_external(type_: t.LogicalType) -> Callable[[Any], Any] | None:
 
 
 def redact(record: Any, limit: int = 400) -> str:
-    """A record for an error message: its shape and numbers; of texts only the beginning
-    and length, so that no personal data reaches a log."""
+    """A record as text for an error message, at most ``limit`` characters and an ellipsis.
+
+    It shows the record's shape and numbers. Of a text it shows only two characters and the length, so that
+    no personal data reaches a log.
+    """
     text = _redact(record)
     return text if len(text) <= limit else text[:limit] + "…"
 

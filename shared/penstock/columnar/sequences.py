@@ -1,4 +1,4 @@
-"""Aggregates that need their values in order of arrival: the first, the last, or all of them."""
+"""Aggregates that depend on the order of arrival: the first value, the last value, or all values."""
 
 from __future__ import annotations
 
@@ -29,7 +29,11 @@ LASTS = ("LAST_VALUE", "LAST", "SINGLE_VALUE")
 def sequence_accumulator(
     call: AggregateCall, arg_types: Sequence[t.LogicalType], *, retracts: bool
 ) -> Accumulator:
-    """The accumulator of a call that needs its values in order."""
+    """The accumulator of a call that depends on the order of arrival. ``retracts``: the input retracts rows.
+
+    Raises:
+        UnsupportedError: this engine does not know the aggregate.
+    """
     name = call.function.upper()
     if name in FIRSTS + LASTS:
         if not retracts:
@@ -47,12 +51,12 @@ def sequence_accumulator(
 
 
 class FirstLast(Accumulator):
-    """FIRST_VALUE or LAST_VALUE by order of arrival; NULLs are passed over, as in Flink."""
+    """FIRST_VALUE or LAST_VALUE by order of arrival, without NULLs, as in Flink. It cannot retract."""
 
     def __init__(self, first: bool, type_: t.LogicalType) -> None:
         self._first = first
         self.type = type_.with_nullable(True)
-        #: The value, and when it came (0: none yet).
+        #: The value and its arrival number (0: no value yet).
         self.types = (self.type, _LONG)
         self._store = make_store(self.type)
         self._arrival = np.zeros(1024, np.int64)
@@ -109,7 +113,7 @@ class FirstLast(Accumulator):
 
 
 class ValueSequence(Accumulator):
-    """All values of a slot in order of arrival; ``finish`` makes the result of them."""
+    """Keeps all values of a slot in order of arrival; ``finish`` (see ``finishers``) computes the result."""
 
     def __init__(
         self,
@@ -123,7 +127,7 @@ class ValueSequence(Accumulator):
         self._types = list(arg_types)
         self._rows = RowStore(arg_types)
         self._map = MultiMap()
-        # By entry: its slot, and when it came (entries' numbers are used again).
+        # The slot and the arrival number of each entry. Freed entries are reused, so they give no order.
         self._slot_of = np.zeros(1024, np.int64)
         self._arrival = np.zeros(1024, np.int64)
         self._next = 1
@@ -150,7 +154,7 @@ class ValueSequence(Accumulator):
             self._take_back(slots[signs < 0], [a.filter(signs < 0) for a in args])
 
     def _append(self, slots: np.ndarray, values: Sequence[Column]) -> np.ndarray:
-        """Entries of the new values."""
+        """Store the values; return their entries."""
         n = len(slots)
         entries = self._rows.append(values, n)
         self._slot_of = grown(self._slot_of, self._rows.slots.high)
@@ -163,7 +167,7 @@ class ValueSequence(Accumulator):
         return entries
 
     def _take_back(self, slots: np.ndarray, values: list[Column]) -> None:
-        """Remove the first entry equal to each row; the k-th equal row takes the k-th."""
+        """Remove the first entry that equals each row; the k-th of several equal rows removes the k-th entry."""
         rows, entries = self._map.probe(slots)
         same = np.ones(len(rows), np.bool_)
         for mine, column in zip(self._rows.take(entries), values, strict=True):
@@ -171,7 +175,7 @@ class ValueSequence(Accumulator):
         rows, entries = rows[same], entries[same]
         if not len(rows):
             return
-        # Rows of equal slot and value found the same first entry.
+        # Rows with the same slot and value found the same first entry.
         starts = np.flatnonzero(np.concatenate(([True], rows[1:] != rows[:-1])))
         owner, first = rows[starts], entries[starts]
         order = stable_argsort(first)
@@ -195,7 +199,7 @@ class ValueSequence(Accumulator):
         return []
 
     def merge(self, slots: np.ndarray, partials: Sequence[Column]) -> None:
-        pass  # no columnar state: everything is in the table below
+        pass  # there are no partial columns: all state is in ``table()``
 
     def table(self) -> EntryTable:
         return self._table
@@ -210,7 +214,7 @@ class ValueSequence(Accumulator):
         return [*self._rows.take(entries), Column(_LONG, self._arrival[entries])]
 
     def _load(self, slots: np.ndarray, columns: Sequence[Column]) -> np.ndarray:
-        # Snapshots of version 1 have no arrivals; their rows stand in order.
+        # Snapshots of version 1 have no arrival numbers; their rows are in order.
         order = stable_argsort(columns[-1].values)
         entries = np.empty(len(slots), np.int64)
         entries[order] = self._append(slots[order], [c.take(order) for c in columns[:-1]])

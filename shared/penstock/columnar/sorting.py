@@ -1,4 +1,4 @@
-"""Sorting and grouping of rows: packed argsort, SQL orderings, runs of equal keys."""
+"""Sorting of rows: a packed argsort, SQL orderings, runs of equal keys."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ if TYPE_CHECKING:
 
 
 def stable_argsort(keys: np.ndarray) -> np.ndarray:
-    """Stable order (int64 indices) of whole-number keys.
+    """The int64 indices that sort whole-number keys stably.
 
-    Packs key and row number into one int64 and sorts that: six times faster than
-    ``argsort(kind="stable")`` wherever the keys' range leaves room for the row number.
+    If the range of the keys leaves room for the row number, key and row number are packed into one int64
+    and sorted, which is six times as fast as ``argsort(kind="stable")``.
     """
     n = len(keys)
     if n < 2:
@@ -37,8 +37,10 @@ def stable_argsort(keys: np.ndarray) -> np.ndarray:
 
 
 def stable_argsort_by(major: np.ndarray, minor: np.ndarray) -> np.ndarray:
-    """Stable order by two whole-number keys: one packed sort where both and the row number
-    fit into 63 bits, else two sorts."""
+    """The int64 indices that sort stably by two whole-number keys.
+
+    This is one packed sort if both keys and the row number fit into 63 bits, else two sorts.
+    """
     n = len(major)
     if n < 2:
         return np.arange(n)
@@ -60,12 +62,12 @@ def stable_argsort_by(major: np.ndarray, minor: np.ndarray) -> np.ndarray:
 
 
 def is_sorted(values: np.ndarray) -> bool:
-    """Whether no value is below the one before it."""
+    """Whether the values ascend (equal neighbours are allowed)."""
     return bool((values[1:] >= values[:-1]).all())
 
 
 def group_bounds(sorted_keys: np.ndarray) -> np.ndarray:
-    """Start of each run of equal keys in a sorted array, then its length (int64)."""
+    """The start of each run of equal keys in a sorted array, followed by the array's length (int64)."""
     n = len(sorted_keys)
     if not n:
         return np.zeros(1, np.int64)
@@ -74,7 +76,7 @@ def group_bounds(sorted_keys: np.ndarray) -> np.ndarray:
 
 
 def position_in_group(sorted_keys: np.ndarray) -> np.ndarray:
-    """0, 1, 2 … within each run of equal keys of a sorted array."""
+    """The position 0, 1, 2, … of each element in its run of equal keys of a sorted array."""
     bounds = group_bounds(sorted_keys)
     return np.arange(len(sorted_keys)) - np.repeat(bounds[:-1], np.diff(bounds))
 
@@ -92,10 +94,10 @@ def first_of_each(keys: np.ndarray) -> np.ndarray:
 
 
 def order_codes(column: Column) -> np.ndarray:
-    """int64 codes that order as SQL orders the column's values (NULL slots: any code).
+    """int64 codes that sort as SQL sorts the column's values; the code of a NULL has no meaning.
 
-    Codes of fixed-width columns are comparable between batches, those of strings and
-    other Arrow columns only within one.
+    Codes of fixed-width columns are comparable between batches; codes of strings and other Arrow columns
+    are comparable only within this column.
     """
     values = column.values
     if isinstance(values, pa.Array):
@@ -103,18 +105,17 @@ def order_codes(column: Column) -> np.ndarray:
         return np.asarray(ranks).astype(np.int64)
     if values.dtype.kind == "f":
         doubles = values.astype(np.float64) + 0.0
-        doubles[np.isnan(doubles)] = np.nan  # one NaN, above all numbers
+        doubles[np.isnan(doubles)] = np.nan  # every NaN gets the same bits, which sort above all numbers
         bits = doubles.view(np.int64)
         return bits ^ ((bits >> 63) & np.int64(2**63 - 1))
     return values.astype(np.int64)
 
 
 def single_key_codes(column: Column, key: SortKey) -> np.ndarray:
-    """int64 codes (below 2**63 - 1) of a fixed-width column that order as the sort key
-    does, direction and NULLs included; comparable between batches.
+    """int64 codes of a fixed-width column that sort as the sort key does, with its direction and NULLs.
 
-    The three outermost codes are NULL's and "nothing"'s: a value beyond them counts as the
-    next one within.
+    Codes are comparable between batches and below 2**63 - 1, which callers use for "no row". The lowest
+    and the highest code mean NULL; an integer that would have one of these codes gets the nearest other code.
     """
     highest = 2**63 - 1
     codes = order_codes(column)
@@ -129,8 +130,10 @@ def single_key_codes(column: Column, key: SortKey) -> np.ndarray:
 def sort_indices(
     columns: Sequence[Column], order: Sequence[SortKey], *, first: np.ndarray | None = None
 ) -> np.ndarray:
-    """Stable order of rows by ``order`` (later keys break ties), within ``first`` if given
-    (whole-number group of each row, ascending)."""
+    """The int64 indices that sort rows stably by ``order``; later sort keys break ties.
+
+    ``first`` (a whole number per row), if given, is the most significant key, ascending.
+    """
     n = len(columns[0]) if columns else len(first) if first is not None else 0
     indices = np.arange(n)
     for key in reversed(order):
@@ -140,7 +143,7 @@ def sort_indices(
             codes = ~codes
         valid = column.valid
         if valid is not None:
-            codes = np.where(valid, codes, 0)  # among NULLs the order that they have stays
+            codes = np.where(valid, codes, 0)  # NULLs keep their order
         indices = indices[stable_argsort(codes[indices])]
         if valid is not None:
             flag = valid.view(np.int8) if key.nulls_first else (~valid).view(np.int8)
@@ -151,7 +154,10 @@ def sort_indices(
 
 
 def changes(columns: Sequence[Column], order: Sequence[SortKey], indices: np.ndarray) -> np.ndarray:
-    """True where a sorted row differs from the one before it in ``order`` (row 0: True)."""
+    """A boolean per sorted row: whether it differs from the row before it in ``order`` (row 0: True).
+
+    ``indices`` are the row numbers of ``columns`` in sorted order.
+    """
     out = np.zeros(len(indices), np.bool_)
     if len(out):
         out[0] = True

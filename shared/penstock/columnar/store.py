@@ -1,8 +1,8 @@
-"""Growable columns addressed by slot: where keyed operators keep rows and keys.
+"""Growable columns addressed by slot, in which keyed operators keep rows and keys.
 
-A *slot* is a small dense number given out by ``Slots`` and reused after it was freed.
-``RowStore`` keeps one row a slot, a growable array per fixed-width column and an
-append-only heap with one reference a slot for the rest.
+A *slot* is a small dense number that ``Slots`` allocates, and reuses after it was freed. ``RowStore`` keeps
+one row per slot: fixed-width columns as growable arrays, others as an append-only heap with one reference
+per slot.
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ from penstock.types.storage import arrow_type, numpy_dtype
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-#: A heap is compacted when it holds more than this many entries and most are garbage.
+#: A heap is compacted when it holds more than this many entries and most of them are garbage.
 _COMPACT_FROM = 8_192
-#: Of a heap's segments: the first is small, the largest so long that few are needed.
+#: Bytes of a heap's first segment, and of its largest.
 _FIRST_BYTES, _SEGMENT_BYTES = 16_384, 16 << 20
 _MAPPED_FROM = 1 << 20
 _ENTRY_MASK = (1 << 32) - 1
 
 
 class Slots:
-    """Gives out slot numbers; freed ones first. ``high``: one above the highest ever used."""
+    """Allocates slot numbers, freed ones first. ``high`` is one above the highest slot ever allocated."""
 
     def __init__(self) -> None:
         self.high = 0
@@ -43,10 +43,11 @@ class Slots:
 
     @property
     def count(self) -> int:
-        """Slots in use."""
+        """The number of slots in use."""
         return self.high - self._free_count
 
     def allocate(self, n: int) -> np.ndarray:
+        """Allocate ``n`` slots; return them as int64, reused ones first."""
         reused = min(n, self._free_count)
         start, self.high = self.high, self.high + n - reused
         slots = np.arange(start, self.high)
@@ -60,6 +61,7 @@ class Slots:
         return slots
 
     def free(self, slots: np.ndarray) -> None:
+        """Free slots in use, each once."""
         self.live[slots] = False
         end = self._free_count + len(slots)
         self._free = grown(self._free, end)
@@ -68,8 +70,7 @@ class Slots:
 
 
 class FixedStore:
-    """A fixed-width (or RAW) column by slot. ``row_bytes``, as of every store: of a row, on
-    average."""
+    """A fixed-width or RAW column by slot, as one NumPy array."""
 
     def __init__(self, type_: t.LogicalType) -> None:
         self.type = type_
@@ -80,13 +81,16 @@ class FixedStore:
 
     @property
     def nbytes(self) -> int:
+        """Allocated bytes, unused room included."""
         return self.values.nbytes + (0 if self.valid is None else self.valid.nbytes)
 
     @property
     def row_bytes(self) -> float:
+        """Average bytes per row."""
         return self.values.itemsize + (0 if self.valid is None else 1)
 
     def put(self, slots: np.ndarray, column: Column, high: int) -> None:
+        """Set the values of slots; the last value of a repeated slot stays. ``high`` is above all slots."""
         self.values = grown(self.values, high)
         valid = column.valid
         if valid is not None and self.valid is None:
@@ -97,6 +101,7 @@ class FixedStore:
             self.valid[slots] = True if valid is None else valid
 
     def take(self, slots: np.ndarray) -> Column:
+        """A copy of the values of slots."""
         valid = None
         if self.valid is not None:
             valid = self.valid[slots]
@@ -105,19 +110,20 @@ class FixedStore:
         return Column(self.type, self.values[slots], valid)
 
     def clear(self, slots: np.ndarray) -> None:
+        """Drop the references to Python objects of slots that are freed."""
         if self.values.dtype.hasobject:
             self.values[slots] = None
 
 
 def _memory(nbytes: int) -> np.ndarray:
-    """Much of it straight from the system, which has it back at once when it is given up."""
+    """A uint8 array. A large one is mapped, so that its memory returns to the system when it is dropped."""
     if nbytes < _MAPPED_FROM:
         return np.empty(nbytes, np.uint8)
     return np.frombuffer(mmap.mmap(-1, nbytes, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS), np.uint8)
 
 
 class _Segment:
-    """A piece of a heap: so many bytes of text at most; full ones never change again."""
+    """A part of a heap with room for ``capacity`` bytes of values. A full segment never changes."""
 
     __slots__ = ("array_type", "data", "entries", "offsets")
 
@@ -129,15 +135,16 @@ class _Segment:
 
     @property
     def nbytes(self) -> int:
-        """In use: what lies beyond was never touched."""
+        """Bytes in use. The memory behind them was never touched."""
         return int(self.offsets[self.entries]) + self.offsets.itemsize * (self.entries + 1)
 
     @property
     def room(self) -> int:
+        """Bytes that are free."""
         return len(self.data) - int(self.offsets[self.entries])
 
     def append(self, offsets: np.ndarray, data: np.ndarray) -> None:
-        """``offsets``: int32[n + 1] into ``data``."""
+        """Append n values. ``offsets`` are n + 1 int32 offsets into the bytes of ``data``."""
         n, start, end = len(offsets) - 1, int(offsets[0]), int(offsets[-1])
         at = int(self.offsets[self.entries])
         self.data[at : at + end - start] = data[start:end]
@@ -146,14 +153,15 @@ class _Segment:
         self.entries += n
 
     def array(self) -> pa.Array:
+        """All entries as an Arrow array that shares the segment's memory."""
         return binary_array(self.array_type, self.offsets[: self.entries + 1], self.data)
 
 
 class HeapStore:
-    """A string or binary column by slot: an append-only heap, one reference a slot.
+    """A string or binary column by slot: an append-only heap with one reference per slot.
 
-    The heap is a list of segments, so that it grows without being moved; overwritten and
-    freed entries are garbage until it is compacted. A reference is segment << 32 | entry.
+    The heap is a list of segments, so that it grows without a copy. Overwritten and freed entries are
+    garbage until the heap is compacted. A reference is segment << 32 | entry, or -1 for NULL.
     """
 
     def __init__(self, type_: t.LogicalType) -> None:
@@ -166,13 +174,16 @@ class HeapStore:
 
     @property
     def nbytes(self) -> int:
+        """Bytes in use, garbage included."""
         return self._refs.nbytes + sum(s.nbytes for s in self._segments)
 
     @property
     def row_bytes(self) -> float:
+        """Average bytes per row, its reference included."""
         return 8 + sum(s.nbytes for s in self._segments) / max(self._entries, 1)
 
     def put(self, slots: np.ndarray, column: Column, high: int) -> None:
+        """Set the values of distinct slots. ``high`` is above all slots in use."""
         self._refs = grown(self._refs, high, -1)
         self.clear(slots)
         array: Any = column.values
@@ -189,6 +200,7 @@ class HeapStore:
         self._live += n
 
     def take(self, slots: np.ndarray) -> Column:
+        """A copy of the values of slots."""
         refs = self._refs[slots]
         if not len(refs):
             return Column(self.type, pa.array([], self._arrow))
@@ -215,16 +227,17 @@ class HeapStore:
         return Column(self.type, pa.concat_arrays(parts).take(pa.array(back, mask=missing)))
 
     def clear(self, slots: np.ndarray) -> None:
+        """Make the values of these slots NULL."""
         self._live -= int((self._refs[slots] >= 0).sum())
         self._refs[slots] = -1
 
     def _append(self, array: pa.Array) -> np.ndarray:
-        """References of the new entries."""
+        """Append the values of an array without NULLs; return their references (int64)."""
         n = len(array)
         offsets, data = offsets_and_bytes(array)
         size = int(offsets[-1]) - int(offsets[0])
         if not self._segments or self._segments[-1].room < size:
-            # Twice the last one, so that small stores stay small.
+            # Each segment is twice as long as the one before, so that small stores stay small.
             last = len(self._segments[-1].data) if self._segments else _FIRST_BYTES // 2
             self._segments.append(_Segment(self._arrow, max(min(2 * last, _SEGMENT_BYTES), size)))
         segment = self._segments[-1]
@@ -240,7 +253,7 @@ class HeapStore:
         slots, which, entries = slots[order], refs[order] >> 32, refs[order] & _ENTRY_MASK
         old, self._segments, self._entries = self._segments, [], 0
         bounds = np.searchsorted(which, np.arange(len(old) + 1))
-        old.reverse()  # a segment is given up as soon as what stands in it is copied
+        old.reverse()  # each segment is dropped as soon as its entries are copied
         for low, high in zip(bounds[:-1].tolist(), bounds[1:].tolist(), strict=True):
             segment = old.pop()
             if high > low:
@@ -249,10 +262,9 @@ class HeapStore:
 
 
 class NestedStore:
-    """Any other Arrow column by slot (ROW, ARRAY, MAP, wide decimals): chunks of entries.
+    """Any other Arrow column by slot (ROW, ARRAY, MAP, wide decimals), in chunks of entries.
 
-    Chunks are merged so that each is at least twice its successor: a value is copied
-    O(log n) times in its life.
+    Chunks are merged so that each is at least twice as long as the next: a value is copied O(log n) times.
     """
 
     def __init__(self, type_: t.LogicalType) -> None:
@@ -264,13 +276,16 @@ class NestedStore:
 
     @property
     def nbytes(self) -> int:
+        """Allocated bytes, garbage included."""
         return self._refs.nbytes + sum(c.nbytes for c in self._chunks)
 
     @property
     def row_bytes(self) -> float:
+        """Average bytes per row, its reference included."""
         return 8 + sum(c.nbytes for c in self._chunks) / max(self._entries, 1)
 
     def put(self, slots: np.ndarray, column: Column, high: int) -> None:
+        """Set the values of distinct slots. ``high`` is above all slots in use."""
         self._refs = grown(self._refs, high, -1)
         self.clear(slots)
         n, values = len(column), cast(pa.Array, column.values)
@@ -279,7 +294,7 @@ class NestedStore:
             kept = self.take(live).values
             self._chunks, self._entries = [kept], len(kept)
             self._refs[live] = np.arange(len(live))
-        # A slice would keep its whole batch alive: copy it.
+        # A slice would keep the memory of its whole batch alive, so it is copied.
         chunk = pa.concat_arrays([values]) if values.offset == 0 else column.take(np.arange(n)).values
         self._chunks.append(chunk)
         while len(self._chunks) > 1 and len(self._chunks[-2]) < 2 * len(self._chunks[-1]):
@@ -289,6 +304,7 @@ class NestedStore:
         self._live += n
 
     def take(self, slots: np.ndarray) -> Column:
+        """A copy of the values of slots."""
         refs = self._refs[slots]
         if not self._chunks:
             return Column.nulls(self.type, len(slots))
@@ -298,6 +314,7 @@ class NestedStore:
         return Column.from_arrow(self.type, taken)
 
     def clear(self, slots: np.ndarray) -> None:
+        """Make the values of these slots NULL."""
         self._live -= int((self._refs[slots] >= 0).sum())
         self._refs[slots] = -1
 
@@ -306,6 +323,7 @@ ColumnStore = FixedStore | HeapStore | NestedStore
 
 
 def make_store(type_: t.LogicalType) -> ColumnStore:
+    """The store of a column of this type."""
     if numpy_dtype(type_) is not None:
         return FixedStore(type_)
     if isinstance(type_, (*t.STRINGS, *t.BINARIES)):
@@ -314,7 +332,7 @@ def make_store(type_: t.LogicalType) -> ColumnStore:
 
 
 class RowStore:
-    """Rows of ``types`` by slot."""
+    """Rows of ``types`` by slot: the columns' stores and the slots in use."""
 
     def __init__(self, types: Sequence[t.LogicalType]) -> None:
         self.slots = Slots()
@@ -325,20 +343,21 @@ class RowStore:
 
     @property
     def nbytes(self) -> int:
+        """Allocated bytes, unused room included."""
         return sum(s.nbytes for s in self.stores)
 
     @property
     def row_bytes(self) -> float:
-        """Of a row, on average."""
+        """Average bytes per row."""
         return sum(s.row_bytes for s in self.stores)
 
     @property
     def live_bytes(self) -> int:
-        """Of the rows in use: ``nbytes`` without room that is free."""
+        """Bytes of the rows in use: ``nbytes`` without unused room."""
         return int((self.row_bytes + 1) * len(self))
 
     def append(self, columns: Sequence[Column], n: int) -> np.ndarray:
-        """Slots of n new rows."""
+        """Add ``n`` rows; return their int64 slots."""
         slots = self.slots.allocate(n)
         self.put(slots, columns)
         return slots
@@ -350,9 +369,11 @@ class RowStore:
             store.put(slots, column, high)
 
     def take(self, slots: np.ndarray) -> list[Column]:
+        """A copy of the rows of slots, one column per type."""
         return [store.take(slots) for store in self.stores]
 
     def free(self, slots: np.ndarray) -> None:
+        """Free slots in use, each once, and drop their rows."""
         for store in self.stores:
             store.clear(slots)
         self.slots.free(slots)

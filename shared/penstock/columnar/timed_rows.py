@@ -1,8 +1,8 @@
 """Rows by key and time: the state of one side of a time-bounded join.
 
-Rows are kept under (key slot, time bucket), so that a probe for a stretch of time reads
-two buckets of its key and not the key's whole history; and in a calendar, so that expiry
-touches only what is due.
+Rows are kept under (key slot, time bucket), so that a probe for an interval reads two buckets of its key and
+not the key's whole history. A calendar lists the rows of each bucket, so that expiry reads only rows that
+are due.
 """
 
 from __future__ import annotations
@@ -27,13 +27,16 @@ if TYPE_CHECKING:
 
 _BUCKET_BITS = 24
 _BUCKET_MASK = (1 << _BUCKET_BITS) - 1
-#: Entries that the calendar may name in vain.
+#: The number of stale entries in the calendar below which it is not rewritten.
 _STALE = 65_536
 
 
 class TimedRows:
-    """``span_us``: the length of time that a probe asks for. ``changes``: the rows' changes,
-    by entry. ``evicts``: rows may go with their key before they are due."""
+    """Rows of ``types`` by key slot and time. An *entry* is the number of a row.
+
+    ``span_us`` is the greatest length of a probe's interval in µs. ``changes`` receives the entries that are
+    written and freed. ``evicts``: all rows of a key may be freed before they are due.
+    """
 
     def __init__(
         self, types: Sequence[t.LogicalType], span_us: int, changes: Changes, *, evicts: bool = False
@@ -43,15 +46,15 @@ class TimedRows:
         self.changes = changes
         self.times = np.zeros(1024, np.int64)
         self.key_slots = np.zeros(1024, np.int64)
-        #: Whether a row has met a partner.
+        #: Whether the row of an entry has joined with a row of the other side.
         self.matched = np.zeros(1024, np.bool_)
         self._index = KeyIndex([t.BigIntType(False)])
         self._in_bucket = np.zeros(1024, np.int64)
         self._bucket_of = np.zeros(1024, np.int64)
         self._map = MultiMap()
         self._calendar: dict[int, list[np.ndarray]] = {}
-        # Of rows that may be evicted: those of a key; how many the calendar names, of which
-        # some are gone, or back and named twice.
+        # Only if rows may be evicted: the entries of each key, and the number of entries in the calendar.
+        # Some of these are freed, or freed and added again, and then are listed twice.
         self._of_key = MultiMap() if evicts else None
         self._named = 0
 
@@ -60,11 +63,12 @@ class TimedRows:
 
     @property
     def nbytes(self) -> int:
+        """Allocated bytes, unused room included."""
         return self.rows.nbytes + self._map.nbytes + self._index.nbytes + 3 * self.times.nbytes
 
     @property
     def live_bytes(self) -> int:
-        """``nbytes`` without room that is free."""
+        """Bytes of the rows in use: ``nbytes`` without unused room."""
         own = 37 * len(self.rows)
         if self._of_key is not None:
             own += self._of_key.live_bytes + 8 * (len(self.rows) + self._named)
@@ -73,7 +77,7 @@ class TimedRows:
     def add(
         self, key_slots: np.ndarray, times: np.ndarray, columns: Sequence[Column], matched: np.ndarray
     ) -> np.ndarray:
-        """Keep rows; their entries."""
+        """Add rows with their key slots, times (int64 µs) and whether they have joined; return their entries."""
         n = len(times)
         if not n:
             return np.empty(0, np.int64)
@@ -106,8 +110,7 @@ class TimedRows:
         return entries
 
     def of_keys(self, key_slots: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """(position of the key, entry) pairs of distinct keys. Where rows are never evicted, all rows
-        are looked through."""
+        """All (position in ``key_slots``, entry) pairs of distinct keys. Without ``evicts`` it reads all rows."""
         if self._of_key is not None:
             return self._of_key.probe(key_slots)
         entries = np.flatnonzero(self.rows.slots.live[: self.rows.slots.high])
@@ -121,7 +124,10 @@ class TimedRows:
     def probe(
         self, key_slots: np.ndarray, low: np.ndarray, high: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray]:
-        """(probe row, entry) pairs of equal key with low <= time <= high; slot -1: none."""
+        """All (probe row, entry) pairs of the same key with low <= time <= high (µs), by probe row.
+
+        Key slot -1 has no rows. ``high - low`` must not exceed ``span_us``.
+        """
         n = len(key_slots)
         first, last = low // self._width, high // self._width
         second = np.flatnonzero(last != first)
@@ -139,14 +145,14 @@ class TimedRows:
         return (rows, entries) if order is None else (rows[order], entries[order])
 
     def match(self, entries: np.ndarray) -> None:
-        """These rows have met a partner (repeats allowed)."""
+        """Record that these rows have joined; entries may repeat."""
         fresh = entries[~self.matched[entries]]
         if len(fresh):
             self.changes.write(fresh)
             self.matched[fresh] = True
 
     def expired(self, limit: int) -> np.ndarray:
-        """Entries with time <= limit, by time."""
+        """The entries with time <= ``limit`` (µs), by time, removed from the calendar. The caller frees them."""
         due = []
         for day in [d for d in self._calendar if d * self._width <= limit]:
             entries = np.concatenate(self._calendar.pop(day))
@@ -166,7 +172,7 @@ class TimedRows:
         return out[np.argsort(self.times[out], kind="stable")]
 
     def free(self, entries: np.ndarray) -> None:
-        """Drop rows: those that ``expired`` gave, or all of some keys."""
+        """Free rows: those that ``expired`` returned, or all rows of some keys."""
         if not len(entries):
             return
         self.changes.free(entries)
@@ -180,7 +186,7 @@ class TimedRows:
         self.rows.free(entries)
 
     def _standing(self, day: int, entries: np.ndarray) -> np.ndarray:
-        """The rows of a day, each once: its number may be another's by now."""
+        """The entries that still belong to this bucket, each once. A freed entry may be another row by now."""
         entries = distinct(entries)
         here = self.rows.slots.live[entries] & (self.times[entries] // self._width == day)
         return entries[here]
@@ -195,5 +201,5 @@ class TimedRows:
         self._named = len(entries)
 
     def _packed(self, key_slots: np.ndarray, days: np.ndarray) -> np.ndarray:
-        # Days may collide modulo 2^24: a probe compares times anyway.
+        # Buckets may collide modulo 2^24; this does no harm, because a probe also compares times.
         return (key_slots << _BUCKET_BITS) | (days & _BUCKET_MASK)

@@ -1,7 +1,7 @@
-"""Pane arithmetic of TUMBLE, HOP and CUMULATE windows. All times int64 µs.
+"""Pane arithmetic of TUMBLE, HOP and CUMULATE windows. All times are int64 µs.
 
-A *pane* is the longest slice of time that every window holds whole or not at all. Rows
-are aggregated per pane; a window is the merge of its panes.
+A *pane* is the longest slice of time that each window contains wholly or not at all. Rows are aggregated per
+pane; the result of a window is the merge of its panes.
 """
 
 from __future__ import annotations
@@ -21,7 +21,12 @@ ROWTIME_STEP_US = 1_000
 
 
 class Panes:
-    """``length_us``: of a pane. Windows start at multiples of ``slide_us`` + offset."""
+    """The panes of a window specification. ``length_us`` is the length of a pane.
+
+    Raises:
+        UnsupportedError: the kind is not tumble, hop or cumulate.
+        SpecError: a size or slide is not positive, or a cumulating window's size no multiple of its step.
+    """
 
     def __init__(self, spec: WindowSpec) -> None:
         if spec.kind not in ("tumble", "hop", "cumulate"):
@@ -50,17 +55,20 @@ class Panes:
         self._start_offset_us = spec.offset_us % (spec.size_us if self.cumulate else slide)
 
     def pane_of(self, times: np.ndarray) -> np.ndarray:
-        """Start of the pane of each time."""
+        """The start of the pane that contains each time."""
         return times - (times - self.offset_us) % self.length_us
 
     def last_end_of(self, panes: Any) -> Any:
-        """End of the last window that holds each pane (array or scalar; ≤ the pane's start: no window does,
-        which happens when a window's slide is longer than its size)."""
+        """The end of the last window that contains each pane; ``panes`` is an array or a scalar.
+
+        An end at or before the pane's start means that no window contains the pane, which happens if the
+        slide is longer than the size.
+        """
         step = self.size_us if self.cumulate else self.slide_us
         return panes - (panes - self._start_offset_us) % step + self.size_us
 
     def ends_between(self, pane: int, after: int, to: int) -> list[int]:
-        """Ends e of windows that hold the pane, with after < e <= to, ascending."""
+        """The ends e of windows that contain the pane, with after < e <= to, ascending."""
         last = int(self.last_end_of(np.int64(pane)))
         floor = max(pane, after)
         if self.cumulate:
@@ -72,7 +80,7 @@ class Panes:
         return list(range(first, top + 1, self.slide_us))
 
     def first_end_after(self, pane: int, after: int) -> int | None:
-        """The first end > ``after`` of a window that holds the pane."""
+        """The first end above ``after`` of a window that contains the pane; None if there is none."""
         last = int(self.last_end_of(np.int64(pane)))
         floor = max(pane, after)
         if self.cumulate:
@@ -82,14 +90,16 @@ class Panes:
         return last - (last - floor - 1) // self.slide_us * self.slide_us
 
     def start_of(self, end: int) -> int:
-        """Start of the window that ends at ``end``."""
+        """The start of the window that ends at ``end``."""
         if not self.cumulate:
             return end - self.size_us
         return end - 1 - (end - 1 - self._start_offset_us) % self.size_us
 
     def expand(self, times: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Each row once per window: (row numbers, starts, ends), a row's windows together
-        and by ascending end."""
+        """(row numbers, window starts, window ends): one element for each window of each time.
+
+        The windows of a row are adjacent, by ascending end.
+        """
         panes = self.pane_of(times)
         last = self.last_end_of(panes)
         if self.cumulate:
