@@ -1,11 +1,11 @@
-"""Messages between processes: tagged, frozen msgspec structs, one union a subject.
+"""Messages between processes: tagged, frozen msgspec structs, with one union for each receiver.
 
-``slot``     task manager ↔ slot process, and what is relayed to the job master
+``slot``     task manager ↔ slot process, and what the task manager relays to the job master
 ``cluster``  dispatcher, job master, resource manager, task manager: the subjects, replies and submissions;
-             ``job_master``, ``resource_manager`` and ``task_manager`` have what is said to each
-``details``  what is shown and archived of a job; ``decision_log``  what is decided of it
-``states``   the life cycles they speak of
+             ``job_master``, ``resource_manager`` and ``task_manager`` hold the messages to each of them
+``details``  what REST shows of a job and the archive keeps; ``decision_log``  the entries of a job's log
+``states``   the life cycles of jobs and executions
 
-Encoding is JSON on the bus (so that any NATS client can take part) and MessagePack on
-the socket between a task manager and its slots. Fields are only added, with defaults.
+The encoding is JSON on the bus, so that any NATS client can take part, and MessagePack on the socket
+between a task manager and its slots. Fields are only added, with defaults.
 """

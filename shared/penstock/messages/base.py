@@ -1,4 +1,4 @@
-"""What all messages are: frozen, by keyword, told apart by ``type``."""
+"""The base of all messages on the bus."""
 
 from __future__ import annotations
 
@@ -6,4 +6,5 @@ import msgspec
 
 
 class Message(msgspec.Struct, frozen=True, kw_only=True, tag_field="type"):
-    pass
+    """A frozen struct with keyword-only fields. The field ``type`` holds the tag that tells the messages
+    apart."""

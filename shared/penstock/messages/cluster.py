@@ -1,20 +1,20 @@
-"""Dispatcher, job master, resource manager and task manager, over NATS.
+"""Messages of dispatcher, job master, resource manager and task manager over NATS.
 
-Subjects (``<cluster>`` is the cluster's name, ``penstock`` by default)::
+Subjects (``<cluster>`` is the cluster id, ``penstock`` by default)::
 
     <cluster>.jobs.submit                     any dispatcher     plain JSON/YAML spec or SubmitJob → SubmitReply
-    <cluster>.jobs.list | .status | .cancel   any dispatcher     (what REST offers, by bus)
-    <cluster>.jobmanager.run                  any jobmanager     RunJob → Ack: bid for the job's lease
+    <cluster>.jobs.list | .status | .cancel   any dispatcher     (what REST offers, over the bus)
+    <cluster>.jobmanager.run                  any job manager    RunJob → Ack: compete for the job's lease
     <cluster>.job.<job>.<verb>                the job's master   ToJobMaster → JobMasterReply
     <cluster>.resourcemanager.<verb>          the leading RM     ToResourceManager → reply
     <cluster>.taskmanager.<tm>.<verb>         that task manager  ToTaskManager → reply
     <cluster>.taskmanagers.<verb>             all of them        ToTaskManagers: no reply
-    <cluster>.events.>                        anyone             notifications (never the truth)
+    <cluster>.events.>                        anyone             notifications, which may be lost
 
-``<verb>`` is the message's tag. Every command has ``command_id`` (idempotent repeats) and,
-where a master speaks, ``epoch`` (its fencing token: an old one is refused with
-``Refused``). The messages to a role, a job's details and the entries of its log are in modules of their
-own, and most of them here by name as well.
+``<verb>`` is the message's tag. Every command has a ``command_id``, so that a repeat is recognised. A
+command of a master also has its ``epoch``, the fencing token; a receiver answers an old epoch with
+``Refused``. The messages to each role, a job's details and the entries of its decision log have modules of
+their own; most of them can be imported from this module as well.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ from penstock.messages.task_manager import (
     ToTaskManager,
 )
 
-#: Of other modules, known by this one's name as well.
+#: Messages of other modules that can be imported from this one as well.
 __all__ = [
     "AdoptJob",
     "AllocateSlot",
@@ -124,12 +124,12 @@ __all__ = [
 
 
 class Ack(Message, frozen=True, kw_only=True, tag="ack"):
-    """Done, or already done."""
+    """The command is done, or was done before."""
 
 
 class Refused(Message, frozen=True, kw_only=True, tag="refused"):
-    """Not done. ``reason`` is a sentence; ``fenced`` when the sender's epoch is old;
-    ``no_slot`` when the allocation is unknown here: whatever ran in it is gone."""
+    """The command was not done, for the reason in ``reason`` (a sentence). ``fenced``: the sender's epoch is
+    old. ``no_slot``: the receiver does not know the allocation, so no task runs in it any more."""
 
     reason: str
     fenced: bool = False
@@ -137,7 +137,7 @@ class Refused(Message, frozen=True, kw_only=True, tag="refused"):
 
 
 class Failed(Message, frozen=True, kw_only=True, tag="failed"):
-    """The command raised: ``PenstockError.to_dict()``."""
+    """The command raised an error; ``error`` is ``PenstockError.to_dict()``."""
 
     error: dict[str, Any]
 
@@ -146,14 +146,13 @@ class Failed(Message, frozen=True, kw_only=True, tag="failed"):
 
 
 class JobSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What a user submits, as JSON or YAML. Exactly one of ``sql``, ``python`` and
-    ``job_graph`` (an already planned job, from the CLI).
+    """A submission of a user, as JSON or YAML. Exactly one of ``sql``, ``python`` and ``job_graph`` is given.
 
-    ``sql``: a script; its INSERTs (or one SELECT) make one job.
-    ``python``: source text of a module that builds a job on
-    ``StreamExecutionEnvironment``; ``entry``: a function in it to call, else its
-    top level runs with ``__name__ == "__main__"``.
-    ``files``: object keys of archives put on ``sys.path``.
+    ``sql``: a script whose INSERTs, or whose one SELECT, make one job. ``python``: the source text of a
+    module that builds a job on ``StreamExecutionEnvironment``. ``entry``: the function of that module to
+    call; without it the module runs with ``__name__ == "__main__"``. ``job_graph``: a planned job, as the
+    command line sends it. ``args``: ``sys.argv[1:]``, and the arguments of ``entry``. ``files``: object
+    keys of archives that are put on ``sys.path``.
     """
 
     name: str | None = None
@@ -169,19 +168,23 @@ class JobSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
 
 
 class SubmitJob(Message, frozen=True, kw_only=True, tag="submit-job"):
+    """Submit a job. A repeat with the same ``command_id`` submits it once. The reply is ``SubmitReply``."""
+
     command_id: str
     spec: JobSpec
 
 
 class SubmitReply(Message, frozen=True, kw_only=True, tag="submit-reply"):
+    """The job runs, or will run, under ``job_id``."""
+
     job_id: str
     name: str
-    #: False when a job of this id existed already (the submission was a repeat).
+    #: False if a job with this id already existed, so that the submission was a repeat.
     created: bool = True
 
 
 class RunJob(Message, frozen=True, kw_only=True, tag="run-job"):
-    """An accepted job (its JobAccepted entry is in the decision log)."""
+    """Run an accepted job, whose JobAccepted entry is in its decision log. Sent to every job manager."""
 
     command_id: str
     job_id: str

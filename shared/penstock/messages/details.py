@@ -1,4 +1,7 @@
-"""Everything a master knows of its job, as REST shows it and the archive keeps it."""
+"""A job as its master knows it: REST shows it, and the archive keeps it.
+
+All times ``…_ms`` are milliseconds since 1970.
+"""
 
 from __future__ import annotations
 
@@ -11,6 +14,9 @@ from penstock.messages.states import ExecutionState, JobStatus
 
 
 class SubtaskDetails(msgspec.Struct, kw_only=True):
+    """The current execution of one subtask. ``timestamps``: state → when the execution entered it, in
+    milliseconds."""
+
     subtask_index: int
     execution_id: str
     attempt: int
@@ -22,6 +28,9 @@ class SubtaskDetails(msgspec.Struct, kw_only=True):
 
 
 class VertexDetails(msgspec.Struct, kw_only=True):
+    """A vertex with its subtasks. ``operators`` and ``inputs``: what REST shows of its chain and of its
+    edges."""
+
     id: str
     name: str
     parallelism: int
@@ -32,12 +41,14 @@ class VertexDetails(msgspec.Struct, kw_only=True):
 
 
 class CheckpointDetails(msgspec.Struct, kw_only=True):
+    """One checkpoint or savepoint. ``acknowledged`` of ``total`` subtasks have sent their snapshot."""
+
     id: int
     status: str
     trigger_timestamp_ms: int
     kind: str = "checkpoint"
     end_timestamp_ms: int | None = None
-    #: written for it, and with what its deltas build on
+    #: Bytes written for this checkpoint, and those bytes with all older objects that its deltas build on.
     size_bytes: int = 0
     full_size_bytes: int = 0
     acknowledged: int = 0
@@ -45,14 +56,14 @@ class CheckpointDetails(msgspec.Struct, kw_only=True):
     path: str | None = None
     failure: str | None = None
     subtasks: list[dict[str, Any]] = []
-    #: {operator, vertex_id, subtask_index, phase, ms}: who held it up most, and in what.
+    #: {operator, vertex_id, subtask_index, phase, ms}: the subtask that took longest, and its longest phase.
     slowest: dict[str, Any] | None = None
-    #: ``command_id`` of the TriggerSavepoint that asked for it.
+    #: ``command_id`` of the TriggerSavepoint that requested it.
     trigger_id: str | None = None
 
 
 class JobOverview(msgspec.Struct, frozen=True, kw_only=True):
-    """One line on a job, for lists. ``tasks``: execution state → number of subtasks."""
+    """One row about a job, for lists. ``tasks``: execution state → number of subtasks."""
 
     job_id: str
     name: str
@@ -64,7 +75,10 @@ class JobOverview(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class JobDetails(Message, frozen=True, kw_only=True, tag="job-details-reply"):
-    """Everything a master knows of its job; archived on its end."""
+    """A job with its vertices, checkpoints and exceptions. The last one is archived when the job ends.
+
+    ``timestamps``: job status → when the job entered it. ``plan``: the text of the plan.
+    """
 
     job_id: str
     name: str
@@ -75,7 +89,7 @@ class JobDetails(Message, frozen=True, kw_only=True, tag="job-details-reply"):
     end_ms: int | None = None
     timestamps: dict[str, int] = {}
     vertices: list[VertexDetails] = []
-    #: all of its sources end
+    #: Whether all of the job's sources end.
     bounded: bool = False
     checkpoints: list[CheckpointDetails] = []
     checkpoint_counts: dict[str, int] = {}
@@ -83,16 +97,17 @@ class JobDetails(Message, frozen=True, kw_only=True, tag="job-details-reply"):
     exceptions: list[dict[str, Any]] = []
     config: dict[str, str] = {}
     plan: str = ""
-    #: Why it waits, when it waits ("2 slots are missing: …").
+    #: Why the job waits, as text ("2 slots are missing: …"); None if it does not wait.
     waiting_for: str | None = None
-    #: Slots that hang in a step: {allocation_id, taskmanager_id, tasks, frame, since_ms}.
+    #: Slots whose current step does not end: {allocation_id, taskmanager_id, tasks, frame, since_ms}.
     stalled: list[dict[str, Any]] = []
     jobmanager_id: str = ""
     result_schema: Any = None
-    #: Of a job whose history Spark reads first: which part of it runs.
+    #: For a job whose history Spark reads first: the part that runs. Empty for other jobs.
     phase: str = ""
 
     def overview(self) -> JobOverview:
+        """The row about this job, for lists."""
         tasks: dict[str, int] = {}
         for vertex in self.vertices:
             for subtask in vertex.subtasks:

@@ -1,4 +1,4 @@
-"""Messages to the master of a job."""
+"""Messages to the master of a job, and its replies."""
 
 from __future__ import annotations
 
@@ -15,8 +15,10 @@ from penstock.messages.states import ExecutionState
 
 
 class TaskReport(msgspec.Struct, frozen=True, kw_only=True):
-    """What a task manager knows of one task: enough for a new master to go on with it.
-    ``final``: the last snapshot of a FINISHED one."""
+    """What a task manager knows of one task. It is enough for a new master to adopt the task.
+
+    ``final``: the last snapshot of a FINISHED task.
+    """
 
     execution_id: str
     vertex_id: str
@@ -27,8 +29,8 @@ class TaskReport(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SlotDeployment(msgspec.Struct, frozen=True, kw_only=True):
-    """What runs in a slot. ``confirmed_checkpoint_id``: the last one it was told is
-    complete; ``highest_checkpoint_id``: the last one it was told of, or took part in."""
+    """What runs in a slot. ``confirmed_checkpoint_id``: the last checkpoint that the slot was told is
+    complete. ``highest_checkpoint_id``: the highest id that the slot was told of or took part in."""
 
     job_attempt: int
     epoch: int
@@ -38,7 +40,7 @@ class SlotDeployment(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SlotOffer(msgspec.Struct, frozen=True, kw_only=True):
-    """``deployed`` None: nothing runs in it."""
+    """One slot. ``deployed`` is None if no task runs in it."""
 
     allocation_id: str
     slot_index: int
@@ -46,7 +48,10 @@ class SlotOffer(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class OfferSlots(Message, frozen=True, kw_only=True, tag="offer-slots"):
-    """A task manager offers slots that the resource manager told it to give."""
+    """A task manager offers the job the slots that the resource manager allocated to it.
+
+    ``host``, ``data_port`` and ``unix_path``: where the task manager takes data connections.
+    """
 
     command_id: str
     job_id: str
@@ -58,11 +63,13 @@ class OfferSlots(Message, frozen=True, kw_only=True, tag="offer-slots"):
 
 
 class OfferReply(Message, frozen=True, kw_only=True, tag="offer-reply"):
+    """The allocation ids of the offered slots that the job takes. The task manager frees the others."""
+
     accepted: tuple[str, ...]
 
 
 class SlotReport(Message, frozen=True, kw_only=True, tag="slot-report"):
-    """Relayed reports of a slot, in order."""
+    """Messages of one slot, in the order in which the slot sent them."""
 
     job_id: str
     taskmanager_id: str
@@ -71,8 +78,8 @@ class SlotReport(Message, frozen=True, kw_only=True, tag="slot-report"):
 
 
 class SlotLost(Message, frozen=True, kw_only=True, tag="slot-lost"):
-    """A slot process died (pidfd) or was killed by its task manager. ``exit_code``: of a
-    process that ended (negative: by that signal), None when it is not known."""
+    """A slot process has ended, or its task manager has killed it. ``exit_code``: negative for the number of
+    the signal that ended the process; None if it is not known."""
 
     command_id: str
     job_id: str
@@ -83,7 +90,7 @@ class SlotLost(Message, frozen=True, kw_only=True, tag="slot-lost"):
 
 
 class TaskManagerLost(Message, frozen=True, kw_only=True, tag="taskmanager-lost"):
-    """From the resource manager: heartbeats stopped or the process left."""
+    """From the resource manager: the task manager's heartbeats stopped, or its process ended."""
 
     command_id: str
     job_id: str
@@ -92,18 +99,21 @@ class TaskManagerLost(Message, frozen=True, kw_only=True, tag="taskmanager-lost"
 
 
 class CancelJob(Message, frozen=True, kw_only=True, tag="cancel-job"):
+    """Cancel the job."""
+
     command_id: str
     job_id: str
 
 
 class ClientHeartbeat(Message, frozen=True, kw_only=True, tag="client-heartbeat"):
-    """The client that watches the job is there (``execution.shutdown-on-attached-exit``)."""
+    """The client that waits for the job is alive (``execution.shutdown-on-attached-exit``)."""
 
     job_id: str
 
 
 class TriggerSavepoint(Message, frozen=True, kw_only=True, tag="trigger-savepoint"):
-    """``kind``: checkpoint | savepoint | stop | drain."""
+    """Take a checkpoint or savepoint now. ``kind`` is ``checkpoint``, ``savepoint``, ``stop`` (a savepoint,
+    then the job ends) or ``drain`` (as ``stop``, after the highest watermark)."""
 
     command_id: str
     job_id: str
@@ -112,13 +122,14 @@ class TriggerSavepoint(Message, frozen=True, kw_only=True, tag="trigger-savepoin
 
 
 class RequestJobDetails(Message, frozen=True, kw_only=True, tag="job-details"):
-    """→ ``JobDetails`` (what REST shows)."""
+    """Requests ``JobDetails``, which REST shows."""
 
     job_id: str
 
 
 class SlotsUnavailable(Message, frozen=True, kw_only=True, tag="slots-unavailable"):
-    """From the resource manager: ``missing`` slots cannot be had now; the job waits."""
+    """From the resource manager: ``missing`` slots of the job are not available now, so the job waits.
+    ``total`` and ``free`` count the slots of the whole cluster."""
 
     job_id: str
     missing: int

@@ -4,10 +4,10 @@ Layout: 4 bytes magic ``PNS1``, uint32 big-endian length, JSON object::
 
     {job_id, job_attempt, epoch, source_allocation, target_allocation, mac}
 
-``mac`` is HMAC-SHA256 (hex) with the job attempt's secret over the other five fields
-as canonical JSON (sorted keys, no spaces). A task manager reads and verifies it, then
-hands the socket to the slot of ``target_allocation``. A length of 0 (``WATCH``) is of
-somebody who only wants to see when the task manager is gone.
+``mac`` is the HMAC-SHA256 (hex) of the other five fields as canonical JSON (sorted keys, no spaces); its
+key is the secret of the job attempt. A task manager reads and verifies the preface, then passes the socket
+to the slot of ``target_allocation``. A preface of length 0 (``WATCH``) opens a connection without data:
+its peer only waits for the connection to close, which tells that the task manager has ended.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from penstock.errors import FencedError
 
 MAGIC = b"PNS1"
 WATCH = MAGIC + bytes(4)
-#: A preface is a few hundred bytes; anything larger is not one of ours.
+#: A preface has a few hundred bytes. A connection that announces more is refused.
 MAX_PREFACE_BYTES = 4096
 _FIELDS = ("job_id", "job_attempt", "epoch", "source_allocation", "target_allocation")
 
@@ -45,7 +45,7 @@ def encode_preface(
     target_allocation: str,
     secret: str,
 ) -> bytes:
-    """The bytes that open a data connection. ``secret``: hex, from ``Deploy``."""
+    """The bytes that open a data connection. ``secret`` is the hex string from ``Deploy``."""
     preface: dict[str, Any] = {
         "job_id": job_id,
         "job_attempt": job_attempt,
@@ -59,7 +59,7 @@ def encode_preface(
 
 
 def decode_preface(body: bytes) -> dict[str, Any]:
-    """The JSON part as a checked dict. FencedError when it is not a preface."""
+    """Parses the JSON part and checks the fields and their types. Raises FencedError if it is malformed."""
     try:
         preface = json.loads(body)
         ok = isinstance(preface, dict) and all(name in preface for name in (*_FIELDS, "mac"))
@@ -78,11 +78,10 @@ def decode_preface(body: bytes) -> dict[str, Any]:
 
 
 async def read_preface(reader: asyncio.StreamReader) -> dict[str, Any]:
-    """Reads exactly the preface, not a byte more when the stream's limit is small.
+    """Reads a preface from a stream. The caller sets the time limit.
 
-    The caller sets the time limit. FencedError when the peer speaks something else or
-    hangs up. Prefer ``recv_preface`` where the socket is passed on: a StreamReader may
-    have read further.
+    Raises FencedError if the peer closes the connection or sends anything else. A StreamReader may have
+    buffered bytes after the preface, so ``recv_preface`` is the one to use where the socket is passed on.
     """
     try:
         head = await reader.readexactly(8)
@@ -92,8 +91,9 @@ async def read_preface(reader: asyncio.StreamReader) -> dict[str, Any]:
 
 
 async def recv_preface(loop: asyncio.AbstractEventLoop, sock: Any) -> dict[str, Any] | None:
-    """Reads the preface from a non-blocking socket, exactly, so that the socket can be
-    passed to the slot with its next byte being the first frame's. None: somebody watches."""
+    """Reads exactly the preface from a non-blocking socket, so that the next byte is the first frame's when
+    the socket is passed to the slot. Returns None for ``WATCH``. Raises FencedError as ``read_preface``
+    does."""
     head = await _recv_exactly(loop, sock, 8)
     if head == WATCH:
         return None
@@ -101,7 +101,7 @@ async def recv_preface(loop: asyncio.AbstractEventLoop, sock: Any) -> dict[str, 
 
 
 def verify(preface: dict[str, Any], secret: str) -> bool:
-    """True when ``preface`` was made by a holder of ``secret`` (constant time)."""
+    """Whether the sender of ``preface`` held ``secret`` (hex). The comparison takes constant time."""
     return hmac.compare_digest(_mac(preface, secret), str(preface["mac"]))
 
 

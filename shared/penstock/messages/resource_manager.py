@@ -1,4 +1,4 @@
-"""Messages to the resource manager that leads, and its replies."""
+"""Messages to the leading resource manager, and its replies."""
 
 from __future__ import annotations
 
@@ -10,19 +10,24 @@ from penstock.messages.base import Message
 
 
 class SlotStatus(msgspec.Struct, frozen=True, kw_only=True):
-    """``state``: free | allocated | active. ``pid``: of the slot process, if there."""
+    """One slot of a task manager. ``state`` is ``free``, ``allocated`` or ``active``; ``pid``: the process id
+    of the slot process, None if there is none."""
 
     index: int
     state: str
     job_id: str | None = None
     allocation_id: str | None = None
     pid: int | None = None
-    #: pid, rss_bytes, cpu_seconds … as last reported
+    #: What the slot process last reported: pid, rss_bytes, cpu_seconds and more.
     details: dict[str, Any] = {}
 
 
 class RegisterTaskManager(Message, frozen=True, kw_only=True, tag="register-taskmanager"):
-    """Also the periodic heartbeat: the whole slot report every time (no deltas)."""
+    """Registers a task manager, and is its heartbeat afterwards. It always holds all slots of the task
+    manager.
+
+    ``data_host``, ``data_port`` and ``unix_path``: where the task manager takes data connections.
+    """
 
     taskmanager_id: str
     host: str
@@ -35,20 +40,26 @@ class RegisterTaskManager(Message, frozen=True, kw_only=True, tag="register-task
 
 
 class RegisterReply(Message, frozen=True, kw_only=True, tag="register-reply"):
+    """The resource manager that leads, and its epoch."""
+
     resourcemanager_id: str
     epoch: int
 
 
 class DeregisterTaskManager(Message, frozen=True, kw_only=True, tag="deregister-taskmanager"):
+    """The task manager leaves the cluster."""
+
     taskmanager_id: str
     reason: str = "shut down"
 
 
 class DeclareSlots(Message, frozen=True, kw_only=True, tag="declare-slots"):
-    """A job master declares how many slots the job needs in all (0 = none any more).
-    Repeated as a heartbeat; a job not heard of for ``heartbeat.timeout`` loses its
-    claims to slots that were not yet allocated. ``together``: they should be of one task
-    manager; where none has as many free, they are of several."""
+    """A job master declares how many slots the job needs in total (0: none any more).
+
+    It repeats the message as a heartbeat. A job that is silent for ``heartbeat.timeout`` loses its claim
+    to slots that are not allocated yet. ``together``: the slots should be on one task manager; if none has
+    enough free slots, they are on several.
+    """
 
     job_id: str
     epoch: int
@@ -57,7 +68,9 @@ class DeclareSlots(Message, frozen=True, kw_only=True, tag="declare-slots"):
 
 
 class DeclareReply(Message, frozen=True, kw_only=True, tag="declare-reply"):
-    """``epoch``: of the resource manager; when another leads it may not know who was lost."""
+    """The slots that the job has and lacks, and those of the whole cluster. ``epoch`` is the resource
+    manager's. A changed epoch means that another one leads, which may not know all task managers that were
+    lost."""
 
     allocated: int
     missing: int
@@ -67,10 +80,12 @@ class DeclareReply(Message, frozen=True, kw_only=True, tag="declare-reply"):
 
 
 class RequestClusterOverview(Message, frozen=True, kw_only=True, tag="cluster-overview"):
-    """→ ``ClusterOverview``."""
+    """Requests ``ClusterOverview``."""
 
 
 class TaskManagerDetails(msgspec.Struct, kw_only=True):
+    """A task manager as the resource manager knows it. ``last_heartbeat_ms``: milliseconds since 1970."""
+
     id: str
     host: str
     pid: int
@@ -81,6 +96,8 @@ class TaskManagerDetails(msgspec.Struct, kw_only=True):
 
 
 class ClusterOverview(Message, frozen=True, kw_only=True, tag="cluster-overview-reply"):
+    """All task managers with their slots, and the resource manager that leads."""
+
     taskmanagers: list[TaskManagerDetails]
     slots_total: int
     slots_free: int

@@ -1,8 +1,8 @@
-"""Task manager ↔ slot process, and what passes through to the job master.
+"""Messages between a task manager and its slot processes, and those that it relays to the job master.
 
-A slot process serves one allocation of one job attempt. ``ToSlot`` goes down, and
-``FromSlot`` comes up, the slot's socketpair as length-prefixed MessagePack; the task
-manager relays ``FromSlot`` reports to the job's master unchanged.
+A slot process serves one allocation of one job attempt. ``ToSlot`` goes to the slot and ``FromSlot`` comes
+from it, through the slot's socketpair, as length-prefixed MessagePack. The task manager relays
+``FromSlot`` messages to the job's master unchanged.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class _Msg(msgspec.Struct, frozen=True, kw_only=True, tag_field="type"):
 
 
 class StateLink(msgspec.Struct, frozen=True, kw_only=True):
-    """An older snapshot object of the same subtask and attempt that a delta builds on."""
+    """An older snapshot object of the same subtask and attempt, on which a delta builds."""
 
     checkpoint_id: int
     key: str | None = None
@@ -33,8 +33,8 @@ class StateLink(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class StateHandle(msgspec.Struct, frozen=True, kw_only=True):
-    """One snapshot object of one subtask: ``key`` in the object store, or ``inline``
-    (≤ 64 KiB) the object itself. The object describes itself (``docs/state-format.md``)."""
+    """One snapshot object of one subtask. The object is in the object store under ``key``, or, up to 64 KiB,
+    in ``inline``. Its own header describes its content (``docs/state-format.md``)."""
 
     vertex_id: str
     subtask_index: int
@@ -42,26 +42,30 @@ class StateHandle(msgspec.Struct, frozen=True, kw_only=True):
     key: str | None = None
     inline: bytes | None = None
     size_bytes: int = 0
-    #: Inclusive key-group range it holds.
+    #: The first and the last key group whose state the object holds. (0, -1): none.
     key_groups: tuple[int, int] = (0, -1)
-    #: Of the rows that an unaligned barrier has overtaken, as they were accounted for.
+    #: Size of the rows that an unaligned barrier has overtaken, as the channels count bytes.
     in_flight_bytes: int = 0
-    #: What it builds on, newest first; the last is whole. Empty: this object is whole.
+    #: The objects on which this delta builds, newest first; the last is a base. Empty: this object is a base.
     chain: tuple[StateLink, ...] = ()
 
     @property
     def keys(self) -> frozenset[str]:
-        """Every object in the store that restoring it reads."""
+        """The keys of all stored objects that a restore of this handle reads."""
         links: tuple[StateHandle | StateLink, ...] = (self, *self.chain)
         return frozenset(link.key for link in links if link.key is not None)
 
     @property
     def full_size_bytes(self) -> int:
-        """Of all objects that restoring it reads."""
+        """The size of all objects that a restore of this handle reads."""
         return self.size_bytes + sum(link.size_bytes for link in self.chain)
 
 
 class CheckpointMetrics(msgspec.Struct, frozen=True, kw_only=True):
+    """How long the parts of one subtask's checkpoint took, and its sizes. ``start_delay_ms``: from the
+    trigger to the first barrier; ``alignment_ms``: from the first to the last barrier; ``sync_ms``: the
+    cut, while the task stands still; ``async_ms``: encoding and upload."""
+
     alignment_ms: float = 0.0
     start_delay_ms: float = 0.0
     sync_ms: float = 0.0
@@ -76,18 +80,18 @@ class CheckpointMetrics(msgspec.Struct, frozen=True, kw_only=True):
 # MessagePack, one message a packet, over a SOCK_SEQPACKET socketpair.
 
 
-#: Beside the slots' folders: copies of snapshots, which outlive the slots.
+#: The folder beside the slots' folders that holds copies of snapshots. It outlives the slots.
 LOCAL_STATE = "local-state"
 
 
 class ForkSlot(_Msg, frozen=True, kw_only=True, tag="fork-slot"):
-    """Fork a slot process. Two file descriptors come along by SCM_RIGHTS: the slot's
-    control channel (SOCK_STREAM: 4-byte big-endian length + MessagePack) and its fd
-    channel (SOCK_SEQPACKET: a MessagePack preface dict + one data socket a packet).
+    """Fork a slot process. Two file descriptors accompany the message (SCM_RIGHTS): the slot's control
+    channel (SOCK_STREAM: 4-byte big-endian length and MessagePack) and its descriptor channel
+    (SOCK_SEQPACKET: each packet is a MessagePack preface dict and one data socket).
 
-    ``local_dir``: private folder of the slot (made when absent); ``log_path``: the first file
-    that its stdout and stderr go to; it has at most ``log_max_bytes``, as has each of those that
-    follow it (``slot_output.py``), of which the newest ``log_max_files`` are kept.
+    ``local_dir``: the slot's private folder, made if absent. ``log_path``: the first file for its stdout
+    and stderr. Each file has at most ``log_max_bytes``; the newest ``log_max_files`` are kept
+    (``slot_output.py``).
     """
 
     allocation_id: str
@@ -98,24 +102,29 @@ class ForkSlot(_Msg, frozen=True, kw_only=True, tag="fork-slot"):
 
 
 class TemplateReady(_Msg, frozen=True, kw_only=True, tag="template-ready"):
-    """Everything is imported; sent once at start."""
+    """The template has imported all modules. Sent once, at its start."""
 
     pid: int
     import_ms: float
 
 
 class SlotForked(_Msg, frozen=True, kw_only=True, tag="slot-forked"):
+    """The slot process runs as ``pid``."""
+
     allocation_id: str
     pid: int
 
 
 class ForkFailed(_Msg, frozen=True, kw_only=True, tag="fork-failed"):
+    """The template could not fork the slot process; ``error`` is a text."""
+
     allocation_id: str
     error: str
 
 
 class SlotExited(_Msg, frozen=True, kw_only=True, tag="slot-exited"):
-    """``status``: as ``os.waitpid`` gives it (``os.waitstatus_to_exitcode`` reads it)."""
+    """A slot process has ended. ``status`` is that of ``os.waitpid``; ``os.waitstatus_to_exitcode`` decodes
+    it."""
 
     pid: int
     status: int
@@ -124,11 +133,11 @@ class SlotExited(_Msg, frozen=True, kw_only=True, tag="slot-exited"):
 FromTemplate = Union[TemplateReady, SlotForked, ForkFailed, SlotExited]
 
 
-# -- down -----------------------------------------------------------------------------------
+# -- to the slot ----------------------------------------------------------------------------
 
 
 class SlotAddress(msgspec.Struct, frozen=True, kw_only=True):
-    """Where a slot takes data connections: its task manager's data port."""
+    """Where a slot takes data connections: the data port of its task manager."""
 
     allocation_id: str
     taskmanager_id: str
@@ -138,7 +147,8 @@ class SlotAddress(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class TaskDescriptor(msgspec.Struct, frozen=True, kw_only=True):
-    """One subtask to run. ``restore``: every handle of its vertex in the checkpoint."""
+    """One subtask to run. ``restore``: all handles of its vertex in the checkpoint; the task reads its key
+    groups."""
 
     execution_id: str
     vertex_id: str
@@ -148,17 +158,19 @@ class TaskDescriptor(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class StorageSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """How a slot reaches the object store (an obstore URL and options)."""
+    """The object store that a slot uses, as arguments of ``open_store``."""
 
     url: str
     options: dict[str, str] = {}
 
 
 class Deploy(_Msg, frozen=True, kw_only=True, tag="deploy"):
-    """All subtasks of this slot. ``locations``: "vertex:subtask" → allocation id, for
-    every subtask of the job; ``slots``: allocation id → address. ``epoch``: fencing
-    token of the master; ``job_attempt``: 1 at first start; ``secret``: hex key for data
-    connection prefaces."""
+    """Run all subtasks of this slot. ``job_attempt`` is 1 at the job's first start.
+
+    ``locations``: "vertex:subtask" → allocation id, for every subtask of the job. ``slots``: allocation id
+    → address. ``epoch``: the fencing token of the master. ``secret``: the hex key for prefaces of data
+    connections.
+    """
 
     job_id: str
     job_attempt: int
@@ -175,40 +187,44 @@ class Deploy(_Msg, frozen=True, kw_only=True, tag="deploy"):
 
 
 class CancelTasks(_Msg, frozen=True, kw_only=True, tag="cancel-tasks"):
-    """Cancel these executions (empty: all), orderly; ``epoch`` fences."""
+    """Cancel these executions (empty: all) in an orderly way. ``epoch``: the fencing token of the master."""
 
     epoch: int
     execution_ids: tuple[str, ...] = ()
 
 
 class TriggerCheckpoint(_Msg, frozen=True, kw_only=True, tag="trigger-checkpoint"):
-    """Start a checkpoint at these executions (those without a running upstream)."""
+    """Start a checkpoint at these executions, which have no running upstream."""
 
     epoch: int
     checkpoint_id: int
     timestamp_ms: int
     execution_ids: tuple[str, ...]
-    #: "checkpoint" | "savepoint" | "drain" (savepoint after MAX_WATERMARK) | "stop"
+    #: "checkpoint", "savepoint", "stop" (the job ends after it) or "drain" (as stop, after MAX_WATERMARK).
     kind: str = "checkpoint"
-    #: Barriers may overtake, so long after the trigger (0: at once). Plain checkpoints only.
+    #: Whether barriers may overtake rows, and how long after the trigger (0: at once). Plain checkpoints only.
     unaligned: bool = False
     aligned_timeout_ms: int = 0
 
 
 class CheckpointComplete(_Msg, frozen=True, kw_only=True, tag="checkpoint-complete"):
+    """A checkpoint is complete: sinks commit, and later deltas may build on it."""
+
     epoch: int
     checkpoint_id: int
 
 
 class CheckpointAborted(_Msg, frozen=True, kw_only=True, tag="checkpoint-aborted"):
+    """A checkpoint was given up; the task stops working on it."""
+
     epoch: int
     checkpoint_id: int
 
 
 class MasterChanged(_Msg, frozen=True, kw_only=True, tag="master-changed"):
-    """A new master adopted this slot: accept its epoch, refuse older ones. What the tasks do
-    it knows from the task manager; nothing is answered. The checkpoints that its predecessor
-    had in flight are aborted, the last completed one is confirmed again right after."""
+    """A new master has adopted this slot: accept its epoch, and refuse older ones. There is no reply, because
+    the task manager has already reported the tasks. The predecessor's checkpoints in flight are aborted;
+    ``CheckpointComplete`` for the last completed one follows."""
 
     epoch: int
 
@@ -218,13 +234,13 @@ class ReportMetrics(_Msg, frozen=True, kw_only=True, tag="report-metrics"):
 
 
 class DataConnection(_Msg, frozen=True, kw_only=True, tag="data-connection"):
-    """A data socket follows as a file descriptor (SCM_RIGHTS) with this message."""
+    """A data socket accompanies this message as a file descriptor (SCM_RIGHTS)."""
 
     preface: dict[str, Any]
 
 
 class ShutdownSlot(_Msg, frozen=True, kw_only=True, tag="shutdown"):
-    """Cancel all, close, exit 0."""
+    """Cancel all tasks, close the connections, and exit with 0."""
 
 
 ToSlot = Union[
@@ -232,16 +248,19 @@ ToSlot = Union[
     MasterChanged, ReportMetrics, DataConnection, ShutdownSlot,
 ]  # fmt: skip
 
-# -- up -------------------------------------------------------------------------------------
+# -- from the slot --------------------------------------------------------------------------
 
 
 class SlotReady(_Msg, frozen=True, kw_only=True, tag="slot-ready"):
+    """The slot process has started and takes ``Deploy``."""
+
     allocation_id: str
     pid: int
 
 
 class ErrorInfo(msgspec.Struct, frozen=True, kw_only=True):
-    """``error``: ``PenstockError.to_dict()``; ``user_traceback`` first, if there is one."""
+    """An error of a task. ``error`` is ``PenstockError.to_dict()``. ``traceback`` begins with the user's own
+    frames, if there are any. ``record``: the record that failed, redacted."""
 
     error: dict[str, Any]
     traceback: str = ""
@@ -250,7 +269,8 @@ class ErrorInfo(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class TaskStateChanged(_Msg, frozen=True, kw_only=True, tag="task-state"):
-    """``final``: with FINISHED, the task's last snapshot; later checkpoints use it."""
+    """A task has entered ``state``. ``final``: the last snapshot of a FINISHED task, which later checkpoints
+    use."""
 
     job_id: str
     job_attempt: int
@@ -264,8 +284,8 @@ class TaskStateChanged(_Msg, frozen=True, kw_only=True, tag="task-state"):
 
 
 class FinalCheckpointWanted(_Msg, frozen=True, kw_only=True, tag="final-checkpoint"):
-    """The execution has consumed all input and holds uncommitted output: it finishes
-    when the next checkpoint it takes part in is complete. The coordinator triggers one."""
+    """The execution has consumed all input and holds uncommitted output. It finishes when the next checkpoint
+    in which it takes part is complete. The coordinator triggers one."""
 
     job_id: str
     job_attempt: int
@@ -273,6 +293,8 @@ class FinalCheckpointWanted(_Msg, frozen=True, kw_only=True, tag="final-checkpoi
 
 
 class CheckpointAcknowledged(_Msg, frozen=True, kw_only=True, tag="checkpoint-ack"):
+    """The snapshot of one subtask is stored."""
+
     job_id: str
     job_attempt: int
     execution_id: str
@@ -284,16 +306,20 @@ class CheckpointAcknowledged(_Msg, frozen=True, kw_only=True, tag="checkpoint-ac
 
 
 class CheckpointDeclined(_Msg, frozen=True, kw_only=True, tag="checkpoint-decline"):
+    """The subtask takes no part in the checkpoint."""
+
     job_id: str
     job_attempt: int
     execution_id: str
     checkpoint_id: int
     reason: str
-    #: It ends (or has ended) orderly: FINISHED comes, with a final snapshot to use instead.
+    #: The task is ending or has ended. FINISHED follows, with a final snapshot that the checkpoint can use.
     finishing: bool = False
 
 
 class OperatorMetrics(msgspec.Struct, frozen=True, kw_only=True):
+    """Counters and gauges of one operator, by name."""
+
     uid: str
     name: str
     counters: dict[str, int] = {}
@@ -301,8 +327,11 @@ class OperatorMetrics(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class TaskMetrics(msgspec.Struct, frozen=True, kw_only=True):
-    """Totals since the task started, except ``*_per_second`` (over the last interval).
-    Watermarks in µs, None = none yet. Times per second in ms (they add up to 1000)."""
+    """Totals since the task started, except ``…_per_second``, which cover the last interval.
+
+    Watermarks are in µs since 1970 (None: none yet). The ``…_ms_per_second`` are milliseconds in each
+    second and add up to 1000.
+    """
 
     execution_id: str
     vertex_id: str
@@ -319,19 +348,21 @@ class TaskMetrics(msgspec.Struct, frozen=True, kw_only=True):
     input_watermark: int | None = None
     output_watermark: int | None = None
     operators: tuple[OperatorMetrics, ...] = ()
-    #: Split or channel that holds the watermark back, in words.
+    #: The split or channel with the lowest watermark, as text.
     watermark_holder: str | None = None
-    #: Of the snapshots it is restored from: bytes to read, read, and of those from copies
-    #: on the local disk.
+    #: Sizes of the snapshots that the task restores: all, those read so far, and of these the bytes from copies on
+    #: the local disk.
     restore_bytes: int = 0
     restored_bytes: int = 0
     restored_local_bytes: int = 0
-    #: How long fetching and checking them took, and then making state of them.
+    #: How long it took to fetch and verify the snapshots, and then to load them into state.
     restore_read_ms: float = 0.0
     restore_load_ms: float = 0.0
 
 
 class TaskMetricsReport(_Msg, frozen=True, kw_only=True, tag="metrics"):
+    """The metrics of all tasks of a slot, with the memory and processor time of its process."""
+
     job_id: str
     job_attempt: int
     allocation_id: str
@@ -349,9 +380,9 @@ class SlotLog(_Msg, frozen=True, kw_only=True, tag="log"):
 
 
 class SlotStalled(_Msg, frozen=True, kw_only=True, tag="stalled"):
-    """From the task manager, of a slot that reports nothing since a step of it does not end.
-    ``frame``: the innermost Python frame (``File "job.py", line 5 in f``), None if unknown;
-    ``stalled`` False: it answers again."""
+    """From the task manager: the slot is silent because one of its steps does not end, or (``stalled`` False)
+    it answers again. ``frame``: the innermost Python frame, such as ``File "job.py", line 5 in f``; None
+    if unknown."""
 
     allocation_id: str
     stalled: bool

@@ -1,8 +1,8 @@
-"""A slot and the driver process that talks to Spark for it.
+"""Messages between a slot and the driver process that runs Spark for it.
 
-The slot writes one ``DriverJob``, as JSON, to the driver's standard input. The driver answers
-on its standard output: frames of a 4-byte big-endian length and MessagePack of ``FromDriver``;
-``Done`` or ``Failed`` is the last.
+The slot writes one ``DriverJob``, as JSON, to the driver's standard input. The driver writes frames to its
+standard output: a 4-byte big-endian length and MessagePack of ``FromDriver``. The last frame is ``Done``
+or ``Failed``.
 """
 
 from __future__ import annotations
@@ -17,10 +17,14 @@ from penstock.types.logical import Schema
 
 
 class DriverJob(msgspec.Struct, frozen=True, kw_only=True):
-    """``graph``, ``sinks``, ``rows``, ``backfill``: of the ``SparkQuerySpec``. ``url``: local[n], spark://,
-    sc://…; ``token``, ``server_pid``, ``server_log``: of a task manager's own Spark.
-    ``ui``: where its status API answers. ``folder``: for files as long as the slot lives.
-    ``functions`` and ``python_path`` are on this machine."""
+    """The work of a driver. ``graph``, ``sinks``, ``rows`` and ``backfill`` are those of the
+    ``SparkQuerySpec``.
+
+    ``url``: Spark's master or server (``local[n]``, ``spark://…``, ``sc://…``). ``token``, ``server_pid``
+    and ``server_log``: of the Spark that a task manager runs itself. ``ui``: the address of Spark's status
+    API. ``folder``: for temporary files; it is removed with the slot. The paths in ``functions`` and
+    ``python_path`` are on this machine.
+    """
 
     job_id: str
     job_name: str
@@ -46,9 +50,12 @@ class _Frame(msgspec.Struct, frozen=True, kw_only=True, tag_field="type"):
 
 
 class Stage(msgspec.Struct, frozen=True, kw_only=True):
-    """One of Spark's stages, as its status API tells. ``status``: PENDING, ACTIVE, COMPLETE,
-    FAILED or SKIPPED; ``run_ms``: of all its tasks together; ``begun_ms``: when its first task
-    was launched, since the epoch (0: not yet)."""
+    """One stage of Spark, as its status API reports it. ``status`` is PENDING, ACTIVE, COMPLETE, FAILED or
+    SKIPPED.
+
+    ``run_ms``: the run time of all its tasks together. ``begun_ms``: when its first task was launched, in
+    milliseconds since 1970 (0: not yet).
+    """
 
     id: int
     attempt: int
@@ -67,8 +74,8 @@ class Stage(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Progress(_Frame, frozen=True, kw_only=True, tag="progress"):
-    """Of what Spark runs now. ``stage``: what the driver does (connecting, running …).
-    ``details``: the stages one by one; empty where Spark has no status API for us."""
+    """The progress of the query. ``stage``: what the driver does (connecting, running …). ``details``: the
+    stages one by one; empty where Spark's status API is not available."""
 
     stage: str
     stages_completed: int = 0
@@ -85,24 +92,24 @@ class Progress(_Frame, frozen=True, kw_only=True, tag="progress"):
 
 
 class Rows(_Frame, frozen=True, kw_only=True, tag="rows"):
-    """An Arrow IPC stream in Penstock's own (external) Arrow types."""
+    """Rows of the result: an Arrow IPC stream in Penstock's external Arrow types."""
 
     data: bytes
 
 
 class Done(_Frame, frozen=True, kw_only=True, tag="done"):
-    """Every row was sent, or written by Spark."""
+    """The driver has sent all rows, or Spark has written them."""
 
 
 class Failed(_Frame, frozen=True, kw_only=True, tag="failed"):
-    """``error``: ``PenstockError.to_dict()``."""
+    """The query failed; ``error`` is ``PenstockError.to_dict()``."""
 
     error: dict[str, Any]
 
 
 class SparkReport(msgspec.Struct, frozen=True, kw_only=True):
-    """What Spark did for a query so far; an object of the job (JSON). ``log``: the last lines of
-    the driver's and of its Spark's, which other jobs may share."""
+    """What Spark has done for a query so far, stored as JSON among the job's objects. ``log``: the last lines
+    of the driver's log and of Spark's, which other jobs may share."""
 
     operator: str
     attempt: int

@@ -23,6 +23,8 @@ import enum
 
 
 class JobStatus(str, enum.Enum):
+    """The status of a job; the module's docstring has the diagram."""
+
     INITIALIZING = "INITIALIZING"
     RECONCILING = "RECONCILING"
     CREATED = "CREATED"
@@ -37,11 +39,12 @@ class JobStatus(str, enum.Enum):
 
     @property
     def globally_terminal(self) -> bool:
-        """Over for good: no other master may take the job up."""
+        """Whether the job has ended for good, so that no other master may continue it."""
         return self in (JobStatus.FINISHED, JobStatus.FAILED, JobStatus.CANCELED)
 
     @property
     def terminal(self) -> bool:
+        """Whether the job has ended for this master: for good, or because it no longer leads the job."""
         return self.globally_terminal or self is JobStatus.SUSPENDED
 
 
@@ -62,6 +65,8 @@ JOB_TRANSITIONS: dict[JobStatus, frozenset[JobStatus]] = {
 
 
 class ExecutionState(str, enum.Enum):
+    """The state of one attempt of one subtask; the module's docstring has the diagram."""
+
     CREATED = "CREATED"
     SCHEDULED = "SCHEDULED"
     DEPLOYING = "DEPLOYING"
@@ -74,6 +79,7 @@ class ExecutionState(str, enum.Enum):
 
     @property
     def terminal(self) -> bool:
+        """Whether the execution has ended."""
         return self in (ExecutionState.FINISHED, ExecutionState.CANCELED, ExecutionState.FAILED)
 
 

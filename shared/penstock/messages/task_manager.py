@@ -1,4 +1,4 @@
-"""Messages to a task manager, and to all of them."""
+"""Messages to one task manager and to all of them, and their replies."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ from penstock.messages.slot import (
 
 
 class AllocateSlot(Message, frozen=True, kw_only=True, tag="allocate-slot"):
-    """From the resource manager: give this slot to the job; the task manager then offers
-    it to the job's master."""
+    """From the resource manager: allocate this slot to the job. The task manager then offers it to the job's
+    master."""
 
     command_id: str
     epoch: int
@@ -31,7 +31,7 @@ class AllocateSlot(Message, frozen=True, kw_only=True, tag="allocate-slot"):
 
 
 class FreeSlot(Message, frozen=True, kw_only=True, tag="free-slot"):
-    """From the job master: done with this allocation; its process is ended."""
+    """From the job master: the job no longer needs this allocation. The task manager ends the slot process."""
 
     command_id: str
     job_id: str
@@ -40,14 +40,16 @@ class FreeSlot(Message, frozen=True, kw_only=True, tag="free-slot"):
 
 
 class SharedDeploy(msgspec.Struct, frozen=True, kw_only=True):
-    """What all deployments of one attempt have in common, stored once (MessagePack).
-    ``deploy``: without tasks; ``restore``: vertex id → its handles."""
+    """The common part of all deployments of one attempt, stored once (MessagePack).
+
+    ``deploy``: a ``Deploy`` without tasks. ``restore``: vertex id → its handles.
+    """
 
     deploy: Deploy
     restore: dict[str, tuple[StateHandle, ...]] = {}
 
     def of(self, allocation_id: str, tasks: tuple[TaskDescriptor, ...]) -> Deploy:
-        """One slot's; ``tasks`` without what they restore."""
+        """The ``Deploy`` of one slot. ``tasks`` come without ``restore``, which is added here."""
         return msgspec.structs.replace(
             self.deploy,
             allocation_id=allocation_id,
@@ -58,9 +60,8 @@ class SharedDeploy(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class DeploySlot(Message, frozen=True, kw_only=True, tag="deploy-slot"):
-    """From the job master: fork the slot's process and run these tasks. In a large job
-    ``tasks`` (without what they restore) and ``deploy_key``, the object of a
-    ``SharedDeploy``, stand for ``deploy``."""
+    """From the job master: fork the slot process and run these tasks. For a large job, ``deploy`` is None;
+    ``deploy_key`` is then the key of a ``SharedDeploy``, and ``tasks`` come without ``restore``."""
 
     command_id: str
     allocation_id: str
@@ -70,7 +71,7 @@ class DeploySlot(Message, frozen=True, kw_only=True, tag="deploy-slot"):
 
 
 class SlotCommand(Message, frozen=True, kw_only=True, tag="slot-command"):
-    """From the job master, relayed to the slot process."""
+    """From the job master: a command that the task manager relays to the slot process."""
 
     command_id: str
     allocation_id: str
@@ -78,29 +79,31 @@ class SlotCommand(Message, frozen=True, kw_only=True, tag="slot-command"):
 
 
 class RequestTaskManagerDetails(Message, frozen=True, kw_only=True, tag="taskmanager-details"):
-    """→ ``RegisterTaskManager`` (the same report)."""
+    """Requests the current ``RegisterTaskManager``."""
 
 
 class RequestLogFiles(Message, frozen=True, kw_only=True, tag="log-files"):
-    """→ ``LogFiles``."""
+    """Requests ``LogFiles``."""
 
 
 class LogFile(msgspec.Struct, frozen=True, kw_only=True):
+    """One file. ``size`` is in bytes, ``mtime_ms`` in milliseconds since 1970."""
+
     name: str
     size: int
     mtime_ms: int
 
 
 class LogFiles(Message, frozen=True, kw_only=True, tag="log-files-listed"):
-    """In the order in which they were last written to; what slots print is named as in
-    ``slot_output.py``."""
+    """The log files of a task manager, the one that changed last at the end. ``slot_output.py`` explains the
+    names of those that hold the output of slots."""
 
     files: tuple[LogFile, ...]
 
 
 class RequestLogPiece(Message, frozen=True, kw_only=True, tag="log-piece"):
-    """→ ``LogPiece``: bytes of a file from ``offset``, at most ``limit``, and never more than fit a
-    message."""
+    """Requests ``LogPiece``: at most ``limit`` bytes of a file from ``offset``, and never more than fit into
+    a message."""
 
     name: str
     offset: int = 0
@@ -108,7 +111,8 @@ class RequestLogPiece(Message, frozen=True, kw_only=True, tag="log-piece"):
 
 
 class LogPiece(Message, frozen=True, kw_only=True, tag="log-piece-read"):
-    """``size``: of the whole file at that moment. Empty ``data``: there is no more yet."""
+    """A part of a log file. ``size``: of the whole file at that moment. ``data`` is empty at the end of the
+    file."""
 
     data: bytes
     size: int
@@ -126,16 +130,16 @@ ToTaskManager = Union[
 
 
 class AdoptJob(Message, frozen=True, kw_only=True, tag="adopt-job"):
-    """A new master of this epoch leads the job: offer it every slot that the job has here
-    (``OfferSlots``, with what is deployed), and refuse its predecessors."""
+    """To all task managers: a new master with this epoch leads the job. Offer it every slot that the job has
+    here (``OfferSlots``, with what is deployed), and refuse commands of older epochs."""
 
     job_id: str
     epoch: int
 
 
 class JobOver(Message, frozen=True, kw_only=True, tag="job-over"):
-    """The job is globally terminal: whoever still has slots of it frees them. ``epoch``: of
-    the Terminal entry's master or a later one."""
+    """To all task managers: the job is globally terminal; free the slots that it still has. ``epoch``: that
+    of the Terminal entry's master, or a later one."""
 
     job_id: str
     epoch: int
