@@ -1,7 +1,7 @@
-"""The job graph: the contract between the planner and the runtime.
+"""The job graph: what the planner hands to the engines.
 
-A leaf package below ``plan`` and ``runtime`` (which must not import one another): what
-an operator does (``specs``), how vertices and edges connect (``graph``). Plain msgspec.
+A leaf package below ``plan`` and ``runtime``, which must not import one another. ``specs`` says what each
+operator does, ``graph`` how vertices and edges connect. All of it is msgspec structs.
 """
 
 from penstock.jobgraph.graph import (

@@ -1,9 +1,9 @@
-"""User functions as data: by name where they can be imported, else cloudpickle.
+"""User functions as data: by name if a slot can import them, otherwise as cloudpickle.
 
-Modules that are not installed (the script itself and what lies beside it) are pickled by
-value, so that a slot elsewhere needs none of the user's files. What is shipped (folders and zips that are
-on ``sys.path`` in every slot) goes by name: a slot imports it, and a copy by value beside that would make
-two classes of one name, none an instance of the other.
+Modules that are not installed (the script itself and the modules beside it) are pickled by value, so that
+a slot on another machine needs none of the user's files. Shipped folders and zips are on ``sys.path`` of
+every slot, so their modules are referred to by name. A copy by value as well would make two classes of one
+name, and instances of one would not be instances of the other.
 """
 
 from __future__ import annotations
@@ -29,7 +29,8 @@ if TYPE_CHECKING:
 
 
 def make_artifact(function: Any, what: str) -> FunctionArtifact:
-    """The artifact of a function or object. FunctionError when it cannot be pickled."""
+    """The artifact of a function or object. ``what`` names it in errors. Raises FunctionError if it cannot be
+    pickled."""
     try:
         data, found = _by_value(function)
     except Exception as err:
@@ -43,7 +44,8 @@ def make_artifact(function: Any, what: str) -> FunctionArtifact:
 
 
 def classes_in(values: Any) -> tuple[ClassName, ...]:
-    """The names of the program's classes that occur in values."""
+    """(module, qualified name) of the program's own classes that occur in ``values``. Raises FunctionError if
+    the values cannot be pickled."""
     try:
         return pickling.names_of(_by_value(values)[1])
     except Exception as err:
@@ -58,14 +60,18 @@ def classes_in(values: Any) -> tuple[ClassName, ...]:
 def with_classes(
     functions: Mapping[str, FunctionArtifact], more: Iterable[ClassName] = ()
 ) -> dict[str, FunctionArtifact]:
-    """The function table with the definitions of all classes that its entries and ``more`` name."""
+    """``functions`` with a further entry, ``CLASSES``: the definitions of all classes that the entries and
+    ``more`` name.
+
+    Without such classes the table is returned as it is. Raises FunctionError if a class cannot be pickled.
+    """
     names = dict.fromkeys([*(name for a in functions.values() for name in a.classes), *more])
     found = {name: cls for name in names if (cls := pickling.classes.find(name)) is not None}
     if not found:
         return dict(functions)
     while True:
         artifact = make_artifact(found, "a class of the program")
-        # Classes that only those classes name: their bases, what their methods make.
+        # Classes that only these classes refer to: their bases, and classes that their methods use.
         further = {n: pickling.classes.find(n) for n in artifact.classes if n not in found}
         if not further:
             return {**functions, CLASSES: artifact}
@@ -73,7 +79,7 @@ def with_classes(
 
 
 class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]  # cloudpickle has no types
-    """Keeps note of the classes that are written by value."""
+    """Records the classes that are pickled by value."""
 
     def __init__(self, out: io.BytesIO) -> None:
         super().__init__(out)
@@ -81,8 +87,8 @@ class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]  # cloudpickle has no
 
     def reducer_override(self, obj: Any) -> Any:
         out = super().reducer_override(obj)
-        # Not isinstance: ``list[int]`` says that it is a type. Of two parts is a class of Python's own
-        # (``type(None)``), which is reduced to a name.
+        # ``isinstance(obj, type)`` would also be true of ``list[int]``. A reduction of two parts is that of a
+        # class of Python itself, such as ``type(None)``, which is pickled by name.
         if not issubclass(type(obj), type) or out is NotImplemented or len(out) == 2:
             return out
         self.found[obj] = None
@@ -90,7 +96,7 @@ class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]  # cloudpickle has no
 
 
 def _by_value(value: Any) -> tuple[bytes, tuple[type, ...]]:
-    """(pickled, the classes of the program in it)"""
+    """(pickled value, the program's own classes in it)."""
     out = io.BytesIO()
     pickler = _Pickler(out)
     with _users_modules_by_value():
@@ -107,7 +113,7 @@ def _users_modules_by_value() -> Iterator[None]:
         try:
             cloudpickle.register_pickle_by_value(module)
         except ValueError:
-            continue  # not importable under its name: pickled by value anyway
+            continue  # it cannot be imported by its name, so cloudpickle pickles it by value anyway
         registered.append(module)
     try:
         yield
@@ -126,13 +132,13 @@ _shipped: list[Path] = []
 
 
 def ship(path: str) -> None:
-    """What is imported from here is imported from the same path in the slots."""
+    """Marks a folder or zip as shipped: slots import its modules from the same path."""
     _shipped.extend(dict.fromkeys([Path(path).absolute(), Path(path).resolve()]))
 
 
 @contextlib.contextmanager
 def shipping(paths: Iterable[str]) -> Iterator[None]:
-    """``ship`` of all of them, in the block."""
+    """Ships all of ``paths`` for the duration of a ``with`` block."""
     before = list(_shipped)
     for path in paths:
         ship(path)

@@ -1,7 +1,7 @@
-"""Job graph: chained vertices and the edges between them.
+"""The job graph: vertices, which are chains of operators, and the edges between them.
 
-``plan`` builds it; the jobmanager expands it to subtasks; a slot instantiates its
-operators. Everything in it is data: user functions are ``FunctionArtifact``s.
+The planner builds it, the job manager expands it to subtasks, and a slot makes its operators. It contains
+only data: user functions are ``FunctionArtifact``s.
 """
 
 from __future__ import annotations
@@ -16,40 +16,40 @@ from penstock.types.logical import Schema
 
 
 class Forward(msgspec.Struct, frozen=True, tag="forward"):
-    """Subtask i to subtask i; both sides have one parallelism."""
+    """Subtask i sends to subtask i; both vertices have the same parallelism."""
 
 
 class Hash(msgspec.Struct, frozen=True, tag="hash"):
-    """By key group of the key columns (indices into the edge's schema)."""
+    """A row goes to the subtask that owns the key group of its key columns (indices into the edge's schema)."""
 
     keys: tuple[int, ...]
 
 
 class Rebalance(msgspec.Struct, frozen=True, tag="rebalance"):
-    """Round robin, batch by batch, over all subtasks."""
+    """Batches go to all subtasks in turn."""
 
 
 class Rescale(msgspec.Struct, frozen=True, tag="rescale"):
-    """Round robin over the subtasks of one's own share (no all-to-all)."""
+    """Batches go in turn to those subtasks that are the sender's share, so that not every pair is connected."""
 
 
 class Broadcast(msgspec.Struct, frozen=True, tag="broadcast"):
-    """Every row to every subtask."""
+    """Every row goes to every subtask."""
 
 
 class Global(msgspec.Struct, frozen=True, tag="global"):
-    """Every row to subtask 0."""
+    """Every row goes to subtask 0."""
 
 
 Partitioning = Union[Forward, Hash, Rebalance, Rescale, Broadcast, Global]
 
 
 class ChainInput(msgspec.Struct, frozen=True):
-    """Where one input of an operator comes from, inside its vertex.
+    """The origin of one input of an operator, within its vertex.
 
-    ``gate``: index of the vertex's input gate (a job edge), or
-    ``operator``: position in ``JobVertex.operators`` of the one before it.
-    ``tag``: which output of that operator (None = main, else a side output).
+    ``gate``: the index of the vertex's input gate (a job edge); or ``operator``: the position in
+    ``JobVertex.operators`` of the operator before it. ``tag``: which output of that operator (None: the
+    main output, otherwise a side output).
     """
 
     gate: int | None = None
@@ -58,11 +58,10 @@ class ChainInput(msgspec.Struct, frozen=True):
 
 
 class OperatorNode(msgspec.Struct, frozen=True, kw_only=True):
-    """One operator of a chain.
+    """One operator of a chain. ``inputs[i]`` may name several producers, whose rows are unioned into input i.
 
-    ``uid``: the user's own, or the planner's; of a job that began from a savepoint it is the one
-    that the operator has there. ``identity``: how it is found in a savepoint (``messages.matching``);
-    ``inputs[i]`` may list several producers: they are unioned into input i.
+    ``uid``: the user's or the planner's; for a job that began from a savepoint, the uid that the operator
+    has there. ``identity``: how its state is found in a savepoint (``snapshots.matching``).
     """
 
     uid: str
@@ -75,10 +74,11 @@ class OperatorNode(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class JobVertex(msgspec.Struct, frozen=True, kw_only=True):
-    """A chain (a small DAG in topological order) that runs as one task per subtask.
+    """A chain of operators (a small DAG in topological order). Each subtask runs as one task.
 
-    ``slots``: so many a subtask holds, if possible of one task manager: what it has others
-    do (Spark, on that machine) takes their share of it.
+    ``slots``: the number of slots that a subtask occupies, on one task manager if possible. An operator
+    that leaves its work to Spark on the same machine occupies several, because Spark uses their share of
+    the machine.
     """
 
     id: str
@@ -91,8 +91,8 @@ class JobVertex(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class JobEdge(msgspec.Struct, frozen=True, kw_only=True):
-    """Output ``tag`` of operator ``source_operator`` of vertex ``source`` into gate
-    ``target_gate`` of vertex ``target``. Gates of a vertex are numbered 0 … n-1."""
+    """Connects output ``tag`` of operator ``source_operator`` of vertex ``source`` to gate ``target_gate`` of
+    vertex ``target``. The gates of a vertex are numbered from 0."""
 
     id: str
     source: str
@@ -105,9 +105,12 @@ class JobEdge(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class FunctionArtifact(msgspec.Struct, frozen=True, kw_only=True):
-    """A user's function or object. ``data`` is cloudpickle (small) or ``key`` an object
-    key of it; ``module`` + ``qualname`` instead when it is importable by name. ``classes``: (module,
-    qualified name) of the program's classes that occur in it, for ``types.pickling``."""
+    """A user's function or object: ``data`` is cloudpickle, ``key`` the object key of larger cloudpickle; or
+    ``module`` and ``qualname`` name what can be imported.
+
+    ``classes``: (module, qualified name) of the program's own classes that occur in it, for
+    ``types.pickling``.
+    """
 
     data: bytes | None = None
     key: str | None = None
@@ -116,18 +119,17 @@ class FunctionArtifact(msgspec.Struct, frozen=True, kw_only=True):
     classes: tuple[tuple[str, str], ...] = ()
 
 
-#: The entry of the function table that holds the program's classes, as a dict by their names.
+#: The name of the entry in the function table that holds the program's own classes, as a dict by their names.
 CLASSES = "classes"
 
 
 class JobGraph(msgspec.Struct, frozen=True, kw_only=True):
-    """A whole job, ready for scheduling.
+    """A whole job, ready to be scheduled. ``vertices`` are in topological order.
 
-    ``vertices`` are in topological order. ``python_path``: folders (or artifact keys of
-    zips) put in front of ``sys.path`` in the slot, before any function is loaded.
-    ``plan``: text of the plans, for EXPLAIN and the dashboard.
-    ``backfill``: the same job as Spark reads its history before it starts, encoded as in a
-    ``SparkQuerySpec``; empty: it starts at once.
+    ``python_path``: folders (or artifact keys of zips) put in front of ``sys.path`` in the slot before any
+    function is loaded. ``bounded``: all sources end. ``plan``: the text of the plans, for EXPLAIN and the
+    dashboard. ``backfill``: the same job as Spark runs it over the history before the job starts, encoded
+    as in a ``SparkQuerySpec``; empty if the job starts at once.
     """
 
     name: str
@@ -139,34 +141,38 @@ class JobGraph(msgspec.Struct, frozen=True, kw_only=True):
     bounded: bool = False
     plan: str = ""
     backfill: str = ""
-    #: The savepoint whose uids the operators have: what of it is restored was decided.
+    #: The path of the savepoint whose uids the dispatcher has given to the operators; empty: none.
     matched_to: str = ""
 
     def vertex(self, vertex_id: str) -> JobVertex:
+        """The vertex with this id. Raises KeyError if there is none."""
         for vertex in self.vertices:
             if vertex.id == vertex_id:
                 return vertex
         raise KeyError(vertex_id)
 
     def inputs_of(self, vertex_id: str) -> list[JobEdge]:
-        """Edges into a vertex, ordered by gate."""
+        """The edges into a vertex, ordered by gate."""
         found = [e for e in self.edges if e.target == vertex_id]
         return sorted(found, key=lambda e: e.target_gate)
 
     def outputs_of(self, vertex_id: str) -> list[JobEdge]:
+        """The edges out of a vertex."""
         return [e for e in self.edges if e.source == vertex_id]
 
 
 def runs_on_spark(graph: JobGraph) -> bool:
-    """Whether its tasks have Spark do the work."""
+    """Whether a task of this job leaves its work to Spark."""
     return any(
         isinstance(node.spec, SparkQuerySpec) for vertex in graph.vertices for node in vertex.operators
     )
 
 
 def encode_job_graph(graph: JobGraph) -> bytes:
+    """The graph as JSON."""
     return msgspec.json.encode(graph)
 
 
 def decode_job_graph(data: bytes) -> JobGraph:
+    """The graph that ``encode_job_graph`` encoded. Raises msgspec.DecodeError if ``data`` is no job graph."""
     return msgspec.json.decode(data, type=JobGraph)

@@ -1,7 +1,7 @@
-"""Parts that are named as ``module:name`` and imported when they are first needed.
+"""Names of the form ``module:name``, imported when they are first needed.
 
-A node, a spec or a package of somebody else's says so which code plans it, runs it or translates it for
-Spark, without importing the planner, the engine or Spark.
+By such a name a node or a spec, also of another package, refers to the code that plans, runs or translates
+it for Spark. The package itself then imports neither the planner, nor the engine, nor Spark.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from penstock.errors import SpecError
 
 @functools.cache
 def loaded(path: str) -> Any:
-    """What ``module:name`` names. SpecError when there is no such module or name."""
+    """The object that ``module:name`` names. Raises SpecError if the module or the name does not exist."""
     module_name, _, name = path.partition(":")
     try:
         module = importlib.import_module(module_name)

@@ -1,4 +1,4 @@
-"""A job graph as Flink's JSON execution plan."""
+"""A job graph as text: Flink's JSON execution plan."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ if TYPE_CHECKING:
 
 
 def execution_plan(graph: JobGraph) -> str:
-    """``{"nodes": [{"id", "type", "contents", "parallelism", "predecessors": [{"id", "ship_strategy"}]}]}``,
-    a node for each vertex."""
+    """``{"nodes": [{"id", "type", "contents", "parallelism", "predecessors": [{"id", "ship_strategy"}]}]}``
+    as JSON text, with one node for each vertex."""
     nodes = []
     for vertex in graph.vertices:
         inputs = [e for e in graph.edges if e.target == vertex.id]

@@ -1,8 +1,8 @@
-"""What each operator does, as data, and what it declares of itself as an operator (``base.Spec``).
+"""Specs: what each operator does, as data, and the properties that it declares (``base.Spec``).
 
-``penstock.operators.factory`` makes an operator of each. Indices always mean columns of
-the operator's input. Durations are milliseconds (``_ms``) or microseconds (``_us``).
-Fields are only added, with defaults.
+``penstock.operators.factory`` makes an operator of a spec. Indices always refer to columns of the
+operator's input. Durations are in milliseconds (``…_ms``) or microseconds (``…_us``). Fields are only
+added, with defaults.
 """
 
 from __future__ import annotations
@@ -126,5 +126,9 @@ _BROUGHT_ALONG = frozenset(get_args(OperatorSpec))
 
 
 def as_sent(spec: Spec) -> OperatorSpec:
-    """The spec as a job graph holds it."""
+    """``spec`` as a job graph holds it: itself, or a ``RegisteredSpec`` if its class comes from another
+    package.
+
+    Raises SpecError as ``registered`` does.
+    """
     return spec if type(spec) in _BROUGHT_ALONG else registered(spec)  # type: ignore[return-value]

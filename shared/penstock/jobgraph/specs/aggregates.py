@@ -1,4 +1,4 @@
-"""Aggregation per key, windowed or not."""
+"""Specs of aggregations per key, with and without windows."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from penstock.jobgraph.specs.base import PROCESSING_TIME, UPDATES, Keys, Spec, S
 from penstock.jobgraph.specs.parts import RECORD_TIME, WindowSpec
 from penstock.types.logical import LogicalType
 
-#: Aggregates whose result depends on the order of rows.
+#: Aggregate functions whose result depends on the order of rows.
 ORDERED_AGGREGATES = frozenset(
     ("FIRST_VALUE", "LAST_VALUE", "SINGLE_VALUE", "LISTAGG", "COLLECT", "ARRAY_AGG", "JSON_ARRAYAGG",
      "JSON_OBJECTAGG")
@@ -18,17 +18,16 @@ ORDERED_AGGREGATES = frozenset(
 
 
 class WindowAggregateSpec(Spec, frozen=True, kw_only=True, tag="window-aggregate"):
-    """Aggregation per key and window, emitted when the watermark passes the window.
+    """Aggregates per key and window. The result is emitted when the watermark passes the end of the window.
 
-    Output: key columns, aggregates, then ``window_columns`` in the named order.
-    ``phase``: ``single``; or ``local`` (before the exchange: partial accumulators per key
-    and pane, output = keys, pane end BIGINT µs, accumulator columns; holds no keyed
-    state: it flushes at every barrier, watermark and on size) then ``global``.
-    ``late_tag``: side output for input rows later than every window of theirs (whole
-    input rows; a two-phase plan puts the lateness test in ``local``).
-    ``allowed_lateness_us``: keeps a fired window for late updates (DataStream).
-    ``windowed_input``: (start index, end index) when the input already carries window
-    columns (a window aggregate over a windowed table): then ``window`` only says size.
+    Output: key columns, aggregates, then ``window_columns`` in that order. ``phase``: ``single``, or first
+    ``local`` and then ``global``. ``local`` runs before the exchange and emits partial accumulators per
+    key and pane (keys, pane end BIGINT µs, accumulator columns); it keeps no keyed state, because it
+    flushes at every barrier, at every watermark, and when it is full. ``late_tag``: the side output for
+    input rows whose windows have all closed (with two phases, ``local`` tests that).
+    ``allowed_lateness_us``: how long a fired window is kept for late updates (DataStream).
+    ``windowed_input``: (start index, end index) if the input already carries window columns; then
+    ``window`` gives the size only. ``retracts``: the input contains −U and −D.
     """
 
     window: WindowSpec
@@ -40,7 +39,7 @@ class WindowAggregateSpec(Spec, frozen=True, kw_only=True, tag="window-aggregate
     allowed_lateness_us: int = 0
     windowed_input: tuple[int, int] | None = None
     retracts: bool = False
-    #: ``global`` only: types of the columns that ``aggregates`` index (the local input's).
+    #: Only with phase ``global``: the types of the local phase's input columns, to which ``aggregates`` refer.
     local_types: tuple[LogicalType, ...] = ()
 
     def required_keys(self, width: int) -> Keys:
@@ -75,12 +74,12 @@ class WindowAggregateSpec(Spec, frozen=True, kw_only=True, tag="window-aggregate
 
 
 class GroupAggregateSpec(Spec, frozen=True, kw_only=True, tag="group-aggregate"):
-    """Unwindowed aggregation: a changelog of one row per key.
+    """Aggregates per key without windows. The output is a changelog with one row per key.
 
-    Output: key columns, then aggregates. ``retracts``: the input has −U/−D.
-    ``emit_before``: send −U before +U (else upsert: +I / +U / −D only).
-    ``phase``: ``local`` emits partial accumulators (keys, accumulator columns).
-    ``bounded_final``: emit +I once at the end of a bounded input.
+    Output: key columns, then aggregates. ``retracts``: the input contains −U and −D. ``emit_before``: emit
+    −U before +U (otherwise an upsert changelog: +I, +U and −D). ``phase``: ``local`` emits partial
+    accumulators (keys, accumulator columns). ``bounded_final``: emit +I once, at the end of a bounded
+    input. ``ttl_ms``: time to live of a key (0: unlimited).
     """
 
     keys: tuple[int, ...]
@@ -90,7 +89,7 @@ class GroupAggregateSpec(Spec, frozen=True, kw_only=True, tag="group-aggregate")
     phase: Literal["single", "local", "global"] = "single"
     bounded_final: bool = False
     ttl_ms: int = 0
-    #: ``global`` only: types of the columns that ``aggregates`` index (the local input's).
+    #: Only with phase ``global``: the types of the local phase's input columns, to which ``aggregates`` refer.
     local_types: tuple[LogicalType, ...] = ()
 
     def required_keys(self, width: int) -> Keys:

@@ -1,4 +1,4 @@
-"""What puts changelogs in order, and operations on sets of rows."""
+"""Specs of operators that put changelogs in order, and of set operations."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from penstock.jobgraph.specs.base import UPDATES, Keys, Spec
 
 
 class MaterializeSpec(Spec, frozen=True, kw_only=True, tag="materialize"):
-    """The upsert materialiser: restores order per key before a keyed sink."""
+    """The upsert materialiser: it restores the order of changes per key before a sink with a primary key."""
 
     keeps_columns: ClassVar[bool] = True
 
@@ -35,7 +35,7 @@ class MaterializeSpec(Spec, frozen=True, kw_only=True, tag="materialize"):
 
 
 class NormalizeSpec(Spec, frozen=True, kw_only=True, tag="normalize"):
-    """Upsert changelog → full changelog with −U, per key."""
+    """Turns an upsert changelog into a full changelog with −U, per key."""
 
     keeps_columns: ClassVar[bool] = True
 
@@ -59,7 +59,7 @@ class NormalizeSpec(Spec, frozen=True, kw_only=True, tag="normalize"):
 
 
 class SetOperationSpec(Spec, frozen=True, kw_only=True, tag="set-operation"):
-    """INTERSECT / EXCEPT [ALL] over (left, right) hashed on all columns."""
+    """INTERSECT or EXCEPT, with or without ALL, of two inputs that are hashed by all columns."""
 
     keeps_columns: ClassVar[bool] = True
 

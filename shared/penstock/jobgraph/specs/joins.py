@@ -1,4 +1,4 @@
-"""Joins of two inputs, and with tables that are looked up."""
+"""Specs of joins: of two inputs, and with external tables."""
 
 from __future__ import annotations
 
@@ -11,12 +11,13 @@ from penstock.types.logical import Schema
 
 
 class JoinSpec(Spec, frozen=True, kw_only=True, tag="join"):
-    """Two-input equi-join on ``left_keys`` = ``right_keys`` with a residual ``condition``
-    over (left columns, right columns).
+    """Equi-join of two inputs on ``left_keys`` = ``right_keys``, with a further ``condition`` over the
+    columns of both (left columns first).
 
-    ``interval``: (left time index, right time index, low_us, high_us) when
-    right.time BETWEEN left.time + low AND left.time + high: state is dropped by
-    watermark and outer rows are padded then (append-only). None = regular join.
+    ``interval``: (left time index, right time index, low_us, high_us) for right.time BETWEEN left.time +
+    low AND left.time + high. The watermark then removes state and releases the rows of an outer join, so
+    the output is append-only. None: a regular join. ``left_unique``, ``right_unique``: columns that
+    identify a row of that side.
     """
 
     kind: Literal["inner", "left", "right", "full", "semi", "anti"]
@@ -24,7 +25,7 @@ class JoinSpec(Spec, frozen=True, kw_only=True, tag="join"):
     right_keys: tuple[int, ...]
     condition: Expr | None = None
     interval: tuple[int, int, int, int] | None = None
-    #: NULL keys match NULL keys (IS NOT DISTINCT FROM), per key.
+    #: For each key: whether NULL matches NULL (IS NOT DISTINCT FROM).
     null_safe: tuple[bool, ...] = ()
     left_unique: tuple[int, ...] = ()
     right_unique: tuple[int, ...] = ()
@@ -56,7 +57,10 @@ class JoinSpec(Spec, frozen=True, kw_only=True, tag="join"):
 
 
 class WindowJoinSpec(Spec, frozen=True, kw_only=True, tag="window-join"):
-    """Join of two windowed inputs on keys and equal window, when the window closes."""
+    """Joins two windowed inputs on keys and equal windows. The result is emitted when the window closes.
+
+    ``left_window`` and ``right_window``: (start index, end index).
+    """
 
     kind: Literal["inner", "left", "right", "full", "semi", "anti"]
     left_keys: tuple[int, ...]
@@ -85,7 +89,10 @@ class WindowJoinSpec(Spec, frozen=True, kw_only=True, tag="window-join"):
 
 
 class TemporalJoinSpec(Spec, frozen=True, kw_only=True, tag="temporal-join"):
-    """Left rows joined with the right side's version as of left's event time."""
+    """Joins each left row with the version of the right row that was valid at the left row's event time.
+
+    ``left_time`` and ``right_time``: indices of the time columns.
+    """
 
     keeps_columns: ClassVar[bool] = True
 
@@ -113,7 +120,11 @@ class TemporalJoinSpec(Spec, frozen=True, kw_only=True, tag="temporal-join"):
 
 
 class LookupJoinSpec(Spec, frozen=True, kw_only=True, tag="lookup-join"):
-    """Left rows joined with an external table, by key, with a cache."""
+    """Joins left rows with an external table by key, with a cache.
+
+    ``projection``: the columns of the external table in the output. ``right_keys`` are indices into
+    ``schema``.
+    """
 
     keeps_columns: ClassVar[bool] = True
     appends_columns: ClassVar[bool] = True

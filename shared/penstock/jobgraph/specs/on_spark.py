@@ -1,4 +1,4 @@
-"""What Spark is left to do."""
+"""Specs of operators whose work Spark does."""
 
 from __future__ import annotations
 
@@ -8,12 +8,15 @@ from penstock.types.logical import Schema
 
 
 class SparkQuerySpec(Spec, frozen=True, kw_only=True, tag="spark-query"):
-    """A source whose rows Spark computes. ``graph``: the job graph (JSON, compressed, base64)
-    that the streaming engine would run. Of its sinks those named in ``sinks`` (indices in
-    topological order) are this operator's: Spark writes them itself when ``rows`` is None;
-    else there is one, and the rows of that schema that it would get come out here.
-    ``backfill``: Spark reads only what of the graph's sources is history, and leaves the state
-    of its operators (``plan.backfill``); there are no sinks and no rows."""
+    """A source whose rows Spark computes.
+
+    ``graph``: the job graph that the streaming engine would run (JSON, compressed, base64). ``sinks``:
+    indices, in topological order, of the graph's sinks that belong to this operator. With ``rows`` None,
+    Spark writes these sinks itself. Otherwise there is one sink, and the rows that it would receive, with
+    the schema ``rows``, are this operator's output. ``backfill``: Spark reads only the history of the
+    graph's sources and writes the state of its operators (``plan.backfill``); there are no sinks and no
+    rows.
+    """
 
     graph: str
     sinks: tuple[int, ...]
@@ -22,10 +25,14 @@ class SparkQuerySpec(Spec, frozen=True, kw_only=True, tag="spark-query"):
 
 
 class SparkProgramSpec(Spec, frozen=True, kw_only=True, tag="spark-program"):
-    """A function of the user's that is given Spark: the only operator in the graph of its
-    ``SparkQuerySpec``. ``function``: its name in the job's function table. ``tables``: by name
-    the graph (encoded as there) whose one sink gets the table's rows; ``refused``: why others
-    cannot be read; ``sinks``: tables to insert into. ``folder``: the project's."""
+    """A user's function that receives a Spark session. It is the only operator in the graph of its
+    ``SparkQuerySpec``.
+
+    ``function``: its name in the job's function table. ``tables``: table name → graph (encoded as in
+    ``SparkQuerySpec``) whose one sink receives the table's rows. ``refused``: table name → why it cannot
+    be read. ``sinks``: the tables that the function may insert into. ``folder``: the folder of the
+    project.
+    """
 
     function: str
     folder: str = ""

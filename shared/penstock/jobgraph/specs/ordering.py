@@ -1,4 +1,4 @@
-"""Orders, first rows and functions over them."""
+"""Specs of operators that order rows: Top-N, deduplication, OVER, sort and limit."""
 
 from __future__ import annotations
 
@@ -10,8 +10,12 @@ from penstock.jobgraph.specs.parts import SortKey
 
 
 class TopNSpec(Spec, frozen=True, kw_only=True, tag="top-n"):
-    """ROW_NUMBER/RANK ≤ n per partition. ``rank_column``: append the number (BIGINT).
-    ``window``: (start index, end index) of a window Top-N, emitted at window end."""
+    """Rows whose ROW_NUMBER, RANK or DENSE_RANK is between ``first`` and ``last`` within their partition.
+
+    ``rank_column``: append the number (BIGINT). ``retracts``: the input contains −U and −D.
+    ``emit_before``: emit −U before +U. ``unique_keys``: columns that identify an input row. ``window``:
+    (start index, end index) of a window Top-N, which is emitted when the window closes.
+    """
 
     keeps_columns: ClassVar[bool] = True
 
@@ -26,7 +30,7 @@ class TopNSpec(Spec, frozen=True, kw_only=True, tag="top-n"):
     unique_keys: tuple[int, ...] = ()
     window: tuple[int, int] | None = None
     ttl_ms: int = 0
-    #: The order is of one column of fixed width.
+    #: Whether the order has only one column, of fixed width.
     fixed_order: bool = False
 
     def required_keys(self, width: int) -> Keys:
@@ -55,7 +59,11 @@ class TopNSpec(Spec, frozen=True, kw_only=True, tag="top-n"):
 
 
 class DeduplicateSpec(Spec, frozen=True, kw_only=True, tag="deduplicate"):
-    """First or last row per key, by event time (``time``) or by arrival."""
+    """The first or the last row per key, by event time (``time``: its column) or, if that is None, by
+    arrival.
+
+    ``window``: (start index, end index) if rows are compared within their window only.
+    """
 
     keeps_columns: ClassVar[bool] = True
 
@@ -93,11 +101,11 @@ class DeduplicateSpec(Spec, frozen=True, kw_only=True, tag="deduplicate"):
 
 
 class OverSpec(Spec, frozen=True, kw_only=True, tag="over"):
-    """OVER aggregates as rows come: appended columns. Rows or range frame ending at the
-    current row; ``preceding`` None = unbounded (rows, or µs for a range).
+    """OVER aggregates of a stream, appended to each row. The frame, of rows or of a range, ends at the
+    current row. ``preceding``: its length (rows, or µs for a range); None: unbounded.
 
-    ``lags``: (argument, rows back, default's column or None) of each LAG, appended behind
-    the aggregates; ``preceding`` is then the furthest of them, in rows.
+    ``lags``: for each LAG (argument, rows back, column of the default or None). They are appended after
+    the aggregates, and ``preceding`` is then the furthest of them, in rows.
     """
 
     keeps_columns: ClassVar[bool] = True
@@ -108,8 +116,8 @@ class OverSpec(Spec, frozen=True, kw_only=True, tag="over"):
     frame: Literal["rows", "range"] = "range"
     preceding: int | None = None
     ttl_ms: int = 0
-    #: Where each aggregate's running value is read: at the end of the row's frame (also
-    #: when empty), at the row itself, at its first peer (so COUNT(*) is ROW_NUMBER, RANK).
+    #: Where each aggregate's running value is read: at the end of the row's frame (also if this is empty), at the row
+    #: itself (COUNT(*) is then ROW_NUMBER), or at the row's first peer (COUNT(*) is then RANK).
     read_at: tuple[Literal["frame", "row", "first-peer"], ...] = ()
     lags: tuple[tuple[int, int, int | None], ...] = ()
 
@@ -130,12 +138,13 @@ class OverSpec(Spec, frozen=True, kw_only=True, tag="over"):
 
 
 class OverFinalSpec(Spec, frozen=True, kw_only=True, tag="over-final"):
-    """OVER functions of a bounded input, at its end: any order, any frame, ranking and
-    shifting functions among ``aggregates`` (LAG and LEAD: args (value[, default]), constants
-    (rows,); NTILE: constants (buckets,)).
+    """OVER functions of a bounded input, computed at its end. Any order and frame is allowed. ``aggregates``
+    may contain ranking functions, LAG and LEAD (args (value[, default]), constants (rows,)), and NTILE
+    (constants (buckets,)).
 
-    The frame is from ``preceding`` before to ``following`` after the current row: rows, or
-    the order column's units for a range; negative = on the other side; None = unbounded.
+    The frame reaches from ``preceding`` before to ``following`` after the current row, in rows, or for a
+    range in units of the order column. A negative number lies on the other side of the row; None:
+    unbounded.
     """
 
     keeps_columns: ClassVar[bool] = True
@@ -164,7 +173,7 @@ class OverFinalSpec(Spec, frozen=True, kw_only=True, tag="over-final"):
 
 
 class SortSpec(Spec, frozen=True, kw_only=True, tag="sort"):
-    """A bounded sort at the end of input, with offset and limit."""
+    """Sorts a bounded input at its end, with offset and limit."""
 
     keeps_columns: ClassVar[bool] = True
 
@@ -189,6 +198,8 @@ class SortSpec(Spec, frozen=True, kw_only=True, tag="sort"):
 
 
 class LimitSpec(Spec, frozen=True, kw_only=True, tag="limit"):
+    """The first ``limit`` rows after ``offset`` rows, in any order."""
+
     keeps_columns: ClassVar[bool] = True
 
     offset: int = 0
@@ -211,7 +222,7 @@ class LimitSpec(Spec, frozen=True, kw_only=True, tag="limit"):
 
 
 class TemporalSortSpec(Spec, frozen=True, kw_only=True, tag="temporal-sort"):
-    """Rows in event-time order, released by the watermark."""
+    """Emits rows in the order of event time, as far as the watermark allows. ``order``: further sort keys."""
 
     keeps_columns: ClassVar[bool] = True
 

@@ -1,4 +1,4 @@
-"""Parts that specs of several operators have."""
+"""Parts that the specs of several operators share."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ import msgspec
 
 from penstock.functions.expr import Expr
 
-#: ``WindowSpec.time``: the records' own event times.
+#: A value of ``WindowSpec.time``: the records' own event times.
 RECORD_TIME = -1
 
 
 class WatermarkSpec(msgspec.Struct, frozen=True, kw_only=True):
-    """How a source makes watermarks, per split.
+    """How a source makes watermarks, for each split.
 
-    ``rowtime``: index of the event-time column in the source's output, or None when the
-    records' ``times`` are meant. watermark = max(event time) − ``delay_us`` − 1 µs.
-    ``expr``: a watermark expression other than ``column − constant``; then the watermark
-    is its highest value so far − 1 µs.
+    ``rowtime``: index of the event-time column in the source's output; None: the records' own event times.
+    The watermark is max(event time) − ``delay_us`` − 1 µs. ``expr``: any other watermark expression; the
+    watermark is then its highest value so far − 1 µs. ``idle_timeout_ms``: a split without rows for this
+    long is idle. ``interval_ms``: the least time between two watermarks.
     """
 
     rowtime: int | None = None
@@ -29,9 +29,12 @@ class WatermarkSpec(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class WindowSpec(msgspec.Struct, frozen=True, kw_only=True):
-    """A window assigner. Times in µs; window [start, end); slide divides nothing: panes
-    are gcd(size, slide). ``time``: index of the time column; -1 = the records' own event
-    times (``Batch.times``); None = processing time."""
+    """A window assigner. A window is [start, end); all times are in µs, and panes have the length gcd(size,
+    slide).
+
+    ``time``: index of the time column; -1: the records' own event times (``Batch.times``); None:
+    processing time.
+    """
 
     kind: Literal["tumble", "hop", "cumulate", "session", "global"]
     time: int | None = None
@@ -39,15 +42,17 @@ class WindowSpec(msgspec.Struct, frozen=True, kw_only=True):
     slide_us: int = 0
     offset_us: int = 0
     gap_us: int = 0
-    #: True for TIMESTAMP_LTZ window columns.
+    #: Whether the window columns are TIMESTAMP_LTZ.
     ltz: bool = False
 
     def order(self) -> str | int | None:
-        """The column by which rows are in event time; ``time``: the records' own; None: by none."""
+        """The column with the event time; ``"time"``: the records' own event times; None: processing time."""
         return "time" if self.time == RECORD_TIME else self.time
 
 
 class SortKey(msgspec.Struct, frozen=True):
+    """One column of an order, with its direction and the place of NULLs."""
+
     index: int
     descending: bool = False
     nulls_first: bool = True

@@ -1,4 +1,4 @@
-"""Operators of other packages: their specs travel as plain data that names its class."""
+"""Specs of other packages' operators: a job graph holds them as plain data with the name of their class."""
 
 from __future__ import annotations
 
@@ -14,16 +14,17 @@ from penstock.jobgraph.specs.base import Keys, Spec, Spread
 
 
 class RegisteredSpec(Spec, frozen=True, kw_only=True, tag="registered"):
-    """The spec of an operator that Penstock does not bring along. ``type``: ``module:Class`` of it, which
-    must be importable wherever the job is planned and run; ``fields``: the spec's fields, as plain data.
+    """The spec of an operator of another package. It declares what that spec declares.
 
-    It declares what the spec itself declares."""
+    ``type``: ``module:Class`` of the spec, which must be importable wherever the job is planned and run.
+    ``fields``: the fields of the spec as plain data.
+    """
 
     type: str
     fields: dict[str, Any]
 
     def own(self) -> Spec:
-        """The spec itself. SpecError when its class is not there or has other fields."""
+        """The spec itself. Raises SpecError if its class is not installed or has other fields."""
         return _own(self.type, msgspec.json.encode(self.fields, order="sorted"))
 
     def required_keys(self, width: int) -> Keys:
@@ -64,7 +65,8 @@ class RegisteredSpec(Spec, frozen=True, kw_only=True, tag="registered"):
 
 
 def registered(spec: Spec) -> RegisteredSpec:
-    """A spec of another package's as it travels. SpecError when its class cannot be imported by name."""
+    """A spec of another package as a job graph holds it. Raises SpecError if its class cannot be imported by
+    name or names no ``operator``."""
     kind = type(spec)
     path = f"{kind.__module__}:{kind.__qualname__}"
     if not kind.operator or loaded(path) is not kind:

@@ -1,4 +1,4 @@
-"""What goes over rows as they come and keeps none, sessions apart."""
+"""Specs of operators that handle each row on its own and keep no state, except for session windows."""
 
 from __future__ import annotations
 
@@ -11,13 +11,14 @@ from penstock.jobgraph.specs.parts import RECORD_TIME, WatermarkSpec, WindowSpec
 
 
 class CalcSpec(Spec, frozen=True, kw_only=True, tag="calc"):
-    """Filter by ``condition`` (TRUE passes), then project. ``projections`` None = all."""
+    """Filters by ``condition`` (a row passes if it is TRUE), then projects. ``projections`` None: all
+    columns."""
 
     cheap: ClassVar[bool] = True
 
     condition: Expr | None = None
     projections: tuple[Expr, ...] | None = None
-    #: What becomes of a row whose expression fails (a CAST, a user's function).
+    #: What happens to a row for which an expression fails (a CAST, a user's function).
     on_error: Literal["fail", "skip", "dead-letter"] = "fail"
 
     def spread(self, ports: Sequence[Spread], left_width: int) -> Spread:
@@ -31,7 +32,7 @@ class CalcSpec(Spec, frozen=True, kw_only=True, tag="calc"):
 
 
 class AsyncCalcSpec(Spec, frozen=True, kw_only=True, tag="async-calc"):
-    """Appends what async functions give for each row; many calls are under way at once."""
+    """Appends the results of async functions to each row. Many calls run at the same time."""
 
     keeps_columns: ClassVar[bool] = True
     appends_columns: ClassVar[bool] = True
@@ -41,20 +42,20 @@ class AsyncCalcSpec(Spec, frozen=True, kw_only=True, tag="async-calc"):
 
 
 class UnionSpec(Spec, frozen=True, kw_only=True, tag="union"):
-    """All rows of all inputs; the watermark is the lowest of theirs."""
+    """All rows of all inputs. The watermark is the lowest watermark of the inputs."""
 
     keeps_columns: ClassVar[bool] = True
     cheap: ClassVar[bool] = True
 
 
 class AssignWatermarksSpec(Spec, frozen=True, kw_only=True, tag="watermark"):
-    """A watermark strategy in the middle of a plan (DataStream API, views)."""
+    """Makes watermarks in the middle of a plan (DataStream API, views)."""
 
     keeps_columns: ClassVar[bool] = True
     cheap: ClassVar[bool] = True
 
     watermark: WatermarkSpec
-    #: DataStream: a function record → event time ms; sets the records' ``times``.
+    #: DataStream: a function from a record to its event time in ms, which becomes the record's own event time.
     timestamp_function: str | None = None
 
     def reads_time(self) -> bool:
@@ -65,9 +66,11 @@ class AssignWatermarksSpec(Spec, frozen=True, kw_only=True, tag="watermark"):
 
 
 class WindowMaximumSpec(Spec, frozen=True, kw_only=True, tag="window-maximum"):
-    """Drops rows whose ``value`` is below one seen before in the same window. ``time``: the
-    event-time column, with the tumbling ``window`` that it falls in; or, without ``window``,
-    a column of window ends."""
+    """Drops rows whose ``value`` is below one that was seen before in the same window.
+
+    ``time``: the event-time column, if ``window`` gives the tumbling window; without ``window``, a column
+    of window ends.
+    """
 
     keeps_columns: ClassVar[bool] = True
 
@@ -76,12 +79,12 @@ class WindowMaximumSpec(Spec, frozen=True, kw_only=True, tag="window-maximum"):
     window: WindowSpec | None = None
 
     def native(self) -> str:
-        return "penstock.spark.stateless:unchanged"  # it only drops what a maximum above would
+        return "penstock.spark.stateless:unchanged"  # the maximum that reads the rows drops the same ones
 
 
 class LocalTimeSpec(Spec, frozen=True, kw_only=True, tag="local-time"):
-    """Appends the TIMESTAMP that the clock of ``zone`` shows at the TIMESTAMP_LTZ ``time``, and
-    turns watermarks into that clock's."""
+    """Appends the local TIMESTAMP in time zone ``zone`` of the TIMESTAMP_LTZ column ``time``, and converts
+    watermarks to local time."""
 
     keeps_columns: ClassVar[bool] = True
     appends_columns: ClassVar[bool] = True
@@ -94,9 +97,9 @@ class LocalTimeSpec(Spec, frozen=True, kw_only=True, tag="local-time"):
 
 
 class WindowTableSpec(Spec, frozen=True, kw_only=True, tag="window-table"):
-    """A window table function that is not aggregated: each row once per window, with
-    window_start, window_end, window_time appended. ``keys``: of a session, whose rows wait
-    until it has ended."""
+    """A window table function without aggregation: each row once for each of its windows, with window_start,
+    window_end and window_time appended. ``keys``: those of a session window, whose rows wait until the
+    session has ended."""
 
     keeps_columns: ClassVar[bool] = True
 
@@ -110,7 +113,7 @@ class WindowTableSpec(Spec, frozen=True, kw_only=True, tag="window-table"):
         return self.keys
 
     def keeps_state(self) -> bool:
-        return self.window.kind == "session"  # its rows wait until it has ended
+        return self.window.kind == "session"  # its rows wait until the session has ended
 
     def reads_time(self) -> bool:
         return self.window.time == RECORD_TIME
@@ -123,7 +126,7 @@ class WindowTableSpec(Spec, frozen=True, kw_only=True, tag="window-table"):
 
 
 class ExpandSpec(Spec, frozen=True, kw_only=True, tag="expand"):
-    """GROUPING SETS: each row once per projection list."""
+    """GROUPING SETS: emits each row once for each list of projections."""
 
     projections: tuple[tuple[Expr, ...], ...]
 

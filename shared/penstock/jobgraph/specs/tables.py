@@ -1,4 +1,4 @@
-"""What reads and writes tables."""
+"""Specs of sources and sinks."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from penstock.types.logical import Schema
 
 
 class EnumeratorSpec(Spec, frozen=True, kw_only=True, tag="enumerator"):
-    """Parallelism 1: discovers splits and assigns them to the readers (broadcast edge)."""
+    """Discovers splits and assigns them to the readers over a broadcast edge. Its parallelism is 1."""
 
     is_source: ClassVar[bool] = True
 
@@ -24,11 +24,11 @@ class EnumeratorSpec(Spec, frozen=True, kw_only=True, tag="enumerator"):
 class SourceSpec(Spec, frozen=True, kw_only=True, tag="source"):
     """A reader. Its only input is the enumerator's assignments.
 
-    ``schema``: the table's physical columns. ``projection``: which of them, in order, are
-    the leading output columns. ``metadata``: metadata keys (``timestamp``, ``subject`` …)
-    appended after them. ``arrival``: append a hidden BIGINT arrival-order column last.
-    ``pushed``: what the connector agreed to apply itself (e.g. ``{"event_type": 2}``).
-    ``computed``: expressions over those columns giving the final output, or None.
+    ``schema``: the table's physical columns. ``projection``: which of them, in this order, begin the
+    output. ``metadata``: metadata keys (``timestamp``, ``subject`` …) appended after them. ``arrival``:
+    append a hidden BIGINT column with the order of arrival. ``pushed``: filters that the connector has
+    agreed to apply (such as ``{"event_type": 2}``). ``computed``: expressions over those columns that give
+    the final output; None: the columns themselves.
     """
 
     is_source: ClassVar[bool] = True
@@ -52,8 +52,8 @@ class SourceSpec(Spec, frozen=True, kw_only=True, tag="source"):
 
 
 class CollectionSourceSpec(Spec, frozen=True, kw_only=True, tag="values"):
-    """Rows given in the plan (VALUES, ``from_collection``), bounded. ``data``: Arrow IPC
-    stream of the physical batch, base64."""
+    """Bounded rows that the plan contains (VALUES, ``from_collection``). ``data``: an Arrow IPC stream of the
+    physical batch, in base64."""
 
     is_source: ClassVar[bool] = True
     cheap: ClassVar[bool] = True
@@ -66,7 +66,8 @@ class CollectionSourceSpec(Spec, frozen=True, kw_only=True, tag="values"):
 
 
 class SinkSpec(Spec, frozen=True, kw_only=True, tag="sink"):
-    """``mode``: the changelog it receives. ``keys``: primary key columns for an upsert."""
+    """Writes a table. ``mode``: the changelog that it receives. ``keys``: the primary key columns of an
+    upsert."""
 
     keeps_columns: ClassVar[bool] = True
     is_sink: ClassVar[bool] = True
@@ -77,9 +78,9 @@ class SinkSpec(Spec, frozen=True, kw_only=True, tag="sink"):
     mode: Literal["append", "upsert", "retract"] = "append"
     keys: tuple[int, ...] = ()
     on_error: Literal["fail", "skip", "dead-letter"] = "fail"
-    #: What becomes of a NULL for a NOT NULL column; None: a result, whose rows nobody checks.
+    #: What happens to a NULL in a NOT NULL column. None: the rows are the result of a SELECT and are not checked.
     not_null: Literal["ERROR", "DROP"] | None = None
-    #: What becomes of a text or bytes of another length than declared.
+    #: What happens to a text or bytes whose length differs from the declared one.
     type_length: Literal["IGNORE", "TRIM_PAD", "ERROR"] = "IGNORE"
 
     def not_streamed(self) -> str | None:

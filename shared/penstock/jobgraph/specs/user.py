@@ -1,4 +1,4 @@
-"""Functions of the user's, over rows and keyed state."""
+"""Specs of user functions over rows and keyed state."""
 
 from __future__ import annotations
 
@@ -10,9 +10,10 @@ from penstock.jobgraph.specs.parts import WindowSpec
 
 
 class PythonSpec(Spec, frozen=True, kw_only=True, tag="python"):
-    """map, flat_map, filter over one input, per record or per Arrow batch.
+    """map, flat_map or filter over one input, per record or per Arrow batch.
 
-    ``function``: an entry of ``JobGraph.functions``.
+    ``function``: its name in ``JobGraph.functions``. ``blocking`` must be False: blocking functions are
+    refused.
     """
 
     kind: Literal["map", "flat_map", "filter"]
@@ -23,9 +24,12 @@ class PythonSpec(Spec, frozen=True, kw_only=True, tag="python"):
 
 
 class RecordTimeSpec(Spec, frozen=True, kw_only=True, tag="record-time"):
-    """Between the records' ``times`` and a column: ``append`` adds ``times`` as the last
-    column; ``assign`` sets ``times`` from ``column`` (× ``unit_us``; and drops it);
-    ``function`` sets them from a user's function (record, old time) → ms."""
+    """Copies between the records' own event times and a column, or sets the event times.
+
+    ``append`` adds the event times as the last column. ``assign`` sets them from ``column``, multiplied by
+    ``unit_us``, and removes the column if ``drop``. ``function`` sets them by a user's function (record,
+    old time in ms) → ms.
+    """
 
     kind: Literal["append", "assign", "function"]
     column: int | None = None
@@ -41,7 +45,7 @@ class RecordTimeSpec(Spec, frozen=True, kw_only=True, tag="record-time"):
 
 
 class TableFunctionSpec(Spec, frozen=True, kw_only=True, tag="table-function"):
-    """LATERAL TABLE(f(args)), UNNEST: input columns then the function's."""
+    """LATERAL TABLE(f(args)) or UNNEST: the input columns, followed by those of the function."""
 
     keeps_columns: ClassVar[bool] = True
     appends_columns: ClassVar[bool] = True
@@ -52,24 +56,23 @@ class TableFunctionSpec(Spec, frozen=True, kw_only=True, tag="table-function"):
     builtin: bool = True
     per: Literal["record", "batch"] = "record"
     on_error: Literal["fail", "skip", "dead-letter"] = "fail"
-    #: ``function`` is async: rows are awaited, many at once.
+    #: Whether ``function`` is async; then many calls run at the same time.
     asynchronous: bool = False
 
 
 class KeyedProcessSpec(Spec, frozen=True, kw_only=True, tag="keyed-process"):
-    """A KeyedProcessFunction (two inputs: KeyedCoProcessFunction), with keyed state and
-    timers. ``keys[i]``: key columns of input i. Also reduce and aggregate without window
-    (``kind``)."""
+    """A KeyedProcessFunction or, with two inputs, a KeyedCoProcessFunction, with keyed state and timers; also
+    a reduce or aggregate without window (``kind``). ``keys[i]``: the key columns of input i."""
 
     kind: Literal["process", "reduce", "aggregate", "co-process", "broadcast-process"] = "process"
     function: str
     keys: tuple[tuple[int, ...], ...]
     per: Literal["record", "batch"] = "record"
     on_error: Literal["fail", "skip", "dead-letter"] = "fail"
-    #: Leading columns of each input that make the record (those after them are computed
-    #: keys); empty = all.
+    #: For each input, the number of leading columns that are the record; those after them are computed keys. Empty:
+    #: all columns.
     record_columns: tuple[int, ...] = ()
-    #: Side outputs that are read.
+    #: The side outputs that have a reader.
     tags: tuple[str, ...] = ()
 
     def required_keys(self, width: int) -> Keys:
@@ -77,7 +80,7 @@ class KeyedProcessSpec(Spec, frozen=True, kw_only=True, tag="keyed-process"):
 
     def meeting_keys(self, index: int) -> tuple[int, ...]:
         if self.kind == "broadcast-process":
-            return ()  # every rule must reach every key: one partition
+            return ()  # every broadcast element must reach every key, so there is one partition
         return self.keys[index] if index < len(self.keys) else ()
 
     def keeps_state(self) -> bool:
@@ -99,9 +102,9 @@ class KeyedProcessSpec(Spec, frozen=True, kw_only=True, tag="keyed-process"):
 
 
 class KeyedWindowSpec(Spec, frozen=True, kw_only=True, tag="keyed-window"):
-    """A DataStream window with a Python reduce / aggregate / process window function.
+    """A window of the DataStream API with a Python reduce, aggregate or process window function.
 
-    Built-in aggregates over a window plan to ``WindowAggregateSpec`` instead.
+    Built-in aggregates over a window are planned as ``WindowAggregateSpec`` instead.
     """
 
     window: WindowSpec
@@ -111,9 +114,9 @@ class KeyedWindowSpec(Spec, frozen=True, kw_only=True, tag="keyed-window"):
     trigger: str | None = None
     allowed_lateness_us: int = 0
     late_tag: str | None = None
-    #: True: by the records' ``times``; False: by processing time. (``window.time`` is unused.)
+    #: True: by the records' own event times; False: by processing time. ``window.time`` is not used.
     event_time: bool = True
-    #: Leading columns that make the record; 0 = all.
+    #: The number of leading columns that are the record; 0: all.
     record_columns: int = 0
     tags: tuple[str, ...] = ()
     on_error: Literal["fail", "skip", "dead-letter"] = "fail"
