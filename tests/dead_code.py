@@ -54,15 +54,21 @@ ALLOWED = {
     ("*/state/backends.py", "leveldb"): "the register of state backends, by import path",
     ("*/testing/*.py", "*"): "authors of connectors, formats and stores",
 }
+#: Where the public APIs are defined.
+API = ("shared/penstock/api/", "shared/penstock/operators/", "shared/penstock/table/")
 
 
 def for_users() -> set[str]:
-    """Names of the public API: methods of what ``penstock.api`` exports, and of what these return."""
-    api = importlib.import_module("penstock.api")
-    exported = [getattr(api, name) for name in api.__all__]
-    modules = {sys.modules[c.__module__] for c in exported if inspect.isclass(c)}
-    classes = [c for m in modules for c in vars(m).values() if inspect.isclass(c)]
-    return {name for c in classes for name in dir(c) if not name.startswith("_")} | set(api.__all__)
+    """Names of the public APIs: methods of what ``penstock.api`` and ``penstock.table`` export, and of what these
+    return."""
+    names: set[str] = set()
+    for api in map(importlib.import_module, ("penstock.api", "penstock.table")):
+        exported = [getattr(api, name) for name in api.__all__]
+        modules = {sys.modules[c.__module__] for c in exported if inspect.isclass(c)}
+        classes = [c for m in modules for c in vars(m).values() if inspect.isclass(c)]
+        classes += [c for outer in classes for c in vars(outer).values() if inspect.isclass(c)]
+        names |= {name for c in classes for name in dir(c) if not name.startswith("_")} | set(api.__all__)
+    return names
 
 
 def dead_code() -> list[str]:
@@ -75,7 +81,7 @@ def dead_code() -> list[str]:
         file = item.filename.relative_to(ROOT).as_posix()
         if not file.startswith(PRODUCT) or item.typ not in KINDS:
             continue
-        if file.startswith(("shared/penstock/api/", "shared/penstock/operators/")) and item.name in public:
+        if file.startswith(API) and item.name in public:
             continue
         if any(fnmatch.fnmatch(file, f) and fnmatch.fnmatch(item.name, n) for f, n in ALLOWED):
             continue

@@ -62,6 +62,11 @@ def set_defaults(config: Mapping[str, str], python_path: Iterable[str] = ()) -> 
 _default_path: list[str] = []
 
 
+def defaults() -> tuple[dict[str, str], list[str]]:
+    """The configuration and the folders that every new environment begins with."""
+    return dict(_defaults), list(_default_path)
+
+
 class StreamExecutionEnvironment:
     """Builds a job and runs it.
 

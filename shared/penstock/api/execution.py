@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import uuid
+from contextlib import closing
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
     from penstock.jobgraph import JobGraph
+    from penstock.types import Batch
     from penstock.types.logical import Schema
 
 _log = EventLog("penstock.client")
@@ -101,11 +103,19 @@ class JobClient:
 
     def rows(self, schema: Schema) -> Generator[Any]:
         """The records of the job's collect sink as they come; ``schema``: their columns."""
-        from penstock.api.results import read_records
+        from penstock.columnar.python_values import records
+
+        with closing(self.batches(schema)) as batches:
+            for batch in batches:
+                yield from records(batch)
+
+    def batches(self, schema: Schema) -> Generator[Batch]:
+        """The rows of the job's collect sink as they come, with their kinds; ``schema``: their columns."""
+        from penstock.api.results import read_batches
 
         try:
             with Watching(self._client, self._job_id, self._config):
-                yield from read_records(self._client, self._job_id, schema)
+                yield from read_batches(self._client, self._job_id, schema)
                 job = self._client.wait(self._job_id)
             self._client.raise_if_failed(self._job_id, job)
             raise_if_cancelled(job, self._job_id, job.get("name", ""))

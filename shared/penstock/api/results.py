@@ -1,10 +1,9 @@
-"""Records of a collect sink, read through REST while the job runs."""
+"""Rows of a collect sink, read through REST while the job runs."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from penstock.columnar.python_values import records
 from penstock.connectors.collect import decode_chunk
 from penstock.types import Batch
 
@@ -15,8 +14,8 @@ if TYPE_CHECKING:
     from penstock.types.logical import Schema
 
 
-def read_records(client: ClusterClient, job_id: str, schema: Schema) -> Iterator[Any]:
-    """Every record once: after a restart the sink repeats rows from its checkpoint's offset
+def read_batches(client: ClusterClient, job_id: str, schema: Schema) -> Iterator[Batch]:
+    """Every row once, with its kind: after a restart the sink repeats rows from its checkpoint's offset
     on, and those that were given out already are left out."""
     position = 0
     for chunks in client.results(job_id):
@@ -26,6 +25,7 @@ def read_records(client: ClusterClient, job_id: str, schema: Schema) -> Iterator
             rows = decoded.rows.slice(seen)
             if rows.num_rows:
                 position = decoded.offset + decoded.rows.num_rows
-                yield from records(Batch.from_external_arrow(schema, rows))
+                batch = Batch.from_external_arrow(schema, rows)
+                yield Batch(schema, batch.columns, num_rows=len(batch), kinds=decoded.kinds[seen:])
             if decoded.end:
                 return

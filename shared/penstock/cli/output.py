@@ -3,70 +3,23 @@
 from __future__ import annotations
 
 import csv
-import datetime as dt
 import json
 import sys
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any, TextIO
 
-import numpy as np
-
 from penstock.config import LOCAL_TIME_ZONE, MAX_COLUMN_WIDTH
 from penstock.errors import PenstockError
+from penstock.functions.value_text import pair_types, text_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from penstock.types.logical import LogicalType, MapType, MultisetType, Schema
+    from penstock.types.logical import LogicalType, Schema
 
 
 #: A width that cuts nothing.
 WHOLE = 1_000_000
-
-
-def text_of(value: Any, type_: LogicalType | None = None, zone: str = "UTC") -> str:
-    """A value as SQL prints it: timestamps with their declared precision, those with local time zone
-    in ``zone``, numbers as Java spells them, NULL, TRUE."""
-    from penstock.functions.formatting import double_text, float_text
-    from penstock.functions.zones import require_zone
-    from penstock.types import logical as t
-    from penstock.types.text import interval_text
-
-    if value is None:
-        return "NULL"
-    if (interval := interval_text(value, type_)) is not None:
-        return interval
-    match value:
-        case bool():
-            return "TRUE" if value else "FALSE"
-        case dt.datetime():
-            if value.tzinfo is not None:
-                value = value.astimezone(require_zone(zone))
-            base = value.replace(microsecond=0, tzinfo=None).isoformat(" ")
-            precision = type_.precision if isinstance(type_, t.TIMESTAMPS) else 6
-            return base if not precision else f"{base}.{value.microsecond:06d}"[: 20 + precision]
-        case bytes():
-            return "x'" + value.hex() + "'"
-        case list():
-            if isinstance(type_, t.MapType | t.MultisetType):
-                key, item = _pair(type_)
-                pairs = (f"{text_of(k, key, zone)}={text_of(v, item, zone)}" for k, v in value)
-                return "{" + ", ".join(pairs) + "}"
-            element = type_.element if isinstance(type_, t.ArrayType) else None
-            return "[" + ", ".join(text_of(v, element, zone) for v in value) + "]"
-        case dict():
-            types = {f.name: f.type for f in type_.fields} if isinstance(type_, t.RowType) else {}
-            return "(" + ", ".join(text_of(v, types.get(k), zone) for k, v in value.items()) + ")"
-        case float():
-            return float_text(np.float32(value)) if isinstance(type_, t.FloatType) else double_text(value)
-    return str(value)
-
-
-def _pair(type_: MapType | MultisetType) -> tuple[LogicalType, LogicalType]:
-    """Types of a map's keys and values, or of a multiset's elements and their numbers."""
-    from penstock.types import logical as t
-
-    return (type_.key, type_.value) if isinstance(type_, t.MapType) else (type_.element, t.IntType())
 
 
 def json_of(value: Any, type_: LogicalType | None = None, zone: str = "UTC") -> Any:
@@ -90,7 +43,7 @@ def json_of(value: Any, type_: LogicalType | None = None, zone: str = "UTC") -> 
             return {k: json_of(v, fields.get(k), zone) for k, v in value.items()}
         case list():
             if isinstance(type_, t.MapType | t.MultisetType):
-                key, item = _pair(type_)
+                key, item = pair_types(type_)
                 return {
                     k if isinstance(k, str) else text_of(k, key, zone): json_of(v, item, zone)
                     for k, v in value

@@ -30,7 +30,7 @@ from penstock.sql.scope import Relation, ScopeColumn, unique_schema
 from penstock.sql.set_operations import set_operation
 from penstock.sql.statements import catalog_name
 from penstock.sql.subqueries import bind_condition, bind_where
-from penstock.sql.syntax import AsOf, TableArgument, TableFunction
+from penstock.sql.syntax import AsOf, BoundTable, TableArgument, TableFunction
 from penstock.sql.values import values_node
 from penstock.sql.windows import WINDOW_FUNCTIONS, bind_window_table
 from penstock.types import logical as t
@@ -129,6 +129,10 @@ class QueryBinder:
                 return self.query(node.this)
             case exp.Table():
                 return self.table_item(node)
+            case BoundTable():
+                relation = node.meta["bind"](self)
+                assert isinstance(relation, Relation)
+                return relation
         raise self.source.unsupported(f"{type(node).__name__} as a query", node)
 
     @staticmethod

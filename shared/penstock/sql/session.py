@@ -93,6 +93,8 @@ class SqlSession:
         python_path: Folders for ``sys.path`` of the jobs' Python functions.
         spark: Lets jobs run on Spark; None: on the streaming engine only.
         folder: Where relative paths of compiled plans start, the script's; None: the working folder.
+        result_modes: Changelog modes that a SELECT's reader takes; without ``upsert`` an update comes with the row
+            that it replaces.
     """
 
     def __init__(
@@ -102,8 +104,10 @@ class SqlSession:
         python_path: Sequence[str] = (),
         spark: SparkSupport | None = None,
         folder: str | None = None,
+        result_modes: tuple[str, ...] = ("append", "upsert", "retract"),
     ) -> None:
         self._spark = spark
+        self._result_modes = result_modes
         self.folder = folder
         self.config: dict[str, str] = dict(config or {})
         self._initial = dict(self.config)
@@ -312,7 +316,7 @@ class SqlSession:
             options={"connector": "collect", "bounded": str(bounded).lower()},
             physical=schema,
             schema=schema,
-            sink_modes=("append", "upsert", "retract"),
+            sink_modes=self._result_modes,
             guarantee="exactly-once",
         )
 

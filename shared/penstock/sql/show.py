@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any
 
+from penstock.errors import UnsupportedError
 from penstock.functions.registry import known_functions
 from penstock.plan.properties import is_proctime
 from penstock.sql.partitions import table_partitions
@@ -23,7 +24,7 @@ def show_rows(catalog: Catalog, statement: Show) -> Rows:
     if statement.what == "CREATE TABLE":
         return ("result",), ((_create_table(catalog.table(statement.name or "", where)),),)
     if statement.what == "CREATE VIEW":
-        return ("result",), ((_create_view(catalog.view(statement.name or "", where)),),)
+        return ("result",), ((_create_view(catalog.view(statement.name or "", where), where),),)
     if statement.what == "PARTITIONS":
         names = table_partitions(catalog.table(statement.name or "", where), where)
         return ("partition name",), tuple((name,) for name in names)
@@ -128,7 +129,15 @@ def _create_table(table: Table) -> str:
     return f"{declared}\n){between}WITH (\n{options}\n)"
 
 
-def _create_view(view: View) -> str:
+def _create_view(view: View, where: str) -> str:
+    if not view.query_text:
+        raise UnsupportedError(
+            f"SHOW CREATE VIEW of '{view.name}': a program has made the view of a Table, not of a text",
+            expected="a view made by CREATE VIEW",
+            got=f"create_view or create_temporary_view('{view.name}', table)",
+            where=where,
+            remedy=f"DESCRIBE {view.name} shows its columns, and explain() of the table its plan",
+        )
     columns = ", ".join(f"`{c}`" for c in view.columns)
     temporary = "TEMPORARY " if view.temporary else ""
     comment = f" COMMENT {_quoted(view.comment)}" if view.comment is not None else ""

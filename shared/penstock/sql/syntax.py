@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from sqlglot import exp
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from penstock.sql.queries import QueryBinder
+    from penstock.sql.scope import Relation
 
 
 class TypedCast(exp.Expression):
@@ -55,3 +61,16 @@ class JsonCall(exp.Expression):
     """A JSON function with clauses: ``options`` is a plain dict in ``meta``."""
 
     arg_types: ClassVar[dict[str, bool]] = {"name": True, "expressions": False}
+
+
+class BoundTable(exp.Expression):
+    """A table of the Table API where a query may stand. ``meta['bind']`` gives its relation for a binder."""
+
+    arg_types: ClassVar[dict[str, bool]] = {}
+
+    @classmethod
+    def of(cls, bind: Callable[[QueryBinder], Relation]) -> BoundTable:
+        """The node of the table that ``bind`` binds."""
+        node = cls()
+        node.meta["bind"] = bind
+        return node

@@ -1,0 +1,60 @@
+"""The Table API: queries built by a program, with PyFlink's names. ``docs/table-api.md`` tells it.
+
+Everything is loaded when first asked for, as in ``penstock.api``. Type checkers and editors read the imports below.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from penstock.table.environment import TableEnvironment
+    from penstock.table.results import CloseableIterator, ResolvedSchema, TableResult
+    from penstock.table.rows import RowKind
+    from penstock.table.settings import (
+        EnvironmentSettings,
+        ExplainDetail,
+        ResultKind,
+        SqlDialect,
+        TableConfig,
+    )
+    from penstock.table.table import Table
+    from penstock.table.types import DataType, DataTypes
+
+__all__ = [
+    "CloseableIterator",
+    "DataType",
+    "DataTypes",
+    "EnvironmentSettings",
+    "ExplainDetail",
+    "ResolvedSchema",
+    "ResultKind",
+    "RowKind",
+    "SqlDialect",
+    "Table",
+    "TableConfig",
+    "TableEnvironment",
+    "TableResult",
+]
+
+_MODULES = {
+    "penstock.table.environment": "TableEnvironment",
+    "penstock.table.results": "CloseableIterator ResolvedSchema TableResult",
+    "penstock.table.rows": "RowKind",
+    "penstock.table.settings": "EnvironmentSettings ExplainDetail ResultKind SqlDialect TableConfig",
+    "penstock.table.table": "Table",
+    "penstock.table.types": "DataType DataTypes",
+}
+_HOMES = {name: module for module, names in _MODULES.items() for name in names.split()}
+
+
+def __getattr__(name: str) -> object:
+    home = _HOMES.get(name)
+    if home is None:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(importlib.import_module(home), name)
+
+
+def __dir__() -> list[str]:
+    return list(__all__)

@@ -1,0 +1,192 @@
+"""``TableEnvironment``: where a program of tables begins and its statements run."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from penstock.api.environment import defaults
+from penstock.errors import SpecError, SqlError
+from penstock.plan.properties import Analysis
+from penstock.spark.support import spark_support
+from penstock.sql import statements as st
+from penstock.sql.errors import Source
+from penstock.sql.parsing import parse_script
+from penstock.sql.queries import QueryBinder
+from penstock.sql.scope import Relation
+from penstock.sql.session import SqlSession
+from penstock.table.running import explained_statement, run_statement
+from penstock.table.settings import EnvironmentSettings, ExplainDetail, TableConfig, configuration_texts
+from penstock.table.steps import CallPosition, Step, here
+from penstock.table.syntax import path_name, table_node
+from penstock.table.table import Table
+from penstock.table.values import elements_node
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from penstock.table.results import TableResult
+
+#: Changelogs of results hold the rows that updates replace, as Flink's do.
+RESULT_MODES = ("append", "retract")
+
+
+class TableEnvironment:
+    """Holds the tables, views and functions of a program, and runs its queries.
+
+    ``session``: the SQL session behind it. Programs use ``create``.
+    """
+
+    def __init__(self, session: SqlSession) -> None:
+        self._session = session
+        self._names = 0
+
+    @staticmethod
+    def create(environment_settings: Any = None) -> TableEnvironment:
+        """A new environment.
+
+        Args:
+            environment_settings: ``EnvironmentSettings``, or a dictionary or Configuration of keys. None: streaming.
+        """
+        given, python_path = defaults()
+        if environment_settings is None:
+            environment_settings = EnvironmentSettings.in_streaming_mode()
+        if isinstance(environment_settings, EnvironmentSettings):
+            chosen = environment_settings.get_configuration()
+        else:
+            chosen = configuration_texts(environment_settings)
+        session = SqlSession(
+            {**given, **chosen}, python_path=python_path, spark=spark_support(), result_modes=RESULT_MODES
+        )
+        return TableEnvironment(session)
+
+    def get_config(self) -> TableConfig:
+        """The configuration."""
+        return TableConfig(self._session)
+
+    # -- SQL -------------------------------------------------------------------------------
+
+    def execute_sql(self, stmt: str) -> TableResult:
+        """Run one statement. A job that it starts runs on when the method returns.
+
+        Raises:
+            SqlError: The text holds no statement or several, or the statement is wrong.
+        """
+        return run_statement(self._session, self._one(stmt))
+
+    def sql_query(self, query: str) -> Table:
+        """The table of a SELECT, WITH, VALUES or set operation.
+
+        Raises:
+            SqlError: The text is no query, or a wrong one.
+        """
+        statement = self._one(query)
+        if not isinstance(statement, st.Query):
+            raise SqlError(
+                "sql_query takes a query",
+                expected="SELECT, WITH, VALUES or a set operation",
+                got=query.strip()[:60],
+                where=str(statement.position),
+                remedy="run other statements with execute_sql",
+            )
+        return self.table_of(Step.of_query(statement.query, {}, here("sql_query()"), statement.text))
+
+    def explain_sql(self, stmt: str, *extra_details: ExplainDetail) -> str:
+        """The plans of a statement, as EXPLAIN prints them. ``extra_details``: what to say beside them."""
+        return explained_statement(self._session, self._one(stmt), extra_details)
+
+    def _one(self, text: str) -> st.Statement:
+        statements = parse_script(text)
+        if len(statements) != 1:
+            raise SqlError(
+                "one statement is expected",
+                expected="one statement",
+                got=f"{len(statements)} statements",
+                where="line 1, column 1",
+                remedy="call the method once for each, or put INSERTs into one statement set",
+            )
+        return statements[0]
+
+    # -- tables ----------------------------------------------------------------------------
+
+    def from_path(self, path: str) -> Table:
+        """The table or view ``path``.
+
+        Raises:
+            SqlError: There is none of that name.
+        """
+        return self.table_of(Step.of_query(table_node(path), {}, here(f"from_path({path!r})")))
+
+    def from_elements(self, elements: Iterable[Any], schema: Any = None, verify_schema: bool = True) -> Table:
+        """A table of the rows ``elements``.
+
+        Args:
+            elements: Tuples, lists, rows, dictionaries; or bare values, which make one column.
+            schema: The columns: names, ``DataTypes.ROW([FIELD(name, type) …])``, or a type. None: found from the values.
+            verify_schema: Values are checked against ``schema`` in any case.
+
+        Raises:
+            SpecError: There are no rows and no types, or rows do not fit.
+        """
+        where = here("from_elements()")
+        node = elements_node(list(elements), schema, where)
+        return self.table_of(Step(lambda ctx: Relation.of(node), {}, Source(""), where))
+
+    def create_temporary_view(self, view_path: str, table_or_query: Any, *fields_or_schema: Any) -> None:
+        """Name a table, for SQL and ``from_path``.
+
+        Args:
+            view_path: The view's name.
+            table_or_query: A ``Table``.
+            fields_or_schema: Nothing.
+
+        Raises:
+            SqlError: The name is taken.
+        """
+        position = CallPosition(text=here(f"create_temporary_view({view_path!r})"))
+        self._session.run(
+            st.CreateView(path_name(view_path), position, table_or_query._step.node(), temporary=True)
+        )
+
+    # -- what tables call --------------------------------------------------------------------
+
+    def table_of(self, step: Step) -> Table:
+        """The table of a step. Its query is checked now."""
+        return Table(self, step, self.bound(step).node.schema)
+
+    def bound(self, step: Step) -> Relation:
+        """The relation of a step as the catalog is now."""
+        session = self._session
+        binder = QueryBinder(session.catalog, session.config, Source(""), analysis=Analysis())
+        return step.relation(binder)
+
+    def query_of(self, table: Table, call: str) -> st.Query:
+        """The statement that selects a table's rows."""
+        return st.Query(table._step.node(), CallPosition(text=here(call)))
+
+    def execute_table(self, table: Table, call: str) -> TableResult:
+        """Run a table's query."""
+        return run_statement(self._session, self.query_of(table, call))
+
+    def explain_table(self, table: Table, details: Sequence[ExplainDetail]) -> str:
+        """The plans of a table's query."""
+        return explained_statement(self._session, self.query_of(table, "explain()"), details)
+
+    def insert_of(self, table: Table, target: Any, overwrite: bool, call: str) -> st.Insert:
+        """The statement that writes a table's rows into ``target``."""
+        if not isinstance(target, str):
+            raise SpecError("not a table's name", expected="a name", got=repr(target), where=here(call))
+        return st.Insert(
+            path_name(target), CallPosition(text=here(call)), table._step.node(), overwrite=overwrite
+        )
+
+    def execute_inserts(self, inserts: Sequence[tuple[Table, Any, bool]], call: str) -> TableResult:
+        """Write tables as one job."""
+        made = tuple(self.insert_of(t, target, overwrite, call) for t, target, overwrite in inserts)
+        return run_statement(self._session, made[0] if len(made) == 1 else st.StatementSet(made))
+
+    def named(self, table: Table) -> str:
+        """The name of a new view of ``table``."""
+        name = f"UnnamedTable${self._names}"
+        self._names += 1
+        self.create_temporary_view(name, table)
+        return f"`{name}`"

@@ -1,0 +1,234 @@
+"""``TableResult``: what a statement gave, or the rows of its job as they come."""
+
+from __future__ import annotations
+
+import sys
+import time
+from contextlib import closing
+from itertools import chain
+from typing import TYPE_CHECKING, Any
+
+from penstock.api.client import TERMINAL
+from penstock.config import LOCAL_TIME_ZONE
+from penstock.errors import ExternalError, UnsupportedError
+from penstock.table.printing import table_lines
+from penstock.table.rows import changes, result_row
+from penstock.table.settings import ResultKind
+from penstock.table.types import DataType
+from penstock.types import logical as t
+
+if TYPE_CHECKING:
+    from collections.abc import Generator, Iterable, Iterator, Mapping
+    from types import TracebackType
+
+    from penstock.api.execution import JobClient
+    from penstock.types import Batch
+
+_POLL_S = 0.1
+
+
+class CloseableIterator:
+    """The rows of a result. Closing it before its end cancels the job.
+
+    Programs get it from ``TableResult.collect``; ``rows`` are the rows.
+    """
+
+    def __init__(self, rows: Iterator[Any]) -> None:
+        self._rows = rows
+
+    def __iter__(self) -> CloseableIterator:
+        return self
+
+    def __next__(self) -> Any:
+        return next(self._rows)
+
+    def next(self) -> Any:
+        """The next row.
+
+        Raises:
+            StopIteration: There is none any more.
+        """
+        return next(self._rows)
+
+    def close(self) -> None:
+        """Take no more rows; a job that still runs is cancelled."""
+        close = getattr(self._rows, "close", None)
+        if close is not None:
+            close()
+
+    def __enter__(self) -> CloseableIterator:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, err: BaseException | None, tb: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+class ResolvedSchema:
+    """Names and types of columns. ``logical``: the engine's schema."""
+
+    def __init__(self, logical: t.Schema) -> None:
+        self.logical = logical
+
+    def get_column_names(self) -> list[str]:
+        """Names of the columns."""
+        return list(self.logical.names)
+
+    def get_column_data_types(self) -> list[DataType]:
+        """Types of the columns."""
+        return [DataType(x) for x in self.logical.types]
+
+    def get_column_count(self) -> int:
+        """Number of the columns."""
+        return len(self.logical)
+
+    get_field_names, get_field_data_types, get_field_count = (
+        get_column_names,
+        get_column_data_types,
+        get_column_count,
+    )
+
+    def get_field_name(self, field_index: int) -> str | None:
+        """The name of a column; None if there is none at ``field_index``."""
+        names = self.logical.names
+        return names[field_index] if 0 <= field_index < len(names) else None
+
+    def get_field_data_type(self, field: int | str) -> DataType | None:
+        """The type of a column, by its position or name; None if there is none."""
+        names = self.logical.names
+        if isinstance(field, str):
+            return DataType(self.logical.types[names.index(field)]) if field in names else None
+        return DataType(self.logical.types[field]) if 0 <= field < len(names) else None
+
+    def to_row_data_type(self) -> DataType:
+        """The columns as the fields of a ROW."""
+        return DataType(t.RowType(self.logical.fields))
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, ResolvedSchema) and self.logical.fields == other.logical.fields
+
+    def __hash__(self) -> int:
+        return hash(self.logical.fields)
+
+    def __repr__(self) -> str:
+        lines = (f"  `{f.name}` {f.type}" for f in self.logical.fields)
+        return "(\n" + ",\n".join(lines) + "\n)"
+
+
+class TableResult:
+    """The result of a statement. Environments make it: of rows that are there, or of a job.
+
+    Args:
+        schema: Columns of the rows.
+        kind: Whether the rows say more than OK.
+        rows: The rows, where no job makes them.
+        client: The job, if there is one.
+        selects: Whether the rows are the job's.
+        config: The session's configuration.
+        changelog: Whether rows are printed with their kind.
+    """
+
+    def __init__(
+        self,
+        schema: t.Schema,
+        kind: ResultKind,
+        rows: Iterable[tuple[Any, ...]] = (),
+        *,
+        client: JobClient | None = None,
+        selects: bool = False,
+        config: Mapping[str, str] | None = None,
+        changelog: bool = False,
+    ) -> None:
+        self._schema = schema
+        self._kind = kind
+        self._given = [result_row(tuple(schema.names), row, 0) for row in rows]
+        self._client = client
+        self._config = dict(config or {})
+        self._changelog = changelog
+        self._selects = selects
+        self._batches: Generator[Batch] | None = client.batches(schema) if client and selects else None
+        self._first: list[Batch] = []
+
+    def get_job_client(self) -> JobClient | None:
+        """The job; None where the statement starts none."""
+        return self._client
+
+    def get_resolved_schema(self) -> ResolvedSchema:
+        """Columns of the rows."""
+        return ResolvedSchema(self._schema)
+
+    get_table_schema = get_schema = get_resolved_schema
+
+    def get_result_kind(self) -> ResultKind:
+        """SUCCESS: the row says OK; SUCCESS_WITH_CONTENT: the rows say something."""
+        return self._kind
+
+    def wait(self, timeout_ms: int | None = None) -> None:
+        """Until the first row of a query is there, or the job of an INSERT is over.
+
+        Args:
+            timeout_ms: Wait at most so long, ms. None: as long as it takes.
+
+        Raises:
+            PenstockError: The job failed, with its own error; ExternalError if the time is over.
+        """
+        if self._client is None:
+            return
+        if self._batches is None:
+            if timeout_ms is not None:
+                self._wait_at_most(timeout_ms)
+            self._client.get_job_execution_result()
+            return
+        if timeout_ms is not None:
+            raise UnsupportedError(
+                "wait(timeout_ms) of a query",
+                expected="wait() of a query, wait(timeout_ms) of an INSERT",
+                got=f"timeout_ms={timeout_ms}",
+                remedy="iterate over collect() and stop when you like: closing it cancels the job",
+            )
+        if not self._first:
+            batch = next(self._batches, None)
+            self._first = [] if batch is None else [batch]
+
+    def _wait_at_most(self, timeout_ms: int) -> None:
+        assert self._client is not None
+        deadline = time.monotonic() + timeout_ms / 1000
+        while self._client.get_job_status() not in TERMINAL:
+            if time.monotonic() >= deadline:
+                raise ExternalError(
+                    f"job {self._client.get_job_id()} is not over after {timeout_ms} ms",
+                    expected="its end",
+                    got=self._client.get_job_status(),
+                    remedy="wait longer, or get_job_client().cancel() it",
+                )
+            time.sleep(_POLL_S)
+
+    def collect(self) -> CloseableIterator:
+        """The rows as they come, each with its ``get_row_kind()``: ``+I``, ``-U``, ``+U`` or ``-D``."""
+        if self._batches is None:
+            return CloseableIterator(iter(self._given))
+        return CloseableIterator(self._rows(self._batches))
+
+    def _rows(self, batches: Generator[Batch]) -> Iterator[Any]:
+        with closing(batches):
+            first, self._first = self._first, []
+            for batch in chain(first, batches):
+                yield from changes(batch)
+
+    def batches(self) -> Iterator[Batch]:
+        """The rows as batches of columns, for conversions."""
+        if self._batches is None:
+            raise UnsupportedError(
+                "columns of a statement that is no query", expected="a SELECT", remedy="use collect()"
+            )
+        with closing(self._batches) as batches:
+            yield from chain(self._first, batches)
+
+    def print(self) -> None:
+        """Print the rows as a table. Of a query without an end: until it is interrupted."""
+        zone = LOCAL_TIME_ZONE.read(self._config)
+        with self.collect() as rows:
+            for line in table_lines(self._schema, rows, changelog=self._changelog, zone=zone):
+                sys.stdout.write(line + "\n")
+                sys.stdout.flush()

@@ -1,0 +1,204 @@
+"""How a table environment runs: ``EnvironmentSettings``, ``TableConfig``, and the small words of the API."""
+
+from __future__ import annotations
+
+import enum
+from typing import TYPE_CHECKING, Any
+
+from penstock.config import LOCAL_TIME_ZONE, check_job, texts
+from penstock.errors import SpecError, UnsupportedError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from penstock.sql.session import SqlSession
+
+RUNTIME_MODE_KEY = "execution.runtime-mode"
+
+
+class ResultKind(enum.Enum):
+    """What a ``TableResult`` holds: SUCCESS, the word OK alone; SUCCESS_WITH_CONTENT, rows."""
+
+    SUCCESS = 0
+    SUCCESS_WITH_CONTENT = 1
+
+
+class ExplainDetail(enum.Enum):
+    """What EXPLAIN says beside the plans."""
+
+    ESTIMATED_COST = 0
+    CHANGELOG_MODE = 1
+    JSON_EXECUTION_PLAN = 2
+    PLAN_ADVICE = 3
+
+
+class SqlDialect(enum.Enum):
+    """The language of ``execute_sql``: Flink's own."""
+
+    DEFAULT = 0
+    HIVE = 1
+
+
+class EnvironmentSettings:
+    """The mode and configuration of a table environment. Use ``in_streaming_mode()``, ``in_batch_mode()`` or
+    ``new_instance()``."""
+
+    class Builder:
+        """Builds ``EnvironmentSettings``."""
+
+        def __init__(self) -> None:
+            self._config: dict[str, str] = {RUNTIME_MODE_KEY: "STREAMING"}
+
+        def with_configuration(self, config: Any) -> EnvironmentSettings.Builder:
+            """Take the keys of ``config``, a dictionary or a Configuration."""
+            self._config.update(configuration_texts(config))
+            return self
+
+        def in_streaming_mode(self) -> EnvironmentSettings.Builder:
+            """Results are changelogs and come as rows do."""
+            self._config[RUNTIME_MODE_KEY] = "STREAMING"
+            return self
+
+        def in_batch_mode(self) -> EnvironmentSettings.Builder:
+            """All sources are bounded; results are final."""
+            self._config[RUNTIME_MODE_KEY] = "BATCH"
+            return self
+
+        def with_built_in_catalog_name(self, built_in_catalog_name: str) -> EnvironmentSettings.Builder:
+            """Name the catalog. There is one: ``default_catalog``.
+
+            Raises:
+                UnsupportedError: Another name.
+            """
+            _only("catalog", built_in_catalog_name, "default_catalog")
+            return self
+
+        def with_built_in_database_name(self, built_in_database_name: str) -> EnvironmentSettings.Builder:
+            """Name the database. There is one: ``default_database``.
+
+            Raises:
+                UnsupportedError: Another name.
+            """
+            _only("database", built_in_database_name, "default_database")
+            return self
+
+        def build(self) -> EnvironmentSettings:
+            """The settings."""
+            return EnvironmentSettings(self._config)
+
+    def __init__(self, config: Mapping[str, str]) -> None:
+        self._config = dict(config)
+
+    def get_built_in_catalog_name(self) -> str:
+        """``default_catalog``"""
+        return "default_catalog"
+
+    def get_built_in_database_name(self) -> str:
+        """``default_database``"""
+        return "default_database"
+
+    def is_streaming_mode(self) -> bool:
+        """Whether results are changelogs."""
+        return self._config.get(RUNTIME_MODE_KEY) != "BATCH"
+
+    def get_configuration(self) -> dict[str, str]:
+        """The configuration keys and their values."""
+        return dict(self._config)
+
+    @staticmethod
+    def new_instance() -> EnvironmentSettings.Builder:
+        """A builder; streaming unless told."""
+        return EnvironmentSettings.Builder()
+
+    @staticmethod
+    def in_streaming_mode() -> EnvironmentSettings:
+        """Settings of the streaming mode."""
+        return EnvironmentSettings.new_instance().in_streaming_mode().build()
+
+    @staticmethod
+    def in_batch_mode() -> EnvironmentSettings:
+        """Settings of the batch mode."""
+        return EnvironmentSettings.new_instance().in_batch_mode().build()
+
+
+def configuration_texts(config: Any) -> dict[str, str]:
+    """The keys of a dictionary or of a Configuration."""
+    to_dict = getattr(config, "to_dict", None)
+    found = config if isinstance(config, dict) else to_dict() if to_dict is not None else None
+    if not isinstance(found, dict):
+        raise SpecError("not a configuration", expected="a dictionary of keys and values", got=repr(config))
+    return texts(found)
+
+
+def _only(what: str, name: str, known: str) -> None:
+    if name != known:
+        raise UnsupportedError(
+            f"{what} '{name}'", expected=known, got=repr(name), remedy=f"leave the name of the {what} out"
+        )
+
+
+class TableConfig:
+    """The configuration of a table environment, as SET changes it.
+
+    Programs get it from ``TableEnvironment.get_config``; ``session`` is the environment's SQL session.
+    """
+
+    def __init__(self, session: SqlSession) -> None:
+        self._session = session
+
+    def get(self, key: str, default_value: str) -> str:
+        """The value of ``key``, or ``default_value``."""
+        return self._session.config.get(key, default_value)
+
+    def set(self, key: str, value: Any) -> TableConfig:
+        """Set ``key`` to ``value``, as SET does.
+
+        Raises:
+            SpecError: The key is unknown (the error names the nearest known one), or the value is malformed.
+        """
+        added = texts({key: value})
+        check_job(added)
+        self._session.config.update(added)
+        return self
+
+    def add_configuration(self, configuration: Any) -> None:
+        """Take all keys of ``configuration``, a dictionary or a Configuration."""
+        for key, value in configuration_texts(configuration).items():
+            self.set(key, value)
+
+    def get_configuration(self) -> dict[str, str]:
+        """A copy of all keys and values."""
+        return dict(self._session.config)
+
+    def get_local_timezone(self) -> str:
+        """The session's time zone."""
+        return LOCAL_TIME_ZONE.read(self._session.config)
+
+    def set_local_timezone(self, timezone_id: str) -> None:
+        """Show points in time in the zone ``timezone_id`` ('Europe/Berlin', 'UTC', '+02:00')."""
+        self.set(LOCAL_TIME_ZONE.key, timezone_id)
+
+    def get_sql_dialect(self) -> SqlDialect:
+        """Flink's own."""
+        return SqlDialect.DEFAULT
+
+    def set_sql_dialect(self, sql_dialect: SqlDialect) -> None:
+        """Flink's own is the only one.
+
+        Raises:
+            UnsupportedError: Another dialect.
+        """
+        if getattr(sql_dialect, "name", sql_dialect) != "DEFAULT":
+            raise UnsupportedError(
+                f"the SQL dialect {sql_dialect}", expected="SqlDialect.DEFAULT", remedy="write Flink SQL"
+            )
+
+    def set_idle_state_retention(self, duration: Any) -> None:
+        """Drop keyed state that was not used for ``duration`` (a timedelta, a Duration, or ms)."""
+        from penstock.api.common import duration_us
+
+        self.set("table.exec.state.ttl", f"{duration_us(duration, 'duration') // 1000} ms")
+
+    def get_idle_state_retention(self) -> str:
+        """How long unused state is kept, as it was set; ``0 ms``: for ever."""
+        return self.get("table.exec.state.ttl", "0 ms")
