@@ -19,8 +19,8 @@ import msgspec
 from penstock.bus import encode
 from penstock.bus.envelope import failed
 from penstock.errors import SpecError
-from penstock_services.dispatcher import views
 from penstock_services.dispatcher.spec import parse_spec, spec_of
+from penstock_services.dispatcher.views.jobs import jobs_overview
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -76,8 +76,7 @@ class BusApi:
         return await self._submitter.submit(*await asyncio.to_thread(_submission, data))
 
     async def _list(self, _: bytes) -> Any:
-        now_ms = self._clock.now_ms()
-        return {"jobs": [views.job_row(job, now_ms) for job in await self._directory.overviews()]}
+        return jobs_overview(await self._directory.overviews(), self._clock.now_ms())
 
     async def _status(self, data: bytes) -> Any:
         details = await self._directory.details(_job_id(data))

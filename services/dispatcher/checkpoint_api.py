@@ -6,22 +6,31 @@ import uuid
 from typing import TYPE_CHECKING, Any
 
 import msgspec
-from starlette.routing import Route
 
 from penstock import config as conf
 from penstock.errors import PenstockError, SpecError
 from penstock.identifiers import checked
 from penstock.messages import layout
 from penstock.snapshots.manifest import folder_at
-from penstock_services.dispatcher import vertex_views
 from penstock_services.dispatcher.disposal import dispose
-from penstock_services.dispatcher.http import ForbiddenError, NotFoundError, answer, body_of, guarded
+from penstock_services.dispatcher.endpoint import Endpoint, get, post
+from penstock_services.dispatcher.http import ForbiddenError, NotFoundError, body_of
+from penstock_services.dispatcher.vertex_api import the_vertex
+from penstock_services.dispatcher.views import checkpoints, operations
+from penstock_services.dispatcher.views.operations import (
+    DisposeSavepoint,
+    Operation,
+    StopWithSavepoint,
+    TriggerCheckpoint,
+    Triggered,
+    TriggerSavepoint,
+)
+from penstock_services.dispatcher.views.throwable import failure
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from starlette.requests import Request
-    from starlette.responses import Response
 
     from penstock.messages.cluster import CheckpointDetails, JobDetails
     from penstock_services.dispatcher.directory import JobDirectory
@@ -35,24 +44,22 @@ class CheckpointApi:
         self._directory = directory
         self._storage_url = conf.STORAGE_URL.read(config).rstrip("/")
 
-    def routes(self) -> list[Route]:
+    def endpoints(self) -> list[Endpoint]:
         job = "/jobs/{job}"
+        one = f"{job}/checkpoints/details/{{checkpoint}}"
+        asked: dict[str, Any] = {"status": 202}
         return [
-            Route(f"{job}/checkpoints", guarded(self._checkpoints), methods=["GET"]),
-            Route(f"{job}/checkpoints", guarded(self._checkpoint), methods=["POST"]),
-            Route(f"{job}/checkpoints/config", guarded(self._config), methods=["GET"]),
-            Route(f"{job}/checkpoints/details/{{checkpoint}}", guarded(self._details), methods=["GET"]),
-            Route(
-                f"{job}/checkpoints/details/{{checkpoint}}/subtasks/{{vertex}}",
-                guarded(self._subtasks),
-                methods=["GET"],
-            ),
-            Route(f"{job}/checkpoints/{{trigger}}", guarded(self._triggered), methods=["GET"]),
-            Route(f"{job}/savepoints", guarded(self._savepoint), methods=["POST"]),
-            Route(f"{job}/savepoints/{{trigger}}", guarded(self._triggered), methods=["GET"]),
-            Route(f"{job}/stop", guarded(self._stop), methods=["POST"]),
-            Route("/savepoint-disposal", guarded(self._dispose), methods=["POST"]),
-            Route("/savepoint-disposal/{trigger}", guarded(self._disposed), methods=["GET"]),
+            get(f"{job}/checkpoints", self._checkpoints, checkpoints.CheckpointingStatistics),
+            post(f"{job}/checkpoints", self._checkpoint, Triggered, takes=TriggerCheckpoint, **asked),
+            get(f"{job}/checkpoints/config", self._config, checkpoints.CheckpointConfig),
+            get(one, self._details, checkpoints.Checkpoint),
+            get(f"{one}/subtasks/{{vertex}}", self._subtasks, checkpoints.TaskCheckpointDetails),
+            get(f"{job}/checkpoints/{{trigger}}", self._triggered, Operation),
+            post(f"{job}/savepoints", self._savepoint, Triggered, takes=TriggerSavepoint, **asked),
+            get(f"{job}/savepoints/{{trigger}}", self._triggered, Operation),
+            post(f"{job}/stop", self._stop, Triggered, takes=StopWithSavepoint, **asked),
+            post("/savepoint-disposal", self._dispose, Triggered, takes=DisposeSavepoint),
+            get("/savepoint-disposal/{trigger}", self._disposed, Operation),
         ]
 
     async def _job(self, request: Request) -> JobDetails:
@@ -60,11 +67,11 @@ class CheckpointApi:
 
     # -- looking -------------------------------------------------------------------------
 
-    async def _checkpoints(self, request: Request) -> Response:
-        return answer(vertex_views.checkpoints(await self._job(request)))
+    async def _checkpoints(self, request: Request) -> checkpoints.CheckpointingStatistics:
+        return checkpoints.checkpoints(await self._job(request))
 
-    async def _config(self, request: Request) -> Response:
-        return answer(vertex_views.checkpoint_config(await self._job(request)))
+    async def _config(self, request: Request) -> checkpoints.CheckpointConfig:
+        return checkpoints.checkpoint_config(await self._job(request))
 
     async def _found(self, request: Request) -> tuple[JobDetails, CheckpointDetails]:
         details = await self._job(request)
@@ -77,36 +84,29 @@ class CheckpointApi:
             expected=", ".join(str(c.id) for c in details.checkpoints) or "none yet",
         )
 
-    async def _details(self, request: Request) -> Response:
-        return answer(vertex_views.checkpoint_details(*await self._found(request)))
+    async def _details(self, request: Request) -> checkpoints.Checkpoint:
+        return checkpoints.checkpoint_details(*await self._found(request))
 
-    async def _subtasks(self, request: Request) -> Response:
+    async def _subtasks(self, request: Request) -> checkpoints.TaskCheckpointDetails:
         details, found = await self._found(request)
-        wanted = request.path_params["vertex"]
-        vertex = next((v for v in details.vertices if v.id == wanted), None)
-        if vertex is None:
-            raise NotFoundError(
-                f"job {details.job_id} has no vertex '{wanted}'",
-                expected=", ".join(v.id for v in details.vertices),
-            )
-        return answer(vertex_views.checkpoint_subtasks(vertex, found))
+        return checkpoints.checkpoint_subtasks(the_vertex(details, request.path_params["vertex"]), found)
 
     # -- asking --------------------------------------------------------------------------
 
-    async def _checkpoint(self, request: Request) -> Response:
+    async def _checkpoint(self, request: Request) -> Triggered:
         options = await options_of(request)
         wanted = options.get("checkpointType", "CONFIGURED")
         if wanted not in CHECKPOINT_TYPES:
             raise SpecError("unknown checkpointType", expected=" | ".join(CHECKPOINT_TYPES), got=repr(wanted))
         return await self._trigger(request, CHECKPOINT_TYPES[wanted], None, options)
 
-    async def _savepoint(self, request: Request) -> Response:
+    async def _savepoint(self, request: Request) -> Triggered:
         options = await options_of(request)
         directory = options.get("target-directory") or options.get("targetDirectory")
         kind = "stop" if options.get("cancel-job") is True else "savepoint"
         return await self._trigger(request, kind, directory, options)
 
-    async def _stop(self, request: Request) -> Response:
+    async def _stop(self, request: Request) -> Triggered:
         options = await options_of(request)
         directory = options.get("targetDirectory") or options.get("target-directory")
         kind = "drain" if options.get("drain") is True else "stop"
@@ -114,7 +114,7 @@ class CheckpointApi:
 
     async def _trigger(
         self, request: Request, kind: str, directory: Any, options: dict[str, Any]
-    ) -> Response:
+    ) -> Triggered:
         job_id = request.path_params["job"]
         if directory is not None and (not isinstance(directory, str) or ".." in directory.split("/")):
             raise ForbiddenError(
@@ -130,25 +130,15 @@ class CheckpointApi:
             if not isinstance(trigger_id, str):
                 raise SpecError("not a triggerId", expected="a text", got=type(trigger_id).__name__)
             checked(trigger_id, "triggerId")
-        trigger_id = await self._directory.savepoint(job_id, kind, directory, trigger_id)
-        return answer({"request-id": trigger_id}, 202)
+        return Triggered(request_id=await self._directory.savepoint(job_id, kind, directory, trigger_id))
 
-    async def _triggered(self, request: Request) -> Response:
+    async def _triggered(self, request: Request) -> Operation:
         details = await self._job(request)
         trigger_id = request.path_params["trigger"]
         found = next((c for c in details.checkpoints if c.trigger_id == trigger_id), None)
         if found is None:
             raise NotFoundError(f"job {details.job_id} knows no request '{trigger_id}' (any more)")
-        progress = {
-            "acknowledged": found.acknowledged, "total": found.total, "size": found.size_bytes,
-        }  # fmt: skip
-        if found.status == "IN_PROGRESS":
-            return answer({"status": {"id": "IN_PROGRESS"}, "operation": None, "progress": progress})
-        if found.status == "COMPLETED":
-            operation: dict[str, Any] = {"location": self._location(found.path), "checkpointId": found.id}
-        else:
-            operation = {"failure-cause": _cause("CheckpointException", found.failure or "")}
-        return answer({"status": {"id": "COMPLETED"}, "operation": operation, "progress": progress})
+        return operations.of_checkpoint(found, self._location(found.path))
 
     def _location(self, path: str | None) -> str | None:
         """The location as a URL, so that it means the same in every process."""
@@ -158,21 +148,18 @@ class CheckpointApi:
 
     # -- disposal ------------------------------------------------------------------------
 
-    async def _dispose(self, request: Request) -> Response:
+    async def _dispose(self, request: Request) -> Triggered:
         path = (await options_of(request)).get("savepoint-path")
         if not isinstance(path, str) or not path:
             raise SpecError("which savepoint?", expected='{"savepoint-path": "…"}', got=repr(path))
         trigger_id = uuid.uuid4().hex
-        operation: dict[str, Any] = {}
         try:
-            if (warning := await self._delete_savepoint(path)) is not None:
-                operation = {"warning": warning}
+            outcome = operations.disposed(await self._delete_savepoint(path))
         except PenstockError as err:
-            operation = {"failure-cause": {**_cause(err.code, str(err)), "error": err.to_dict()}}
-        outcome = {"status": {"id": "COMPLETED"}, "operation": operation}
+            outcome = operations.failed(failure(err.code, str(err), err.to_dict()))
         # In the store: the next request may reach another dispatcher.
         await self._directory.store.put(layout.disposal_key(trigger_id), msgspec.json.encode(outcome))
-        return answer({"request-id": trigger_id}, 202)
+        return Triggered(request_id=trigger_id)
 
     async def _delete_savepoint(self, path: str) -> str | None:
         store = self._directory.store
@@ -185,17 +172,13 @@ class CheckpointApi:
             )  # fmt: skip
         return await dispose(store, folder)
 
-    async def _disposed(self, request: Request) -> Response:
+    async def _disposed(self, request: Request) -> Operation:
         trigger_id = request.path_params["trigger"]
         try:
             data = await self._directory.store.get(layout.disposal_key(trigger_id))
         except KeyError:
             raise NotFoundError(f"there is no request '{trigger_id}'") from None
-        return answer(msgspec.json.decode(data))
-
-
-def _cause(kind: str, text: str) -> dict[str, Any]:
-    return {"class": kind, "stack-trace": text}
+        return msgspec.json.decode(data, type=Operation)
 
 
 async def options_of(request: Request) -> dict[str, Any]:

@@ -6,12 +6,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from starlette.responses import Response, StreamingResponse
-from starlette.routing import Route
 
 from penstock.bus import NobodyServesError
 from penstock.errors import SpecError
 from penstock.messages.slot_output import numbered
-from penstock_services.dispatcher.http import NotFoundError, answer, guarded, no_task_manager, number_of
+from penstock_services.dispatcher.endpoint import Endpoint, get
+from penstock_services.dispatcher.http import NotFoundError, no_task_manager, number_of
+from penstock_services.dispatcher.views import cluster
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -31,13 +32,13 @@ class LogApi:
     def __init__(self, directory: JobDirectory) -> None:
         self._directory = directory
 
-    def routes(self) -> list[Route]:
+    def endpoints(self) -> list[Endpoint]:
         base = "/taskmanagers/{manager}"
         return [
-            Route(f"{base}/logs", guarded(self._list), methods=["GET"]),
-            Route(f"{base}/logs/{{name}}", guarded(self._file), methods=["GET"]),
-            Route(f"{base}/log", guarded(self._log), methods=["GET"]),
-            Route(f"{base}/stdout", guarded(self._stdout), methods=["GET"]),
+            get(f"{base}/logs", self._list, cluster.Logs),
+            get(f"{base}/logs/{{name}}", self._file, None, query=("offset",)),
+            get(f"{base}/log", self._log, None),
+            get(f"{base}/stdout", self._stdout, None),
         ]
 
     async def _files(self, manager: str) -> tuple[LogFile, ...]:
@@ -50,9 +51,8 @@ class LogApi:
                 raise
             raise no_task_manager(manager, known) from None
 
-    async def _list(self, request: Request) -> Response:
-        files = await self._files(request.path_params["manager"])
-        return answer({"logs": [{"name": f.name, "size": f.size, "mtime": f.mtime_ms} for f in files]})
+    async def _list(self, request: Request) -> cluster.Logs:
+        return cluster.logs(await self._files(request.path_params["manager"]))
 
     async def _file(self, request: Request) -> Response:
         """``offset``: how many bytes of the file the reader has."""

@@ -9,6 +9,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from penstock.config import METRICS_FLINK_NAMES
+from penstock_services.dispatcher.views.common import vertex_id
+from penstock_services.dispatcher.views.metrics import job_values
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -70,10 +72,8 @@ def _cluster(families: _Families, jobs: Sequence[JobDetails], cluster: ClusterOv
 
 
 def _job(families: _Families, job: JobDetails, now_ms: int) -> None:
-    from penstock_services.dispatcher.vertex_views import job_metric_values
-
     labels = (job.job_id, job.name)
-    for name, value in job_metric_values(job, now_ms).items():
+    for name, value in job_values(job, now_ms).items():
         families.add(f"jobmanager_job_{name}", f"Of a job: {name}.", _JOB_LABELS, labels, value)
     for vertex in job.vertices:
         for subtask in vertex.subtasks:
@@ -85,7 +85,7 @@ def _subtask(families: _Families, job: JobDetails, vertex: VertexDetails, subtas
     labels = (
         job.job_id,
         job.name,
-        vertex.id,
+        vertex_id(vertex.id),
         vertex.name,
         str(subtask.subtask_index),
         subtask.taskmanager_id or "",

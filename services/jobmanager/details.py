@@ -45,6 +45,7 @@ def _vertex(job_graph: JobGraph, graph: ExecutionGraph, vertex: JobVertex) -> Ve
         name=vertex.name,
         parallelism=vertex.parallelism,
         max_parallelism=vertex.max_parallelism,
+        slot_sharing_group=vertex.slot_sharing_group,
         operators=[
             {"uid": node.uid, "name": node.name, "kind": str(type(node.spec).__struct_config__.tag)}
             for node in vertex.operators

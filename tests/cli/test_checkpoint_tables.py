@@ -10,7 +10,7 @@ from penstock.errors import SpecError
 
 DONE = {
     "id": 7,
-    "checkpoint_type": "CHECKPOINT",
+    "kind": "checkpoint",
     "status": "COMPLETED",
     "trigger_timestamp": 0,
     "end_to_end_duration": 1_234,

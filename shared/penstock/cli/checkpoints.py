@@ -29,7 +29,7 @@ def history_row(checkpoint: dict[str, Any]) -> list[Any]:
     took = checkpoint["end_to_end_duration"]
     return [
         checkpoint["id"] or "",
-        checkpoint["checkpoint_type"].lower(),
+        checkpoint["kind"],
         checkpoint["status"],
         when(checkpoint["trigger_timestamp"]),
         f"{took:,} ms" if took >= 0 else "",

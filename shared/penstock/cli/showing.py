@@ -48,7 +48,7 @@ def find_job(client: ClusterClient, start: str) -> str:
 
 def last_checkpoint(checkpoint: dict[str, Any]) -> str:
     """``checkpoint 7 COMPLETED, 12.3 MB, slowest: Sum (2/4) writing its state, 840 ms``"""
-    text = f"{checkpoint['checkpoint_type'].lower()} {checkpoint['id']} {checkpoint['status']}"
+    text = f"{checkpoint['kind']} {checkpoint['id']} {checkpoint['status']}"
     text += f", {checkpoint['state_size'] / 1e6:,.1f} MB"
     slowest = checkpoint.get("slowest")
     if slowest:

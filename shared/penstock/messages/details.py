@@ -35,6 +35,7 @@ class VertexDetails(msgspec.Struct, kw_only=True):
     name: str
     parallelism: int
     max_parallelism: int
+    slot_sharing_group: str = "default"
     operators: list[dict[str, Any]] = []
     inputs: list[dict[str, Any]] = []
     subtasks: list[SubtaskDetails] = []
@@ -72,6 +73,7 @@ class JobOverview(msgspec.Struct, frozen=True, kw_only=True):
     end_ms: int | None = None
     attempt: int = 0
     tasks: dict[str, int] = {}
+    job_type: str = "STREAMING"
 
 
 class JobDetails(Message, frozen=True, kw_only=True, tag="job-details-reply"):
@@ -106,6 +108,12 @@ class JobDetails(Message, frozen=True, kw_only=True, tag="job-details-reply"):
     #: For a job whose history Spark reads first: the part that runs. Empty for other jobs.
     phase: str = ""
 
+    @property
+    def job_type(self) -> str:
+        """BATCH: a bounded job on Spark; else STREAMING."""
+        on_spark = any(o["kind"].startswith("spark-") for v in self.vertices for o in v.operators)
+        return "BATCH" if self.bounded and on_spark else "STREAMING"
+
     def overview(self) -> JobOverview:
         """The row about this job, for lists."""
         tasks: dict[str, int] = {}
@@ -120,4 +128,5 @@ class JobDetails(Message, frozen=True, kw_only=True, tag="job-details-reply"):
             end_ms=self.end_ms,
             attempt=self.attempt,
             tasks=tasks,
+            job_type=self.job_type,
         )

@@ -343,6 +343,9 @@ class TaskMetrics(msgspec.Struct, frozen=True, kw_only=True):
     busy_ms_per_second: float = 0.0
     idle_ms_per_second: float = 0.0
     back_pressured_ms_per_second: float = 0.0
+    busy_ms: float = 0.0
+    idle_ms: float = 0.0
+    back_pressured_ms: float = 0.0
     records_in_per_second: float = 0.0
     records_out_per_second: float = 0.0
     input_watermark: int | None = None

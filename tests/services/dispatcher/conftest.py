@@ -19,6 +19,7 @@ from penstock.bus import MemoryBus, Subjects, serve_typed
 from penstock.errors import REST_ERROR_TYPE
 from penstock.messages import cluster as msg
 from penstock.messages.resource_manager import SlotStatus, TaskManagerDetails
+from penstock.messages.task_manager import LogFile, LogFiles, LogPiece, RequestLogFiles
 from penstock.store import MemoryStore
 from penstock_services.common.clock import SystemClock
 from penstock_services.common.presence import Census, announce
@@ -68,6 +69,7 @@ class Front:
     rest: Rest
     directory: JobDirectory
     submitter: Submitter
+    config: dict[str, str]
     ran: list[str] = field(default_factory=list)
 
     async def submit(self, **spec: Any) -> str:
@@ -83,6 +85,16 @@ class Front:
             return answer(message)
 
         await serve_typed(self.bus.transport(), self.subjects.job_all(job_id), msg.ToJobMaster, serve)
+
+    async def task_manager(self, name: str = "tm1", log: bytes = b"event=ready\n") -> None:
+        """A task manager that has its own log."""
+
+        async def serve(message: Any) -> Any:
+            if isinstance(message, RequestLogFiles):
+                return LogFiles(files=(LogFile(name="taskmanager.log", size=len(log), mtime_ms=1),))
+            return LogPiece(data=log[message.offset :], size=len(log))
+
+        await serve_typed(self.bus.transport(), self.subjects.taskmanager_all(name), msg.ToTaskManager, serve)
 
 
 @pytest.fixture
@@ -103,19 +115,20 @@ async def front() -> AsyncIterator[Front]:
     await census.start()
     await announce(bus.transport(), subjects, "jobmanager", "jm1")
     await BusApi(transport, subjects, submitter, directory, clock, log).start()
+    config = {"rest.port": "0", "storage.options.secret_access_key": "x"}
     rest = Rest(
         directory=directory,
         submitter=submitter,
         results=Results(store, directory, clock),
         census=census,
         clock=clock,
-        config={"rest.port": "0", "storage.options.secret_access_key": "x"},
+        config=config,
         cluster="test",
     )
     app = httpx.ASGITransport(rest.app())
     accept = {"accept": REST_ERROR_TYPE}
     async with httpx.AsyncClient(transport=app, base_url="http://dispatcher", headers=accept) as client:
-        made = Front(bus, store, subjects, client, rest, directory, submitter)
+        made = Front(bus, store, subjects, client, rest, directory, submitter, config)
 
         async def run(message: msg.RunJob) -> msg.Ack:
             made.ran.append(message.job_id)
@@ -124,7 +137,7 @@ async def front() -> AsyncIterator[Front]:
         await serve_typed(bus.transport(), subjects.jobmanager_run, msg.RunJob, run)
 
         async def overview(message: Any) -> msg.ClusterOverview:
-            slot = SlotStatus(index=0, state="active", job_id="j", allocation_id="a1", pid=7)
+            slot = SlotStatus(index=0, state="active", job_id="f" * 32, allocation_id="a1", pid=7)
             manager = TaskManagerDetails(
                 id="tm1", host="h", pid=5, data_port=6, last_heartbeat_ms=clock.now_ms(), slots=[slot]
             )

@@ -14,6 +14,7 @@ from penstock.messages.states import ExecutionState
 from penstock.store import job_log
 from penstock_services.dispatcher import logged
 from penstock_services.dispatcher.http import MAX_BODY_BYTES
+from penstock_services.dispatcher.views.common import vertex_id
 from tests.services.jobmanager.graphs import pipeline
 from tests.services.jobmanager.simulated import Cluster
 
@@ -91,7 +92,7 @@ async def test_while_no_master_answers_the_log_tells(front):
         (v["name"], v["parallelism"]) for v in before["vertices"]
     ]
     subtasks = (await get(front, f"/jobs/{job_id}/vertices/read"))["subtasks"]
-    assert {s["attempt"] for s in subtasks} == {2}
+    assert {s["attempt"] for s in subtasks} == {1}, "the second, counted from 0"
     checkpoints = await get(front, f"/jobs/{job_id}/checkpoints")
     assert checkpoints["counts"]["completed"] == 2
     assert checkpoints["latest"]["completed"]["id"] == 2
@@ -172,8 +173,8 @@ async def test_a_repeated_submission_is_the_same_job(front):
     body = msgspec.json.encode({"job_graph": msgspec.to_builtins(pipeline()), "job_id": "mine"})
     first = (await front.http.post("/jobs", content=body)).json()
     again = (await front.http.post("/v1/jobs", content=body)).json()
-    assert first == {"jobid": "mine", "name": "pipeline", "created": True}
-    assert again == {"jobid": "mine", "name": "pipeline", "created": False}
+    assert first == {"jobUrl": "/jobs/mine", "jobid": "mine", "name": "pipeline", "created": True}
+    assert again == {**first, "created": False}
 
 
 async def test_submission_over_the_bus(front):
@@ -223,7 +224,10 @@ async def test_a_running_job_from_its_master(front):
     job_id, cluster = await with_master(front)
     job = await get(front, f"/v1/jobs/{job_id}")
     assert (job["state"], job["attempt"], job["jobmanager-id"]) == ("RUNNING", 1, "jm1")
-    assert [v["id"] for v in job["vertices"]] == ["enumerate", "read", "sum", "sink"]
+    ids = [v["id"] for v in job["vertices"]]
+    assert ids == [vertex_id(name) for name in ("enumerate", "read", "sum", "sink")]
+    assert [n["id"] for n in job["plan"]["nodes"]] == ids
+    assert job["plan"]["nodes"][2]["inputs"][0]["id"] == ids[1]
     read = job["vertices"][1]
     assert (read["status"], read["tasks"]["RUNNING"], read["metrics"]["write-records"]) == ("RUNNING", 2, 20)
     assert read["metrics"]["backpressure-level"] == "high"
@@ -241,7 +245,7 @@ async def test_a_running_job_from_its_master(front):
         ("/exceptions", lambda j: j["root-exception"] is None),
         ("/checkpoints", lambda j: j["counts"]["completed"] >= 2 and j["latest"]["completed"]["id"] >= 2),
         ("/checkpoints/config", lambda j: j["interval"] == 100),
-        ("/checkpoints/details/1", lambda j: j["tasks"]["sum"]["num_acknowledged_subtasks"] == 2),
+        ("/checkpoints/details/1", lambda j: j["tasks"][vertex_id("sum")]["num_acknowledged_subtasks"] == 2),
         ("/metrics", lambda j: {"id": "numRestarts"} in j),
         ("/metrics?get=numRestarts", lambda j: j == [{"id": "numRestarts", "value": "0"}]),
         ("/accumulators", lambda j: j["user-task-accumulators"][0]["value"] == "3"),
@@ -251,6 +255,25 @@ async def test_a_running_job_from_its_master(front):
         ("/vertices/read/subtasktimes", lambda j: j["subtasks"][0]["timestamps"]["RUNNING"] > 0),
         ("/vertices/read/taskmanagers", lambda j: j["taskmanagers"][0]["status"] == "RUNNING"),
         ("/vertices/read/metrics?get=1.numRecordsIn", lambda j: j[0]["value"] == "10"),
+        ("/vertices/read/subtasks/1/metrics?get=numRecordsIn", lambda j: j[0]["value"] == "10"),
+        ("/vertices/read/subtasks/metrics", lambda j: {"id": "numRecordsIn"} in j),
+        (
+            "/vertices/read/subtasks/metrics?get=numRecordsIn&agg=sum,skew",
+            lambda j: j == [{"id": "numRecordsIn", "sum": 10.0, "skew": 0.0}],
+        ),
+        ("/vertices/read/subtasks/metrics?get=numRecordsIn&subtasks=0", lambda j: j == []),
+        ("/vertices/read/subtasks/1", lambda j: (j["attempt"], j["status"]) == (0, "RUNNING")),
+        ("/vertices/read/subtasks/1/attempts/0", lambda j: j["status-duration"]["CANCELING"] == -1),
+        (
+            "/vertices/read/subtasks/accumulators",
+            lambda j: j["subtasks"][1]["user-accumulators"][0]["value"] == "3",
+        ),
+        (
+            "/vertices/read/accumulators",
+            lambda j: j["user-accumulators"][0]["name"] == "numLateRecordsDropped",
+        ),
+        ("/vertices/" + vertex_id("read"), lambda j: j["name"] == "read"),
+        ("/exceptions?failureLabelFilter=code:PS-RECORD", lambda j: j["exceptionHistory"]["entries"] == []),
     ],
 )
 async def test_views_of_a_job(front, path, check):
@@ -260,7 +283,16 @@ async def test_views_of_a_job(front, path, check):
 
 
 @pytest.mark.parametrize(
-    "path", ["/jobs/nope", "/jobs/job/vertices/nope", "/jobs/job/checkpoints/details/99", "/nope", "/v1/nope"]
+    "path",
+    [
+        "/jobs/nope",
+        "/jobs/job/vertices/nope",
+        "/jobs/job/vertices/read/subtasks/99",
+        "/jobs/job/vertices/read/subtasks/1/attempts/99",
+        "/jobs/job/checkpoints/details/99",
+        "/nope",
+        "/v1/nope",
+    ],
 )
 async def test_what_is_not_there_is_404(front, path):
     await with_master(front)
@@ -382,7 +414,7 @@ async def test_cluster(front):
 
 async def test_prometheus(front):
     await with_master(front)
-    front.rest._config = {"metrics.flink-names": "true"}
+    front.config["metrics.flink-names"] = "true"
     text = (await front.http.get("/metrics")).text
     assert "penstock_jobmanager_numRunningJobs 1.0" in text
     assert "flink_jobmanager_taskSlotsTotal 1.0" in text

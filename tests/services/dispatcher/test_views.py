@@ -3,13 +3,19 @@
 import re
 
 import msgspec
+import pytest
 
+from penstock.errors import SpecError
 from penstock.messages.cluster import CheckpointDetails, JobDetails, SubtaskDetails, VertexDetails
 from penstock.messages.slot import OperatorMetrics, TaskMetrics
 from penstock.messages.states import ExecutionState, JobStatus
-from penstock_services.dispatcher import views
 from penstock_services.dispatcher.metrics import render
-from penstock_services.dispatcher.vertex_views import job_metric_values
+from penstock_services.dispatcher.views.checkpoints import checkpoints
+from penstock_services.dispatcher.views.configuration import redacted
+from penstock_services.dispatcher.views.io_metrics import restoring
+from penstock_services.dispatcher.views.metrics import aggregated, job_values, wanted_names
+from penstock_services.dispatcher.views.statistics import Summary, percentile, summary
+from penstock_services.dispatcher.views.vertices import status_durations
 
 
 def test_redacted_hides_secrets_by_key_and_in_urls():
@@ -18,7 +24,7 @@ def test_redacted_hides_secrets_by_key_and_in_urls():
         "storage.options.secret_access_key": "hidden",
         "rest.port": "8081",
     }
-    assert views.redacted(config) == {
+    assert redacted(config) == {
         "nats.url": "nats://******@a:4222,nats://b:4222",
         "storage.options.secret_access_key": "******",
         "rest.port": "8081",
@@ -33,10 +39,8 @@ def test_how_far_a_vertex_is_restored():
         0, ExecutionState.INITIALIZING, restore_bytes=800, restored_bytes=300, restored_local_bytes=100
     )
     done = subtask(1, ExecutionState.RUNNING, restore_bytes=900, restored_bytes=900)
-    vertex = VertexDetails(id="v", name="v", parallelism=2, max_parallelism=128, subtasks=[busy, done])
-    assert views.vertex_metrics(vertex)["restore"] == {"bytes": 800, "read": 300, "local": 100}
-    vertex.subtasks = [done]
-    assert views.vertex_metrics(vertex)["restore"] is None
+    assert msgspec.to_builtins(restoring([busy, done])) == {"bytes": 800, "read": 300, "local": 100}
+    assert restoring([done]) is None
 
 
 def job(status: JobStatus, **more) -> JobDetails:
@@ -46,9 +50,9 @@ def job(status: JobStatus, **more) -> JobDetails:
 def test_uptime_is_counted_from_the_last_interruption():
     timestamps = {"RUNNING": 7_000}
     running = job(JobStatus.RUNNING, timestamps=timestamps)
-    assert job_metric_values(running, 9_000)["uptime"] == 2_000
-    assert job_metric_values(job(JobStatus.RESTARTING, timestamps=timestamps), 9_000)["uptime"] == 0
-    assert job_metric_values(job(JobStatus.FINISHED, end_ms=8_000), 9_000)["uptime"] == -1
+    assert job_values(running, 9_000)["uptime"] == 2_000
+    assert job_values(job(JobStatus.RESTARTING, timestamps=timestamps), 9_000)["uptime"] == 0
+    assert job_values(job(JobStatus.FINISHED, end_ms=8_000), 9_000)["uptime"] == -1
 
 
 def test_the_full_size_of_a_checkpoint_is_not_its_increments():
@@ -60,7 +64,7 @@ def test_the_full_size_of_a_checkpoint_is_not_its_increments():
         size_bytes=10,
         full_size_bytes=900,
     )
-    values = job_metric_values(job(JobStatus.RUNNING, checkpoints=[last]), 9_000)
+    values = job_values(job(JobStatus.RUNNING, checkpoints=[last]), 9_000)
     assert (values["lastCheckpointSize"], values["lastCheckpointFullSize"]) == (10, 900)
 
 
@@ -77,3 +81,57 @@ def test_counters_are_there_before_anything_is_counted():
     text = render([job(JobStatus.RUNNING, vertices=[vertex])], None, 9_000, {}).decode()
     for name in ("task_numRecordsIn", "operator_numLateRecordsDropped", "operator_numRecordsInErrors"):
         assert re.search(rf"{name}{{.*}} 0\.0$", text, re.MULTILINE), name
+
+
+def test_percentiles_are_flinks():
+    assert [percentile([1, 2, 3, 4], share) for share in (0.0, 0.25, 0.5, 0.95)] == [1, 1.25, 2.5, 4]
+    assert percentile([7], 0.5) == 7
+    found = summary([30, 10, 20])
+    assert (found.min, found.max, found.avg, found.p50, found.p999) == (10, 30, 20, 20, 30)
+    assert summary([]) == Summary()
+
+
+def test_the_state_size_of_checkpoints_is_their_full_size():
+    kept = [
+        CheckpointDetails(
+            id=i, status="COMPLETED", trigger_timestamp_ms=1, size_bytes=10, full_size_bytes=size
+        )
+        for i, size in ((1, 100), (2, 300))
+    ]
+    found = checkpoints(job(JobStatus.RUNNING, checkpoints=kept)).summary
+    assert (found.checkpointed_size.max, found.state_size.avg, found.state_size.max) == (10, 200, 300)
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("a,b", ["a", "b"]),
+        ("0.Join(a, b).rows,a", ["0.Join(a, b).rows", "a"]),
+        ("x,a,0.Join(a, b).rows", ["a", "0.Join(a, b).rows"]),
+        ("", []),
+    ],
+)
+def test_metrics_whose_names_have_commas_are_found(text, found):
+    assert wanted_names(text, ["a", "b", "0.Join(a, b).rows"]) == found
+
+
+def test_aggregated_metrics_of_subtasks():
+    each = [{"in": 10, "name": "x"}, {"in": 30, "out": None}]
+    [all_of] = aggregated(each, "in", None)
+    assert msgspec.to_builtins(all_of) == {
+        "id": "in", "min": 10.0, "max": 30.0, "avg": 20.0, "sum": 40.0, "skew": 50.0,
+    }  # fmt: skip
+    assert msgspec.to_builtins(aggregated(each, "in,out", "max")) == [{"id": "in", "max": 30.0}]
+    assert msgspec.to_builtins(aggregated(each, None, None)) == [{"id": "in"}]
+    with pytest.raises(SpecError, match="unknown aggregation"):
+        aggregated(each, "in", "mean")
+
+
+def test_how_long_a_subtask_was_in_its_states():
+    entered = {"CREATED": 1_000, "DEPLOYING": 1_500, "RUNNING": 2_000}
+    running = SubtaskDetails(
+        subtask_index=0, execution_id="e", attempt=1, state=ExecutionState.RUNNING, timestamps=entered
+    )
+    assert status_durations(running, 9_000) == {
+        "CREATED": 500, "SCHEDULED": -1, "DEPLOYING": 500, "INITIALIZING": -1, "RUNNING": 7_000, "CANCELING": -1,
+    }  # fmt: skip

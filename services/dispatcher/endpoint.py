@@ -1,0 +1,55 @@
+"""An endpoint of the REST API: what is asked, who answers, and the type of the answer. The routes, the table in
+the docs and the OpenAPI document are made from the same endpoints."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from starlette.responses import Response
+from starlette.routing import Route
+
+from penstock_services.dispatcher.http import answer, guarded
+
+if TYPE_CHECKING:
+    from starlette.requests import Request
+
+#: Answers a request: with a value of the endpoint's type, or with a response of its own (a text).
+Handler = Callable[["Request"], Awaitable[Any]]
+
+
+@dataclass(frozen=True)
+class Endpoint:
+    """``answers``: type of the answer, None = a text. ``takes``: type of the body, None = no body. ``query``:
+    parameters of the query. ``note``: what the answer means here where it differs from Flink's, such as why it
+    is always empty. ``ours``: Flink has no such endpoint."""
+
+    method: str
+    path: str
+    handler: Handler
+    answers: Any
+    status: int = 200
+    takes: Any = None
+    query: tuple[str, ...] = ()
+    note: str = ""
+    ours: bool = False
+
+    def route(self) -> Route:
+        async def answered(request: Request) -> Response:
+            found = await self.handler(request)
+            return found if isinstance(found, Response) else answer(found, self.status)
+
+        return Route(self.path, guarded(answered), methods=[self.method])
+
+
+def get(path: str, handler: Handler, answers: Any, **more: Any) -> Endpoint:
+    return Endpoint("GET", path, handler, answers, **more)
+
+
+def post(path: str, handler: Handler, answers: Any, **more: Any) -> Endpoint:
+    return Endpoint("POST", path, handler, answers, **more)
+
+
+def patch(path: str, handler: Handler, answers: Any, **more: Any) -> Endpoint:
+    return Endpoint("PATCH", path, handler, answers, **more)

@@ -1,0 +1,90 @@
+"""The cluster: its overview, what the dashboard needs, and the dispatcher's own process."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING
+
+from penstock.messages.states import JobStatus
+from penstock_services.dispatcher.views.common import Kebab, Shape
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from penstock.messages.cluster import ClusterOverview, JobOverview
+    from penstock.messages.task_manager import LogFile
+
+REFRESH_MS = 1_000
+_ENDED = (JobStatus.FINISHED, JobStatus.CANCELED, JobStatus.FAILED)
+
+
+class Overview(Kebab, frozen=True, kw_only=True):
+    """``GET /overview``. No task manager is ever blocked."""
+
+    taskmanagers: int
+    taskmanagers_blocked: int = 0
+    slots_total: int
+    slots_available: int
+    slots_free_and_blocked: int = 0
+    jobs_running: int
+    jobs_finished: int
+    jobs_cancelled: int
+    jobs_failed: int
+    flink_version: str
+    flink_commit: str = ""
+    # Of ours: whether a resource manager leads.
+    resourcemanager: bool
+
+
+class Features(Kebab, frozen=True, kw_only=True):
+    web_submit: bool = False
+    web_cancel: bool = True
+    web_rescale: bool = False
+    web_history: bool = False
+
+
+class DashboardConfig(Kebab, frozen=True, kw_only=True):
+    """``GET /config``"""
+
+    refresh_interval: int = REFRESH_MS
+    timezone_name: str = "UTC"
+    timezone_offset: int = 0
+    flink_version: str
+    flink_revision: str = ""
+    features: Features = Features()
+    # Of ours.
+    cluster: str
+
+
+class LogEntry(Shape, frozen=True, kw_only=True):
+    """``size``: bytes. ``mtime``: ms."""
+
+    name: str
+    size: int
+    mtime: int
+
+
+class Logs(Shape, frozen=True, kw_only=True):
+    """``GET …/logs``: the one written to last at the end."""
+
+    logs: list[LogEntry]
+
+
+def overview(jobs: Iterable[JobOverview], cluster: ClusterOverview | None, version: str) -> Overview:
+    """``cluster``: None while no resource manager leads."""
+    counts = Counter(job.status for job in jobs)
+    return Overview(
+        taskmanagers=len(cluster.taskmanagers) if cluster else 0,
+        slots_total=cluster.slots_total if cluster else 0,
+        slots_available=cluster.slots_free if cluster else 0,
+        jobs_running=sum(n for status, n in counts.items() if status not in _ENDED),
+        jobs_finished=counts[JobStatus.FINISHED],
+        jobs_cancelled=counts[JobStatus.CANCELED],
+        jobs_failed=counts[JobStatus.FAILED],
+        flink_version=f"penstock-{version}",
+        resourcemanager=cluster is not None,
+    )
+
+
+def logs(files: Sequence[LogFile]) -> Logs:
+    return Logs(logs=[LogEntry(name=f.name, size=f.size, mtime=f.mtime_ms) for f in files])

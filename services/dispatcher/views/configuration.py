@@ -1,0 +1,64 @@
+"""Options of a job and of the cluster. Secrets are hidden."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from penstock.redaction import HIDDEN, without_credentials
+from penstock_services.dispatcher.views.common import Kebab, Shape
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from penstock.messages.cluster import JobDetails
+
+_SECRET = ("password", "secret", "token", "credential", "apikey", "api-key", "access_key", "access-key")
+
+
+class ExecutionConfig(Kebab, frozen=True, kw_only=True):
+    """``user-config``: every option of the job."""
+
+    restart_strategy: str
+    job_parallelism: int
+    object_reuse_mode: bool = True
+    user_config: dict[str, str]
+
+
+class JobConfig(Kebab, frozen=True, kw_only=True):
+    """``GET /jobs/{id}/config``"""
+
+    jid: str
+    name: str
+    execution_config: ExecutionConfig
+
+
+class Option(Shape, frozen=True, kw_only=True):
+    """An option that is set."""
+
+    key: str
+    value: str
+
+
+def redacted(config: Mapping[str, str]) -> dict[str, str]:
+    """The options without secrets: those with a secret's key, and users and passwords in URLs."""
+    return {
+        k: HIDDEN if any(word in k.lower() for word in _SECRET) else without_credentials(v)
+        for k, v in config.items()
+    }
+
+
+def options(config: Mapping[str, str]) -> list[Option]:
+    return [Option(key=k, value=v) for k, v in sorted(redacted(config).items())]
+
+
+def job_config(details: JobDetails) -> JobConfig:
+    config = redacted(details.config)
+    return JobConfig(
+        jid=details.job_id,
+        name=details.name,
+        execution_config=ExecutionConfig(
+            restart_strategy=config.get("restart-strategy.type", "exponential-delay"),
+            job_parallelism=max((v.parallelism for v in details.vertices), default=1),
+            user_config=config,
+        ),
+    )
