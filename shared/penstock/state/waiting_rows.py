@@ -233,9 +233,10 @@ class WaitingRows:
     def restore(self, restored: RestoredState | None) -> None:
         """Rows in the order they came."""
         for batch in () if restored is None else restored.keyed.get(self.name, ()):
-            rows = self._form.read([batch])
-            self._seen(rows)
-            self.add(rows)
+            if batch.num_rows:  # of a block in a chain all rows may be out by the newest object
+                rows = self._form.read([batch])
+                self._seen(rows)
+                self.add(rows)
 
     # -- key groups, from outside --------------------------------------------------------
 
