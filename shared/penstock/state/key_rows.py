@@ -216,7 +216,9 @@ def _with_expiry(
     if desc.ttl is None:
         return values
     if "expires_ms" in schema["types"]:
-        _, expires = blocks.read_field(batch, schema, "expires_ms")
+        # The time to live is the program's: of a value that was written under another one it counts from the same write.
+        longer = desc.ttl.ttl_ms - schema["ttl_ms"]
+        expires = [at + longer for at in blocks.read_field(batch, schema, "expires_ms")[1]]
     else:  # the time to live is new: it begins now
         expires = [now_ms + desc.ttl.ttl_ms] * len(values)
     return list(zip(values, expires, strict=True))

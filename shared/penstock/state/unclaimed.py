@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import pyarrow.compute as pc
+
 from penstock.errors import SnapshotError
 from penstock.snapshots.contract import BESIDE
 from penstock.state import blocks
@@ -35,6 +37,15 @@ def replaced(names: Sequence[str], name: str, schema: Mapping[str, Any]) -> bool
 
 def _form(schema: Mapping[str, Any]) -> list[Any]:
     return [schema.get(part) for part in _FORM]
+
+
+def _living(batch: pa.RecordBatch, schema: Mapping[str, Any], as_in: Mapping[str, Any]) -> pa.RecordBatch:
+    """Rows of one time to live as rows of another: when they were written stays."""
+    if schema.get("ttl_ms") == as_in.get("ttl_ms"):
+        return batch
+    at = batch.schema.names.index("expires_ms")
+    expires = pc.add(batch.column(at), as_in["ttl_ms"] - schema["ttl_ms"])
+    return batch.set_column(at, batch.schema.field(at), expires)
 
 
 def _common(names: Iterable[Iterable[str]]) -> list[str]:
@@ -77,7 +88,6 @@ class Unclaimed:
         """All of it as blocks of a snapshot."""
         out = {}
         for name, found in self._found.items():
-            batches = [batch for some, _ in found for batch in some]
             schemas = [schema for some, schema in found if len(some)]
             other = next((schema for schema in schemas if _form(schema) != _form(schemas[0])), None)
             if other is not None:
@@ -88,7 +98,8 @@ class Unclaimed:
                     where=f"state '{name}'",
                     remedy="ask for the state in the function's open(), so that all of it is in the present form",
                 )
-            if batches:
+            if schemas:
+                batches = [_living(batch, schema, schemas[0]) for some, schema in found for batch in some]
                 delta = 0 < self._changed[name] <= self._epochs.since
                 schema = {**schemas[0], BESIDE: _common(schema.get(BESIDE, ()) for schema in schemas)}
                 out[name] = blocks.regroup(self._space, batches, schema, delta=delta)
