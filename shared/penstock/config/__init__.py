@@ -1,15 +1,15 @@
-"""Configuration: Flink's keys, typed, with defaults, from YAML, environment and ``-D``.
+"""Configuration: Flink's keys, typed, with defaults, from YAML, the environment and ``-D``.
 
-Values are kept as text (what a user wrote); ``ConfigOption.read`` types them and names
-the key, the expected form and the value when they do not fit. Durations are written
-``200 ms``, ``10 s``, ``3 h`` (a bare number is milliseconds); sizes ``64 mb``. An option says
-itself which values make sense and whether it is a job's or the cluster's.
+Values are kept as the text that the user wrote. ``ConfigOption.read`` converts them; its errors name the
+key, the expected form and the value. Durations are written ``200 ms``, ``10 s``, ``3 h`` (a number alone
+is milliseconds), sizes ``64 mb``. An option declares its bounds, and whether it belongs to a job or to the
+cluster.
 
-``values``  what a value may look like; ``option``  one option, and all there are; ``cluster``,
-``job``, ``checkpointing``  the options; ``checks``  a configuration as a whole; ``page``  its page
+``values``  the forms of values; ``option``  one option, and the table of all; ``cluster``, ``job``,
+``checkpointing``  the options; ``checks``  checks of a whole configuration; ``page``  the page docs/configuration.md
 """
 
-# A front. The tables of options come as they are: naming each a second time would only go stale.
+# This module only exports. It exports whole tables of options, because a list of their names would become stale.
 # ruff: noqa: F401, F403
 
 from penstock.config.checkpointing import *

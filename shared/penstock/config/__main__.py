@@ -1,4 +1,4 @@
-"""``python -m penstock.config > docs/configuration.md``."""
+"""Writes the configuration page: ``python -m penstock.config > docs/configuration.md``."""
 
 import sys
 

@@ -1,4 +1,4 @@
-"""Options of a job's checkpoints, state and recovery, and what follows from them together."""
+"""Options of a job's checkpoints, state and recovery, and values that depend on several of them."""
 
 from __future__ import annotations
 
@@ -148,14 +148,15 @@ RECOVERY_KEEP_STATE = define(
 
 
 def unaligned_patience_ms(config: Mapping[str, str]) -> int | None:
-    """How long a plain checkpoint's barrier keeps its place; None: always."""
+    """How many milliseconds after the trigger the barriers of a plain checkpoint may overtake rows. None:
+    never."""
     if not CHECKPOINT_UNALIGNED.read(config) or CHECKPOINT_MODE.read(config) != "EXACTLY_ONCE":
         return None
     return CHECKPOINT_ALIGNED_TIMEOUT_MS.read(config)
 
 
 def max_concurrent_checkpoints(config: Mapping[str, str]) -> int:
-    """How many may be in flight: of those that overtake, or keep a pause, one."""
+    """How many checkpoints may be in flight: one if they are unaligned or have a min-pause."""
     if unaligned_patience_ms(config) is not None or CHECKPOINT_MIN_PAUSE_MS.read(config) > 0:
         return 1
     return CHECKPOINT_MAX_CONCURRENT.read(config)

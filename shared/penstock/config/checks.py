@@ -1,4 +1,4 @@
-"""Whether a configuration as a whole can be: known keys, values that fit, whose they are."""
+"""Checks of a whole configuration: keys are known, values fit, and each key is set where it belongs."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ if TYPE_CHECKING:
 
 
 def texts(config: Mapping[str, Any]) -> dict[str, str]:
-    """Values of YAML, JSON or Python as configuration values."""
+    """Values of YAML, JSON or Python as the texts of a configuration: ``True`` becomes ``true``."""
     return {k: str(v).lower() if isinstance(v, bool) else str(v) for k, v in config.items()}
 
 
-#: Flink's options that would have no effect here → what to do instead.
+#: Flink's options that have no effect in Penstock → what to do instead.
 WITHOUT_EFFECT = {
     "taskmanager.memory.process.size": "limit the task manager's container or cgroup; of each slot "
     "'state.backend.memory.per-slot' and 'taskmanager.memory.network.size' bound what it keeps",
 }
 
 
-#: Names that Flink gave its options before → their names now.
+#: Former names of Flink's options → their current names.
 FORMER_NAMES = {
     "execution.checkpointing.unaligned": "execution.checkpointing.unaligned.enabled",
     "execution.savepoint.ignore-unclaimed-state": "execution.state-recovery.ignore-unclaimed-state",
@@ -38,9 +38,8 @@ FORMER_NAMES = {
 
 
 def check_keys(config: Mapping[str, Any]) -> None:
-    """SpecError for an unknown key of a family we know, or one that is nearly a known key
-    (typos), with the nearest name; and for a known key whose value does not fit. Other
-    families are somebody else's."""
+    """Raises SpecError for a known key whose value does not fit, and, with the nearest name, for an unknown
+    key that belongs to a family of ours or is nearly a known key. Keys of other families are not checked."""
     families = {k.split(".", 1)[0] for k in (*OPTIONS, *(family.prefix for family in FAMILIES))}
     for key in config:
         if key in WITHOUT_EFFECT:
@@ -66,14 +65,15 @@ def check_keys(config: Mapping[str, Any]) -> None:
 
 
 def check_job(config: Mapping[str, Any]) -> None:
-    """``check_keys``, and SpecError for what a job cannot decide or what contradicts itself."""
+    """``check_keys`` for a job. Also raises SpecError for a key of the cluster and for values that contradict
+    each other."""
     check_keys(config)
     for key in config:
         if is_cluster_option(key):
             raise SpecError(
                 f"'{key}' is the cluster's, a job cannot set it",
                 expected="options of jobs (docs/configuration.md says whose an option is)",
-                # What is not ours to list may be a secret.
+                # The value of a key that Penstock does not list may be a secret.
                 got=f"{key} = {config[key]}" if key in OPTIONS else key,
                 where=f"configuration key '{key}'",
                 remedy="give it to the services: in their configuration file, or penstock up -D key=value",
@@ -82,15 +82,15 @@ def check_job(config: Mapping[str, Any]) -> None:
 
 
 def check_cluster(config: Mapping[str, Any]) -> None:
-    """``check_keys`` of a service's configuration, which jobs inherit from, and SpecError for
-    what contradicts itself."""
+    """``check_keys`` for a service, from whose configuration jobs inherit. Also raises SpecError for values
+    that contradict each other."""
     check_keys(config)
     _check_order(config, HEARTBEAT_INTERVAL_MS, HEARTBEAT_TIMEOUT_MS)
     _check_backoff(config)
 
 
 def _check_backoff(config: Mapping[str, Any]) -> None:
-    # What one of them leaves out may come from elsewhere: a job inherits from its cluster.
+    # A missing key may be set elsewhere, because a job inherits from its cluster.
     if RESTART_EXP_INITIAL_MS.key in config and RESTART_EXP_MAX_MS.key in config:
         _check_order(config, RESTART_EXP_INITIAL_MS, RESTART_EXP_MAX_MS)
 
@@ -108,11 +108,13 @@ def _check_order(config: Mapping[str, Any], lower: ConfigOption[int], upper: Con
 
 
 def is_cluster_option(key: str) -> bool:
+    """Whether ``key`` is an option of the cluster, which a job cannot set. False for unknown keys."""
     of = OPTIONS.get(key) or family_of(key)
     return of is not None and of.scope == "cluster"
 
 
 def family_of(key: str) -> ConfigFamily | None:
+    """The family to which ``key`` belongs by its prefix, or None."""
     return next((family for family in FAMILIES if key.startswith(family.prefix)), None)
 
 

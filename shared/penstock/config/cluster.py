@@ -1,4 +1,4 @@
-"""Options of the cluster: its services read them when they start, a job that sets one is refused."""
+"""Options of the cluster. Its services read them when they start; a job that sets one is refused."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ STORAGE_URL = define(
 )
 STORAGE_OPTIONS_PREFIX = define_family(
     "storage.options.",
-    "Of the object store at `high-availability.storageDir`: endpoint, region, keys ([deployment](deployment.md)).",
+    "Options of the object store at `high-availability.storageDir`: endpoint, region, keys ([deployment](deployment.md)).",
     scope="cluster",
 )
 LEASE_TTL_MS = define(
@@ -149,7 +149,7 @@ TM_MASTER_TIMEOUT_MS = define(
     "taskmanager.master.timeout",
     900_000,
     parse_duration_ms,
-    "The slots of a job end when no job master was there for this time.",
+    "The slots of a job end when they have heard of no job master for this time.",
     scope="cluster",
     least=1,
 )
@@ -180,13 +180,13 @@ RESOURCE_PROVIDER = define(
     "resourcemanager.provider",
     "",
     str,
-    "Who starts and stops task managers as jobs need slots: `process` (on the resource manager's machine), or the provider of an "
-    "installed package ([resource provider](extending/resource-provider.md)). Empty: standalone, nobody does.",
+    "The provider that starts and stops task managers as jobs need slots: `process` (on the resource manager's machine), or one of an "
+    "installed package ([resource provider](extending/resource-provider.md)). Empty: none, task managers are started by hand.",
     scope="cluster",
 )
 RESOURCE_PROVIDER_PREFIX = define_family(
     "resourcemanager.provider.",
-    "Of the provider: `resourcemanager.provider.process.dir` is the folder for `process`.",
+    "Options of the provider: `resourcemanager.provider.process.dir` is the folder for `process`.",
     scope="cluster",
 )
 TASKMANAGER_TIMEOUT_MS = define(
@@ -232,7 +232,7 @@ MAX_SLOTS = define(
     "slotmanager.number-of-slots.max",
     2**31 - 1,
     parse_int,
-    "Slots of the cluster at most, as far as a provider starts task managers.",
+    "The most slots of the cluster up to which a provider starts task managers.",
     scope="cluster",
     least=1,
 )
@@ -248,6 +248,6 @@ SLOT_REQUEST_NOTICE_MS = define(
     "slot.request.notice",
     2_000,
     parse_duration_ms,
-    "A job that waits longer than this for slots says what it waits for.",
+    "A job that waits longer than this for slots shows what it waits for.",
     scope="cluster",
 )

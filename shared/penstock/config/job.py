@@ -1,4 +1,4 @@
-"""Options of jobs, but those of checkpoints and state."""
+"""Options of jobs, except those of checkpoints and state."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ BACKFILL_EMIT = define(
     "execution.backfill.emit", True, parse_bool, "Whether a backfill writes the history's rows to the sinks."
 )
 define_family("spark.", "Spark's own settings, for the job's session.")
-define_family("user.", "Your own.")
+define_family("user.", "Keys of your own programs; Penstock does not read them.")
 SPARK_MASTER = define(
     "spark.master",
     "",
@@ -290,5 +290,5 @@ OBJECT_REUSE_CHAINING = define(
 
 
 def is_batch(config: Mapping[str, str]) -> bool:
-    """Whether a planned job runs in mode BATCH; of one in AUTOMATIC the plan says which it is."""
+    """Whether ``config`` sets the mode BATCH. False for AUTOMATIC, where the sources of the plan decide."""
     return RUNTIME_MODE.read(config) == "BATCH"

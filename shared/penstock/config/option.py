@@ -1,4 +1,4 @@
-"""One configuration option: its key, type, default, bounds, and whose it is."""
+"""One configuration option: its key, type, default and bounds, and whether it is a job's or the cluster's."""
 
 from __future__ import annotations
 
@@ -14,13 +14,14 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
-#: Whose an option is. The cluster's are read by its services when they start.
+#: Whether an option belongs to a job or to the cluster. Services read the cluster's options when they start.
 Scope = Literal["job", "cluster"]
 
 
 @dataclass(frozen=True)
 class ConfigOption(Generic[T]):
-    """``least`` and ``most``: bounds of the typed value, both allowed; None = none."""
+    """One option. ``parse`` converts its text; ``doc`` is its text in docs/configuration.md. ``least`` and
+    ``most``: the bounds of the converted value, inclusive; None: no bound."""
 
     key: str
     default: T
@@ -31,7 +32,8 @@ class ConfigOption(Generic[T]):
     most: T | None = None
 
     def read(self, config: Mapping[str, Any]) -> T:
-        """The typed value, or the default. SpecError names the key."""
+        """The converted value of the option, or its default. Raises SpecError, which names the key, if the
+        text does not fit."""
         if self.key not in config:
             return self.default
         try:
@@ -54,7 +56,7 @@ class ConfigOption(Generic[T]):
             )
 
     def bounds(self) -> str:
-        """The allowed values in words; empty = whatever its type allows."""
+        """The allowed values as text; empty if the type alone decides."""
         if isinstance(self.parse, OneOf):
             return ", ".join(value for value in self.parse.values if value)
         if self.parse is parse_bool:
@@ -65,6 +67,7 @@ class ConfigOption(Generic[T]):
         return f"{least} or more" if self.most is None else f"{least} to {self.shown(self.most)}"
 
     def shown(self, value: T) -> str:
+        """The value as a user would write it."""
         if isinstance(value, bool):
             return str(value).lower()
         return f"{value} ms" if self.parse is parse_duration_ms else str(value)
@@ -72,19 +75,21 @@ class ConfigOption(Generic[T]):
 
 @dataclass(frozen=True)
 class ConfigFamily:
-    """Keys below ``prefix`` are not ours to list: whoever they are handed to knows them."""
+    """All keys with ``prefix``. Penstock does not list them; the system that receives them knows them."""
 
     prefix: str
     doc: str
     scope: Scope = "job"
 
 
+#: Key → option, for all options.
 OPTIONS: dict[str, ConfigOption[Any]] = {}
-#: An option's own key goes before the family that it is in (``spark.master``).
+#: All families. An option takes precedence over the family to which its key would belong (``spark.master``).
 FAMILIES: list[ConfigFamily] = []
 
 
 def define_family(prefix: str, doc: str, *, scope: Scope = "job") -> str:
+    """Adds a family to ``FAMILIES``, and returns its prefix."""
     FAMILIES.append(ConfigFamily(prefix, doc, scope))
     return prefix
 
@@ -93,6 +98,7 @@ def define(
     key: str, default: T, parse: Callable[[str], T], doc: str,
     *, scope: Scope = "job", least: T | None = None, most: T | None = None,
 ) -> ConfigOption[T]:  # fmt: skip
+    """Adds an option to ``OPTIONS``, and returns it. See ``ConfigOption`` for the arguments."""
     made = ConfigOption(key, default, parse, doc, scope, least, most)
     OPTIONS[key] = made
     return made

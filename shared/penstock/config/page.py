@@ -1,10 +1,10 @@
-"""``docs/configuration.md``: every key, its default and meaning."""
+"""The page ``docs/configuration.md``: every key with its default and meaning."""
 
 from __future__ import annotations
 
 from penstock.config.option import FAMILIES, OPTIONS
 
-#: heading → beginnings of the keys below it; a key stands under the longest that fits
+#: Heading → prefixes of the keys below it. A key is listed under the heading with the longest prefix that fits.
 _SECTIONS = {
     "Jobs": ("execution.", "parallelism.", "pipeline.", "rest.address", "nats.", "user.", "client."),
     "Checkpoints, savepoints, state": ("execution.checkpointing.", "execution.state-recovery.", "state."),
@@ -38,7 +38,7 @@ def _section(key: str) -> str:
 
 
 def markdown() -> str:
-    """The whole page; ValueError for a key that belongs under no heading."""
+    """The whole page as Markdown. Raises ValueError for a key that fits no heading."""
     lines = [
         "# Configuration",
         "",

@@ -1,4 +1,4 @@
-"""What a value may look like: text in, the typed value out, SpecError when it does not fit."""
+"""The forms of values: each function converts a text, and raises SpecError if the text does not fit."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def _with_unit(text: str, units: Mapping[str, int], what: str) -> int | None:
 
 
 def parse_duration_ms(text: str) -> int:
-    """``"10 s"`` → 10000. SpecError when it is no duration."""
+    """``"10 s"`` → 10000 milliseconds. Raises SpecError if the text is no duration."""
     value = _with_unit(str(text), _UNITS_MS, "duration")
     if value is None:
         raise SpecError("not a duration", expected="e.g. '200 ms', '10 s', '3 h'", got=repr(text))
@@ -44,7 +44,7 @@ def parse_duration_ms(text: str) -> int:
 
 
 def parse_bytes(text: str) -> int:
-    """``"64 mb"`` → 67108864. SpecError when it is no size."""
+    """``"64 mb"`` → 67108864 bytes. Raises SpecError if the text is no size."""
     value = _with_unit(str(text), _UNITS_BYTES, "size")
     if value is None:
         raise SpecError("not a size", expected="e.g. '64 mb', '1 gb'", got=repr(text))
@@ -76,6 +76,7 @@ def parse_int(text: str) -> int:
 
 
 def parse_number(text: str) -> float:
+    """A finite number. Raises SpecError if the text is none."""
     try:
         number = float(str(text))
     except ValueError:
@@ -85,11 +86,12 @@ def parse_number(text: str) -> float:
     return number
 
 
-#: Of a vertex: key groups are numbered in 15 bits.
+#: The greatest parallelism of a vertex, because key groups are numbered with 15 bits.
 MOST_SUBTASKS = 32_768
 
 
 def parse_parallelism(text: str) -> int:
+    """A parallelism from 1 to ``MOST_SUBTASKS``. Raises SpecError for anything else."""
     value = parse_int(text)
     if not 1 <= value <= MOST_SUBTASKS:
         raise SpecError("not a parallelism", expected=f"1 to {MOST_SUBTASKS}", got=str(text))
@@ -97,6 +99,7 @@ def parse_parallelism(text: str) -> int:
 
 
 def parse_max_parallelism(text: str) -> int:
+    """A number of key groups from 1 to ``MOST_SUBTASKS``, or -1: chosen. Raises SpecError for anything else."""
     value = parse_int(text)
     if value != -1 and not 1 <= value <= MOST_SUBTASKS:
         raise SpecError(
@@ -105,12 +108,13 @@ def parse_max_parallelism(text: str) -> int:
     return value
 
 
-#: Spark's driver starts with no less.
+#: Spark's driver does not start with less memory.
 _LEAST_SPARK_BYTES = 450 * 1024**2
 
 
 def parse_java_memory(text: str) -> str:
-    """``2g``, ``1500m``: kept as text, which Java reads itself."""
+    """``2g`` or ``1500m``, unchanged, since Java reads the text itself. Raises SpecError for another form or
+    below 450 MiB."""
     found = re.fullmatch(r"(\d+)([kKmMgGtT]?)", str(text))
     if not found:
         raise SpecError("not a size as Java writes it", expected="e.g. 2g, 1500m", got=repr(text))
@@ -123,6 +127,7 @@ _SPARK_MASTER = re.compile(r"spark://.|k8s://.|yarn$|local(\[(\d+|\*)(, *\d+)?\]
 
 
 def parse_spark_master(text: str) -> str:
+    """The master of a Spark cluster, or an empty text. Raises SpecError for anything else."""
     if text and _SPARK_MASTER.match(str(text)) is None:
         raise SpecError(
             "not the master of a Spark",
@@ -133,6 +138,7 @@ def parse_spark_master(text: str) -> str:
 
 
 def parse_spark_remote(text: str) -> str:
+    """The address ``sc://…`` of a Spark Connect server, or an empty text. Raises SpecError for anything else."""
     if text and not str(text).startswith("sc://"):
         raise SpecError(
             "not the address of a Spark Connect server", expected="sc://host:port", got=repr(text)
@@ -145,7 +151,8 @@ _STORES = ("file", "memory", "s3", "s3a", "gs", "az", "adl", "azure", "abfs", "a
 
 
 def parse_folder(text: str) -> str:
-    """A folder below the cluster's store, or an object store's URL."""
+    """A folder below the cluster's object store, or the URL of an object store. Raises SpecError for anything
+    else."""
     scheme, separator, _ = str(text).partition("://")
     if not str(text).strip() or (separator and scheme.lower() not in _STORES):
         raise SpecError(
@@ -160,8 +167,8 @@ _PROVIDED = re.compile(r"[\w.-]+|(python:)?[\w.]+:[\w.]+")
 
 
 def parse_provided(text: str) -> str:
-    """The name of something that a package may provide, or where it is imported from. Whether it is there is
-    known to those who use it."""
+    """The name or the import path of something that a package may provide. Whether it exists is not checked
+    here. Raises SpecError for any other text."""
     if not _PROVIDED.fullmatch(str(text)):
         raise SpecError(
             "neither a name nor an import path",
@@ -173,7 +180,8 @@ def parse_provided(text: str) -> str:
 
 @dataclass(frozen=True)
 class OneOf:
-    """Parses one of ``values``, in upper or lower case; gives it as it is spelt here."""
+    """Accepts one of ``values``, in any case, and returns it as it is written in ``values``. Raises SpecError
+    otherwise."""
 
     values: tuple[str, ...]
 
@@ -195,7 +203,8 @@ def one_of(*values: str) -> OneOf:
 
 
 def refused(why: str) -> Callable[[str], str]:
-    """For a key of Flink's that has no meaning here: said, not ignored."""
+    """A parser for a key of Flink that has no meaning in Penstock. It always raises SpecError with the reason
+    ``why``."""
 
     def parse(text: str) -> str:
         raise SpecError(f"this key cannot be set: {why}", got=repr(text), remedy="leave it out")

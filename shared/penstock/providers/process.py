@@ -1,9 +1,9 @@
 """Workers as processes of this machine.
 
-What is true is the machine's process table: a worker is a process whose environment says
+The machine's process table decides what runs: a worker is a process whose environment contains
 ``PENSTOCK_WORKER=<cluster>/<id>``. A file for each id, made before its process is started and removed when
-the id is no longer wanted, keeps an id from being used twice and says what has ended. Both outlive the
-provider, so any number of them, one after another or at once, see the same.
+the id is no longer wanted, prevents a second use of the id and tells which workers have ended. Both
+outlive the provider, so that any number of providers, one after another or at once, see the same workers.
 """
 
 from __future__ import annotations
@@ -32,19 +32,20 @@ if TYPE_CHECKING:
 
     from penstock.providers.api import ResourceProvider
 
-#: In the environment of every worker.
+#: The environment variable that marks a worker.
 WORKER_VARIABLE = "PENSTOCK_WORKER"
 _ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
-#: From SIGTERM to SIGKILL: a task manager that stops in an orderly way takes less.
+#: Seconds from SIGTERM to SIGKILL. A task manager that stops in an orderly way needs less.
 GRACE_S = 20.0
-#: Between looks at a process that is being started.
+#: Seconds between two checks of a process that is being started.
 _SOON_S = 0.001
-#: By then its environment is there.
+#: Seconds after which a process that is being started is no longer waited for.
 _STARTED_S = 5.0
 
 
 class _Record(msgspec.Struct, kw_only=True):
-    """What is kept of an id. ``stopping_s``: when it was first told to end, seconds since the epoch."""
+    """The stored record of an id. ``stopping_s``: when the worker was first told to end, in seconds since
+    1970."""
 
     profile: WorkerProfile
     stopping_s: float | None = None
@@ -53,10 +54,11 @@ class _Record(msgspec.Struct, kw_only=True):
 def taskmanager_command(
     worker_id: str, profile: WorkerProfile, config: Mapping[str, str], folder: Path
 ) -> list[str]:
-    """The command line of a task manager with that id, for a cluster with this configuration.
+    """The command line of a task manager with this id and profile, for a cluster with the configuration
+    ``config``.
 
-    The configuration goes into a file of ``folder`` that this user alone may read: it holds passwords, and
-    a command line is seen by every user of the machine.
+    The configuration is written to a file in ``folder`` that only this user may read: it contains
+    passwords, and every user of the machine sees a command line.
     """
     settings = {
         **config,
@@ -76,8 +78,12 @@ def _config_file(folder: Path, worker_id: str) -> Path:
 
 
 class ProcessProvider:
-    """``folder``: of this cluster's worker files and logs, shared by all providers of the cluster on the
-    machine. ``command(worker id, profile)``: what is started. ``grace_s``: from SIGTERM to SIGKILL."""
+    """Workers that are processes of this machine; see ``penstock.providers.api.ResourceProvider``.
+
+    ``folder``: for the worker files and logs of this cluster, shared by all its providers on the machine.
+    ``command(worker id, profile)``: the command line to start. ``grace_s``: seconds from SIGTERM to
+    SIGKILL, which a later ``ensure`` sends.
+    """
 
     def __init__(
         self,
@@ -91,19 +97,22 @@ class ProcessProvider:
         self._folder = folder
         self._command = command
         self._grace_s = grace_s
-        #: Processes that this object has started: their parent is told of their end, and must ask.
+        #: Processes that this object has started. It must poll them, so that none stays as a zombie.
         self._children: list[subprocess.Popen[bytes]] = []
         folder.mkdir(parents=True, exist_ok=True)
 
     async def ensure(self, wanted: Mapping[str, WorkerProfile]) -> None:
+        """See ``ResourceProvider.ensure``. Raises ExternalError if a process cannot be started."""
         for worker_id, profile in wanted.items():
             _check(worker_id, profile)
         await asyncio.to_thread(self._ensure, dict(wanted))
 
     async def list(self) -> Mapping[str, WorkerPhase]:
+        """See ``ResourceProvider.list``."""
         return await asyncio.to_thread(self._list)
 
     async def close(self) -> None:
+        """See ``ResourceProvider.close``."""
         self._reap()
 
     # -- blocking ------------------------------------------------------------------------------
@@ -112,7 +121,7 @@ class ProcessProvider:
         with self._alone():
             running, records = self._running(), self._records()
             for worker_id in wanted.keys() - records.keys():
-                # The file first: a crash in between leaves an id that has ended, never two workers.
+                # The file is written first: a crash in between leaves an id that counts as ended, never two workers.
                 self._write(worker_id, _Record(profile=wanted[worker_id]))
                 if worker_id not in running:
                     self._start(worker_id, wanted[worker_id])
@@ -129,7 +138,7 @@ class ProcessProvider:
                 if worker_id in running:
                     out[worker_id] = WorkerPhase.STOPPING if stopping else WorkerPhase.RUNNING
                 elif stopping:
-                    self._forget(worker_id)  # its end was wanted, and has come
+                    self._forget(worker_id)  # it was told to end, and has ended
                 else:
                     out[worker_id] = WorkerPhase.ENDED
             return out
@@ -144,7 +153,7 @@ class ProcessProvider:
                     stdin=subprocess.DEVNULL,
                     stdout=log,
                     stderr=log,
-                    start_new_session=True,  # it outlives whoever started it
+                    start_new_session=True,  # the worker outlives this process
                 )
             except OSError as err:
                 raise ExternalError(
@@ -154,8 +163,8 @@ class ProcessProvider:
                     remedy="check the command, memory and limits; the worker counts as ended",
                 ) from err
         self._children.append(child)
-        # While the kernel is about to run the command, the process has no environment and would count as ended.
-        # (A command that drops its environment never has this one; such a worker does count as ended.)
+        # Until the kernel has executed the command, the process has no environment and would count as ended.
+        # (A worker whose command clears its environment does count as ended.)
         until = time.monotonic() + _STARTED_S
         while child.poll() is None and self._named(child.pid) != worker_id and time.monotonic() < until:
             time.sleep(_SOON_S)
@@ -176,7 +185,7 @@ class ProcessProvider:
                 continue
 
     def _running(self) -> dict[str, set[int]]:
-        """Worker id → its processes' ids, by the environment with which they were started."""
+        """Worker id → ids of its processes, by the environment with which they were started."""
         self._reap()
         found: dict[str, set[int]] = {}
         for folder in Path("/proc").glob("[0-9]*"):
@@ -186,15 +195,15 @@ class ProcessProvider:
         return found
 
     def _named(self, pid: int) -> str | None:
-        """The id of the worker that a process is; None if it is none, or has ended."""
+        """The id of the worker that the process is; None if it is no worker of this cluster or has ended."""
         begin = f"{WORKER_VARIABLE}={self._cluster}/".encode()
         try:
             environment = Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
             status = Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()
         except OSError:
-            return None  # it has ended, or belongs to somebody else
+            return None  # the process has ended or belongs to another user
         name = next((e.removeprefix(begin) for e in environment if e.startswith(begin)), None)
-        # Of a worker's own processes, which inherit its environment, only the leader counts.
+        # A worker's child processes inherit its environment. Only the leader of the session counts.
         leads = status[0] != b"Z" and int(status[3]) == pid
         return os.fsdecode(name) if name is not None and leads else None
 
@@ -205,7 +214,8 @@ class ProcessProvider:
 
     @contextmanager
     def _alone(self) -> Iterator[None]:
-        """One provider of the cluster at a time; the kernel gives the lock back when a process dies."""
+        """Holds the lock of the cluster's providers on this machine. The kernel releases it when a process
+        dies."""
         with (self._folder / "lock").open("ab") as file:
             fcntl.flock(file, fcntl.LOCK_EX)
             yield
@@ -231,8 +241,10 @@ class ProcessProvider:
 
 
 def open_provider(cluster_id: str, config: Mapping[str, str]) -> ResourceProvider:
-    """Task managers of this machine, with the cluster's configuration. Files lie in the folder that
-    ``resourcemanager.provider.process.dir`` names."""
+    """A provider of task managers on this machine that have the cluster's configuration ``config``.
+
+    Raises SpecError without ``resourcemanager.provider.process.dir``, the folder for its files.
+    """
     key = "resourcemanager.provider.process.dir"
     if key not in config:
         raise SpecError(f"{key} is missing", expected="a folder for files of workers", got="no such key")

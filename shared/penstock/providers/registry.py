@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     OpenProvider = Callable[[str, Mapping[str, str]], ResourceProvider]
 
-#: ``open(cluster id, configuration) -> ResourceProvider``.
+#: Name → ``open(cluster id, configuration) -> ResourceProvider``.
 PROVIDERS: Register[OpenProvider] = Register(
     "resource provider",
     "penstock.providers",
